@@ -32,6 +32,11 @@ where
     })
 }
 
+/// A number of a case without which it can be neither measured nor predicted.
+pub(crate) fn required_number(axis: Axis, case: &Case) -> Result<u64, IncompleteCase> {
+    required(axis.number_in(case), case)
+}
+
 /// A small number of a case, such as that of a CPU.
 pub(crate) fn required_u32(axis: Axis, case: &Case) -> Result<u32, IncompleteCase> {
     required(axis.number_in(case).and_then(|number| number.try_into().ok()), case)

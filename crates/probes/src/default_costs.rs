@@ -88,15 +88,11 @@ pub(crate) fn expected_round_time(probe: &Probe, case: &Case) -> Duration {
         nanoseconds += whole_file::expected_pass_time(case).unwrap_or(0.0);
     }
     let Some(cost) = PROBE_COSTS.iter().find(|cost| Some(cost.metric.id) == first) else {
-        return DEFAULT_ROUND_COST + duration_of_nanoseconds(nanoseconds);
+        return DEFAULT_ROUND_COST + Duration::from_nanos(nanoseconds as u64);
     };
     let per_axis = cost.per_unit.and_then(|(axis, per_unit)| Some(axis.number_in(case)? as f64 * per_unit));
     let factor = if mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All) { ALL_CPUS_FACTOR } else { 1.0 };
-    cost.fixed + duration_of_nanoseconds(nanoseconds + factor * per_axis.unwrap_or(0.0))
-}
-
-fn duration_of_nanoseconds(nanoseconds: f64) -> Duration {
-    Duration::from_nanos(nanoseconds as u64)
+    cost.fixed + Duration::from_nanos((nanoseconds + factor * per_axis.unwrap_or(0.0)) as u64)
 }
 
 #[cfg(test)]

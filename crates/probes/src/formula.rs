@@ -94,6 +94,16 @@ pub(crate) fn given(name: impl Into<String>, value: f64, unit: Unit) -> Expr {
     Expr { formula: Text::atom(name), ..Expr::plain(value, unit) }
 }
 
+/// A number of bytes of the case.
+pub(crate) fn bytes_of(name: &str, bytes: u64) -> Expr {
+    given(name, bytes as f64, Unit::Bytes)
+}
+
+/// A number of things of the case.
+pub(crate) fn count_of(name: &str, count: u64) -> Expr {
+    given(name, count as f64, Unit::Count)
+}
+
 impl Expr {
     /// A quantity that is written as it is.
     fn plain(value: f64, unit: Unit) -> Self {

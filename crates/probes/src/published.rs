@@ -3,7 +3,7 @@
 //! A figure that no publication gives for a core is absent: never silently borrowed from a related core, and never
 //! measured by us.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_core::{Case, Machine, Unit};
@@ -22,23 +22,30 @@ pub(crate) struct PublishedRow<T> {
     pub source: &'static str,
 }
 
-/// A table, with what is said of a core without a row.
+/// A table in JSON, which is read when it is first needed.
 pub(crate) struct PublishedTable<T> {
-    pub rows: Vec<PublishedRow<T>>,
+    json: &'static str,
+    /// What is said of a core without a row.
     no_row: &'static str,
+    rows: OnceLock<Vec<PublishedRow<T>>>,
 }
 
 impl<T: Deserialize<'static>> PublishedTable<T> {
-    pub(crate) fn parse(text: &'static str, no_row: &'static str) -> Self {
-        let rows = serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in table is wrong: {error}"));
-        Self { rows, no_row }
+    pub(crate) const fn new(json: &'static str, no_row: &'static str) -> Self {
+        Self { json, no_row, rows: OnceLock::new() }
+    }
+
+    /// Its rows.
+    pub(crate) fn rows(&self) -> &[PublishedRow<T>] {
+        let parse = || serde_json::from_str(self.json);
+        self.rows.get_or_init(|| parse().unwrap_or_else(|error| panic!("a built-in table is wrong: {error}")))
     }
 
     /// The row of this machine's cores.
     pub(crate) fn row(&self, machine: &Machine) -> Predicted<&PublishedRow<T>> {
         let name = machine.cpu.microarchitecture.get().map(String::as_str);
         let name = name.or_unpredicted("this processor's microarchitecture is unknown")?;
-        let row = self.rows.iter().find(|row| row.cores.contains(&name));
+        let row = self.rows().iter().find(|row| row.cores.contains(&name));
         row.or_unpredicted(format!("{} {name}", self.no_row))
     }
 }
@@ -69,10 +76,8 @@ pub(crate) struct PublishedCore {
     pub buffer_clearing: Option<f64>,
 }
 
-static PUBLISHED_CORES: LazyLock<PublishedTable<PublishedCore>> = LazyLock::new(|| {
-    let no_row = "the table of published costs has no row for";
-    PublishedTable::parse(include_str!("../data/published_cores.json"), no_row)
-});
+static PUBLISHED_CORES: PublishedTable<PublishedCore> =
+    PublishedTable::new(include_str!("../data/published_cores.json"), "the table of published costs has no row for");
 
 /// Kernel entry and exit, and what mitigations add, of the cores that it measured: its tables of cycles by processor. Unlike the
 /// rest, these figures have not been checked against the text a second time.
@@ -116,7 +121,7 @@ pub(crate) fn published_cycles(
     }
     let reason = format!("the table of published costs has no figure for {name}");
     unpredicted_if(facts.machine().architecture != *"x86_64", reason)?;
-    let figures: Vec<_> = PUBLISHED_CORES.rows.iter().filter_map(|row| Some((row, pick(&row.figures)?))).collect();
+    let figures: Vec<_> = PUBLISHED_CORES.rows().iter().filter_map(|row| Some((row, pick(&row.figures)?))).collect();
     let low = figures.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let high = figures.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let sources = figures.first().map_or("", |(core, _)| source(core));
@@ -137,12 +142,12 @@ mod tests {
 
     #[test]
     fn rows_are_plausible_with_unique_names() {
-        let mut names: Vec<&str> = PUBLISHED_CORES.rows.iter().flat_map(|row| &row.cores).copied().collect();
+        let mut names: Vec<&str> = PUBLISHED_CORES.rows().iter().flat_map(|row| &row.cores).copied().collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        for PublishedRow { cores, figures: core, source } in &PUBLISHED_CORES.rows {
+        for PublishedRow { cores, figures: core, source } in PUBLISHED_CORES.rows() {
             assert!(core.add == 1.0 && (2.0..=6.0).contains(&core.multiply) && (3.0..=6.0).contains(&core.load));
             assert!(!cores.is_empty() && !source.is_empty());
             assert!(core.system_call.is_none_or(|[entry, exit]| entry + exit > 30.0));

@@ -69,7 +69,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
                 Ok(range.explained(PredictionBasis::Derived, "counter read", remark))
             }
             Some(name) => {
-                let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+                let call = syscall_null::kernel_entry(facts)?;
                 let remark = format!(
                     "the system call that the clock source {name} requires, plus reading it: from next to nothing to over a \
                      microsecond (hpet, acpi_pm)"

@@ -70,7 +70,7 @@ fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn read(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let block = required(BLOCK.number_in(case), case)?;
+    let block = required_number(BLOCK, case)?;
     match cache_state(case)? {
         PageCacheState::Uncached => read_uncached(bench, block),
         state => read_repeatedly(bench, block, state),
@@ -119,7 +119,7 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
 }
 
 fn write(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let block = required(BLOCK.number_in(case), case)?;
+    let block = required_number(BLOCK, case)?;
     match required(SyncPolicy::of(case), case)? {
         SyncPolicy::Buffered => write_buffered(bench, block),
         SyncPolicy::Direct => write_direct(bench, block),
@@ -166,7 +166,7 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let block = required(BLOCK.number_in(case), case)?;
+    let block = required_number(BLOCK, case)?;
     let of_block = match CacheState::of(case) {
         Some(CacheState::Cached) => derived_time::cached_read(facts, block)?,
         Some(CacheState::Uncached) => {

@@ -70,7 +70,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let call = required(ByteCall::of(case), case)?;
-    let cached = CachedFile::open(bench, required(FILE_BYTES.number_in(case), case)?)?;
+    let cached = CachedFile::open(bench, required_number(FILE_BYTES, case)?)?;
     let mut caller = ByteCaller::new(&cached.target, call, bench.seed())?;
     let (ticks, outcome) = bench.clock().time(|| caller.make_calls(TRIAL_CALLS));
     outcome?;
@@ -136,15 +136,13 @@ fn random_offset(random: &mut u64, bytes: u64) -> u64 {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (call, bytes) = (required(ByteCall::of(case), case)?, required(FILE_BYTES.number_in(case), case)?);
+    let (call, bytes) = (required(ByteCall::of(case), case)?, required_number(FILE_BYTES, case)?);
     let time = match call {
-        ByteCall::Lseek => {
-            measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?.variant("null call")
-        }
+        ByteCall::Lseek => syscall_null::kernel_entry(facts)?.variant("null call"),
         // A byte of the page that the call before read too: the same call on a device in memory, and as much work again in the page cache.
         ByteCall::Read | ByteCall::Pread => {
             let read = measured(facts, &SYSCALL_READ, &Case::new())?.variant("read");
-            let null = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+            let null = syscall_null::kernel_entry(facts)?;
             (read.clone() + (read - null).at_least_zero()).source(
                 "Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read; drivers/char/mem.c: read_iter_zero",
             )
@@ -167,26 +165,25 @@ fn latency_case(machine: &Machine, bytes: u64) -> Case {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SYSCALL_NULL;
+
     use super::*;
     use crate::testing::{machine, with_facts};
     use kelvin_core::Fact;
 
     #[test]
     fn seek_and_read_follow_from_syscalls() {
-        with_facts(
-            &[(syscall_null::METRIC.id.as_str(), Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))],
-            |facts| {
-                let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
-                let seek = of(ByteCall::Lseek, SMALL_FILE_BYTES);
-                assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
-                assert_eq!(of(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
-                assert_eq!(
-                    (of(ByteCall::Pread, SMALL_FILE_BYTES).value, of(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()),
-                    (120.0, 2)
-                );
-            },
-        );
-        with_facts(&[(syscall_null::METRIC.id.as_str(), Some(60.0))], |facts| {
+        with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))], |facts| {
+            let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
+            let seek = of(ByteCall::Lseek, SMALL_FILE_BYTES);
+            assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
+            assert_eq!(of(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
+            assert_eq!(
+                (of(ByteCall::Pread, SMALL_FILE_BYTES).value, of(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()),
+                (120.0, 2)
+            );
+        });
+        with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
             assert!(predict(facts, &BYTE_CALLS, &next_byte_case()).is_err());
         });
     }

@@ -73,7 +73,7 @@ fn record_cache_size(bench: &mut Bench<'_>) -> ProbeResult {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let bytes = required(BYTES.number_in(case), case)?;
+    let bytes = required_number(BYTES, case)?;
     let (target, _group) = enter_limited_cgroup(bench)?;
     let sample = page_cache_size::measure_size(&target, bytes).map_err(probe_error)?;
     bench.note(format!("{} of {bytes} bytes in memory", sample.resident));
@@ -95,10 +95,10 @@ fn limit_prediction() -> Prediction {
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let reason = "what a kernel keeps of a file that is too large for its limit is in no formula";
     unpredicted_if(metric.id == CACHE_SIZE_RETAINED.id, reason)?;
-    let bytes = required(BYTES.number_in(case), case)?;
+    let bytes = required_number(BYTES, case)?;
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
     let block = page_cache_size::BLOCK as u64;
-    let copied = bytes_of("block", block) / measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let copied = bytes_of("block", block) / bandwidth::in_memory(facts, &BANDWIDTH_READ)?;
     let pages = given("pages", (block / memory_budget::page_bytes(facts.machine())) as f64, Unit::Count);
     // All that either may need is asked for: a plan does not know the size. Each page is in a folio of its own.
     let [cached, added] = [CacheState::Cached, CacheState::Uncached]

@@ -51,13 +51,12 @@ impl CachedFile {
 /// timed came from the device, and the round is lost.
 pub(super) fn describe_residency(residency: Residency) -> ProbeResult<String> {
     let missing = residency.pages.saturating_sub(residency.mincore);
-    if missing as f64 <= MAX_RECLAIMED_SHARE * residency.pages as f64 {
-        return Ok(format!("afterwards, {residency}"));
-    }
-    Err(ProbeError::fail(format!(
+    let reason = format!(
         "the kernel dropped a part of the file while it was read: afterwards, {residency}; free some memory, or switch off \
          proactive reclaim"
-    )))
+    );
+    fail_if(missing as f64 > MAX_RECLAIMED_SHARE * residency.pages as f64, reason)?;
+    Ok(format!("afterwards, {residency}"))
 }
 
 /// Like `describe_residency`, of a file as it is now.

@@ -47,8 +47,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
-    let bytes = required(BYTES.number_in(case), case)?;
+    let (threads, block) = (required_number(THREAD_COUNT, case)?, required_number(BLOCK, case)?);
+    let bytes = required_number(BYTES, case)?;
     let parts = match required(FileSharing::of(case), case)? {
         FileSharing::Own => (0..threads)
             .map(|thread| {
@@ -125,9 +125,9 @@ fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> Prob
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
+    let (threads, block) = (required_number(THREAD_COUNT, case)?, required_number(BLOCK, case)?);
     let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
-    let queued = given("threads", threads as f64, Unit::Count) * derived_time::queued_read(facts, block)?;
+    let queued = count_of("threads", threads) * derived_time::queued_read(facts, block)?;
     Ok(derived_time::predict_from_parts(alone.max(queued)))
 }
 

@@ -27,7 +27,7 @@ pub(super) fn cached_overwrite(facts: &PredictionInputs<'_>, block: u64) -> Pred
     let page = memory_budget::page_bytes(facts.machine());
     let one_page = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?.variant("written pages");
     let two_pages = measured(facts, &PAGE_WRITE, &page_write_case(2, AccessOrder::Sequential))?;
-    let further = given("further pages", (block.div_ceil(page) - 1) as f64, Unit::Count);
+    let further = count_of("further pages", block.div_ceil(page) - 1);
     // Noise may reverse the order of two figures.
     let pages = one_page.clone() + further * (two_pages - one_page).at_least_zero();
     Ok(pages + block_copy(facts, block, IoDirection::Write)?)
@@ -52,7 +52,7 @@ pub(super) fn block_copy(facts: &PredictionInputs<'_>, block: u64, direction: Io
     if direction == IoDirection::Write || block <= page {
         return Ok(copy);
     }
-    let further = given("further pages", (block.div_ceil(page) - 1) as f64, Unit::Count);
+    let further = count_of("further pages", block.div_ceil(page) - 1);
     Ok(copy + further.variant("several pages") * latency::memory_latency(facts)?)
 }
 
@@ -78,11 +78,6 @@ pub(super) fn queued_read(facts: &PredictionInputs<'_>, block: u64) -> Predicted
         return streamed_block(facts, block, IoDirection::Read);
     }
     Ok(1.0 / measured(facts, &DEVICE_REQUESTS, &Case::new())?.variant("one of many requests"))
-}
-
-/// A number of bytes in a formula.
-pub(super) fn bytes_of(name: &str, bytes: u64) -> Expr {
-    given(name, bytes as f64, Unit::Bytes)
 }
 
 /// The predicted range as a factor either way: a file system's other work is in no formula.

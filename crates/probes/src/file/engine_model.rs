@@ -51,7 +51,7 @@ impl RequestCosts {
         let place = bandwidth::case_for_set(facts.machine(), SHARED_BYTES);
         Ok(Self {
             call: measured(facts, &BYTE_CALLS, &byte_calls::next_byte_case())?,
-            null: measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?,
+            null: syscall_null::kernel_entry(facts)?,
             read: measured(facts, &BANDWIDTH_READ, &place)?,
             copy: measured(facts, &BANDWIDTH_COPY, &place)?,
             latency: latency::memory_latency(facts)?,
@@ -72,7 +72,7 @@ impl RequestCosts {
     /// The pages of a request beyond the first: the kernel copies page by page, and the copy of one ends before that of the next begins,
     /// so each waits for memory once. At least nothing, where they are copied as one folio; at most as much as finding the first costs too.
     fn extra_page_time(&self, bytes: u64) -> Expr {
-        let pages = given("further pages", (bytes.div_ceil(PAGE_BYTES) - 1) as f64, Unit::Count);
+        let pages = count_of("further pages", bytes.div_ceil(PAGE_BYTES) - 1);
         let upper = pages.clone() * (self.latency.clone() + self.file_time());
         (pages * self.latency.clone()).between(&nothing(), &upper)
     }
@@ -171,6 +171,8 @@ pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Predict
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SYSCALL_NULL;
+
     use super::*;
     use crate::testing::with_facts;
     use kelvin_core::catalogue::file::ENGINES;
@@ -184,7 +186,7 @@ mod tests {
     /// bytes read and written, and a fault around 4 us.
     fn predicted(way: ReadEngine, bytes: u64) -> Prediction {
         let known = [
-            (syscall_null::METRIC.id.as_str(), Some(60.0)),
+            (SYSCALL_NULL.id.as_str(), Some(60.0)),
             (BYTE_CALLS.id.as_str(), Some(130.0)),
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn missing_input_has_reason() {
-        let none = with_facts(&[(syscall_null::METRIC.id.as_str(), Some(60.0))], |facts| {
+        let none = with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
             predict(facts, &ENGINES, &engine_case(ReadEngine::Read, 1))
         });
         assert!(none.unwrap_err().0.contains(BYTE_CALLS.id.as_str()));

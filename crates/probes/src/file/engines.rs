@@ -49,7 +49,7 @@ const TRIAL_REQUESTS: u64 = 4096;
 const PUBLISHED_FILE_BYTES: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (engine, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
+    let (engine, block) = (required(ReadEngine::of(case), case)?, required_number(BLOCK, case)?);
     let cached = CachedFile::open(bench, SHARED_BYTES)?;
     let mut passes = RepeatedPasses::open(&cached.target, read_engine(engine), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);

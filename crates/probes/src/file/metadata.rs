@@ -11,12 +11,11 @@ use kelvin_core::catalogue::file::{
     DirectoryCount, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE, METADATA_LIST,
     METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
-use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
+use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_OPEN_CLOSE, SYSCALL_READ, SYSCALL_STAT};
 
 use super::derived_time;
 use super::prelude::*;
 use super::tree::{Tree, time_paths};
-use crate::os::syscall_work;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
@@ -60,7 +59,7 @@ const fn directory_count(directories: DirectoryCount) -> u64 {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let files = required(FILES.number_in(case), case)?;
+    let files = required_number(FILES, case)?;
     let directories = directory_count(required(DirectoryCount::of(case), case)?);
     let tree = Tree::open(bench, "tree", files, directories)?;
     bench.reserve_write(ROUND_BYTES)?;
@@ -168,15 +167,15 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let parts = match metric.id {
         id if id == METADATA_STAT.id => {
             // The call on /dev/null, a path of two components.
-            let call = figure(&syscall_work::STAT)?.source(PATH_SOURCE).of_value([1.0 / 1.2, RANGE_FACTOR]);
+            let call = figure(&SYSCALL_STAT)?.source(PATH_SOURCE).of_value([1.0 / 1.2, RANGE_FACTOR]);
             let remark =
                 format!("predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system");
             return Ok(call.explained(PredictionBasis::Derived, "call on /dev/null", &remark));
         }
         id if id == METADATA_OPEN.id => {
             // As of /dev/null, and what the path and the file system add, as they do to stat.
-            let call = figure(&syscall_work::OPEN_CLOSE)?.source(PATH_SOURCE);
-            call + (measured(facts, &METADATA_STAT, case)? - figure(&syscall_work::STAT)?).at_least_zero()
+            let call = figure(&SYSCALL_OPEN_CLOSE)?.source(PATH_SOURCE);
+            call + (measured(facts, &METADATA_STAT, case)? - figure(&SYSCALL_STAT)?).at_least_zero()
         }
         id if id == METADATA_CREATE.id => figure(&ENTRY_CREATE)? + figure(&ENTRY_ADD)?,
         id if id == METADATA_RENAME.id => figure(&ENTRY_ADD)? + figure(&ENTRY_REMOVE)?,
@@ -190,7 +189,7 @@ const PATH_SOURCE: &str = "Linux fs/namei.c: link_path_walk, once for each compo
 
 /// Listing, for each file: as in one large directory, by entries, and each directory's own calls.
 fn listing_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr> {
-    let files = required(FILES.number_in(case), case)?;
+    let files = required_number(FILES, case)?;
     let directories = directory_count(required(DirectoryCount::of(case), case)?);
     let reason = "a file system's cost of listing a directory is not published";
     unpredicted_if((files, directories) == (LISTED_FILES, 1), reason)?;
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn changes_are_predicted_from_parts() {
         let known = [
-            (syscall_work::STAT.id.as_str(), Some(600.0)),
+            (SYSCALL_STAT.id.as_str(), Some(600.0)),
             (ENTRY_CREATE.id.as_str(), Some(5000.0)),
             (ENTRY_ADD.id.as_str(), Some(3000.0)),
             (ENTRY_REMOVE.id.as_str(), Some(2000.0)),
@@ -286,9 +285,9 @@ mod tests {
     #[test]
     fn open_adds_path_cost_of_stat() {
         let known = [
-            (syscall_work::STAT.id.as_str(), Some(300.0)),
+            (SYSCALL_STAT.id.as_str(), Some(300.0)),
             (METADATA_STAT.id.as_str(), Some(500.0)),
-            (syscall_work::OPEN_CLOSE.id.as_str(), Some(700.0)),
+            (SYSCALL_OPEN_CLOSE.id.as_str(), Some(700.0)),
         ];
         with_facts(&known, |facts| {
             let open = predict(facts, &METADATA_OPEN, &Case::new()).unwrap();
@@ -296,7 +295,7 @@ mod tests {
         });
         with_facts(&known[..2], |facts| {
             let why = predict(facts, &METADATA_OPEN, &Case::new()).unwrap_err();
-            assert!(why.0.contains(syscall_work::OPEN_CLOSE.id.as_str()));
+            assert!(why.0.contains(SYSCALL_OPEN_CLOSE.id.as_str()));
         });
     }
 

@@ -68,7 +68,7 @@ const ROUND_BYTES: u64 = 64 * MIB;
 const MAX_FILES: u64 = 16;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (block, bytes) = (required(BLOCK.number_in(case), case)?, required(BYTES.number_in(case), case)?);
+    let (block, bytes) = (required_number(BLOCK, case)?, required_number(BYTES, case)?);
     check_free_space(bench, bytes)?;
     let mut filling = FileFiller::new(required(FillMethod::of(case), case)?, block)?;
     // Removed on drop, with the files.
@@ -150,7 +150,7 @@ fn write_mapped(file: &File, window: &mut FileWindow, zeros: &File, bytes: u64) 
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (block, bytes) = (required(BLOCK.number_in(case), case)?, required(BYTES.number_in(case), case)?);
+    let (block, bytes) = (required_number(BLOCK, case)?, required_number(BYTES, case)?);
     let page = memory_budget::page_bytes(facts.machine());
     let pages = bytes.div_ceil(page);
     let (order, writes) = match required(FillMethod::of(case), case)? {
@@ -162,10 +162,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let make = measured(facts, &ENTRY_CREATE, &Case::new())?;
     let add = measured(facts, &ENTRY_ADD, &Case::new())?;
     let new = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, order))?;
-    let mut file = make + add + given("pages", pages as f64, Unit::Count) * new;
+    let mut file = make + add + count_of("pages", pages) * new;
     if writes > 0 {
         let write = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
-        file = file + given("writes", writes as f64, Unit::Count).variant("writes") * write;
+        file = file + count_of("writes", writes).variant("writes") * write;
     }
     Ok(derived_time::predict_from_parts(file))
 }

@@ -77,7 +77,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         CacheState::Cached => measured(facts, &PAGE_READ, &first)?.variant("page found"),
         CacheState::Uncached if AccessOrder::of(case) == Some(AccessOrder::Sequential) => {
             let cached = measured(facts, &PAGE_READ, &first)?.variant("zeroing");
-            let zeroing = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
+            let zeroing = bandwidth::in_memory(facts, &BANDWIDTH_ZERO)?;
             cached + bytes_of("page", memory_budget::page_bytes(facts.machine())) / zeroing
         }
         CacheState::Uncached => {

@@ -27,7 +27,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (pages, order) = (required(PAGES.number_in(case), case)?, block_order(case, bench.seed())?);
+    let (pages, order) = (required_number(PAGES, case)?, block_order(case, bench.seed())?);
     let page = page_bytes() as u64;
     let within = offset_in_page(pages, page)?;
     let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
@@ -63,7 +63,7 @@ const BUFFER_HEAD_BYTES: u64 = 104;
 const FILE_SYSTEM_BLOCK: u64 = 4 * KIB;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let pages = required(PAGES.number_in(case), case)?;
+    let pages = required_number(PAGES, case)?;
     let in_order = |pages| measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential));
     let written = match required(AccessOrder::of(case), case)? {
         AccessOrder::Sequential if pages == 1 => {
@@ -75,10 +75,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         AccessOrder::Sequential => in_order(1)?.variant("as for one page"),
         // Each write meets another folio, of which it walks all records.
         AccessOrder::Random => {
-            let records = given("records of a folio", (FOLIO_BYTES / FILE_SYSTEM_BLOCK) as f64, Unit::Count);
+            let records = count_of("records of a folio", FOLIO_BYTES / FILE_SYSTEM_BLOCK);
             let record =
                 published("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE);
-            let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()));
+            let rate = bandwidth::in_memory(facts, &BANDWIDTH_READ);
             in_order(pages)? + records * record / rate?
         }
     };

@@ -10,7 +10,7 @@ pub(super) use super::cached_file::{
     BlockReader, CachedFile, describe_residency, prove_resident, residency, set_cache_state,
 };
 pub(super) use super::cases::{block_order, cache_state, page_read_case, page_write_case};
-pub(super) use super::derived_time::{self, IoDirection, bytes_of};
+pub(super) use super::derived_time::{self, IoDirection};
 pub(super) use super::device_proof::DeviceCounters;
 pub(super) use super::test_files::{self, KIB, MIB, SHARED_BYTES, probe_error};
 pub(super) use crate::memory::{bandwidth, latency, memory_budget};

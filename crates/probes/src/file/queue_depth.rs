@@ -37,7 +37,7 @@ const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 const REAPING_FACTOR: f64 = 1.25;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let depth = required(QUEUE_DEPTH.number_in(case), case)? as u32;
+    let depth = required_number(QUEUE_DEPTH, case)? as u32;
     let target = test_files::device_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
     let counters = DeviceCounters::now(&target);
@@ -100,21 +100,20 @@ impl LittlesLaw {
 
     fn check(&self) -> ProbeResult {
         let ratio = self.in_flight() / self.counted_in_flight;
-        if (ratio - 1.0).abs() <= MAX_DEPTH_DISAGREEMENT + self.edge_requests {
-            return Ok(());
-        }
-        Err(ProbeError::fail(format!(
+        let reason = format!(
             "Little's law does not hold: {:.0} requests a second of {} are {:.2} in flight, and {:.2} were counted",
             self.rate,
             format_time(self.latency),
             self.in_flight(),
             self.counted_in_flight
-        )))
+        );
+        let is_lawful = (ratio - 1.0).abs() <= MAX_DEPTH_DISAGREEMENT + self.edge_requests;
+        fail_if(!is_lawful, reason)
     }
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let depth = required(QUEUE_DEPTH.number_in(case), case)?;
+    let depth = required_number(QUEUE_DEPTH, case)?;
     if metric.id == DEPTH_ACHIEVED.id {
         let remark = format!(
             "each request that is done is replaced at once; down to a factor of {REAPING_FACTOR} less, for those that are done and not reaped"
@@ -127,7 +126,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let (expected, name) = if metric.id == DEPTH_RATE.id {
         (upper.clone().between(&lower, &upper), "rate at a depth")
     } else {
-        let [longest, shortest] = [lower, upper].map(|rate| given("depth", depth as f64, Unit::Count) / rate);
+        let [longest, shortest] = [lower, upper].map(|rate| count_of("depth", depth) / rate);
         (shortest.clone().between(&shortest, &longest), "latency at a depth")
     };
     Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).derived(name))
@@ -137,10 +136,10 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
 /// its highest rate. The lower one is the balanced job bound: each other request is found waiting at the busiest part. The upper ones are
 /// asymptotic: no request waits for another, or the device is saturated.
 fn closed_system_rates(depth: u64, alone: Expr, highest: Expr) -> [Expr; 2] {
-    let in_flight = given("depth", depth as f64, Unit::Count);
+    let in_flight = count_of("depth", depth);
     // It is no lower than one by one.
     let saturated = highest.max(1.0 / alone.clone());
-    let others = given("others", (depth - 1) as f64, Unit::Count);
+    let others = count_of("others", depth - 1);
     let lower = in_flight.clone() / (alone.clone() + others / saturated.clone());
     [lower, (in_flight / alone).min(saturated)]
 }

@@ -11,10 +11,11 @@ use kelvin_core::catalogue::file::{
     PROGRAM_BLOCK, RIVAL_COMPARISON_CACHED, RIVAL_COMPARISON_DIRECT, RIVALS_CACHED, RIVALS_CACHED_KELVIN,
     RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
 };
+use kelvin_core::catalogue::os::SYSCALL_WRITE;
 use kelvin_core::catalogue::{Rival, RivalComparison};
 
 use super::prelude::*;
-use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
+use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
 use crate::program::{Program, run_alternating};
 
 pub(crate) static CACHED_PROBE: Probe = Probe {
@@ -167,12 +168,12 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, kelvin: &
     let rate = measured(facts, kelvin, case)?;
     let block = match rival {
         Rival::Cat => fact("block of cat", CAT_BLOCK as f64, Unit::Bytes, CAT_BLOCK_SOURCE),
-        _ => given("block", BLOCK.number_in(case).unwrap_or(programs::XFERSIZE) as f64, Unit::Bytes),
+        _ => bytes_of("block", BLOCK.number_in(case).unwrap_or(programs::XFERSIZE)),
     };
     let request = block / rate;
     let (ratio, name) = match rival {
         Rival::Cat | Rival::Dd => {
-            let ratio = 1.0 + measured(facts, &WRITE, &Case::new())? / request.clone();
+            let ratio = 1.0 + measured(facts, &SYSCALL_WRITE, &Case::new())? / request.clone();
             (ratio, if rival == Rival::Cat { "a write of cat's block as well" } else { "a write as well" })
         }
         _ => (Expr::from(1.0), "as fast"),
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn ratio_is_one_except_for_output() {
         // 4 KiB at 4.096 GB/s take 1000 ns; 1000 instructions 166.7 ns.
-        let known = [(RIVALS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (WRITE.id.as_str(), Some(100.0))];
+        let known = [(RIVALS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (SYSCALL_WRITE.id.as_str(), Some(100.0))];
         with_facts(&known, |facts| {
             let of = |case: Case| predict(facts, &RIVALS_CACHED, &case, &RIVALS_CACHED_KELVIN).unwrap();
             let fio = of(block_case(Rival::Fio, 4096));

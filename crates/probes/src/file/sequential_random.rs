@@ -55,7 +55,7 @@ fn beyond_memory_size(machine: &Machine) -> Option<u64> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let state = cache_state(case)?;
-    let target = test_files::shared_file(bench, required(BYTES.number_in(case), case)?)?;
+    let target = test_files::shared_file(bench, required_number(BYTES, case)?)?;
     test_files::check_block(&target, state, BLOCK as u64)?;
     if state == PageCacheState::Uncached {
         // An untimed pass first, to touch the memory of its pages.
@@ -145,8 +145,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             read_ahead_model::random_block_time(facts, block)?
         }
         CacheState::Uncached => {
-            let file_bytes = required(BYTES.number_in(case), case)?;
-            let blocks = given("blocks", (file_bytes / block) as f64, Unit::Count);
+            let file_bytes = required_number(BYTES, case)?;
+            let blocks = count_of("blocks", file_bytes / block);
             ReadAheadCost::new(facts, file_bytes, block)?.single_thread_time() / blocks
         }
         CacheState::Cached => required(None, case)?,
@@ -166,7 +166,7 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
         CacheState::Direct if *case == device_tail_case() => {
             Err(NoPrediction::new("the tail of a device's latency does not follow from its mean"))
         }
-        CacheState::Uncached if in_order => read_ahead_tail(facts, required(BYTES.number_in(case), case)?),
+        CacheState::Uncached if in_order => read_ahead_tail(facts, required_number(BYTES, case)?),
         CacheState::Direct | CacheState::Uncached => {
             let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.variant("requests");
             Ok(derived_time::predict_from_parts(tail))

@@ -263,14 +263,12 @@ pub(super) fn check_block(target: &Target, state: PageCacheState, block: u64) ->
 /// That a file can be read and written past the page cache in blocks of this many bytes.
 pub(super) fn check_direct_io(target: &Target, block: u64) -> ProbeResult {
     let alignment = target.alignment().map_err(probe_error)?;
-    if block.is_multiple_of(alignment) {
-        return Ok(());
-    }
-    let [block, alignment] = [block, alignment].map(units::bytes);
+    let [needed, required] = [block, alignment].map(units::bytes);
     let directory = target.path().parent().unwrap_or(target.path()).display();
-    Err(ProbeError::skip(format!(
-        "needs direct I/O in blocks of {block}, and {directory} requires multiples of {alignment}; choose another directory"
-    )))
+    let reason = format!(
+        "needs direct I/O in blocks of {needed}, and {directory} requires multiples of {required}; choose another directory"
+    );
+    skip_if(!block.is_multiple_of(alignment), reason)
 }
 
 /// The outcome of a file that cannot be measured: what is unavailable here is skipped, anything else has failed.

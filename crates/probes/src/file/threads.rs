@@ -52,8 +52,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         }
         _ => (test_files::device_file(bench, SHARED_BYTES)?, Division::Parts, EndCondition::Passes(1)),
     };
-    let threads = required(THREAD_COUNT.number_in(case), case)? as u32;
-    let block = required(BLOCK.number_in(case), case)? as usize;
+    let threads = required_number(THREAD_COUNT, case)? as u32;
+    let block = required_number(BLOCK, case)? as usize;
     test_files::check_block(&target, state, block as u64)?;
     let job = ReadJob { state, threads, division, until, ..test_files::direct_read_job(&target, Engine::Pread, block) };
     // This process is pinned to one CPU, and is about to end.
@@ -78,20 +78,20 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
+    let (threads, block) = (required_number(THREAD_COUNT, case)?, required_number(BLOCK, case)?);
     let workers = threads.min(memory_budget::allowed_cpu_count(facts.machine()));
     let rate = match required(CacheState::of(case), case)? {
         CacheState::Cached => cached_rate(facts, workers, block)?,
         // The longest of a thread's own part, the work of all on the CPUs, and the device's transfer of all.
         CacheState::Uncached => {
             let part = ReadAheadCost::new(facts, SHARED_BYTES / threads, block)?;
-            let work = given("threads of a CPU", threads.div_ceil(workers) as f64, Unit::Count) * part.cpu_time();
+            let work = count_of("threads of a CPU", threads.div_ceil(workers)) * part.cpu_time();
             let streamed = derived_time::streamed_block(facts, SHARED_BYTES, IoDirection::Read)?;
             bytes_of("file", SHARED_BYTES) / part.single_thread_time().max(work).max(streamed)
         }
         // The longer of a thread's own read, and of a read by each at the rate of the device.
         CacheState::Direct => {
-            let count = given("threads", threads as f64, Unit::Count);
+            let count = count_of("threads", threads);
             let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
             let time = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
             count * bytes_of("block", block) / time
@@ -108,7 +108,7 @@ fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Predic
         // One thread does not reach what memory gives all.
         return Ok(single);
     }
-    let mut rate = given("CPUs", workers as f64, Unit::Count).variant("CPUs") * single;
+    let mut rate = count_of("CPUs", workers).variant("CPUs") * single;
     if let Some(case) = bandwidth::all_cpus_memory_case(facts.machine()) {
         let memory = match derived_time::buffer_stays_in_cache(facts, block) {
             true => measured(facts, &BANDWIDTH_READ, &case)?,

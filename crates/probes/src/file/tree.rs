@@ -134,14 +134,12 @@ pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> ProbeRes
 /// That the file system can hold this many more files; one without a limit can.
 fn check_free_inodes(scratch: &Path, files: u64) -> ProbeResult {
     let room = space(scratch)?;
-    if room.total_files == 0 || room.free_files >= 2 * files {
-        return Ok(());
-    }
-    Err(ProbeError::skip(format!(
+    let reason = format!(
         "needs room for {} files in the scratch directory's file system, which has {}; choose another by --dir",
         2 * files,
         room.free_files
-    )))
+    );
+    skip_if(room.total_files > 0 && room.free_files < 2 * files, reason)
 }
 
 /// Whether one of the kernel's journals (`vda1-8`: the device and an inode) is on a device.

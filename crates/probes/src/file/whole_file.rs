@@ -45,7 +45,7 @@ pub(crate) fn expected_pass_time(case: &Case) -> Option<f64> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (engine, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
+    let (engine, block) = (required(ReadEngine::of(case), case)?, required_number(BLOCK, case)?);
     let bytes =
         usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
     let cached = CachedFile::open(bench, FILE_BYTES)?;
@@ -82,16 +82,17 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let block = required(BLOCK.number_in(case).filter(|&block| block > 0), case)?;
     let request = engine_model::request_time(facts, case)?;
     Ok(engine_model::predict_within(match metric.id {
-        id if id == METRIC.id => given("requests", requests_per_pass(block) as f64, Unit::Count) * request,
-        id if id == WHOLE_FILE_BYTE.id => request / given("bytes of a request", block as f64, Unit::Count),
+        id if id == METRIC.id => count_of("requests", requests_per_pass(block)) * request,
+        id if id == WHOLE_FILE_BYTE.id => request / count_of("bytes of a request", block),
         _ => request,
     }))
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SYSCALL_NULL;
+
     use super::*;
-    use crate::os::syscall_null;
     use crate::testing::{machine, with_facts};
     use kelvin_core::catalogue::file::BYTE_CALLS;
     use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn total_is_sum_of_requests() {
         let known = [
-            (syscall_null::METRIC.id.as_str(), Some(60.0)),
+            (SYSCALL_NULL.id.as_str(), Some(60.0)),
             (BYTE_CALLS.id.as_str(), Some(130.0)),
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(20e9)),

@@ -68,7 +68,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         id if id == ERRORS.id => return Err(NoPrediction::new("a server that is in order makes none")),
         id if id == THROUGHPUT.id => Expr::from(1.0),
         id if id == RATE.id || id == SENT_BYTE_RATE.id => {
-            given("bytes of a file", FILE_BYTES.number_in(case).unwrap_or(0) as f64, Unit::Bytes)
+            bytes_of("bytes of a file", FILE_BYTES.number_in(case).unwrap_or(0))
         }
         _ => return Err(NoPrediction::new("it follows from no capacity")),
     };

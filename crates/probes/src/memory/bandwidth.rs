@@ -110,6 +110,11 @@ pub(crate) fn memory_case(machine: &Machine) -> Case {
     one_cpu_case(largest_set(machine, false))
 }
 
+/// A bandwidth of memory by one CPU.
+pub(crate) fn in_memory(facts: &PredictionInputs<'_>, metric: &Metric) -> Predicted<Expr> {
+    measured(facts, metric, &memory_case(facts.machine()))
+}
+
 /// The case of one CPU for a set of this many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
 /// A set that is passed through in order leaves a cache that it fills, a little of it being used by others, before it is wanted again.
 pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {

@@ -281,6 +281,6 @@ mod tests {
     #[test]
     fn sources_of_the_table_are_those_of_the_method() {
         let sources = kelvin_harness::Method::parse(PROBE.method).sources;
-        assert!(CORE_TO_CORE_LATENCIES.rows.iter().all(|row| sources.iter().any(|source| source == row.source)));
+        assert!(CORE_TO_CORE_LATENCIES.rows().iter().all(|row| sources.iter().any(|source| source == row.source)));
     }
 }

@@ -294,7 +294,7 @@ fn cached_fault(facts: &PredictionInputs<'_>) -> Predicted {
 fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Predicted {
     let machine = facts.machine();
     let mut trap = measured(facts, &FAULT_MINOR, &cached_file_case())?;
-    let far = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(machine))?;
+    let far = bandwidth::in_memory(facts, &BANDWIDTH_FILL)?;
     // A quick run has no set in L2.
     let second = bandwidth::second_level_case(machine).and_then(|second| measured(facts, &BANDWIDTH_FILL, &second));
     let near = second.unwrap_or_else(|_| far.clone());
@@ -304,7 +304,7 @@ fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Predicted {
         let steered = steered.source(COUNTED_SOURCE) / published::measured_frequency(facts)?;
         (trap, maximum) = (trap + steered.clone(), maximum + steered);
     }
-    let page = given("bytes of the page", bytes as f64, Unit::Bytes);
+    let page = bytes_of("bytes of the page", bytes as u64);
     let minimum = trap.clone() + page.clone() / near.clone().max(far.clone());
     let maximum = maximum + page.clone() / near.clone().min(far.clone());
     let fault = trap + page / near.geometric_mean(far);

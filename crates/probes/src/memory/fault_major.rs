@@ -55,8 +55,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (read_ahead, step) =
-        (required(ReadAhead::of(case), case)?, required(TOUCH_STEP.number_in(case), case)? as usize);
+    let (read_ahead, step) = (required(ReadAhead::of(case), case)?, required_number(TOUCH_STEP, case)? as usize);
     let order = match read_ahead {
         ReadAhead::On if step == page_bytes() => None,
         ReadAhead::Off if step == page_bytes() => Some(shuffled_pages(FILE_BYTES / step, bench.seed())),
@@ -240,7 +239,7 @@ fn window_around(facts: &PredictionInputs<'_>) -> Predicted<(f64, Expr)> {
     let rate = measured(facts, &DEVICE_READ, &Case::new())?;
     let doubled = published("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE);
     let window = announced / doubled;
-    let pages = window.clone() / given("page", page_bytes() as f64, Unit::Bytes);
+    let pages = window.clone() / bytes_of("page", page_bytes() as u64);
     Ok((window.value(), pages * page + first + window / rate))
 }
 

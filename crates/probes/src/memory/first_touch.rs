@@ -53,9 +53,9 @@ const SPREAD: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let fault = measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
-    let zeroed = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
+    let zeroed = bandwidth::in_memory(facts, &BANDWIDTH_ZERO)?;
     let load = measured(facts, &LATENCY, &latency::memory_case(facts.machine()))?;
-    let touch = fault + given("page", page_bytes() as f64, Unit::Bytes) / zeroed + load;
+    let touch = fault + bytes_of("page", page_bytes() as u64) / zeroed + load;
     Ok(touch.within(SPREAD).derived("fault, clearing and load"))
 }
 

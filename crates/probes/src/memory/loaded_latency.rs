@@ -359,9 +359,9 @@ const LATENCY_RANGE: [f64; 2] = [0.9, 3.0];
 const BANDWIDTH_RANGE_FACTOR: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let load = required(INJECTED_LOAD.number_in(case), case)?;
+    let load = required_number(INJECTED_LOAD, case)?;
     let machine = facts.machine();
-    let bytes = required(BYTES.number_in(case), case)?;
+    let bytes = required_number(BYTES, case)?;
     let idle = latency::untranslated_latency_at(facts, bytes)?;
     if metric.id == LOADED_LATENCY.id {
         return Ok(idle.of_value(LATENCY_RANGE).derived("idle latency"));
@@ -371,7 +371,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let injectors = allowed_cpu_count(machine).saturating_sub(1).max(1) as f64;
     let injectors = fact("injectors", injectors, Unit::Count, "allowed CPUs but one");
     // As many bytes are read as written, one after the other.
-    let line = given("line", LINE_BYTES as f64, Unit::Bytes);
+    let line = bytes_of("line", LINE_BYTES as u64);
     let injector_rate = 2.0 * line.clone() / (line.clone() / reading + line.clone() / writing);
     let rate = injectors * injector_rate * given("load", load as f64 / 100.0, Unit::Ratio) + line / idle;
     Ok(rate.within(BANDWIDTH_RANGE_FACTOR).derived("injectors in memory"))

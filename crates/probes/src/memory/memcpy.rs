@@ -62,7 +62,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let bytes = required(BYTES.number_in(case), case)?;
+    let bytes = required_number(BYTES, case)?;
     let one_cpu = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
     let byte = |name: &str| fact(name, 1.0, Unit::Bytes, "arrays of the operation");
     let (read, written) = (byte("bytes read"), byte("bytes written"));

@@ -100,7 +100,7 @@ fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
 const SPREAD: f64 = 1.6;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let (from, to) = (required(FROM_NODE.number_in(case), case)?, required(TO_NODE.number_in(case), case)?);
+    let (from, to) = (required_number(FROM_NODE, case)?, required_number(TO_NODE, case)?);
     unpredicted_if(from == to, "mem.latency and mem.bandwidth predict local memory")?;
     let (own, distant) = distances(facts.machine(), from, to)
         .or_unpredicted(format!("the firmware states no distance from node {from} to node {to}"))?;

@@ -168,7 +168,7 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted 
     unpredicted_if(!row[column], reason)?;
     // The kernel may be moving or scanning a page at that moment: 1 % is tolerated.
     let pages = fact("pages", BASE_PAGES as f64, Unit::Count, "the case").source(DOCUMENTATION);
-    let share = given("pages of the kind", BASE_PAGES as f64, Unit::Count) / pages;
+    let share = count_of("pages of the kind", BASE_PAGES as u64) / pages;
     Ok(share.with_interval((0.99, 1.0)).predict(PredictionBasis::Spec, "all pages of the kind"))
 }
 

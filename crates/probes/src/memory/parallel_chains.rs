@@ -58,7 +58,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let chains = required(CHAINS.number_in(case), case)? as f64;
+    let chains = required_number(CHAINS, case)? as f64;
     let pages = required(PageSize::of(case), case)?;
     let latency = measured(facts, &LATENCY, &latency::largest_case(facts.machine(), pages))?;
     let row = CACHE_LATENCIES.row(facts.machine()).ok();

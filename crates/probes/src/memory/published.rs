@@ -3,8 +3,6 @@
 //! The L1 latency is the load of [`crate::published`]. As there, an unpublished figure is absent, and none is measured
 //! by us.
 
-use std::sync::LazyLock;
-
 use serde::Deserialize;
 
 use crate::published::PublishedTable;
@@ -20,10 +18,10 @@ pub(super) struct CacheLatencies {
     pub outstanding: Option<f64>,
 }
 
-pub(super) static CACHE_LATENCIES: LazyLock<PublishedTable<CacheLatencies>> = LazyLock::new(|| {
-    let no_row = "the table of published cache latencies has no row for";
-    PublishedTable::parse(include_str!("../../published/cache_latencies.json"), no_row)
-});
+pub(super) static CACHE_LATENCIES: PublishedTable<CacheLatencies> = PublishedTable::new(
+    include_str!("../../published/cache_latencies.json"),
+    "the table of published cache latencies has no row for",
+);
 
 /// Widths between a core and its caches, in bytes per core cycle: limits, which a loop that does nothing else comes near.
 #[derive(Debug, Deserialize)]
@@ -36,16 +34,16 @@ pub(super) struct CacheWidths {
     pub second: Option<f64>,
 }
 
-pub(super) static CACHE_WIDTHS: LazyLock<PublishedTable<CacheWidths>> = LazyLock::new(|| {
-    let no_row = "the table of published widths has no row for";
-    PublishedTable::parse(include_str!("../../published/cache_widths.json"), no_row)
-});
+pub(super) static CACHE_WIDTHS: PublishedTable<CacheWidths> = PublishedTable::new(
+    include_str!("../../published/cache_widths.json"),
+    "the table of published widths has no row for",
+);
 
 /// Idle memory latency of a microarchitecture's servers in nanoseconds, lowest and highest.
-pub(super) static MEMORY_LATENCIES: LazyLock<PublishedTable<[f64; 2]>> = LazyLock::new(|| {
-    let no_row = "the table of published memory latencies has no row for";
-    PublishedTable::parse(include_str!("../../published/memory_latency.json"), no_row)
-});
+pub(super) static MEMORY_LATENCIES: PublishedTable<[f64; 2]> = PublishedTable::new(
+    include_str!("../../published/memory_latency.json"),
+    "the table of published memory latencies has no row for",
+);
 
 /// One-way latencies between two CPUs in nanoseconds: lowest and highest of the medians by what they share.
 #[derive(Debug, Deserialize)]
@@ -60,10 +58,10 @@ pub(super) struct CoreToCoreLatencies {
     pub sockets: Option<[f64; 2]>,
 }
 
-pub(super) static CORE_TO_CORE_LATENCIES: LazyLock<PublishedTable<CoreToCoreLatencies>> = LazyLock::new(|| {
-    let no_row = "no checked publication gives the latency between cores of";
-    PublishedTable::parse(include_str!("../../published/core_to_core_latency.json"), no_row)
-});
+pub(super) static CORE_TO_CORE_LATENCIES: PublishedTable<CoreToCoreLatencies> = PublishedTable::new(
+    include_str!("../../published/core_to_core_latency.json"),
+    "no checked publication gives the latency between cores of",
+);
 
 #[cfg(test)]
 mod tests {
@@ -72,13 +70,13 @@ mod tests {
     use crate::testing;
     use kelvin_core::Fact;
 
-    fn assert_unique_names<T>(table: &PublishedTable<T>) {
-        let mut names: Vec<&str> = table.rows.iter().flat_map(|row| &row.cores).copied().collect();
+    fn assert_unique_names<T: Deserialize<'static>>(table: &PublishedTable<T>) {
+        let mut names: Vec<&str> = table.rows().iter().flat_map(|row| &row.cores).copied().collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!(table.rows.iter().all(|row| !row.source.is_empty()));
+        assert!(table.rows().iter().all(|row| !row.source.is_empty()));
     }
 
     #[test]
@@ -86,9 +84,9 @@ mod tests {
         assert_unique_names(&MEMORY_LATENCIES);
         assert_unique_names(&CORE_TO_CORE_LATENCIES);
         assert_unique_names(&CACHE_WIDTHS);
-        assert!(CACHE_WIDTHS.rows.iter().all(|row| row.figures.load == 2.0 * row.figures.store));
+        assert!(CACHE_WIDTHS.rows().iter().all(|row| row.figures.load == 2.0 * row.figures.store));
         assert_unique_names(&CACHE_LATENCIES);
-        for PublishedRow { figures: row, .. } in &CACHE_LATENCIES.rows {
+        for PublishedRow { figures: row, .. } in CACHE_LATENCIES.rows() {
             assert!(row.second.is_none_or(|cycles| (9.0..=20.0).contains(&cycles)), "{row:?}");
             assert!(row.third.is_none_or(|[low, high]| row.second.is_some_and(|near| 2.0 * near < low) && low <= high));
             assert!(row.outstanding.is_none_or(|lines| (8.0..=256.0).contains(&lines)), "{row:?}");
@@ -97,7 +95,7 @@ mod tests {
 
     #[test]
     fn published_figures_rise_with_distance() {
-        for PublishedRow { figures, cores, .. } in &CORE_TO_CORE_LATENCIES.rows {
+        for PublishedRow { figures, cores, .. } in CORE_TO_CORE_LATENCIES.rows() {
             let figures = [figures.core, Some(figures.cache), figures.socket, figures.sockets];
             let known: Vec<[f64; 2]> = figures.into_iter().flatten().collect();
             assert!(known.iter().all(|[low, high]| low <= high), "{cores:?}");

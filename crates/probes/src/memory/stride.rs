@@ -66,7 +66,7 @@ const PAGE_BYTES: u64 = 4096;
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (stride, bytes) = (required(STRIDE.number_in(case), case)?, required(BYTES.number_in(case), case)?);
+    let (stride, bytes) = (required_number(STRIDE, case)?, required_number(BYTES, case)?);
     let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
     if bytes < large_set(facts.machine()) {
         // Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.
@@ -79,8 +79,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let random = random.or_else(|_| measured(facts, &LATENCY, &latency::memory_case(facts.machine())))?;
     if stride == LINE_BYTES as u64 {
         // Each load a line further: all of them prefetched.
-        let bandwidth = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
-        let expected = load.clone() + given("line", LINE_BYTES as f64, Unit::Bytes) / bandwidth;
+        let bandwidth = bandwidth::in_memory(facts, &BANDWIDTH_READ)?;
+        let expected = load.clone() + bytes_of("line", LINE_BYTES as u64) / bandwidth;
         return Ok(predict_between(expected, load, random, 1.0, "load and a line"));
     }
     let line_case = Case::new().with_number(BYTES, bytes).with_number(STRIDE, LINE_BYTES as u64);

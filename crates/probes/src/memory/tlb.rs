@@ -51,7 +51,7 @@ fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) ->
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let count = required(TOUCHED_PAGES.number_in(case), case)?;
+    let count = required_number(TOUCHED_PAGES, case)?;
     if metric.id == TLB_PACKED.id {
         return latency::model::adjacent_lines_latency(facts, count * LINE_BYTES as u64);
     }

@@ -10,7 +10,6 @@ use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
     BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, STREAMS,
 };
-use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_harness::TcpOptions;
 use kelvin_sys::{Error, Result as Done, net};
 use kelvin_transfer::wire::message::NUMBER_BYTES;
@@ -20,6 +19,7 @@ use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, prefer_congestion_cont
 use super::prelude::*;
 use super::{sender, stream};
 use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
+use crate::os::switch::process_switch;
 
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
@@ -230,7 +230,7 @@ fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case)
     if metric.id == BANDWIDTH_UDP_SENT.id {
         let bytes = MESSAGE.number_in(case).unwrap_or(1);
         let send = measured(facts, Protocol::Udp.metrics().send, &Case::new().with_number(MESSAGE, bytes))?;
-        let rate = given("message", bytes as f64, Unit::Bytes) / (2.0 * send);
+        let rate = bytes_of("message", bytes) / (2.0 * send);
         return Ok(rate.within(2.0).derived("half of the time"));
     }
     let (sent, lost) = (measured(facts, &BANDWIDTH_UDP_SENT, case)?, measured(facts, &BANDWIDTH_UDP_LOST, case)?);
@@ -244,10 +244,10 @@ fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, message: u64) -> 
     let machine = facts.machine();
     let load = latency::memory_latency(facts)?;
     let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
-        .or_else(|_| measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(machine)))?;
+        .or_else(|_| bandwidth::in_memory(facts, &BANDWIDTH_READ))?;
     let second = memory_budget::second_level_bytes(machine);
     let passes = if second.is_some_and(|second| message > second / 2) { 2.0 } else { 1.0 };
-    Ok(load + passes * given("bytes", bytes as f64, Unit::Bytes) / rate)
+    Ok(load + passes * bytes_of("bytes", bytes) / rate)
 }
 
 /// Bytes of a full socket buffer: the kernel lets it grow to 6 MiB (tcp_rmem).
@@ -274,7 +274,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Pre
     let (alone, name) = match is_apart {
         // Datagrams are not gathered: a receiver that is faster sleeps before each.
         true if protocol == Protocol::Udp && receiving.value() < send.value() => {
-            (send + measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?, "woken for each")
+            (send + process_switch(facts)?, "woken for each")
         }
         true if streams == 1.0 => (send.max(receiving), "the slower end"),
         // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
@@ -287,7 +287,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Pre
     let cpus = fact("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
     let streams = given("streams", streams, Unit::Count);
     let time = parts * alone.max(streams.clone() * both / cpus);
-    let rate = streams * given("message", bytes as f64, Unit::Bytes) / time;
+    let rate = streams * bytes_of("message", bytes) / time;
     Ok(rate.within(2.0).derived(name))
 }
 
@@ -298,6 +298,7 @@ mod tests {
     use kelvin_core::catalogue::net::{
         STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
     };
+    use kelvin_core::catalogue::os::SWITCH_COST;
 
     use super::*;
     use crate::testing::with_facts;

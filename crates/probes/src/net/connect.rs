@@ -3,10 +3,10 @@
 //! Costs of the client's kernel. They must not be taken for the time until the server's program knows of the connection.
 
 use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, RTT_TCP, STACK_TCP, WAKE_TCP};
-use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 
 use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
 use super::prelude::*;
+use crate::os::switch::process_switch;
 use crate::os::syscall_null;
 
 pub(super) static PROBE: Probe = Probe {
@@ -87,7 +87,7 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
-    let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+    let call = syscall_null::kernel_entry(facts)?;
     let packet = (stack - 2.0 * call.clone()).at_least_zero();
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
     let own = packets * packet.clone() + calls * call.clone();
@@ -110,7 +110,7 @@ fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -
     let close = measured(facts, &CLOSE, case)?;
     let (time, name) = if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
         // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
-        let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
+        let switch = process_switch(facts)?;
         (connect + trip + 2.0 * close + 2.0 * switch, "connect, ask, close twice and switch")
     } else {
         (connect + trip + close, "connect, ask and close")
@@ -120,6 +120,8 @@ fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::{SWITCH_COST, SYSCALL_NULL};
+
     use super::*;
     use crate::testing::with_facts;
 
@@ -128,7 +130,7 @@ mod tests {
         let case = Case::new().with_word(PairPlacement::TwoCpus);
         let known = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
-            (syscall_null::METRIC.id.as_str(), Some(100.0)),
+            (SYSCALL_NULL.id.as_str(), Some(100.0)),
             (WAKE_TCP.id.as_str(), Some(15_100.0)),
             (CONNECT.id.as_str(), Some(20_000.0)),
             (CLOSE.id.as_str(), Some(10_000.0)),
@@ -150,7 +152,7 @@ mod tests {
         let case = one_cpu_case();
         let known = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
-            (syscall_null::METRIC.id.as_str(), Some(100.0)),
+            (SYSCALL_NULL.id.as_str(), Some(100.0)),
             (CONNECT.id.as_str(), Some(12_000.0)),
             (CLOSE.id.as_str(), Some(3000.0)),
             (SWITCH_COST.id.as_str(), Some(1500.0)),

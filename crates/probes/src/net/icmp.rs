@@ -167,7 +167,7 @@ const CHECKSUM_BYTES_PER_CYCLE: f64 = 8.0;
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
     let stack = measured(facts, &STACK_UDP, &Case::new().with_number(MESSAGE, bytes))?;
-    let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+    let call = syscall_null::kernel_entry(facts)?;
     let frequency = published::measured_frequency(facts)?;
     let both_ways = (2.0 * (stack.clone() - call)).max(stack);
     let cycles = CHECKSUM_PASSES * bytes as f64 / CHECKSUM_BYTES_PER_CYCLE;
@@ -177,6 +177,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SYSCALL_NULL;
+
     use super::*;
     use crate::testing::with_facts;
     use kelvin_core::catalogue::cpu::FREQUENCY;
@@ -230,7 +232,7 @@ mod tests {
     fn ping_is_two_passes_and_calls() {
         let known = [
             (STACK_UDP.id.as_str(), Some(3000.0)),
-            (syscall_null::METRIC.id.as_str(), Some(100.0)),
+            (SYSCALL_NULL.id.as_str(), Some(100.0)),
             (FREQUENCY.id.as_str(), Some(4e9)),
         ];
         let case = Case::new().with_number(MESSAGE, 64);

@@ -4,12 +4,12 @@
 //! differ by direction.
 
 use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
-use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CHANNEL_CALLS, SWITCH_COST};
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CHANNEL_CALLS};
 
 use super::link::{self, ProtocolType, round_trip_messages};
 use super::prelude::*;
 use crate::memory::core_to_core;
-use crate::os::switch::cross_cpu;
+use crate::os::switch::{cross_cpu, process_switch};
 
 pub(super) static TCP: Probe =
     rtt_probe::<link::Tcp>("Round trip of a message between two processes over TCP", &[&RTT_TCP]);
@@ -84,7 +84,7 @@ impl WakeCost {
         match PairPlacement::of(case) {
             // A switch.
             Some(PairPlacement::SameCpu) => {
-                let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
+                let switch = process_switch(facts)?;
                 Ok(Self { rule: "switches", cost: switch, factor: 1.4 })
             }
             Some(PairPlacement::TwoCpus) | None => Self::cross_cpu(facts),
@@ -102,6 +102,8 @@ impl WakeCost {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SWITCH_COST;
+
     use super::*;
     use crate::testing::with_facts;
     use kelvin_core::catalogue::mem::CORE_TO_CORE;

@@ -51,14 +51,14 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
 
 /// The smallest message has no formula; a medium one adds two copies, and all others lie on the line through both.
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let message = required(MESSAGE.number_in(case), case)?;
+    let message = required_number(MESSAGE, case)?;
     unpredicted_if(message == SMALL_MESSAGE, "no cost of the kernel's protocol code is published")?;
     let small = measured(facts, metric, &message_case(SMALL_MESSAGE))?;
     let (time, name) = if message == MEDIUM_MESSAGE {
         // Copied into the kernel and out of it; a copy counts the bytes read and the bytes written.
         let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)? / 2.0;
         let copies = fact("copies", 2.0, Unit::Count, "into the kernel and out of it");
-        (small + copies * given("message", MEDIUM_MESSAGE as f64, Unit::Bytes) / copy, "two copies")
+        (small + copies * bytes_of("message", MEDIUM_MESSAGE) / copy, "two copies")
     } else {
         let medium = measured(facts, metric, &message_case(MEDIUM_MESSAGE))?;
         let further = given("further bytes", message as f64 - SMALL_MESSAGE as f64, Unit::Count);
@@ -74,7 +74,7 @@ pub(super) fn message_case(bytes: u64) -> Case {
 
 /// What a byte of a message costs, by the small message and one of more bytes. Noise may reverse the order of two figures.
 pub(super) fn byte_cost(small: Expr, larger: Expr, bytes: u64) -> Expr {
-    ((larger - small) / given("bytes", (bytes - SMALL_MESSAGE) as f64, Unit::Count)).at_least_zero()
+    ((larger - small) / count_of("bytes", bytes - SMALL_MESSAGE)).at_least_zero()
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
 
 /// The smallest message has no formula; each byte of a larger one costs its sender and its receiver half of what it costs who is both.
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, protocol: Protocol) -> Predicted {
-    let message = required(MESSAGE.number_in(case), case)?;
+    let message = required_number(MESSAGE, case)?;
     let first_size = message_sizes(protocol)[0];
     unpredicted_if(message <= first_size, "no cost of the kernel's protocol code is published")?;
     let smallest = measured(facts, metric, &message_case(first_size))?;
@@ -106,7 +106,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, protocol:
     let largest = largest_message(protocol);
     let small = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
     let byte_time = byte_cost(small, measured(facts, stack, &message_case(largest))?, largest);
-    let time = smallest + given("further bytes", (message - first_size) as f64, Unit::Count) * byte_time / 2.0;
+    let time = smallest + count_of("further bytes", message - first_size) * byte_time / 2.0;
     Ok(time.within(1.5).derived("half of each byte"))
 }
 

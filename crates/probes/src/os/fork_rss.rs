@@ -43,7 +43,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let bytes = required(RESIDENT.number_in(case), case)?;
+    let bytes = required_number(RESIDENT, case)?;
     let pages = page_kind(case)?;
     // Sizes that do not fit now are skipped, whatever was available when the run was planned.
     let available = available_bytes(&std::fs::read_to_string("/proc/meminfo")?);
@@ -68,7 +68,7 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let bytes = required(RESIDENT.number_in(case), case)?;
+    let bytes = required_number(RESIDENT, case)?;
     let huge = PageSize::of(case) == Some(PageSize::Huge);
     let size = page_size(facts.machine(), huge);
     let pages = |bytes: u64| fact("pages", (bytes / size) as f64, Unit::Count, "resident bytes / page size");
@@ -120,7 +120,7 @@ fn entry_cost(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
 
 /// The time of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
 fn huge_entry(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
-    let fill = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(facts.machine()))?;
+    let fill = bandwidth::in_memory(facts, &BANDWIDTH_FILL)?;
     let table = given("page-table page", page_size(facts.machine(), false) as f64, Unit::Bytes);
     Ok(entry_cost(facts)? + table / fill)
 }

@@ -94,13 +94,9 @@ fn time_round_trips(bench: &Bench<'_>, count: u64) -> ProbeResult<f64> {
 /// Nanoseconds of one by perf, of this many.
 fn run_perf(perf: &Program, work: &PerfComparison, count: u64) -> ProbeResult<f64> {
     let output = perf.run(perf.command().arg("bench").args(work.perf_arguments).args(["-l", &count.to_string()]))?;
-    if output.failed.is_some() {
-        let [group, name] = work.perf_arguments;
-        return Err(ProbeError::skip(format!(
-            "needs a perf that has `perf bench {group} {name}`: {}",
-            output.one_line()
-        )));
-    }
+    let [group, name] = work.perf_arguments;
+    let reason = format!("needs a perf that has `perf bench {group} {name}`: {}", output.one_line());
+    skip_if(output.failed.is_some(), reason)?;
     parse_time_per_operation(&output.printed)
         .or_fail(format!("perf bench reports no time of an operation: {}", output.one_line()))
 }

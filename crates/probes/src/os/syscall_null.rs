@@ -5,7 +5,6 @@
 
 use std::hint::black_box;
 
-pub(crate) use kelvin_core::catalogue::os::SYSCALL_NULL as METRIC;
 use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::{kernels, syscall_loops};
@@ -25,6 +24,11 @@ pub(crate) static PROBE: Probe = Probe {
 /// The case used as the cost of a kernel entry in other predictions.
 pub(crate) fn kernel_entry_case() -> Case {
     Case::new().with_word(NullCall::Getppid)
+}
+
+/// The cost of a kernel entry.
+pub(crate) fn kernel_entry(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
+    measured(facts, &SYSCALL_NULL, &kernel_entry_case())
 }
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

@@ -10,9 +10,6 @@ use kelvin_core::catalogue::os::{
     DESCRIPTORS, SYSCALL_FSTAT, SYSCALL_MMAP_MUNMAP, SYSCALL_NULL, SYSCALL_OPEN_CLOSE, SYSCALL_READ, SYSCALL_SELECT,
     SYSCALL_STAT, SYSCALL_WRITE,
 };
-pub(crate) use kelvin_core::catalogue::os::{
-    SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE,
-};
 use kelvin_sys::syscall_loops::{self, SelectSet};
 
 use super::syscall_null::kernel_entry_case;
@@ -84,7 +81,7 @@ pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
 );
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let count = required(DESCRIPTORS.number_in(case), case)?;
+    let count = required_number(DESCRIPTORS, case)?;
     let selected = SelectSet::new(count as usize)?;
     bench.time(&SYSCALL_SELECT, |looks| Ok(selected.select_loop(looks)?))
 }

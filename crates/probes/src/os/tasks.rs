@@ -195,7 +195,7 @@ fn longest_share(tasks: u64, cpus: u64) -> f64 {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let tasks = required(TASK_COUNT.number_in(case), case)?.max(1);
+    let tasks = required_number(TASK_COUNT, case)?.max(1);
     let kind = required(TaskKind::of(case), case)?;
     let allowed = facts.machine().topology.allowed.get().map(Vec::len);
     let cpus = allowed.or_unpredicted("the number of allowed CPUs is unknown")?.max(1) as u64;
@@ -224,7 +224,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             let reason = "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
                      scheduler";
             unpredicted_if(tasks >= cpus, reason)?;
-            let elapsed = alone(&TASKS_ELAPSED)? / given("tasks", tasks as f64, Unit::Count);
+            let elapsed = alone(&TASKS_ELAPSED)? / count_of("tasks", tasks);
             let spare = fact("CPUs without a task", (cpus - tasks) as f64, Unit::Count, "allowed CPUs - tasks");
             ((spare * elapsed).within(TOLERANCE), "idle CPUs")
         }

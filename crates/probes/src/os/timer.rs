@@ -30,7 +30,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let slack = required(TIMER_SLACK.number_in(case), case)?;
+    let slack = required_number(TIMER_SLACK, case)?;
     set_timer_slack(slack)?;
     let obtained = timer_slack()?;
     // A real-time thread has none, whatever was requested.
@@ -50,7 +50,7 @@ const PUBLISHED_WAKE_NANOSECONDS: f64 = 5_000.0;
 const PUBLISHED_WAKE_RANGE: (f64, f64) = (1_700.0, 45_000.0);
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let slack = required(TIMER_SLACK.number_in(case), case)? as f64;
+    let slack = required_number(TIMER_SLACK, case)? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
     if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
         let sum = slack.clone() + waking.clone();

@@ -144,8 +144,8 @@ impl Cell {
         };
         let reply = required(ReplyPolicy::of(case), case)? == ReplyPolicy::PerFile;
         let call = CallSpec {
-            window: required(WINDOW.number_in(case), case)? as usize,
-            buffer: required(BUFFER.number_in(case), case)? as usize,
+            window: required_number(WINDOW, case)? as usize,
+            buffer: required_number(BUFFER, case)? as usize,
             mode: required(WaitMode::of(case), case)?,
         };
         let [(files, bytes), small] = [set, TransferFiles::Small].map(TransferFiles::count_and_bytes);

@@ -112,10 +112,8 @@ fn describe_steps(expected: &ExpectedTransfer) -> String {
 
 /// A CPU time that the kernel's accounting can show.
 fn check_cpu_time(nanoseconds: f64) -> Predicted<f64> {
-    if nanoseconds >= MIN_CPU_NANOSECONDS {
-        return Ok(nanoseconds);
-    }
-    Err(NoPrediction::new("it is shorter than a few of the timer ticks by which the kernel accounts for CPU time"))
+    let reason = "it is shorter than a few of the timer ticks by which the kernel accounts for CPU time";
+    unpredicted_if(nanoseconds < MIN_CPU_NANOSECONDS, reason).map(|()| nanoseconds)
 }
 
 /// The prediction of a count; `None` for another metric.

@@ -223,12 +223,10 @@ fn run_command(command: &mut Command, name: &str) -> ProbeResult {
         io::ErrorKind::NotFound => ProbeError::skip(format!("needs the program {name}")),
         _ => ProbeError::fail(format!("cannot start {name}: {error}")),
     })?;
-    if output.status.success() {
-        return Ok(());
-    }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let complaint = complaint.split_whitespace().collect::<Vec<_>>().join(" ");
-    Err(ProbeError::skip(format!("needs {name} of a loop device (root may), which failed: {complaint}")))
+    let reason = format!("needs {name} of a loop device (root may), which failed: {complaint}");
+    skip_if(!output.status.success(), reason)
 }
 
 #[cfg(test)]

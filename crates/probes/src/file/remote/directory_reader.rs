@@ -143,11 +143,8 @@ fn file_path(directory: &Path, bytes: u64) -> PathBuf {
 /// That a directory has room for a file of this many bytes, and as many again.
 fn check_free_space(directory: &Path, bytes: u64) -> ProbeResult {
     let (available, needed) = (space(directory)?.available_bytes, FREE_SPACE_FACTOR.saturating_mul(bytes));
-    if available >= needed {
-        return Ok(());
-    }
-    let [needed, has] = [needed, available].map(in_words);
-    Err(ProbeError::skip(format!("needs {needed} free in {}, which has {has}", directory.display())))
+    let [required, has] = [needed, available].map(in_words);
+    skip_if(available < needed, format!("needs {required} free in {}, which has {has}", directory.display()))
 }
 
 /// Writes a file, and next to it how many nanoseconds that took.
@@ -159,16 +156,14 @@ fn write_timed(path: &Path, bytes: u64) -> ProbeResult {
 
 /// That a file of this many bytes is written in time: the nanoseconds that it should take, and may.
 fn check_write_time(directory: &Path, bytes: u64, [expected, limit]: [f64; 2]) -> ProbeResult {
-    if expected <= limit {
-        return Ok(());
-    }
-    Err(ProbeError::skip(format!(
+    let reason = format!(
         "needs a file of {} in {}, and writing it would take {:.0} s, more than {:.0} s; --remote-size writes one before the first round",
         in_words(bytes),
         directory.display(),
         expected / 1e9,
         limit / 1e9
-    )))
+    );
+    skip_if(expected > limit, reason)
 }
 
 /// Where the nanoseconds that writing a file took are kept.

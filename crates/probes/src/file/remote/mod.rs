@@ -100,7 +100,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         _ => 1,
     };
     let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
-    let spec = ReadSpec { bytes: required(BYTES.number_in(case), case)?, state, order, batch };
+    let spec = ReadSpec { bytes: required_number(BYTES, case)?, state, order, batch };
     let (remote, local) =
         (DirectoryReader::open(bench, &remote_directory, spec)?, DirectoryReader::open(bench, &local_directory, spec)?);
     bench.note(format!("remote: {}; local: {}", remote.proof, local.proof));
@@ -195,14 +195,14 @@ fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr>
         return Ok(round_trip.variant("round trip"));
     }
     let window = measured(facts, &REMOTE_READ_AHEAD, &Case::new())?;
-    let file_bytes = required(BYTES.number_in(case), case)?;
+    let file_bytes = required_number(BYTES, case)?;
     let page = memory_budget::page_bytes(facts.machine());
     let blocks = read_ahead_blocks(file_bytes);
     let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value() as u64, page);
     // The first window comes alone. After that, touching the first page of a window asks for the next one, before the page itself is
     // waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
-    let trips = (given("windows", windows as f64, Unit::Count).variant("windows") + 1.0) / 2.0;
-    Ok((trips * round_trip / given("blocks", blocks as f64, Unit::Count)).beside(&window))
+    let trips = (count_of("windows", windows).variant("windows") + 1.0) / 2.0;
+    Ok((trips * round_trip / count_of("blocks", blocks)).beside(&window))
 }
 
 /// The fastest advertised link speed, in bytes per second, and its interface; `None` if no interface advertises one.

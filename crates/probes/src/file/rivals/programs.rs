@@ -84,9 +84,7 @@ impl Program {
             let output = self.run_checked(&mut command)?;
             let (copied, took) = parse_dd_summary(&output.complaint)
                 .filter(|&(copied, took)| copied == task.bytes / task.block * task.block && took > 0.0)
-                .ok_or_else(|| {
-                    ProbeError::fail(format!("dd was to copy {} bytes: {}", task.bytes, output.one_line()))
-                })?;
+                .or_fail(format!("dd was to copy {} bytes: {}", task.bytes, output.one_line()))?;
             (bytes, seconds, passes) = (bytes + copied, seconds + took, passes + 1);
         }
         side_result(bytes, seconds, format!("by its own clock, {bytes} bytes in {passes} passes and {seconds:.3} s"))
@@ -142,9 +140,8 @@ impl Program {
         let counters = format!("/proc/{}/io", reading.0.id());
         let deadline = monotonic() + OBSERVE_TIMEOUT.as_nanos() as u64;
         while monotonic() < deadline {
-            let text = fs::read_to_string(&counters).map_err(|error| {
-                ProbeError::skip(format!("needs {counters}, from which cat's block is derived: {error}"))
-            })?;
+            let reason = format!("needs {counters}, from which cat's block is derived");
+            let text = fs::read_to_string(&counters).or_skip(reason)?;
             if let Some(block) = block_from_counters(&text, target.bytes()) {
                 return Ok(block);
             }
@@ -159,10 +156,8 @@ impl Program {
 }
 
 fn side_result(bytes: u64, seconds: f64, words: String) -> ProbeResult<SideResult> {
-    if seconds > 0.0 && bytes > 0 {
-        return Ok(SideResult { rate: bytes as f64 / seconds, bytes: Some(bytes), words });
-    }
-    Err(ProbeError::fail(format!("{bytes} bytes in {seconds} s are no rate: {words}")))
+    fail_if(seconds <= 0.0 || bytes == 0, format!("{bytes} bytes in {seconds} s are no rate: {words}"))?;
+    Ok(SideResult { rate: bytes as f64 / seconds, bytes: Some(bytes), words })
 }
 
 /// The time of this many copies of this many bytes beyond one of them: the program's start cancels in the difference.

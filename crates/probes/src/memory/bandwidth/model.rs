@@ -71,7 +71,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         let line = core_to_core::default_pair_latency(facts)?;
         return Ok(line.within(LINE_BOUNCE_RANGE).derived("core to core"));
     }
-    let bytes = required(BYTES.number_in(case), case)?;
+    let bytes = required_number(BYTES, case)?;
     let known = super::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
     let &(operation, _) = known.or_unpredicted("this metric belongs to no operation")?;
     let level = SetLevel::of_set(facts.machine(), bytes)?;
@@ -226,7 +226,7 @@ fn read_write_rate(facts: &PredictionInputs<'_>, operation: Operation, level: Se
 fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let reading = measured(facts, &BANDWIDTH_READ, &super::memory_case(facts.machine()))?;
     let far = latency::memory_latency(facts)?;
-    let near = measured(facts, &LATENCY, &latency_case(required(BYTES.number_in(case), case)?))?;
+    let near = measured(facts, &LATENCY, &latency_case(required_number(BYTES, case)?))?;
     let rate = reading.clone().spanning(reading * far / near).source(LITTLES_LAW_SOURCE);
     Ok(rate.within_share(TOLERANCE).derived("lines in flight"))
 }

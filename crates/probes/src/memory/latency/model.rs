@@ -221,7 +221,7 @@ pub(crate) fn outer_cache_cases(machine: &Machine) -> Option<[Case; 2]> {
 
 /// The latency at one working set.
 pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let bytes = required(BYTES.number_in(case), case)?;
+    let bytes = required_number(BYTES, case)?;
     let is_base = PageSize::of(case) == Some(PageSize::Base);
     let machine = facts.machine();
     let known = CacheModel::new(machine)?;
@@ -339,17 +339,8 @@ struct LatencySum<'a, 'b> {
 
 impl<'a, 'b> LatencySum<'a, 'b> {
     fn new(facts: &'a PredictionInputs<'b>, caches: &'a CacheModel) -> Predicted<Self> {
-        let frequency = published::measured_frequency(facts)?;
-        Ok(Self {
-            facts,
-            caches,
-            frequency,
-            terms: Vec::new(),
-            low: f64::INFINITY,
-            high: 0.0,
-            names: Vec::new(),
-            translates: false,
-        })
+        let (frequency, terms, names) = (published::measured_frequency(facts)?, Vec::new(), Vec::new());
+        Ok(Self { facts, caches, frequency, terms, low: f64::INFINITY, high: 0.0, names, translates: false })
     }
 
     /// A level's latency without translation, as measured at its point.

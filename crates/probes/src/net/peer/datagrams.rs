@@ -210,7 +210,7 @@ fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Pr
     let message = Case::new().with_number(MESSAGE, bytes);
     let ends = Protocol::Udp.metrics();
     let (send, receive) = (measured(facts, ends.send, &message)?, measured(facts, ends.receive, &message)?);
-    let hosts = given("message", bytes as f64, Unit::Bytes) / send.max(receive);
+    let hosts = bytes_of("message", bytes) / send.max(receive);
     // The link's rate of datagrams: by its line rate, or where that is not known by TCP's throughput.
     let (hardware, datagrams) = (facts.hardware(), Payload::Datagrams(bytes));
     let link = link_rate::payload_rate(hardware, datagrams).unwrap_or_else(|_| {

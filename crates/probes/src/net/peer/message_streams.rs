@@ -53,7 +53,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let (part, ends) = (bytes.min(MAX_MESSAGE), Protocol::Tcp.metrics());
     let part_case = Case::new().with_number(MESSAGE, part);
     let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
-    let hosts = given("message", part as f64, Unit::Bytes) / send.max(receive);
+    let hosts = bytes_of("message", part) / send.max(receive);
     let is_link = link.value() < hosts.value() / 2.0;
     let rate = link.min(hosts);
     if !is_link {

@@ -76,7 +76,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let rate = measured(facts, &PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
     let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let wake = WakeCost::cross_cpu(facts)?.cost;
-    let trip = connect + wake + stack + 2.0 * given("message", bytes as f64, Unit::Bytes) / rate;
+    let trip = connect + wake + stack + 2.0 * bytes_of("message", bytes) / rate;
     Ok(trip.within(2.0).derived("connect, wake and wire"))
 }
 

@@ -15,6 +15,7 @@ use kelvin_sys::message_stream::{MessageStream, StreamKind};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::FutexScope;
 
+use super::super::switch::process_switch;
 use super::{MECHANISMS, mechanism_of};
 use crate::memory::{bandwidth, core_to_core};
 use crate::prelude::*;
@@ -144,9 +145,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let mechanism = mechanism_of(case)?;
-    let bytes = required(MESSAGE.number_in(case), case)?;
+    let bytes = required_number(MESSAGE, case)?;
     let placement = PairPlacement::of(case).unwrap_or(PairPlacement::TwoCpus);
-    let message = given("message", bytes as f64, Unit::Bytes);
+    let message = bytes_of("message", bytes);
     let sockets = |placement: PairPlacement| {
         measured(facts, &BANDWIDTH_UNIX, &Case::new().with_word(placement).with_number(MESSAGE, bytes))
     };
@@ -160,7 +161,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         (HandoffMechanism::Pipe, _) => {
             let pipes = given("messages in a full pipe", (PIPE_BYTES / bytes).max(1) as f64, Unit::Count);
             if placement == PairPlacement::SameCpu {
-                let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
+                let switch = process_switch(facts)?;
                 (message.clone() / sockets(placement)? + 2.0 * switch / pipes, "full pipes on one CPU")
             } else {
                 let one_cpu = message_case(mechanism, PairPlacement::SameCpu, bytes);

@@ -38,6 +38,11 @@ fn switch_case(task: HandoffTask, mechanism: HandoffMechanism) -> Case {
     Case::new().with_word(task).with_word(mechanism)
 }
 
+/// A switch between two processes over pipes.
+pub(crate) fn process_switch(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
+    measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())
+}
+
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 256;
 

@@ -4,3 +4,5 @@ pub(super) mod cost;
 pub(crate) mod cross_cpu;
 pub(super) mod one_way;
 pub(super) mod ring;
+
+pub(crate) use cost::process_switch;

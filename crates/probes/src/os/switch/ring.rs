@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use kelvin_core::catalogue::mem::BANDWIDTH_WRITE;
 use kelvin_core::catalogue::os::{
-    HandoffMechanism, PROCESSES, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_RING, SWITCH_RING_CALLS,
-    SWITCH_RING_SWITCHES, WORKING_SET,
+    HandoffMechanism, PROCESSES, SWITCH_CHANNEL_CALLS, SWITCH_RING, SWITCH_RING_CALLS, SWITCH_RING_SWITCHES,
+    WORKING_SET,
 };
 use kelvin_sys::handoff::Pipe;
 use kelvin_sys::memory::{Arena, LINE_BYTES, PagePolicy};
@@ -17,6 +17,7 @@ use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
+use super::process_switch;
 use crate::memory::{bandwidth, memory_budget};
 use crate::prelude::*;
 use crate::published;
@@ -161,8 +162,7 @@ fn process_loop(from: &Pipe, to: &Pipe, set: usize, board: &PartnerStatus) -> ke
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (processes, set) =
-        (required(PROCESSES.number_in(case), case)?.max(2), required(WORKING_SET.number_in(case), case)?);
+    let (processes, set) = (required_number(PROCESSES, case)?.max(2), required_number(WORKING_SET, case)?);
     let mut ring = ProcessRing::new(processes as usize, set as usize, bench.cpu())?;
     let mut alone = WorkingSet::new(set as usize)?;
     let pipe = Pipe::new()?;
@@ -188,7 +188,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let (processes, set) = (required(PROCESSES.number_in(case), case)?, required(WORKING_SET.number_in(case), case)?);
+    let (processes, set) = (required_number(PROCESSES, case)?, required_number(WORKING_SET, case)?);
     if *metric == SWITCH_RING_SWITCHES {
         return Ok(switch_count(processes));
     }
@@ -227,7 +227,7 @@ fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Predicted<Expr> 
         true => ("in L2", bandwidth::second_level_case(machine)?),
         false => ("beyond L2", bandwidth::case_for_set(machine, all)),
     };
-    let set = given("working set", set as f64, Unit::Bytes);
+    let set = bytes_of("working set", set);
     Ok((set / measured(facts, &BANDWIDTH_WRITE, &case)?).variant(place))
 }
 
@@ -251,7 +251,7 @@ const KEPT_ADDRESS_SPACES_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: T
 
 /// A pass among this many processes without working sets.
 fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Predicted {
-    let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
+    let switch = process_switch(facts)?;
     if processes <= 2 {
         let remark = "without a working set there is nothing to refill";
         return Ok(switch.within(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
@@ -274,6 +274,7 @@ mod tests {
     use kelvin_core::MeasuredValue;
     use kelvin_core::catalogue::cpu::FREQUENCY;
     use kelvin_core::catalogue::mem::BYTES;
+    use kelvin_core::catalogue::os::SWITCH_COST;
 
     use super::*;
     use crate::testing::{self, with_facts};
