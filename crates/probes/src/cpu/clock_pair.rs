@@ -66,7 +66,7 @@ fn median_empty_pair(clock: Clock) -> u64 {
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     let reason = "it is not published when, within its latency, the instruction samples the counter; the figure is at most \
-             cpu.clock.pair";
+                  cpu.clock.pair";
     unpredicted_if(*metric == CLOCK_PAIR_DIFFERENCE, reason)?;
     if let Some(source) = facts.machine().kernel.clock_source.get()
         && source != "tsc"

@@ -222,7 +222,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         }
         id if id == TASKS_UNACCOUNTED.id => {
             let reason = "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
-                     scheduler";
+                          scheduler";
             unpredicted_if(tasks >= cpus, reason)?;
             let elapsed = alone(&TASKS_ELAPSED)? / count_of("tasks", tasks);
             let spare = fact("CPUs without a task", (cpus - tasks) as f64, Unit::Count, "allowed CPUs - tasks");
