@@ -4,8 +4,10 @@
 #![allow(dead_code)]
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -50,10 +52,10 @@ impl TestDir {
         wait_for_output(self.start(arguments), arguments)
     }
 
-    /// What it prints, without fault; more than a pipe holds too.
+    /// What it prints, without fault.
     #[track_caller]
     pub fn stdout_of(&self, arguments: &[&str]) -> String {
-        let output = self.command(KELVIN, arguments).output().unwrap();
+        let output = self.run(arguments);
         assert_success(&output);
         stdout(&output).to_owned()
     }
@@ -85,18 +87,32 @@ impl TestDir {
     }
 }
 
-/// Waits for the end of a program that must not hang.
+/// Waits for the end of a program that must not hang; its pipes are read meanwhile, so it may print more than they hold.
 pub fn wait_for_output(mut child: Child, what: &[&str]) -> Output {
+    let stdout = child.stdout.take().map(read_in_background);
+    let stderr = child.stderr.take().map(read_in_background);
     let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if begun.elapsed() > HANG_TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("{what:?} hangs");
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    };
+    let bytes_of = |reader: Option<JoinHandle<Vec<u8>>>| reader.map_or_else(Vec::new, |reader| reader.join().unwrap());
+    Output { status, stdout: bytes_of(stdout), stderr: bytes_of(stderr) }
+}
+
+fn read_in_background(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }
 
 /// The digest by its definition: the XOR of all little-endian 32-bit words, padded with zeros.
