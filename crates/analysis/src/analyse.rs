@@ -7,7 +7,6 @@ use crate::class_comparison;
 use crate::headlines::core_hertz;
 use crate::prediction_comparison::compare_with_prediction;
 use crate::prelude::*;
-use crate::result::RivalResult;
 use crate::samples::missing_outcome;
 use crate::studies::{self, add_tables, load, threads};
 use crate::summary::summarise;

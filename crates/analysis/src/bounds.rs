@@ -3,7 +3,6 @@
 use kelvin_core::Bound;
 
 use crate::prelude::*;
-use crate::result::ImpossibleValue;
 
 /// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's
 /// hardware.

@@ -9,7 +9,6 @@ use kelvin_core::{
 use kelvin_stats::{ASSUMED_CLOCK_STD, Sorted, dominant_mode, fastest_mode};
 
 use crate::prelude::*;
-use crate::result::CanaryHistory;
 
 /// Relative width of the window whose fullest place is the steady state: wide enough for the jitter of a reading of a
 /// few microseconds, narrow enough to separate two frequency steps (100 MHz at 4 GHz).

@@ -5,7 +5,6 @@ use kelvin_core::catalogue::find;
 use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 
 use crate::prelude::*;
-use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, ends_or};
 
 /// Share of the machines of a class whose figure lies in its range.
 const FIGURE_RANGE_LEVEL: f64 = 0.9;
@@ -106,7 +105,7 @@ fn figure_class_range(
 ) -> Option<FigureClassRange> {
     let base = base_unit(result.metric.unit)?;
     let usual = library.class_range(class, result.metric.id, &result.case, FIGURE_RANGE_LEVEL)?;
-    if usual.members.len() + usual.related < MIN_KNOWN_MEMBERS {
+    if usual.members + usual.related < MIN_KNOWN_MEMBERS {
         return None;
     }
     let [low, middle, high] = [usual.low, usual.center, usual.high].map(|end| end * base);
@@ -114,7 +113,7 @@ fn figure_class_range(
         low,
         center: middle,
         high,
-        members: usual.members.len(),
+        members: usual.members,
         related: usual.related,
         has_few_members: usual.is_of_few_members(),
         verdict: result.outcome.summary().and_then(|summary| class_verdict(summary, (low, high), result.metric.better)),

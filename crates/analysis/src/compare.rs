@@ -83,9 +83,13 @@ impl ComparisonRequest<'_> {
         Comparison { differences, clocks, frequency, interval_inflation, ..compared }
     }
 
+    fn subjects(&self) -> [ComparisonSubject<'_>; 2] {
+        [self.base.subject, self.other.subject]
+    }
+
     /// Whether all runs of both sides are of one machine.
     fn is_same_machine(&self) -> bool {
-        let runs = [self.base.subject, self.other.subject].into_iter().flat_map(ComparisonSubject::runs);
+        let runs = self.subjects().into_iter().flat_map(ComparisonSubject::runs);
         let machines: Vec<&str> = runs.map(|run| run.header.machine.identity.as_str()).collect();
         machines.windows(2).all(|pair| pair[0] == pair[1])
     }

@@ -10,7 +10,6 @@ use kelvin_core::catalogue::mem::{
 };
 
 use crate::prelude::*;
-use crate::result::ModeUnit;
 use crate::summary::rename_modes;
 
 /// The metrics that depend on the distance between the CPUs.

@@ -17,9 +17,7 @@ use kelvin_stats::{bonferroni_level, paired_ratio};
 use crate::evidence::estimate_from_logarithm;
 use crate::headlines::clamp_estimate;
 use crate::prelude::*;
-use crate::result::ShownCause;
 use crate::samples::{missing_outcome, round_medians};
-use crate::wording::metric_and_case;
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
 const MIN_RELEVANT_SHARE: f64 = 0.05;

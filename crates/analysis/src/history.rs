@@ -11,7 +11,6 @@ use kelvin_core::{
 use kelvin_stats::{ChangePoints, detect_change_points};
 
 use crate::prelude::*;
-use crate::wording::metric_and_case;
 
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
 const NEWS_DISCOVERY_RATE: f64 = FALSE_DISCOVERY_RATE / 20.0;

@@ -13,7 +13,6 @@ use kelvin_core::{Cache, CacheKind, MemoryLevelClaim};
 use kelvin_stats::MAD_TO_STD;
 
 use crate::prelude::*;
-use crate::result::{LevelCapacity, MemoryLevel, MemoryLevels, TranslationCost};
 use crate::studies::crossing::distinct;
 use crate::summary::rename_modes;
 

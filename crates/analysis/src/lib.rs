@@ -51,13 +51,6 @@ pub use kelvin_reference::published::{self as reference, references};
 pub use kelvin_reference::{LibraryMachine as Member, ReferenceLibrary, built_in_library};
 pub use levels::{CurvePoint, levels};
 pub use progress::RunProgress;
-pub use result::{
-    Analysis, AreaComparison, BestCell, CanaryCorrelation, CanaryHistory, ClassComparison, ClassVerdict, Coefficient,
-    Distribution, Figure, FigureClassRange, Finding, FindingData, FittedLaw, Importance, ImpossibleValue, KneeMark,
-    LevelCapacity, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, MissingFigureKind, Mode, ModeUnit, ModelLine,
-    MovedCpus, Outcome, PredictionGap, RangeVerdict, RivalFigures, RivalOutcome, RivalResult, StatedConclusion, Study,
-    StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, TagCount, TailGroup, Timeline, TimelineGroup,
-    TranslationCost, Warning, WarningKind,
-};
+pub use result::*;
 pub use samples::samples_as_found;
 pub use studies::{FULL_CPU_SHARE, published_load, studies, study_ids, study_metrics, study_summary};

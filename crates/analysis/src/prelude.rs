@@ -8,12 +8,12 @@ pub(crate) use crate::evidence::{
 };
 pub(crate) use crate::headlines::{Baselines, ComputedHeadline, measured_metrics, metrics_of};
 pub(crate) use crate::metric_selector::{MetricSelector, select};
-pub(crate) use crate::result::{
-    Analysis, Figure, Finding, FindingData, Importance, MetricResult, Outcome, RangeVerdict, StatedConclusion, Study,
-    StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, Warning, WarningKind,
-};
+pub(crate) use crate::result::*;
 pub(crate) use crate::samples::{SampleSet, each_once, find_or_push, min_max};
-pub(crate) use crate::wording::{amount_text, capitalise, counted_text, ratio_text, share_text, span_text};
+pub(crate) use crate::wording::{
+    amount_text, capitalise, counted_text, metric_and_case, ratio_text, share_text, span_text,
+};
+pub(crate) use kelvin_core::catalogue::PairPlacement;
 pub(crate) use kelvin_core::units::{brief_value, bytes, number, p_value, percent, seconds, span, value_text};
 pub(crate) use kelvin_core::{
     Axis, AxisWord, BestQuestion, Better, Canary, Case, Claim, Estimate, HeadlineSamples, Interval, IntervalKind,
@@ -21,5 +21,5 @@ pub(crate) use kelvin_core::{
     ShareQuestion, TestEvidence, TestOutcome, Unit,
 };
 pub(crate) use kelvin_stats::{
-    CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, Samples, UncertainValue, adjusted_p_values, mean, median,
+    CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, Samples, UncertainValue, adjusted_p_values, headline, mean, median,
 };

@@ -11,21 +11,12 @@ mod memory;
 mod outcome;
 mod studies;
 
-pub use class_comparison::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange};
-pub use findings::{
-    Finding, FindingData, GapCauses, Importance, MissingFigureKind, MovedCpus, PredictionGap, ShownCause,
-};
-pub use laws::{BestCell, Coefficient, FittedLaw, KneeMark, ModelLine, Timeline, TimelineGroup};
-pub use memory::{LevelCapacity, MemoryLevel, MemoryLevels, TranslationCost};
-pub(crate) use outcome::ends_or;
-pub use outcome::{
-    CanaryCorrelation, Distribution, Figure, ImpossibleValue, Mode, ModeUnit, Outcome, RangeVerdict, Summary, TagCount,
-    Warning, WarningKind,
-};
-pub use studies::{
-    LineCeiling, RivalFigures, RivalOutcome, RivalResult, StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow,
-    StudyTable, TailGroup,
-};
+pub use class_comparison::*;
+pub use findings::*;
+pub use laws::*;
+pub use memory::*;
+pub use outcome::*;
+pub use studies::*;
 
 /// The analysis of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,6 @@ use kelvin_core::Value;
 use kelvin_core::catalogue::{RIVAL_COMPARISONS, Rival, RivalComparison};
 
 use crate::prelude::*;
-use crate::result::{RivalFigures, RivalOutcome, RivalResult};
 
 impl RivalResult {
     /// Whether a result is part of a comparison, and so belongs in its table only.

@@ -8,7 +8,6 @@ use kelvin_core::{Batches, MetricReadings, Overhead, OverheadReading, Readings, 
 use kelvin_stats::{ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, spearman};
 
 use crate::prelude::*;
-use crate::result::{CanaryCorrelation, TagCount};
 
 /// A round counts for an undisturbed headline with this many undisturbed samples, or a fifth of what it has if that is
 /// less: of operations that take milliseconds a round has but a few.

@@ -2,7 +2,6 @@
 //!
 //! A figure that breaks one is possible, unlike one beyond a ceiling, and so it stays; but it is not believed without a warning.
 
-use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::file::{self, AccessOrder, CacheState};
 use kelvin_core::catalogue::mem::{self, FaultPage, INJECTED_LOAD, MemoryCpus, PageSize, ReadAhead};
 use kelvin_core::catalogue::os::{self, NullCall};
@@ -25,10 +24,6 @@ struct SanityCheck {
     cause: &'static str,
 }
 
-const fn check(figures: [MetricSelector; 2], names: [&'static str; 2], cause: &'static str) -> SanityCheck {
-    SanityCheck { figures, names, cause }
-}
-
 /// A metric at two words of an axis, of which the second cannot be the faster one.
 const fn at_words(metric: &'static Metric, [faster, slower]: [AxisWord; 2]) -> [MetricSelector; 2] {
     [select(metric).with_word(faster), select(metric).with_word(slower)]
@@ -49,83 +44,83 @@ const CALL_CAUSE: &str = "the one that does nothing was probably disturbed, or f
 
 /// All laws.
 static SANITY_CHECKS: [SanityCheck; 18] = [
-    check(reads(CacheState::Uncached), READ_NAMES, READ_CAUSE),
-    check(reads(CacheState::Direct), READ_NAMES, READ_CAUSE),
-    check(
-        at_words(&file::BLOCKSIZE_READ, [CacheState::Cached.point(), CacheState::Uncached.point()]),
-        ["a read of a file that is not in memory", "one of a file that is"],
-        "the file was probably in memory after all, or memory was reclaimed while the other one was read",
-    ),
-    check(
-        [select(&file::DEVICE_REQUESTS), select(&file::DEVICE_MEAN_LATENCY)],
-        ["a request alone", "one of many in flight"],
-        "a limit on requests per second probably holds the many back, or a cache below the kernel answered the one",
-    ),
-    check(
-        [select(&file::DEVICE_ACCEPT_LATENCY), select(&file::DEVICE_WRITE_LATENCY)],
-        ["a write that is flushed", "one that is not"],
-        "the device, or the host behind it, probably acknowledges a flush without doing it",
-    ),
-    check(
-        at_words(&mem::LATENCY, [PageSize::Huge.point(), PageSize::Base.point()]),
-        ["a load from base pages", "one from huge pages"],
-        "the huge pages were probably not obtained, or the core was shared or slower meanwhile",
-    ),
-    check(
-        at_words(&mem::BANDWIDTH_READ, [MemoryCpus::All.point(), MemoryCpus::One.point()]),
-        ["one CPU reading memory", "all CPUs together"],
-        "a CPU quota, or other work on the other CPUs, probably held all of them back",
-    ),
-    check(
-        [
+    SanityCheck { figures: reads(CacheState::Uncached), names: READ_NAMES, cause: READ_CAUSE },
+    SanityCheck { figures: reads(CacheState::Direct), names: READ_NAMES, cause: READ_CAUSE },
+    SanityCheck {
+        figures: at_words(&file::BLOCKSIZE_READ, [CacheState::Cached.point(), CacheState::Uncached.point()]),
+        names: ["a read of a file that is not in memory", "one of a file that is"],
+        cause: "the file was probably in memory after all, or memory was reclaimed while the other one was read",
+    },
+    SanityCheck {
+        figures: [select(&file::DEVICE_REQUESTS), select(&file::DEVICE_MEAN_LATENCY)],
+        names: ["a request alone", "one of many in flight"],
+        cause: "a limit on requests per second probably holds the many back, or a cache below the kernel answered the one",
+    },
+    SanityCheck {
+        figures: [select(&file::DEVICE_ACCEPT_LATENCY), select(&file::DEVICE_WRITE_LATENCY)],
+        names: ["a write that is flushed", "one that is not"],
+        cause: "the device, or the host behind it, probably acknowledges a flush without doing it",
+    },
+    SanityCheck {
+        figures: at_words(&mem::LATENCY, [PageSize::Huge.point(), PageSize::Base.point()]),
+        names: ["a load from base pages", "one from huge pages"],
+        cause: "the huge pages were probably not obtained, or the core was shared or slower meanwhile",
+    },
+    SanityCheck {
+        figures: at_words(&mem::BANDWIDTH_READ, [MemoryCpus::All.point(), MemoryCpus::One.point()]),
+        names: ["one CPU reading memory", "all CPUs together"],
+        cause: "a CPU quota, or other work on the other CPUs, probably held all of them back",
+    },
+    SanityCheck {
+        figures: [
             select(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 0),
             select(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 100),
         ],
-        ["a load while other CPUs stream", "one while they are idle"],
-        "the other CPUs probably did not stream, or the core ran faster meanwhile",
-    ),
-    check(
-        [select(&mem::REPEATED_FIRST_TOUCH), select(&mem::FIRST_TOUCH)],
-        ["the first touch of fresh memory", "one of memory just given back"],
-        "giving memory back probably made the kernel or the host work that the second touch paid for",
-    ),
-    check(
-        [
+        names: ["a load while other CPUs stream", "one while they are idle"],
+        cause: "the other CPUs probably did not stream, or the core ran faster meanwhile",
+    },
+    SanityCheck {
+        figures: [select(&mem::REPEATED_FIRST_TOUCH), select(&mem::FIRST_TOUCH)],
+        names: ["the first touch of fresh memory", "one of memory just given back"],
+        cause: "giving memory back probably made the kernel or the host work that the second touch paid for",
+    },
+    SanityCheck {
+        figures: [
             select(&mem::FAULT_MINOR).with_word(FaultPage::File.point()),
             select(&mem::FAULT_MAJOR).with_word(ReadAhead::Off.point()),
         ],
-        ["a fault of a page on the disk", "one of a page in memory"],
-        "the page was probably read ahead, so that no fault waited for the disk",
-    ),
-    check([CALL, select(&os::SYSCALL_READ)], CALL_NAMES, CALL_CAUSE),
-    check([CALL, select(&os::SYSCALL_WRITE)], CALL_NAMES, CALL_CAUSE),
-    check(
-        [select(&os::SYSCALL_FSTAT), select(&os::SYSCALL_STAT)],
-        ["the status of a file by its path", "that of an open file"],
-        "the call on the open file was probably disturbed",
-    ),
-    check(
-        [select(&os::SYSCALL_STAT), select(&os::SYSCALL_OPEN_CLOSE)],
-        ["opening and closing a file", "looking up its status"],
-        "the look-up was probably disturbed",
-    ),
-    check(
-        [select(&os::THREAD_CREATE), select(&os::PROCESS_FORK)],
-        ["a fork", "creating a thread"],
-        "creating threads was probably disturbed, or the C library maps and unmaps their stacks each time",
-    ),
-    check(
-        [select(&os::PROCESS_FORK_EXIT_WAIT), select(&os::PROCESS_EXEC)],
-        ["fork and exec", "fork alone"],
-        "the child that executes nothing was probably disturbed while it ended",
-    ),
-    check(
-        [select(&os::PROCESS_EXEC), select(&os::PROCESS_SHELL)],
-        ["a shell that runs a program", "the program alone"],
-        "the shell probably replaces itself by the program, which was disturbed when it ran alone",
-    ),
-    check(
-        [
+        names: ["a fault of a page on the disk", "one of a page in memory"],
+        cause: "the page was probably read ahead, so that no fault waited for the disk",
+    },
+    SanityCheck { figures: [CALL, select(&os::SYSCALL_READ)], names: CALL_NAMES, cause: CALL_CAUSE },
+    SanityCheck { figures: [CALL, select(&os::SYSCALL_WRITE)], names: CALL_NAMES, cause: CALL_CAUSE },
+    SanityCheck {
+        figures: [select(&os::SYSCALL_FSTAT), select(&os::SYSCALL_STAT)],
+        names: ["the status of a file by its path", "that of an open file"],
+        cause: "the call on the open file was probably disturbed",
+    },
+    SanityCheck {
+        figures: [select(&os::SYSCALL_STAT), select(&os::SYSCALL_OPEN_CLOSE)],
+        names: ["opening and closing a file", "looking up its status"],
+        cause: "the look-up was probably disturbed",
+    },
+    SanityCheck {
+        figures: [select(&os::THREAD_CREATE), select(&os::PROCESS_FORK)],
+        names: ["a fork", "creating a thread"],
+        cause: "creating threads was probably disturbed, or the C library maps and unmaps their stacks each time",
+    },
+    SanityCheck {
+        figures: [select(&os::PROCESS_FORK_EXIT_WAIT), select(&os::PROCESS_EXEC)],
+        names: ["fork and exec", "fork alone"],
+        cause: "the child that executes nothing was probably disturbed while it ended",
+    },
+    SanityCheck {
+        figures: [select(&os::PROCESS_EXEC), select(&os::PROCESS_SHELL)],
+        names: ["a shell that runs a program", "the program alone"],
+        cause: "the shell probably replaces itself by the program, which was disturbed when it ran alone",
+    },
+    SanityCheck {
+        figures: [
             select(&os::SWITCH_COST)
                 .with_word(os::HandoffTask::Process.point())
                 .with_word(os::HandoffMechanism::Pipe.point()),
@@ -133,9 +128,9 @@ static SANITY_CHECKS: [SanityCheck; 18] = [
                 .with_word(os::HandoffMechanism::Pipe.point())
                 .with_word(PairPlacement::SameCpu.point()),
         ],
-        ["a round trip over a pipe", "one switch of its two"],
-        "the two ends were probably on two CPUs, so that nothing was switched",
-    ),
+        names: ["a round trip over a pipe", "one switch of its two"],
+        cause: "the two ends were probably on two CPUs, so that nothing was switched",
+    },
 ];
 
 /// Adds a warning to each result that breaks a law.

@@ -7,7 +7,6 @@ use kelvin_stats::{
 
 use crate::headlines::MetricHistory;
 use crate::prelude::*;
-use crate::result::{Distribution, Mode, ModeUnit};
 
 /// Modes that differ by a smaller share of the headline do not matter.
 const MIN_MODE_DISTANCE: f64 = 0.02;
@@ -124,24 +123,19 @@ fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
     clusters_of_samples.iter().map(mode_from_cluster).collect()
 }
 
-/// The modes of samples, and how they change between them.
+/// The modes of samples, and how these change between the two largest.
 fn modes_with_unit(samples: &[&[f64]], sorted: &Sorted, headline: f64, effective: f64) -> (ModeUnit, Vec<Mode>) {
     let modes = modes(sorted, headline, effective);
-    (mode_unit(samples, &modes), modes)
+    let pattern = match modes.as_slice() {
+        [first, second, ..] => mode_pattern(samples, f64::midpoint(first.center, second.center)),
+        _ => None,
+    };
+    (if pattern == Some(ModePattern::Persistent) { ModeUnit::Periods } else { ModeUnit::Samples }, modes)
 }
 
 /// Whether samples are of modes that the machine changes between in stretches.
 pub(crate) fn has_persistent_modes(samples: &[&[f64]], sorted: &Sorted, headline: f64) -> bool {
     modes_with_unit(samples, sorted, headline, effective_samples(samples)).0 == ModeUnit::Periods
-}
-
-/// How samples change between their two largest modes.
-fn mode_unit(samples: &[&[f64]], modes: &[Mode]) -> ModeUnit {
-    let [first, second, ..] = modes else { return ModeUnit::Samples };
-    match mode_pattern(samples, f64::midpoint(first.center, second.center)) {
-        Some(ModePattern::Persistent) => ModeUnit::Periods,
-        _ => ModeUnit::Samples,
-    }
 }
 
 fn mode_from_cluster(cluster: &Cluster) -> Mode {

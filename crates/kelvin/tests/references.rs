@@ -5,7 +5,7 @@ mod composed;
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::reference::{UnmatchedRow, references, unmatched_rows};
+use kelvin_analysis::reference::{UNMATCHED_ROWS, UnmatchedRow, references};
 use kelvin_core::{Case, Name, Reference, ReferenceValue};
 use kelvin_harness::Effort;
 
@@ -29,7 +29,7 @@ fn published() -> impl Iterator<Item = (&'static Reference, &'static ReferenceVa
 /// Why a value is said to have no counterpart, if it is.
 fn listed_as_unmatched(reference: &Reference, value: &ReferenceValue) -> Option<&'static UnmatchedRow> {
     let says = |one: &UnmatchedRow| value.range.as_ref().is_some_and(|spans| spans.contains(one.because));
-    unmatched_rows().iter().find(|one| reference.id == *one.study && value.metric == *one.row && says(one))
+    UNMATCHED_ROWS.iter().find(|one| reference.id == *one.study && value.metric == *one.row && says(one))
 }
 
 #[test]

@@ -44,13 +44,6 @@ pub struct AreaFactor<'a> {
     pub members: Vec<&'a LibraryMachine>,
 }
 
-impl AreaFactor<'_> {
-    /// Whether the machine is slower than is usual.
-    pub fn is_slow(&self) -> bool {
-        self.factor > self.high
-    }
-}
-
 /// The logarithm of how slow a figure is; `None` of a metric of which neither direction is better.
 fn slowness(metric: Name, value: f64) -> Option<f64> {
     match find(metric)?.better {

@@ -26,10 +26,10 @@ pub(crate) const ASSUMED_WITHIN_VARIANCE: f64 = 0.07;
 const ASSUMED_WITHIN_DEGREES: f64 = 2.0;
 
 /// Where a figure of one more machine of a class lies.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassRange<'a> {
-    /// The members whose figure is known.
-    pub members: Vec<&'a LibraryMachine>,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassRange {
+    /// How many members' figure is known.
+    pub members: usize,
     /// Machines of the same kind, of other classes, that the range also rests on.
     pub related: usize,
     /// Low end, in base units of the SI.
@@ -40,10 +40,10 @@ pub struct ClassRange<'a> {
     pub high: f64,
 }
 
-impl ClassRange<'_> {
+impl ClassRange {
     /// Whether few machines of the class are known.
     pub fn is_of_few_members(&self) -> bool {
-        self.members.len() < MIN_KNOWN_MEMBERS
+        self.members < MIN_KNOWN_MEMBERS
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn method_bias_variance(row: &PublishedFigure) -> f64 {
 
 impl ReferenceLibrary {
     /// Where this share of the figures of further machines of a class lies; `None` without a machine of its kind whose figure is known.
-    pub fn class_range(&self, class: &MachineClass, metric: Name, case: &Case, share: f64) -> Option<ClassRange<'_>> {
+    pub fn class_range(&self, class: &MachineClass, metric: Name, case: &Case, share: f64) -> Option<ClassRange> {
         let groups = self.class_groups(class, metric, case);
         let own = groups.iter().find(|group| group.class == *class);
         let (within, degrees) = within_variance(&groups);
@@ -111,12 +111,11 @@ impl ReferenceLibrary {
             }
         };
         let half = t_quantile(f64::midpoint(1.0, share), degrees) * variance.sqrt();
-        let members = own.map(|own| own.members.iter().map(|(machine, _)| *machine).collect()).unwrap_or_default();
+        let members = own.map_or(0, |own| own.members.len());
         let known: usize = groups.iter().map(|group| group.members.len()).sum();
-        let akin = known - own.map_or(0, |own| own.members.len());
         Some(ClassRange {
             members,
-            related: akin,
+            related: known - members,
             low: (middle - half).exp(),
             center: middle.exp(),
             high: (middle + half).exp(),

@@ -23,7 +23,5 @@ pub use area_factor::{AreaFactor, MachineFigure};
 pub use class::{MachineClass, MetricArea};
 pub use class_range::{ClassRange, MIN_KNOWN_MEMBERS};
 pub use library::{ReferenceLibrary, built_in_library};
-pub use machine::{
-    LibraryMachine, MachineKind, MemoryKind, PublishedFigure, PublishedSource, SourceMethod, Virtualisation,
-};
+pub use machine::{LibraryMachine, MachineKind, PublishedFigure, PublishedSource, SourceMethod, Virtualisation};
 pub use mitigation::ActiveMitigation;

@@ -48,10 +48,4 @@ impl ReferenceLibrary {
     pub fn with_machines(&self, own: impl IntoIterator<Item = LibraryMachine>) -> Self {
         Self::new(self.machines.iter().cloned().chain(own).collect())
     }
-
-    /// This library without one machine, as where that is judged by the others.
-    #[must_use]
-    pub fn without_machine(&self, id: Name) -> Self {
-        Self::new(self.machines.iter().filter(|machine| machine.id != id).cloned().collect())
-    }
 }

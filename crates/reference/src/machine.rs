@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kelvin_core::{Case, Name, Unit};
+use kelvin_core::{Case, Name};
 use serde::{Deserialize, Deserializer};
 
 use crate::ActiveMitigation;
@@ -64,26 +64,6 @@ pub enum Virtualisation {
     NotStated,
 }
 
-/// Kind of main memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum MemoryKind {
-    /// DDR2.
-    Ddr2,
-    /// DDR3.
-    Ddr3,
-    /// DDR4.
-    Ddr4,
-    /// DDR5.
-    Ddr5,
-    /// LPDDR3.
-    Lpddr3,
-    /// LPDDR4.
-    Lpddr4,
-    /// LPDDR5.
-    Lpddr5,
-}
-
 /// One machine at one time: a published set of figures.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,8 +84,8 @@ pub struct LibraryMachine {
     pub hypervisor: Option<String>,
     /// CPUs that the system has.
     pub cpus: Option<u32>,
-    /// Kind of memory, where the source states it.
-    pub memory: Option<MemoryKind>,
+    /// Kind of memory, where the source states it: `DDR4`.
+    pub memory: Option<Name>,
     /// Memory channels, where the source states them.
     pub channels: Option<u32>,
     /// Release of its Linux, where the source states it.
@@ -156,17 +136,6 @@ impl LibraryMachine {
     }
 }
 
-impl PublishedFigure {
-    /// The value in a unit of kelvin's metrics; `None` of units that no row may have.
-    pub fn value_in(&self, unit: Unit) -> Option<f64> {
-        match unit {
-            Unit::Nanoseconds => Some(self.value * 1e9),
-            Unit::Hertz | Unit::Bytes | Unit::BytesPerSecond | Unit::PerSecond => Some(self.value),
-            Unit::Cycles | Unit::Ratio | Unit::Count => None,
-        }
-    }
-}
-
 impl fmt::Display for MachineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -184,20 +153,6 @@ impl fmt::Display for Virtualisation {
             Self::BareMetal => "bare metal",
             Self::Guest => "guest",
             Self::NotStated => "not stated",
-        })
-    }
-}
-
-impl fmt::Display for MemoryKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ddr2 => "DDR2",
-            Self::Ddr3 => "DDR3",
-            Self::Ddr4 => "DDR4",
-            Self::Ddr5 => "DDR5",
-            Self::Lpddr3 => "LPDDR3",
-            Self::Lpddr4 => "LPDDR4",
-            Self::Lpddr5 => "LPDDR5",
         })
     }
 }

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use kelvin_core::{Metric, Reference, ReferenceValue};
 use serde::de::DeserializeOwned;
 
-pub use row_mapping::UnmatchedRow;
+pub use row_mapping::{UNMATCHED_ROWS, UnmatchedRow};
 pub use server::{PublishedCapacity, PublishedServerCase, ServerStudyFile, ServerStudyMachine};
 
 const ZENBOOK_2011: &str = include_str!("../references/zenbook-2011.toml");
@@ -46,12 +46,6 @@ pub fn published_server() -> &'static ServerStudyFile {
 /// of kelvin.
 pub fn references() -> &'static [Reference] {
     &REFERENCES
-}
-
-/// The published rows and tables that no case of kelvin measures, each with the reason. A value of
-/// [`references`] that is one of them has the name of its row for a metric.
-pub fn unmatched_rows() -> &'static [UnmatchedRow] {
-    row_mapping::UNMATCHED_ROWS
 }
 
 /// How a published value may be compared with a measured one.

@@ -48,15 +48,15 @@ pub fn fact_differences(base: &RunHeader, other: &RunHeader) -> Vec<FactDifferen
 pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 2]) -> Vec<FactDifference> {
     // Of a published machine little is known: only facts that both sides state are compared.
     let is_external = sides.iter().any(|side| side.is_external);
-    let mut keys = each_once(sides.iter().flat_map(|side| &side.order));
+    let mut keys = each_once(sides.iter().flat_map(|side| &side.texts).map(|(key, _)| key));
     keys.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|known| known == group));
     let changed = |key: &FactKey| {
-        let [base, other] = sides.each_ref().map(|side| side.texts.get(key));
+        let [base, other] = sides.each_ref().map(|side| Some(&side.texts.iter().find(|(known, _)| known == key)?.1));
         let is_compared = !is_external || base.is_some() && other.is_some();
         let (group, label) = key.clone();
         let [base, other] = match (base, other) {
             _ if base == other || !is_compared => return None,
-            (Some(base), Some(other)) if is_fact(INSTRUCTION_SETS, &group, &label) => {
+            (Some(base), Some(other)) if (group.as_str(), label.as_str()) == INSTRUCTION_SETS => {
                 [words_only_in(base, other), words_only_in(other, base)]
             }
             (base, other) => [base.cloned(), other.cloned()],
@@ -76,10 +76,6 @@ pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 
     neighbours.into_iter().chain(keys.into_iter().filter_map(changed)).chain(methods).collect()
 }
 
-fn is_fact((group, label): (&str, &str), own_group: &str, own_label: &str) -> bool {
-    own_group == group && own_label == label
-}
-
 /// The words of a list that another one lacks.
 fn words_only_in(list: &str, other: &str) -> Option<String> {
     let words: Vec<&str> = list.split(' ').filter(|word| !other.split(' ').any(|known| known == *word)).collect();
@@ -90,8 +86,7 @@ fn words_only_in(list: &str, other: &str) -> Option<String> {
 #[derive(Default)]
 pub(super) struct SideFacts {
     /// Facts as texts, in their order.
-    order: Vec<FactKey>,
-    texts: BTreeMap<FactKey, String>,
+    texts: Vec<(FactKey, String)>,
     /// The version of the method of each metric.
     versions: BTreeMap<Name, u32>,
     /// Whether kelvin did not measure it.
@@ -113,7 +108,7 @@ impl SideFacts {
     pub fn from_foreign(outline: &RunHeader) -> Self {
         let mut facts = Self { is_external: true, ..Self::default() };
         facts.add_machine(&outline.machine);
-        facts.texts.retain(|_, text| *text != "unknown");
+        facts.texts.retain(|(_, text)| *text != "unknown");
         facts
     }
 
@@ -129,11 +124,8 @@ impl SideFacts {
 
     fn add(&mut self, group: &str, label: &str, text: String) {
         let key = (group.to_owned(), label.to_owned());
-        match self.texts.get_mut(&key) {
-            None => {
-                self.order.push(key.clone());
-                self.texts.insert(key, text);
-            }
+        match self.texts.iter_mut().find(|(known, _)| *known == key).map(|(_, text)| text) {
+            None => self.texts.push((key, text)),
             // Runs of one side that are not alike.
             Some(known) if !known.split(" | ").any(|part| part == text) => *known = format!("{known} | {text}"),
             Some(_) => {}
@@ -142,10 +134,7 @@ impl SideFacts {
 
     fn add_machine(&mut self, machine: &Machine) {
         for row in machine.rows() {
-            if TRANSIENT_FACTS.iter().any(|&fact| is_fact(fact, row.group, &row.label)) {
-                continue;
-            }
-            if let Some(text) = row.text {
+            if let Some(text) = row.text.filter(|_| !TRANSIENT_FACTS.contains(&(row.group, row.label.as_str()))) {
                 self.add(row.group, &row.label, text);
             }
         }

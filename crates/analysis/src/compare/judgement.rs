@@ -11,40 +11,33 @@ use kelvin_stats::{
     ratio_of_runs, usual_between_run_std,
 };
 
+use super::ComparisonRequest;
 use super::cause_of_change::{self, ControlChange};
 use super::series::{self, FigurePair, FigureRuns, SideSeries, not_compared, runs_as_found};
 use super::verdicts::{PendingFigure, judge_together};
-use super::{ComparisonRequest, ComparisonSubject};
 use crate::prelude::*;
 use crate::samples::assumed_between_run_std;
 
 /// What figures are judged by.
 pub(super) struct ComparisonJudge<'a> {
-    threshold: f64,
+    request: &'a ComparisonRequest<'a>,
     /// Logarithm of the core frequency of the other over that of the base.
     clock: f64,
-    is_published: bool,
-    is_one_machine: bool,
-    runs: [&'a [Run]; 2],
     learned: HashMap<(Name, &'a Case), &'a SpreadHistory>,
     /// Spread of headlines over the chain canary.
     learned_in_cycles: HashMap<(Name, &'a Case), &'a SpreadHistory>,
 }
 
 impl<'a> ComparisonJudge<'a> {
-    pub fn new(ask: &'a ComparisonRequest<'a>, clocks: Option<[f64; 2]>) -> Self {
-        let sides = [ask.base.subject, ask.other.subject];
+    pub fn new(request: &'a ComparisonRequest<'a>, clocks: Option<[f64; 2]>) -> Self {
         let by_case = |known: &'a [SpreadHistory]| {
             known.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect()
         };
         Self {
-            threshold: ask.threshold,
+            request,
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
-            is_published: sides.iter().any(|side| side.published().is_some()),
-            runs: sides.map(ComparisonSubject::runs),
-            is_one_machine: ask.is_same_machine(),
-            learned: by_case(ask.learned),
-            learned_in_cycles: by_case(ask.learned_in_cycles),
+            learned: by_case(request.learned),
+            learned_in_cycles: by_case(request.learned_in_cycles),
         }
     }
 
@@ -71,14 +64,14 @@ impl<'a> ComparisonJudge<'a> {
             figure.error = figure.error.map(|error| error.widened(inflation));
             figure.side_errors = figure.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
         }
-        cause_of_change::find_causes(&mut figures, self.threshold, |figures, figure, key| {
+        cause_of_change::find_causes(&mut figures, self.request.threshold, |figures, figure, key| {
             let pair = series::figure_pair(series, key)?;
             match pair[0].metric.headline.is_comparable_with(figure.figure.metric.headline) {
                 true => Ok(figures.iter().find(|figure| figure.is_at(key)).and_then(ControlChange::from_figure)),
                 false => self.as_found_control(figure, key, inflation),
             }
         });
-        (judge_together(figures, self.threshold), inflation)
+        (judge_together(figures, self.request.threshold), inflation)
     }
 
     /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. What
@@ -92,7 +85,7 @@ impl<'a> ComparisonJudge<'a> {
         if figure.figure.metric.headline != HeadlineSamples::AsFound {
             return Err(NotComparedReason::Definition);
         }
-        let [base, other] = self.runs.map(|runs| runs_as_found(runs, key));
+        let [base, other] = self.request.subjects().map(|subject| runs_as_found(subject.runs(), key));
         let figures = base.zip(other).map(|(base, other)| self.to_pending(key, [&base, &other], (None, None)));
         Ok(figures
             .as_ref()
@@ -115,7 +108,8 @@ impl<'a> ComparisonJudge<'a> {
         let assumed = assumed_between_run_std(&base.metric, &key.case).max(ASSUMED_BETWEEN_RUN_STD);
         let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
-        let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
+        let is_published = self.request.subjects().iter().any(|subject| subject.published().is_some());
+        let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !is_published);
         let side_errors = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &between));
         let of_clock = match base.metric.unit {
             _ if base.is_at_one_frequency => 0.0,
@@ -139,7 +133,7 @@ impl<'a> ComparisonJudge<'a> {
         let mut pending = PendingFigure::new(metric, &key.case, values, pair.map(side), spread_source);
         let ends = (low / base_high, high / base_low);
         pending.figure.ratio = Estimate { is_range: true, ..Estimate::new(values[1] / values[0], ends) };
-        if self.is_published {
+        if is_published {
             pending.figure.verdict = ChangeVerdict::NotKnown(UndecidedReason::Published);
         }
         PendingFigure { error, side_errors, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)], ..pending }
@@ -157,9 +151,10 @@ impl<'a> ComparisonJudge<'a> {
         let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
         let given = learned.get(&(key.metric, &key.case)).copied().and_then(learn);
         let own = pair.iter().filter_map(|side: &&FigureRuns<'_>| side.learned).filter_map(learn);
+        let is_same_machine = self.request.is_same_machine();
         match given {
-            Some(given) if self.is_one_machine => Some(given),
-            None if self.is_one_machine => own.max_by_key(|history| history.runs),
+            Some(given) if is_same_machine => Some(given),
+            None if is_same_machine => own.max_by_key(|history| history.runs),
             given => given.into_iter().chain(own).max_by(|a, b| a.between.total_cmp(&b.between)),
         }
     }

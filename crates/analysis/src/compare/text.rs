@@ -11,7 +11,6 @@ use kelvin_core::{
 use kelvin_stats::MIN_HISTORY_RUNS;
 
 use crate::prelude::*;
-use crate::wording::metric_and_case;
 
 /// From this factor on it is said that errors were widened.
 const MIN_WIDENING: f64 = 1.1;

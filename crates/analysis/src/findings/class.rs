@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::class_comparison::{figure_count, member_text, usual_range};
-use crate::result::{AreaComparison, ClassVerdict};
 
 /// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is
 /// the machine that is.

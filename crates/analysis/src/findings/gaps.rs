@@ -3,7 +3,6 @@
 use super::*;
 use crate::explanation::{cause_share, share_interval};
 use crate::levels::smaller_cache_level;
-use crate::result::{GapCauses, PredictionGap};
 use crate::summary::modes_text;
 use crate::wording;
 

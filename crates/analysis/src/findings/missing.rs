@@ -1,7 +1,6 @@
 //! Figures without a value: those that are impossible, and how many failed, are not known, or were skipped.
 
 use super::*;
-use crate::result::MissingFigureKind;
 
 pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let finding = |result: &MetricResult| {

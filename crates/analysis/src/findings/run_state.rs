@@ -3,7 +3,6 @@
 use kelvin_core::{Hazard, RunStatus, Severity};
 
 use super::*;
-use crate::result::CanaryHistory;
 
 pub(super) fn changed_clock(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
     if !evidence.run.has_clock_changed() {

@@ -1,6 +1,5 @@
 //! The ladder: the times of a machine from a cycle to a second, as a table of metrics and cases.
 
-use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::cpu::{self, BusyCpus};
 use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, WritePosition};
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
@@ -13,7 +12,6 @@ use kelvin_reference::published::{Comparability, comparability, references};
 
 use crate::levels::{MEMORY_NAME, indistinct_level, is_reported, largest_cache};
 use crate::prelude::*;
-use crate::result::MemoryLevel;
 
 /// Bytes of a block of a file.
 const BLOCK_BYTES: u64 = 4 << 10;

@@ -1,6 +1,5 @@
 //! The rates of a machine: memory, page cache, disk, pipe, TCP.
 
-use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::file::{self, CacheState, SyncPolicy};
 use kelvin_core::catalogue::mem::{self, BYTES, MemoryCpus, RequestedPages};
 use kelvin_core::catalogue::net::{self, StreamDirection};

@@ -1,19 +1,13 @@
-//! What stands out on a machine: a question to each file, answered by tested figures of the run alone.
+//! What stands out on a machine: questions answered by tested figures of the run alone.
 //!
 //! The rule of their order: what this machine does not give that it reports, or that is predicted, or that it gives elsewhere; then
 //! what a program pays that it can avoid; then what the machine can do. Within each the larger factor first: the larger figure over
 //! the smaller one.
 
-mod cache_size;
-mod congestion_control;
-mod cpu_distance;
+mod cpus;
 mod disk;
-mod disk_cache;
-mod fresh_memory;
-mod idle_cache;
-mod memory_shared;
-mod streams_between_cpus;
-mod wake_up;
+mod memory;
+mod network;
 mod worst_time;
 
 use kelvin_core::units::{scale_for, trimmed_decimal};
@@ -23,7 +17,6 @@ use super::figure::NANOSECONDS_PER_SECOND;
 use super::ladder::LadderRung;
 use super::rates;
 use crate::prelude::*;
-use crate::result::LevelCapacity;
 
 /// Maximum sentences of the first screen.
 const MAX_STAND_OUTS: usize = 8;
@@ -33,17 +26,17 @@ const MIN_RANGE_ROUNDS: usize = 3;
 
 /// All questions, in the order in which equal answers are listed.
 const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 11] = [
-    wake_up::answer,
-    cache_size::answer,
-    cpu_distance::answer,
+    cpus::wake_up,
+    memory::cache_size,
+    cpus::cpu_distance,
     worst_time::answer,
-    idle_cache::answer,
-    congestion_control::answer,
-    streams_between_cpus::answer,
-    fresh_memory::answer,
-    disk_cache::answer,
-    memory_shared::answer,
-    disk::answer,
+    disk::idle_cache,
+    network::congestion_control,
+    network::streams_between_cpus,
+    memory::fresh_memory,
+    disk::disk_cache,
+    memory::memory_shared,
+    disk::speed,
 ];
 
 /// Whose doing it is, and so how consequential; the first the most.

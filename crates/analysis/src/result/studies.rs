@@ -7,7 +7,7 @@ use kelvin_core::{Conclusion, Unit};
 use super::*;
 
 /// What a study concludes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Study {
     /// Id of the study: `os.tasks`.
     pub id: Name,

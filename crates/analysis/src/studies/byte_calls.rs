@@ -29,7 +29,7 @@ pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
     let conclusions = ByteCall::ALL.iter().filter_map(of_call).collect();
     let design = "One system call moved one byte of a cached file, or none, in files of several sizes, in several rounds. The cost is the same \
                   where files of every size are within 5 % of the smallest.";
-    Some(Study { conclusions, ..Study::empty(BYTE_CALLS.id, design) })
+    Some(Study { id: BYTE_CALLS.id, design: design.into(), conclusions, ..Study::default() })
 }
 
 /// The size of a file, in millions of bytes where it is of whole ones: a study has 256 MB, and no 244 MiB.

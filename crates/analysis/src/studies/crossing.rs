@@ -3,17 +3,16 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use kelvin_core::{Crossover, Value};
+use kelvin_core::Crossover;
 
 use crate::prelude::*;
 
-/// A metric along one axis, all other parameters fixed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct MetricLine {
+/// The rounds of a metric along one axis, all other parameters fixed.
+pub(super) struct MetricLine<'e, 'r> {
     /// The other parameters.
     pub fixed: Case,
-    /// Ascending, each position once.
-    pub points: Vec<LinePoint>,
+    /// By their position on the axis, ascending.
+    pub points: Vec<(u64, &'e RoundHeadlines<'r>)>,
 }
 
 /// The headlines of the rounds at one position.
@@ -23,24 +22,15 @@ pub(super) struct LinePoint {
     pub rounds: Vec<f64>,
 }
 
-impl MetricLine {
-    fn add_point(&mut self, position: u64, rounds: Vec<f64>) {
-        let place = self.points.partition_point(|point| point.position < position);
-        self.points.insert(place, LinePoint { position, rounds });
+impl<'e, 'r> MetricLine<'e, 'r> {
+    pub fn rounds_at(&self, position: u64) -> Option<&'e RoundHeadlines<'r>> {
+        self.points.iter().find(|(known, _)| *known == position).map(|(_, rounds)| *rounds)
     }
 
-    /// The rounds at a position.
-    pub fn rounds_at(&self, position: u64) -> Option<&[f64]> {
-        self.points.iter().find(|point| point.position == position).map(|point| point.rounds.as_slice())
-    }
-
-    /// The other parameters as text: words alone, numbers with their names.
-    pub fn name(&self) -> String {
-        let words = self.fixed.iter().map(|(name, value)| match value {
-            Value::Word(word) => word.to_string(),
-            Value::Integer(number) => format!("{name}={number}"),
-        });
-        words.collect::<Vec<String>>().join(" ")
+    pub fn line_points(&self) -> Vec<LinePoint> {
+        let point =
+            |&(position, rounds): &(u64, &RoundHeadlines<'_>)| LinePoint { position, rounds: rounds.values.clone() };
+        self.points.iter().map(point).collect()
     }
 }
 
@@ -55,14 +45,15 @@ pub(super) fn without_axes(case: &Case, axes: &[Axis]) -> Case {
 }
 
 /// The lines of a metric along one of its axes, in the order in which they were planned.
-pub(super) fn lines(all: &[RoundHeadlines<'_>], axis: Axis) -> Vec<MetricLine> {
-    let mut lines: Vec<MetricLine> = Vec::new();
+pub(super) fn lines<'e, 'r>(all: &'e [RoundHeadlines<'r>], axis: Axis) -> Vec<MetricLine<'e, 'r>> {
+    let mut lines: Vec<MetricLine<'e, 'r>> = Vec::new();
     for rounds in all {
-        let Some(at) = axis.number_in(rounds.case) else { continue };
+        let Some(position) = axis.number_in(rounds.case) else { continue };
         let fixed = without_axes(rounds.case, &[axis]);
         let new = || MetricLine { fixed: fixed.clone(), points: Vec::new() };
-        find_or_push(&mut lines, |line| line.fixed == fixed, new).add_point(at, rounds.values.clone());
+        find_or_push(&mut lines, |line| line.fixed == fixed, new).points.push((position, rounds));
     }
+    lines.iter_mut().for_each(|line| line.points.sort_by_key(|(position, _)| *position));
     lines
 }
 
@@ -91,15 +82,14 @@ impl LineRatio {
 ///
 /// The interval at each position is at a level (Bonferroni's) at which all of them hold at once with 95 %: two equal lines
 /// cross by accident in far fewer than one case in twenty.
-pub(super) fn line_ratios(first: &MetricLine, second: &MetricLine) -> Vec<LineRatio> {
-    let both: Vec<(u64, &[f64], &[f64])> = first
-        .points
-        .iter()
-        .filter_map(|point| Some((point.position, point.rounds.as_slice(), second.rounds_at(point.position)?)))
-        .filter(|(_, first, second)| first.iter().chain(*second).all(|&value| value > 0.0))
-        .collect();
-    let count = both.len();
-    both.into_iter().filter_map(|(position, first, second)| line_ratio(position, first, second, count)).collect()
+pub(super) fn line_ratios(first: &[LinePoint], second: &[LinePoint]) -> Vec<LineRatio> {
+    let pairs = first.iter().filter_map(|one| Some((one, second.iter().find(|other| other.position == one.position)?)));
+    let is_positive =
+        |(one, other): &(&LinePoint, &LinePoint)| one.rounds.iter().chain(&other.rounds).all(|&value| value > 0.0);
+    let both: Vec<(&LinePoint, &LinePoint)> = pairs.filter(is_positive).collect();
+    let ratio =
+        |(one, other): &(&LinePoint, &LinePoint)| line_ratio(one.position, &one.rounds, &other.rounds, both.len());
+    both.iter().filter_map(ratio).collect()
 }
 
 /// The second against the first at one of this many positions.
@@ -122,6 +112,12 @@ pub(super) struct Contender<'a> {
     pub case: Case,
     pub rounds: &'a [f64],
     pub name: String,
+}
+
+impl<'a> Contender<'a> {
+    pub fn from_rounds(rounds: &'a RoundHeadlines<'_>, case: Case, name: String) -> Self {
+        Self { side: rounds.metric_value(), case, rounds: &rounds.values, name }
+    }
 }
 
 /// The best of several, those not significantly different from it, and how that was tested.
@@ -234,13 +230,12 @@ mod tests {
     const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 65_536, 262_144, 1_048_576];
 
     /// A line of fixed and proportional cost, in rounds with this relative noise.
-    fn line(fixed: f64, each: f64, noise: f64, random: &mut Random) -> MetricLine {
-        let mut line = MetricLine::default();
-        for at in SIZES {
-            let value = fixed + each * at as f64;
-            line.add_point(at, (0..6).map(|_| value * (noise * random.normal()).exp()).collect());
-        }
-        line
+    fn line(fixed: f64, each: f64, noise: f64, random: &mut Random) -> Vec<LinePoint> {
+        let mut point = |position: u64| {
+            let value = fixed + each * position as f64;
+            LinePoint { position, rounds: (0..6).map(|_| value * (noise * random.normal()).exp()).collect() }
+        };
+        SIZES.into_iter().map(&mut point).collect()
     }
 
     #[test]
@@ -267,12 +262,12 @@ mod tests {
     fn crossing_is_where_medians_meet() {
         // 100 + x / 10 and 10 + x meet at 100, where both have a point that is certain of nothing.
         let line = |fixed: f64, each: f64| {
-            let mut line = MetricLine::default();
-            for at in [1, 10, 100, 1000, 10_000] {
-                let noise = |round: u32| 1.0 + 0.01 * (f64::from(round) - 2.5);
-                line.add_point(at, (0..6).map(|round| (fixed + each * at as f64) * noise(round)).collect());
-            }
-            line
+            let noise = |round: u32| 1.0 + 0.01 * (f64::from(round) - 2.5);
+            let point = |position: u64| {
+                let value = fixed + each * position as f64;
+                LinePoint { position, rounds: (0..6).map(|round| value * noise(round)).collect() }
+            };
+            [1, 10, 100, 1000, 10_000].map(point)
         };
         let (call, cheap) = (line(100.0, 0.1), line(10.0, 1.0));
         let found = crossings(&line_ratios(&call, &cheap));
@@ -305,10 +300,10 @@ mod tests {
     fn unpaired_positions_and_single_rounds_are_ignored() {
         let mut random = Random::new(3);
         let (mut first, mut second) = (line(100.0, 0.1, 0.01, &mut random), line(10.0, 1.0, 0.01, &mut random));
-        first.points.truncate(2);
-        second.points.remove(0);
+        first.truncate(2);
+        second.remove(0);
         assert_eq!(line_ratios(&first, &second).len(), 1);
-        second.points[0].rounds.truncate(1);
+        second[0].rounds.truncate(1);
         assert!(line_ratios(&first, &second).is_empty() && crossings(&[]).is_empty());
     }
 

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
-use kelvin_core::Crossover;
 use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine, TunedEngine};
-use kelvin_stats::headline;
+use kelvin_core::{Crossover, Value};
 
 use super::crossing::{
     BestOf, Contender, MetricLine, crossings, distinct, joint_test, line_ratios, lines, side_p_value,
@@ -30,8 +29,8 @@ pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let design = format!(
         "A cached file was read sequentially by {} engines, in requests of {} to {}; each request was timed, in several rounds.",
         lines.len(),
-        bytes(base.points.first()?.position),
-        bytes(base.points.last()?.position),
+        bytes(base.points.first()?.0),
+        bytes(base.points.last()?.0),
     );
     Some(Study { tables: vec![engine_table(&lines)], ..Study::new(ENGINES.id, design, conclusions)? })
 }
@@ -40,7 +39,7 @@ pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
 const MAX_MAIN_SIZES: usize = 7;
 
 /// The time of a request of each engine at each size.
-fn engine_table(lines: &[MetricLine]) -> StudyTable {
+fn engine_table(lines: &[MetricLine<'_, '_>]) -> StudyTable {
     let sizes = request_sizes(lines);
     let is_main = |index: usize| {
         let last = sizes.len() - 1;
@@ -48,12 +47,12 @@ fn engine_table(lines: &[MetricLine]) -> StudyTable {
     };
     let columns = sizes.iter().enumerate();
     let columns = columns.map(|(index, &size)| StudyColumn::new(&bytes(size), ENGINES.unit, is_main(index))).collect();
-    let cell = |line: &MetricLine, size: u64| {
+    let cell = |line: &MetricLine<'_, '_>, size: u64| {
         let rounds = line.rounds_at(size)?;
-        Some(Figure::without_interval(headline(rounds), rounds.len() as u64))
+        Some(Figure::without_interval(rounds.headline(), rounds.values.len() as u64))
     };
-    let row = |line: &MetricLine| StudyRow {
-        label: line.name(),
+    let row = |line: &MetricLine<'_, '_>| StudyRow {
+        label: line_name(line),
         cells: sizes.iter().map(|&size| cell(line, size)).collect(),
     };
     let rows = lines.iter().map(row).collect();
@@ -62,13 +61,22 @@ fn engine_table(lines: &[MetricLine]) -> StudyTable {
 }
 
 /// All sizes of requests, ascending.
-fn request_sizes(lines: &[MetricLine]) -> Vec<u64> {
-    distinct(lines.iter().flat_map(|line| line.points.iter().map(|point| point.position)))
+fn request_sizes(lines: &[MetricLine<'_, '_>]) -> Vec<u64> {
+    distinct(lines.iter().flat_map(|line| line.points.iter().map(|(position, _)| *position)))
+}
+
+/// The fixed parameters of a line as text: words alone, numbers with their names.
+fn line_name(line: &MetricLine<'_, '_>) -> String {
+    let words = line.fixed.iter().map(|(name, value)| match value {
+        Value::Word(word) => word.to_string(),
+        Value::Integer(number) => format!("{name}={number}"),
+    });
+    words.collect::<Vec<String>>().join(" ")
 }
 
 /// One against another; `None` where too few sizes were measured with both.
-fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<StatedConclusion> {
-    let ratios = line_ratios(base, other);
+fn engine_comparison(base: &MetricLine<'_, '_>, other: &MetricLine<'_, '_>) -> Option<StatedConclusion> {
+    let ratios = line_ratios(&base.line_points(), &other.line_points());
     if ratios.len() < MIN_SIZES {
         return None;
     }
@@ -80,7 +88,7 @@ fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<StatedConc
         Some(true) => side_p_value(&ratios, Ordering::Less),
         _ => p_value_of_all(ratios.iter().map(|ratio| ratio.p_value)),
     };
-    let [base, other] = [base, other].map(|line| Name::intern(&line.name()));
+    let [base, other] = [base, other].map(|line| Name::intern(&line_name(line)));
     let text = if crossings.is_empty() {
         no_crossing_sentence([&base, &other], sizes, &below, &above)
     } else {
@@ -123,13 +131,10 @@ pub(super) fn engine(case: &Case) -> &'static str {
 }
 
 /// Which one is fastest at a size, where enough of them have it.
-fn fastest_at(lines: &[MetricLine], size: u64) -> Option<StatedConclusion> {
+fn fastest_at(lines: &[MetricLine<'_, '_>], size: u64) -> Option<StatedConclusion> {
     let contenders = lines.iter().filter_map(|line| {
-        let rounds = line.rounds_at(size).filter(|rounds| rounds.len() > 1)?;
-        let case = line.fixed.clone().with_number(BLOCK, size);
-        let side =
-            MetricValue { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
-        Some(Contender { side, case: line.fixed.clone(), rounds, name: engine(&line.fixed).to_owned() })
+        let rounds = line.rounds_at(size).filter(|rounds| rounds.values.len() > 1)?;
+        Some(Contender::from_rounds(rounds, line.fixed.clone(), engine(&line.fixed).to_owned()))
     });
     let first = BestOf::find(BestQuestion::EngineAtSize, contenders.collect(), true)?;
     let (count, name, rivals) = (first.others + 1, engine(&first.best.case), first.rivals_text("possibly as fast:"));

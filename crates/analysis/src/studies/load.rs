@@ -2,7 +2,7 @@
 //! that tie them.
 
 use kelvin_core::catalogue::file::CacheState;
-use kelvin_core::catalogue::load::hosts::LoadHost;
+use kelvin_core::catalogue::load::hosts::{self, LoadHost};
 use kelvin_core::catalogue::load::{RATE, RESPONSE, RequestPattern, Resource, ResourceGroup, THINK_TIME, THROUGHPUT};
 use kelvin_core::{LoadClaim, LoadVerdict};
 
@@ -14,7 +14,6 @@ use self::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_e
 use self::sweep::{LoadStep, Sweep, UserLoad};
 use self::verdict::{BOTH_FULL_RATIO, MIN_NEAR_USE, VerdictFacts};
 use crate::prelude::*;
-use crate::result::{KneeMark, ModelLine, Timeline};
 
 mod capacity_model;
 mod generator;

@@ -70,18 +70,7 @@ pub const FULL_CPU_SHARE: f64 = 0.95;
 impl Study {
     /// A study of some conclusions; `None` without any.
     fn new(id: Name, design: impl Into<String>, conclusions: Vec<StatedConclusion>) -> Option<Self> {
-        (!conclusions.is_empty()).then(|| Self { conclusions, ..Self::empty(id, design) })
-    }
-
-    fn empty(id: Name, design: impl Into<String>) -> Self {
-        Self {
-            id,
-            answers: Vec::new(),
-            design: design.into(),
-            conclusions: Vec::new(),
-            tables: Vec::new(),
-            in_tables: Vec::new(),
-        }
+        (!conclusions.is_empty()).then(|| Self { id, design: design.into(), conclusions, ..Self::default() })
     }
 }
 
@@ -142,7 +131,7 @@ pub(crate) fn add_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> V
     if tables.is_empty() {
         return studies;
     }
-    let new = || Study::empty(transfer::TRANSFER_STUDY, transfer::DESIGN);
+    let new = || Study { id: transfer::TRANSFER_STUDY, design: transfer::DESIGN.into(), ..Study::default() };
     find_or_push(&mut studies, |study| study.id == transfer::TRANSFER_STUDY, new).tables = tables;
     studies
 }

@@ -7,7 +7,7 @@ use kelvin_core::catalogue::net::{
     StreamDirection, Transport,
 };
 
-use super::crossing::without_axes;
+use super::crossing::{MetricLine, lines};
 use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, message_text};
 use super::{FULL_CPU_SHARE, find_conclusion};
 use crate::prelude::*;
@@ -85,29 +85,21 @@ fn streams_text(case: &Case) -> String {
 
 /// For each direction the number of streams that carried most.
 fn fastest_streams<'a, 'r>(streams: &'a [RoundHeadlines<'r>]) -> Vec<&'a RoundHeadlines<'r>> {
-    let fixed = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
-    let mut best: Vec<&RoundHeadlines<'r>> = Vec::new();
-    for stream in streams.iter().filter(|stream| STREAMS.number_in(stream.case).is_some()) {
-        match best.iter_mut().find(|known| fixed(known) == fixed(stream)) {
-            Some(known) if known.headline() < stream.headline() => *known = stream,
-            Some(_) => {}
-            None => best.push(stream),
-        }
-    }
-    best
+    let faster = |best: &'a RoundHeadlines<'r>, next: &'a RoundHeadlines<'r>| {
+        if best.headline() < next.headline() { next } else { best }
+    };
+    let fastest = |line: MetricLine<'a, 'r>| line.points.into_iter().map(|(_, stream)| stream).reduce(faster);
+    lines(streams, STREAMS).into_iter().filter_map(fastest).collect()
 }
 
 /// Whether the most streams carry more than one, by direction.
 fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
-    let fixed = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
-    let count = |stream: &RoundHeadlines<'_>| STREAMS.number_in(stream.case).unwrap_or(0);
-    let gain = |single: &RoundHeadlines<'_>| {
-        let same = streams.iter().filter(|other| fixed(other) == fixed(single) && count(other) > 1);
-        let most = same.max_by_key(|other| count(other))?;
+    let gain = |line: MetricLine<'_, '_>| {
+        let [(1, single), .., (_, most)] = line.points[..] else { return None };
         let answer = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(single, most)?;
         Some(answer.conclude_times(&format!("{} carry more than one", streams_text(most.case)), "as much"))
     };
-    streams.iter().filter(|stream| count(stream) == 1).filter_map(gain).collect()
+    lines(streams, STREAMS).into_iter().filter_map(gain).collect()
 }
 
 /// Whether streams saturate the link, if its capacity is known.

@@ -1,6 +1,5 @@
 //! What the operating system adds: a system call compared with a function call, a process with a thread, also when one is woken.
 
-use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{

@@ -13,13 +13,8 @@ const SINGLE_TASK_BASE: &str = "one task alone, just before in the same process"
 
 /// Conclusions from the metrics `os.tasks.*`; `None` unless the run measured as many tasks as there are CPUs.
 pub(crate) fn tasks(evidence: &Evidence<'_>) -> Option<Study> {
-    let study = TaskRounds {
-        elapsed: evidence.all_cases(&TASKS_ELAPSED),
-        efficiency: evidence.all_cases(&TASKS_EFFICIENCY),
-        unaccounted: evidence.all_cases(&TASKS_UNACCOUNTED),
-        cpus: usable_cpus(evidence.run)?,
-    };
-    let most = study.elapsed.iter().filter_map(|rounds| TASK_COUNT.number_in(rounds.case)).max()?;
+    let study = TaskRounds { evidence, cpus: usable_cpus(evidence.run)? };
+    let most = study.elapsed().iter().filter_map(|rounds| TASK_COUNT.number_in(rounds.case)).max()?;
     let of_kind = |&kind: &TaskKind| {
         study
             .speed_up(kind)
@@ -47,20 +42,8 @@ fn usable_cpus(run: &Run) -> Option<u64> {
 }
 
 struct TaskRounds<'e, 'r> {
-    elapsed: &'e [RoundHeadlines<'r>],
-    efficiency: &'e [RoundHeadlines<'r>],
-    unaccounted: &'e [RoundHeadlines<'r>],
+    evidence: &'e Evidence<'r>,
     cpus: u64,
-}
-
-/// The rounds of this many tasks of a kind.
-fn rounds_of_tasks<'e, 'r>(
-    cells: &'e [RoundHeadlines<'r>],
-    kind: TaskKind,
-    tasks: u64,
-) -> Option<&'e RoundHeadlines<'r>> {
-    let case = Case::new().with_word(kind).with_number(TASK_COUNT, tasks);
-    cells.iter().find(|rounds| *rounds.case == case)
 }
 
 /// Whether more tasks than CPUs help, as certain as it is.
@@ -77,12 +60,21 @@ pub(super) fn more_tasks_sentence(more: &Case, longer: &Estimate, holds: Option<
     }
 }
 
-impl TaskRounds<'_, '_> {
+impl<'e, 'r> TaskRounds<'e, 'r> {
+    fn elapsed(&self) -> &'e [RoundHeadlines<'r>] {
+        self.evidence.all_cases(&TASKS_ELAPSED)
+    }
+
+    /// The rounds of this many tasks of a kind.
+    fn rounds(&self, metric: &Metric, kind: TaskKind, tasks: u64) -> Option<&'e RoundHeadlines<'r>> {
+        self.evidence.rounds_at(metric, &Case::new().with_word(kind).with_number(TASK_COUNT, tasks))
+    }
+
     /// How many times as fast as many tasks as CPUs are as one task. Each round holds them against one alone in the same process: rounds of
     /// other cases are of another moment.
     fn speed_up(&self, kind: TaskKind) -> Vec<StatedConclusion> {
-        let sides = [1, self.cpus].map(|tasks| rounds_of_tasks(self.elapsed, kind, tasks));
-        let efficiency = rounds_of_tasks(self.efficiency, kind, self.cpus);
+        let sides = [1, self.cpus].map(|tasks| self.rounds(&TASKS_ELAPSED, kind, tasks));
+        let efficiency = self.rounds(&TASKS_EFFICIENCY, kind, self.cpus);
         let ([Some(single), Some(full)], Some(efficiency), 2..) = (sides, efficiency, self.cpus) else {
             return Vec::new();
         };
@@ -110,8 +102,8 @@ impl TaskRounds<'_, '_> {
 
     /// Whether more tasks than CPUs finish earlier, with the most of them.
     fn more_than_cpus(&self, kind: TaskKind) -> Option<StatedConclusion> {
-        let base = rounds_of_tasks(self.elapsed, kind, self.cpus)?;
-        let counts = self.elapsed.iter().filter(|rounds| TaskKind::of(rounds.case) == Some(kind));
+        let base = self.rounds(&TASKS_ELAPSED, kind, self.cpus)?;
+        let counts = self.elapsed().iter().filter(|rounds| TaskKind::of(rounds.case) == Some(kind));
         let other = counts.max_by_key(|rounds| TASK_COUNT.number_in(rounds.case))?;
         if TASK_COUNT.number_in(other.case)? <= self.cpus {
             return None;
@@ -127,7 +119,7 @@ impl TaskRounds<'_, '_> {
 
     fn processes_against_threads(&self) -> Option<StatedConclusion> {
         let [threads, processes] =
-            [TaskKind::Threads, TaskKind::Processes].map(|kind| rounds_of_tasks(self.elapsed, kind, self.cpus));
+            [TaskKind::Threads, TaskKind::Processes].map(|kind| self.rounds(&TASKS_ELAPSED, kind, self.cpus));
         let answer = RatioTest::above(RatioQuestion::ProcessesAgainstThreads, 1.0).test(threads?, processes?)?;
         let (processes, threads) = match self.cpus {
             1 => ("1 process takes".to_owned(), "1 thread".to_owned()),
@@ -143,8 +135,8 @@ impl TaskRounds<'_, '_> {
 
     /// The share of the machine's CPU time, with as many tasks as CPUs, missing from user and system time.
     fn unaccounted_time(&self, kind: TaskKind) -> Option<StatedConclusion> {
-        let elapsed = rounds_of_tasks(self.elapsed, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
-        let unseen = rounds_of_tasks(self.unaccounted, kind, self.cpus)?;
+        let elapsed = self.rounds(&TASKS_ELAPSED, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
+        let unseen = self.rounds(&TASKS_UNACCOUNTED, kind, self.cpus)?;
         let (cpus, limit) = (self.cpus as f64, MIN_UNACCOUNTED_SHARE);
         let shares = &unseen.combine(elapsed, |unseen, time| unseen / (time * cpus));
         let (question, side) = (ShareQuestion::UnaccountedTime, LimitSide::Above);

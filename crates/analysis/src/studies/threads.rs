@@ -4,10 +4,9 @@ use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
 use kelvin_core::{LawDeviation, ScalabilityClaim};
 use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
 
-use super::crossing::{BestOf, Contender, distinct, without_axes};
+use super::crossing::{BestOf, Contender, MetricLine, distinct, lines, without_axes};
 use super::files::cache_state;
 use crate::prelude::*;
-use crate::result::{BestCell, Coefficient, FittedLaw};
 
 /// Share of the best rate from which more threads do not help.
 const SUFFICIENT_RATE_SHARE: f64 = 0.9;
@@ -52,30 +51,16 @@ pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
     Study::new(THREADS.id, design, conclusions)
 }
 
-/// The rates of one block and state of the page cache by the number of threads, ascending.
-struct ThreadLine<'e, 'r> {
-    fixed: Case,
-    points: Vec<&'e RoundHeadlines<'r>>,
-}
+/// The rates of one block and state of the page cache by the number of threads.
+struct ThreadLine<'e, 'r>(MetricLine<'e, 'r>);
 
 fn thread_lines<'e, 'r>(evidence: &'e Evidence<'r>) -> Vec<ThreadLine<'e, 'r>> {
-    let mut lines: Vec<ThreadLine<'e, 'r>> = Vec::new();
-    for point in evidence.all_cases(&THREADS).iter().filter(|point| THREAD_COUNT.number_in(point.case).is_some()) {
-        let fixed = without_axes(point.case, &[THREAD_COUNT]);
-        let new = || ThreadLine { fixed: fixed.clone(), points: Vec::new() };
-        find_or_push(&mut lines, |line| line.fixed == fixed, new).points.push(point);
-    }
-    lines.iter_mut().for_each(|line| line.points.sort_by_key(|point| threads_of(point)));
-    lines
-}
-
-fn threads_of(point: &RoundHeadlines<'_>) -> u64 {
-    THREAD_COUNT.number_in(point.case).unwrap_or(0)
+    lines(evidence.all_cases(&THREADS), THREAD_COUNT).into_iter().map(ThreadLine).collect()
 }
 
 impl ThreadLine<'_, '_> {
     fn conclusions(&self) -> Vec<StatedConclusion> {
-        if self.points.len() < 2 {
+        if self.0.points.len() < 2 {
             return Vec::new();
         }
         let by_law = match self.fit() {
@@ -87,32 +72,33 @@ impl ThreadLine<'_, '_> {
 
     /// Whether more threads than the first number that is enough help.
     fn sufficient_threads(&self) -> Option<StatedConclusion> {
-        let rate = |index: &usize| self.points[*index].headline();
-        let best = (0..self.points.len()).max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
-        let first = (0..self.points.len()).find(|index| rate(index) >= SUFFICIENT_RATE_SHARE * rate(&best))?;
+        let rate = |index: &usize| self.0.points[*index].1.headline();
+        let best = (0..self.0.points.len()).max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        let first = (0..self.0.points.len()).find(|index| rate(index) >= SUFFICIENT_RATE_SHARE * rate(&best))?;
         // If the first that is enough is the best, those after it are compared with it; if it is the last, it with
         // the one before.
         let (few, many) = match (first, best) {
             (first, best) if first < best => (first, best),
-            (first, _) if first + 1 < self.points.len() => (first, first + 1),
+            (first, _) if first + 1 < self.0.points.len() => (first, first + 1),
             (last, _) => (last.checked_sub(1)?, last),
         };
         let help = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
-        let answer = help.test_chosen_among(self.points[few], self.points[many], Some(self.points.len()))?;
-        let (few, more) = (counted_text(threads_of(self.points[few]), "thread"), threads_of(self.points[many]));
+        let [(few_threads, few), (more, many)] = [few, many].map(|index| self.0.points[index]);
+        let answer = help.test_chosen_among(few, many, Some(self.0.points.len()))?;
         let (name, gain) = (self.name(), percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0));
         let (times, rate) = (ratio_text(&answer.ratio, "as much"), amount_text(&answer.other));
+        let few = counted_text(few_threads, "thread");
         Some(answer.conclude(format!("{name}: more than {few} help by more than {gain}: {more} read {times}, {rate}")))
     }
 
     fn fit(&self) -> Option<ScalabilityFit> {
         let loads: Vec<RepeatedLoad<'_>> =
-            self.points.iter().map(|point| (threads_of(point) as f64, point.values.as_slice())).collect();
+            self.0.points.iter().map(|(threads, point)| (*threads as f64, point.values.as_slice())).collect();
         fit_scalability_with_intervals(&loads)
     }
 
     fn max_threads(&self) -> u64 {
-        self.points.last().map_or(0, |point| threads_of(point))
+        self.0.points.last().map_or(0, |(threads, _)| *threads)
     }
 
     fn to_fitted_law(&self, fitted: &ScalabilityFit) -> FittedLaw {
@@ -120,7 +106,7 @@ impl ThreadLine<'_, '_> {
         FittedLaw {
             metric: THREADS.id,
             workers: THREAD_COUNT.name,
-            fixed: self.fixed.clone(),
+            fixed: self.0.fixed.clone(),
             max_workers: self.max_threads(),
             lambda: coefficient(fitted.law.lambda, fitted.lambda),
             sigma: coefficient(fitted.law.sigma, fitted.sigma),
@@ -141,14 +127,14 @@ impl ThreadLine<'_, '_> {
 
     /// `cached, in blocks of 64 KiB`.
     fn name(&self) -> String {
-        let block = BLOCK.number_in(&self.fixed).map(|block| format!(", in blocks of {}", bytes(block)));
-        format!("{}{}", cache_state(&self.fixed), block.unwrap_or_default())
+        let block = BLOCK.number_in(&self.0.fixed).map(|block| format!(", in blocks of {}", bytes(block)));
+        format!("{}{}", cache_state(&self.0.fixed), block.unwrap_or_default())
     }
 
     /// That too little was measured for the law, which refutes nothing; `None` if there is another reason why none was found.
     fn undetermined(&self) -> Option<StatedConclusion> {
-        let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
-        let (fixed, points) = (self.fixed.clone(), self.points.len());
+        let rounds = self.0.points.iter().map(|(_, point)| point.values.len()).min().unwrap_or(0);
+        let (fixed, points) = (self.0.fixed.clone(), self.0.points.len());
         if points >= MIN_LOADS && rounds >= 2 {
             return None;
         }
@@ -173,7 +159,7 @@ impl ThreadLine<'_, '_> {
         let side = if furthest.ratio < 1.0 { "below" } else { "above" };
         let deviation = format!("{} {side}", percent((furthest.ratio - 1.0).abs()));
         let workers = counted_text(furthest.workers, "thread");
-        let points = self.points.len();
+        let points = self.0.points.len();
         let test = format!(
             "least squares on logarithms of the mean rates at {points} thread counts; intervals by a parametric bootstrap of the \
              rounds; the largest deviation is at {workers}: {deviation} the measured rate"
@@ -182,7 +168,7 @@ impl ThreadLine<'_, '_> {
             let test = ClaimTest::new(TestEvidence::LeastSquares { points, furthest }, test.clone(), None);
             test.conclude(Claim::Law(law), holds, format!("{}: {text}", self.name()))
         };
-        let fixed = || self.fixed.clone();
+        let fixed = || self.0.fixed.clone();
         if !fitted.describes {
             let text = format!(
                 "the universal scalability law describes the rates: at {workers} it is {deviation} the measured one, so its coefficients mean \
@@ -240,12 +226,7 @@ fn best_cell(fixed: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclus
         let block = BLOCK.number_in(case).map(bytes).unwrap_or_default();
         format!("{} in blocks of {block}", counted_text(THREAD_COUNT.number_in(case).unwrap_or(0), "thread"))
     };
-    let contenders = of_state.iter().map(|cell| Contender {
-        side: cell.metric_value(),
-        case: cell.case.clone(),
-        rounds: &cell.values,
-        name: name(cell.case),
-    });
+    let contenders = of_state.iter().map(|cell| Contender::from_rounds(cell, cell.case.clone(), name(cell.case)));
     let first = BestOf::find(BestQuestion::ThreadsAndBlocks, contenders.collect(), false)?;
     let (case, rate, rivals) = (&first.best.case, amount_text(&first.best), first.rivals_text("no different from"));
     let text = format!("{}: {} read fastest, {rate}{rivals}", cache_state(case), name(case));

@@ -28,7 +28,7 @@ pub(super) const DESIGN: &str = "Files were sent from one process to another ove
 /// Conclusions from the metrics `transfer.time` and `transfer.cold`.
 pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
     let in_memory = evidence.run.header.hazards.iter().any(|hazard| hazard.id == *SCRATCH_IN_MEMORY);
-    let cells = TransferCells { hot: evidence.all_cases(&TIME), cold: evidence.all_cases(&COLD_TIME), in_memory };
+    let cells = TransferCells { evidence, in_memory };
     let factors = |factors: Vec<FactorComparison>| factors.into_iter().filter_map(|factor| factor.conclude(&cells));
     let sets = published_settings()
         .into_iter()
@@ -44,15 +44,13 @@ pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
 
 /// The rounds of all cells.
 struct TransferCells<'e, 'r> {
-    hot: &'e [RoundHeadlines<'r>],
-    cold: &'e [RoundHeadlines<'r>],
+    evidence: &'e Evidence<'r>,
     /// Whether they were written to a file system in memory.
     in_memory: bool,
 }
 
 impl<'e, 'r> TransferCells<'e, 'r> {
     fn rounds_at(&self, metric: &Metric, case: &Case) -> Option<&'e RoundHeadlines<'r>> {
-        let cells = if metric.id == COLD_TIME.id { self.cold } else { self.hot };
         // A buffer is of no use where both ends map: cells that differ in it alone do the same.
         let both_map = |case: &Case| {
             SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
@@ -60,7 +58,7 @@ impl<'e, 'r> TransferCells<'e, 'r> {
         };
         let is_same =
             |one: &Case| one == case || both_map(one) && without_axes(one, &[BUFFER]) == without_axes(case, &[BUFFER]);
-        cells.iter().find(|rounds| is_same(rounds.case) && rounds.are_positive())
+        self.evidence.all_cases(metric).iter().find(|rounds| is_same(rounds.case) && rounds.are_positive())
     }
 }
 
@@ -227,7 +225,7 @@ fn mmap_gain(cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
     let parts = 3 * over.len();
     let of_gains = over.iter().zip(chances).filter(|(set, _)| is_gain(set)).map(|(_, chance)| chance);
     let chance = p_value_of_all(of_gains).map(|chance| chance * parts as f64).filter(|_| holds.is_some());
-    let rounds = cells.hot.iter().map(|set| set.values.len()).min()?;
+    let rounds = cells.evidence.all_cases(&TIME).iter().map(|set| set.values.len()).min()?;
     if parts == 0 {
         return None;
     }

@@ -21,12 +21,7 @@ pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {
 fn state_conclusions(evidence: &Evidence<'_>, state: CacheState) -> Vec<StatedConclusion> {
     let rates = || evidence.all_cases(&TUNE_RATE).iter().filter(|rate| CacheState::of(rate.case) == Some(state));
     let best = rates().rev().max_by(|a, b| median(&a.values).total_cmp(&median(&b.values)));
-    let contenders = rates().map(|rate| Contender {
-        side: rate.metric_value(),
-        case: rate.case.clone(),
-        rounds: &rate.values,
-        name: engine(rate.case).to_owned(),
-    });
+    let contenders = rates().map(|rate| Contender::from_rounds(rate, rate.case.clone(), engine(rate.case).to_owned()));
     let fastest = BestOf::find(BestQuestion::TunedEngine, contenders.collect(), false).map(|best_of| {
         let (state, engine) = (cache_state(&best_of.best.case), engine(&best_of.best.case));
         let (count, rivals) = (best_of.others + 1, best_of.rivals_text("possibly as fast:"));

@@ -85,12 +85,6 @@ pub struct UnmatchedRow {
     pub because: &'static str,
 }
 
-impl UnmatchedRow {
-    const fn new(study: &'static str, row: &'static str, because: &'static str) -> Self {
-        Self { study, row, because }
-    }
-}
-
 /// The place of a row that a study published.
 pub(super) fn row_mapping(study: &str, row: &str) -> Option<&'static RowMapping> {
     ROW_MAPPINGS.iter().find(|place| place.row == row && place.is_for_study(study))
@@ -222,13 +216,14 @@ const LOAD_STUDY: &str =
     "a knee and a saturation, not figures of a number of users; `kelvin study load --published` judges them";
 const SERVER_CAPACITY: &str = "reading whole files through the page cache, and a TCP stream of unstated direction";
 
-/// Every row without a counterpart.
-pub(super) static UNMATCHED_ROWS: &[UnmatchedRow] = &[
-    UnmatchedRow::new(ZENBOOK, "mem.latency.l2", BY_WORKING_SET),
-    UnmatchedRow::new(ZENBOOK, "mem.latency.l3", BY_WORKING_SET),
-    UnmatchedRow::new(ZENBOOK, "mem.latency.dram", BY_WORKING_SET),
-    UnmatchedRow::new(DISK_READER, "peer.dd.copy", FILE_COPY),
-    UnmatchedRow::new(TRANSFER, "page_descriptor", PAGE_ENTRY),
-    UnmatchedRow::new(SERVER, "capacity", SERVER_CAPACITY),
-    UnmatchedRow::new(SERVER, "case", LOAD_STUDY),
+/// The published rows and tables that no case of kelvin measures, each with the reason. A value of [`references`](super::references) that
+/// is one of them has the name of its row for a metric.
+pub static UNMATCHED_ROWS: &[UnmatchedRow] = &[
+    UnmatchedRow { study: ZENBOOK, row: "mem.latency.l2", because: BY_WORKING_SET },
+    UnmatchedRow { study: ZENBOOK, row: "mem.latency.l3", because: BY_WORKING_SET },
+    UnmatchedRow { study: ZENBOOK, row: "mem.latency.dram", because: BY_WORKING_SET },
+    UnmatchedRow { study: DISK_READER, row: "peer.dd.copy", because: FILE_COPY },
+    UnmatchedRow { study: TRANSFER, row: "page_descriptor", because: PAGE_ENTRY },
+    UnmatchedRow { study: SERVER, row: "capacity", because: SERVER_CAPACITY },
+    UnmatchedRow { study: SERVER, row: "case", because: LOAD_STUDY },
 ];

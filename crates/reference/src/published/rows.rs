@@ -125,21 +125,13 @@ struct PublishedAnswer {
 impl RowFile {
     /// The reference machine that the file describes.
     pub(super) fn into_reference(self) -> Reference {
-        let study = self.machine.id.clone();
-        let frequency_hz = self.machine.frequency_ghz.map(|ghz| ghz * 1e9);
-        let cycle = frequency_hz.map(|hertz| 1e9 / hertz);
+        let cycle = self.machine.frequency_hz().map(|hertz| 1e9 / hertz);
+        let values = self.metric.into_iter().flat_map(|row| row.values(&self.machine.id, cycle)).collect();
         let findings = self.finding.into_iter().map(|finding| finding.text);
         let hypotheses =
             self.hypothesis.into_iter().map(|h| format!("Hypothesis: {}. Outcome: {}.", h.text, h.outcome));
         let answers = self.answer.into_iter().map(|a| format!("XOR of {}: {}; {}", a.file, a.digest, a.note));
-        Reference {
-            id: Name::intern(&study),
-            title: self.machine.title.clone(),
-            machine: self.machine.fact_lines(),
-            frequency_hz,
-            values: self.metric.into_iter().flat_map(|row| row.values(&study, cycle)).collect(),
-            findings: findings.chain(hypotheses).chain(answers).collect(),
-        }
+        self.machine.into_reference(values, findings.chain(hypotheses).chain(answers).collect())
     }
 }
 
@@ -153,18 +145,26 @@ pub(super) struct TableFile {
 impl TableFile {
     /// The reference machine, without values.
     pub(super) fn into_reference(self) -> Reference {
-        Reference {
-            id: Name::intern(&self.machine.id),
-            title: self.machine.title.clone(),
-            machine: self.machine.fact_lines(),
-            frequency_hz: None,
-            values: Vec::new(),
-            findings: self.finding.into_iter().map(|finding| finding.text).collect(),
-        }
+        self.machine.into_reference(Vec::new(), self.finding.into_iter().map(|finding| finding.text).collect())
     }
 }
 
 impl PublishedMachine {
+    fn frequency_hz(&self) -> Option<f64> {
+        self.frequency_ghz.map(|ghz| ghz * 1e9)
+    }
+
+    fn into_reference(self, values: Vec<ReferenceValue>, findings: Vec<String>) -> Reference {
+        Reference {
+            id: Name::intern(&self.id),
+            title: self.title.clone(),
+            frequency_hz: self.frequency_hz(),
+            machine: self.fact_lines(),
+            values,
+            findings,
+        }
+    }
+
     /// Its facts, for people.
     fn fact_lines(self) -> Vec<(String, String)> {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);

@@ -1,6 +1,5 @@
 //! Which figure of the screen is furthest beyond its prediction.
 
-use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
 use kelvin_core::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU};
 use kelvin_core::{OverviewFigure, PredictedRange, PredictionVerdict};
@@ -8,7 +7,6 @@ use kelvin_core::{OverviewFigure, PredictedRange, PredictionVerdict};
 use super::*;
 use crate::explanation::cause_share;
 use crate::levels::smaller_cache_level;
-use crate::result::GapCauses;
 
 /// A figure, its name in a sentence, and its unit where it is a rate.
 struct NamedFigure<'a> {

@@ -4,7 +4,6 @@ use kelvin_core::catalogue::load::USERS;
 use kelvin_stats::{ClosedNetwork, DevicePart, MvaResult, whole_servers};
 
 use super::*;
-use crate::result::{KneeMark, ModelLine};
 
 const NANOSECONDS_PER_SECOND: f64 = 1e9;
 

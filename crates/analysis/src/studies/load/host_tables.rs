@@ -1,6 +1,5 @@
 //! The tables of what either host did: a row for each number of users.
 
-use kelvin_core::catalogue::load::hosts;
 use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, NetworkSetup, SERVER_MEMORY};
 
 use super::*;

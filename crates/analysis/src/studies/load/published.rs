@@ -27,7 +27,7 @@ pub(crate) fn published_study(file: &ServerStudyFile) -> Study {
         file.machine.title
     );
     let conclusions = conclusions.map(|conclusion| conclusion.stated).collect();
-    Study { conclusions, ..Study::empty(super::LOAD_STUDY, design) }
+    Study { id: super::LOAD_STUDY, design, conclusions, ..Study::default() }
 }
 
 /// A published case with the network that its capacities are.

@@ -1,8 +1,5 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use kelvin_core::catalogue::load::hosts::{
-    CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, THREADS_WITHOUT_CPU,
-};
 use kelvin_core::catalogue::load::{IN_FLIGHT, NetworkSetup};
 use kelvin_stats::{ClosedNetwork, Station, VarianceEstimate, whole_servers};
 
@@ -98,7 +95,7 @@ impl<'s> SaturatedSweep<'s> {
     /// although a part of each period's share is left with CPUs on which nothing runs. The kernel counts no period in which nothing
     /// ran, so that this alone would not detect a server that mostly sleeps.
     fn is_cut_short(&self, resource: Resource) -> bool {
-        let periods = self.values(|visit| visit.host_figure(cpu_host(resource)?, &CPU_THROTTLED));
+        let periods = self.values(|visit| visit.host_figure(cpu_host(resource)?, &hosts::CPU_THROTTLED));
         mean_estimate(&periods).is_some_and(|share| share.low > MIN_THROTTLED_PERIODS)
     }
 
@@ -108,7 +105,7 @@ impl<'s> SaturatedSweep<'s> {
     fn wanted_cpu_share(&self) -> Option<f64> {
         let of_visit = |visit: &LoadStep| {
             let used = *visit.resource_use.get(&Resource::ServerCpu)?;
-            let is_quota_hidden = visit.host_figure(LoadHost::Server, &CPU_THROTTLED).is_none();
+            let is_quota_hidden = visit.host_figure(LoadHost::Server, &hosts::CPU_THROTTLED).is_none();
             let shares = used + self.waiting_cpu_share(visit, Resource::ServerCpu)?;
             let counts = busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden;
             Some(if counts { shares.min(1.0) } else { used })
@@ -127,7 +124,7 @@ impl<'s> SaturatedSweep<'s> {
         let busiest = busiest.filter(|busiest| resource == Resource::ServerCpu && **busiest > 0.0);
         let threads = busiest.map_or(servers, |busiest| used / busiest);
         let at_work = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
-        Some(visit.host_figure(cpu_host(resource)?, &THREADS_WITHOUT_CPU)? / at_work)
+        Some(visit.host_figure(cpu_host(resource)?, &hosts::THREADS_WITHOUT_CPU)? / at_work)
     }
 
     /// Whether other work has the CPUs of either end, for which its threads wait longer than they run, and the threads of both run or wait for
@@ -245,7 +242,9 @@ fn of_end(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Op
 /// How busy the CPUs are that an end may run on, for any process; those of its host where that was not reported.
 fn busy_cpu_share(visit: &LoadStep, host: LoadHost) -> Option<f64> {
     let figure = |metric| visit.host_figure(host, metric);
-    figure(&CPU_ALLOWED).or_else(|| Some(figure(&CPU_USER)? + figure(&CPU_SYSTEM)? + figure(&CPU_STEAL).unwrap_or(0.0)))
+    figure(&hosts::CPU_ALLOWED).or_else(|| {
+        Some(figure(&hosts::CPU_USER)? + figure(&hosts::CPU_SYSTEM)? + figure(&hosts::CPU_STEAL).unwrap_or(0.0))
+    })
 }
 
 /// What a request takes of a resource, by throughput and use of visits: the ratio of their means, whose error is that of the uses around

@@ -2,7 +2,6 @@
 
 use super::laws::common_slope;
 use super::*;
-use crate::result::{Timeline, TimelineGroup};
 
 /// Change of throughput over a study that counts as none, as a share: the knee is known to within as much.
 const MAX_THROUGHPUT_DRIFT: f64 = 0.05;

@@ -29,37 +29,25 @@ struct SweepColumn {
     is_drawn: bool,
 }
 
-const fn main_column(label: &'static str, metric: &'static Metric) -> SweepColumn {
-    SweepColumn { label, metric, is_main: true, is_drawn: true }
-}
-
-const fn drawn_column(label: &'static str, metric: &'static Metric) -> SweepColumn {
-    SweepColumn { label, metric, is_main: false, is_drawn: true }
-}
-
-const fn other_column(label: &'static str, metric: &'static Metric) -> SweepColumn {
-    SweepColumn { label, metric, is_main: false, is_drawn: false }
-}
-
 static SWEEP_COLUMNS: [SweepColumn; 18] = [
-    main_column("requests", &load::THROUGHPUT),
-    main_column("response", &load::RESPONSE),
-    drawn_column("median", &load::RESPONSE_P50),
-    drawn_column("p95", &load::RESPONSE_P95),
-    main_column("p99", &load::RESPONSE_P99),
-    other_column("from when the request left", &load::SERVICE),
-    other_column("in flight", &load::IN_FLIGHT),
-    other_column("awaited", &load::CLIENT_IN_FLIGHT),
-    other_column("sent", &load::SENT_BYTE_RATE),
-    other_column("received", &load::RATE),
-    other_column("in the network", &load::NETWORK_IN_FLIGHT),
-    other_column("read from the disk", &load::DISK_BYTE_RATE),
-    other_column("written to the disk", &load::WRITTEN_BYTE_RATE),
-    other_column("threads blocked", &load::BLOCKED),
-    other_column("stalled", &load::STALLED),
-    other_column("stalls", &load::STALLS),
-    other_column("sent late", &load::LATENESS),
-    other_column("failed", &load::ERRORS),
+    SweepColumn { label: "requests", metric: &load::THROUGHPUT, is_main: true, is_drawn: true },
+    SweepColumn { label: "response", metric: &load::RESPONSE, is_main: true, is_drawn: true },
+    SweepColumn { label: "median", metric: &load::RESPONSE_P50, is_main: false, is_drawn: true },
+    SweepColumn { label: "p95", metric: &load::RESPONSE_P95, is_main: false, is_drawn: true },
+    SweepColumn { label: "p99", metric: &load::RESPONSE_P99, is_main: true, is_drawn: true },
+    SweepColumn { label: "from when the request left", metric: &load::SERVICE, is_main: false, is_drawn: false },
+    SweepColumn { label: "in flight", metric: &load::IN_FLIGHT, is_main: false, is_drawn: false },
+    SweepColumn { label: "awaited", metric: &load::CLIENT_IN_FLIGHT, is_main: false, is_drawn: false },
+    SweepColumn { label: "sent", metric: &load::SENT_BYTE_RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "received", metric: &load::RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "in the network", metric: &load::NETWORK_IN_FLIGHT, is_main: false, is_drawn: false },
+    SweepColumn { label: "read from the disk", metric: &load::DISK_BYTE_RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "written to the disk", metric: &load::WRITTEN_BYTE_RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "threads blocked", metric: &load::BLOCKED, is_main: false, is_drawn: false },
+    SweepColumn { label: "stalled", metric: &load::STALLED, is_main: false, is_drawn: false },
+    SweepColumn { label: "stalls", metric: &load::STALLS, is_main: false, is_drawn: false },
+    SweepColumn { label: "sent late", metric: &load::LATENESS, is_main: false, is_drawn: false },
+    SweepColumn { label: "failed", metric: &load::ERRORS, is_main: false, is_drawn: false },
 ];
 
 /// A row for each number of users.

@@ -1,8 +1,5 @@
 //! What limits where nothing that was watched is full: how it does, by throughput and response times, and where requests are meanwhile.
 
-use kelvin_core::catalogue::load::hosts::{
-    CPU_STEAL, DISK_WRITES, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
-};
 use kelvin_core::catalogue::load::{
     BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RESPONSE_P50, SERVICE, STALLED, STALLS,
     WRITTEN_BYTE_RATE,
@@ -73,7 +70,7 @@ const NO_GROWTH: f64 = 1.05;
 /// Other programs that have the CPUs, where most of what requests take is waiting for one, with a single user as well.
 pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated.filter(|saturated| saturated.is_cpu_used_by_others())?;
-    let waited = |visit: &LoadStep, host| visit.host_figure(host, &THREADS_WITHOUT_CPU).unwrap_or(0.0);
+    let waited = |visit: &LoadStep, host| visit.host_figure(host, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0);
     // Requests of users who think for longer are not held up by it.
     let is_telling = mean_over_loads(saturated.loads(), service_time)? >= facts.sweep.think_seconds();
     let of_alone = |visit: &LoadStep| {
@@ -101,8 +98,8 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let (share, rate) = (mean_of(&STALLED)?, mean_of(&STALLS)?);
     let seen: f64 = visits().filter_map(|visit| Some(visit.get(&STALLS)? * visit.seconds)).sum();
     let taken = |visit: &LoadStep| {
-        let steal = visit.host_figure(LoadHost::Server, &CPU_STEAL).unwrap_or(0.0);
-        visit.host_figure(LoadHost::Client, &THREADS_WITHOUT_CPU).unwrap_or(0.0).max(steal)
+        let steal = visit.host_figure(LoadHost::Server, &hosts::CPU_STEAL).unwrap_or(0.0);
+        visit.host_figure(LoadHost::Client, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0).max(steal)
     };
     let taken = mean_if_complete(visits().map(taken))?;
     let stalls = UnsampledLimit::Stalls {
@@ -219,7 +216,7 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
 
 /// Losses, of requests that are on their way most of the time.
 pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
-    let share = mean_over_loads(loads, |visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS))?;
+    let share = mean_over_loads(loads, |visit| visit.host_figure(LoadHost::Server, &hosts::RETRANSMITTED_SEGMENTS))?;
     let location = request_location(sweep, loads)
         .filter(|location| share >= MIN_RETRANSMITTED_SHARE && *location == RequestLocation::Network)?;
     Some(not_sampled(UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, location))
@@ -242,7 +239,7 @@ fn watched_seconds(sweep: &Sweep, visit: &LoadStep) -> f64 {
         let parts = visit.resource_use.iter().filter(|(resource, _)| resource.group() == device);
         parts.map(of_part).fold(0.0, f64::max)
     };
-    let waiting = visit.host_figure(LoadHost::Server, &THREADS_WITHOUT_CPU).unwrap_or(0.0);
+    let waiting = visit.host_figure(LoadHost::Server, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0);
     let devices = [ResourceGroup::Disk, ResourceGroup::Link, ResourceGroup::ServerCpu].into_iter().chain(client);
     devices.map(of_device).sum::<f64>() + waiting
 }
@@ -259,13 +256,13 @@ fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation
     }
     // Its own threads show it, or those of the host: short waits are not met by samples of the former.
     let blocked = blocked_share(sweep, loads);
-    let waits = share(&|visit| visit.host_figure(LoadHost::Server, &PRESSURE_IO)).unwrap_or(0.0);
+    let waits = share(&|visit| visit.host_figure(LoadHost::Server, &hosts::PRESSURE_IO)).unwrap_or(0.0);
     let is_blocked = blocked.is_some_and(|share| share >= MIN_MAJOR_SHARE);
     let waits_for = |min_share: f64| is_blocked || waits >= min_share;
     let reads = share(&|visit| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?));
     let is_read = waits_for(MIN_MAJOR_SHARE) && reads.is_some_and(|reads| reads >= MIN_DISK_BYTES);
     let written = share(&|visit| Some(visit.get(&WRITTEN_BYTE_RATE)? / visit.throughput));
-    let writes = share(&|visit| Some(visit.host_figure(LoadHost::Server, &DISK_WRITES)? / visit.throughput));
+    let writes = share(&|visit| Some(visit.host_figure(LoadHost::Server, &hosts::DISK_WRITES)? / visit.throughput));
     // Several requests may be flushed together, which who waits for it shows.
     let is_written = is_blocked || writes.is_some_and(|writes| writes >= MIN_DISK_WRITES);
     let is_flushed =
