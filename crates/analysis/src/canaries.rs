@@ -128,29 +128,6 @@ fn block_at_reference(columns: &[&Batches], chain: Option<&SteadyState>) -> Vec<
     blocks
 }
 
-/// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
-/// of every clock. A block that is as fast as the chain next to it lets expect shows that the reading is one of the frequency.
-fn frequency_deviation<'r>(
-    columns: impl Iterator<Item = &'r Batches>,
-    chain: Option<SteadyState>,
-    block: Option<SteadyState>,
-) -> Option<f64> {
-    let (chain, block) = chain.zip(block)?;
-    let mut squares = Vec::new();
-    for batches in columns {
-        let [chains, blocks] =
-            [Canary::Chain, Canary::Block].map(|canary| batches.canaries.get(&canary).into_iter().flatten());
-        for (&chains, &blocks) in chains.zip(blocks) {
-            let slowness = chain.ratio_to_steady(chains);
-            if (block.ratio_to_steady(blocks) / slowness - 1.0).abs() <= TOLERANCE_RANGE.0 {
-                squares.push((slowness - 1.0).powi(2));
-            }
-        }
-    }
-    let deviation = if squares.is_empty() { return None } else { mean(&squares).sqrt() };
-    (deviation > ASSUMED_CLOCK_STD).then_some(deviation)
-}
-
 /// The mean logarithm of the block canary over its steady state, of what was found in a run.
 fn mean_log_slowdown(columns: &[&Batches], block: &SteadyState) -> Option<f64> {
     let (mut sum, mut readings) = (0.0, 0);
@@ -217,10 +194,28 @@ impl CanaryReferences {
         };
         let of_the_core = with_measurements.iter().filter(|(measurement, _)| is_of_core(measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
-        references.frequency_deviation =
-            frequency_deviation(of_the_core, references.get(Canary::Chain), references.get(Canary::Block));
+        references.frequency_deviation = references.deviation_of_frequency(of_the_core);
         references.log_slowdown = references.get(Canary::Block).and_then(|block| mean_log_slowdown(&columns, &block));
         references
+    }
+
+    /// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
+    /// of every clock. A block that is as fast as the chain next to it lets expect shows that the reading is one of the frequency.
+    fn deviation_of_frequency<'r>(&self, columns: impl Iterator<Item = &'r Batches>) -> Option<f64> {
+        let (chain, block) = self.get(Canary::Chain).zip(self.get(Canary::Block))?;
+        let mut squares = Vec::new();
+        for batches in columns {
+            let [chains, blocks] =
+                [Canary::Chain, Canary::Block].map(|canary| batches.canaries.get(&canary).into_iter().flatten());
+            for (&chains, &blocks) in chains.zip(blocks) {
+                let slowness = chain.ratio_to_steady(chains);
+                if (block.ratio_to_steady(blocks) / slowness - 1.0).abs() <= TOLERANCE_RANGE.0 {
+                    squares.push((slowness - 1.0).powi(2));
+                }
+            }
+        }
+        let deviation = if squares.is_empty() { return None } else { mean(&squares).sqrt() };
+        (deviation > ASSUMED_CLOCK_STD).then_some(deviation)
     }
 
     /// The steady states of the core over all columns of a run: its frequency, and the block at that frequency. A block
@@ -427,11 +422,8 @@ fn lowest_median_highest(points: &mut [CanaryReading]) -> Vec<CanaryReading> {
     if points.len() < 3 {
         return points.to_vec();
     }
-    let by_reading = |a: &CanaryReading, b: &CanaryReading| a.nanoseconds.total_cmp(&b.nanoseconds);
-    let (below, &mut median, above) = points.select_nth_unstable_by(points.len() / 2, by_reading);
-    let lowest = below.iter().copied().min_by(by_reading).unwrap_or(median);
-    let highest = above.iter().copied().max_by(by_reading).unwrap_or(median);
-    let mut thinned = vec![lowest, median, highest];
+    points.sort_by(|a, b| a.nanoseconds.total_cmp(&b.nanoseconds));
+    let mut thinned = vec![points[0], points[points.len() / 2], points[points.len() - 1]];
     thinned.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     thinned
 }

@@ -2,7 +2,7 @@
 
 use kelvin_core::StoredHeadline;
 use kelvin_core::catalogue::find;
-use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
+use kelvin_reference::{LibraryMachine, MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 
 use crate::prelude::*;
 
@@ -50,17 +50,13 @@ pub(crate) fn compare_with_class(
 ///
 /// # Errors
 /// Why it is of no class.
-pub fn class_member(
-    run: &str,
-    machine: &Machine,
-    headlines: &[StoredHeadline],
-) -> Result<kelvin_reference::LibraryMachine, String> {
+pub fn class_member(run: &str, machine: &Machine, headlines: &[StoredHeadline]) -> Result<LibraryMachine, String> {
     let figure = |stored: &StoredHeadline| {
         let metric = find(stored.metric).filter(|metric| metric.version == stored.version)?;
         let value = stored.value / base_unit(metric.unit)?;
         (value > 0.0).then(|| MachineFigure { metric: metric.id, case: stored.case.clone(), value })
     };
-    kelvin_reference::LibraryMachine::from_own_run(run, machine, headlines.iter().filter_map(figure))
+    LibraryMachine::from_own_run(run, machine, headlines.iter().filter_map(figure))
 }
 
 /// The base unit of the SI in a metric's unit: that many nanoseconds are a second. `None` of what no published figure has.

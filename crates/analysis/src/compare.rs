@@ -135,16 +135,11 @@ fn new_comparison(
         base,
         other,
         threshold,
-        differences: Vec::new(),
-        clocks: None,
-        frequency: None,
         median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
         interval_inflation: 1.0,
         figures,
         not_compared,
-        ladder: Vec::new(),
-        interleaving: None,
-        gate: None,
+        ..Comparison::default()
     }
 }
 

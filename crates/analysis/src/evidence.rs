@@ -339,6 +339,8 @@ pub(crate) struct RatioTest {
     question: RatioQuestion,
     side: LimitSide,
     limit: f64,
+    /// Among how many points one of the two was chosen from the same rounds.
+    chosen_among: Option<usize>,
 }
 
 /// What the rounds of two figures say of a question on their ratio.
@@ -352,25 +354,19 @@ pub(crate) struct RatioAnswer {
 
 impl RatioTest {
     pub const fn above(question: RatioQuestion, limit: f64) -> Self {
-        Self { question, side: LimitSide::Above, limit }
+        Self { question, side: LimitSide::Above, limit, chosen_among: None }
     }
 
     pub const fn below(question: RatioQuestion, limit: f64) -> Self {
-        Self { question, side: LimitSide::Below, limit }
+        Self { question, side: LimitSide::Below, limit, chosen_among: None }
+    }
+
+    pub const fn chosen_among(self, count: usize) -> Self {
+        Self { chosen_among: Some(count), ..self }
     }
 
     /// The answer for two figures, the other against the base; `None` without two rounds of each.
     pub fn test(self, base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>) -> Option<RatioAnswer> {
-        self.test_chosen_among(base, other, None)
-    }
-
-    /// The answer where one of the two was chosen from the same rounds.
-    pub fn test_chosen_among(
-        self,
-        base: &RoundHeadlines<'_>,
-        other: &RoundHeadlines<'_>,
-        among: Option<usize>,
-    ) -> Option<RatioAnswer> {
         let tested = ratio_of_rounds(base, other)?;
         // Compared with another limit than 1 the two sides are not the same at any ratio.
         let outcome = tested.test(self.limit, (self.limit == 1.0).then_some(EQUIVALENCE_MARGIN));
@@ -379,7 +375,7 @@ impl RatioTest {
             other: other.metric_value(),
             ratio: tested.estimate,
             asked: self,
-            test: ClaimTest::ratio_of_medians([other, base], among, outcome),
+            test: ClaimTest::ratio_of_medians([other, base], self.chosen_among, outcome),
         })
     }
 }
@@ -403,7 +399,7 @@ impl RatioAnswer {
 
     /// The conclusion with its sentence.
     pub fn conclude(self, text: String) -> StatedConclusion {
-        let RatioTest { question, side, limit } = self.asked;
+        let RatioTest { question, side, limit, .. } = self.asked;
         let holds = side.holds(&self.ratio, limit);
         let claim = Claim::Ratio { question, base: self.base, other: self.other, ratio: self.ratio, limit };
         self.test.conclude(claim, holds, text)

@@ -19,32 +19,28 @@ use crate::wording;
 
 pub use gaps::gap_explanation;
 
-/// Makes the findings of one kind.
-type FindingRule = fn(&Evidence<'_>, &Analysis) -> Vec<Finding>;
-
-/// All kinds, in the order in which findings of equal importance are listed.
-const FINDING_RULES: [FindingRule; 16] = [
-    run_state::changed_clock,
-    run_state::partial_run,
-    run_state::serious_hazards,
-    run_state::busy_machine,
-    run_state::shared_core,
-    run_state::moved_frequency,
-    run_state::quietness,
-    missing::invalid_figures,
-    class::off_class,
-    missing::missing_counts,
-    levels::memory_levels,
-    |_, analysis| moved_cpus::moved_cpus(analysis).into_iter().collect(),
-    network::local,
-    network::other_host,
-    gaps::prediction_gaps,
-    warnings::warnings,
-];
-
-/// All findings of a run, the most important first.
+/// All findings of a run, the most important first; of equal importance in this order.
 pub(crate) fn findings(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = FINDING_RULES.iter().flat_map(|find| find(evidence, analysis)).collect();
+    let run = evidence.run;
+    let of_state = run_state::changed_clock(run)
+        .into_iter()
+        .chain(run_state::partial_run(run))
+        .chain(run_state::serious_hazards(run, analysis))
+        .chain(run_state::busy_machine(run))
+        .chain(run_state::shared_core(analysis))
+        .chain(run_state::moved_frequency(analysis))
+        .chain(run_state::quietness(analysis));
+    let of_figures = missing::invalid_figures(analysis)
+        .into_iter()
+        .chain(class::off_class(analysis))
+        .chain(missing::missing_counts(analysis))
+        .chain(levels::memory_levels(analysis))
+        .chain(moved_cpus::moved_cpus(analysis))
+        .chain(network::local(analysis))
+        .chain(network::other_host(evidence, analysis))
+        .chain(gaps::prediction_gaps(run, analysis))
+        .chain(warnings::warnings(analysis));
+    let mut findings: Vec<Finding> = of_state.chain(of_figures).collect();
     findings.sort_by_key(|finding| Reverse(finding.importance));
     findings
 }

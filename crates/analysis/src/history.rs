@@ -378,9 +378,11 @@ pub fn change_counts(history: &History) -> String {
     };
     let [worse, better, other] = [Some(true), Some(false), None].map(count);
     let other_said = if other > 0 { format!(", {other} in another way") } else { String::new() };
-    let level = history.series.len() - worse - better - other;
-    let series = if history.series.len() == 1 { "1 series".into() } else { format!("{} series", history.series.len()) };
-    format!("Of {series}: last changed for the worse {worse}, for the better {better}{other_said}; no change {level}.")
+    let all = history.series.len();
+    let level = all - worse - better - other;
+    format!(
+        "Of {all} series: last changed for the worse {worse}, for the better {better}{other_said}; no change {level}."
+    )
 }
 
 /// What is to be known of it, a sentence each.

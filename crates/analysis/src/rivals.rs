@@ -29,42 +29,23 @@ impl RivalResult {
         };
         let outcome = match (ratio.outcome.summary(), side(metrics.kelvin), side(metrics.other)) {
             (Some(summary), Some(kelvin), Some(other)) => {
-                RivalOutcome::Compared(Box::new(rival_figures(ratio, summary, (kelvin, other), metrics.kelvin.unit)))
+                // One round's notes represent the others, which differ in their figures only.
+                let own = summary.notes.first().cloned();
+                let of_side = |(name, side): (&str, &Summary)| Some(format!("{name}: {}", side.notes.first()?));
+                let of_sides = [("kelvin", kelvin), ("the other", other)].into_iter().filter_map(of_side);
+                RivalOutcome::Compared(Box::new(RivalFigures {
+                    unit: metrics.kelvin.unit,
+                    kelvin: kelvin.headline_figure(),
+                    other: other.headline_figure(),
+                    ratio: summary.headline_figure(),
+                    expected: ratio.prediction.as_ref().map(|prediction| prediction.value),
+                    verdict: ratio.verdict,
+                    notes: own.into_iter().chain(of_sides).collect(),
+                }))
             }
             _ => RivalOutcome::Missing(Box::new(ratio.outcome.clone())),
         };
         let case = ratio.case.iter().filter(|(name, _)| *name != Rival::AXIS.name).collect();
         Some(Self { id: ratio.metric.id, program, case, outcome })
     }
-}
-
-fn rival_figures(
-    ratio: &MetricResult,
-    summary: &Summary,
-    (kelvin, other): (&Summary, &Summary),
-    unit: Unit,
-) -> RivalFigures {
-    let mut notes = summary.notes.clone();
-    // One round's notes represent the others, which differ in their figures only.
-    notes.truncate(1);
-    for (name, side) in [("kelvin", kelvin), ("the other", other)] {
-        notes.extend(side.notes.first().map(|note| format!("{name}: {note}")));
-    }
-    RivalFigures {
-        unit,
-        kelvin: headline_figure(kelvin),
-        other: headline_figure(other),
-        ratio: headline_figure(summary),
-        expected: ratio.prediction.as_ref().map(|prediction| prediction.value),
-        verdict: ratio.verdict,
-        notes,
-    }
-}
-
-fn headline_figure(summary: &Summary) -> Figure {
-    let n = match (summary.treatment, &summary.undisturbed) {
-        (HeadlineSamples::AsFound, _) | (_, None) => summary.as_found.n,
-        (_, Some(undisturbed)) => undisturbed.n,
-    };
-    Figure { value: summary.headline, interval: summary.interval, n }
 }

@@ -10,7 +10,7 @@ use crate::{Better, Case, Estimate, Foreign, GateResult, Metric, MetricCase, Nam
 pub const COMPARE_FORMAT: u32 = 1;
 
 /// What a comparison of two sides shows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// Version of this format, [`COMPARE_FORMAT`].
     pub compare_format: u32,
@@ -72,7 +72,7 @@ impl Comparison {
 }
 
 /// One side of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedSide {
     /// As it was asked for: `last~1`.
     pub name: String,

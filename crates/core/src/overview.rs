@@ -75,7 +75,7 @@ pub struct Rate {
 }
 
 /// A figure of the first screen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverviewFigure {
     /// Where the run measured it.
     pub source: Option<MetricCase>,
@@ -143,7 +143,7 @@ pub struct UsualRange {
 }
 
 /// A figure against its prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictionVerdict {
     /// Slower than the predicted range.
@@ -153,6 +153,7 @@ pub enum PredictionVerdict {
     /// Within the predicted range.
     AsPredicted,
     /// There is no prediction, or no figure.
+    #[default]
     NotCompared,
 }
 

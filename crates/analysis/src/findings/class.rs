@@ -5,7 +5,7 @@ use crate::class_comparison::{figure_count, member_text, usual_range};
 
 /// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is
 /// the machine that is.
-pub(super) fn off_class(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn off_class(analysis: &Analysis) -> Vec<Finding> {
     let areas = &analysis.class_comparison.areas;
     let known: Vec<AreaComparison> = areas.iter().filter(|area| !area.has_few_members).cloned().collect();
     if known.len() > 1 && known.iter().all(|area| area.verdict == ClassVerdict::Slower) {

@@ -9,7 +9,7 @@ use crate::wording;
 /// What is worse than predicted before what is better, and of each first what lies furthest outside its range in units of that range's
 /// uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that order detects more than the ratio alone:
 /// see the book, under predictions.
-pub(super) fn prediction_gaps(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn prediction_gaps(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     let gaps = requested_results(analysis).filter_map(|result| Some((gap_distance(result)?, result)));
     let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
     gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
@@ -19,7 +19,7 @@ pub(super) fn prediction_gaps(evidence: &Evidence<'_>, analysis: &Analysis) -> V
         seen.push(result.metric.id);
         is_new
     });
-    gaps.into_iter().filter_map(|(_, result)| prediction_gap(evidence, analysis, result)).collect()
+    gaps.into_iter().filter_map(|(_, result)| prediction_gap(run, analysis, result)).collect()
 }
 
 /// Whether a figure outside its range is worse than predicted, and how far outside it lies, in half-widths of the range; `None` within
@@ -34,11 +34,11 @@ pub(super) fn gap_distance(result: &MetricResult) -> Option<(bool, f64)> {
     Some((is_worse, result.log_distance.unwrap_or(f64::INFINITY)))
 }
 
-fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
+fn prediction_gap(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
     let at = result.metric_case();
     let gap = PredictionGap {
         level: analysis.levels.as_ref().and_then(|hierarchy| smaller_cache_level(hierarchy, result)).cloned(),
-        causes: GapCauses::from_run(evidence.run, &at),
+        causes: GapCauses::from_run(run, &at),
         source: at,
         ratio: result.ratio?,
         hazards: result.explained_by.clone(),

@@ -6,11 +6,9 @@ use kelvin_core::catalogue::mem::LATENCY;
 use super::*;
 use crate::levels::indistinct_level;
 
-pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn memory_levels(analysis: &Analysis) -> Option<Finding> {
     let was_asked = requested_results(analysis).any(|result| result.metric.id == LATENCY.id);
-    let Some(hierarchy) = analysis.levels.as_ref().filter(|hierarchy| was_asked && hierarchy.levels.len() > 1) else {
-        return Vec::new();
-    };
+    let hierarchy = analysis.levels.as_ref().filter(|hierarchy| was_asked && hierarchy.levels.len() > 1)?;
     let texts = hierarchy.levels.iter().map(|level| {
         let latency = format!("{} {}", level.name, value_text(level.latency, Unit::Nanoseconds));
         match level.capacity {
@@ -35,5 +33,5 @@ pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Findin
     let unseen: String = unseen.collect();
     let text = format!("Latency by working set: {}{differs}{unseen}", texts.collect::<Vec<_>>().join(", "));
     let because = hierarchy.conclusions.first().map(|conclusion| conclusion.test.clone()).unwrap_or_default();
-    vec![Finding::new(Importance::Notable, FindingData::MemoryLevels, text, because).with_metrics(vec![LATENCY.id])]
+    Some(Finding::new(Importance::Notable, FindingData::MemoryLevels, text, because).with_metrics(vec![LATENCY.id]))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn invalid_figures(analysis: &Analysis) -> Vec<Finding> {
     let finding = |result: &MetricResult| {
         let Outcome::Invalid(ceiling) = &result.outcome else { return None };
         let [value, bound] = [ceiling.value, ceiling.bound].map(|value| value_text(value, result.metric.unit));
@@ -15,7 +15,7 @@ pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
     requested_results(analysis).filter_map(finding).collect()
 }
 
-pub(super) fn missing_counts(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn missing_counts(analysis: &Analysis) -> Vec<Finding> {
     let kinds = [
         (Importance::Major, MissingFigureKind::Failed, "failed"),
         (Importance::Notable, MissingFigureKind::NotKnown, "are not known: too few undisturbed samples"),

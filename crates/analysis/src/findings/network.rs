@@ -6,7 +6,7 @@ use super::*;
 use crate::studies::{network, peer};
 
 /// Conclusions on the network between two processes that hold by a test.
-pub(super) fn local(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn local(analysis: &Analysis) -> Option<Finding> {
     let sentences = network::essential_sentences(&analysis.studies);
     let is_local = |result: &MetricResult| result.metric.area() == "net" && !is_to_other_host(result);
     let reason = "each holds by the interval of a ratio of medians: see the studies net.rtt and net.bandwidth";
@@ -16,7 +16,7 @@ pub(super) fn local(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
 }
 
 /// What matters of the path to another host.
-pub(super) fn other_host(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn other_host(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<Finding> {
     let sentences = peer::essential_sentences(evidence, &analysis.studies);
     let reason = "each holds by an interval over rounds: see the study net.peer";
     let text = format!("Network to the other host: {}", sentences.join("; "));
@@ -25,11 +25,15 @@ pub(super) fn other_host(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Fi
 }
 
 /// The finding, where it has something to say of some metrics.
-fn network_finding(is_known: bool, data: FindingData, text: String, reason: &str, metrics: Vec<Name>) -> Vec<Finding> {
-    if !is_known || metrics.is_empty() {
-        return Vec::new();
-    }
-    vec![Finding::new(Importance::Notable, data, text, reason.into()).with_metrics(metrics)]
+fn network_finding(
+    is_known: bool,
+    data: FindingData,
+    text: String,
+    reason: &str,
+    metrics: Vec<Name>,
+) -> Option<Finding> {
+    let is_known = is_known && !metrics.is_empty();
+    is_known.then(|| Finding::new(Importance::Notable, data, text, reason.into()).with_metrics(metrics))
 }
 
 fn is_to_other_host(result: &MetricResult) -> bool {

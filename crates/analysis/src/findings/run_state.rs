@@ -4,79 +4,75 @@ use kelvin_core::{Hazard, RunStatus, Severity};
 
 use super::*;
 
-pub(super) fn changed_clock(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
-    if !evidence.run.has_clock_changed() {
-        return Vec::new();
-    }
-    let clock = &evidence.run.header.clock;
+pub(super) fn changed_clock(run: &Run) -> Option<Finding> {
+    let clock = &run.header.clock;
     let (before, after) = (clock.source_before.clone(), clock.source_after.clone());
     let name = |source: &Option<String>| source.clone().unwrap_or_else(|| "unknown".into());
     let because = format!("clock source {} before, {} after", name(&before), name(&after));
     let text = "The kernel's clock source changed during the run: its times cannot be trusted".into();
-    vec![Finding::new(Importance::Major, FindingData::ClockChanged { before, after }, text, because)]
+    let data = FindingData::ClockChanged { before, after };
+    run.has_clock_changed().then(|| Finding::new(Importance::Major, data, text, because))
 }
 
-pub(super) fn partial_run(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
-    let RunStatus::Partial(reason) = &evidence.run.status else { return Vec::new() };
-    let seconds = evidence.run.seconds;
+pub(super) fn partial_run(run: &Run) -> Option<Finding> {
+    let RunStatus::Partial(reason) = &run.status else { return None };
+    let seconds = run.seconds;
     let text = format!("The run is partial ({reason}): the rest was not measured");
     let because = format!("it ended after {} s", number(seconds));
     let data = FindingData::Partial { reason: reason.clone(), seconds };
-    vec![Finding::new(Importance::Notable, data, text, because)]
+    Some(Finding::new(Importance::Notable, data, text, because))
 }
 
 /// Hazards that all mean that other work kept the machine busy, the plainest first.
 const BUSY_HAZARDS: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
 
 /// The serious hazards of a run: those of a busy machine, by their place among them, or all others.
-fn hazards<'r>(evidence: &Evidence<'r>, of_busy: bool) -> Vec<&'r Hazard> {
+fn hazards(run: &Run, of_busy: bool) -> Vec<&Hazard> {
     let place = |hazard: &&Hazard| BUSY_HAZARDS.iter().position(|busy| hazard.id == **busy);
-    let serious = evidence.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+    let serious = run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
     let mut hazards: Vec<&Hazard> = serious.filter(|hazard| place(hazard).is_some() == of_busy).collect();
     hazards.sort_by_key(place);
     hazards
 }
 
-pub(super) fn serious_hazards(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+pub(super) fn serious_hazards(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     let finding = |hazard: &Hazard| {
         let text = format!("{}: {}", hazard.summary, hazard.effect);
         let data = FindingData::Hazard { id: hazard.id };
         Finding::new(Importance::Major, data, text, hazard.source.clone())
             .with_metrics(metrics_of_results(analysis, |result| hazard.is_affecting(&result.metric.id)))
     };
-    hazards(evidence, false).into_iter().map(finding).collect()
+    hazards(run, false).into_iter().map(finding).collect()
 }
 
 /// One finding for all signs of a busy machine.
-pub(super) fn busy_machine(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
-    let hazards = hazards(evidence, true);
-    let Some(first) = hazards.first() else { return Vec::new() };
-    let text = format!("Other work kept this machine busy: {}", first.summary);
+pub(super) fn busy_machine(run: &Run) -> Option<Finding> {
+    let hazards = hazards(run, true);
+    let text = format!("Other work kept this machine busy: {}", hazards.first()?.summary);
     let sources = hazards.iter().map(|hazard| format!("{} ({})", hazard.summary, hazard.source));
     let because = sources.collect::<Vec<_>>().join("; ");
     let data = FindingData::Busy { hazards: hazards.iter().map(|hazard| hazard.id).collect() };
-    vec![Finding::new(Importance::Major, data, text, because)]
+    Some(Finding::new(Importance::Major, data, text, because))
 }
 
 /// The core was shared throughout, judging by earlier runs of the machine.
-pub(super) fn shared_core(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let finding = analysis.core_sharing_ratio.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
+pub(super) fn shared_core(analysis: &Analysis) -> Option<Finding> {
+    analysis.core_sharing_ratio.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
         let (ratio, more) = (number(block_over_chain), percent(slower - 1.0));
         let because = format!(
             "the block canary took {ratio} times the chain canary at its best, {more} more than in earlier runs"
         );
         let text = "Another thread shared this core during the whole run, judging by earlier runs: measure again later";
         Finding::new(Importance::Major, FindingData::CoreShared { slower, block_over_chain }, text.into(), because)
-    });
-    finding.into_iter().collect()
+    })
 }
 
 /// A frequency that moved by more than this makes figures of two runs differ more than most changes do.
 const MIN_FREQUENCY_DEVIATION: f64 = 0.02;
 
 /// Another run may meet another frequency.
-pub(super) fn moved_frequency(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let finding = analysis.frequency_moved.map(|deviation| {
+pub(super) fn moved_frequency(analysis: &Analysis) -> Option<Finding> {
+    analysis.frequency_moved.map(|deviation| {
         let importance = if deviation > MIN_FREQUENCY_DEVIATION { Importance::Major } else { Importance::Notable };
         let text = format!(
             "The core's frequency kept moving, by {} of its usual one: the times of another run may differ from these by as much",
@@ -85,15 +81,14 @@ pub(super) fn moved_frequency(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
         let because =
             "by the chain canary, where the block shows no neighbour: intervals of what follows the frequency are as wide";
         Finding::new(importance, FindingData::FrequencyMoved { deviation }, text, because.into())
-    });
-    finding.into_iter().collect()
+    })
 }
 
 /// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.
 const MIN_QUIET_SHARE: f64 = 0.7;
 
-pub(super) fn quietness(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let Some(share) = analysis.undisturbed_share else { return Vec::new() };
+pub(super) fn quietness(analysis: &Analysis) -> Option<Finding> {
+    let share = analysis.undisturbed_share?;
     let (importance, what) = match share {
         share if share < MIN_QUIET_SHARE / 2.0 => (Importance::Major, "The machine was rarely quiet"),
         share if share < MIN_QUIET_SHARE => (Importance::Notable, "The machine was quiet only part of the time"),
@@ -107,5 +102,5 @@ pub(super) fn quietness(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     });
     let text = format!("{what}: {} of the guarded samples were undisturbed", percent(share));
     let because = format!("canaries beside each sample: {steady}{}", slowed.unwrap_or_default());
-    vec![Finding::new(importance, FindingData::Undisturbed { share }, text, because)]
+    Some(Finding::new(importance, FindingData::Undisturbed { share }, text, because))
 }

@@ -5,7 +5,7 @@ use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, W
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
 use kelvin_core::catalogue::net::{self, Transport};
 use kelvin_core::catalogue::os::{self, HandoffMechanism, HandoffTask, NullCall};
-use kelvin_core::{OverviewFigure, PredictionVerdict, PublishedTime, Reference, ReferenceValue, Rung};
+use kelvin_core::{OverviewFigure, PublishedTime, Reference, ReferenceValue, Rung};
 
 use super::figure::{ValueConversion, overview_figure};
 use kelvin_reference::published::{Comparability, comparability, references};
@@ -58,16 +58,6 @@ impl RungSpec {
     /// A rung that is left out first where there is no room for all.
     const fn as_spare(self) -> Self {
         Self { is_spare: true, ..self }
-    }
-
-    fn to_rung(
-        self,
-        figure: OverviewFigure,
-        published: Vec<PublishedTime>,
-        from: Option<(Name, ValueConversion)>,
-    ) -> LadderRung {
-        let Self { what, continues, is_spare, sentence_name, .. } = self;
-        LadderRung { rung: Rung { label: what.into(), continues, is_spare, figure, published }, sentence_name, from }
     }
 }
 
@@ -172,20 +162,25 @@ pub(crate) fn ladder_rungs(run: &Run, analysis: &Analysis) -> Vec<LadderRung> {
 
 fn ladder_rung(step: &RungSpec, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
     let results = &analysis.results;
-    let (found, shown) = match step.source {
-        RungSource::Metric(selector, shown) => (selector.find(results)?, shown),
-        RungSource::OtherCore => (core_to_core_result(run, results)?, ValueConversion::Seconds),
+    let found = match step.source {
+        RungSource::Metric(selector, shown) => Ok((selector.find(results)?, shown)),
+        RungSource::OtherCore => Ok((core_to_core_result(run, results)?, ValueConversion::Seconds)),
         RungSource::Level(name) => {
             let level = analysis.levels.iter().flat_map(|found| &found.levels).find(|level| level.name == name);
             match level {
-                Some(level) => (plateau_result(level, run, results)?, ValueConversion::Seconds),
-                None => {
-                    return Some(step.to_rung(missing_level(name, run, analysis)?, Vec::new(), None));
-                }
+                Some(level) => Ok((plateau_result(level, run, results)?, ValueConversion::Seconds)),
+                None => Err(missing_level(name, run, analysis)?),
             }
         }
     };
-    Some(step.to_rung(overview_figure(found, shown), published_times(found, shown), Some((found.probe, shown))))
+    let (figure, published, from) = match found {
+        Ok((result, shown)) => {
+            (overview_figure(result, shown), published_times(result, shown), Some((result.probe, shown)))
+        }
+        Err(missing) => (missing, Vec::new(), None),
+    };
+    let RungSpec { what, continues, is_spare, sentence_name, .. } = *step;
+    Some(LadderRung { rung: Rung { label: what.into(), continues, is_spare, figure, published }, sentence_name, from })
 }
 
 /// This quantity on published machines.
@@ -228,16 +223,8 @@ fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewF
         [] => "latency over the working set shows no levels".to_owned(),
         names => format!("latency over the working set shows {} only", names.join(", ")),
     };
-    Some(OverviewFigure {
-        source: None,
-        measured: None,
-        text: indistinct_level(name, &names),
-        missing_reason: Some(why_not),
-        as_found: None,
-        predicted: None,
-        verdict: PredictionVerdict::NotCompared,
-        class_range: None,
-    })
+    let text = indistinct_level(name, &names);
+    Some(OverviewFigure { text, missing_reason: Some(why_not), ..OverviewFigure::default() })
 }
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.

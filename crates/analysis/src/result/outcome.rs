@@ -170,6 +170,11 @@ impl Summary {
         ends_or(self.run_interval, self.headline)
     }
 
+    /// The headline as a figure.
+    pub(crate) fn headline_figure(&self) -> Figure {
+        Figure { value: self.headline, interval: self.interval, n: self.distribution.n }
+    }
+
     /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
     pub fn states(&self) -> &[Mode] {
         if matches!(self.mode_unit, ModeUnit::Rounds | ModeUnit::Runs) { &self.modes } else { &[] }

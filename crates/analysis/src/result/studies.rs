@@ -54,13 +54,8 @@ pub struct StudyTable {
 
 impl StudyTable {
     /// A table that holds no other place for metrics, and has no bars.
-    pub(crate) fn new(
-        id: impl Into<String>,
-        title: impl Into<String>,
-        columns: Vec<StudyColumn>,
-        rows: Vec<StudyRow>,
-    ) -> Self {
-        Self { id: id.into(), title: title.into(), columns, rows, metrics: Vec::new(), bars: None }
+    pub(crate) fn new(id: String, title: String, columns: Vec<StudyColumn>, rows: Vec<StudyRow>) -> Self {
+        Self { id, title, columns, rows, metrics: Vec::new(), bars: None }
     }
 }
 

@@ -65,5 +65,5 @@ pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
     let rows: Vec<StudyRow> = sizes.iter().map(row).filter(|row| row.cells.iter().any(Option::is_some)).collect();
     let title = "Rate of one-byte calls, a byte over the time of a call, by size of the file";
     let columns = calls.iter().map(column).collect();
-    (!rows.is_empty()).then(|| StudyTable::new(format!("{}.rates", BYTE_CALLS.id), title, columns, rows))
+    (!rows.is_empty()).then(|| StudyTable::new(format!("{}.rates", BYTE_CALLS.id), title.into(), columns, rows))
 }

@@ -56,7 +56,7 @@ fn engine_table(lines: &[MetricLine<'_, '_>]) -> StudyTable {
         cells: sizes.iter().map(|&size| cell(line, size)).collect(),
     };
     let rows = lines.iter().map(row).collect();
-    let table = StudyTable::new(ENGINES.id.to_string(), "Time of a request by its size", columns, rows);
+    let table = StudyTable::new(ENGINES.id.to_string(), "Time of a request by its size".into(), columns, rows);
     StudyTable { metrics: vec![ENGINES.id], ..table }
 }
 

@@ -107,7 +107,7 @@ impl FileCurve {
         let is_enough = |point: &&RoundHeadlines<'_>| point.headline() >= SUFFICIENT_RATE_SHARE * best.headline();
         let Some(knee) = points.iter().position(is_enough) else { return Default::default() };
         let against_best = |point: &RoundHeadlines<'_>, ask: RatioTest| {
-            (point.case != best.case).then(|| ask.test_chosen_among(best, point, Some(points.len()))).flatten()
+            (point.case != best.case).then(|| ask.chosen_among(points.len()).test(best, point)).flatten()
         };
         let conclude = |answer: RatioAnswer, claim: &str| {
             let [position, best] = [&answer.other, &answer.base].map(|side| self.position(side));

@@ -7,7 +7,7 @@ use kelvin_core::catalogue::load::{RATE, RESPONSE, RequestPattern, Resource, Res
 use kelvin_core::{LoadClaim, LoadVerdict};
 
 use self::hindrance::ObservedHindrance;
-pub(crate) use self::knee::knee_index;
+pub(crate) use self::knee::find_knee;
 use self::labels::{resource, resource_id, resource_name, round_time, signed_percent, sweep_suffix, users_text};
 use self::laws::{LawCheckResult, check_laws, law_summary};
 use self::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};

@@ -144,13 +144,7 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
         false => full.contains(&Some(false)).then_some(false),
     };
     // One that is not full is found among all, while all are full only together.
-    let chances = |answer| {
-        busy.iter().zip(&full).filter(move |(_, full)| **full == answer).map(|one| one.0.p_value(FULL_CPU_SHARE))
-    };
-    let chance = match holds {
-        Some(false) => p_value_of_any(chances(holds), cases_of_streams.len()),
-        _ => p_value_of_all(busy.iter().map(|busy| busy.p_value(FULL_CPU_SHARE))),
-    };
+    let chance = full_cpu_p_value(&busy, holds.filter(|is_full| !is_full));
     let (cases, rounds, share) = (cases_of_streams.len(), idlest.values.len(), idlest.estimate()?);
     let text = format!(
         "TCP streams on this machine are CPU-limited in {}, with a CPU busy for more than {} of the time: the busiest is busy for {} in the \
@@ -163,6 +157,16 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let test = format!("median of {rounds} rounds, case by case");
     let test = ClaimTest::new(TestEvidence::CaseByCase { cases, rounds }, test, outcome_of_p_value(chance));
     Some(test.conclude(Claim::Share { question, figure: of, share, limit: FULL_CPU_SHARE }, holds, text))
+}
+
+/// The chance by which it stands that a CPU is full, or not, found among these; without such an answer that of all together.
+pub(super) fn full_cpu_p_value(busy: &[TestedFigure], answer: Option<bool>) -> Option<f64> {
+    let chance = |busy: &TestedFigure| busy.p_value(FULL_CPU_SHARE);
+    let is_of_answer = |busy: &&TestedFigure| busy.estimate.is_above(FULL_CPU_SHARE) == answer;
+    match answer {
+        Some(_) => p_value_of_any(busy.iter().filter(is_of_answer).map(chance), busy.len()),
+        None => p_value_of_all(busy.iter().map(chance)),
+    }
 }
 
 /// Whether datagrams are lost when the sender does not wait, between two processes of this machine or to another host.

@@ -8,7 +8,7 @@ use kelvin_core::catalogue::net::{
 };
 
 use super::crossing::{MetricLine, lines};
-use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, message_text};
+use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, full_cpu_p_value, message_text};
 use super::{FULL_CPU_SHARE, find_conclusion};
 use crate::prelude::*;
 
@@ -130,14 +130,7 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
     // That neither host is the limit is a claim that holds.
     let is_known = full.contains(&Some(true)) || full == [Some(false); 2];
     // The chance by which the answer stands: of the one that is full, among two; or of both that are not.
-    let chances = tested.map(|share| share.p_value(FULL_CPU_SHARE));
-    let chance = match full.contains(&Some(true)) {
-        true => {
-            let of_full = chances.iter().zip(full).filter(|(_, is_full)| *is_full == Some(true));
-            p_value_of_any(of_full.map(|(chance, _)| *chance), chances.len())
-        }
-        false => p_value_of_all(chances),
-    };
+    let chance = full_cpu_p_value(&tested, full.contains(&Some(true)).then_some(true));
     let (streams, limit, [here_busy, there_busy]) =
         (streams_text(stream.case), limiting_host(full), busy.map(|share| share_text(&share)));
     let are = if STREAMS.number_in(stream.case) == Some(1) { "is" } else { "are" };

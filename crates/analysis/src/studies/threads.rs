@@ -84,7 +84,7 @@ impl ThreadLine<'_, '_> {
         };
         let help = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
         let [(few_threads, few), (more, many)] = [few, many].map(|index| self.0.points[index]);
-        let answer = help.test_chosen_among(few, many, Some(self.0.points.len()))?;
+        let answer = help.chosen_among(self.0.points.len()).test(few, many)?;
         let (name, gain) = (self.name(), percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0));
         let (times, rate) = (ratio_text(&answer.ratio, "as much"), amount_text(&answer.other));
         let few = counted_text(few_threads, "thread");

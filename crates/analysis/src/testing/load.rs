@@ -692,7 +692,7 @@ impl PlantedStudy {
 
     fn steps(&self, knee: Option<u64>) -> Option<i64> {
         let exact = self.exact_throughput()?;
-        let (knee, exact) = (knee?, crate::studies::load::knee_index(&exact));
+        let (knee, exact) = (knee?, crate::studies::load::find_knee(&exact).knee);
         let place = self.study.users.iter().position(|&users| users == knee)?;
         Some(place as i64 - exact as i64)
     }

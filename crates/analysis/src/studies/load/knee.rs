@@ -44,9 +44,9 @@ impl ThroughputMean {
 
 /// Places of knee and saturation in throughputs by ascending number of users.
 #[derive(Clone, Copy)]
-struct KneePosition {
+pub(crate) struct KneePosition {
     throughput: f64,
-    knee: usize,
+    pub knee: usize,
     until: usize,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
 }
 
 /// The highest mean of neighbours, and the first throughput that comes near it.
-fn find_knee(throughputs: &[f64]) -> KneePosition {
+pub(crate) fn find_knee(throughputs: &[f64]) -> KneePosition {
     let width = MIN_NEIGHBOURS.max(throughputs.len() / 3);
     let windows = throughputs.windows(width).map(mean).enumerate();
     let (start, throughput) = windows.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
@@ -108,11 +108,6 @@ fn isotonic_fit(throughputs: &[f64]) -> Vec<f64> {
         }
     }
     pools.into_iter().flat_map(|(throughput, count)| std::iter::repeat_n(throughput, count)).collect()
-}
-
-/// The place of the knee in throughputs that are known exactly.
-pub(crate) fn knee_index(throughputs: &[f64]) -> usize {
-    find_knee(throughputs).knee
 }
 
 /// The ends of the 95 % interval of draws; order statistics, so that each is a value that was drawn.

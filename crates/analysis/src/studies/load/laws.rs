@@ -197,14 +197,6 @@ pub(crate) struct FigureGrowth {
     pub seconds: f64,
 }
 
-/// The growth of a figure over the visits; memory, for one, follows the number of connections.
-pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<FigureGrowth> {
-    let points = |load: &UserLoad| -> Vec<(f64, f64)> {
-        load.steps.iter().filter_map(|visit| Some((visit.start, visit.get(metric)?))).collect()
-    };
-    common_slope(sweep.loads.iter().map(points).collect())
-}
-
 /// Least squares with one slope over time and a level for each number of users, of figures at their times. `None` where no number
 /// of users was visited again, or only once.
 pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrowth> {

@@ -2,7 +2,7 @@
 
 use kelvin_core::catalogue::load::{CLIENT_MEMORY, SERVER_MEMORY};
 
-use super::laws::growth;
+use super::laws::common_slope;
 use super::*;
 
 /// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be distinguished from a leak.
@@ -11,7 +11,10 @@ const MIN_LEAK_PER_REQUEST: f64 = 64.0;
 const MIN_LEAK_BYTES: f64 = (1 << 20) as f64;
 
 pub(super) fn conclusion(sweep: &Sweep, of_server: bool) -> Option<LoadConclusion> {
-    let growth = growth(sweep, if of_server { &SERVER_MEMORY } else { &CLIENT_MEMORY })?;
+    let metric = if of_server { &SERVER_MEMORY } else { &CLIENT_MEMORY };
+    let points =
+        |load: &UserLoad| load.steps.iter().filter_map(|visit| Some((visit.start, visit.get(metric)?))).collect();
+    let growth = common_slope(sweep.loads.iter().map(points).collect())?;
     let visits: Vec<f64> = sweep.loads.iter().flat_map(|load| load.figure_values(&THROUGHPUT)).collect();
     let throughput = Some(mean(&visits)).filter(|&throughput| throughput > 0.0)?;
     let bytes_a_request = growth.per_second.divided_by(throughput);

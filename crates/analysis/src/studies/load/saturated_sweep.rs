@@ -118,11 +118,7 @@ impl<'s> SaturatedSweep<'s> {
     /// request some wait at any time, and their requests hardly at all.
     fn waiting_cpu_share(&self, visit: &LoadStep, resource: Resource) -> Option<f64> {
         let servers = self.sweep.servers(resource)?;
-        let used = visit.resource_use.get(&resource)? * servers;
-        // What the busiest does of it says how many there are at least.
-        let busiest = visit.resource_use.get(&Resource::ServerThread);
-        let busiest = busiest.filter(|busiest| resource == Resource::ServerCpu && **busiest > 0.0);
-        let threads = busiest.map_or(servers, |busiest| used / busiest);
+        let threads = min_server_threads(visit, servers).filter(|_| resource == Resource::ServerCpu).unwrap_or(servers);
         let at_work = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
         Some(visit.host_figure(cpu_host(resource)?, &hosts::THREADS_WITHOUT_CPU)? / at_work)
     }
@@ -237,6 +233,12 @@ const ENDS: [Resource; 2] = [Resource::ServerCpu, Resource::ClientCpu];
 /// The shares of its CPUs, or of the threads that have work, for which an end ran, and waited for a CPU.
 fn of_end(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Option<(f64, f64)> {
     Some((*visit.resource_use.get(&end)?, saturated.waiting_cpu_share(visit, end)?))
+}
+
+/// How many threads the server has at least, by what the busiest does of the time of this many CPUs.
+pub(super) fn min_server_threads(visit: &LoadStep, servers: f64) -> Option<f64> {
+    let busiest = visit.resource_use.get(&Resource::ServerThread).filter(|&&busiest| busiest > 0.0)?;
+    Some(servers * visit.resource_use.get(&Resource::ServerCpu)? / busiest)
 }
 
 /// How busy the CPUs are that an end may run on, for any process; those of its host where that was not reported.

@@ -8,6 +8,7 @@ use kelvin_core::{RequestLocation, UnsampledLimit};
 
 use super::hindrance::{MIN_RETRANSMITTED_SHARE, STALLING};
 use super::laws::{client_in_flight, service_time};
+use super::saturated_sweep::min_server_threads;
 use super::*;
 
 /// Share of a request's time from which on it is most of it.
@@ -166,12 +167,9 @@ pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<Lo
 fn blocked_share(sweep: &Sweep, loads: &[UserLoad]) -> Option<f64> {
     let servers = sweep.servers(Resource::ServerCpu).unwrap_or(1.0);
     let of_visit = |visit: &LoadStep| {
-        // What the busiest does of all CPU time says how many threads there are at least: one may have several requests.
-        let [cpus, busiest] =
-            [Resource::ServerCpu, Resource::ServerThread].map(|resource| visit.resource_use.get(&resource));
         let in_flight = visit.get(&IN_FLIGHT)?;
-        let threads =
-            cpus.zip(busiest).filter(|(_, busiest)| **busiest > 0.0).map(|(cpus, busiest)| servers * cpus / busiest);
+        // One may have several requests.
+        let threads = min_server_threads(visit, servers);
         Some(visit.get(&BLOCKED)? / threads.map_or(in_flight, |threads| in_flight.min(threads.max(1.0))))
     };
     mean_over_loads(loads, of_visit)

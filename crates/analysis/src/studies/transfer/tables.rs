@@ -143,7 +143,7 @@ impl<'a> CellResults<'a> {
         ];
         let title = "Cost of a file and of a byte: least squares of time = a files + b bytes over the three sets";
         let rows = first.filter_map(|case| self.cost_row(case)).collect();
-        StudyTable::new("transfer.costs", title, columns.into(), rows)
+        StudyTable::new("transfer.costs".into(), title.into(), columns.into(), rows)
     }
 
     fn cost_row(&self, case: &Case) -> Option<StudyRow> {
@@ -172,8 +172,7 @@ impl CellRow<'_> {
     }
 
     fn headline(&self, metric: &Metric) -> Option<Figure> {
-        let summary = self.cells.summary(metric, self.case)?;
-        Some(Figure { value: summary.headline, interval: summary.interval, n: summary.distribution.n })
+        self.cells.summary(metric, self.case).map(Summary::headline_figure)
     }
 
     fn trials(&self) -> Option<u64> {
