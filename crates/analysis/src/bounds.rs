@@ -1,7 +1,5 @@
 //! Physically impossible and merely implausible values.
 
-use kelvin_core::Bound;
-
 use crate::prelude::*;
 
 /// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's

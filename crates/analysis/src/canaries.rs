@@ -2,12 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{
-    Batches, CANARY_CHAIN_MULTIPLIES, Canaries, CanaryReading, CoreSteadyState, Readings, Round, RoundOutcome,
-    SampleTags, SteadyState,
-};
-use kelvin_stats::{ASSUMED_CLOCK_STD, Sorted, dominant_mode, fastest_mode};
-
 use crate::prelude::*;
 
 /// Relative width of the window whose fullest place is the steady state: wide enough for the jitter of a reading of a

@@ -1,6 +1,5 @@
 //! The second judgement: figures against machines of the class, published ones and a user's own, independent of everything else in the run.
 
-use kelvin_core::StoredHeadline;
 use kelvin_core::catalogue::find;
 use kelvin_reference::{LibraryMachine, MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 

@@ -4,10 +4,7 @@
 //! one path to memory, and another when they are in two; core-to-core latency says which. Neither value is wrong, and no
 //! canary separates them: they are named.
 
-use kelvin_core::catalogue::mem::{
-    BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
-    BANDWIDTH_WRITE, BANDWIDTH_ZERO,
-};
+use kelvin_core::catalogue::mem::*;
 
 use crate::prelude::*;
 use crate::summary::rename_modes;

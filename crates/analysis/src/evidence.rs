@@ -3,12 +3,6 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use kelvin_core::{Conclusion, Equivalence};
-use kelvin_stats::{
-    BetweenRunVariance, EarlierRuns, UnobservedVariance, bonferroni_level, headline, headline_interval, paired_ratio,
-    rounds_to_decide,
-};
-
 use crate::headlines::clamp_estimate;
 use crate::prelude::*;
 use crate::studies::load::sweep::{Sweep, sweeps};

@@ -7,12 +7,6 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::units::{Scale, metric_at, quantity, scale_for};
-use kelvin_core::{
-    AmountFormula, AmountShare, AmountUnit, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Experiment,
-    ExplainedPart, Explanation, FigureDifference, FormulaSize, MechanismEvidence, MechanismTrial, NegativeControl,
-    PartKind, PlannedMeasurement, Prediction, PredictionRecord, SkipReason,
-};
-use kelvin_stats::{bonferroni_level, paired_ratio};
 
 use crate::evidence::estimate_from_logarithm;
 use crate::headlines::clamp_estimate;

@@ -11,7 +11,6 @@ mod warnings;
 
 use std::cmp::Reverse;
 
-use kelvin_core::Fact;
 use kelvin_core::units::metric_at;
 
 use crate::prelude::*;

@@ -3,11 +3,6 @@
 use std::collections::HashMap;
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::{AsFoundValue, Bound, MissingInput, SpreadHistory};
-use kelvin_stats::{
-    BetweenRunVariance, EarlierRuns, HeadlineInterval, HeadlineIntervalKind, TwoStates, UnobservedVariance,
-    headline_interval, repeat_interval, two_states, within_run_variance,
-};
 
 use crate::prelude::*;
 use crate::samples::missing_outcome;

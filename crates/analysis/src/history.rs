@@ -4,12 +4,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::thread::Builder;
 
-use kelvin_core::{
-    FactDifference, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun,
-    MachineRanking, OtherModeRuns, SeriesHistory, VersionHistory,
-};
-use kelvin_stats::{ChangePoints, detect_change_points};
-
 use crate::prelude::*;
 
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{Round, RoundOutcome, StoredHeadline};
-
 use crate::canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN};
 use crate::prelude::*;
 

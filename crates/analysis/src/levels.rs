@@ -9,8 +9,6 @@
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
 use kelvin_core::units::bytes as bytes_text;
-use kelvin_core::{Cache, CacheKind, MemoryLevelClaim};
-use kelvin_stats::MAD_TO_STD;
 
 use crate::prelude::*;
 use crate::studies::crossing::distinct;

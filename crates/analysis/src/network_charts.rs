@@ -1,9 +1,7 @@
 //! What the charts of the network have besides its figures: the rates of streams if their bytes alone cost time, and their calls none;
 //! and single operations that a user waits for, whose distributions are shown together.
 
-use kelvin_core::catalogue::net::{
-    BANDWIDTH_TCP, MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS,
-};
+use kelvin_core::catalogue::net::*;
 
 use crate::prelude::*;
 use crate::studies::crossing::distinct;

@@ -9,8 +9,6 @@ pub(crate) use ladder::{LadderRung, ladder_rungs};
 
 use std::collections::BTreeSet;
 
-use kelvin_core::{Hazard, MissingFigures, MissingReason, Overview, Precision, Remedy, Severity};
-
 use crate::prelude::*;
 
 /// Minimum known rungs: fewer are no ladder.

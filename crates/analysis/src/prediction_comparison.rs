@@ -2,8 +2,6 @@
 
 use std::cmp::Reverse;
 
-use kelvin_core::{Hazard, Prediction};
-
 use crate::prelude::*;
 
 /// Compares a result with its prediction, where it has one. The hazards that touch a figure with a gap are listed with those of this kind of

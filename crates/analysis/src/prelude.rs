@@ -15,11 +15,5 @@ pub(crate) use crate::wording::{
 };
 pub(crate) use kelvin_core::catalogue::PairPlacement;
 pub(crate) use kelvin_core::units::{brief_value, bytes, number, p_value, percent, seconds, span, value_text};
-pub(crate) use kelvin_core::{
-    Axis, AxisWord, BestQuestion, Better, Canary, Case, Claim, Estimate, HeadlineSamples, Interval, IntervalKind,
-    Machine, MeasuredValue, Measurement, Metric, MetricCase, MetricValue, Name, PValue, RatioQuestion, Run,
-    ShareQuestion, TestEvidence, TestOutcome, Unit,
-};
-pub(crate) use kelvin_stats::{
-    CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, Samples, UncertainValue, adjusted_p_values, headline, mean, median,
-};
+pub(crate) use kelvin_core::*;
+pub(crate) use kelvin_stats::*;

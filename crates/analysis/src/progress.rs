@@ -4,8 +4,6 @@
 
 use std::collections::HashMap;
 
-use kelvin_core::CaseStatus;
-
 use crate::prelude::*;
 use crate::summary::{has_persistent_modes, value_drift};
 

@@ -1,6 +1,5 @@
 //! One piece of work by kelvin and by rival programs: from results to the rows of one table.
 
-use kelvin_core::Value;
 use kelvin_core::catalogue::{RIVAL_COMPARISONS, Rival, RivalComparison};
 
 use crate::prelude::*;

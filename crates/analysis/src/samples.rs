@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::catalogue::{RunVariation, transfer};
-use kelvin_core::{Batches, MetricReadings, Overhead, OverheadReading, Readings, RoundOutcome, SampleTags, SkipReason};
-
-use kelvin_stats::{ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, spearman};
 
 use crate::prelude::*;
 

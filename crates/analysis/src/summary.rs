@@ -1,10 +1,5 @@
 //! The summary of one metric at one case, with its warnings.
 
-use kelvin_stats::{
-    BetweenRunVariance, Cluster, ModePattern, Sorted, Trend, TwoStates, clusters, effective_samples, mode_pattern,
-    trend, two_states,
-};
-
 use crate::headlines::MetricHistory;
 use crate::prelude::*;
 

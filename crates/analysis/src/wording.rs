@@ -2,13 +2,9 @@
 
 use kelvin_core::catalogue::ModelContradiction;
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CROSS_CPU};
-use kelvin_core::units::{
-    Quantity, brief_value, case, number, percent, quantity, value_text, with_interval, without_cycles,
-};
-use kelvin_core::{Better, Case, Cpu, Estimate, Metric, MetricValue, Name, Unit};
+use kelvin_core::units::{Quantity, case, quantity, with_interval, without_cycles};
 
-use crate::metric_selector::select;
-use crate::result::{Analysis, Figure, MetricResult, Mode, RangeVerdict, Summary};
+use crate::prelude::*;
 
 pub use crate::findings::gap_explanation;
 pub use crate::{class_comparison, compare, explanation, history};

@@ -5,8 +5,6 @@
 //! factor than its control, beyond what the core's frequency may have done to either.
 
 use kelvin_core::catalogue::controlled_causes::{CONTROLLED_CAUSES, ControlFigure, ControlledCause};
-use kelvin_core::{CauseFinding, CauseOfChange, NotComparedReason};
-use kelvin_stats::share_of_change;
 
 use super::verdicts::{PendingFigure, log_margin};
 use crate::prelude::*;

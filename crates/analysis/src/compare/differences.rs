@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{FactDifference, Reference, RunHeader, units};
-
 use crate::prelude::*;
 
 /// Facts that differ from run to run of any machine, or that are shown elsewhere: the memory that is free, a frequency that is measured. A chassis

@@ -3,10 +3,6 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::units::case_pairs;
-use kelvin_core::{
-    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, GateResult, KnownIssue, NotCompared,
-    is_dotted_prefix,
-};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use toml::value::Datetime;

@@ -8,11 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_core::units::case;
-use kelvin_core::{
-    ComparedSide, Comparison, FactDifference, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
-    SideMode, SpreadSource,
-};
-use kelvin_stats::{BestValue, Block, Cluster, blocked_ratio, modes_of};
 
 use super::cause_of_change::{self, ControlChange};
 use super::new_comparison;

@@ -2,15 +2,6 @@
 
 use std::collections::HashMap;
 
-use kelvin_core::{
-    ChangeVerdict, ComparedFigure, NotCompared, NotComparedReason, SideFigure, SpreadHistory, SpreadSource,
-    UndecidedReason,
-};
-use kelvin_stats::{
-    ASSUMED_BETWEEN_RUN_STD, BetweenRunPrior, BetweenRunVariance, EarlierRuns, inflation_factor, medians_of_runs,
-    ratio_of_runs, usual_between_run_std,
-};
-
 use super::ComparisonRequest;
 use super::cause_of_change::{self, ControlChange};
 use super::series::{self, FigurePair, FigureRuns, SideSeries, not_compared, runs_as_found};

@@ -1,7 +1,5 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_core::{ComparedFigure, ComparedRung, Comparison};
-
 use super::{ComparisonRequest, ComparisonSubject};
 use crate::analyse::analyse;
 use crate::overview::{LadderRung, MIN_RUNGS, ladder_rungs};

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 
 use kelvin_core::units::case;
-use kelvin_core::{NotCompared, NotComparedReason, Reference, SpreadHistory};
-use kelvin_stats::{RunFigure, headline};
 
 use super::ComparisonSubject;
 use crate::headlines::core_hertz;

@@ -3,12 +3,6 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::units::stated_value;
-use kelvin_core::{
-    CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Foreign,
-    GateFinding, GateReason, GateResult, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
-    SpreadSource, UndecidedReason,
-};
-use kelvin_stats::MIN_HISTORY_RUNS;
 
 use crate::prelude::*;
 

@@ -2,8 +2,6 @@
 
 use std::cmp::Reverse;
 
-use kelvin_core::{ChangeVerdict, ComparedFigure, SideFigure, SpreadSource, UndecidedReason};
-
 use crate::prelude::*;
 
 /// How often the smallest change that could have been seen would have been found.

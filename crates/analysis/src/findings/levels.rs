@@ -1,6 +1,5 @@
 //! The whole memory hierarchy in one line, where the curve of latency has levels.
 
-use kelvin_core::MemoryLevelClaim;
 use kelvin_core::catalogue::mem::LATENCY;
 
 use super::*;

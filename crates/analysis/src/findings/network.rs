@@ -1,7 +1,5 @@
 //! The network in brief: between two processes, and to another host.
 
-use kelvin_core::Need;
-
 use super::*;
 use crate::studies::{network, peer};
 

@@ -1,7 +1,5 @@
 //! The state of machine and run: clock, end, hazards, neighbours on the core, frequency, quietness.
 
-use kelvin_core::{Hazard, RunStatus, Severity};
-
 use super::*;
 
 pub(super) fn changed_clock(run: &Run) -> Option<Finding> {

@@ -1,7 +1,5 @@
 //! A result as a figure of the first screen: converted, judged against its prediction, in words.
 
-use kelvin_core::{AsFoundFigure, OverviewFigure, PredictedRange, PredictionVerdict, UsualRange};
-
 use crate::prelude::*;
 
 /// Nanoseconds of a second.

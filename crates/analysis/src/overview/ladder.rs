@@ -5,7 +5,6 @@ use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, W
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
 use kelvin_core::catalogue::net::{self, Transport};
 use kelvin_core::catalogue::os::{self, HandoffMechanism, HandoffTask, NullCall};
-use kelvin_core::{OverviewFigure, PublishedTime, Reference, ReferenceValue, Rung};
 
 use super::figure::{ValueConversion, overview_figure};
 use kelvin_reference::published::{Comparability, comparability, references};

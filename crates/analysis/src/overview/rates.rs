@@ -4,7 +4,6 @@ use kelvin_core::catalogue::file::{self, CacheState, SyncPolicy};
 use kelvin_core::catalogue::mem::{self, BYTES, MemoryCpus, RequestedPages};
 use kelvin_core::catalogue::net::{self, StreamDirection};
 use kelvin_core::catalogue::os;
-use kelvin_core::{CacheKind, Rate, RateRow};
 
 use super::figure::{ValueConversion, overview_figure};
 use crate::prelude::*;

@@ -11,7 +11,6 @@ mod network;
 mod worst_time;
 
 use kelvin_core::units::{scale_for, trimmed_decimal};
-use kelvin_core::{Rate, StandOut, StandOutQuestion};
 
 use super::figure::NANOSECONDS_PER_SECOND;
 use super::ladder::LadderRung;

@@ -1,6 +1,5 @@
 //! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
 
-use kelvin_core::DependenceQuestion;
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::units::decimal_bytes;
 

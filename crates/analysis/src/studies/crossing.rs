@@ -3,8 +3,6 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use kelvin_core::Crossover;
-
 use crate::prelude::*;
 
 /// The rounds of a metric along one axis, all other parameters fixed.

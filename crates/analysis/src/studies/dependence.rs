@@ -8,7 +8,6 @@
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{PROCESS_FORK_RSS, RESIDENT};
-use kelvin_core::{DependenceClaim, DependenceLaw, DependenceQuestion};
 
 use crate::prelude::*;
 use crate::wording::interval_label;

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine, TunedEngine};
-use kelvin_core::{Crossover, Value};
 
 use super::crossing::{
     BestOf, Contender, MetricLine, crossings, distinct, joint_test, line_ratios, lines, side_p_value,

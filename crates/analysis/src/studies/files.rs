@@ -1,9 +1,6 @@
 //! Files: whether a cache below the kernel answers, and which block size and queue depth are enough.
 
-use kelvin_core::catalogue::file::{
-    BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, BYTES, CacheState, DEPTH, DEPTH_RATE, DEVICE,
-    DEVICE_REPEAT_READ, QUEUE_DEPTH, SyncPolicy,
-};
+use kelvin_core::catalogue::file::*;
 
 use crate::prelude::*;
 

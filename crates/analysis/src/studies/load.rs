@@ -3,8 +3,7 @@
 
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::hosts::{self, LoadHost};
-use kelvin_core::catalogue::load::{RATE, RESPONSE, RequestPattern, Resource, ResourceGroup, THINK_TIME, THROUGHPUT};
-use kelvin_core::{LoadClaim, LoadVerdict};
+use kelvin_core::catalogue::load::*;
 
 use self::hindrance::ObservedHindrance;
 pub(crate) use self::knee::find_knee;

@@ -1,7 +1,5 @@
 //! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
 
-use kelvin_stats::MIN_INTERVAL_ROUNDS;
-
 use super::{remote, tasks};
 use crate::prelude::*;
 

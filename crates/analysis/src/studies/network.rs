@@ -3,11 +3,7 @@
 
 use std::cmp::Ordering;
 
-use kelvin_core::Crossover;
-use kelvin_core::catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_UDP_LOST, CLOSE, CONNECT, MESSAGE, RTT_TCP,
-    RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAMS, SendMethod,
-};
+use kelvin_core::catalogue::net::*;
 
 use super::FULL_CPU_SHARE;
 use super::crossing::{LinePoint, LineRatio, distinct, joint_test, line_ratio, side_p_value};

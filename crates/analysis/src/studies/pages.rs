@@ -1,8 +1,6 @@
 //! What a mapped page is, by /proc/self/pagemap.
 
-use kelvin_core::catalogue::mem::{
-    MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO,
-};
+use kelvin_core::catalogue::mem::*;
 
 use crate::prelude::*;
 

@@ -1,11 +1,7 @@
 //! The network to another host: its rate and whether link or hosts limit it, the gain of more streams, the cost of a program
 //! over its kernel, losses, and how long a message waits behind a stream.
 
-use kelvin_core::catalogue::net::{
-    MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE,
-    PEER_BANDWIDTH_UDP_LOST, PEER_LOADED, PEER_OFFERED_LOST, PEER_OFFERED_SENT, PEER_PING, PEER_RTT, STREAMS,
-    StreamDirection, Transport,
-};
+use kelvin_core::catalogue::net::*;
 
 use super::crossing::{MetricLine, lines};
 use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, full_cpu_p_value, message_text};

@@ -1,8 +1,6 @@
 //! A remote directory: the share of each block's time spent getting there, and whether the order of reads matters less there.
 
-use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
-};
+use kelvin_core::catalogue::file::*;
 
 use super::files::state_and_file;
 use crate::prelude::*;

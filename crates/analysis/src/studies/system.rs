@@ -2,10 +2,7 @@
 
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
-use kelvin_core::catalogue::os::{
-    HandoffMechanism, NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_COST,
-    SYSCALL_NULL, THREAD_CREATE,
-};
+use kelvin_core::catalogue::os::*;
 
 use super::network::placement_text;
 use crate::prelude::*;

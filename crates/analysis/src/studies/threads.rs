@@ -1,8 +1,6 @@
 //! Reading by several threads: how many help, the law of their contention, and the best combination of threads and block.
 
 use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
-use kelvin_core::{LawDeviation, ScalabilityClaim};
-use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
 
 use super::crossing::{BestOf, Contender, MetricLine, distinct, lines, without_axes};
 use super::files::cache_state;

@@ -1,13 +1,7 @@
 //! Transfers of files: whether mmap wins and at which end, what a connection, a reply, a larger call or another way to wait changes,
 //! and what remains of the published findings.
 
-use kelvin_core::catalogue::transfer::{
-    BUFFER, COLD_TIME, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
-    SenderMethod, TIME, TransferFiles, WINDOW, WaitMode, best_cell, cell, usual_mode,
-};
-use kelvin_core::{
-    FactorOverFiles, GainOverFiles, Reference, ReferenceValue, TimeChange, TransferClaim, TransferFactor,
-};
+use kelvin_core::catalogue::transfer::*;
 
 use kelvin_reference::published::references;
 

@@ -1,6 +1,5 @@
 //! The search for the best setting: what it is for each page cache state, what it gains, and whether another engine is as good.
 
-use kelvin_core::TunedSetting;
 use kelvin_core::catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS};
 
 use super::crossing::{BestOf, Contender};

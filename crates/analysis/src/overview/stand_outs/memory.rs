@@ -1,8 +1,6 @@
 //! What stands out of memory: the cache that answers, the first touch of fresh memory, and what all CPUs draw from it.
 
-use kelvin_core::catalogue::mem::{
-    BANDWIDTH_READ, BYTES, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, MemoryCpus, PageSize, REPEATED_FIRST_TOUCH,
-};
+use kelvin_core::catalogue::mem::*;
 
 use super::*;
 

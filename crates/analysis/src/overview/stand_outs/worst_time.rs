@@ -2,7 +2,6 @@
 
 use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
 use kelvin_core::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU};
-use kelvin_core::{OverviewFigure, PredictedRange, PredictionVerdict};
 
 use super::*;
 use crate::explanation::cause_share;

@@ -1,8 +1,5 @@
 //! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
 
-use kelvin_core::catalogue::load::USERS;
-use kelvin_stats::{ClosedNetwork, DevicePart, MvaResult, whole_servers};
-
 use super::*;
 
 const NANOSECONDS_PER_SECOND: f64 = 1e9;

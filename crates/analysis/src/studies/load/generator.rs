@@ -1,8 +1,5 @@
 //! Whether the load generator kept up.
 
-use kelvin_core::catalogue::load::{LATENESS, RESPONSE_P99};
-use kelvin_core::{LoadDoubt, LoadLimit};
-
 use super::*;
 
 /// Use of the generator's CPU below which it cannot have been the limit.

@@ -1,11 +1,7 @@
 //! What hindered requests at saturation without being a resource that is full: the signs of it, and which of them cast doubt on a
 //! verdict.
 
-use kelvin_core::catalogue::load::STALLED;
-use kelvin_core::catalogue::load::hosts::{
-    CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
-};
-use kelvin_core::{Disturbance, DisturbanceClaim, LoadDoubt};
+use kelvin_core::catalogue::load::hosts::*;
 
 use super::*;
 

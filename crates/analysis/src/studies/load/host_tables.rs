@@ -1,7 +1,5 @@
 //! The tables of what either host did: a row for each number of users.
 
-use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, NetworkSetup, SERVER_MEMORY};
-
 use super::*;
 
 /// Columns for which there is room next to the numbers of users in 80 columns of a terminal.

@@ -1,8 +1,5 @@
 //! Saturation throughput and knee of a sweep, with intervals.
 
-use kelvin_core::Knee;
-use kelvin_stats::{Random, variance};
-
 use super::*;
 
 /// Share of the saturation throughput from which on more users bring nothing that matters.

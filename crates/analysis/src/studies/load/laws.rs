@@ -1,9 +1,5 @@
 //! Laws that tie what was measured, each checked on the data, and the growth of memory.
 
-use kelvin_core::catalogue::load::{CLIENT_IN_FLIGHT, IN_FLIGHT, SENT_BYTE_RATE, SERVICE};
-use kelvin_core::{LoadLaw, LoadLawCheck};
-use kelvin_stats::{VarianceEstimate, bonferroni_level};
-
 use super::*;
 
 /// Most that two counts of the same requests or bytes may differ by, as a share.

@@ -1,7 +1,6 @@
 //! What limits a server, and from how many users on: the verdict with its doubts, as a claim and as the answer of its sweep.
 
 use kelvin_core::units::decimal_bytes;
-use kelvin_core::{LoadLimit, ResourceUse, UnknownLimit, UnsampledLimit};
 
 use super::labels::sweep_label;
 use super::laws::{LawCheckResult, violated_laws};

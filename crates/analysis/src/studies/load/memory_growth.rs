@@ -1,7 +1,5 @@
 //! Whether the memory of a process grows with the requests that it has served.
 
-use kelvin_core::catalogue::load::{CLIENT_MEMORY, SERVER_MEMORY};
-
 use super::laws::common_slope;
 use super::*;
 

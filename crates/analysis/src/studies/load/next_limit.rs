@@ -1,8 +1,5 @@
 //! What would limit a server next, and what its disk reads in excess.
 
-use kelvin_core::catalogue::load::DISK_BYTE_RATE;
-use kelvin_core::{LimitProjection, NextLimitClaim};
-
 use super::*;
 
 /// Bytes that a device moves for each byte served from which it does more than was asked for.

@@ -1,8 +1,6 @@
 //! The published study of a file server, judged from its capacities alone, compared with what was seen.
 
-use kelvin_core::{LimitProjection, NextLimitClaim, PublishedLoadCase};
 use kelvin_reference::published::{PublishedServerCase, ServerStudyFile};
-use kelvin_stats::{ClosedNetwork, Station};
 
 use super::knee::KNEE_SHARE;
 use super::next_limit;

@@ -1,8 +1,5 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use kelvin_core::catalogue::load::{IN_FLIGHT, NetworkSetup};
-use kelvin_stats::{ClosedNetwork, Station, VarianceEstimate, whole_servers};
-
 use super::knee::Saturation;
 use super::*;
 

@@ -2,11 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::Readings;
-use kelvin_core::catalogue::load::{
-    BUSY_TIME, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, SERVERS, USERS, UTILISATION,
-};
-
 use super::knee::{Saturation, saturation};
 use super::*;
 use crate::studies::crossing::without_axes;

@@ -1,7 +1,5 @@
 //! What changes from one sweep of a run to another that differs in one property: the pattern, the cache, the think time.
 
-use kelvin_core::{LoadComparison, LoadFigure};
-
 use super::labels::property_text;
 use super::limit::knee_span;
 use super::next_limit::disk_read_ratio;

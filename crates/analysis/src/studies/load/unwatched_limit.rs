@@ -1,11 +1,5 @@
 //! What limits where nothing that was watched is full: how it does, by throughput and response times, and where requests are meanwhile.
 
-use kelvin_core::catalogue::load::{
-    BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RESPONSE_P50, SERVICE, STALLED, STALLS,
-    WRITTEN_BYTE_RATE,
-};
-use kelvin_core::{RequestLocation, UnsampledLimit};
-
 use super::hindrance::{MIN_RETRANSMITTED_SHARE, STALLING};
 use super::laws::{client_in_flight, service_time};
 use super::saturated_sweep::min_server_threads;

@@ -1,8 +1,5 @@
 //! What users see: who waits for all of a visit, how the response time grows, and the scalability law of throughput by users.
 
-use kelvin_core::LawDeviation;
-use kelvin_stats::{RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
-
 use super::laws::unanswered_in_flight;
 use super::*;
 

@@ -1,8 +1,5 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
-use kelvin_core::catalogue::load::{ERRORS, LATENESS, RESPONSE_P99};
-use kelvin_core::{LoadDoubt, LoadLaw, UnknownLimit, UnsampledLimit};
-
 use super::hindrance::{self, ObservedHindrance};
 use super::saturated_sweep::{FULL_USE, MIN_RELEVANT_USE};
 use super::unwatched_limit;

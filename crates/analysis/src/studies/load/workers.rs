@@ -1,8 +1,5 @@
 //! Whether the number of workers can be what limits: a worker that has a connection and waits is no full resource.
 
-use kelvin_core::MoreWorkersClaim;
-use kelvin_stats::VarianceEstimate;
-
 use super::knee::KNEE_SHARE;
 use super::*;
 

@@ -1,12 +1,7 @@
 //! The tables of the study of transfers: every cell by set of files, those of files that are not in memory, and what a file and a
 //! byte cost by pair of methods.
 
-use kelvin_core::catalogue::transfer::{
-    self, COLD_DEVICE, COLD_TIME, ConnectionPolicy, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE,
-    RECEIVER_FAULTS, RECEIVER_SWITCHES, ReplyPolicy, SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS,
-    SENDER_SWITCHES, TIME, TransferFiles, WaitMode,
-};
-use kelvin_stats::{WorkSample, fit_fixed_plus_linear};
+use kelvin_core::catalogue::transfer::{self, *};
 
 use super::{cell_text, file_set, published_machine, published_value, without_axes};
 use crate::prelude::*;
