@@ -16,14 +16,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
         let run: Run = serde_json::from_value(report["run"].take())?;
         let made = analyse(&run);
-        let without =
-            analyse(&with_tags(
-                &run,
-                |tags| if tags.intersects(SampleTags::AWAITED) { SampleTags::WARM_UP } else { tags },
-            ));
-        let alone = |tags: SampleTags| {
-            if tags.intersects(SampleTags::AWAITED) { SampleTags::NONE } else { SampleTags::WARM_UP }
-        };
+        let is_awaited = |tags: SampleTags| tags.intersects(SampleTags::AWAITED);
+        let without = |tags| if is_awaited(tags) { SampleTags::WARM_UP } else { tags };
+        let without = analyse(&with_tags(&run, without));
+        let alone = |tags| if is_awaited(tags) { SampleTags::NONE } else { SampleTags::WARM_UP };
         let alone = analyse(&with_tags(&run, alone));
         writeln!(
             out,

@@ -4,10 +4,8 @@ use kelvin_reference::ReferenceLibrary;
 
 use crate::bounds::implausible_warning;
 use crate::class_comparison;
-use crate::headlines::core_hertz;
 use crate::prediction_comparison::compare_with_prediction;
 use crate::prelude::*;
-use crate::samples::missing_outcome;
 use crate::studies::{self, add_tables, load, threads};
 use crate::summary::summarise;
 use crate::{cpu_placement_modes, findings, levels, network_charts, overview, sanity};

@@ -118,18 +118,13 @@ fn figure_class_range(
 /// As usual if the interval touches the range, as with predicted ranges.
 fn class_verdict(summary: &Summary, (low, high): (f64, f64), better: Better) -> Option<ClassVerdict> {
     let (lower, upper) = ends_or(summary.interval, summary.headline);
-    let (above, below) = match better {
-        Better::Lower => (ClassVerdict::Slower, ClassVerdict::Faster),
-        Better::Higher => (ClassVerdict::Faster, ClassVerdict::Slower),
-        Better::Neither => return None,
-    };
-    Some(if lower > high {
-        above
-    } else if upper < low {
-        below
-    } else {
-        ClassVerdict::Usual
-    })
+    match better {
+        Better::Neither => None,
+        _ if lower <= high && low <= upper => Some(ClassVerdict::Usual),
+        Better::Lower if lower > high => Some(ClassVerdict::Slower),
+        Better::Higher if upper < low => Some(ClassVerdict::Slower),
+        Better::Lower | Better::Higher => Some(ClassVerdict::Faster),
+    }
 }
 
 /// `15 other Zen 4 guests`.

@@ -15,10 +15,7 @@ mod series;
 mod text;
 mod verdicts;
 
-use kelvin_core::{
-    COMPARE_FORMAT, Case, ComparedFigure, ComparedRun, ComparedSide, Comparison, Metric, Name, NotCompared, Reference,
-    ReferenceValue, Run, RunStatus, SpreadHistory,
-};
+use kelvin_core::*;
 use kelvin_stats::median;
 
 use self::differences::SideFacts;

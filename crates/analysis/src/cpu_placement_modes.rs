@@ -7,7 +7,6 @@
 use kelvin_core::catalogue::mem::*;
 
 use crate::prelude::*;
-use crate::summary::rename_modes;
 
 /// The metrics that depend on the distance between the CPUs.
 static PLACEMENT_RATES: [&Metric; 7] = [

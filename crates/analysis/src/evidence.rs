@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use crate::headlines::clamp_estimate;
 use crate::prelude::*;
 use crate::studies::load::sweep::{Sweep, sweeps};
 

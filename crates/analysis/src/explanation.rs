@@ -8,10 +8,7 @@ use std::collections::BTreeMap;
 
 use kelvin_core::units::{Scale, metric_at, quantity, scale_for};
 
-use crate::evidence::estimate_from_logarithm;
-use crate::headlines::clamp_estimate;
 use crate::prelude::*;
-use crate::samples::{missing_outcome, round_medians};
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
 const MIN_RELEVANT_SHARE: f64 = 0.05;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
 
 use crate::prelude::*;
-use crate::samples::missing_outcome;
 
 /// The headline of a metric at a case, or what there is without one.
 type CaseFigure = (Case, Result<MeasuredValue, MissingInput>);

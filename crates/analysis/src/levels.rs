@@ -11,8 +11,6 @@ use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY
 use kelvin_core::units::bytes as bytes_text;
 
 use crate::prelude::*;
-use crate::studies::crossing::distinct;
-use crate::summary::rename_modes;
 
 /// Minimum points of a curve.
 const MIN_CURVE_POINTS: usize = 6;

@@ -4,7 +4,6 @@
 use kelvin_core::catalogue::net::*;
 
 use crate::prelude::*;
-use crate::studies::crossing::distinct;
 use crate::studies::network::CALLS_STUDY;
 
 /// The ceilings of all lines of TCP streams on this many CPUs.

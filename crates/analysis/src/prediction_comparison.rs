@@ -27,13 +27,10 @@ pub(crate) fn compare_with_prediction(run: &Run, result: &mut MetricResult) {
 
 /// As predicted if the interval touches the predicted range: that of this run, whose inputs the prediction is made of.
 fn range_verdict(summary: &Summary, prediction: &Prediction) -> RangeVerdict {
-    let (lower, upper) = summary.run_ends();
-    if lower > prediction.high {
-        RangeVerdict::Above
-    } else if upper < prediction.low {
-        RangeVerdict::Below
-    } else {
-        RangeVerdict::AsPredicted
+    match summary.run_ends() {
+        (lower, _) if lower > prediction.high => RangeVerdict::Above,
+        (_, upper) if upper < prediction.low => RangeVerdict::Below,
+        _ => RangeVerdict::AsPredicted,
     }
 }
 

@@ -53,11 +53,6 @@ fn slowness(metric: Name, value: f64) -> Option<f64> {
     }
 }
 
-/// Whether a figure is of all CPUs at once: it goes with their number, which is no part of a class.
-fn is_of_all_cpus(case: &Case) -> bool {
-    MemoryCpus::of(case) == Some(MemoryCpus::All)
-}
-
 /// What the members of a class are at one figure.
 struct FigureColumn<'a> {
     slowness: f64,
@@ -125,9 +120,11 @@ impl ReferenceLibrary {
 
 /// The figures of an area that count, each with the members that have it.
 fn figure_columns<'a>(area: &str, figures: &[MachineFigure], members: &[&'a LibraryMachine]) -> Vec<FigureColumn<'a>> {
-    let of_area = figures
-        .iter()
-        .filter(|figure| kelvin_core::is_dotted_prefix(area, &figure.metric) && !is_of_all_cpus(&figure.case));
+    // What all CPUs do at once goes with their number, which is no part of a class.
+    let counts = |figure: &&MachineFigure| {
+        kelvin_core::is_dotted_prefix(area, &figure.metric) && MemoryCpus::of(&figure.case) != Some(MemoryCpus::All)
+    };
+    let of_area = figures.iter().filter(counts);
     let column = |figure: &MachineFigure| {
         let known = members.iter().filter_map(|machine| {
             let row = machine.figure(figure.metric, &figure.case)?;

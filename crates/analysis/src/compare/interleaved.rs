@@ -13,7 +13,6 @@ use super::cause_of_change::{self, ControlChange};
 use super::new_comparison;
 use super::verdicts::{PendingFigure, judge_together};
 use crate::prelude::*;
-use crate::samples::{missing_text, round_medians};
 
 /// Measurements of either side in a block.
 const SIDE_ROUNDS_PER_BLOCK: u32 = 2;

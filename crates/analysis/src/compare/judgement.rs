@@ -7,7 +7,6 @@ use super::cause_of_change::{self, ControlChange};
 use super::series::{self, FigurePair, FigureRuns, SideSeries, not_compared, runs_as_found};
 use super::verdicts::{PendingFigure, judge_together};
 use crate::prelude::*;
-use crate::samples::assumed_between_run_std;
 
 /// What figures are judged by.
 pub(super) struct ComparisonJudge<'a> {

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use kelvin_core::units::case;
 
 use super::ComparisonSubject;
-use crate::headlines::core_hertz;
 use crate::prelude::*;
-use crate::samples::missing_text;
 use kelvin_reference::published::{Comparability, comparability};
 
 /// The figures of a side.

@@ -3,7 +3,6 @@
 use super::*;
 use crate::explanation::{cause_share, share_interval};
 use crate::levels::smaller_cache_level;
-use crate::summary::modes_text;
 use crate::wording;
 
 /// What is worse than predicted before what is better, and of each first what lies furthest outside its range in units of that range's

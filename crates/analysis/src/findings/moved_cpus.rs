@@ -4,7 +4,6 @@ use kelvin_core::catalogue::mem::{BANDWIDTH_CORE_TO_CORE, BYTES};
 
 use super::*;
 use crate::cpu_placement_modes::is_placement_rate;
-use crate::summary::modes_text;
 
 pub(super) fn moved_cpus(analysis: &Analysis) -> Option<Finding> {
     let of_metric = requested_results(analysis).filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);

@@ -3,7 +3,6 @@
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::units::decimal_bytes;
 
-use super::crossing::distinct;
 use super::dependence::TimeDependence;
 use crate::prelude::*;
 

@@ -2,7 +2,6 @@
 
 use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD_COUNT};
 
-use super::crossing::{distinct, without_axes};
 use crate::prelude::*;
 
 /// Threads from which on equal shares are expected: two keep a device busy.

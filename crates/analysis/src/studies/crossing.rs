@@ -38,7 +38,7 @@ pub(crate) fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// A case without some of its parameters.
-pub(super) fn without_axes(case: &Case, axes: &[Axis]) -> Case {
+pub(crate) fn without_axes(case: &Case, axes: &[Axis]) -> Case {
     case.iter().filter(|(name, _)| axes.iter().all(|axis| axis.name != *name)).collect()
 }
 

@@ -4,9 +4,7 @@ use std::cmp::Ordering;
 
 use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine, TunedEngine};
 
-use super::crossing::{
-    BestOf, Contender, MetricLine, crossings, distinct, joint_test, line_ratios, lines, side_p_value,
-};
+use super::crossing::{BestOf, Contender, MetricLine, crossings, joint_test, line_ratios, lines, side_p_value};
 
 use crate::prelude::*;
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use kelvin_core::catalogue::net::*;
 
 use super::FULL_CPU_SHARE;
-use super::crossing::{LinePoint, LineRatio, distinct, joint_test, line_ratio, side_p_value};
+use super::crossing::{LinePoint, LineRatio, joint_test, line_ratio, side_p_value};
 use crate::prelude::*;
 
 /// The study of calls and round trips, and that of streams.

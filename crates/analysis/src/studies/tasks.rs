@@ -14,7 +14,8 @@ const SINGLE_TASK_BASE: &str = "one task alone, just before in the same process"
 /// Conclusions from the metrics `os.tasks.*`; `None` unless the run measured as many tasks as there are CPUs.
 pub(crate) fn tasks(evidence: &Evidence<'_>) -> Option<Study> {
     let study = TaskRounds { evidence, cpus: usable_cpus(evidence.run)? };
-    let most = study.elapsed().iter().filter_map(|rounds| TASK_COUNT.number_in(rounds.case)).max()?;
+    let most =
+        evidence.all_cases(&TASKS_ELAPSED).iter().filter_map(|rounds| TASK_COUNT.number_in(rounds.case)).max()?;
     let of_kind = |&kind: &TaskKind| {
         study
             .speed_up(kind)
@@ -61,10 +62,6 @@ pub(super) fn more_tasks_sentence(more: &Case, longer: &Estimate, holds: Option<
 }
 
 impl<'e, 'r> TaskRounds<'e, 'r> {
-    fn elapsed(&self) -> &'e [RoundHeadlines<'r>] {
-        self.evidence.all_cases(&TASKS_ELAPSED)
-    }
-
     /// The rounds of this many tasks of a kind.
     fn rounds(&self, metric: &Metric, kind: TaskKind, tasks: u64) -> Option<&'e RoundHeadlines<'r>> {
         self.evidence.rounds_at(metric, &Case::new().with_word(kind).with_number(TASK_COUNT, tasks))
@@ -103,7 +100,8 @@ impl<'e, 'r> TaskRounds<'e, 'r> {
     /// Whether more tasks than CPUs finish earlier, with the most of them.
     fn more_than_cpus(&self, kind: TaskKind) -> Option<StatedConclusion> {
         let base = self.rounds(&TASKS_ELAPSED, kind, self.cpus)?;
-        let counts = self.elapsed().iter().filter(|rounds| TaskKind::of(rounds.case) == Some(kind));
+        let counts =
+            self.evidence.all_cases(&TASKS_ELAPSED).iter().filter(|rounds| TaskKind::of(rounds.case) == Some(kind));
         let other = counts.max_by_key(|rounds| TASK_COUNT.number_in(rounds.case))?;
         if TASK_COUNT.number_in(other.case)? <= self.cpus {
             return None;

@@ -2,7 +2,7 @@
 
 use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
 
-use super::crossing::{BestOf, Contender, MetricLine, distinct, lines, without_axes};
+use super::crossing::{BestOf, Contender, MetricLine, lines};
 use super::files::cache_state;
 use crate::prelude::*;
 

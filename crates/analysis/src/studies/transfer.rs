@@ -5,7 +5,6 @@ use kelvin_core::catalogue::transfer::*;
 
 use kelvin_reference::published::references;
 
-use super::crossing::without_axes;
 use crate::prelude::*;
 
 pub(super) mod tables;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::knee::{Saturation, saturation};
 use super::*;
-use crate::studies::crossing::without_axes;
 
 /// All visits to numbers of users that differ in nothing else.
 #[derive(Clone, Debug)]

@@ -4,7 +4,6 @@ use super::labels::property_text;
 use super::limit::knee_span;
 use super::next_limit::disk_read_ratio;
 use super::*;
-use crate::studies::crossing::without_axes;
 
 /// How far two saturation throughputs may be apart to count as the same, as a share: the knee is known to within as much.
 const SAME_THROUGHPUT_SHARE: f64 = 0.05;

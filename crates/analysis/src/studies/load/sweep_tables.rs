@@ -1,7 +1,5 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
-use kelvin_core::catalogue::load;
-
 use super::capacity_model::closed_network;
 use super::*;
 
@@ -30,24 +28,24 @@ struct SweepColumn {
 }
 
 static SWEEP_COLUMNS: [SweepColumn; 18] = [
-    SweepColumn { label: "requests", metric: &load::THROUGHPUT, is_main: true, is_drawn: true },
-    SweepColumn { label: "response", metric: &load::RESPONSE, is_main: true, is_drawn: true },
-    SweepColumn { label: "median", metric: &load::RESPONSE_P50, is_main: false, is_drawn: true },
-    SweepColumn { label: "p95", metric: &load::RESPONSE_P95, is_main: false, is_drawn: true },
-    SweepColumn { label: "p99", metric: &load::RESPONSE_P99, is_main: true, is_drawn: true },
-    SweepColumn { label: "from when the request left", metric: &load::SERVICE, is_main: false, is_drawn: false },
-    SweepColumn { label: "in flight", metric: &load::IN_FLIGHT, is_main: false, is_drawn: false },
-    SweepColumn { label: "awaited", metric: &load::CLIENT_IN_FLIGHT, is_main: false, is_drawn: false },
-    SweepColumn { label: "sent", metric: &load::SENT_BYTE_RATE, is_main: false, is_drawn: false },
-    SweepColumn { label: "received", metric: &load::RATE, is_main: false, is_drawn: false },
-    SweepColumn { label: "in the network", metric: &load::NETWORK_IN_FLIGHT, is_main: false, is_drawn: false },
-    SweepColumn { label: "read from the disk", metric: &load::DISK_BYTE_RATE, is_main: false, is_drawn: false },
-    SweepColumn { label: "written to the disk", metric: &load::WRITTEN_BYTE_RATE, is_main: false, is_drawn: false },
-    SweepColumn { label: "threads blocked", metric: &load::BLOCKED, is_main: false, is_drawn: false },
-    SweepColumn { label: "stalled", metric: &load::STALLED, is_main: false, is_drawn: false },
-    SweepColumn { label: "stalls", metric: &load::STALLS, is_main: false, is_drawn: false },
-    SweepColumn { label: "sent late", metric: &load::LATENESS, is_main: false, is_drawn: false },
-    SweepColumn { label: "failed", metric: &load::ERRORS, is_main: false, is_drawn: false },
+    SweepColumn { label: "requests", metric: &THROUGHPUT, is_main: true, is_drawn: true },
+    SweepColumn { label: "response", metric: &RESPONSE, is_main: true, is_drawn: true },
+    SweepColumn { label: "median", metric: &RESPONSE_P50, is_main: false, is_drawn: true },
+    SweepColumn { label: "p95", metric: &RESPONSE_P95, is_main: false, is_drawn: true },
+    SweepColumn { label: "p99", metric: &RESPONSE_P99, is_main: true, is_drawn: true },
+    SweepColumn { label: "from when the request left", metric: &SERVICE, is_main: false, is_drawn: false },
+    SweepColumn { label: "in flight", metric: &IN_FLIGHT, is_main: false, is_drawn: false },
+    SweepColumn { label: "awaited", metric: &CLIENT_IN_FLIGHT, is_main: false, is_drawn: false },
+    SweepColumn { label: "sent", metric: &SENT_BYTE_RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "received", metric: &RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "in the network", metric: &NETWORK_IN_FLIGHT, is_main: false, is_drawn: false },
+    SweepColumn { label: "read from the disk", metric: &DISK_BYTE_RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "written to the disk", metric: &WRITTEN_BYTE_RATE, is_main: false, is_drawn: false },
+    SweepColumn { label: "threads blocked", metric: &BLOCKED, is_main: false, is_drawn: false },
+    SweepColumn { label: "stalled", metric: &STALLED, is_main: false, is_drawn: false },
+    SweepColumn { label: "stalls", metric: &STALLS, is_main: false, is_drawn: false },
+    SweepColumn { label: "sent late", metric: &LATENESS, is_main: false, is_drawn: false },
+    SweepColumn { label: "failed", metric: &ERRORS, is_main: false, is_drawn: false },
 ];
 
 /// A row for each number of users.
@@ -76,7 +74,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
         let label = format!("{}{mark}", counted_text(load.users, "user"));
         StudyRow { label, cells: figures.chain(predicted).chain(shares).chain([busy]).collect() }
     };
-    let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&load::UTILISATION, &load::BUSY_TIME]);
+    let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION, &BUSY_TIME]);
     StudyTable {
         id: sweep.table_id("users"),
         title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.fixed)),
