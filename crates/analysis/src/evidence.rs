@@ -274,21 +274,8 @@ pub(crate) fn p_value_of_any(chances: impl IntoIterator<Item = Option<f64>>, amo
     Some(smallest * among as f64)
 }
 
-/// Which side of its limit a figure is claimed to be on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LimitSide {
-    Above,
-    Below,
-}
-
-impl LimitSide {
-    pub fn holds(self, estimate: &Estimate, limit: f64) -> Option<bool> {
-        match self {
-            Self::Above => estimate.is_above(limit),
-            Self::Below => estimate.is_below(limit),
-        }
-    }
-}
+/// Whether an interval is on the claimed side of a limit: [`Estimate::is_above`] or [`Estimate::is_below`].
+pub(crate) type SideOfLimit = fn(&Estimate, f64) -> Option<bool>;
 
 /// How a claim was tested: the data of its test, the test in words, and what it says.
 pub(crate) struct ClaimTest {
@@ -330,7 +317,7 @@ impl ClaimTest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RatioTest {
     question: RatioQuestion,
-    side: LimitSide,
+    holds: SideOfLimit,
     limit: f64,
     /// Among how many points one of the two was chosen from the same rounds.
     chosen_among: Option<usize>,
@@ -347,11 +334,11 @@ pub(crate) struct RatioAnswer {
 
 impl RatioTest {
     pub const fn above(question: RatioQuestion, limit: f64) -> Self {
-        Self { question, side: LimitSide::Above, limit, chosen_among: None }
+        Self { question, holds: Estimate::is_above, limit, chosen_among: None }
     }
 
     pub const fn below(question: RatioQuestion, limit: f64) -> Self {
-        Self { question, side: LimitSide::Below, limit, chosen_among: None }
+        Self { question, holds: Estimate::is_below, limit, chosen_among: None }
     }
 
     pub const fn chosen_among(self, count: usize) -> Self {
@@ -392,8 +379,8 @@ impl RatioAnswer {
 
     /// The conclusion with its sentence.
     pub fn conclude(self, text: String) -> StatedConclusion {
-        let RatioTest { question, side, limit, .. } = self.asked;
-        let holds = side.holds(&self.ratio, limit);
+        let RatioTest { question, holds, limit, .. } = self.asked;
+        let holds = holds(&self.ratio, limit);
         let claim = Claim::Ratio { question, base: self.base, other: self.other, ratio: self.ratio, limit };
         self.test.conclude(claim, holds, text)
     }
@@ -410,18 +397,18 @@ pub(crate) struct ShareTest<'s, 'r> {
     pub question: ShareQuestion,
     pub of: MetricValue,
     pub shares: &'s RoundHeadlines<'r>,
-    pub side: LimitSide,
+    pub holds: SideOfLimit,
     pub limit: f64,
 }
 
 impl ShareTest<'_, '_> {
     /// The answer, with a sentence that says the share and its interval; `None` with a single round.
     pub fn conclude(self, text: impl FnOnce(&MetricValue, &Estimate) -> String) -> Option<StatedConclusion> {
-        let Self { question, of, shares, side, limit } = self;
+        let Self { question, of, shares, holds, limit } = self;
         let tested = shares.tested_figure()?;
         let (share, text) = (tested.estimate, text(&of, &tested.estimate));
         let test = ClaimTest::median(shares.values.len(), None, tested.test(limit, None));
-        Some(test.conclude(Claim::Share { question, figure: of, share, limit }, side.holds(&share, limit), text))
+        Some(test.conclude(Claim::Share { question, figure: of, share, limit }, holds(&share, limit), text))
     }
 }
 

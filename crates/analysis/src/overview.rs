@@ -57,12 +57,7 @@ fn remedies(hazards: &[Hazard]) -> Vec<Remedy> {
         let remedy = find_or_push(
             &mut remedies,
             |known| known.command == *command,
-            || Remedy {
-                command: command.clone(),
-                is_command: hazard.remedy_is_command,
-                hazards: Vec::new(),
-                problems: Vec::new(),
-            },
+            || Remedy { command: command.clone(), is_command: hazard.remedy_is_command, ..Remedy::default() },
         );
         remedy.hazards.push(hazard.id);
         remedy.problems.push(hazard.summary.clone());

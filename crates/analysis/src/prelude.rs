@@ -3,9 +3,8 @@
 pub(crate) use crate::bounds::exceeded_bound;
 pub(crate) use crate::canaries::CanaryReferences;
 pub(crate) use crate::evidence::{
-    ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioAnswer, RatioTest, RoundHeadlines, ShareTest,
-    TestedFigure, estimate_from_logarithm, interval_estimate, outcome_of_p_value, p_value_of_all, p_value_of_any,
-    ratio_of_rounds,
+    ClaimTest, EQUIVALENCE_MARGIN, Evidence, RatioAnswer, RatioTest, RoundHeadlines, ShareTest, TestedFigure,
+    estimate_from_logarithm, interval_estimate, outcome_of_p_value, p_value_of_all, p_value_of_any, ratio_of_rounds,
 };
 pub(crate) use crate::headlines::{
     Baselines, ComputedHeadline, clamp_estimate, core_hertz, measured_metrics, metrics_of,

@@ -201,7 +201,7 @@ pub enum StandOutQuestion {
 }
 
 /// What removes hazards.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
     /// The command, or the advice in words.
     pub command: String,

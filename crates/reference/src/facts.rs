@@ -125,10 +125,8 @@ fn core_generation(machine: &Facts) -> Result<Name, String> {
         return Err(format!("the processor is emulated by {name}"));
     }
     let fact = &machine.cpu.microarchitecture;
-    let Some(core) = fact.get() else {
-        return Err(format!("the generation of the core is not known: {}", fact.source_or_reason()));
-    };
-    Ok(Name::intern(core))
+    let unknown = || format!("the generation of the core is not known: {}", fact.source_or_reason());
+    fact.get().map(|core| Name::intern(core)).ok_or_else(unknown)
 }
 
 /// What a machine is built as.

@@ -15,9 +15,8 @@ pub struct ReferenceLibrary {
 }
 
 static BUILT_IN_LIBRARY: LazyLock<ReferenceLibrary> = LazyLock::new(|| {
-    let of_file = |(name, text): &(&str, &str)| match parse_machines(text) {
-        Ok(machines) => machines,
-        Err(error) => panic!("the built-in file {name} is wrong: {error}"),
+    let of_file = |(name, text): &(&str, &str)| {
+        parse_machines(text).unwrap_or_else(|error| panic!("the built-in file {name} is wrong: {error}"))
     };
     ReferenceLibrary::new(MACHINE_FILES.iter().flat_map(of_file).collect())
 });

@@ -74,10 +74,7 @@ pub fn comparability(value: &ReferenceValue, metric: &Metric) -> Comparability {
 
 /// The data of a file that is part of this program.
 fn parse<T: DeserializeOwned>(text: &str) -> T {
-    match toml::from_str(text) {
-        Ok(data) => data,
-        Err(error) => panic!("a built-in reference file is wrong: {error}"),
-    }
+    toml::from_str(text).unwrap_or_else(|error| panic!("a built-in reference file is wrong: {error}"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What is worth knowing of a run.
 
-use kelvin_core::{CauseVerdict, Estimate, ExplainedPart, Explanation, MetricCase, PartKind, Run};
+use kelvin_core::{CauseVerdict, Estimate, ExplainedPart, MetricCase, PartKind, Run};
 
 use super::*;
 
@@ -178,11 +178,7 @@ pub struct ShownCause {
 impl GapCauses {
     /// Of the figure at a place, if a run tried its causes.
     pub(crate) fn from_run(run: &Run, at: &MetricCase) -> Option<Self> {
-        run.explanation(&at.metric, &at.case).map(Self::from_explanation)
-    }
-
-    /// Of what an experiment shows.
-    fn from_explanation(explanation: &Explanation) -> Self {
+        let explanation = run.explanation(&at.metric, &at.case)?;
         let causes = &explanation.causes;
         let names = |verdicts: &[CauseVerdict]| {
             causes.iter().filter(|cause| verdicts.contains(&cause.verdict)).map(|cause| cause.summary).collect()
@@ -192,7 +188,7 @@ impl GapCauses {
             let cause = causes.iter().find(|cause| cause.id == id)?;
             Some(ShownCause { summary: cause.summary, share: part.share.share })
         };
-        Self {
+        Some(Self {
             shown: explanation.parts.iter().filter_map(shown).collect(),
             not_explained: explanation.not_explained.share,
             ruled_out: names(&[CauseVerdict::RuledOut, CauseVerdict::Opposite]),
@@ -202,7 +198,7 @@ impl GapCauses {
                 CauseVerdict::OneMechanism,
                 CauseVerdict::Invalid,
             ]),
-        }
+        })
     }
 }
 

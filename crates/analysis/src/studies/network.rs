@@ -167,8 +167,8 @@ pub(super) fn full_cpu_p_value(busy: &[TestedFigure], answer: Option<bool>) -> O
 
 /// Whether datagrams are lost when the sender does not wait, between two processes of this machine or to another host.
 pub(super) fn datagrams_lost(lost: &RoundHeadlines<'_>, question: ShareQuestion) -> Option<StatedConclusion> {
-    let (side, limit) = (LimitSide::Above, MIN_LOST_SHARE);
-    ShareTest { question, of: lost.metric_value(), shares: lost, side, limit }.conclude(|figure, share| {
+    let (holds, limit) = (Estimate::is_above, MIN_LOST_SHARE);
+    ShareTest { question, of: lost.metric_value(), shares: lost, holds, limit }.conclude(|figure, share| {
         let (limit, message, share) = (percent(limit), message_text(&figure.case), share_text(share));
         let lost = match question {
             ShareQuestion::DatagramsLost => format!("are lost {} of this machine", placement_text(&figure.case)),

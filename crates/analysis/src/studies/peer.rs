@@ -181,8 +181,8 @@ fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
     rates.sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
     let of = |lost: &RoundHeadlines<'_>| {
         let of = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
-        let (question, side, limit) = (ShareQuestion::PacedDatagramsLost, LimitSide::Below, MIN_LOST_SHARE);
-        ShareTest { question, of, shares: lost, side, limit }.conclude(|of, share| {
+        let (question, holds, limit) = (ShareQuestion::PacedDatagramsLost, Estimate::is_below, MIN_LOST_SHARE);
+        ShareTest { question, of, shares: lost, holds, limit }.conclude(|of, share| {
             let offered = number(OFFERED_RATE.number_in(&of.case).unwrap_or(0) as f64 / 1e6);
             let (rate, most, lost) = (amount_text(of), percent(limit), share_text(share));
             format!("of datagrams paced at {rate} ({offered} Mbit/s offered) at most {most} are lost: {lost}")

@@ -12,9 +12,9 @@ const MAX_REQUEST_GAP: f64 = 0.1;
 pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
     let shares = evidence.all_cases(&REMOTE_SHARE);
     let remote_share = |shares: &RoundHeadlines<'_>| {
-        let (question, side) = (ShareQuestion::RemoteAccess, LimitSide::Above);
-        let test = ShareTest { question, of: shares.metric_value(), shares, side, limit: 0.0 };
-        test.conclude(|of, share| share_sentence(&of.case, share, side.holds(share, 0.0)))
+        let (question, holds) = (ShareQuestion::RemoteAccess, Estimate::is_above);
+        let test = ShareTest { question, of: shares.metric_value(), shares, holds, limit: 0.0 };
+        test.conclude(|of, share| share_sentence(&of.case, share, share.is_above(0.0)))
     };
     // The largest file of each page cache state and order.
     let kind = |case: &Case| (CacheState::of(case), AccessOrder::of(case));

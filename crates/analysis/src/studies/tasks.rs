@@ -137,8 +137,8 @@ impl<'e, 'r> TaskRounds<'e, 'r> {
         let unseen = self.rounds(&TASKS_UNACCOUNTED, kind, self.cpus)?;
         let (cpus, limit) = (self.cpus as f64, MIN_UNACCOUNTED_SHARE);
         let shares = &unseen.combine(elapsed, |unseen, time| unseen / (time * cpus));
-        let (question, side) = (ShareQuestion::UnaccountedTime, LimitSide::Above);
-        ShareTest { question, of: unseen.metric_value(), shares, side, limit }.conclude(|of, share| {
+        let (question, holds) = (ShareQuestion::UnaccountedTime, Estimate::is_above);
+        ShareTest { question, of: unseen.metric_value(), shares, holds, limit }.conclude(|of, share| {
             let (share, amount, limit) = (share_text(share), amount_text(of), percent(limit));
             format!(
                 "with {} {}, more than {limit} of the machine's CPU time is neither user nor system time of the work (waiting, steal, other \

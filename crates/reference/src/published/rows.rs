@@ -3,7 +3,7 @@
 use kelvin_core::{Case, Name, Reference, ReferenceValue, Unit};
 use serde::Deserialize;
 
-use super::row_mapping::{RowMapping, UnmatchedRow, row_mapping, unmatched_row};
+use super::row_mapping::{RowMapping, row_mapping, unmatched_row};
 
 /// A file.
 #[derive(Deserialize)]
@@ -205,7 +205,11 @@ impl PublishedRow {
         let x = self.x.as_ref().map(|x| x[point]);
         let published = self.published(point, cycle);
         match (unmatched_row(study, &self.id), row_mapping(study, &self.id)) {
-            (Some(unmatched), _) => with_unmatched(published, unmatched),
+            // A value without a counterpart keeps the name of its row.
+            (Some(unmatched), _) => {
+                let range = join_notes([published.range.as_deref(), Some(unmatched.because)]);
+                ReferenceValue { range, ..published }
+            }
             (None, Some(place)) => with_mapping(published, place, x),
             (None, None) => panic!("no place is known for the published {} at {x:?}", self.id),
         }
@@ -283,12 +287,6 @@ fn with_mapping(mut published: ReferenceValue, place: &RowMapping, x: Option<u64
         range: join_notes([published.range.as_deref(), place.spans]),
         ..published
     }
-}
-
-/// A published value without a counterpart: it keeps the name of its row.
-fn with_unmatched(mut published: ReferenceValue, unmatched: &UnmatchedRow) -> ReferenceValue {
-    published.range = join_notes([published.range.as_deref(), Some(unmatched.because)]);
-    published
 }
 
 fn join_notes(parts: [Option<&str>; 2]) -> Option<String> {
