@@ -5,9 +5,10 @@
 //! command line are parsed.
 //!
 //! A metric is a static in the file of its area, named by its id without the area: `os.syscall.null` is
-//! [`os::SYSCALL_NULL`]. A numeric parameter is an [`Axis`](crate::Axis); one of words is an enum.
+//! [`os::SYSCALL_NULL`]. Its documentation is its summary. A numeric parameter is an [`Axis`](crate::Axis); one of words is an enum.
 mod axis_words;
 mod core_generation;
+mod metric_list;
 mod rivals;
 mod run_variation;
 mod shared_axes;
@@ -43,10 +44,24 @@ pub static RIVAL_COMPARISONS: [&RivalComparison; 5] = [
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     [
         cpu::ALL,
-        os::ALL,
+        os::SYSCALL_METRICS,
+        os::PROCESS_METRICS,
+        os::SWITCH_METRICS,
+        os::IPC_METRICS,
+        os::SIGNAL_METRICS,
+        os::TASK_METRICS,
+        os::RIVAL_METRICS,
         mem::ALL,
-        file::ALL,
-        net::ALL,
+        file::DEVICE_METRICS,
+        file::READ_METRICS,
+        file::CACHE_METRICS,
+        file::METADATA_METRICS,
+        file::REMOTE_METRICS,
+        file::TUNE_METRICS,
+        file::RIVAL_METRICS,
+        net::LOCAL_METRICS,
+        net::PEER_METRICS,
+        net::RIVAL_METRICS,
         transfer::CACHED_METRICS,
         transfer::COLD_METRICS,
         load::USER_METRICS,

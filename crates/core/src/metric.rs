@@ -92,6 +92,11 @@ impl Metric {
         Self { unit: Unit::BytesPerSecond, better: Better::Higher, cycles: false, ..Self::duration(id, summary) }
     }
 
+    /// The same metric with this summary, without the blanks before it.
+    pub const fn summary(self, text: &'static str) -> Self {
+        Self { summary: Name::new(text.trim_ascii_start()), ..self }
+    }
+
     /// The same metric as a published baseline: one that an earlier study published a value of.
     pub const fn baseline(self) -> Self {
         Self { baseline: true, ..self }
@@ -133,15 +138,14 @@ impl Metric {
         Self { own_frequency: true, ..self }
     }
 
+    /// The same metric from all samples, guarded by no canary.
+    pub const fn unguarded(self) -> Self {
+        Self { headline: HeadlineSamples::AsFound, canaries: Canaries::NONE, ..self }
+    }
+
     /// The same metric from all samples as found, whatever happens meanwhile, with no overhead subtracted.
     pub const fn as_found(self) -> Self {
-        Self {
-            headline: HeadlineSamples::AsFound,
-            overhead: Overhead::None,
-            canaries: Canaries::NONE,
-            contaminants: crate::SampleTags::NONE,
-            ..self
-        }
+        self.unguarded().overhead(Overhead::None).contaminants(crate::SampleTags::NONE)
     }
 
     /// The same metric with another choice of headline samples.
@@ -199,7 +203,7 @@ impl Metric {
     /// The metric as it is measured at a case.
     pub fn for_case(&self, case: &Case) -> Self {
         match self.as_found_where {
-            Some(word) if word.is_in_case(case) => self.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE),
+            Some(word) if word.is_in_case(case) => self.unguarded(),
             _ => *self,
         }
     }

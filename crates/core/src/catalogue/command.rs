@@ -1,41 +1,28 @@
 //! What a command of the user's takes: `kelvin ab` measures two in turn. No probe measures these, and no run has them.
 
-use crate::{Better, Canaries, HeadlineSamples, Metric, SampleTags, Unit};
+use crate::{Better, Metric, SampleTags, Unit};
 
-/// The metrics of this area, in the order of reports.
-pub static ALL: &[&Metric] = &[&TIME, &CPU_USER, &CPU_SYSTEM, &PEAK_MEMORY, &MINOR_FAULTS, &CONTEXT_SWITCHES];
+use crate::catalogue::metric_list::{duration, metrics};
 
 /// Counts as measured, whatever disturbs it: nothing is read between the commands of another program.
 const fn as_found_metric(metric: Metric) -> Metric {
-    metric.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE).contaminants(SampleTags::NONE)
+    metric.unguarded().contaminants(SampleTags::NONE)
 }
 
-/// Wall time.
-pub static TIME: Metric =
-    as_found_metric(Metric::duration("command.time", "Time from the start of a command to its end"));
-
-/// CPU time in user mode.
-pub static CPU_USER: Metric =
-    as_found_metric(Metric::duration("command.cpu.user", "CPU time of a command and its children in user mode"));
-
-/// CPU time in the kernel.
-pub static CPU_SYSTEM: Metric =
-    as_found_metric(Metric::duration("command.cpu.system", "CPU time of a command and its children in the kernel"));
-
-/// Peak memory.
-pub static PEAK_MEMORY: Metric = as_found_metric(
-    Metric::duration("command.memory.peak", "Largest resident set of any process of a command")
-        .unit(Unit::Bytes, Better::Lower),
-);
-
-/// Page faults without I/O.
-pub static MINOR_FAULTS: Metric = as_found_metric(
-    Metric::duration("command.faults.minor", "Minor page faults of a command and its children")
-        .unit(Unit::Count, Better::Lower),
-);
-
-/// Context switches.
-pub static CONTEXT_SWITCHES: Metric = as_found_metric(
-    Metric::duration("command.switches", "Context switches of a command and its children, voluntary or not")
-        .unit(Unit::Count, Better::Lower),
-);
+metrics! {
+    /// The metrics of this area, in the order of reports.
+    pub const ALL = [
+        /// Time from the start of a command to its end
+        TIME = as_found_metric(duration("command.time")),
+        /// CPU time of a command and its children in user mode
+        CPU_USER = as_found_metric(duration("command.cpu.user")),
+        /// CPU time of a command and its children in the kernel
+        CPU_SYSTEM = as_found_metric(duration("command.cpu.system")),
+        /// Largest resident set of any process of a command
+        PEAK_MEMORY = as_found_metric(duration("command.memory.peak").unit(Unit::Bytes, Better::Lower)),
+        /// Minor page faults of a command and its children
+        MINOR_FAULTS = as_found_metric(duration("command.faults.minor").unit(Unit::Count, Better::Lower)),
+        /// Context switches of a command and its children, voluntary or not
+        CONTEXT_SWITCHES = as_found_metric(duration("command.switches").unit(Unit::Count, Better::Lower)),
+    ];
+}

@@ -3,39 +3,7 @@
 use crate::{Axis, AxisScale, Better, HeadlineSamples, Metric, Name, Need, Overhead, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
-
-/// The metrics of this area, in the order of reports.
-pub static ALL: &[&Metric] = &[
-    &LATENCY,
-    &LATENCY_PARALLEL,
-    &LATENCY_STRIDE,
-    &TLB,
-    &TLB_PACKED,
-    &FAULT_MINOR,
-    &FAULT_MAJOR,
-    &FIRST_TOUCH,
-    &REPEATED_FIRST_TOUCH,
-    &BANDWIDTH_READ,
-    &BANDWIDTH_WRITE,
-    &BANDWIDTH_COPY,
-    &BANDWIDTH_FILL,
-    &BANDWIDTH_ZERO,
-    &BANDWIDTH_NTWRITE,
-    &BANDWIDTH_TRIAD,
-    &BANDWIDTH_CORE_TO_CORE,
-    &BANDWIDTH_MEMCPY,
-    &LOADED_LATENCY,
-    &LOADED_BANDWIDTH,
-    &CORE_TO_CORE,
-    &FALSE_SHARING,
-    &NODE_LATENCY,
-    &NODE_BANDWIDTH,
-    &PAGE_PRESENT,
-    &PAGE_FILE,
-    &PAGE_EXCLUSIVE,
-    &PAGE_HUGE,
-    &PAGE_ZERO,
-];
+use crate::catalogue::metric_list::{duration, metrics, rate};
 
 /// Bytes that a probe goes through repeatedly.
 pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
@@ -163,164 +131,28 @@ pub const NODE_PROBE: Name = Name::new("mem.node");
 /// The study of what a mapped page is.
 pub const PAGE_STUDY: Name = Name::new("mem.page");
 
-/// Dependent loads in random order.
-pub static LATENCY: Metric = Metric::duration("mem.latency", "A dependent load, random over the working set")
-    .with_axes([PageSize::AXIS, BYTES])
-    .version(LATENCY_UNFLUSHED_VERSION)
-    .baseline();
 /// From this version on sets above [`LATENCY_FLUSHED_BYTES`] are as caches hold them; before, they were flushed from the caches whether these
 /// could hold them or not.
 pub const LATENCY_UNFLUSHED_VERSION: u32 = 2;
 /// See [`LATENCY_UNFLUSHED_VERSION`].
 pub const LATENCY_FLUSHED_BYTES: u64 = 64 << 20;
 
-/// Chains of dependent loads in random order, independent of each other.
-pub static LATENCY_PARALLEL: Metric = Metric::duration(
-    "mem.latency.parallel",
-    "A load from memory, with a number of independent chains of dependent loads followed at once",
-)
-.with_axes([PageSize::AXIS, BYTES, CHAINS]);
-
-/// Dependent loads in order.
-pub static LATENCY_STRIDE: Metric =
-    Metric::duration("mem.latency.stride", "A dependent load, this many bytes before the last one")
-        .with_axes([BYTES, STRIDE]);
-
-/// Loads over more pages than the TLB holds.
-pub static TLB: Metric = Metric::duration("mem.tlb", "A dependent load over this many base pages, one line in each")
-    .with_axes([TOUCHED_PAGES]);
-
-/// The same lines, packed.
-pub static TLB_PACKED: Metric =
-    Metric::duration("mem.tlb.packed", "A dependent load over as many adjacent lines").with_axes([TOUCHED_PAGES]);
-
-/// Minor page faults.
-pub static FAULT_MINOR: Metric =
-    Metric::duration("mem.fault.minor", "A minor page fault, including the touch that causes it")
-        .with_axes([FaultPage::AXIS]);
-
-/// Major page faults.
-pub static FAULT_MAJOR: Metric =
-    Metric::duration("mem.fault.major", "The first touch of a mapped file page that is not in memory")
-        .with_axes([ReadAhead::AXIS, TOUCH_STEP])
-        .as_found()
-        .not_in_cycles()
-        .baseline();
-
-/// The host, where there is one, is part of the figure, and no canary sees it.
-const fn new_memory_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).as_found()
-}
-
-/// The first touch of memory new to a process.
-pub static FIRST_TOUCH: Metric =
-    new_memory_metric("mem.first_touch", "The first touch of a page of 128 MiB that are new to the process");
-
-/// Like `FIRST_TOUCH`, after the process has given it back.
-pub static REPEATED_FIRST_TOUCH: Metric = new_memory_metric(
-    "mem.first_touch.again",
-    "The first touch of a page of the same 128 MiB, given back to the kernel just before",
-);
-
 /// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance. Vector units of 512 bits, and all
 /// cores at once, run at a frequency of their own.
-const fn bandwidth_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).with_axes([BYTES, MemoryCpus::AXIS]).own_frequency()
+const fn bandwidth_metric(id: &'static str) -> Metric {
+    rate(id).with_axes([BYTES, MemoryCpus::AXIS]).own_frequency()
 }
-
-/// Reading.
-pub static BANDWIDTH_READ: Metric =
-    bandwidth_metric("mem.bandwidth.read", "Bytes read per second, sequentially, each once").baseline();
-
-/// Writing by ordinary stores.
-pub static BANDWIDTH_WRITE: Metric =
-    bandwidth_metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, sequentially, each once")
-        .baseline();
-
-/// Copying.
-pub static BANDWIDTH_COPY: Metric =
-    bandwidth_metric("mem.bandwidth.copy", "Bytes per second of a copy, read and written").version(2);
-
-/// Filling.
-pub static BANDWIDTH_FILL: Metric = bandwidth_metric(
-    "mem.bandwidth.fill",
-    "Bytes per second of memory set to a constant, not zero, by the fastest means",
-)
-.version(3);
-
-/// Clearing.
-pub static BANDWIDTH_ZERO: Metric =
-    bandwidth_metric("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
-
-/// Writing around the caches.
-pub static BANDWIDTH_NTWRITE: Metric = bandwidth_metric(
-    "mem.bandwidth.ntwrite",
-    "Bytes written per second by non-temporal stores, which bypass the caches",
-)
-.version(2);
-
-/// STREAM's triad.
-pub static BANDWIDTH_TRIAD: Metric =
-    bandwidth_metric("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], read and written").version(2);
 
 /// The probe, not the harness, chooses the CPUs of a pair: running on another than usual is no disturbance. Headlines
 /// are as found, because with two kinds of cores no single canary reference is right for both.
-const fn core_to_core_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
+const fn core_to_core_metric(id: &'static str) -> Metric {
+    duration(id)
         .headline(HeadlineSamples::AsFound)
         .overhead(Overhead::None)
         .contaminants(SampleTags::PREEMPTED)
         .not_in_cycles()
         .needs(Need::SecondCpu)
 }
-
-/// Core-to-core latency within the group of threads that moves memory.
-pub static BANDWIDTH_CORE_TO_CORE: Metric = core_to_core_metric(
-    "mem.bandwidth.core_to_core",
-    "From one CPU's store to a cache line until another CPU's load sees it, both of them CPUs that move memory",
-)
-.with_axes([BYTES, MemoryCpus::AXIS])
-.only_at(MemoryCpus::All.point());
-
-/// Copying as ordinary programs do.
-pub static BANDWIDTH_MEMCPY: Metric = Metric::rate(
-    "mem.bandwidth.memcpy",
-    "Bytes per second of a copy by the C library's memcpy on one CPU, read and written",
-)
-.with_axes([BYTES, RequestedPages::AXIS])
-.own_frequency();
-
-/// Latency while other CPUs stream.
-pub static LOADED_LATENCY: Metric =
-    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through memory")
-        .with_axes([INJECTED_LOAD, BYTES])
-        .version(2)
-        .needs(Need::SecondCpu);
-
-/// Memory bandwidth during those loads.
-pub static LOADED_BANDWIDTH: Metric = Metric::rate(
-    "mem.loaded.bandwidth",
-    "Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads",
-)
-.with_axes([INJECTED_LOAD, BYTES])
-.version(2)
-.unit(Unit::BytesPerSecond, Better::Neither)
-.headline(HeadlineSamples::AsFound)
-.needs(Need::SecondCpu);
-
-/// A cache line from core to core.
-pub static CORE_TO_CORE: Metric = core_to_core_metric(
-    "mem.core_to_core",
-    "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
-)
-.with_axes([FROM_CPU, TO_CPU]);
-
-/// Two CPUs that write to one line.
-pub static FALSE_SHARING: Metric = core_to_core_metric(
-    "mem.false_sharing",
-    "One increment by each of two CPUs at once, of words in the same line or 128 bytes apart",
-)
-.with_axes([LinePlacement::AXIS, IncrementKind::AXIS]);
 
 /// The probe, not the harness, chooses the CPU, and one canary reference need not be right for all nodes.
 const fn node_metric(metric: Metric) -> Metric {
@@ -331,35 +163,92 @@ const fn node_metric(metric: Metric) -> Metric {
         .not_in_cycles()
 }
 
-/// Latency from node to node.
-pub static NODE_LATENCY: Metric = node_metric(Metric::duration("mem.node.latency", "A dependent load from memory"));
-
-/// Bandwidth from node to node.
-pub static NODE_BANDWIDTH: Metric =
-    node_metric(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
-
-const fn page_share_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
+const fn page_share_metric(id: &'static str) -> Metric {
+    duration(id)
         .with_axes([MappedPage::AXIS])
         .unit(Unit::Ratio, Better::Neither)
         .as_found()
         .bounds(Some(0.0), Some(1.0))
 }
 
-/// Pages in memory.
-pub static PAGE_PRESENT: Metric =
-    page_share_metric("mem.page.present", "Share of the pages that are present in memory");
-
-/// Pages of files.
-pub static PAGE_FILE: Metric =
-    page_share_metric("mem.page.file", "Share of the pages that belong to a file or to shared memory");
-
-/// Pages of one process alone.
-pub static PAGE_EXCLUSIVE: Metric =
-    page_share_metric("mem.page.exclusive", "Share of the pages that no other process maps");
-
-/// Huge pages.
-pub static PAGE_HUGE: Metric = page_share_metric("mem.page.huge", "Share of the pages mapped by a huge page");
-
-/// The zero page.
-pub static PAGE_ZERO: Metric = page_share_metric("mem.page.zero", "Share of the pages that are the kernel's zero page");
+metrics! {
+    /// The metrics of this area, in the order of reports.
+    pub const ALL = [
+        /// A dependent load, random over the working set
+        LATENCY = duration("mem.latency")
+            .with_axes([PageSize::AXIS, BYTES])
+            .version(LATENCY_UNFLUSHED_VERSION)
+            .baseline(),
+        /// A load from memory, with a number of independent chains of dependent loads followed at once
+        LATENCY_PARALLEL = duration("mem.latency.parallel").with_axes([PageSize::AXIS, BYTES, CHAINS]),
+        /// A dependent load, this many bytes before the last one
+        LATENCY_STRIDE = duration("mem.latency.stride").with_axes([BYTES, STRIDE]),
+        /// A dependent load over this many base pages, one line in each
+        TLB = duration("mem.tlb").with_axes([TOUCHED_PAGES]),
+        /// A dependent load over as many adjacent lines
+        TLB_PACKED = duration("mem.tlb.packed").with_axes([TOUCHED_PAGES]),
+        /// A minor page fault, including the touch that causes it
+        FAULT_MINOR = duration("mem.fault.minor").with_axes([FaultPage::AXIS]),
+        /// The first touch of a mapped file page that is not in memory
+        FAULT_MAJOR = duration("mem.fault.major")
+            .with_axes([ReadAhead::AXIS, TOUCH_STEP])
+            .as_found()
+            .not_in_cycles()
+            .baseline(),
+        // The host, where there is one, is part of this figure and the next, and no canary sees it.
+        /// The first touch of a page of 128 MiB that are new to the process
+        FIRST_TOUCH = duration("mem.first_touch").as_found(),
+        /// The first touch of a page of the same 128 MiB, given back to the kernel just before
+        REPEATED_FIRST_TOUCH = duration("mem.first_touch.again").as_found(),
+        /// Bytes read per second, sequentially, each once
+        BANDWIDTH_READ = bandwidth_metric("mem.bandwidth.read").baseline(),
+        /// Bytes written per second by ordinary stores, sequentially, each once
+        BANDWIDTH_WRITE = bandwidth_metric("mem.bandwidth.write").baseline(),
+        /// Bytes per second of a copy, read and written
+        BANDWIDTH_COPY = bandwidth_metric("mem.bandwidth.copy").version(2),
+        /// Bytes per second of memory set to a constant, not zero, by the fastest means
+        BANDWIDTH_FILL = bandwidth_metric("mem.bandwidth.fill").version(3),
+        /// Bytes per second of memory set to zero by the fastest means
+        BANDWIDTH_ZERO = bandwidth_metric("mem.bandwidth.zero").version(2),
+        /// Bytes written per second by non-temporal stores, which bypass the caches
+        BANDWIDTH_NTWRITE = bandwidth_metric("mem.bandwidth.ntwrite").version(2),
+        /// Bytes per second of a[i] = b[i] + s * c[i], read and written
+        BANDWIDTH_TRIAD = bandwidth_metric("mem.bandwidth.triad").version(2),
+        /// From one CPU's store to a cache line until another CPU's load sees it, both of them CPUs that move memory
+        BANDWIDTH_CORE_TO_CORE = core_to_core_metric("mem.bandwidth.core_to_core")
+            .with_axes([BYTES, MemoryCpus::AXIS])
+            .only_at(MemoryCpus::All.point()),
+        /// Bytes per second of a copy by the C library's memcpy on one CPU, read and written
+        BANDWIDTH_MEMCPY = rate("mem.bandwidth.memcpy").with_axes([BYTES, RequestedPages::AXIS]).own_frequency(),
+        /// A load from memory while other CPUs stream through memory
+        LOADED_LATENCY = duration("mem.loaded.latency")
+            .with_axes([INJECTED_LOAD, BYTES])
+            .version(2)
+            .needs(Need::SecondCpu),
+        /// Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads
+        LOADED_BANDWIDTH = rate("mem.loaded.bandwidth")
+            .with_axes([INJECTED_LOAD, BYTES])
+            .version(2)
+            .unit(Unit::BytesPerSecond, Better::Neither)
+            .headline(HeadlineSamples::AsFound)
+            .needs(Need::SecondCpu),
+        /// From one CPU's store to a cache line until another CPU's load sees it: half of a round trip
+        CORE_TO_CORE = core_to_core_metric("mem.core_to_core").with_axes([FROM_CPU, TO_CPU]),
+        /// One increment by each of two CPUs at once, of words in the same line or 128 bytes apart
+        FALSE_SHARING = core_to_core_metric("mem.false_sharing").with_axes([LinePlacement::AXIS, IncrementKind::AXIS]),
+        /// A dependent load from memory
+        NODE_LATENCY = node_metric(duration("mem.node.latency")),
+        /// Bytes read from memory per second by one CPU
+        NODE_BANDWIDTH = node_metric(rate("mem.node.bandwidth")),
+        /// Share of the pages that are present in memory
+        PAGE_PRESENT = page_share_metric("mem.page.present"),
+        /// Share of the pages that belong to a file or to shared memory
+        PAGE_FILE = page_share_metric("mem.page.file"),
+        /// Share of the pages that no other process maps
+        PAGE_EXCLUSIVE = page_share_metric("mem.page.exclusive"),
+        /// Share of the pages mapped by a huge page
+        PAGE_HUGE = page_share_metric("mem.page.huge"),
+        /// Share of the pages that are the kernel's zero page
+        PAGE_ZERO = page_share_metric("mem.page.zero"),
+    ];
+}

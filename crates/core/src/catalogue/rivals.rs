@@ -1,6 +1,6 @@
 //! Other programs that measure the same, and the metrics of kelvin beside them.
 
-use crate::{Better, Metric, Unit};
+use crate::Metric;
 
 use crate::catalogue::axis_words::words;
 
@@ -31,9 +31,4 @@ pub struct RivalComparison {
     pub kelvin: &'static Metric,
     /// The other program's.
     pub other: &'static Metric,
-}
-
-/// A ratio of two speeds.
-pub(crate) const fn speed_ratio_metric(metric: Metric) -> Metric {
-    metric.unit(Unit::Ratio, Better::Neither)
 }

@@ -1,27 +1,9 @@
 //! Whole transfers of files between two processes, by the methods of either end.
 
-use crate::{Axis, AxisScale, Better, Canaries, Case, HeadlineSamples, Metric, Need, Overhead, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, Case, Metric, Need, Overhead, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
-
-/// The metrics of files that are in memory, in the order of reports.
-pub const CACHED_METRICS: &[&Metric] = &[
-    &TIME,
-    &RATE,
-    &SENDER_CPU,
-    &RECEIVER_CPU,
-    &SENDER_CALLS,
-    &RECEIVER_CALLS,
-    &SENDER_FAULTS,
-    &RECEIVER_FAULTS,
-    &SENDER_SWITCHES,
-    &RECEIVER_SWITCHES,
-    &SENDER_DEVICE,
-    &RECEIVER_DEVICE,
-];
-
-/// The metrics of files that are not.
-pub const COLD_METRICS: &[&Metric] = &[&COLD_TIME, &COLD_DEVICE];
+use crate::catalogue::metric_list::{duration, metrics};
 
 words! {
     /// The files of a transfer.
@@ -220,8 +202,8 @@ pub fn is_whole_transfer(metric: &Metric) -> bool {
 }
 
 /// All samples, and no canary: two CPUs take part, and how deep the one that waits sleeps decides much.
-const fn whole_transfer_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
+const fn whole_transfer_metric(id: &'static str) -> Metric {
+    duration(id)
         .with_axes([
             TransferFiles::AXIS,
             SenderMethod::AXIS,
@@ -232,8 +214,7 @@ const fn whole_transfer_metric(id: &'static str, summary: &'static str) -> Metri
             WaitMode::AXIS,
             ReplyPolicy::AXIS,
         ])
-        .headline(HeadlineSamples::AsFound)
-        .canaries(Canaries::NONE)
+        .unguarded()
         .overhead(Overhead::None)
         .contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
@@ -241,75 +222,50 @@ const fn whole_transfer_metric(id: &'static str, summary: &'static str) -> Metri
         .version(2)
 }
 
-const fn counted_metric(id: &'static str, summary: &'static str) -> Metric {
-    whole_transfer_metric(id, summary).unit(Unit::Count, Better::Lower)
+const fn counted_metric(id: &'static str) -> Metric {
+    whole_transfer_metric(id).unit(Unit::Count, Better::Lower)
 }
 
-const fn device_bytes_metric(id: &'static str, summary: &'static str) -> Metric {
-    whole_transfer_metric(id, summary).unit(Unit::Bytes, Better::Lower)
+const fn device_bytes_metric(id: &'static str) -> Metric {
+    whole_transfer_metric(id).unit(Unit::Bytes, Better::Lower)
 }
 
-/// A transfer.
-pub static TIME: Metric = whole_transfer_metric(
-    "transfer.time",
-    "From connecting until the receiver has written the last byte of the last file",
-)
-.baseline();
+metrics! {
+    /// The metrics of files that are in memory, in the order of reports.
+    pub const CACHED_METRICS = [
+        /// From connecting until the receiver has written the last byte of the last file
+        TIME = whole_transfer_metric("transfer.time").baseline(),
+        /// Bytes of the files over the time of their transfer
+        RATE = whole_transfer_metric("transfer.rate").unit(Unit::BytesPerSecond, Better::Higher),
+        /// CPU time of the sender within a transfer
+        SENDER_CPU = whole_transfer_metric("transfer.sender.cpu"),
+        /// CPU time of the receiver within a transfer
+        RECEIVER_CPU = whole_transfer_metric("transfer.receiver.cpu"),
+        /// System calls of the sender that move bytes, map the file or wait
+        SENDER_CALLS = counted_metric("transfer.sender.calls"),
+        /// System calls of the receiver that move bytes, map the file or wait
+        RECEIVER_CALLS = counted_metric("transfer.receiver.calls"),
+        /// Page faults of the sender within a transfer
+        SENDER_FAULTS = counted_metric("transfer.sender.faults"),
+        /// Page faults of the receiver within a transfer
+        RECEIVER_FAULTS = counted_metric("transfer.receiver.faults"),
+        /// Context switches of the sender within a transfer
+        SENDER_SWITCHES = counted_metric("transfer.sender.switches"),
+        /// Context switches of the receiver within a transfer
+        RECEIVER_SWITCHES = counted_metric("transfer.receiver.switches"),
+        /// Bytes that the sender read from a device within a transfer; none of files that are in memory
+        SENDER_DEVICE = device_bytes_metric("transfer.sender.device"),
+        /// Bytes of the targets that had reached their device when the transfer ended and they were removed
+        RECEIVER_DEVICE = device_bytes_metric("transfer.receiver.device"),
+    ];
+}
 
-/// Its rate.
-pub static RATE: Metric = whole_transfer_metric("transfer.rate", "Bytes of the files over the time of their transfer")
-    .unit(Unit::BytesPerSecond, Better::Higher);
-
-/// The sender's CPU.
-pub static SENDER_CPU: Metric =
-    whole_transfer_metric("transfer.sender.cpu", "CPU time of the sender within a transfer");
-
-/// The receiver's CPU.
-pub static RECEIVER_CPU: Metric =
-    whole_transfer_metric("transfer.receiver.cpu", "CPU time of the receiver within a transfer");
-
-/// The sender's calls.
-pub static SENDER_CALLS: Metric =
-    counted_metric("transfer.sender.calls", "System calls of the sender that move bytes, map the file or wait");
-
-/// The receiver's calls.
-pub static RECEIVER_CALLS: Metric =
-    counted_metric("transfer.receiver.calls", "System calls of the receiver that move bytes, map the file or wait");
-
-/// The sender's faults.
-pub static SENDER_FAULTS: Metric =
-    counted_metric("transfer.sender.faults", "Page faults of the sender within a transfer");
-
-/// The receiver's faults.
-pub static RECEIVER_FAULTS: Metric =
-    counted_metric("transfer.receiver.faults", "Page faults of the receiver within a transfer");
-
-/// The sender's switches.
-pub static SENDER_SWITCHES: Metric =
-    counted_metric("transfer.sender.switches", "Context switches of the sender within a transfer");
-
-/// The receiver's switches.
-pub static RECEIVER_SWITCHES: Metric =
-    counted_metric("transfer.receiver.switches", "Context switches of the receiver within a transfer");
-
-/// What the sender had to fetch.
-pub static SENDER_DEVICE: Metric = device_bytes_metric(
-    "transfer.sender.device",
-    "Bytes that the sender read from a device within a transfer; none of files that are in memory",
-);
-
-/// What of the targets was written back.
-pub static RECEIVER_DEVICE: Metric = device_bytes_metric(
-    "transfer.receiver.device",
-    "Bytes of the targets that had reached their device when the transfer ended and they were removed",
-);
-
-/// A transfer of files that are on the device only.
-pub static COLD_TIME: Metric =
-    whole_transfer_metric("transfer.cold", "A transfer of files that were dropped from memory before");
-
-/// What the sender then fetches.
-pub static COLD_DEVICE: Metric = device_bytes_metric(
-    "transfer.cold.device",
-    "Bytes that the sender read from a device within a transfer of files that were dropped from memory before",
-);
+metrics! {
+    /// The metrics of files that are not.
+    pub const COLD_METRICS = [
+        /// A transfer of files that were dropped from memory before
+        COLD_TIME = whole_transfer_metric("transfer.cold"),
+        /// Bytes that the sender read from a device within a transfer of files that were dropped from memory before
+        COLD_DEVICE = device_bytes_metric("transfer.cold.device"),
+    ];
+}

@@ -1,24 +1,10 @@
 //! Known truths, whose answer is fixed by construction, and known faults.
 
-use crate::{Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, Canaries, Metric, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
 use crate::catalogue::file::CacheState;
-
-/// The metrics of this area, in the order of reports.
-pub static ALL: &[&Metric] = &[
-    &WAIT,
-    &CYCLES,
-    &PIPE,
-    &QUOTA,
-    &DISK,
-    &DISK_COUNTED_RATIO,
-    &LINK,
-    &LINK_COUNTED_RATIO,
-    &DELAY,
-    &DELAY_LOGGED_RATIO,
-    &FAULT,
-];
+use crate::catalogue::metric_list::{duration, metrics, rate};
 
 /// Bits per second that a shaped link passes.
 pub const LINK_RATE: Axis = Axis::new("rate", "rate of the link, bits per second", AxisScale::Logarithmic);
@@ -42,70 +28,39 @@ words! {
     }
 }
 
-/// Counts as measured, whatever disturbs it: its construction guards it.
-const fn as_found_metric(metric: Metric) -> Metric {
-    metric.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE)
-}
-
-/// Like `as_found_metric`, where waiting and throttling are the point.
+/// Counts as measured, whatever disturbs it: its construction guards it, and waiting and throttling are the point.
 const fn throttled_metric(metric: Metric) -> Metric {
-    as_found_metric(metric).contaminants(SampleTags::NONE)
+    metric.unguarded().contaminants(SampleTags::NONE)
 }
 
-/// A wait.
-pub static WAIT: Metric =
-    Metric::duration("truth.wait", "A 10 us wait by the kernel's clock, timed with kelvin's").canaries(Canaries::NONE);
-
-/// A chain of known cycles.
-pub static CYCLES: Metric = Metric::duration("truth.cycles", "Time of a dependent multiply over a dependent add")
-    .unit(Unit::Ratio, Better::Neither)
-    .canaries(Canaries::NONE);
-
-/// A pipe of known rate.
-pub static PIPE: Metric =
-    as_found_metric(Metric::rate("truth.pipe", "Bytes per second from a pipe that is filled at a known rate"));
-
-/// A quota of CPU time.
-pub static QUOTA: Metric = as_found_metric(
-    Metric::duration("truth.quota", "CPU time over elapsed time of a spinning process under a CPU quota")
-        .unit(Unit::Ratio, Better::Neither),
-);
-
-/// A disk of known rate.
-pub static DISK: Metric =
-    throttled_metric(Metric::rate("truth.disk", "Bytes per second from a disk limited to 32 MiB/s"))
-        .with_axes([CacheState::AXIS]);
-
-/// Bytes read over bytes counted by the kernel.
-pub static DISK_COUNTED_RATIO: Metric = throttled_metric(
-    Metric::rate("truth.disk.counted", "Bytes read over bytes counted by the control group")
-        .unit(Unit::Ratio, Better::Neither),
-)
-.with_axes([CacheState::AXIS]);
-
-/// A link of known rate.
-pub static LINK: Metric =
-    throttled_metric(Metric::rate("truth.link", "Bytes per second received over a shaped link")).with_axes([LINK_RATE]);
-
-/// Bytes received over bytes counted by the shaper.
-pub static LINK_COUNTED_RATIO: Metric = throttled_metric(
-    Metric::rate("truth.link.counted", "Bytes received over the payload counted by the shaper")
-        .unit(Unit::Ratio, Better::Neither),
-)
-.with_axes([LINK_RATE]);
-
-/// A path of known delay.
-pub static DELAY: Metric =
-    throttled_metric(Metric::duration("truth.delay", "What a relay that delays each frame adds to a round trip"))
-        .with_axes([RELAY_DELAY])
-        .not_in_cycles();
-
-/// The measured delay over the relay's own log.
-pub static DELAY_LOGGED_RATIO: Metric = throttled_metric(
-    Metric::rate("truth.delay.ratio_to_log", "Delay added to a round trip over the delay that the relay logged")
-        .unit(Unit::Ratio, Better::Neither),
-)
-.with_axes([RELAY_DELAY]);
-
-/// A metric that no faulty probe measures.
-pub static FAULT: Metric = Metric::duration("truth.fault", "Never measured: the probe fails on purpose");
+metrics! {
+    /// The metrics of this area, in the order of reports.
+    pub const ALL = [
+        /// A 10 us wait by the kernel's clock, timed with kelvin's
+        WAIT = duration("truth.wait").canaries(Canaries::NONE),
+        /// Time of a dependent multiply over a dependent add
+        CYCLES = duration("truth.cycles").unit(Unit::Ratio, Better::Neither).canaries(Canaries::NONE),
+        // The construction of this one and the next guards them.
+        /// Bytes per second from a pipe that is filled at a known rate
+        PIPE = rate("truth.pipe").unguarded(),
+        /// CPU time over elapsed time of a spinning process under a CPU quota
+        QUOTA = duration("truth.quota").unit(Unit::Ratio, Better::Neither).unguarded(),
+        /// Bytes per second from a disk limited to 32 MiB/s
+        DISK = throttled_metric(rate("truth.disk")).with_axes([CacheState::AXIS]),
+        /// Bytes read over bytes counted by the control group
+        DISK_COUNTED_RATIO = throttled_metric(rate("truth.disk.counted").unit(Unit::Ratio, Better::Neither))
+            .with_axes([CacheState::AXIS]),
+        /// Bytes per second received over a shaped link
+        LINK = throttled_metric(rate("truth.link")).with_axes([LINK_RATE]),
+        /// Bytes received over the payload counted by the shaper
+        LINK_COUNTED_RATIO = throttled_metric(rate("truth.link.counted").unit(Unit::Ratio, Better::Neither))
+            .with_axes([LINK_RATE]),
+        /// What a relay that delays each frame adds to a round trip
+        DELAY = throttled_metric(duration("truth.delay")).with_axes([RELAY_DELAY]).not_in_cycles(),
+        /// Delay added to a round trip over the delay that the relay logged
+        DELAY_LOGGED_RATIO = throttled_metric(rate("truth.delay.ratio_to_log").unit(Unit::Ratio, Better::Neither))
+            .with_axes([RELAY_DELAY]),
+        /// Never measured: the probe fails on purpose
+        FAULT = duration("truth.fault"),
+    ];
+}

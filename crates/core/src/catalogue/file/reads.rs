@@ -4,6 +4,7 @@ use crate::{Axis, AxisScale, Better, Metric, Name, Overhead, Unit};
 
 use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, disk_metric};
 use crate::catalogue::axis_words::words;
+use crate::catalogue::metric_list::{duration, metrics, rate};
 
 /// Requests in flight.
 pub const QUEUE_DEPTH: Axis = Axis::new("depth", "queue depth", AxisScale::Logarithmic);
@@ -33,74 +34,10 @@ const fn cache_and_disk_metric(metric: Metric) -> Metric {
     metric.as_found().overhead(Overhead::ClockPair)
 }
 
-/// Reading by the size of a block.
-pub static BLOCKSIZE_READ: Metric = cache_and_disk_metric(Metric::rate(
-    "file.blocksize.read",
-    "Bytes read per second by one thread, one pread a block, in order",
-))
-.with_axes([BLOCK, CacheState::AXIS])
-.version(2)
-.baseline();
-
-/// Writing by the size of a block.
-pub static BLOCKSIZE_WRITE: Metric = cache_and_disk_metric(Metric::rate(
-    "file.blocksize.write",
-    "Bytes overwritten per second by one thread, one pwrite a block, in order, not flushed",
-))
-.with_axes([BLOCK, SyncPolicy::AXIS])
-.version(2);
-
-/// Reading in order and in random order.
-pub static READ_ORDER: Metric =
-    disk_metric(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
-        .with_axes([BYTES, AccessOrder::AXIS, CacheState::AXIS])
-        .baseline();
-
-/// The tail of the same.
-pub static READ_ORDER_P99: Metric =
-    disk_metric(Metric::duration("file.seqrand.p99", "99th percentile of the reads of 4 KiB in a round")).with_axes([
-        BYTES,
-        AccessOrder::AXIS,
-        CacheState::AXIS,
-    ]);
-
 /// The study of blocks.
 pub const BLOCKSIZE: Name = Name::new("file.blocksize");
 /// The study of queue depths.
 pub const DEPTH: Name = Name::new("file.depth");
-
-/// Rate of reads by the queue depth.
-pub static DEPTH_RATE: Metric = disk_metric(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
-    .unit(Unit::PerSecond, Better::Higher)
-    .with_axes([QUEUE_DEPTH]);
-
-/// Latency of reads by the queue depth.
-pub static DEPTH_LATENCY: Metric =
-    disk_metric(Metric::duration("file.depth.latency", "Latency of a random read of 4 KiB, the mean over a round"))
-        .with_axes([QUEUE_DEPTH]);
-
-/// The queue depth that was reached.
-pub static DEPTH_ACHIEVED: Metric = disk_metric(Metric::rate(
-    "file.depth.achieved",
-    "Mean queue depth over a round: the rate times the latency, by Little's law",
-))
-.unit(Unit::Count, Better::Neither)
-.with_axes([QUEUE_DEPTH]);
-
-/// Reading from a shared device.
-pub static CONTENTION: Metric = disk_metric(Metric::duration(
-    "file.contention",
-    "One read past the page cache while other threads read, the mean over threads and round",
-))
-.with_axes([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
-.version(3)
-.baseline();
-
-/// Reading by many threads.
-pub static THREADS: Metric =
-    disk_metric(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
-        .with_axes([THREAD_COUNT, BLOCK, CacheState::AXIS])
-        .version(2);
 
 /// Bytes of the file that one-byte calls are made on.
 pub const FILE_BYTES: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);
@@ -151,43 +88,6 @@ words! {
     }
 }
 
-/// One-byte calls.
-pub static BYTE_CALLS: Metric =
-    Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
-        .with_axes([ByteCall::AXIS, FILE_BYTES])
-        .overhead(Overhead::ClockPairAndLoop)
-        .baseline();
-
-/// Requests by each way of reading. A time, not a rate: its two parts, call and copy, add up, and the curves of all ways start
-/// apart and meet where only copying is left.
-pub static ENGINES: Metric = Metric::duration(
-    "file.engines",
-    "One request for the next bytes of a cached file, until they are in a buffer of the program",
-)
-.with_axes([ReadEngine::AXIS, BLOCK]);
-
-/// The study of files read whole.
-pub static WHOLE_FILE: Metric = Metric::duration(
-    "file.whole",
-    "Reading 100 MB of a cached file from its beginning to its end in requests of one size, opening and closing included",
-).as_found()
-.with_axes([ReadEngine::AXIS, BLOCK])
-.baseline();
-
-/// Like `WHOLE_FILE`, for each request.
-pub static WHOLE_FILE_REQUEST: Metric =
-    Metric::duration("file.whole_request", "The same total for each of its requests")
-        .as_found()
-        .with_axes([ReadEngine::AXIS, BLOCK]);
-
-/// Like `WHOLE_FILE_REQUEST`, for each byte.
-///
-/// Not in core cycles: many bytes are copied in one.
-pub static WHOLE_FILE_BYTE: Metric = Metric::duration("file.whole_byte", "The same total for each of its bytes")
-    .as_found()
-    .with_axes([ReadEngine::AXIS, BLOCK])
-    .not_in_cycles();
-
 words! {
     /// A way of reading whose best block, threads and queue depth are searched for.
     pub enum TunedEngine: "engine", "way of reading" {
@@ -200,31 +100,78 @@ words! {
     }
 }
 
-const fn tune_metric(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
-    disk_metric(Metric::duration(id, summary).unit(unit, better)).with_axes([CacheState::AXIS, TunedEngine::AXIS])
+const fn tune_metric(id: &'static str, unit: Unit, better: Better) -> Metric {
+    disk_metric(duration(id).unit(unit, better)).with_axes([CacheState::AXIS, TunedEngine::AXIS])
 }
 
-/// Rate of the best setting.
-pub static TUNE_RATE: Metric = tune_metric(
-    "file.tune",
-    "Bytes per second with the best setting of a search",
-    Unit::BytesPerSecond,
-    Better::Higher,
-);
+metrics! {
+    /// The metrics of reads and writes, in the order of reports.
+    pub const READ_METRICS = [
+        /// Bytes read per second by one thread, one pread a block, in order
+        BLOCKSIZE_READ = cache_and_disk_metric(rate("file.blocksize.read"))
+            .with_axes([BLOCK, CacheState::AXIS])
+            .version(2)
+            .baseline(),
+        /// Bytes overwritten per second by one thread, one pwrite a block, in order, not flushed
+        BLOCKSIZE_WRITE = cache_and_disk_metric(rate("file.blocksize.write"))
+            .with_axes([BLOCK, SyncPolicy::AXIS])
+            .version(2),
+        /// One read of 4 KiB, the mean over a round, one at a time
+        READ_ORDER = disk_metric(duration("file.seqrand"))
+            .with_axes([BYTES, AccessOrder::AXIS, CacheState::AXIS])
+            .baseline(),
+        /// 99th percentile of the reads of 4 KiB in a round
+        READ_ORDER_P99 = disk_metric(duration("file.seqrand.p99"))
+            .with_axes([BYTES, AccessOrder::AXIS, CacheState::AXIS]),
+        /// Random reads of 4 KiB per second
+        DEPTH_RATE = disk_metric(rate("file.depth.rate"))
+            .unit(Unit::PerSecond, Better::Higher)
+            .with_axes([QUEUE_DEPTH]),
+        /// Latency of a random read of 4 KiB, the mean over a round
+        DEPTH_LATENCY = disk_metric(duration("file.depth.latency")).with_axes([QUEUE_DEPTH]),
+        /// Mean queue depth over a round: the rate times the latency, by Little's law
+        DEPTH_ACHIEVED = disk_metric(rate("file.depth.achieved"))
+            .unit(Unit::Count, Better::Neither)
+            .with_axes([QUEUE_DEPTH]),
+        /// One read past the page cache while other threads read, the mean over threads and round
+        CONTENTION = disk_metric(duration("file.contention"))
+            .with_axes([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
+            .version(3)
+            .baseline(),
+        /// Bytes read per second by all threads together, of one file
+        THREADS = disk_metric(rate("file.threads")).with_axes([THREAD_COUNT, BLOCK, CacheState::AXIS]).version(2),
+        /// One system call on a cached file that reads one byte, or goes to another
+        BYTE_CALLS = duration("file.byte_calls")
+            .with_axes([ByteCall::AXIS, FILE_BYTES])
+            .overhead(Overhead::ClockPairAndLoop)
+            .baseline(),
+        // A time, not a rate: its two parts, call and copy, add up. The curves of all ways start apart and meet where only
+        // copying is left.
+        /// One request for the next bytes of a cached file, until they are in a buffer of the program
+        ENGINES = duration("file.engines").with_axes([ReadEngine::AXIS, BLOCK]),
+        /// Reading 100 MB of a cached file from its beginning to its end in requests of one size, opening and closing
+        /// included
+        WHOLE_FILE = duration("file.whole").as_found().with_axes([ReadEngine::AXIS, BLOCK]).baseline(),
+        /// The same total for each of its requests
+        WHOLE_FILE_REQUEST = duration("file.whole_request").as_found().with_axes([ReadEngine::AXIS, BLOCK]),
+        // Not in core cycles: many bytes are copied in one.
+        /// The same total for each of its bytes
+        WHOLE_FILE_BYTE = duration("file.whole_byte").as_found().with_axes([ReadEngine::AXIS, BLOCK]).not_in_cycles(),
+    ];
+}
 
-/// Like `TUNE_RATE`, over that of a plain program.
-pub static TUNE_GAIN: Metric = tune_metric(
-    "file.tune.gain",
-    "That rate over pread of 128 KiB by one thread, interleaved with it",
-    Unit::Ratio,
-    Better::Higher,
-);
-/// Its block.
-pub static TUNE_BLOCK: Metric =
-    tune_metric("file.tune.block", "Bytes of a request in that setting", Unit::Bytes, Better::Neither);
-/// Its threads.
-pub static TUNE_THREADS: Metric =
-    tune_metric("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
-/// Its queue depth.
-pub static TUNE_DEPTH: Metric =
-    tune_metric("file.tune.depth", "Queue depth of a thread in that setting", Unit::Count, Better::Neither);
+metrics! {
+    /// The metrics of the best setting, in the order of reports.
+    pub const TUNE_METRICS = [
+        /// Bytes per second with the best setting of a search
+        TUNE_RATE = tune_metric("file.tune", Unit::BytesPerSecond, Better::Higher),
+        /// That rate over pread of 128 KiB by one thread, interleaved with it
+        TUNE_GAIN = tune_metric("file.tune.gain", Unit::Ratio, Better::Higher),
+        /// Bytes of a request in that setting
+        TUNE_BLOCK = tune_metric("file.tune.block", Unit::Bytes, Better::Neither),
+        /// Threads in that setting
+        TUNE_THREADS = tune_metric("file.tune.threads", Unit::Count, Better::Neither),
+        /// Queue depth of a thread in that setting
+        TUNE_DEPTH = tune_metric("file.tune.depth", Unit::Count, Better::Neither),
+    ];
+}

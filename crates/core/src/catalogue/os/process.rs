@@ -1,9 +1,10 @@
 //! Processes, threads, and work shared among them.
 
-use crate::{Axis, AxisScale, Better, Canaries, Metric, Name, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, Metric, Name, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
 use crate::catalogue::mem::PageSize;
+use crate::catalogue::metric_list::{duration, metrics};
 
 /// Bytes of a process that are in memory when it forks.
 pub const RESIDENT: Axis = Axis::new("resident", "resident memory of the parent, bytes", AxisScale::Bytes);
@@ -26,93 +27,58 @@ pub const TASKS: Name = Name::new("os.tasks");
 
 /// A duration of creating a task. The new task takes over the CPU, by preemption or because the parent waits: a
 /// preemption is part of the work.
-const fn task_creation_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
-}
-
-/// Like `task_creation_metric`, where the work lasts so long, and leaves the caches so cold, that a kernel entry afterwards says nothing
-/// about it: only the core's speed guards it.
-const fn long_task_creation_metric(id: &'static str, summary: &'static str) -> Metric {
-    task_creation_metric(id, summary).canaries(Canaries::CORE)
+const fn task_creation_metric(id: &'static str) -> Metric {
+    duration(id).contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
 /// A figure of the whole round: waiting and other CPUs are part of it, so every round counts as found.
-const fn shared_work_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).with_axes([TaskKind::AXIS, TASK_COUNT]).as_found().not_in_cycles()
+const fn shared_work_metric(id: &'static str) -> Metric {
+    duration(id).with_axes([TaskKind::AXIS, TASK_COUNT]).as_found().not_in_cycles()
 }
 
-/// fork, until it returns.
-pub static PROCESS_FORK: Metric =
-    task_creation_metric("os.process.fork", "A fork of a small process, until it returns in the parent").baseline();
+metrics! {
+    /// The metrics of making processes and threads, in the order of reports.
+    pub const PROCESS_METRICS = [
+        /// A fork of a small process, until it returns in the parent
+        PROCESS_FORK = task_creation_metric("os.process.fork").baseline(),
+        /// A fork of a small process, until the child runs on the same CPU
+        PROCESS_FORK_CHILD = task_creation_metric("os.process.fork.child"),
+        /// A fork of a small process, the child's exit, and the parent's wait for it
+        PROCESS_FORK_EXIT_WAIT = task_creation_metric("os.process.fork_exit_wait"),
+        /// A fork of a process with this much touched memory, until it returns in the parent
+        PROCESS_FORK_RSS = task_creation_metric("os.process.fork_rss").with_axes([PageSize::AXIS, RESIDENT]),
+        /// A vfork, the child's exit, and the parent's wait for it
+        PROCESS_VFORK = task_creation_metric("os.process.vfork"),
+        // This and the next two last so long that only the core's speed guards them.
+        /// posix_spawn of /bin/true, until it has ended and is reaped
+        PROCESS_SPAWN = task_creation_metric("os.process.spawn"),
+        /// fork and execve of /bin/true, until it has ended and is reaped
+        PROCESS_EXEC = task_creation_metric("os.process.exec"),
+        /// fork and execve of /bin/sh -c /bin/true, until it has ended and is reaped
+        PROCESS_SHELL = task_creation_metric("os.process.shell"),
+        /// A new thread, until pthread_create returns
+        THREAD_CREATE = task_creation_metric("os.thread.create").baseline(),
+        /// A new thread, until it runs on the same CPU
+        THREAD_CREATE_RUN = task_creation_metric("os.thread.create.run"),
+        /// A new thread that ends at once, until pthread_join returns
+        THREAD_CREATE_JOIN = task_creation_metric("os.thread.create.join"),
+    ];
+}
 
-/// fork, until the child runs.
-pub static PROCESS_FORK_CHILD: Metric =
-    task_creation_metric("os.process.fork.child", "A fork of a small process, until the child runs on the same CPU");
-
-/// fork, exit and wait.
-pub static PROCESS_FORK_EXIT_WAIT: Metric = task_creation_metric(
-    "os.process.fork_exit_wait",
-    "A fork of a small process, the child's exit, and the parent's wait for it",
-);
-
-/// fork of a process that has touched much memory.
-pub static PROCESS_FORK_RSS: Metric = long_task_creation_metric(
-    "os.process.fork_rss",
-    "A fork of a process with this much touched memory, until it returns in the parent",
-)
-.with_axes([PageSize::AXIS, RESIDENT]);
-
-/// vfork, exit and wait.
-pub static PROCESS_VFORK: Metric =
-    task_creation_metric("os.process.vfork", "A vfork, the child's exit, and the parent's wait for it");
-
-/// posix_spawn and wait.
-pub static PROCESS_SPAWN: Metric =
-    long_task_creation_metric("os.process.spawn", "posix_spawn of /bin/true, until it has ended and is reaped");
-
-/// fork, exec and wait.
-pub static PROCESS_EXEC: Metric =
-    long_task_creation_metric("os.process.exec", "fork and execve of /bin/true, until it has ended and is reaped");
-
-/// fork, exec of a shell and wait.
-pub static PROCESS_SHELL: Metric = long_task_creation_metric(
-    "os.process.shell",
-    "fork and execve of /bin/sh -c /bin/true, until it has ended and is reaped",
-);
-
-/// A thread, until it is created.
-pub static THREAD_CREATE: Metric =
-    task_creation_metric("os.thread.create", "A new thread, until pthread_create returns").baseline();
-
-/// A thread, until it runs.
-pub static THREAD_CREATE_RUN: Metric =
-    task_creation_metric("os.thread.create.run", "A new thread, until it runs on the same CPU");
-
-/// A thread, until it is joined.
-pub static THREAD_CREATE_JOIN: Metric =
-    task_creation_metric("os.thread.create.join", "A new thread that ends at once, until pthread_join returns");
-
-/// Elapsed time of shared work.
-pub static TASKS_ELAPSED: Metric =
-    shared_work_metric("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped");
-
-/// CPU time of shared work, in user mode.
-pub static TASKS_USER: Metric =
-    shared_work_metric("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage");
-
-/// CPU time of shared work, in the kernel.
-pub static TASKS_SYSTEM: Metric =
-    shared_work_metric("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage");
-
-/// How much of the CPUs shared work uses.
-pub static TASKS_EFFICIENCY: Metric =
-    shared_work_metric("os.tasks.efficiency", "Time of one task alone / (elapsed time x CPUs that the tasks can fill)")
-        .unit(Unit::Ratio, Better::Higher);
-
-/// CPU time that the work did not get.
-pub static TASKS_UNACCOUNTED: Metric = shared_work_metric(
-    "os.tasks.unaccounted",
-    "CPU time of the allowed CPUs that the process and its tasks did not get: idle, stolen, or used by others",
-)
-.unit(Unit::Nanoseconds, Better::Neither)
-.not_in_cycles();
+metrics! {
+    /// The metrics of work that tasks share, in the order of reports.
+    pub const TASK_METRICS = [
+        /// Time from the first task's start until the last one is joined or reaped
+        TASKS_ELAPSED = shared_work_metric("os.tasks.elapsed"),
+        /// CPU time in user mode of the process and all its tasks, by getrusage
+        TASKS_USER = shared_work_metric("os.tasks.user"),
+        /// CPU time in the kernel of the process and all its tasks, by getrusage
+        TASKS_SYSTEM = shared_work_metric("os.tasks.system"),
+        /// Time of one task alone / (elapsed time x CPUs that the tasks can fill)
+        TASKS_EFFICIENCY = shared_work_metric("os.tasks.efficiency").unit(Unit::Ratio, Better::Higher),
+        /// CPU time of the allowed CPUs that the process and its tasks did not get: idle, stolen, or used by others
+        TASKS_UNACCOUNTED = shared_work_metric("os.tasks.unaccounted")
+            .unit(Unit::Nanoseconds, Better::Neither)
+            .not_in_cycles(),
+    ];
+}

@@ -1,9 +1,10 @@
 //! Switching a CPU from one task to another.
 
-use crate::{Axis, AxisScale, Better, Canaries, Case, HeadlineSamples, Metric, Need, Overhead, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, Case, HeadlineSamples, Metric, Need, Overhead, SampleTags, Unit};
 
 use crate::catalogue::PairPlacement;
 use crate::catalogue::axis_words::words;
+use crate::catalogue::metric_list::{duration, metrics};
 
 /// Processes that pass a byte around.
 pub const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
@@ -55,90 +56,66 @@ impl HandoffMechanism {
 ///
 /// On one CPU all of it is done from the first caches, in core cycles: between states of the frequency 3.5 % apart the times of
 /// switches moved by 1.0 to 1.2 of what the chain's did, and those of the calls alone by 0.95 to 1.05.
-const fn switch_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .headline(HeadlineSamples::CycleNormalised)
-        .contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
+const fn switch_metric(id: &'static str) -> Metric {
+    duration(id).headline(HeadlineSamples::CycleNormalised).contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
 /// A difference of two times that both contain the clock pair, so it is not subtracted again. The remaining error is
 /// half a pair per batch, far below a nanosecond per operation.
-const fn switch_difference_metric(id: &'static str, summary: &'static str) -> Metric {
-    switch_metric(id, summary).overhead(Overhead::None)
+const fn switch_difference_metric(id: &'static str) -> Metric {
+    switch_metric(id).overhead(Overhead::None)
 }
 
-/// A switch between two tasks on one CPU.
-pub static SWITCH_COST: Metric = switch_difference_metric(
-    "os.switch.cost",
-    "One switch of a CPU between two tasks: half a round trip of a token, less the calls of one pass (none when yielding)",
-)
-.with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS])
-.baseline();
-
-/// A round trip between two tasks on one CPU.
-pub static SWITCH_ROUND_TRIP: Metric =
-    switch_metric("os.switch.round_trip", "A token to another task on the same CPU and back, nothing subtracted")
-        .with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS]);
-
-/// The calls of a switch, made by one task.
-pub static SWITCH_CHANNEL_CALLS: Metric = switch_metric(
-    "os.switch.channel_calls",
-    "The calls that pass and take a token, made by one task without a waiter, as subtracted from a switch",
-)
-.with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS])
-.not_at(HandoffMechanism::Yield.point());
-
-/// A remote wake-up.
-pub static SWITCH_CROSS_CPU: Metric = Metric::duration(
-    "os.switch.cross_cpu",
-    "Remote wake-up: from passing a token until a process on another CPU has it, half a single round trip",
-)
-.needs(Need::SecondCpu)
-.with_axes([HandoffMechanism::AXIS])
-.version(2)
-.headline(HeadlineSamples::AsFound)
-.overhead(Overhead::None)
-.contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
-.not_in_cycles();
-
-/// A wake-up in one direction. What waits also runs between two wake-ups: a preemption is part of it.
-pub static ONE_WAY_WAKE_UP: Metric = Metric::duration(
-    "os.switch.one_way",
-    "One-way wake-up: from before a task wakes another until the other has read the clock, nothing subtracted",
-)
-.with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS, PairPlacement::AXIS])
-.version(2)
-.headline(HeadlineSamples::AsFound)
-.overhead(Overhead::None)
-.contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
-.not_in_cycles()
-.baseline();
-
-/// A switch in a ring of processes. It evicts L2 itself, by as much as its working sets need: an L2 canary would mostly
-/// see the ring. What it refills from beyond L2 does not follow the core's frequency.
-pub static SWITCH_RING: Metric = switch_difference_metric(
-    "os.switch.ring",
-    "One switch in a ring of processes, including the cache refill, less the pipe's calls and the work with warm caches",
-)
-.headline(HeadlineSamples::Undisturbed)
-.with_axes([PROCESSES, WORKING_SET]);
-
-/// The calls and the work of such a switch, made by one task.
-pub static SWITCH_RING_CALLS: Metric = switch_metric(
-    "os.switch.ring.channel_calls",
-    "Writing and reading a byte over a pipe and one pass over the working set, in one task with warm caches",
-)
-.headline(HeadlineSamples::Undisturbed)
-.with_axes([PROCESSES, WORKING_SET]);
-
-/// Context switches per switch of the ring.
-pub static SWITCH_RING_SWITCHES: Metric =
-    switch_metric("os.switch.ring.switches", "Context switches counted by the kernel per switch of the ring")
-        .unit(Unit::Ratio, Better::Neither)
+/// A wake-up. What waits also runs between two of them: a preemption is part of it.
+const fn wake_up_metric(id: &'static str) -> Metric {
+    duration(id)
+        .version(2)
         .headline(HeadlineSamples::AsFound)
         .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .with_axes([PROCESSES, WORKING_SET]);
+        .contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
+        .not_in_cycles()
+}
+
+metrics! {
+    /// The metrics of switches, in the order of reports.
+    pub const SWITCH_METRICS = [
+        /// One switch of a CPU between two tasks: half a round trip of a token, less the calls of one pass (none when
+        /// yielding)
+        SWITCH_COST = switch_difference_metric("os.switch.cost")
+            .with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS])
+            .baseline(),
+        /// A token to another task on the same CPU and back, nothing subtracted
+        SWITCH_ROUND_TRIP = switch_metric("os.switch.round_trip")
+            .with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS]),
+        /// The calls that pass and take a token, made by one task without a waiter, as subtracted from a switch
+        SWITCH_CHANNEL_CALLS = switch_metric("os.switch.channel_calls")
+            .with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS])
+            .not_at(HandoffMechanism::Yield.point()),
+        /// Remote wake-up: from passing a token until a process on another CPU has it, half a single round trip
+        SWITCH_CROSS_CPU = wake_up_metric("os.switch.cross_cpu").with_axes([HandoffMechanism::AXIS]).needs(Need::SecondCpu),
+        /// One-way wake-up: from before a task wakes another until the other has read the clock, nothing subtracted
+        ONE_WAY_WAKE_UP = wake_up_metric("os.switch.one_way")
+            .with_axes([HandoffTask::AXIS, HandoffMechanism::AXIS, PairPlacement::AXIS])
+            .baseline(),
+        // It evicts L2 itself, by as much as its working sets need: an L2 canary would mostly see the ring. What it refills
+        // from beyond L2 does not follow the core's frequency.
+        /// One switch in a ring of processes, including the cache refill, less the pipe's calls and the work with warm
+        /// caches
+        SWITCH_RING = switch_difference_metric("os.switch.ring")
+            .headline(HeadlineSamples::Undisturbed)
+            .with_axes([PROCESSES, WORKING_SET]),
+        /// Writing and reading a byte over a pipe and one pass over the working set, in one task with warm caches
+        SWITCH_RING_CALLS = switch_metric("os.switch.ring.channel_calls")
+            .headline(HeadlineSamples::Undisturbed)
+            .with_axes([PROCESSES, WORKING_SET]),
+        /// Context switches counted by the kernel per switch of the ring
+        SWITCH_RING_SWITCHES = switch_metric("os.switch.ring.switches")
+            .unit(Unit::Ratio, Better::Neither)
+            .unguarded()
+            .overhead(Overhead::None)
+            .with_axes([PROCESSES, WORKING_SET]),
+    ];
+}
 
 #[cfg(test)]
 mod tests {
