@@ -10,12 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Case, Name, Unit};
 
-pub use load::{
-    Disturbance, DisturbanceClaim, Knee, LimitProjection, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
-    LoadLawCheck, LoadLimit, LoadVerdict, MoreWorkersClaim, NextLimitClaim, PublishedLoadCase, RequestLocation,
-    ResourceUse, UnknownLimit, UnsampledLimit,
-};
-pub use transfer::{FactorOverFiles, GainOverFiles, TimeChange, TransferClaim, TransferFactor};
+pub use load::*;
+pub use transfer::*;
 
 /// A claim that the data of a run supports, refutes, or leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

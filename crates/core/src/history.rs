@@ -124,7 +124,7 @@ pub enum HistoryChangeKind {
 impl HistoryChange {
     /// What it became, as a ratio to what it was; `None` where that is nothing.
     pub fn ratio(&self) -> Option<f64> {
-        Some(self.after / self.before).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+        positive_ratio(self.after, self.before)
     }
 
     /// Whether it is for the worse; `None` where neither direction is better.
@@ -140,6 +140,10 @@ impl HistoryChange {
     pub fn worse_by(&self, better: Better) -> Option<f64> {
         self.ratio().map(|ratio| worse_by(ratio, better))
     }
+}
+
+fn positive_ratio(value: f64, base: f64) -> Option<f64> {
+    Some(value / base).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
 }
 
 /// Where a value stands among those of several machines.
@@ -168,8 +172,7 @@ impl SeriesHistory {
     /// The latest value over the first one by the same version of the method.
     pub fn since_first(&self) -> Option<f64> {
         let points = &self.newest().points;
-        let ratio = points.last()?.value / points.first()?.value;
-        (points.len() > 1 && ratio.is_finite() && ratio > 0.0).then_some(ratio)
+        positive_ratio(points.last()?.value, points.first()?.value).filter(|_| points.len() > 1)
     }
 
     /// The last change by the newest version of the method.

@@ -41,55 +41,29 @@ mod run;
 pub mod text;
 pub mod units;
 
-pub use axis::{Axis, AxisScale};
-pub use bound::{Bound, BoundRecord};
-pub use canary::{CANARY_CHAIN_MULTIPLIES, Canaries, Canary};
-pub use case::{AxisWord, Case, Value};
-pub use case_status::{CaseStatus, CoreSteadyState, SteadyState};
-pub use compare::{
-    COMPARE_FORMAT, CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung,
-    ComparedSide, Comparison, FactDifference, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
-    SideMode, SpreadSource, UndecidedReason, worse_by,
-};
-pub use conclusion::{
-    BestQuestion, Claim, Conclusion, Crossover, DependenceClaim, DependenceLaw, DependenceQuestion, Disturbance,
-    DisturbanceClaim, Equivalence, Estimate, FactorOverFiles, GainOverFiles, Knee, LawDeviation, LimitProjection,
-    LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, MemoryLevelClaim,
-    MetricValue, MoreWorkersClaim, NextLimitClaim, PValue, PublishedLoadCase, RatioQuestion, RequestLocation,
-    ResourceUse, ScalabilityClaim, ShareQuestion, TestEvidence, TestOutcome, TimeChange, TransferClaim, TransferFactor,
-    TunedSetting, UnknownLimit, UnsampledLimit,
-};
-pub use event::Event;
-pub use explanation::{
-    AmountFormula, AmountShare, AmountUnit, Arm, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Experiment,
-    ExplainedPart, Explanation, FigureDifference, FormulaSize, MechanismEvidence, MechanismTrial, MetricCase,
-    NegativeControl, PartKind,
-};
-pub use gate::{GateFinding, GateReason, GateResult, KnownIssue};
-pub use hazard::{Hazard, Severity};
-pub use headline::{AsFoundValue, MeasuredValue, MissingInput, StoredHeadline};
-pub use history::{
-    HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun, MachineRanking, OtherModeRuns,
-    SeriesHistory, VersionHistory,
-};
-pub use interval::{Interval, IntervalKind};
-pub use labels::Labels;
-pub use machine::{
-    BlockDevice, Cache, CacheKind, Chassis, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount,
-    Nic, NumaNode, Platform, Tlb, Topology,
-};
-pub use machine_text::cpu_ranges;
-pub use measurement::{CanaryReading, Measurement, PlannedMeasurement, Round, RoundOutcome, SkipReason};
-pub use metric::{Better, HeadlineSamples, Metric, Need, Overhead, Unit};
-pub use name::{Name, is_dotted_prefix};
-pub use network_path::NetworkPath;
-pub use overview::{
-    AsFoundFigure, MissingFigures, MissingReason, Overview, OverviewFigure, Precision, PredictedRange,
-    PredictionVerdict, PublishedTime, Rate, RateRow, Remedy, Rung, StandOut, StandOutQuestion, UsualRange,
-};
-pub use prediction::{Calibration, Ceiling, Input, NoPrediction, Prediction, PredictionBasis, PredictionRecord};
-pub use readings::{Batches, MetricReadings, OverheadReading, Readings, SampleTags};
-pub use reference::{Reference, ReferenceValue};
-pub use run::{
-    ClockInfo, ClockKind, FOREIGN_MODE, Foreign, RUN_FORMAT, Run, RunHeader, RunSettings, RunStatus, SpreadHistory,
-};
+pub use axis::*;
+pub use bound::*;
+pub use canary::*;
+pub use case::*;
+pub use case_status::*;
+pub use compare::*;
+pub use conclusion::*;
+pub use event::*;
+pub use explanation::*;
+pub use gate::*;
+pub use hazard::*;
+pub use headline::*;
+pub use history::*;
+pub use interval::*;
+pub use labels::*;
+pub use machine::*;
+pub use machine_text::*;
+pub use measurement::*;
+pub use metric::*;
+pub use name::*;
+pub use network_path::*;
+pub use overview::*;
+pub use prediction::*;
+pub use readings::*;
+pub use reference::*;
+pub use run::*;

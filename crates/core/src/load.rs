@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One load on one server, as it was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
     /// The server, as it was named.
     pub target: String,
@@ -58,27 +58,7 @@ pub struct LoadResult {
 impl LoadResult {
     /// One in which nothing has happened.
     pub fn empty(target: &str) -> Self {
-        Self {
-            target: target.to_owned(),
-            offered: OfferedLoad::Users { users: 0, think: 0.0 },
-            seconds: 0.0,
-            answer_seconds: 0.0,
-            interrupted: None,
-            requests: 0,
-            bytes: 0,
-            received: 0,
-            response: LatencySummary::default(),
-            service: LatencySummary::default(),
-            corrected: None,
-            errors: RequestErrors::default(),
-            unanswered: 0,
-            in_flight: None,
-            connections: 0,
-            resent: 0,
-            stalls: Stalls::default(),
-            series: Vec::new(),
-            generator: GeneratorStats::default(),
-        }
+        Self { target: target.to_owned(), ..Self::default() }
     }
 
     /// Right answers a second.
@@ -128,6 +108,12 @@ pub enum OfferedLoad {
         /// Requests that had to wait until one of the allowed connections was free.
         delayed: u64,
     },
+}
+
+impl Default for OfferedLoad {
+    fn default() -> Self {
+        Self::Users { users: 0, think: 0.0 }
+    }
 }
 
 /// Times of requests, in nanoseconds.
@@ -192,9 +178,9 @@ pub struct RequestErrors {
 impl RequestErrors {
     /// All together.
     pub fn count(&self) -> u64 {
-        let integer =
+        let without_status =
             self.connect + self.no_port + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
-        integer + self.status.values().sum::<u64>()
+        without_status + self.status.values().sum::<u64>()
     }
 }
 

@@ -24,13 +24,10 @@ pub enum Fact<T> {
     },
 }
 
-/// The reason of a fact that was not read yet.
-const NOT_READ: &str = "not read";
-
 impl<T> Default for Fact<T> {
     /// A fact not read yet.
     fn default() -> Self {
-        Self::unknown(NOT_READ)
+        Self::unknown("not read")
     }
 }
 

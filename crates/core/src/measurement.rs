@@ -54,13 +54,11 @@ pub struct Round {
 
 impl Round {
     fn without_samples(&self) -> Self {
-        let attempt = match &self.outcome {
+        let outcome = match &self.outcome {
             RoundOutcome::Measured(_) => RoundOutcome::Measured(Vec::new()),
-            RoundOutcome::Skipped(reason) => RoundOutcome::Skipped(reason.clone()),
-            RoundOutcome::Failed(reason) => RoundOutcome::Failed(reason.clone()),
+            other => other.clone(),
         };
-        let &Self { index, start_seconds: at, seconds, timing, cpu, .. } = self;
-        Self { index, start_seconds: at, seconds, timing, cpu, outcome: attempt }
+        Self { outcome, ..*self }
     }
 }
 

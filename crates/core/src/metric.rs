@@ -220,7 +220,7 @@ impl Metric {
 }
 
 /// Most parameters of a metric.
-pub const MAX_AXES: usize = 8;
+const MAX_AXES: usize = 8;
 
 /// Axes as they are stored: a list of three, of which those that are not there are null, and more only where there are more.
 mod stored_axes {

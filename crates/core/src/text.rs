@@ -40,44 +40,31 @@ fn is_variation_selector(before: Option<char>, c: char) -> bool {
     matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(|symbol| symbol >= '\u{2190}' && is_visible(symbol))
 }
 
-/// Whether all characters stay, each by itself and the one before it.
-fn all_allowed(text: &str, stays: impl Fn(char) -> bool) -> bool {
-    let mut before = None;
-    text.chars().all(|c| {
-        let before = before.replace(c);
-        stays(c) || is_variation_selector(before, c)
-    })
-}
-
 /// The text with every other character escaped, as `\u{1b}` or `\n`.
 pub fn escape_invisible(text: &str) -> Cow<'_, str> {
-    if all_allowed(text, is_visible) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(escape_unless(text, is_visible))
+    escape_unless(text, is_visible)
 }
 
 /// Like `escape_invisible`, of several lines, which stay lines.
 pub fn escape_invisible_lines(text: &str) -> Cow<'_, str> {
-    let stays = |c: char| c == '\n' || is_visible(c);
-    if all_allowed(text, stays) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(escape_unless(text, stays))
+    escape_unless(text, |c| c == '\n' || is_visible(c))
 }
 
-fn escape_unless(text: &str, stays: impl Fn(char) -> bool) -> String {
-    let mut seen = String::with_capacity(text.len() + 8);
-    let mut before = None;
-    for c in text.chars() {
-        let last = before.replace(c);
-        if stays(c) || is_variation_selector(last, c) {
-            seen.push(c);
-        } else {
-            seen.extend(c.escape_default());
+fn escape_unless(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let before = std::iter::once(None).chain(text.chars().map(Some));
+    let pairs = before.zip(text.chars());
+    let is_kept = |(before, c): (Option<char>, char)| stays(c) || is_variation_selector(before, c);
+    if pairs.clone().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for pair in pairs {
+        match is_kept(pair) {
+            true => escaped.push(pair.1),
+            false => escaped.extend(pair.1.escape_default()),
         }
     }
-    seen
+    Cow::Owned(escaped)
 }
 
 #[cfg(test)]

@@ -246,12 +246,10 @@ const MIN_ROUNDED_BYTES: u64 = 4 << 10;
 /// A number of bytes, exact if small, a whole number of a binary unit, or one that somebody chose in decimal digits: `64 KiB`, `1 GiB`,
 /// `1472 B`, `10000 B`, `1.43 MiB`.
 pub fn bytes(value: u64) -> String {
-    let scale = scale_for(value as f64, Unit::Bytes);
-    let scaled = value as f64 / scale.factor;
+    let is_whole = (value as f64 / scale_for(value as f64, Unit::Bytes).factor).fract() == 0.0;
     match value {
-        _ if scaled.fract() == 0.0 => format!("{scaled} {}", scale.symbol),
-        0..MIN_ROUNDED_BYTES => format!("{value} B"),
-        _ if is_decimal(value) => format!("{} B", count(value)),
+        0..MIN_ROUNDED_BYTES if !is_whole => format!("{value} B"),
+        _ if is_whole || is_decimal(value) => exact_bytes(value),
         _ => value_text(value as f64, Unit::Bytes),
     }
 }
