@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::clock::monotonic;
+use crate::fs::set_status_flag;
 use crate::process::{ExitKind, die_with_parent};
 use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
@@ -282,8 +283,7 @@ struct OutputPipe<R> {
 impl<R: Read + AsFd> OutputPipe<R> {
     fn new(pipe: Option<R>) -> Self {
         if let Some(pipe) = &pipe {
-            let flags = rustix::fs::fcntl_getfl(pipe);
-            let _ = flags.and_then(|flags| rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK));
+            let _ = set_status_flag(pipe, OFlags::NONBLOCK, true);
         }
         Self { pipe, bytes: Vec::new() }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::procfs::CpuTicks;
 use crate::usage::{CounterFile, clock_ticks};
-use crate::{Error, Result, check};
+use crate::{Result, check, check_code};
 
 unsafe extern "C" {
     /// pthread_getcpuclockid(3), which the crate `libc` does not declare for Linux.
@@ -23,10 +23,8 @@ impl ThreadClock {
     pub fn current() -> Result<Self> {
         let mut clock = 0;
         // SAFETY: the calling thread lives, and the pointer is valid to be written.
-        match unsafe { pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } {
-            0 => Ok(Self(clock)),
-            error => Err(Error::from_raw_os_error(error)),
-        }
+        check_code(unsafe { pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) })?;
+        Ok(Self(clock))
     }
 
     /// CPU time that the thread has used.

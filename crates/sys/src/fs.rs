@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use rustix::mount::MountPropagationFlags;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::UnshareFlags;
@@ -239,6 +240,16 @@ pub fn close(file: impl Into<OwnedFd>) -> Result<()> {
     let number = file.into().into_raw_fd();
     // SAFETY: the descriptor was owned, and nobody has it any more.
     check(unsafe { libc::close(number) }).map(drop)
+}
+
+/// The status flag of a descriptor that sends signals.
+pub(crate) const ASYNC_FLAG: OFlags = OFlags::from_bits_retain(libc::O_ASYNC as u32);
+
+/// Sets a status flag of an open file, or clears it.
+pub(crate) fn set_status_flag(file: impl AsFd, flag: OFlags, is_set: bool) -> Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(&file)?;
+    flags.set(flag, is_set);
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
 /// Flushes a directory, so that the names in it survive a crash. Where a file system has no such call (CIFS, 9p), the server keeps

@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
 use crate::shared_memory::{FutexScope, Shared, Zeroed, futex_wait, futex_wake};
-use crate::{Error, Result};
+use crate::{Error, Result, check_code};
 
 /// One end of a [`HandoffChannel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,12 +316,6 @@ impl CondvarTurn {
             check_code(libc::pthread_mutex_unlock(self.mutex.get()))
         }
     }
-}
-
-/// The error that a pthread call returned.
-#[inline(always)]
-fn check_code(code: libc::c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
 }
 
 // SAFETY: two zeros.

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use layout::{About, KernelAddress, PageQuery, WindowSpan};
 use rustix::fs::OFlags;
 
+use crate::fs::{ASYNC_FLAG, set_status_flag};
 use crate::region::Region;
 use crate::{Error, Result, check};
 
@@ -185,7 +186,7 @@ impl KernelSocket {
     /// # Errors
     /// Those of fcntl.
     pub fn set_nonblocking(&self, is_nonblocking: bool) -> Result<()> {
-        self.set_flag(libc::O_NONBLOCK, is_nonblocking)
+        set_status_flag(&self.file, OFlags::NONBLOCK, is_nonblocking)
     }
 
     /// Sets O_ASYNC, or takes it back: the published "asynchronous" socket, whose calls wait as before. No owner is set, so that
@@ -194,13 +195,7 @@ impl KernelSocket {
     /// # Errors
     /// Those of fcntl.
     pub fn set_asynchronous(&self, is_asynchronous: bool) -> Result<()> {
-        self.set_flag(libc::O_ASYNC, is_asynchronous)
-    }
-
-    fn set_flag(&self, flag: libc::c_int, is_set: bool) -> Result<()> {
-        let mut flags = rustix::fs::fcntl_getfl(&self.file)?;
-        flags.set(OFlags::from_bits_retain(flag as u32), is_set);
-        Ok(rustix::fs::fcntl_setfl(&self.file, flags)?)
+        set_status_flag(&self.file, ASYNC_FLAG, is_asynchronous)
     }
 
     /// Gives it a window of this many bytes, whole pages, in the place of a former one.

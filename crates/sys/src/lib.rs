@@ -57,3 +57,9 @@ pub type Result<T> = std::io::Result<T>;
 pub(crate) fn check(result: libc::c_int) -> Result<libc::c_int> {
     if result == -1 { Err(Error::last_os_error()) } else { Ok(result) }
 }
+
+/// Turns the error number that a call of the pthread library returns, or zero, into a result.
+#[inline(always)]
+pub(crate) fn check_code(code: libc::c_int) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
+}

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use crate::memory::Arena;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 
 /// Nodes that the kernel shows: none where it is built without them.
 pub fn nodes() -> Vec<u32> {
@@ -55,10 +55,8 @@ impl Drop for NodeBinding {
 fn set_policy(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
     // SAFETY: the mask is valid for as many bits as are said, or null with none; the call changes the policy of this
     // thread alone.
-    if unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), mask, bits) } == -1 {
-        return Err(Error::last_os_error());
-    }
-    Ok(())
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), mask, bits) };
+    check(result as libc::c_int).map(drop)
 }
 
 /// The nodes of up to `max_pages` evenly spaced pages of an arena: each page's node, or why it has none as a negative error

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions};
 use crate::clock::Clock;
 use crate::shared_memory::Shared;
 use crate::thread_spawn::process_error;
-use crate::{Error, Result};
+use crate::{Error, Result, check_code};
 
 /// Whether a [`SmallImage`](crate::fork_image::SmallImage) is in force, so that forked children lack most of this process's memory.
 pub(crate) static SMALL_IMAGE: AtomicBool = AtomicBool::new(false);
@@ -385,9 +385,7 @@ impl SpawnProgram {
                 environment.as_ptr().cast(),
             )
         };
-        if error != 0 {
-            return Err(process_error(Error::from_raw_os_error(error)));
-        }
+        check_code(error).map_err(process_error)?;
         Ok(Child { pid })
     }
 }

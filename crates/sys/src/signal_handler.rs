@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kernels::system_call;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, check_code};
 
 /// Installs the handler of a signal, and returns what was there before. Without flags, calls are interrupted, not restarted.
 ///
@@ -16,6 +16,17 @@ pub(crate) unsafe fn set_handler(signal: libc::c_int, handler: usize, flags: lib
         (action.sa_sigaction, action.sa_flags) = (handler, flags);
         check(libc::sigaction(signal, &raw const action, &raw mut before))?;
         Ok(before)
+    }
+}
+
+/// A set of these signals.
+pub(crate) fn signal_set(signals: &[libc::c_int]) -> libc::sigset_t {
+    // SAFETY: all zeros are a set, which the calls fill.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        signals.iter().for_each(|&signal| _ = libc::sigaddset(&raw mut set, signal));
+        set
     }
 }
 
@@ -39,13 +50,9 @@ impl CountingHandler {
         // and the handler only counts.
         unsafe {
             let before = set_handler(libc::SIGUSR1, count_signal as *const () as usize, 0)?;
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, libc::SIGUSR1);
-            match libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) {
-                0 => Ok(Self { before }),
-                error => Err(Error::from_raw_os_error(error)),
-            }
+            let set = signal_set(&[libc::SIGUSR1]);
+            check_code(libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()))?;
+            Ok(Self { before })
         }
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::pipe::PipeFlags;
 
 use crate::kernels::{system_call, system_calls};
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, check_code};
 
 /// The result of a bare call: what it returned, or its error.
 #[inline(always)]
@@ -276,10 +276,9 @@ impl SelectSet {
 pub fn sleep_until(deadline: u64) -> Result<()> {
     let time = libc::timespec { tv_sec: (deadline / 1_000_000_000) as i64, tv_nsec: (deadline % 1_000_000_000) as i64 };
     // SAFETY: the time is valid; an absolute sleep writes nothing to the fourth argument.
-    let result = unsafe {
+    check_code(unsafe {
         libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut())
-    };
-    if result == 0 { Ok(()) } else { Err(Error::from_raw_os_error(result)) }
+    })
 }
 
 /// How many nanoseconds the kernel may delay this thread's timers to coalesce them (PR_SET_TIMERSLACK); the default is

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
 use crate::thread_spawn::ThreadBuilder;
-use crate::{Error, Result};
+use crate::{Result, check_code};
 
 /// What the new thread needs: the clock to read, and where to leave the reading.
 #[derive(Debug)]
@@ -51,9 +51,7 @@ impl ThreadStarter {
                 std::ptr::from_ref(start).cast_mut().cast(),
             )
         };
-        if error != 0 {
-            return Err(ThreadBuilder::named("to be timed").start_error(&Error::from_raw_os_error(error)));
-        }
+        check_code(error).map_err(|error| ThreadBuilder::named("to be timed").start_error(&error))?;
         // SAFETY: pthread_create succeeded, so it has filled the handle.
         Ok(StartedThread { thread: unsafe { thread.assume_init() }, start, joined: false })
     }
@@ -81,10 +79,7 @@ impl StartedThread<'_> {
     fn end(&mut self) -> Result<()> {
         self.joined = true;
         // SAFETY: the thread was started by us and is joined only here, once.
-        match unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) } {
-            0 => Ok(()),
-            error => Err(Error::from_raw_os_error(error)),
-        }
+        check_code(unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) })
     }
 }
 

@@ -66,18 +66,3 @@ macro_rules! count_unless_negative {
 }
 
 pub(super) use {again, count_unless_negative, load, plus, times};
-
-/// `iterations` raw `getppid` system calls; the value of the last one.
-#[inline(always)]
-pub fn null_system_calls(iterations: u64) -> i64 {
-    let mut result: i64;
-    // SAFETY: getppid takes no arguments and cannot fail.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:", "mov x8, #{number}", "svc #0", "subs {n}, {n}, #1", "b.ne 2b",
-            number = const libc::SYS_getppid, n = inout(reg) iterations.max(1) => _,
-            out("x0") result, out("x8") _, options(nostack)
-        );
-    }
-    result
-}

@@ -16,8 +16,8 @@ mod xor;
 
 pub use arch::{
     COUNTER_CLOCK_SOURCES, COUNTER_START_TEXT, COUNTER_STOP_TEXT, counter_start, counter_stop, counter_unusable,
-    null_system_calls,
 };
+
 #[cfg(test)]
 use calls_arch::emitted;
 pub(crate) use calls_arch::{system_call, system_calls};
@@ -33,6 +33,13 @@ pub const CHAIN_LENGTH: u64 = 64;
 
 /// Adds in one iteration of [`independent_adds`].
 pub const BLOCK_LENGTH: u64 = 64;
+
+/// `iterations` raw `getppid` system calls; the value of the last one.
+#[inline(always)]
+pub fn null_system_calls(iterations: u64) -> i64 {
+    // SAFETY: getppid takes no arguments and cannot fail.
+    unsafe { system_calls(libc::SYS_getppid, iterations) as i64 }
+}
 
 #[cfg(test)]
 mod tests {

@@ -77,18 +77,3 @@ macro_rules! count_unless_negative {
 }
 
 pub(super) use {again, count_unless_negative, load, plus, times};
-
-/// `iterations` raw `getppid` system calls; the value of the last one.
-#[inline(always)]
-pub fn null_system_calls(iterations: u64) -> i64 {
-    let mut result: i64;
-    // SAFETY: getppid takes no arguments and cannot fail; `syscall` overwrites rcx and r11.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:", "mov eax, {number}", "syscall", "dec {n}", "jnz 2b",
-            number = const libc::SYS_getppid, n = inout(reg) iterations.max(1) => _,
-            out("rax") result, out("rcx") _, out("r11") _, options(nostack)
-        );
-    }
-    result
-}

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::OFlags;
 
+use crate::fs::{ASYNC_FLAG, set_status_flag};
 use crate::poll::whole_milliseconds;
-use crate::{Error, Result, check};
+use crate::signal_handler::signal_set;
+use crate::{Error, Result, check, check_code};
 
 /// How to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Drop for WaitingSocket {
     fn drop(&mut self) {
         if matches!(self.waiter, Waiter::Signal(_)) {
             // Before the signal is let through again. It cannot fail for a descriptor that is open.
-            let _ = set_async(&self.stream, false);
+            let _ = set_status_flag(&self.stream, ASYNC_FLAG, false);
         }
     }
 }
@@ -146,14 +147,7 @@ const MAX_STALE_SIGNALS: usize = 1 << 16;
 /// The signal of a socket: the first of the real-time ones, which say each event. Where too many are pending, the kernel sends
 /// SIGIO instead.
 fn socket_signals() -> libc::sigset_t {
-    // SAFETY: all zeros are a set, which the calls fill.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGRTMIN());
-        libc::sigaddset(&raw mut set, libc::SIGIO);
-        set
-    }
+    signal_set(&[libc::SIGRTMIN(), libc::SIGIO])
 }
 
 /// Has a socket send its signal to this thread whenever something happens to it.
@@ -164,13 +158,7 @@ fn enable_signals(stream: &TcpStream) -> Result<()> {
     check(unsafe { libc::fcntl(socket, F_SETOWN_EX, &raw const owner) })?;
     // SAFETY: takes no pointers.
     check(unsafe { libc::fcntl(socket, F_SETSIG, libc::SIGRTMIN()) })?;
-    set_async(stream, true)
-}
-
-fn set_async(stream: &TcpStream, is_async: bool) -> Result<()> {
-    let mut flags = rustix::fs::fcntl_getfl(stream)?;
-    flags.set(OFlags::from_bits_retain(libc::O_ASYNC as u32), is_async);
-    Ok(rustix::fs::fcntl_setfl(stream, flags)?)
+    set_status_flag(stream, ASYNC_FLAG, true)
 }
 
 thread_local! {
@@ -191,10 +179,8 @@ impl SignalBlock {
             before = Some(unsafe {
                 let mut before: libc::sigset_t = std::mem::zeroed();
                 let set = socket_signals();
-                match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) {
-                    0 => before,
-                    error => return Err(Error::from_raw_os_error(error)),
-                }
+                check_code(libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
+                before
             });
         }
         HELD.set((count + 1, before));
