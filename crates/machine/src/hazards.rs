@@ -132,6 +132,11 @@ pub(crate) fn with_command(hazard: Hazard, command: String) -> Hazard {
     Hazard { remedy: Some(command), remedy_is_command: true, ..hazard }
 }
 
+/// The severity of a share that is less than it should be, by the first threshold that it is below.
+pub(crate) fn severity_below(share: f64, thresholds: &[(f64, Severity)]) -> Option<Severity> {
+    thresholds.iter().find(|(threshold, _)| share < *threshold).map(|(_, severity)| *severity)
+}
+
 /// The severity of the first threshold that a share reaches; none if it reaches none.
 pub(crate) fn severity_at(share: f64, thresholds: &[(f64, Severity)]) -> Option<Severity> {
     thresholds.iter().find(|(threshold, _)| share >= *threshold).map(|(_, severity)| *severity)

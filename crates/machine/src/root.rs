@@ -59,29 +59,17 @@ impl<'a> FileRoot<'a> {
 
     /// A fact that one file holds.
     pub(crate) fn fact<T>(self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
-        match self.read(name) {
-            Err(reason) => Fact::unknown(reason),
-            Ok(text) => match parse(&text) {
-                Some(value) => Fact::known(value, absolute_name(name)),
-                None => unparsable_fact(name, &text),
-            },
-        }
+        fact_of(self.read(name).and_then(|text| value_and_source(name, parse(&text), &text)))
     }
 
     /// A fact that one line of a file holds, found by its key.
     pub(crate) fn line_fact<T>(self, name: &str, key: &str, parse: impl FnOnce(&str, &str) -> Option<T>) -> Fact<T> {
-        let is_line = |line: &&str| line.trim_start().starts_with(key);
-        match self.read(name) {
-            Ok(text) if !text.lines().any(|line| is_line(&line)) => {
-                Fact::unknown(format!("{} has no line '{key}'", absolute_name(name)))
-            }
+        fact_of(self.read(name).and_then(|text| {
             // Of a file of many lines the one that is meant is shown.
-            Ok(text) => match parse(&text, key) {
-                Some(value) => Fact::known(value, absolute_name(name)),
-                None => unparsable_fact(name, text.lines().find(is_line).unwrap_or_default()),
-            },
-            Err(reason) => Fact::unknown(reason),
-        }
+            let line = text.lines().find(|line| line.trim_start().starts_with(key));
+            let line = line.ok_or_else(|| format!("{} has no line '{key}'", absolute_name(name)))?;
+            value_and_source(name, parse(&text, key), line)
+        }))
     }
 
     /// The names in a directory in natural order; empty if there is none.
@@ -142,9 +130,10 @@ fn unreadable_reason(name: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// A fact that a text does not tell.
-fn unparsable_fact<T>(name: &str, text: &str) -> Fact<T> {
-    Fact::unknown(format!("{} says {:?}, which is not meaningful", absolute_name(name), excerpt(text)))
+/// What a file says and its name, or why that has no meaning.
+fn value_and_source<T>(name: &str, value: Option<T>, text: &str) -> Result<(T, String), String> {
+    let name = absolute_name(name);
+    value.ok_or_else(|| format!("{name} says {:?}, which is not meaningful", excerpt(text))).map(|value| (value, name))
 }
 
 /// The beginning of a text, for messages.

@@ -5,7 +5,7 @@
 //! AMD: leaves 8000_0005h, 8000_0006h and 8000_0019h (APM volume 3, appendix E, tables E-3 and E-4).
 
 use kelvin_core::CacheKind::{Data, Instruction, Unified};
-use kelvin_core::Tlb;
+use kelvin_core::{CacheKind, Tlb};
 
 use crate::cpuid::Cpuid;
 use crate::root::data_lines;
@@ -141,17 +141,22 @@ fn described_tlb(row: &str) -> Option<(u8, Tlb)> {
     let [code, level, kind, page_bytes, entries, ways] = row.split(' ').collect::<Vec<_>>().try_into().ok()?;
     let tlb = Tlb {
         level: level.parse().ok()?,
-        kind: match kind {
-            "Data" => Data,
-            "Instruction" => Instruction,
-            "Unified" => Unified,
-            _ => return None,
-        },
+        kind: cache_kind(kind)?,
         page_bytes: page_bytes.parse().ok()?,
         entries: entries.parse().ok()?,
         ways: ways.parse().ok()?,
     };
     Some((u8::from_str_radix(code, 16).ok()?, tlb))
+}
+
+/// What a TLB or a cache holds, as the kernel writes it.
+pub(crate) fn cache_kind(word: &str) -> Option<CacheKind> {
+    match word {
+        "Data" => Some(Data),
+        "Instruction" => Some(Instruction),
+        "Unified" => Some(Unified),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use kelvin_core::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
+use kelvin_core::{Cache, Fact, NumaNode, Topology, cpu_ranges};
 
 use crate::cpu;
+use crate::memory::kibibytes;
 use crate::root::{FileRoot, cpu_list, cpu_mask, fact_of, required, suffixed_size, value_of_key};
+use crate::tlb::cache_kind;
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const NODE_DIRECTORY: &str = "/sys/devices/system/node";
@@ -218,16 +220,10 @@ fn caches(root: FileRoot<'_>, cpu: u32) -> Fact<Vec<Cache>> {
 
 fn cache(root: FileRoot<'_>, directory: &str) -> Option<Cache> {
     let file = |name: &str| root.text(&format!("{directory}/{name}"));
-    let kind = match file("type")?.as_str() {
-        "Data" => CacheKind::Data,
-        "Instruction" => CacheKind::Instruction,
-        "Unified" => CacheKind::Unified,
-        _ => return None,
-    };
     let stated = |name: &str| file(name)?.parse::<u32>().ok().filter(|&value| value > 0);
     Some(Cache {
         level: file("level")?.parse().ok()?,
-        kind,
+        kind: cache_kind(&file("type")?)?,
         bytes: suffixed_size(&file("size")?).filter(|&bytes| bytes > 0)?,
         ways: stated("ways_of_associativity"),
         line_bytes: stated("coherency_line_size"),
@@ -254,15 +250,11 @@ fn node(root: FileRoot<'_>, id: u32) -> Option<NumaNode> {
     let file = |name: &str| root.text(&format!("{NODE_DIRECTORY}/node{id}/{name}"));
     let distances = file("distance").unwrap_or_default();
     // `Node 0 MemTotal:       65639228 kB`
-    let memory = |text: String| {
-        let (_, after) = text.lines().find(|line| line.contains("MemTotal:"))?.split_once(':')?;
-        after.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-    };
     Some(NumaNode {
         id,
         // A node may have memory and no CPUs.
         cpus: file("cpulist").and_then(|list| cpu_list(&list)).or_else(|| cpu_mask(&file("cpumap")?))?,
-        bytes: file("meminfo").and_then(memory),
+        bytes: file("meminfo").and_then(|text| kibibytes(&text, &format!("Node {id} MemTotal"))),
         distances: distances.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect(),
     })
 }

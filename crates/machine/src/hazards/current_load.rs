@@ -2,7 +2,7 @@
 
 use kelvin_core::{Hazard, Severity};
 
-use super::{HazardContext, hazard, percent, severity_at};
+use super::{HazardContext, hazard, percent, severity_at, severity_below};
 use crate::counters::{self, StallKind};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::parse_number;
@@ -46,11 +46,7 @@ pub(super) fn memory(context: &HazardContext<'_>) -> Option<Hazard> {
     let memory = &context.machine.memory;
     let (available, total) = (*memory.available_bytes.get()?, *memory.total_bytes.get()?);
     let share = counters::ratio(available, total);
-    let severity = match share {
-        share if share < 0.05 => Severity::Serious,
-        share if share < 0.10 => Severity::Warning,
-        _ => return None,
-    };
+    let severity = severity_below(share, &[(0.05, Severity::Serious), (0.10, Severity::Warning)])?;
     let summary = format!("only {} of memory is available", percent(share));
     Some(hazard("memory_pressure", severity, summary, memory.available_bytes.source_or_reason()))
 }

@@ -3,7 +3,7 @@
 
 use kelvin_core::{Hazard, Severity};
 
-use super::{HazardContext, hazard, percent, with_command};
+use super::{HazardContext, hazard, percent, severity_below, with_command};
 use crate::disks::{BLOCK_DIRECTORY, MOUNTS, file_system_class};
 use crate::limits::ProcessCgroups;
 use crate::root::FileRoot;
@@ -12,11 +12,7 @@ pub(super) fn low_space(context: &HazardContext<'_>) -> Option<Hazard> {
     let scratch = Some(context.scratch).filter(|_| context.root.is_live())?;
     let existing = scratch.ancestors().find(|path| path.exists())?;
     let share = kelvin_sys::fs::free_share(existing).ok()?;
-    let severity = match share {
-        share if share < 0.03 => Severity::Serious,
-        share if share < 0.10 => Severity::Warning,
-        _ => return None,
-    };
+    let severity = severity_below(share, &[(0.03, Severity::Serious), (0.10, Severity::Warning)])?;
     let summary = format!("only {} of the file system of {} is free", percent(share), scratch.display());
     Some(hazard("file_system_full", severity, summary, format!("statvfs of {}", existing.display())))
 }
