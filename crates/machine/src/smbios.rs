@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::root::FileRoot;
+use crate::root::{FileRoot, known_name};
 
 /// Where Linux keeps the table; root may read it.
 pub(crate) const TABLE_FILE: &str = "sys/firmware/dmi/tables/DMI";
@@ -169,12 +169,14 @@ impl<'t> Structure<'t> {
             Some(0xffff) => self.double_word(long).map(|rate| rate & 0x7fff_ffff).filter(|&rate| rate != 0),
             short => short.and_then(known),
         };
-        let code = self.byte(0x12);
-        let generation = MEMORY_GENERATIONS.iter().find(|(known, ..)| Some(*known) == code);
+        let code = self.byte(0x12).unwrap_or_default();
+        let kind = known_name("memory_generation", |known| known == format!("{code:#04x}"));
+        let lowest = kind.and_then(|kind| known_name("memory_lowest_rate", |known| known == kind)?.parse().ok());
         let stated = rate(0x20, 0x58).or_else(|| rate(0x15, 0x54));
-        let clock = stated.filter(|rate| generation.is_some_and(|(.., lowest)| rate < lowest));
+        // Until SMBIOS 3.1 the field was called MHz, and firmware stated the clock there: less than the lowest rate is one.
+        let clock = stated.filter(|rate| lowest.is_some_and(|lowest: u32| *rate < lowest));
         Some(MemoryModule {
-            kind: generation.map(|(_, name, _)| *name),
+            kind,
             megatransfers: clock.map(rate_of_clock).or(stated),
             clock,
             data_bits: self.word(0x0a).filter(|&bits| bits != 0 && bits != 0xffff),
@@ -190,26 +192,6 @@ fn rate_of_clock(megahertz: u32) -> u32 {
     let exact = (stated / third).round() * third;
     (2.0 * if (exact - stated).abs() < 1.0 { exact } else { stated }).round() as u32
 }
-
-/// Memory generations of DSP0134 table "Memory Device: Type" by their codes; `RAM`, `Other` and `Unknown` are not generations. With the
-/// lowest rate in MT/s, by JEDEC; 0 where it has none, as memory of portable devices slows down to save power. Until SMBIOS 3.1 the field
-/// was called MHz, and firmware stated the clock there: less than this is one.
-const MEMORY_GENERATIONS: [(u8, &str, u32); 14] = [
-    (0x0f, "SDRAM", 0),
-    (0x12, "DDR", 200),
-    (0x13, "DDR2", 400),
-    (0x18, "DDR3", 800),
-    (0x1a, "DDR4", 1600),
-    (0x1b, "LPDDR", 0),
-    (0x1c, "LPDDR2", 0),
-    (0x1d, "LPDDR3", 0),
-    (0x1e, "LPDDR4", 0),
-    (0x20, "HBM", 0),
-    (0x21, "HBM2", 0),
-    (0x22, "DDR5", 3200),
-    (0x23, "LPDDR5", 0),
-    (0x24, "HBM3", 0),
-];
 
 #[cfg(test)]
 mod tests {

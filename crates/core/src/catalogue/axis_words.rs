@@ -3,7 +3,7 @@
 /// Defines the words of an axis: `words! { /// What. pub enum Name: "axis", "label" { /// What. First = "first", } }`.
 ///
 /// The enum has `AXIS`, `ALL` in the order of reports, `name` (the word as it is written in data), `of` (the word of a case)
-/// and `point` (the axis at this word), and a case takes it: `Case::new().at(Name::OverviewSection)`.
+/// and `point` (the axis at this word), and a case takes it: `Case::new().with_word(Name::First)`.
 macro_rules! words {
     (
         $(#[$what:meta])*
