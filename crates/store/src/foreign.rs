@@ -94,12 +94,7 @@ impl Tool {
 
     /// What of its results is a metric of kelvin, and what is not, each with the reason.
     pub fn table(self) -> Vec<MetricMapping> {
-        match self {
-            Self::Lmbench => lmbench::MAPPINGS.iter().map(|line| line.row).collect(),
-            Self::Fio => fio::MAPPINGS.to_vec(),
-            Self::Iperf3 => iperf3::MAPPINGS.to_vec(),
-            Self::Sysbench => sysbench::MAPPINGS.to_vec(),
-        }
+        MetricMapping::of_tool(self).collect()
     }
 
     /// Reads a file of this program.
@@ -119,6 +114,6 @@ impl Tool {
         if results.values.is_empty() {
             return Err(Error::Nothing(results.not_imported));
         }
-        Ok(run::build_run(self, file, results, import))
+        Ok(run::build_run(file, results, import))
     }
 }

@@ -5,61 +5,12 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::Case;
-use kelvin_core::catalogue::file::{
-    DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, DEVICE_WRITE, QUEUE_DEPTH,
-};
+use kelvin_core::catalogue::file::QUEUE_DEPTH;
 use serde::Deserialize;
 
+use crate::foreign::Tool;
 use crate::foreign::json::{deserializes_to, is_only_object, only_object};
-use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, mappings, version_prefix};
-
-const SAME_READ_REASON: &str =
-    "a read of 4 KiB past the page cache at a random place, as many in flight as asked for, by one thread";
-
-mappings! {
-    RATE = DEPTH_RATE: "randread, bs=4k, direct=1, iodepth=N: iops", SAME_READ_REASON;
-    LATENCY = DEPTH_LATENCY: "randread, bs=4k, direct=1, iodepth=N: mean of lat_ns", SAME_READ_REASON;
-    DEPTH_1_LATENCY = DEVICE_MEAN_LATENCY:
-        "randread, bs=4k, direct=1, iodepth=1: mean of lat_ns",
-        "the same at queue depth 1 is a metric of its own too";
-    DEPTH_64_RATE = DEVICE_REQUESTS:
-        "randread, bs=4k, direct=1, iodepth=64: iops",
-        "the same at queue depth 64 is a metric of its own too";
-    SEQUENTIAL_READ = DEVICE_READ:
-        "read, bs=1m, direct=1, iodepth=16: bw_bytes",
-        "in order past the page cache, with 16 requests of 1 MiB in flight, in both";
-    SEQUENTIAL_WRITE = DEVICE_WRITE:
-        "write, bs=1m, direct=1, iodepth=16: bw_bytes",
-        "in order past the page cache, with 16 requests of 1 MiB in flight, not flushed, in both";
-    FAILED_JOB = none: "a job that failed", "it measured nothing";
-    CACHED_IO = none: "a job through the page cache", "what of the file was in memory is not in the results";
-    CONCURRENT_JOBS = none: "jobs at the same time", "each is disturbed by the others; give each stonewall";
-    SEVERAL_PROCESSES = none: "numjobs above 1", "the queues of several processes; kelvin's is that of one thread";
-    UNKNOWN_ENGINE = none:
-        "an engine other than libaio, io_uring, psync, sync, pvsync, pvsync2",
-        "whether it keeps requests in flight is not known";
-    SYNC_ENGINE_WITH_DEPTH = none:
-        "a synchronous engine with iodepth above 1",
-        "it has one request in flight, whatever is asked for";
-    DEPTH_NOT_REACHED = none:
-        "a queue that was not as deep as asked for",
-        "requested and achieved depth are two figures";
-    UNKNOWN_OPTIONS = none:
-        "a job with options beyond those of order, block, queue, size and time",
-        "what they change is not known";
-    GROUPED_JOBS = none:
-        "several jobs in one result (group_reporting)",
-        "its rate is the sum of them; leave group_reporting out";
-    TOO_SHORT = none: "a job of less than half a second", "the caches of the device decide what so few requests take";
-    TOO_SMALL = none:
-        "a job within less than 16 MiB (size, filesize)",
-        "it asks for the same few blocks over and over, which the caches of the device hold";
-    SEVERAL_FILES = none: "a job on several files", "each has a place of its own in the queue of the device";
-    MIXED_IO = none: "reads and writes in one result (unified_rw_reporting)", "they are different work";
-    OTHER_WORK = none:
-        "another order, block or queue depth",
-        "kelvin's are: random reads of 4 KiB at any depth, reads and writes in order of 1 MiB at depth 16";
-}
+use crate::foreign::mapping::{MIN_FILE_BYTES, ParsedResults};
 
 /// What fio's results do not say, of a command line and of a job file alike.
 const UNLISTED_OPTIONS_NOTE: &str =
@@ -154,8 +105,7 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         false => error.to_string(),
     })?;
     let jobs = file.jobs.ok_or("\"jobs\" is missing: results of --client are not read")?;
-    let mut results =
-        ParsedResults { version: version_prefix(file.version.trim_start_matches("fio-")), ..ParsedResults::default() };
+    let mut results = ParsedResults::new(Tool::Fio, file.version.trim_start_matches("fio-"));
     results.measured_at_ms = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
     let is_new_group = |options: &BTreeMap<String, String>| options.contains_key("new_group");
     let groups_are_apart = !is_new_group(&file.global) && !jobs.iter().any(|job| is_new_group(&job.options));
@@ -172,41 +122,33 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
 
 fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, results: &mut ParsedResults) {
     let (work, depth) = match classify_job(job, options, is_alone) {
-        Err(NotImported::Row(row)) => return results.add_not_imported(row),
-        Err(NotImported::Option(name)) => return results.add_unknown_option(&UNKNOWN_OPTIONS, &name),
+        Err(NotImported::Result(key)) => return results.add_not_imported(key),
+        Err(NotImported::Option(name)) => return results.add_unknown_option("unknown_options", &name),
         Ok(asked) => asked,
     };
     let side = if matches!(work, MappedWork::Write) { &job.write } else { &job.read };
-    let Some(done) = side else { return results.add_not_imported(&MIXED_IO) };
-    for (is_other, row) in [(is_of_several(job, done, depth), &GROUPED_JOBS), (is_brief(done), &TOO_SHORT)] {
-        if is_other {
-            return results.add_not_imported(row);
-        }
+    let Some(done) = side else { return results.add_not_imported("mixed_io") };
+    if is_of_several(job, done, depth) {
+        return results.add_not_imported("grouped_jobs");
+    }
+    if done.runtime.is_some_and(|taken| taken < MIN_MILLISECONDS) {
+        return results.add_not_imported("too_short");
     }
     results.add_note(UNLISTED_OPTIONS_NOTE);
-    let keep_rate = |results: &mut ParsedResults, row: &MetricMapping| match done.bytes_a_second() {
-        Some(rate) => results.add_value(row, Case::new(), rate),
-        None => results.add_unreadable(row),
-    };
     match work {
         MappedWork::RandomRead => {
             let case = || Case::new().with_number(QUEUE_DEPTH, depth);
-            results.add_value(&RATE, case(), done.iops);
-            results.add_value(&LATENCY, case(), done.lat_ns.mean);
+            results.add_value("rate", case(), done.iops);
+            results.add_value("latency", case(), done.lat_ns.mean);
             match depth {
-                1 => results.add_value(&DEPTH_1_LATENCY, Case::new(), done.lat_ns.mean),
-                64 => results.add_value(&DEPTH_64_RATE, Case::new(), done.iops),
+                1 => results.add_value("depth_1_latency", Case::new(), done.lat_ns.mean),
+                64 => results.add_value("depth_64_rate", Case::new(), done.iops),
                 _ => {}
             }
         }
-        MappedWork::Read => keep_rate(results, &SEQUENTIAL_READ),
-        MappedWork::Write => keep_rate(results, &SEQUENTIAL_WRITE),
+        MappedWork::Read => results.add_value("sequential_read", Case::new(), done.bytes_a_second()),
+        MappedWork::Write => results.add_value("sequential_write", Case::new(), done.bytes_a_second()),
     }
-}
-
-/// Whether it was too short, by its own time.
-fn is_brief(done: &DirectionStats) -> bool {
-    done.runtime.is_some_and(|taken| taken < MIN_MILLISECONDS)
 }
 
 /// Whether jobs were added up: they took longer together than the result says, or, where fio does not say how long, had more in flight
@@ -221,15 +163,10 @@ fn is_of_several(job: &Job, done: &DirectionStats, depth: u64) -> bool {
 /// Why a job is no metric of kelvin.
 #[derive(Debug)]
 enum NotImported {
-    Row(&'static MetricMapping),
+    /// By the key of its result.
+    Result(&'static str),
     /// An option that is not known.
     Option(String),
-}
-
-impl From<&'static MetricMapping> for NotImported {
-    fn from(row: &'static MetricMapping) -> Self {
-        Self::Row(row)
-    }
 }
 
 /// Work that is a metric of kelvin.
@@ -250,36 +187,39 @@ fn classify_job(
         let named = names.iter().find_map(|name| options.get(*name));
         named.map_or(usual, String::as_str).to_ascii_lowercase()
     };
-    let require = |holds: bool, row: &'static MetricMapping| if holds { Ok(()) } else { Err(NotImported::Row(row)) };
-    require(job.error == 0, &FAILED_JOB)?;
-    require(is_alone, &CONCURRENT_JOBS)?;
-    require(job.mixed.is_none(), &MIXED_IO)?;
+    let require = |holds: bool, key: &'static str| if holds { Ok(()) } else { Err(NotImported::Result(key)) };
+    require(job.error == 0, "failed_job")?;
+    require(is_alone, "concurrent_jobs")?;
+    require(job.mixed.is_none(), "mixed_io")?;
     if let Some(unknown) = options.keys().find(|option| !KNOWN_OPTIONS.split(' ').any(|known| known == *option)) {
         return Err(NotImported::Option(unknown.clone()));
     }
     // Without a backslash a colon parts names.
     let has_several = |names: &String| names.replace("\\:", "").contains(':');
-    require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &SEVERAL_FILES)?;
-    require(option(&["numjobs"], "1") == "1", &SEVERAL_PROCESSES)?;
-    require(["1", "true"].contains(&option(&["direct"], "0").as_str()), &CACHED_IO)?;
+    require(
+        !["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)),
+        "several_files",
+    )?;
+    require(option(&["numjobs"], "1") == "1", "several_processes")?;
+    require(["1", "true"].contains(&option(&["direct"], "0").as_str()), "cached_io")?;
     for name in ["size", "filesize"] {
         let Some(size) = options.get(name) else { continue };
         match min_size(&size.to_ascii_lowercase()) {
-            Some(size) => require(size >= MIN_FILE_BYTES, &TOO_SMALL)?,
+            Some(size) => require(size >= MIN_FILE_BYTES, "too_small")?,
             None => return Err(NotImported::Option(name.into())),
         }
     }
-    let depth: u64 = option(&["iodepth"], "1").parse().map_err(|_| NotImported::Row(&OTHER_WORK))?;
+    let depth: u64 = option(&["iodepth"], "1").parse().map_err(|_| NotImported::Result("other_work"))?;
     match option(&["ioengine"], "psync").as_str() {
-        "libaio" | "io_uring" => require(has_reached_depth(job, depth), &DEPTH_NOT_REACHED)?,
-        "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, &SYNC_ENGINE_WITH_DEPTH)?,
-        _ => return Err(NotImported::Row(&UNKNOWN_ENGINE)),
+        "libaio" | "io_uring" => require(has_reached_depth(job, depth), "depth_not_reached")?,
+        "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, "sync_engine_with_depth")?,
+        _ => return Err(NotImported::Result("unknown_engine")),
     }
     match (option(&["rw", "readwrite"], "read").as_str(), parse_size(&option(&["bs", "blocksize"], "4k")), depth) {
         ("randread", Some(4096), 1..) => Ok((MappedWork::RandomRead, depth)),
         ("read", Some(1_048_576), 16) => Ok((MappedWork::Read, depth)),
         ("write", Some(1_048_576), 16) => Ok((MappedWork::Write, depth)),
-        _ => Err(NotImported::Row(&OTHER_WORK)),
+        _ => Err(NotImported::Result("other_work")),
     }
 }
 
@@ -324,6 +264,11 @@ fn parse_size(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign::mapping::MetricMapping;
+
+    fn not_imported(key: &str) -> String {
+        MetricMapping::find(Tool::Fio, key).not_imported_text()
+    }
 
     #[test]
     fn sizes_have_binary_prefixes() {
@@ -366,8 +311,8 @@ mod tests {
         assert_eq!(depths(queued("12", "8")), ["depth=12", "depth=12"]);
         assert_eq!(depths(queued("64", ">=64")), ["depth=64", "depth=64", ""]);
         assert_eq!(queued("12", "8").not_imported, [UNLISTED_OPTIONS_NOTE], "flags without a value are in no result");
-        assert_eq!(queued("12", "4").not_imported, [DEPTH_NOT_REACHED.not_imported_text()]);
-        assert_eq!(queued("0", "1").not_imported, [DEPTH_NOT_REACHED.not_imported_text()]);
+        assert_eq!(queued("12", "4").not_imported, [not_imported("depth_not_reached")]);
+        assert_eq!(queued("0", "1").not_imported, [not_imported("depth_not_reached")]);
     }
 
     #[test]
@@ -375,37 +320,35 @@ mod tests {
         for size in ["16m", "1G", "10%", "1TiB", "16Mi", "1g-2g"] {
             assert_eq!(job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().values.len(), 3, "{size}");
         }
-        for (options, row) in [
-            (format!(r#"{QUEUED},"numjobs":"2""#), &SEVERAL_PROCESSES),
-            (r#""rw":"randread","bs":"4k""#.into(), &CACHED_IO),
-            (r#""rw":"randread","direct":"1","ioengine":"psync","iodepth":"8""#.into(), &SYNC_ENGINE_WITH_DEPTH),
-            (r#""rw":"randread","direct":"1","ioengine":"mmap""#.into(), &UNKNOWN_ENGINE),
-            (r#""rw":"randwrite","direct":"1""#.into(), &OTHER_WORK),
-            (r#""rw":"randread:8","direct":"1""#.into(), &OTHER_WORK),
-            (r#""rw":"randrw","direct":"1""#.into(), &OTHER_WORK),
-            (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), &OTHER_WORK),
-            (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), &SEVERAL_FILES),
-            (r#""rw":"read","bs":"1m","direct":"1""#.into(), &OTHER_WORK),
-            (format!(r#"{QUEUED},"size":"4k""#), &TOO_SMALL),
-            (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), &TOO_SMALL),
-            (format!(r#"{QUEUED},"size":"1000000""#), &TOO_SMALL),
-            (format!(r#"{QUEUED},"filesize":"1m-64m""#), &TOO_SMALL),
-            (format!(r#"{QUEUED},"size":"8Mi""#), &TOO_SMALL),
-            (format!(r#"{QUEUED},"size":"16MiB""#), &TOO_SMALL),
-            (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), &OTHER_WORK),
+        for (options, key) in [
+            (format!(r#"{QUEUED},"numjobs":"2""#), "several_processes"),
+            (r#""rw":"randread","bs":"4k""#.into(), "cached_io"),
+            (r#""rw":"randread","direct":"1","ioengine":"psync","iodepth":"8""#.into(), "sync_engine_with_depth"),
+            (r#""rw":"randread","direct":"1","ioengine":"mmap""#.into(), "unknown_engine"),
+            (r#""rw":"randwrite","direct":"1""#.into(), "other_work"),
+            (r#""rw":"randread:8","direct":"1""#.into(), "other_work"),
+            (r#""rw":"randrw","direct":"1""#.into(), "other_work"),
+            (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), "other_work"),
+            (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), "several_files"),
+            (r#""rw":"read","bs":"1m","direct":"1""#.into(), "other_work"),
+            (format!(r#"{QUEUED},"size":"4k""#), "too_small"),
+            (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), "too_small"),
+            (format!(r#"{QUEUED},"size":"1000000""#), "too_small"),
+            (format!(r#"{QUEUED},"filesize":"1m-64m""#), "too_small"),
+            (format!(r#"{QUEUED},"size":"8Mi""#), "too_small"),
+            (format!(r#"{QUEUED},"size":"16MiB""#), "too_small"),
+            (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), "other_work"),
         ] {
             let found = job(&options, "1").unwrap();
             assert!(found.values.is_empty(), "{options}");
-            assert_eq!(found.not_imported, [row.not_imported_text()], "{options}");
+            assert_eq!(found.not_imported, [not_imported(key)], "{options}");
         }
         let unknown = |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().not_imported.remove(0);
+        let theirs = MetricMapping::find(Tool::Fio, "unknown_options").theirs;
         for option in
             ["rate_iops", "rwmixread", "bsrange", "fsync", "verify", "zonemode", "buffered", "percentage_random"]
         {
-            assert!(
-                unknown(option).starts_with(&format!("not imported: {} ({option}): ", UNKNOWN_OPTIONS.theirs)),
-                "{option}"
-            );
+            assert!(unknown(option).starts_with(&format!("not imported: {theirs} ({option}): ")), "{option}");
         }
         for size in ["2z", "0.5m", "1m,2m", "x%"] {
             let left_out = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().not_imported.remove(0);
@@ -444,8 +387,8 @@ mod tests {
             )
         };
         assert_eq!(read(&text(1001, 1000)).unwrap().values.len(), 3);
-        assert_eq!(read(&text(1004, 2003)).unwrap().not_imported, [GROUPED_JOBS.not_imported_text()]);
-        assert_eq!(read(&text(20, 20)).unwrap().not_imported, [TOO_SHORT.not_imported_text()]);
+        assert_eq!(read(&text(1004, 2003)).unwrap().not_imported, [not_imported("grouped_jobs")]);
+        assert_eq!(read(&text(20, 20)).unwrap().not_imported, [not_imported("too_short")]);
         // A fio before 3.8 has no time of all together: of Ubuntu 18.04 and CentOS 8.
         let older = |jobs: f64| {
             let side =
@@ -457,7 +400,7 @@ mod tests {
             read(&text).unwrap()
         };
         assert_eq!(older(1.0).values.len(), 3);
-        assert_eq!(older(2.0).not_imported, [GROUPED_JOBS.not_imported_text()], "two jobs by one thread each");
+        assert_eq!(older(2.0).not_imported, [not_imported("grouped_jobs")], "two jobs by one thread each");
         let refused =
             |version: &str| read(&format!(r#"{{"fio version":"{version}","jobs":[{{"error":0}}]}}"#)).unwrap_err();
         assert!(refused("fio-2.2.10").contains("fio 3 or newer is needed"));

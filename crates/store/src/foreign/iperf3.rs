@@ -4,52 +4,16 @@
 
 use std::net::IpAddr;
 
-use kelvin_core::catalogue::net::{PEER_BANDWIDTH, PEER_BANDWIDTH_PERHAPS_LIMITED, STREAMS, StreamDirection};
+use kelvin_core::catalogue::net::{STREAMS, StreamDirection};
 use kelvin_core::{Case, Fact};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::foreign::Tool;
 use crate::foreign::json::{deserializes_to, is_only_object, only_object};
 use crate::foreign::lmbench::architecture;
-use crate::foreign::mapping::{MetricMapping, ParsedResults, mappings, version_prefix};
-
-mappings! {
-    TCP_STREAM = PEER_BANDWIDTH:
-        "TCP to another host: end.sum_received.bits_per_second",
-        "bytes that arrive at the other end, counted there, from a sender that never waits";
-    MAYBE_LIMITED = PEER_BANDWIDTH_PERHAPS_LIMITED:
-        "the same where iperf3 does not say what limited it: --fq-rate before 3.13, --bitrate before 3.10, --file in a server's file",
-        "a metric of its own, as a limit may be what was measured";
-    SAME_HOST = none:
-        "TCP within one host",
-        "where sender and receiver run is left to the scheduler, and decides the rate";
-    UDP = none: "UDP", "iperf3 paces its datagrams; kelvin's sender never waits";
-    SCTP = none: "another protocol than TCP", "kelvin measures none";
-    RATE_LIMITED = none: "a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit";
-    BIDIRECTIONAL = none: "both directions at once (--bidir)", "kelvin's streams go one way";
-    SOCKET_BUFFER = none:
-        "a socket buffer of a size of its own (--window)",
-        "it limits what is in flight; kelvin leaves it to the system";
-    OTHER_BLOCK_SIZE = none:
-        "blocks of another size than 128 KiB (--length)",
-        "short calls limit the rate; kelvin's are long";
-    BYTE_LIMITED = none:
-        "a limited number of bytes or blocks (--bytes, --blockcount)",
-        "it ends while the connection still speeds up, and much of it may lie in buffers";
-    FILE_CONTENT = none: "the content of a file (--file)", "its end and its disk limit the stream";
-    OTHER_MSS = none: "a maximum segment of its own (--set-mss)", "kelvin's segments are as long as the path allows";
-    TYPE_OF_SERVICE = none: "a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's";
-    TOO_SHORT = none:
-        "a test that ended before 90 % of its time, or within half a second",
-        "the connection still speeds up, and much of it may lie in buffers";
-    SENDER_SIDE_FILE = none:
-        "the server's file of --reverse",
-        "it has no count of the receiver's: import the client's file";
-    SINGLE_THREADED_STREAMS = none:
-        "several streams by an iperf3 before 3.16",
-        "one thread sends them all; kelvin's have a thread each";
-}
+use crate::foreign::mapping::{ParsedResults, version_prefix};
 
 /// The block that iperf3 sends unless it is asked for another one, in bytes.
 const DEFAULT_BLOCK_BYTES: u64 = 128 << 10;
@@ -204,10 +168,7 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         return Err("it says that the test failed (error)".into());
     }
     let test = start.test_start.as_ref().ok_or("start.test_start is missing")?;
-    let mut results = ParsedResults {
-        version: version_prefix(start.version.trim_start_matches("iperf ")),
-        ..ParsedResults::default()
-    };
+    let mut results = ParsedResults::new(Tool::Iperf3, start.version.trim_start_matches("iperf "));
     results.measured_at_ms = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
     add_machine(&start.system_info, &mut results);
     let role = match (&start.connecting_to, &start.accepted_connection) {
@@ -219,16 +180,16 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
             );
         }
     };
-    if let Some(row) = other_work(&start, test, &end)
-        .or_else(|| (role == FileRole::Server && test.reverse != 0).then_some(&SENDER_SIDE_FILE))
+    if let Some(key) = other_work(&start, test, &end)
+        .or_else(|| (role == FileRole::Server && test.reverse != 0).then_some("sender_side_file"))
     {
-        results.add_not_imported(row);
+        results.add_not_imported(key);
         return Ok(results);
     }
     let sum = end.sum_received.as_ref().ok_or("end.sum_received is missing: the receiver's count")?;
     let seconds = sum.seconds.ok_or("end.sum_received.seconds is missing")?;
     if seconds < MIN_SECONDS.max(0.9 * test.duration) {
-        results.add_not_imported(&TOO_SHORT);
+        results.add_not_imported("too_short");
         return Ok(results);
     }
     // The client sends unless it is asked to receive.
@@ -238,11 +199,14 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     };
     let not_said = possible_limits(&start, test, role);
     let case = Case::new().with_number(STREAMS, test.num_streams).with_word(direction);
-    results.add_value(if not_said.is_empty() { &TCP_STREAM } else { &MAYBE_LIMITED }, case, sum.bits_per_second / 8.0);
+    results.add_value(
+        if not_said.is_empty() { "tcp_stream" } else { "maybe_limited" },
+        case,
+        sum.bits_per_second / 8.0,
+    );
     if !not_said.is_empty() {
         let options = not_said.join(" or ");
-        results
-            .add_note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
+        results.add_note(format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
     }
     results.add_note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
     Ok(results)
@@ -287,32 +251,32 @@ fn parse_object<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text).and_then(serde_json::from_value::<T>)
 }
 
-/// Why it is no stream of kelvin's.
-fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static MetricMapping> {
+/// Why it is no stream of kelvin's, by the key of its result.
+fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static str> {
     let is_local = start.connected.is_empty() || start.connected.iter().any(Connected::is_local);
     match test.protocol.as_str() {
         "TCP" => {}
-        "UDP" => return Some(&UDP),
-        _ => return Some(&SCTP),
+        "UDP" => return Some("udp"),
+        _ => return Some("sctp"),
     }
     let limits = [test.target_bitrate, start.target_bitrate, test.fqrate, start.fq_rate];
     // Before 3.13 only the sums of the other direction tell of both.
     let is_both_ways =
         test.bidir != 0 || end.sum_received_bidir_reverse.is_some() || start.connected.len() as u64 > test.num_streams;
     [
-        (is_local, &SAME_HOST),
-        (is_both_ways, &BIDIRECTIONAL),
-        (limits.into_iter().flatten().any(|limit| limit != 0.0), &RATE_LIMITED),
-        (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &SOCKET_BUFFER),
-        (test.blksize != Some(DEFAULT_BLOCK_BYTES), &OTHER_BLOCK_SIZE),
-        (test.bytes != 0.0 || test.blocks != 0.0, &BYTE_LIMITED),
-        (end.diskfile.is_some() || end.streams.iter().any(|stream| stream.diskfile.is_some()), &FILE_CONTENT),
-        (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), &OTHER_MSS),
-        (test.tos != 0, &TYPE_OF_SERVICE),
-        (test.num_streams != 1 && !has_threads(&start.version), &SINGLE_THREADED_STREAMS),
+        (is_local, "same_host"),
+        (is_both_ways, "bidirectional"),
+        (limits.into_iter().flatten().any(|limit| limit != 0.0), "rate_limited"),
+        (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), "socket_buffer"),
+        (test.blksize != Some(DEFAULT_BLOCK_BYTES), "other_block_size"),
+        (test.bytes != 0.0 || test.blocks != 0.0, "byte_limited"),
+        (end.diskfile.is_some() || end.streams.iter().any(|stream| stream.diskfile.is_some()), "file_content"),
+        (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), "other_mss"),
+        (test.tos != 0, "type_of_service"),
+        (test.num_streams != 1 && !has_threads(&start.version), "single_threaded_streams"),
     ]
     .into_iter()
-    .find_map(|(differs, row)| differs.then_some(row))
+    .find_map(|(differs, key)| differs.then_some(key))
 }
 
 /// Whether an iperf3 of this version has a thread for each stream: from 3.16 on, by its release notes.
@@ -356,7 +320,7 @@ mod tests {
             ("Linux x86_64 5.4.0 #2 SMP riscv64", ""),
             ("", ""),
         ] {
-            let mut found = ParsedResults::default();
+            let mut found = ParsedResults::new(Tool::Iperf3, "");
             add_machine(text, &mut found);
             assert_eq!(found.machine.architecture, *architecture, "{text}");
         }

@@ -26,7 +26,8 @@ pub struct ImportInfo<'a> {
 const UNKNOWN_IDENTITY: &str = "unknown";
 
 /// The run: one probe named for the program, one round with one value of each metric.
-pub(crate) fn build_run(tool: Tool, file: &[u8], results: ParsedResults, import: &ImportInfo<'_>) -> Run {
+pub(crate) fn build_run(file: &[u8], results: ParsedResults, import: &ImportInfo<'_>) -> Run {
+    let tool = results.tool;
     let measured_at = results.measured_at_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let mut notes = results.not_imported.clone();
     if measured_at.is_none() {

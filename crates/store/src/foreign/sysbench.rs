@@ -1,30 +1,11 @@
 //! sysbench 1: the text that `sysbench TEST run` prints.
 
 use kelvin_core::Case;
-use kelvin_core::catalogue::file::{DEPTH_RATE, QUEUE_DEPTH};
+use kelvin_core::catalogue::file::QUEUE_DEPTH;
 
+use crate::foreign::Tool;
 use crate::foreign::json::from_line;
-use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, mappings, version_prefix};
-
-mappings! {
-    RANDOM_READS = DEPTH_RATE:
-        "fileio, rndrd, --file-block-size=4096, --file-extra-flags=direct, one thread: reads/s",
-        "reads of 4 KiB past the page cache at random places, one in flight";
-    LATENCY = none: "fileio: Latency", "printed to 10 us, which is as much as a fast device takes";
-    OTHER_FILES = none:
-        "fileio in another mode, by other blocks, through the page cache, or by several threads",
-        "no metric of kelvin is the same work";
-    RATE_LIMITED = none: "events at a limited rate (--rate)", "it measures the limit";
-    TOO_SHORT = none: "a test of less than half a second", "the caches of the device decide what so few requests take";
-    TOO_SMALL = none:
-        "fileio within files of less than 16 MiB together (--file-total-size)",
-        "it asks for the same few blocks over and over, which the caches of the device hold";
-    CPU_TEST = none: "cpu: events per second", "an event is a search for primes of sysbench's own";
-    MEMORY_TEST = none:
-        "memory: MiB/sec",
-        "words written one by one to a block that fits a cache; kelvin's is memory, by the widest registers";
-    OTHER_TESTS = none: "threads, mutex, scripts", "no metric of kelvin is the same work";
-}
+use crate::foreign::mapping::{MIN_FILE_BYTES, ParsedResults};
 
 /// What its text begins with.
 pub(crate) const SIGNATURE: &str = "sysbench 1.";
@@ -51,8 +32,7 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     }
     let has = |line: &str| text.lines().any(|known| known.trim() == line);
     let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
-    let mut results =
-        ParsedResults { version: version_prefix(text["sysbench ".len()..].trim_start()), ..ParsedResults::default() };
+    let mut results = ParsedResults::new(Tool::Sysbench, text["sysbench ".len()..].trim_start());
     if begins("Extra file open flags:") {
         if ["total time:", "reads/s:", "read:"].iter().all(|label| value_of_label(text, label).is_none()) {
             return Err("its results are missing: the test did not end".into());
@@ -65,24 +45,24 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
             && !begins("Using checksums validation");
         let is_brief = duration_seconds(text).is_some_and(|seconds| seconds < MIN_SECONDS);
         match reads_per_second(text) {
-            _ if !is_same => results.add_not_imported(&OTHER_FILES),
-            Some(_) if begins("Target transaction rate:") => results.add_not_imported(&RATE_LIMITED),
-            Some(_) if is_brief => results.add_not_imported(&TOO_SHORT),
+            _ if !is_same => results.add_not_imported("other_files"),
+            Some(_) if begins("Target transaction rate:") => results.add_not_imported("rate_limited"),
+            Some(_) if is_brief => results.add_not_imported("too_short"),
             Some(_) if total_bytes(text).is_none_or(|bytes| bytes < MIN_FILE_BYTES as f64) => {
-                results.add_not_imported(&TOO_SMALL)
+                results.add_not_imported("too_small")
             }
             Some(rate) => {
-                results.add_value(&RANDOM_READS, Case::new().with_number(QUEUE_DEPTH, 1), rate);
-                results.add_not_imported(&LATENCY);
+                results.add_value("random_reads", Case::new().with_number(QUEUE_DEPTH, 1), rate);
+                results.add_not_imported("latency");
             }
-            None => results.add_unreadable(&RANDOM_READS),
+            None => results.add_value("random_reads", Case::new(), None),
         }
     } else if has("CPU speed:") {
-        results.add_not_imported(&CPU_TEST);
+        results.add_not_imported("cpu_test");
     } else if has("Running memory speed test with the following options:") {
-        results.add_not_imported(&MEMORY_TEST);
+        results.add_not_imported("memory_test");
     } else {
-        results.add_not_imported(&OTHER_TESTS);
+        results.add_not_imported("other_tests");
     }
     Ok(results)
 }
@@ -116,6 +96,7 @@ fn total_bytes(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign::mapping::MetricMapping;
 
     const FILE: &str = include_str!("../../tests/data/sysbench-fileio.txt");
 
@@ -126,7 +107,11 @@ mod tests {
             assert_eq!(of(size).values.len(), 1, "{size}");
         }
         for size in ["64KiB", "15.9MiB", "512B", "x"] {
-            assert_eq!(of(size).not_imported, [TOO_SMALL.not_imported_text()], "{size}");
+            assert_eq!(
+                of(size).not_imported,
+                [MetricMapping::find(Tool::Sysbench, "too_small").not_imported_text()],
+                "{size}"
+            );
         }
     }
 
