@@ -10,7 +10,7 @@ use crate::conclusion::RunConclusion;
 use crate::error::{AppendError, InvalidField, LoadError};
 use crate::history::{damaged_series, series_case};
 use crate::run_key::{axes_json, key_of};
-use crate::sql::{SqlConnection, SqlResult, SqlValue, sql_limit, values};
+use crate::sql::{SqlConnection, SqlResult, SqlValue, sql_limit, sql_value, values};
 
 /// Whose runs teach a run: those of its machine, in its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,17 +86,17 @@ impl Store {
     ) -> Result<Vec<SpreadHistory>, LoadError> {
         let HistoryFilter { machine, mode, excluded } = *filter;
         let newest = newest_headlines_sql(excluded.len(), over.is_some());
-        let excluded = excluded.iter().map(|&id| SqlValue::from(id));
+        let excluded = excluded.iter().map(sql_value);
         let over = over.map(|over| values![over.id.as_str(), over.version, axes_json(&Case::new())].to_vec());
         let which: Vec<SqlValue> = excluded.chain(over.into_iter().flatten()).collect();
         let mut learned = Vec::new();
         for metric in metrics {
             let of_metric = values![metric.id.as_str(), metric.version];
-            for axes in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
+            for axes in self.rows(SELECT_CASES, of_metric, |row| row.get::<String>(0))? {
                 let case = series_case(&metric.id, &axes)?;
                 let of_case = values![axes, machine, mode, sql_limit(Some(limit))];
                 let filter = [&of_metric[..], of_case, &which].concat();
-                let pairs: Vec<(f64, f64)> = self.rows(&newest, &filter, |row| Ok((row.take(0)?, row.take(1)?)))?;
+                let pairs: Vec<(f64, f64)> = self.rows(&newest, &filter, |row| Ok((row.get(0)?, row.get(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
                     learned.push(SpreadHistory { metric: metric.id, case, headlines, within_variances: within });
@@ -142,7 +142,7 @@ pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline
     let select = "SELECT metric, version, axes, value, within_variance FROM headline JOIN series ON series.key = series
                   WHERE run = $1 ORDER BY series.key";
     let select: Vec<(String, i64, String, f64, f64)> = store
-        .rows(select, values![run], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?, row.take(4)?)))?;
+        .rows(select, values![run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
     let headline = |(metric, version, axes, value, within_variance): (String, i64, String, f64, f64)| {
         let case = series_case(&metric, &axes)?;
         let version = u32::try_from(version)

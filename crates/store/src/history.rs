@@ -7,7 +7,7 @@ use kelvin_core::{Case, Name, RunHeader};
 
 use crate::Store;
 use crate::error::{DatabaseError, LoadError};
-use crate::sql::{SqlRow, SqlValue, WrongColumn, sql_limit, values};
+use crate::sql::{SqlRow, SqlValue, WrongColumn, sql_limit, sql_value, values};
 
 /// How many of a machine's newest runs are looked through for its latest values, where it is one of many.
 const MAX_LATEST_RUNS: usize = 10;
@@ -74,7 +74,7 @@ impl Store {
             SELECT machine, mode, cpu_model, id FROM run
             WHERE status = 'complete' AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
             ORDER BY started_us DESC, id DESC";
-        let row = |row: &mut SqlRow| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?));
+        let row = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
         let mut machines: Vec<MachineRuns> = Vec::new();
         let mut places: HashMap<(String, String), usize> = HashMap::new();
         for (machine, mode, cpu_model, newest) in self.rows(select, &[], row)? {
@@ -110,9 +110,9 @@ impl Store {
             placeholders.join(", ")
         );
         let parameters: Vec<SqlValue> =
-            values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(SqlValue::from)).collect();
+            values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(sql_value)).collect();
         let mut runs = self.rows(&select, &parameters, |row| {
-            Ok(HistoryRunRow { key: row.take(0)?, id: row.take(1)?, started: row.take(2)?, started_us: row.take(3)? })
+            Ok(HistoryRunRow { key: row.get(0)?, id: row.get(1)?, started: row.get(2)?, started_us: row.get(3)? })
         })?;
         runs.reverse();
         Ok(runs)
@@ -199,8 +199,8 @@ impl Store {
     /// The keys of the wanted series.
     fn wanted_series(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, SeriesId)>, LoadError> {
         let select = "SELECT key, metric, version, axes FROM series";
-        let row = |row: &mut SqlRow| -> Result<(i64, String, u32, String), WrongColumn> {
-            Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?))
+        let row = |row: &SqlRow| -> Result<(i64, String, u32, String), WrongColumn> {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         };
         let mut series = Vec::new();
         for (key, metric, version, axes) in self.rows(select, &[], row)? {

@@ -57,9 +57,9 @@ pub(crate) fn put_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64, 
 
 /// The labels of a run.
 pub(crate) fn labels_of(store: &Store, run: i64) -> Result<Labels, DatabaseError> {
-    let pair = |row: &mut SqlRow| Ok((row.take(0)?, row.take(1)?));
+    let pair = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?));
     let tags = store.rows("SELECT name, value FROM tag WHERE run = $1", values![run], pair)?;
-    let note = store.rows("SELECT text FROM note WHERE run = $1", values![run], |row| row.take(0))?.pop();
+    let note = store.rows("SELECT text FROM note WHERE run = $1", values![run], |row| row.get(0))?.pop();
     Ok(Labels { tags: tags.into_iter().collect(), note })
 }
 
@@ -83,7 +83,7 @@ impl Store {
         let id = self.find(name)?;
         let missing = self.in_label_transaction(&id, |engine, run| {
             let mut rows = engine.query("SELECT name FROM tag WHERE run = $1", values![run])?;
-            let names: Vec<String> = rows.iter_mut().filter_map(|row| row.take(0).ok()).collect();
+            let names: Vec<String> = rows.iter_mut().filter_map(|row| row.get(0).ok()).collect();
             if let Some(missing) = removed.iter().find(|name| !names.contains(name)) {
                 return Ok(Some(missing.clone()));
             }

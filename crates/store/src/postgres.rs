@@ -11,7 +11,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -67,14 +67,42 @@ const SESSION_SETUP: &str = "SET search_path TO kelvin; SET lock_timeout TO '10s
 
 /// A connection to a server.
 pub(crate) struct PostgresConnection {
-    runtime: Runtime,
-    client: Option<Client>,
-    connection: Option<JoinHandle<()>>,
-    /// Why the connection ended, once it has: who waits for an answer is only told that it is closed.
-    ended: Arc<OnceLock<String>>,
+    /// Dropped before the task: so the server is told that this is the end, if it still listens.
+    client: Client,
+    task: ConnectionTask,
     name: String,
     prepared: RefCell<HashMap<String, Statement>>,
 }
+
+/// The task of a connection, which works while an answer is waited for.
+struct ConnectionTask {
+    runtime: Runtime,
+    handle: JoinHandle<()>,
+    /// Why the connection ended, once it has: who waits for an answer is only told that it is closed.
+    ended: Arc<OnceLock<String>>,
+}
+
+impl ConnectionTask {
+    fn start(runtime: Runtime, work: ConnectionWork) -> Self {
+        let ended = Arc::new(OnceLock::new());
+        let why = ended.clone();
+        let handle = runtime.spawn(async move {
+            if let Err(error) = work.await {
+                let _ = why.set(error_text(&error));
+            }
+        });
+        Self { runtime, handle, ended }
+    }
+}
+
+impl Drop for ConnectionTask {
+    fn drop(&mut self) {
+        let _ = self.runtime.block_on(async { timeout(CLOSE_TIMEOUT, &mut self.handle).await });
+    }
+}
+
+/// What a connection does until it ends.
+type ConnectionWork = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
 
 impl std::fmt::Debug for PostgresConnection {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -104,15 +132,9 @@ impl PostgresConnection {
             let problem = format!("the server does not answer within {} s", limit.as_secs());
             OpenError::Unreachable(address.name().to_owned(), problem)
         };
-        let PostgresClient { client, connection, ended } = reached.map_err(silent)??;
-        let server = Self {
-            runtime,
-            client: Some(client),
-            connection: Some(connection),
-            ended,
-            name: address.name().to_owned(),
-            prepared: RefCell::default(),
-        };
+        let (client, work) = reached.map_err(silent)??;
+        let (task, name) = (ConnectionTask::start(runtime, work), address.name().to_owned());
+        let server = Self { client, task, name, prepared: RefCell::default() };
         server.batch_execute(SESSION_SETUP)?;
         server.migrate()?;
         Ok(server)
@@ -138,10 +160,8 @@ impl PostgresConnection {
         // One statement, which sees one moment: another program may be making the tables.
         let select =
             "SELECT count(*), count(*) FILTER (WHERE tablename = 'layout') FROM pg_tables WHERE schemaname = 'kelvin'";
-        let tables = self
-            .query(select, &[])?
-            .pop()
-            .and_then(|mut row| Some((row.take::<i64>(0).ok()?, row.take::<i64>(1).ok()?)));
+        let tables =
+            self.query(select, &[])?.pop().and_then(|row| Some((row.get::<i64>(0).ok()?, row.get::<i64>(1).ok()?)));
         let foreign = || OpenError::ForeignSchema(self.name.clone());
         match tables {
             Some((0, 0)) => return Ok(0),
@@ -149,7 +169,7 @@ impl PostgresConnection {
             _ => return Err(foreign()),
         }
         let version = self.query("SELECT version FROM kelvin.layout", &[])?.pop();
-        let number = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
+        let number = version.and_then(|row| row.get::<i64>(0).ok()).ok_or_else(foreign)?;
         match number > SCHEMA_VERSION {
             true => Err(OpenError::Newer { store: self.name.clone(), found: number, known: SCHEMA_VERSION }),
             false => Ok(number),
@@ -158,32 +178,33 @@ impl PostgresConnection {
 
     /// Statements without values.
     fn batch_execute(&self, sql: &str) -> SqlResult<()> {
-        self.block_on(ANSWER_TIMEOUT, async {
-            self.client()?.batch_execute(sql).await.map_err(|error| self.sql_error(&error))
-        })
-    }
-
-    fn client(&self) -> SqlResult<&Client> {
-        self.client.as_ref().ok_or_else(|| self.lost_error("the connection is closed".into()))
+        self.block_on(ANSWER_TIMEOUT, self.client.batch_execute(sql))
     }
 
     /// Waits for an answer, but not for ever.
-    fn block_on<T>(&self, limit: Duration, answer: impl Future<Output = SqlResult<T>>) -> SqlResult<T> {
-        let waited = self.runtime.block_on(async { timeout(limit, answer).await });
-        waited.unwrap_or_else(|_| Err(self.timeout_error(limit)))
+    fn block_on<T>(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> SqlResult<T> {
+        self.wait(limit, answer)?.map_err(|error| self.sql_error(&error))
+    }
+
+    fn wait<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> SqlResult<T> {
+        self.task.runtime.block_on(async { timeout(limit, answer).await }).map_err(|_| self.timeout_error(limit))
     }
 
     fn timeout_error(&self, limit: Duration) -> DatabaseError {
-        self.lost_error(format!("no answer in {} s", limit.as_secs()).into())
+        DatabaseError::Lost(self.name.clone(), format!("no answer in {} s", limit.as_secs()).into())
     }
 
     /// A statement, prepared once.
-    async fn prepared(&self, sql: &str) -> SqlResult<Statement> {
+    async fn prepared(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         let known = self.prepared.borrow().get(sql).cloned();
         if let Some(statement) = known {
             return Ok(statement);
         }
-        let statement = self.client()?.prepare(sql).await.map_err(|error| self.sql_error(&error))?;
+        let statement = self.client.prepare(sql).await?;
         self.prepared.borrow_mut().insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
@@ -200,12 +221,12 @@ impl PostgresConnection {
         self.check_storable(values)?;
         let rows: RowStream = self.block_on(ANSWER_TIMEOUT, async {
             let statement = self.prepared(sql).await?;
-            self.client()?.query_raw(&statement, values.to_vec()).await.map_err(|error| self.sql_error(&error))
+            self.client.query_raw(&statement, values.iter().map(Parameter)).await
         })?;
         let (mut count, mut bytes, mut beyond) = (0, 0, 0);
         let mut outcome = Ok(());
         let deadline = Instant::now() + ALL_ROWS_TIMEOUT;
-        self.block_on(ALL_ROWS_TIMEOUT, async {
+        self.wait(ALL_ROWS_TIMEOUT, async {
             let mut rows = pin!(rows);
             loop {
                 let next =
@@ -214,7 +235,8 @@ impl PostgresConnection {
                 let size = row.raw_size_bytes() as u64;
                 (count, bytes) = (count + 1, bytes + size);
                 if count > MAX_ROWS || bytes > most_bytes || beyond > MAX_DRAINED_BYTES || Instant::now() > deadline {
-                    self.abort_connection();
+                    // What waits for a server that does not keep to the protocol fails at once.
+                    self.task.handle.abort();
                     let problem = format!("it sends rows without end: {count} of {bytes} bytes so far");
                     return Err(DatabaseError::Damaged(self.name.clone(), problem.into()));
                 }
@@ -223,7 +245,7 @@ impl PostgresConnection {
                     Err(_) => beyond += size,
                 }
             }
-        })?;
+        })??;
         outcome
     }
 
@@ -241,18 +263,9 @@ impl PostgresConnection {
         Ok(())
     }
 
-    /// Ends a connection whose server does not keep to the protocol: what waits for it fails at once.
-    fn abort_connection(&self) {
-        self.connection.iter().for_each(JoinHandle::abort);
-    }
-
-    fn lost_error(&self, source: BoxError) -> DatabaseError {
-        DatabaseError::Lost(self.name.clone(), source)
-    }
-
     fn sql_error(&self, error: &tokio_postgres::Error) -> DatabaseError {
         let store = self.name.clone();
-        let ended = self.ended.get().filter(|_| error.is_closed()).cloned();
+        let ended = self.task.ended.get().filter(|_| error.is_closed()).cloned();
         let source: BoxError = ended.unwrap_or_else(|| error_text(error)).into();
         let Some(code) = error.code() else {
             let is_lost = error.is_closed() || find_cause::<io::Error>(error).is_some();
@@ -279,16 +292,6 @@ impl PostgresConnection {
     }
 }
 
-impl Drop for PostgresConnection {
-    fn drop(&mut self) {
-        // The server is told that this is the end, if it still listens.
-        drop(self.client.take());
-        if let Some(connection) = self.connection.take() {
-            let _ = self.runtime.block_on(async { timeout(CLOSE_TIMEOUT, connection).await });
-        }
-    }
-}
-
 impl SqlConnection for PostgresConnection {
     fn name(&self) -> &str {
         &self.name
@@ -296,7 +299,10 @@ impl SqlConnection for PostgresConnection {
 
     fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
         self.stream_rows(sql, values, MAX_KEPT_BYTES, &mut |stored| {
-            let value = |column| stored.try_get::<_, SqlValue>(column).map_err(|error| self.sql_error(&error));
+            let value = |column| match stored.try_get(column) {
+                Ok(Column(value)) => Ok(value),
+                Err(error) => Err(self.sql_error(&error)),
+            };
             let mut row_values = (0..stored.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
             row(&mut row_values).map_err(|wrong| wrong.in_store(&self.name))
         })
@@ -314,8 +320,7 @@ impl SqlConnection for PostgresConnection {
         self.check_storable(values)?;
         self.block_on(ANSWER_TIMEOUT, async {
             let statement = self.prepared(sql).await?;
-            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
-            self.client()?.execute(&statement, &values).await.map_err(|error| self.sql_error(&error))
+            self.client.execute_raw(&statement, values.iter().map(Parameter)).await
         })
     }
 
@@ -327,10 +332,9 @@ impl SqlConnection for PostgresConnection {
             }
             batch.iter().try_for_each(|values| self.check_storable(values))?;
             self.block_on(ANSWER_TIMEOUT, async {
-                let (statement, client) = (self.prepared(sql).await?, self.client()?);
-                let run = |values: &Vec<SqlValue>| client.execute_raw(&statement, values.clone());
-                let done = try_join_all(batch.iter().map(run)).await;
-                done.map(drop).map_err(|error| self.sql_error(&error))
+                let statement = self.prepared(sql).await?;
+                let parameters = batch.iter().map(|values| values.iter().map(Parameter));
+                try_join_all(parameters.map(|values| self.client.execute_raw(&statement, values))).await
             })?;
         }
     }
@@ -352,10 +356,7 @@ impl SqlConnection for PostgresConnection {
     }
 
     fn reclaim(&self) -> SqlResult<()> {
-        let vacuum = "VACUUM run, round, skip, conclusion, headline";
-        self.block_on(VACUUM_TIMEOUT, async {
-            self.client()?.batch_execute(vacuum).await.map_err(|error| self.sql_error(&error))
-        })
+        self.block_on(VACUUM_TIMEOUT, self.client.batch_execute("VACUUM run, round, skip, conclusion, headline"))
     }
 }
 
@@ -380,44 +381,38 @@ fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
     Ok(config)
 }
 
-/// A connection, which works while an answer is waited for.
-struct PostgresClient {
-    client: Client,
-    connection: JoinHandle<()>,
-    ended: Arc<OnceLock<String>>,
-}
-
-async fn connect_any(address: &ServerAddress, config: &Config) -> Result<PostgresClient, OpenError> {
+async fn connect_any(address: &ServerAddress, config: &Config) -> Result<(Client, ConnectionWork), OpenError> {
+    let connect = |encrypt| connect_tcp(address, config, encrypt);
     match address.tls.mode {
-        TlsMode::Disable => connect_tcp(address, config, TlsUse::Never).await,
-        TlsMode::Allow => match connect_tcp(address, config, TlsUse::Never).await {
-            Ok(reached) => Ok(reached),
-            Err(_) => connect_tcp(address, config, TlsUse::Always).await,
+        _ if let Some(Host::Unix(directory)) = config.get_hosts().first() => connect_unix(address, directory).await,
+        TlsMode::Disable => connect(TlsUse::Never).await,
+        TlsMode::Allow => match connect(TlsUse::Never).await {
+            Err(_) => connect(TlsUse::Always).await,
+            reached => reached,
         },
-        TlsMode::Prefer => connect_tcp(address, config, TlsUse::IfOffered).await,
-        TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => {
-            connect_tcp(address, config, TlsUse::Always).await
-        }
+        TlsMode::Prefer => connect(TlsUse::IfOffered).await,
+        TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => connect(TlsUse::Always).await,
     }
 }
 
-async fn connect_tcp(address: &ServerAddress, config: &Config, encrypt: TlsUse) -> Result<PostgresClient, OpenError> {
-    let refusal = |error: tokio_postgres::Error| connect_error(address, &error);
-    if let Some(Host::Unix(directory)) = address.config.get_hosts().first() {
-        return connect_unix(address, directory).await;
-    }
+async fn connect_tcp(
+    address: &ServerAddress,
+    config: &Config,
+    encrypt: TlsUse,
+) -> Result<(Client, ConnectionWork), OpenError> {
     let wrong = |problem| OpenError::Server(address.name().to_owned(), problem);
     let tls = MakeRustlsConnect::new(tls::client_config(&address.tls).map_err(wrong)?);
     let (addresses, mut config) = (config.get_hostaddrs(), config.clone());
     let is_local = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
     // The connector asks for TLS itself, so that it has every connection in its hands.
     config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-    let (client, connection) = config.connect(MakeBoundedConnect { tls, encrypt, is_local }).await.map_err(refusal)?;
-    Ok(PostgresClient::new(client, connection))
+    let connected = config.connect(MakeBoundedConnect { tls, encrypt, is_local }).await;
+    let (client, connection) = connected.map_err(|error| connect_error(address, &error))?;
+    Ok((client, Box::pin(connection)))
 }
 
 /// By a socket of this machine, which nobody else can read.
-async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<PostgresClient, OpenError> {
+async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<(Client, ConnectionWork), OpenError> {
     let port = address.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
     let socket = UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await;
     let socket =
@@ -426,7 +421,7 @@ async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<Postg
     config.ssl_mode(SslMode::Disable);
     let connected = config.connect_raw(BoundedStream::new(socket, true), NoTls).await;
     let (client, connection) = connected.map_err(|error| connect_error(address, &error))?;
-    Ok(PostgresClient::new(client, connection))
+    Ok((client, Box::pin(connection)))
 }
 
 fn unreachable_error(store: String, kind: ErrorKind, problem: String) -> OpenError {
@@ -435,22 +430,6 @@ fn unreachable_error(store: String, kind: ErrorKind, problem: String) -> OpenErr
             OpenError::Server(store, "the connection was refused: no server listens there".into())
         }
         _ => OpenError::Unreachable(store, problem),
-    }
-}
-
-impl PostgresClient {
-    fn new(
-        client: Client,
-        connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
-    ) -> Self {
-        let ended = Arc::new(OnceLock::new());
-        let why = ended.clone();
-        let work = async move {
-            if let Err(error) = connection.await {
-                let _ = why.set(error_text(&error));
-            }
-        };
-        Self { client, connection: tokio::spawn(work), ended }
     }
 }
 
@@ -493,15 +472,19 @@ fn error_text(error: &tokio_postgres::Error) -> String {
     root.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-impl ToSql for SqlValue {
+/// A value on its way to a server.
+#[derive(Debug)]
+struct Parameter<'a>(&'a SqlValue);
+
+impl ToSql for Parameter<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
-        match self {
-            Self::Null => Ok(IsNull::Yes),
-            Self::Integer(number) if *kind == Type::INT4 => i32::try_from(*number)?.to_sql(kind, out),
-            Self::Integer(number) => number.to_sql(kind, out),
-            Self::Real(number) => number.to_sql(kind, out),
-            Self::Text(text) => text.to_sql(kind, out),
-            Self::Bytes(bytes) => bytes.to_sql(kind, out),
+        match self.0 {
+            SqlValue::Null => Ok(IsNull::Yes),
+            SqlValue::Integer(number) if *kind == Type::INT4 => i32::try_from(*number)?.to_sql(kind, out),
+            SqlValue::Integer(number) => number.to_sql(kind, out),
+            SqlValue::Real(number) => number.to_sql(kind, out),
+            SqlValue::Text(text) => text.to_sql(kind, out),
+            SqlValue::Blob(bytes) => bytes.to_sql(kind, out),
         }
     }
 
@@ -512,19 +495,22 @@ impl ToSql for SqlValue {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for SqlValue {
+/// A value that a server sent.
+struct Column(SqlValue);
+
+impl<'a> FromSql<'a> for Column {
     fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
-        Ok(match *kind {
-            Type::INT8 => Self::Integer(i64::from_sql(kind, raw)?),
-            Type::INT4 => Self::Integer(i32::from_sql(kind, raw)?.into()),
-            Type::FLOAT8 => Self::Real(f64::from_sql(kind, raw)?),
-            Type::BYTEA => Self::Bytes(raw.to_vec()),
-            _ => Self::Text(String::from_sql(kind, raw)?),
-        })
+        Ok(Self(match *kind {
+            Type::INT8 => SqlValue::Integer(i64::from_sql(kind, raw)?),
+            Type::INT4 => SqlValue::Integer(i32::from_sql(kind, raw)?.into()),
+            Type::FLOAT8 => SqlValue::Real(f64::from_sql(kind, raw)?),
+            Type::BYTEA => SqlValue::Blob(raw.to_vec()),
+            _ => SqlValue::Text(String::from_sql(kind, raw)?),
+        }))
     }
 
     fn from_sql_null(_: &Type) -> Result<Self, BoxError> {
-        Ok(Self::Null)
+        Ok(Self(SqlValue::Null))
     }
 
     fn accepts(kind: &Type) -> bool {

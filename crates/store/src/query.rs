@@ -100,7 +100,7 @@ impl Store {
         }
         let select = "SELECT id FROM run WHERE substr(id, 1, length(CAST($1 AS TEXT))) = $1 AND $1 <> ''
                       ORDER BY started_us DESC, id DESC";
-        let fitting: Vec<String> = self.rows(select, values![name], |row| row.take(0))?;
+        let fitting: Vec<String> = self.rows(select, values![name], |row| row.get(0))?;
         if fitting.is_empty() { Err(FindError::None(name.to_owned())) } else { single_match(name, fitting) }
     }
 
@@ -119,7 +119,7 @@ impl Store {
     fn ids_with_tag(&self, tag: &Tag) -> Result<Vec<String>, FindError> {
         let select = "SELECT id FROM run JOIN tag ON tag.run = run.key WHERE name = $1 AND value = $2
                       ORDER BY started_us, id";
-        let ids: Vec<String> = self.rows(select, values![tag.name(), tag.value()], |row| row.take(0))?;
+        let ids: Vec<String> = self.rows(select, values![tag.name(), tag.value()], |row| row.get(0))?;
         if ids.is_empty() { Err(FindError::NoneTagged(tag.clone())) } else { Ok(ids) }
     }
 
@@ -147,7 +147,7 @@ impl Store {
         &self,
         sql: &str,
         values: &[SqlValue],
-        row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
+        row: impl Fn(&SqlRow) -> Result<T, WrongColumn>,
     ) -> Result<Vec<T>, DatabaseError> {
         rows(self.connection(), sql, values, row)
     }
@@ -163,10 +163,10 @@ impl Store {
     fn nth_newest(&self, name: &str, back: usize) -> Result<String, FindError> {
         let select = "SELECT id FROM run ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET $1";
         let offset = i64::try_from(back).unwrap_or(i64::MAX);
-        if let Some(id) = self.rows(select, values![offset], |row| row.take::<String>(0))?.pop() {
+        if let Some(id) = self.rows(select, values![offset], |row| row.get::<String>(0))?.pop() {
             return Ok(id);
         }
-        let count: Vec<i64> = self.rows("SELECT count(*) FROM run", &[], |row| row.take(0))?;
+        let count: Vec<i64> = self.rows("SELECT count(*) FROM run", &[], |row| row.get(0))?;
         match count[..] {
             [] | [0] => Err(FindError::Empty(self.name().to_owned())),
             [runs, ..] => Err(FindError::TooFarBack(name.to_owned(), runs.unsigned_abs() as usize)),
@@ -205,7 +205,7 @@ impl Store {
     }
 
     fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, DatabaseError> {
-        Ok(self.rows("SELECT payload FROM conclusion WHERE run = $1", values![run], |row| row.take(0))?.pop())
+        Ok(self.rows("SELECT payload FROM conclusion WHERE run = $1", values![run], |row| row.get(0))?.pop())
     }
 
     /// Rounds and skipped cases of a run as the events that they were, in their order.
@@ -244,15 +244,15 @@ impl RunRow {
         unpack(&self.header).map_err(damaged)
     }
 
-    fn from_row(row: &mut SqlRow) -> Result<Self, WrongColumn> {
+    fn from_row(row: &SqlRow) -> Result<Self, WrongColumn> {
         Ok(Self {
-            key: row.take(0)?,
+            key: row.get(0)?,
             // A number that is out of range is that of no format that this program knows.
-            format: u32::try_from(row.take::<i64>(1)?).unwrap_or(u32::MAX),
-            header: row.take(2)?,
+            format: u32::try_from(row.get::<i64>(1)?).unwrap_or(u32::MAX),
+            header: row.get(2)?,
             status: read_status(row, 3)?,
-            seconds: row.take::<Option<f64>>(5)?.unwrap_or_default(),
-            notes: row.take::<Option<String>>(6)?.unwrap_or_default(),
+            seconds: row.get::<Option<f64>>(5)?.unwrap_or_default(),
+            notes: row.get::<Option<String>>(6)?.unwrap_or_default(),
         })
     }
 }
@@ -267,13 +267,13 @@ struct EventRow {
 }
 
 impl EventRow {
-    fn from_row(row: &mut SqlRow) -> Result<Self, WrongColumn> {
+    fn from_row(row: &SqlRow) -> Result<Self, WrongColumn> {
         Ok(Self {
-            sequence: row.take(0)?,
-            probe: row.take(1)?,
-            axes: row.take(2)?,
-            payload: row.take(3)?,
-            reason: row.take(4)?,
+            sequence: row.get(0)?,
+            probe: row.get(1)?,
+            axes: row.get(2)?,
+            payload: row.get(3)?,
+            reason: row.get(4)?,
         })
     }
 
@@ -290,9 +290,9 @@ impl EventRow {
 }
 
 /// The status in column `column`, its reason in the one after it.
-fn read_status(row: &mut SqlRow, column: usize) -> Result<Option<RunStatus>, WrongColumn> {
-    let why: Option<String> = row.take(column + 1)?;
-    let status: Option<String> = row.take(column)?;
+fn read_status(row: &SqlRow, column: usize) -> Result<Option<RunStatus>, WrongColumn> {
+    let why: Option<String> = row.get(column + 1)?;
+    let status: Option<String> = row.get(column)?;
     Ok(status.map(|_| why.map_or(RunStatus::Complete, RunStatus::Partial)))
 }
 
@@ -321,11 +321,11 @@ pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> S
                AND ($3 = 0 OR status = 'complete'){tagged}
          ORDER BY started_us DESC, id DESC LIMIT $4"
     );
-    let mut summaries = rows(engine, &select, &values, |row| Ok((row.take::<i64>(12)?, read_summary(row)?)))?;
+    let mut summaries = rows(engine, &select, &values, |row| Ok((row.get::<i64>(12)?, read_summary(row)?)))?;
     summaries.reverse();
     let select_tags = "SELECT run, name, value FROM tag";
     let mut tags: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
-    for (run, name, value) in rows(engine, select_tags, &[], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?)))? {
+    for (run, name, value) in rows(engine, select_tags, &[], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))? {
         tags.entry(run).or_default().insert(name, value);
     }
     let labelled = |(key, mut line): (i64, RunSummary)| {
@@ -335,19 +335,19 @@ pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> S
     Ok(summaries.into_iter().map(labelled).collect())
 }
 
-fn read_summary(row: &mut SqlRow) -> Result<RunSummary, WrongColumn> {
+fn read_summary(row: &SqlRow) -> Result<RunSummary, WrongColumn> {
     Ok(RunSummary {
-        id: row.take(0)?,
-        started: row.take(1)?,
+        id: row.get(0)?,
+        started: row.get(1)?,
         status: read_status(row, 2)?,
-        machine: row.take(4)?,
-        cpu_model: row.take(5)?,
-        mode: row.take(6)?,
-        kelvin: row.take(7)?,
-        measured_rounds: row.take::<i64>(8)?.unsigned_abs(),
-        bytes: row.take::<i64>(9)?.unsigned_abs(),
-        labels: Labels { note: row.take(10)?, ..Labels::default() },
-        pending_server: row.take(11)?,
+        machine: row.get(4)?,
+        cpu_model: row.get(5)?,
+        mode: row.get(6)?,
+        kelvin: row.get(7)?,
+        measured_rounds: row.get::<i64>(8)?.unsigned_abs(),
+        bytes: row.get::<i64>(9)?.unsigned_abs(),
+        labels: Labels { note: row.get(10)?, ..Labels::default() },
+        pending_server: row.get(11)?,
     })
 }
 

@@ -158,7 +158,7 @@ impl Store {
     /// The stored header of a run.
     fn stored_header(&self, id: &str) -> Result<RunHeader, AppendError> {
         let select = "SELECT header FROM run WHERE id = $1";
-        let packed: Option<Vec<u8>> = self.rows(select, values![id], |row| row.take(0))?.pop();
+        let packed: Option<Vec<u8>> = self.rows(select, values![id], |row| row.get(0))?.pop();
         let packed = packed.ok_or_else(|| AppendError::Gone(id.to_owned()))?;
         crate::payload::unpack(&packed).map_err(|problem| {
             let field = format!("header of stored run {id}");
@@ -275,7 +275,7 @@ fn insert_header(engine: &dyn SqlConnection, header: &RunHeader) -> SqlResult<i6
         &header.kelvin,
         pack(header),
     ];
-    rows(engine, insert, values, |row| row.take(0))?.pop().ok_or_else(|| orphan(engine))
+    rows(engine, insert, values, |row| row.get(0))?.pop().ok_or_else(|| orphan(engine))
 }
 
 fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &Round) -> Vec<SqlValue> {
@@ -351,7 +351,7 @@ mod tests {
 
     /// What a PRAGMA of SQLite says.
     fn pragma(store: &Store, pragma: &str) -> i64 {
-        store.rows(&format!("PRAGMA {pragma}"), &[], |row| row.take(0)).unwrap()[0]
+        store.rows(&format!("PRAGMA {pragma}"), &[], |row| row.get(0)).unwrap()[0]
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::sql::{SqlConnection, SqlResult, rows, values};
 
 /// The row of a run.
 pub(crate) fn key_of(engine: &dyn SqlConnection, id: &str) -> SqlResult<Option<i64>> {
-    Ok(rows(engine, "SELECT key FROM run WHERE id = $1", values![id], |row| row.take(0))?.pop())
+    Ok(rows(engine, "SELECT key FROM run WHERE id = $1", values![id], |row| row.get(0))?.pop())
 }
 
 /// The row of a run that must be there.

@@ -3,7 +3,13 @@
 //! One text of SQL serves all databases: parameters are `$1`, `$2` and so on, limits are numbers, and nothing but the layout
 //! itself is spelled in the dialect of one of them.
 
+use rusqlite::ToSql;
+use rusqlite::types::{FromSql, ToSqlOutput};
+
 use crate::error::DatabaseError;
+
+/// One value of a row or of a statement, of the types that SQLite has.
+pub(crate) use rusqlite::types::Value as SqlValue;
 
 /// A database that holds a store: one connection to it.
 pub(crate) trait SqlConnection: std::fmt::Debug {
@@ -91,78 +97,21 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// One value of a row or of a statement.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum SqlValue {
-    /// None.
-    Null,
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Real(f64),
-    /// A text.
-    Text(String),
-    /// Bytes.
-    Bytes(Vec<u8>),
-}
-
-/// What a column must hold.
-pub(crate) trait FromSqlValue: Sized {
-    /// It, if the value is one.
-    fn from_value(value: SqlValue) -> Option<Self>;
-}
-
-macro_rules! sql_types {
-    ($($variant:ident: $type:ty),*) => {$(
-        impl From<$type> for SqlValue {
-            fn from(value: $type) -> Self {
-                Self::$variant(value)
-            }
-        }
-
-        impl FromSqlValue for $type {
-            fn from_value(value: SqlValue) -> Option<Self> {
-                if let SqlValue::$variant(value) = value { Some(value) } else { None }
-            }
-        }
-    )*};
-}
-
-sql_types!(Integer: i64, Real: f64, Text: String, Bytes: Vec<u8>);
-
-impl From<u32> for SqlValue {
-    fn from(number: u32) -> Self {
-        Self::Integer(number.into())
-    }
-}
-
-impl From<bool> for SqlValue {
-    fn from(is_true: bool) -> Self {
-        Self::Integer(is_true.into())
-    }
-}
-
-impl From<&str> for SqlValue {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<&String> for SqlValue {
-    fn from(text: &String) -> Self {
-        Self::Text(text.clone())
-    }
-}
-
-impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
+/// A value as one of a statement.
+///
+/// # Panics
+/// If its type is none that SQLite has, which is a bug of this program.
+pub(crate) fn sql_value(value: impl ToSql) -> SqlValue {
+    match value.to_sql() {
+        Ok(ToSqlOutput::Owned(value)) => value,
+        Ok(ToSqlOutput::Borrowed(value)) => value.try_into().expect("a text is UTF-8"),
+        other => unreachable!("{other:?} is no value of a database"),
     }
 }
 
 /// The values of a statement.
 macro_rules! values {
-    ($($value:expr),* $(,)?) => { &[$($crate::sql::SqlValue::from($value)),*] };
+    ($($value:expr),* $(,)?) => { &[$($crate::sql::sql_value($value)),*] };
 }
 pub(crate) use values;
 
@@ -172,18 +121,6 @@ pub(crate) type RowReader<'a> = dyn FnMut(&mut SqlRow) -> Result<(), WrongColumn
 /// A row that a statement gave.
 #[derive(Debug, Default)]
 pub(crate) struct SqlRow(pub(crate) Vec<SqlValue>);
-
-impl FromSqlValue for u32 {
-    fn from_value(value: SqlValue) -> Option<Self> {
-        if let SqlValue::Integer(number) = value { Self::try_from(number).ok() } else { None }
-    }
-}
-
-impl<T: FromSqlValue> FromSqlValue for Option<T> {
-    fn from_value(value: SqlValue) -> Option<Self> {
-        if value == SqlValue::Null { Some(None) } else { T::from_value(value).map(Some) }
-    }
-}
 
 /// A column that is missing or holds something else than it must.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -198,10 +135,10 @@ impl WrongColumn {
 }
 
 impl SqlRow {
-    /// Takes the value of a column, counted from 0.
-    pub(crate) fn take<T: FromSqlValue>(&mut self, column: usize) -> Result<T, WrongColumn> {
-        let value = self.0.get_mut(column).map(|value| std::mem::replace(value, SqlValue::Null));
-        value.and_then(T::from_value).ok_or(WrongColumn(column))
+    /// The value of a column, counted from 0.
+    pub(crate) fn get<T: FromSql>(&self, column: usize) -> Result<T, WrongColumn> {
+        let value = self.0.get(column).and_then(|value| T::column_result(value.into()).ok());
+        value.ok_or(WrongColumn(column))
     }
 }
 
@@ -210,7 +147,7 @@ pub(crate) fn rows<T>(
     engine: &dyn SqlConnection,
     sql: &str,
     values: &[SqlValue],
-    row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
+    row: impl Fn(&SqlRow) -> Result<T, WrongColumn>,
 ) -> SqlResult<Vec<T>> {
     let mut read = Vec::new();
     engine.each_row(sql, values, &mut |stored| {

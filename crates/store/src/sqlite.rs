@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, ErrorCode, Row, ffi};
 use rustix::process::Resource;
 
 use crate::error::DatabaseError;
@@ -45,6 +45,26 @@ impl SqliteConnection {
         bind(&mut statement, values)?;
         Ok(statement)
     }
+
+    /// Gives each row of a statement to `read`; its first error ends it.
+    fn stream_rows(
+        &self,
+        sql: &str,
+        values: &[SqlValue],
+        read: &mut dyn FnMut(&Row<'_>) -> rusqlite::Result<Result<(), WrongColumn>>,
+    ) -> SqlResult<()> {
+        let mut read_all = || {
+            let mut statement = self.statement(sql, values)?;
+            let mut rows = statement.raw_query();
+            while let Some(stored) = rows.next()? {
+                if let wrong @ Err(_) = read(stored)? {
+                    return Ok(wrong);
+                }
+            }
+            Ok(Ok(()))
+        };
+        read_all().map_err(|error| self.sql_error(error))?.map_err(|wrong| wrong.in_store(&self.name))
+    }
 }
 
 impl SqlConnection for SqliteConnection {
@@ -53,39 +73,25 @@ impl SqlConnection for SqliteConnection {
     }
 
     fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
-        let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
-            let mut statement = self.statement(sql, values)?;
-            let columns = statement.column_count();
-            let mut rows = statement.raw_query();
-            let mut row_values = SqlRow::default();
-            while let Some(stored) = rows.next()? {
-                row_values.0.clear();
-                for column in 0..columns {
-                    row_values.0.push(stored.get_ref(column)?.try_into()?);
-                }
-                if let wrong @ Err(_) = row(&mut row_values) {
-                    return Ok(wrong);
-                }
+        let mut row_values = SqlRow::default();
+        self.stream_rows(sql, values, &mut |stored| {
+            row_values.0.clear();
+            for column in 0..stored.as_ref().column_count() {
+                row_values.0.push(stored.get_ref(column)?.try_into()?);
             }
-            Ok(Ok(()))
-        };
-        read().map_err(|error| self.sql_error(error))?.map_err(|wrong| wrong.in_store(&self.name))
+            Ok(row(&mut row_values))
+        })
     }
 
     fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
-        let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
-            let mut statement = self.statement(sql, values)?;
-            let mut rows = statement.raw_query();
-            while let Some(stored) = rows.next()? {
-                match (stored.get_ref(0)?, stored.get_ref(1)?) {
-                    (ValueRef::Integer(first), ValueRef::Real(second)) => pair(first, second),
-                    (ValueRef::Integer(_), _) => return Ok(Err(WrongColumn(1))),
-                    _ => return Ok(Err(WrongColumn(0))),
-                }
+        self.stream_rows(sql, values, &mut |stored| {
+            match (stored.get_ref(0)?, stored.get_ref(1)?) {
+                (ValueRef::Integer(first), ValueRef::Real(second)) => pair(first, second),
+                (ValueRef::Integer(_), _) => return Ok(Err(WrongColumn(1))),
+                _ => return Ok(Err(WrongColumn(0))),
             }
             Ok(Ok(()))
-        };
-        read().map_err(|error| self.sql_error(error))?.map_err(|wrong| wrong.in_store(&self.name))
+        })
     }
 
     fn execute(&self, sql: &str, values: &[SqlValue]) -> SqlResult<u64> {
@@ -132,32 +138,6 @@ fn bind(statement: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::R
         }
     }
     Ok(())
-}
-
-impl ToSql for SqlValue {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Integer(number) => ValueRef::Integer(*number),
-            Self::Real(number) => ValueRef::Real(*number),
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
-            Self::Bytes(bytes) => ValueRef::Blob(bytes),
-        }))
-    }
-}
-
-impl TryFrom<ValueRef<'_>> for SqlValue {
-    type Error = rusqlite::types::FromSqlError;
-
-    fn try_from(value: ValueRef<'_>) -> Result<Self, Self::Error> {
-        Ok(match value {
-            ValueRef::Null => Self::Null,
-            ValueRef::Integer(number) => Self::Integer(number),
-            ValueRef::Real(number) => Self::Real(number),
-            ValueRef::Text(_) => Self::Text(value.as_str()?.to_owned()),
-            ValueRef::Blob(bytes) => Self::Bytes(bytes.to_vec()),
-        })
-    }
 }
 
 /// An error of SQLite as one of the store with this name.
@@ -215,7 +195,7 @@ mod tests {
     #[test]
     fn parameters_bind_by_number() {
         let mut rows = engine().query("SELECT $2, $1, $2, $3", values!["one", 2_i64, None::<i64>]).unwrap();
-        let wanted = [SqlValue::Integer(2), SqlValue::from("one"), SqlValue::Integer(2), SqlValue::Null];
+        let wanted = [SqlValue::Integer(2), SqlValue::from("one".to_owned()), SqlValue::Integer(2), SqlValue::Null];
         assert_eq!(rows.remove(0).0, wanted);
     }
 
@@ -232,9 +212,9 @@ mod tests {
         let transaction = Transaction::begin(&engine, TransactionMode::Write).unwrap();
         engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]).unwrap();
         transaction.commit().unwrap();
-        let mut rows = engine.query("SELECT x FROM a", &[]).unwrap();
-        assert_eq!(rows[0].take::<i64>(0).unwrap(), 1);
-        assert!(rows[0].take::<String>(0).is_err() && rows[0].take::<i64>(7).is_err());
+        let rows = engine.query("SELECT x FROM a", &[]).unwrap();
+        assert_eq!(rows[0].get::<i64>(0).unwrap(), 1);
+        assert!(rows[0].get::<String>(0).is_err() && rows[0].get::<i64>(7).is_err());
     }
 
     #[test]
