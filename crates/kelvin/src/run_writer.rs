@@ -1,7 +1,7 @@
 //! Who keeps a run while it is measured, and what its plan learns from.
 
 use kelvin_core::{Labels, Run, StoredHeadline};
-use kelvin_store::{AppendError, Recorder, RecordingLock, Store};
+use kelvin_store::{AppendError, Recorder, Store, StoreLock};
 
 use crate::cli::StoreArgs;
 use crate::cli_error::{CliError, Context};
@@ -21,7 +21,7 @@ pub struct RunWriter {
 struct Spool {
     file: Store,
     server: String,
-    _recording: RecordingLock,
+    _recording: StoreLock,
 }
 
 impl RunWriter {

@@ -1,6 +1,7 @@
 //! Invariants of a run: checked before it is stored or exported, and after it is imported.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
 use kelvin_core::{
@@ -25,29 +26,22 @@ pub fn check(run: &Run) -> CheckResult {
     let defined = defined_metrics(&run.header.metrics);
     check_measurements(run, &defined)?;
     check_conclusion(&run.predictions, &run.explanations, &defined)?;
-    if matches!(&run.status, RunStatus::Partial(why) if why.is_empty()) {
-        return invalid_field("status", "a partial run must say why it is partial");
-    }
+    let is_unexplained = matches!(&run.status, RunStatus::Partial(why) if why.is_empty());
+    require(!is_unexplained, "status", "a partial run must say why it is partial")?;
     check_labels(&run.labels)?;
     check_not_negative("seconds", run.seconds)
 }
 
 /// Checks what is known before the first measurement.
 pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
-    if header.format != RUN_FORMAT {
-        return invalid_field(
-            "format",
-            format!("{} is not {RUN_FORMAT}, the format that this kelvin writes", header.format),
-        );
-    }
+    let (format, started) = (header.format, &header.started);
+    let problem = format_args!("{format} is not {RUN_FORMAT}, the format that this kelvin writes");
+    require(format == RUN_FORMAT, "format", problem)?;
     check_grammar("id", &header.id, &WORD_GRAMMAR)?;
     // Ids are typed, abbreviated, and used as file names.
-    if header.id == "last" {
-        return invalid_field("id", "\"last\" means the newest run and cannot be an id");
-    }
-    if parse_started(&header.started).is_none() {
-        return invalid_field("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", header.started));
-    }
+    require(header.id != "last", "id", "\"last\" means the newest run and cannot be an id")?;
+    let problem = format_args!("{started:?} is not a time such as 2026-01-31T12:00:00Z");
+    require(parse_started(started).is_some(), "started", problem)?;
     check_grammar("kelvin", &header.kelvin, &WORD_GRAMMAR)?;
     check_positive("clock.hertz", header.clock.hertz)?;
     check_not_negative("clock.relative_error", header.clock.relative_error)?;
@@ -139,9 +133,8 @@ fn check_foreign(header: &RunHeader) -> CheckResult {
         ("clock.kind", header.clock.kind == ClockKind::Foreign),
         ("settings.mode", header.settings.mode == *FOREIGN_MODE),
     ] {
-        if says_foreign != is_foreign {
-            return invalid_field(field, "\"foreign\" belongs to a run with the field `foreign`, and to no other");
-        }
+        let problem = "\"foreign\" belongs to a run with the field `foreign`, and to no other";
+        require(says_foreign == is_foreign, field, problem)?;
     }
     header.foreign.as_ref().map_or(Ok(()), |foreign| check_grammar("foreign.tool", &foreign.tool, &WORD_GRAMMAR))
 }
@@ -171,9 +164,7 @@ fn check_metrics(metrics: &[Metric]) -> CheckResult {
     let mut seen = HashSet::new();
     check_each("metrics", metrics, |metric| {
         check_metric_names(metric)?;
-        if !seen.insert(metric.id) {
-            return invalid_field("id", format!("{} is defined twice", metric.id));
-        }
+        require(seen.insert(metric.id), "id", format_args!("{} is defined twice", metric.id))?;
         [("floor", metric.floor), ("ceiling", metric.ceiling)]
             .into_iter()
             .try_for_each(|(field, bound)| check_finite(field, bound.unwrap_or_default()))
@@ -198,10 +189,8 @@ fn check_plan(plan: &[PlannedMeasurement], defined: &HashSet<Name>) -> CheckResu
     check_each("plan", plan, |planned| {
         check_planned_names(planned)?;
         planned.metrics.iter().try_for_each(|metric| check_defined("metrics", *metric, defined))?;
-        match seen.insert((planned.probe, &planned.case)) {
-            true => Ok(()),
-            false => invalid_field("", format!("{} {} is planned twice", planned.probe, planned.case)),
-        }
+        let PlannedMeasurement { probe, case, .. } = planned;
+        require(seen.insert((*probe, case)), "", format_args!("{probe} {case} is planned twice"))
     })
 }
 
@@ -213,31 +202,23 @@ fn check_planned_names(planned: &PlannedMeasurement) -> CheckResult {
 /// Measurements are those of the plan, in its order; after them only those of unplanned events.
 fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
     let plan = &run.header.plan;
-    if run.measurements.len() < plan.len() {
-        let problem = format!("{} measurements, but the plan has {}", run.measurements.len(), plan.len());
-        return invalid_field("measurements", problem);
-    }
+    let (count, planned) = (run.measurements.len(), plan.len());
+    require(count >= planned, "measurements", format_args!("{count} measurements, but the plan has {planned}"))?;
     let mut seen: HashSet<(Name, &Case)> = HashSet::new();
     let mut plan = plan.iter().enumerate();
     check_each("measurements", &run.measurements, |measurement| {
-        match plan.next() {
-            Some((_, planned)) if *planned == measurement.planned => {}
-            Some((i, planned)) => {
-                return invalid_field("", format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
-            }
-            None => {
-                check_planned_names(&measurement.planned)?;
-                if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
-                    return invalid_field("", "it names metrics or is an input, but is not in the plan");
-                }
-                if measurement.rounds.is_empty() && measurement.skipped.is_none() {
-                    return invalid_field("", "it is not in the plan and has no rounds");
-                }
-            }
+        let is_new = seen.insert((measurement.planned.probe, &measurement.planned.case));
+        if let Some((i, planned)) = plan.next() {
+            let problem = format_args!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case);
+            require(*planned == measurement.planned, "", problem)?;
+        } else {
+            check_planned_names(&measurement.planned)?;
+            let is_of_plan = !measurement.planned.metrics.is_empty() || measurement.planned.only_input;
+            require(!is_of_plan, "", "it names metrics or is an input, but is not in the plan")?;
+            let has_outcome = !measurement.rounds.is_empty() || measurement.skipped.is_some();
+            require(has_outcome, "", "it is not in the plan and has no rounds")?;
         }
-        if !seen.insert((measurement.planned.probe, &measurement.planned.case)) {
-            return invalid_field("", "an earlier measurement has the same probe and case");
-        }
+        require(is_new, "", "an earlier measurement has the same probe and case")?;
         check_each("rounds", &measurement.rounds, |round| check_round(round, defined))
     })
 }
@@ -247,9 +228,9 @@ fn check_batches(columns: &Batches) -> CheckResult {
     check_same_length(("iterations", columns.iterations.len()), nanoseconds)?;
     check_same_length(("tags", columns.tags.len()), nanoseconds)?;
     check_all_finite("nanoseconds", &columns.nanoseconds)?;
-    if let Some(i) = columns.iterations.iter().position(|&iterations| iterations == 0) {
-        return invalid_field(format!("iterations[{i}]"), "a batch of 0 operations has no time per operation");
-    }
+    check_each("iterations", &columns.iterations, |&iterations| {
+        require(iterations != 0, "", "a batch of 0 operations has no time per operation")
+    })?;
     check_not_negative("work_per_iteration", columns.work_per_iteration)?;
     check_canaries(columns)
 }
@@ -259,22 +240,15 @@ fn check_canaries(columns: &Batches) -> CheckResult {
     if columns.canaries.is_empty() {
         return Ok(());
     }
-    if columns.canary_stride == 0 {
-        return invalid_field("canary_stride", "it is 0, but canaries were read");
-    }
-    let expected = 1 + columns.len().div_ceil(columns.canary_stride);
-    for (canary, readings) in &columns.canaries {
-        let field = format!("canaries.{}", canary.name());
-        let count = readings.len();
-        if count != expected && !(columns.is_empty() && count == 0) {
-            let (n, stride) = (columns.len(), columns.canary_stride);
-            return invalid_field(field, format!("{count} readings; {n} batches at stride {stride} have {expected}"));
-        }
-        if let Some(i) = readings.iter().position(|value| !value.is_finite()) {
-            return invalid_field(format!("{field}[{i}]"), format!("{} is not a finite number", readings[i]));
-        }
-    }
-    Ok(())
+    let (n, stride) = (columns.len(), columns.canary_stride);
+    require(stride != 0, "canary_stride", "it is 0, but canaries were read")?;
+    let expected = 1 + n.div_ceil(stride);
+    columns.canaries.iter().try_for_each(|(canary, readings)| {
+        let (field, count) = (format!("canaries.{}", canary.name()), readings.len());
+        let problem = format_args!("{count} readings; {n} batches at stride {stride} have {expected}");
+        require(count == expected || (columns.is_empty() && count == 0), &field, problem)?;
+        check_each(&field, readings, |&value| check_finite("", value.into()))
+    })
 }
 
 /// Checks what is known after the last round.
@@ -321,9 +295,7 @@ fn check_prediction(prediction: &Prediction) -> CheckResult {
     for (field, value) in [("value", prediction.value), ("low", prediction.low), ("high", prediction.high)] {
         check_finite(&format!("prediction.{field}"), value)?;
     }
-    if prediction.low > prediction.high {
-        return invalid_field("prediction.low", "it is above `high`");
-    }
+    require(prediction.low <= prediction.high, "prediction.low", "it is above `high`")?;
     check_inputs("prediction.inputs", &prediction.inputs)
 }
 
@@ -339,18 +311,18 @@ fn check_metric_at(metric: Name, case: &Case, defined: &HashSet<Name>) -> CheckR
 
 /// Refuses a value that JSON cannot hold.
 pub(crate) fn check_finite(field: &str, value: f64) -> CheckResult {
-    if value.is_finite() { Ok(()) } else { invalid_field(field, format!("{value} is not a finite number")) }
+    require(value.is_finite(), field, format_args!("{value} is not a finite number"))
 }
 
 /// Refuses a value below 0, or one that JSON cannot hold.
 pub(crate) fn check_not_negative(field: &str, value: f64) -> CheckResult {
     check_finite(field, value)?;
-    if value < 0.0 { invalid_field(field, format!("{value} is below 0")) } else { Ok(()) }
+    require(value >= 0.0, field, format_args!("{value} is below 0"))
 }
 
 fn check_positive(field: &str, value: f64) -> CheckResult {
     check_finite(field, value)?;
-    if value <= 0.0 { invalid_field(field, format!("{value} is not above 0")) } else { Ok(()) }
+    require(value > 0.0, field, format_args!("{value} is not above 0"))
 }
 
 fn check_all_finite(field: &str, values: &[f64]) -> CheckResult {
@@ -359,17 +331,11 @@ fn check_all_finite(field: &str, values: &[f64]) -> CheckResult {
 
 fn check_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> CheckResult {
     check_grammar(field, &metric, &ID_GRAMMAR)?;
-    match defined.contains(&metric) {
-        true => Ok(()),
-        false => invalid_field(field, format!("{metric} is not among the metrics of the run")),
-    }
+    require(defined.contains(&metric), field, format_args!("{metric} is not among the metrics of the run"))
 }
 
 fn check_same_length((column, length): (&str, usize), (reference, expected): (&str, usize)) -> CheckResult {
-    match length == expected {
-        true => Ok(()),
-        false => invalid_field(column, format!("{length} values, but `{reference}` has {expected}")),
-    }
+    require(length == expected, column, format_args!("{length} values, but `{reference}` has {expected}"))
 }
 
 /// Checks labels that somebody else wrote.
@@ -386,6 +352,11 @@ fn check_labels(labels: &Labels) -> CheckResult {
     }
 }
 
-pub(crate) fn invalid_field<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, InvalidField> {
+/// Refuses a field of which something does not hold.
+fn require(holds: bool, field: &str, problem: impl Display) -> CheckResult {
+    if holds { Ok(()) } else { invalid_field(field, problem.to_string()) }
+}
+
+fn invalid_field(field: &str, problem: impl Into<String>) -> CheckResult {
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }

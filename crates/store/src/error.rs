@@ -76,15 +76,9 @@ pub enum LocationError {
     /// This build has no client of PostgreSQL for this URL.
     #[error("{0}: this kelvin was built without PostgreSQL: name a file, or build it with the feature postgres")]
     WithoutPostgres(String),
-    /// A mode of TLS that libpq does not know.
-    #[error("sslmode={0}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
-    TlsMode(String),
-    /// The value of an option is no text.
-    #[error("{0}: what its value is decoded to is not UTF-8")]
-    OptionNotText(String),
-    /// An option that would change what kelvin decides itself.
-    #[error("{0}: kelvin decides that itself: leave it out of the URL")]
-    UnknownOption(String),
+    /// An option that cannot be used, and why.
+    #[error("{0}: {1}")]
+    Option(String, &'static str),
     /// Others can read the file of passwords.
     #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", .0.display())]
     OpenPasswordFile(PathBuf),

@@ -9,7 +9,7 @@ use crate::check::{check_finite, check_not_negative};
 use crate::conclusion::RunConclusion;
 use crate::error::{AppendError, InvalidField, LoadError};
 use crate::history::{damaged_series, series_case};
-use crate::run_key::{axes_json, key_of};
+use crate::run_key::axes_json;
 use crate::sql::{SqlConnection, SqlResult, SqlValue, sql_limit, sql_value, values};
 
 /// Whose runs teach a run: those of its machine, in its mode.
@@ -38,12 +38,10 @@ impl Store {
                 return Err(InvalidField { field: format!("headlines[{i}]"), problem }.into());
             }
         }
-        let replaced = self.in_transaction(|engine| {
-            let Some(run) = key_of(engine, run_id)? else { return Ok(None) };
+        self.append_to(run_id, |engine, run| {
             engine.execute("DELETE FROM headline WHERE run = $1", values![run])?;
-            put_headlines(engine, run, headlines).map(Some)
-        })?;
-        replaced.ok_or_else(|| AppendError::Gone(run_id.to_owned()))
+            put_headlines(engine, run, headlines)
+        })
     }
 
     /// Stores what is known only at the end of a run, predictions and explanations, and the headlines that later runs learn from,

@@ -47,7 +47,7 @@ pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, checked_note, labels};
 pub use location::Location;
 pub use migrations::SCHEMA_VERSION;
 pub use open::{InPlaceStore, Store};
-pub use outbox::{RecordingLock, UploadResult, WatchLock};
+pub use outbox::{StoreLock, UploadResult};
 pub use postgres::ServerAddress;
 pub use prune::PruneOptions;
 pub use query::{RunFilter, RunSummary};

@@ -167,11 +167,7 @@ impl Store {
 }
 
 fn open_read_write(path: &Path) -> Result<Connection, OpenError> {
-    // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| open_error(path, error))?;
-    set_untrusted(&connection).map_err(|error| open_error(path, error))?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| open_error(path, error))?;
+    let connection = connect_to_write(path)?;
     let version = check_schema_version(&connection, path)?;
     if version == 0 {
         // Lets the space of deleted runs be freed; takes effect only before the first table is made.
@@ -182,6 +178,18 @@ fn open_read_write(path: &Path) -> Result<Connection, OpenError> {
     check_schema_version(&connection, path)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(|error| open_error(path, error))?;
     Ok(connection)
+}
+
+/// Connects to a file, of which nothing is read yet.
+fn connect_to_write(path: &Path) -> Result<Connection, OpenError> {
+    // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
+    let connected =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    let set_up = connected.and_then(|connection| {
+        set_untrusted(&connection)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map(|()| connection)
+    });
+    set_up.map_err(|error| open_error(path, error))
 }
 
 /// Whether there is room for a log and its index. SQLite maps the index, which may have holes where blocks are smaller than pages: where one

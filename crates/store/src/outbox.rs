@@ -20,15 +20,9 @@ const RECORDING_SUFFIX: &str = "-recording";
 /// What the name of the file ends with that the one program holds that watches the machine.
 const WATCH_SUFFIX: &str = "-watching";
 
-/// Shows other programs that a run is being recorded here, until it is dropped or its process ends.
+/// Shows other programs that this one records a run here, or watches the machine, until it is dropped or its process ends.
 #[derive(Debug)]
-pub struct RecordingLock {
-    _held: File,
-}
-
-/// Shows other programs that this one watches the machine, until it is dropped or its process ends.
-#[derive(Debug)]
-pub struct WatchLock {
+pub struct StoreLock {
     _held: File,
 }
 
@@ -46,20 +40,20 @@ impl Store {
     ///
     /// # Errors
     /// If the file beside it cannot be made or locked.
-    pub fn lock_recording(&self) -> io::Result<RecordingLock> {
+    pub fn lock_recording(&self) -> io::Result<StoreLock> {
         let file = self.lock_file(RECORDING_SUFFIX)?;
         file.lock_shared()?;
-        Ok(RecordingLock { _held: file })
+        Ok(StoreLock { _held: file })
     }
 
     /// Shows that this program watches the machine with this file as its store; `None` if another one does.
     ///
     /// # Errors
     /// If the file beside it cannot be made or locked.
-    pub fn try_lock_watch(&self) -> io::Result<Option<WatchLock>> {
+    pub fn try_lock_watch(&self) -> io::Result<Option<StoreLock>> {
         let file = self.lock_file(WATCH_SUFFIX)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(WatchLock { _held: file })),
+            Ok(()) => Ok(Some(StoreLock { _held: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }

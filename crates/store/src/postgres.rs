@@ -28,8 +28,8 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use self::address::{DEFAULT_PORT, TlsMode};
-use self::bounded_stream::{BoundedStream, MakeBoundedConnect, TlsUse};
+use self::address::TlsMode;
+use self::bounded_stream::{BoundedStream, MakeBoundedConnect, MaybeTlsStream, TlsUse};
 use crate::error::{BoxError, DatabaseError, OpenError};
 use crate::migrations::{APPLICATION_ID, SCHEMA_VERSION, postgres_migrations};
 use crate::sql::{RowReader, SqlConnection, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, values};
@@ -364,10 +364,12 @@ impl SqlConnection for PostgresConnection {
 /// forbids it; nor does it tell from other faults that there is no such host.
 fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
     let mut config = address.config.clone();
-    let Some((host, port)) = address.host() else { return Ok(config) };
-    let addresses: Vec<IpAddr> = (host.as_str(), port)
-        .to_socket_addrs()
-        .map_or_else(|_| Vec::new(), |resolved| resolved.map(|ip| ip.ip()).collect());
+    let ServerAddress { host, port, .. } = address;
+    if host.starts_with('/') {
+        return Ok(config);
+    }
+    let resolved = (host.as_str(), *port).to_socket_addrs();
+    let addresses: Vec<IpAddr> = resolved.into_iter().flatten().map(|resolved| resolved.ip()).collect();
     let Some((first, rest)) = addresses.split_first() else {
         let problem = format!("there is no host {host}, or its name cannot be looked up");
         return Err(OpenError::Server(address.name().to_owned(), problem));
@@ -375,7 +377,7 @@ fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
     if config.get_hosts().len() == 1 && config.get_hostaddrs().is_empty() {
         config.hostaddr(*first);
         rest.iter().for_each(|&ip| {
-            config.host(&host).hostaddr(ip);
+            config.host(host).hostaddr(ip);
         });
     }
     Ok(config)
@@ -413,13 +415,12 @@ async fn connect_tcp(
 
 /// By a socket of this machine, which nobody else can read.
 async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<(Client, ConnectionWork), OpenError> {
-    let port = address.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
-    let socket = UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await;
+    let socket = UnixStream::connect(directory.join(format!(".s.PGSQL.{}", address.port))).await;
     let socket =
         socket.map_err(|error| unreachable_error(address.name().to_owned(), error.kind(), error.to_string()))?;
     let mut config = address.config.clone();
     config.ssl_mode(SslMode::Disable);
-    let connected = config.connect_raw(BoundedStream::new(socket, true), NoTls).await;
+    let connected = config.connect_raw(BoundedStream::new(MaybeTlsStream::Local(socket), true), NoTls).await;
     let (client, connection) = connected.map_err(|error| connect_error(address, &error))?;
     Ok((client, Box::pin(connection)))
 }

@@ -186,7 +186,8 @@ impl Store {
             let notes = serde_json::from_str(&head.notes).map_err(|error| damaged("the end", error.to_string()))?;
             run.apply(Event::Finished { status, seconds: head.seconds, notes });
         }
-        if let Some(packed) = self.conclusion(head.key)? {
+        let select = "SELECT payload FROM conclusion WHERE run = $1";
+        if let Some(packed) = self.rows(select, values![head.key], |row| row.get::<Vec<u8>>(0))?.pop() {
             let conclusion: RunConclusion = unpack(&packed).map_err(|problem| damaged("the conclusion", problem))?;
             run.predictions = conclusion.predictions;
             run.explanations = conclusion.explanations;
@@ -204,23 +205,19 @@ impl Store {
         row.ok_or_else(|| LoadError::Find(FindError::None(id.to_owned())))
     }
 
-    fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, DatabaseError> {
-        Ok(self.rows("SELECT payload FROM conclusion WHERE run = $1", values![run], |row| row.get(0))?.pop())
-    }
-
     /// Rounds and skipped cases of a run as the events that they were, in their order.
     fn events(&self, run: i64, id: &str) -> Result<Vec<Event>, LoadError> {
         let select = "
             SELECT sequence, probe, axes, payload, NULL FROM round WHERE run = $1
             UNION ALL SELECT sequence, probe, axes, NULL, reason FROM skip WHERE run = $1
             ORDER BY sequence";
-        let rows: Vec<EventRow> = self.rows(select, values![run], EventRow::from_row)?;
-        rows.into_iter()
-            .map(|row| {
-                let part = format!("event {} ({} {})", row.sequence, row.probe, row.axes);
-                row.event().map_err(|problem| LoadError::Damaged { id: id.to_owned(), part, problem })
-            })
-            .collect()
+        let row = |row: &SqlRow| {
+            let (sequence, probe, axes): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let part = format!("event {sequence} ({probe} {axes})");
+            let event = stored_event(&probe, &axes, row.get(3)?, row.get(4)?);
+            Ok(event.map_err(|problem| LoadError::Damaged { id: id.to_owned(), part, problem }))
+        };
+        self.rows(select, values![run], row)?.into_iter().collect()
     }
 }
 
@@ -257,36 +254,14 @@ impl RunRow {
     }
 }
 
-/// A row of `round` or `skip`.
-struct EventRow {
-    sequence: i64,
-    probe: String,
-    axes: String,
-    payload: Option<Vec<u8>>,
-    reason: Option<String>,
-}
-
-impl EventRow {
-    fn from_row(row: &SqlRow) -> Result<Self, WrongColumn> {
-        Ok(Self {
-            sequence: row.get(0)?,
-            probe: row.get(1)?,
-            axes: row.get(2)?,
-            payload: row.get(3)?,
-            reason: row.get(4)?,
-        })
-    }
-
-    fn event(self) -> Result<Event, String> {
-        let probe = Name::intern(&self.probe);
-        let case: Case = serde_json::from_str(&self.axes).map_err(|error| error.to_string())?;
-        match (self.payload, self.reason) {
-            (Some(packed), _) => Ok(Event::RoundFinished { probe, case, round: unpack(&packed)? }),
-            (None, reason) => {
-                Ok(Event::CaseSkipped { probe, case, reason: SkipReason::new(reason.unwrap_or_default()) })
-            }
-        }
-    }
+/// The event of a row of `round`, which has a payload, or of `skip`, which has a reason.
+fn stored_event(probe: &str, axes: &str, payload: Option<Vec<u8>>, reason: Option<String>) -> Result<Event, String> {
+    let probe = Name::intern(probe);
+    let case: Case = serde_json::from_str(axes).map_err(|error| error.to_string())?;
+    Ok(match payload {
+        Some(packed) => Event::RoundFinished { probe, case, round: unpack(&packed)? },
+        None => Event::CaseSkipped { probe, case, reason: SkipReason::new(reason.unwrap_or_default()) },
+    })
 }
 
 /// The status in column `column`, its reason in the one after it.

@@ -51,12 +51,8 @@ impl Store {
 
     /// Stores the end that a run without one is read with.
     pub(crate) fn store_partial_end(&self, run: &Run) -> Result<(), AppendError> {
-        let id = &run.header.id;
-        let ended = self.in_transaction(|engine| {
-            let key = existing_key(engine, id)?;
-            store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &[] })
-        });
-        ended.map_err(|error| self.append_error(error, id))
+        let end = RunEnd { status: &run.status, seconds: run.seconds, notes: &[] };
+        self.append_to(&run.header.id, |engine, key| store_end(engine, key, &end))
     }
 
     /// Stores what is known after the last round. A second call replaces what the first one stored.
@@ -67,11 +63,7 @@ impl Store {
         let header = self.stored_header(run_id)?;
         let RunConclusion { predictions, explanations, .. } = conclusion;
         check::check_conclusion(predictions, explanations, &check::defined_metrics(&header.metrics))?;
-        self.in_transaction(|engine| {
-            let key = existing_key(engine, run_id)?;
-            upsert_conclusion(engine, key, conclusion)
-        })
-        .map_err(|error| self.append_error(error, run_id))
+        self.append_to(run_id, |engine, key| upsert_conclusion(engine, key, conclusion))
     }
 
     /// Replaces the header of a stored run by a more complete one: with the clock source after the last round, a
@@ -105,7 +97,7 @@ impl Store {
         match self.in_transaction(|engine| insert_whole(engine, whole_run)) {
             Ok(()) => Ok(InsertOutcome::New),
             Err(DatabaseError::Duplicate(_)) => self.compare_with_stored(whole_run),
-            Err(error) => Err(self.append_error(error, id).into()),
+            Err(error) => Err(append_error(error, id).into()),
         }
     }
 
@@ -130,11 +122,16 @@ impl Store {
         if labels.is_empty() {
             return Ok(());
         }
-        let added = self.in_transaction(|engine| {
-            let run = existing_key(engine, id)?;
-            labels::put_labels(labels, engine, run, OldLabels::Kept)
-        });
-        added.map_err(|error| self.append_error(error, id))
+        self.append_to(id, |engine, key| labels::put_labels(labels, engine, key, OldLabels::Kept))
+    }
+
+    /// One transaction on the rows of the run with this id.
+    pub(crate) fn append_to(
+        &self,
+        id: &str,
+        work: impl FnOnce(&dyn SqlConnection, i64) -> SqlResult<()>,
+    ) -> Result<(), AppendError> {
+        self.in_transaction(|engine| work(engine, existing_key(engine, id)?)).map_err(|error| append_error(error, id))
     }
 
     /// Runs statements in a transaction: all of them or none.
@@ -143,16 +140,6 @@ impl Store {
         let result = work(self.connection())?;
         transaction.commit()?;
         Ok(result)
-    }
-
-    /// What went wrong while parts of this run were stored.
-    pub(crate) fn append_error(&self, error: DatabaseError, id: &str) -> AppendError {
-        match error {
-            DatabaseError::Duplicate(_) => AppendError::Duplicate(id.to_owned()),
-            DatabaseError::Orphan(_) => AppendError::Gone(id.to_owned()),
-            DatabaseError::NotStorable(_, problem) => AppendError::NotStorable(id.to_owned(), problem),
-            error => AppendError::Database(error),
-        }
     }
 
     /// The stored header of a run.
@@ -164,6 +151,16 @@ impl Store {
             let field = format!("header of stored run {id}");
             AppendError::Invalid(InvalidField { field, problem })
         })
+    }
+}
+
+/// What went wrong while parts of this run were stored.
+fn append_error(error: DatabaseError, id: &str) -> AppendError {
+    match error {
+        DatabaseError::Duplicate(_) => AppendError::Duplicate(id.to_owned()),
+        DatabaseError::Orphan(_) => AppendError::Gone(id.to_owned()),
+        DatabaseError::NotStorable(_, problem) => AppendError::NotStorable(id.to_owned(), problem),
+        error => AppendError::Database(error),
     }
 }
 
@@ -222,7 +219,7 @@ impl Recorder<'_> {
             self.pending_server.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
             Ok(key)
         });
-        let key = inserted.map_err(|error| self.store.append_error(error, &header.id))?;
+        let key = inserted.map_err(|error| append_error(error, &header.id))?;
         let metrics = check::defined_metrics(&header.metrics);
         self.started = Some(StartedRun { key, id: header.id.clone(), next_sequence: 0, metrics });
         Ok(())
@@ -235,7 +232,7 @@ impl Recorder<'_> {
     ) -> Result<(), AppendError> {
         let begun = self.started_run()?;
         let stored = self.store.in_transaction(|engine| insert(engine, begun.key, begun.next_sequence));
-        stored.map_err(|error| self.store.append_error(error, &begun.id))?;
+        stored.map_err(|error| append_error(error, &begun.id))?;
         if let Some(begun) = &mut self.started {
             begun.next_sequence += 1;
         }

@@ -17,7 +17,7 @@ use kelvin_core::units::{percent, seconds};
 use kelvin_core::{History, RunStatus, SeriesHistory};
 use kelvin_harness::Effort;
 use kelvin_machine::hardware_identity;
-use kelvin_store::{WatchLock, labels};
+use kelvin_store::{StoreLock, labels};
 use kelvin_sys::poll::wait_any_readable;
 use kelvin_sys::stop_signals;
 use kelvin_sys::usage::{UsageScope, read_usage};
@@ -117,7 +117,7 @@ struct Watcher<'a> {
     /// CPU time of this process and its children that was counted.
     counted: Duration,
     cycles: u64,
-    _only: WatchLock,
+    _only: StoreLock,
 }
 
 impl<'a> Watcher<'a> {

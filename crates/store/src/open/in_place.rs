@@ -8,10 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{
-    BUSY_TIMEOUT, Connection, OpenError, OpenFlags, SqliteConnection, Store, check_schema_version, migrations,
-    open_error, set_untrusted,
-};
+use super::{OpenError, SqliteConnection, Store, check_schema_version, connect_to_write, migrations, open_error};
 use crate::error::DatabaseError;
 
 /// A store that is changed within its file. Nobody else can use it meanwhile.
@@ -27,14 +24,11 @@ impl InPlaceStore {
     /// # Errors
     /// If another process uses it, none has room, or the store fails.
     pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Self, OpenError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| open_error(path, error))?;
+        let connection = connect_to_write(path)?;
         let set = |pragma: &str, value: &str| -> Result<String, OpenError> {
             let asked = connection.pragma_update_and_check(None, pragma, value, |row| row.get(0));
             asked.map_err(|error| open_error(path, error))
         };
-        set_untrusted(&connection).map_err(|error| open_error(path, error))?;
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| open_error(path, error))?;
         // The index of the log is in memory then, and the file is locked from the first read on.
         set("locking_mode", "exclusive")?;
         let version = check_schema_version(&connection, path)?;

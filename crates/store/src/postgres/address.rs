@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
@@ -15,7 +18,7 @@ use crate::error::LocationError;
 use crate::server_url::{percent_decoded, without_password};
 
 /// PostgreSQL's port.
-pub(super) const DEFAULT_PORT: u16 = 5432;
+const DEFAULT_PORT: u16 = 5432;
 
 /// How long a host may take to answer, unless the URL says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +31,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct ServerAddress {
     pub(crate) config: Config,
     pub(crate) tls: TlsSettings,
+    /// Its name, or the directory of a socket of this machine.
+    pub(crate) host: String,
+    pub(crate) port: u16,
     name: String,
     key: String,
 }
@@ -41,7 +47,8 @@ pub(crate) struct TlsSettings {
 }
 
 /// The modes of libpq.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum TlsMode {
     Disable,
     Allow,
@@ -51,17 +58,6 @@ pub(crate) enum TlsMode {
     VerifyFull,
 }
 
-impl TlsMode {
-    const ALL: [(&'static str, Self); 6] = [
-        ("disable", Self::Disable),
-        ("allow", Self::Allow),
-        ("prefer", Self::Prefer),
-        ("require", Self::Require),
-        ("verify-ca", Self::VerifyCa),
-        ("verify-full", Self::VerifyFull),
-    ];
-}
-
 impl ServerAddress {
     pub(crate) fn parse(url: &str, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
         let (rest, tls) = split_tls_options(url)?;
@@ -69,7 +65,8 @@ impl ServerAddress {
         let mut config = Config::from_str(&rest).map_err(|error| bad(&error))?;
         let host = match config.get_hosts() {
             [] => return Err(bad(&"it names no host")),
-            [host] => host_name(host),
+            [Host::Tcp(name)] => name.clone(),
+            [Host::Unix(path)] => path.display().to_string(),
             _ => return Err(bad(&"it names several hosts")),
         };
         let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
@@ -90,12 +87,13 @@ impl ServerAddress {
             config.password(password);
         }
         let suffix = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
-        let (name, key) = match host.starts_with('/') {
-            true => (format!("postgres://{user}@/{database}?host={host}"), format!("{host}{suffix}/{database}")),
-            false => (format!("postgres://{user}@{host}{suffix}/{database}"), format!("{host}{suffix}/{database}")),
+        let name = match host.starts_with('/') {
+            true if port == DEFAULT_PORT => format!("postgres://{user}@/{database}?host={host}"),
+            true => format!("postgres://{user}@/{database}?host={host}&port={port}"),
+            false => format!("postgres://{user}@{host}{suffix}/{database}"),
         };
-        let name = if host.starts_with('/') && port != DEFAULT_PORT { format!("{name}&port={port}") } else { name };
-        Ok(Self { config, tls, name, key: key.to_lowercase() })
+        let key = format!("{host}{suffix}/{database}").to_lowercase();
+        Ok(Self { config, tls, host, port, name, key })
     }
 
     /// Its URL for people, without a password.
@@ -107,24 +105,11 @@ impl ServerAddress {
     pub fn key(&self) -> &str {
         &self.key
     }
-
-    /// Host and port to be looked up; none of a socket of this machine.
-    pub(crate) fn host(&self) -> Option<(String, u16)> {
-        let host = self.config.get_hosts().first().map(host_name).filter(|host| !host.starts_with('/'))?;
-        Some((host, self.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT)))
-    }
 }
 
 impl fmt::Debug for ServerAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Address").field(&self.name).finish()
-    }
-}
-
-fn host_name(host: &Host) -> String {
-    match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(path) => path.display().to_string(),
     }
 }
 
@@ -135,16 +120,23 @@ fn split_tls_options(url: &str) -> Result<(String, TlsSettings), LocationError> 
     let mut rest: Vec<&str> = Vec::new();
     for option in options.split('&') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = || percent_decoded(value).ok_or_else(|| LocationError::OptionNotText(key.to_owned()));
+        let wrong = |problem| LocationError::Option(key.to_owned(), problem);
+        let value = || percent_decoded(value).ok_or_else(|| wrong("what its value is decoded to is not UTF-8"));
         match percent_decoded(key).as_deref() {
             Some("sslmode") => {
                 let mode = value()?;
-                let known = TlsMode::ALL.iter().find(|(name, _)| *name == mode);
-                tls.mode = known.ok_or(LocationError::TlsMode(mode))?.1;
+                let known = TlsMode::deserialize(mode.as_str().into_deserializer());
+                tls.mode = known.map_err(|_: ValueError| {
+                    let modes = "it is one of disable, allow, prefer, require, verify-ca, verify-full";
+                    LocationError::Option(format!("sslmode={mode}"), modes)
+                })?;
             }
             Some("sslrootcert") => tls.authorities = Some(value()?).filter(|file| file != "system").map(PathBuf::from),
             // What the library makes of it would go round what is read here.
-            Some("sslnegotiation") => return Err(LocationError::UnknownOption("sslnegotiation".into())),
+            Some(name @ "sslnegotiation") => {
+                let problem = "kelvin decides that itself: leave it out of the URL";
+                return Err(LocationError::Option(name.to_owned(), problem));
+            }
             _ => rest.push(option),
         }
     }
@@ -167,19 +159,17 @@ fn find_password(
 ) -> Result<Option<String>, LocationError> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     if let Some(password) = set("PGPASSWORD") {
-        let text = password.into_string().map_err(|_| LocationError::PasswordNotText);
-        return text.map(Some);
+        return password.into_string().map(Some).map_err(|_| LocationError::PasswordNotText);
     }
     let file = set("PGPASSFILE").map(PathBuf::from).or_else(|| Some(PathBuf::from(set("HOME")?).join(".pgpass")));
-    let Some(file) = file else { return Ok(None) };
     // One that is not there has no passwords; nor has one that is no file, as libpq has it.
-    let Some(metadata) = fs::metadata(&file).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
-    let Ok(lines) = fs::read_to_string(&file) else { return Ok(None) };
-    let file_password = lines.lines().find_map(|line| password_of_line(line, key));
-    let mode = metadata.permissions().mode();
-    match file_password {
-        Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile(file)),
-        file_password => Ok(file_password),
+    let metadata = file.as_ref().and_then(|file| fs::metadata(file).ok()).filter(fs::Metadata::is_file);
+    let (Some(file), Some(metadata)) = (file, metadata) else { return Ok(None) };
+    let password =
+        fs::read_to_string(&file).ok().and_then(|lines| lines.lines().find_map(|line| password_of_line(line, key)));
+    match password {
+        Some(_) if metadata.permissions().mode() & 0o077 != 0 => Err(LocationError::OpenPasswordFile(file)),
+        password => Ok(password),
     }
 }
 
@@ -234,12 +224,12 @@ mod tests {
         {
             let address = parse(url, &[]).unwrap();
             assert_eq!((address.name(), address.key()), ("postgres://me@host/db", "host/db"), "{url}");
-            assert_eq!(address.host(), Some(("host".into(), 5432)));
+            assert_eq!((address.host.as_str(), address.port), ("host", 5432));
         }
         let other = parse("postgres://me@Host:5433", &[]).unwrap();
         assert_eq!((other.name(), other.key()), ("postgres://me@Host:5433/me", "host:5433/me"));
         let socket = parse("postgres://me@/db?host=/run/pg&port=5433", &[]).unwrap();
-        assert_eq!((socket.key(), socket.host()), ("/run/pg:5433/db", None));
+        assert_eq!((socket.key(), socket.host.as_str(), socket.port), ("/run/pg:5433/db", "/run/pg", 5433));
         assert!(parse(socket.name(), &[]).is_ok());
         for file in ["runs.sqlite", "postgres", "postgres:/x", "/a/postgres://b"] {
             assert!(matches!(Location::parse(OsStr::new(file), |_| None), Ok(Location::File(_))), "{file}");

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::UnixStream;
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -56,7 +57,7 @@ pub(crate) struct BoundedConnect {
 type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 impl MakeTlsConnect<Socket> for MakeBoundedConnect {
-    type Stream = BoundedStream<MaybeTlsStream>;
+    type Stream = BoundedStream;
     type TlsConnect = BoundedConnect;
     type Error = std::convert::Infallible;
 
@@ -67,9 +68,9 @@ impl MakeTlsConnect<Socket> for MakeBoundedConnect {
 }
 
 impl TlsConnect<Socket> for BoundedConnect {
-    type Stream = BoundedStream<MaybeTlsStream>;
+    type Stream = BoundedStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<BoundedStream<MaybeTlsStream>>>>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<BoundedStream>>>>;
 
     fn connect(self, mut socket: Socket) -> Self::Future {
         Box::pin(async move {
@@ -77,13 +78,11 @@ impl TlsConnect<Socket> for BoundedConnect {
                 socket.write_all(&TLS_REQUEST).await?;
                 socket.read_u8().await? == b'S'
             };
-            if offers_tls {
-                return Ok(BoundedStream::new(
-                    MaybeTlsStream::Encrypted(Box::new(self.tls.connect(socket).await?)),
-                    true,
-                ));
-            }
             match self.encrypt {
+                _ if offers_tls => {
+                    let encrypted = Box::new(self.tls.connect(socket).await?);
+                    Ok(BoundedStream::new(MaybeTlsStream::Encrypted(encrypted), true))
+                }
                 TlsUse::Always => Err(io::Error::other("server does not support TLS")),
                 _ => Ok(BoundedStream::new(MaybeTlsStream::Plain(socket), self.is_local)),
             }
@@ -94,82 +93,64 @@ impl TlsConnect<Socket> for BoundedConnect {
 /// A connection with or without TLS.
 pub(crate) enum MaybeTlsStream {
     Plain(Socket),
+    Local(UnixStream),
     Encrypted(Box<Encrypted>),
 }
 
-/// Has a stream do something, whichever it is.
-macro_rules! either {
-    ($stream:expr, $inner:ident => $work:expr) => {
-        match $stream {
-            MaybeTlsStream::Plain($inner) => $work,
-            MaybeTlsStream::Encrypted($inner) => $work,
-        }
-    };
-}
+/// What bytes go through.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
 
-impl AsyncRead for MaybeTlsStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), inner => Pin::new(inner).poll_read(cx, into))
-    }
-}
-
-impl AsyncWrite for MaybeTlsStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), inner => Pin::new(inner).poll_write(cx, from))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), inner => Pin::new(inner).poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), inner => Pin::new(inner).poll_shutdown(cx))
-    }
-}
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
 
 /// A stream of messages of a server, which ends with an error where one is not as it may be.
-pub(crate) struct BoundedStream<S> {
-    inner: S,
+pub(crate) struct BoundedStream {
+    inner: MaybeTlsStream,
     messages: MessageLimits,
 }
 
-impl<S> BoundedStream<S> {
+impl BoundedStream {
     /// `is_private`: nobody else can read what is sent.
-    pub(crate) fn new(inner: S, is_private: bool) -> Self {
+    pub(crate) fn new(inner: MaybeTlsStream, is_private: bool) -> Self {
         Self { inner, messages: MessageLimits { is_private, ..MessageLimits::default() } }
     }
+
+    fn bytes(&mut self) -> Pin<&mut dyn ByteStream> {
+        Pin::new(match &mut self.inner {
+            MaybeTlsStream::Plain(inner) => inner,
+            MaybeTlsStream::Local(inner) => inner,
+            MaybeTlsStream::Encrypted(inner) => inner,
+        })
+    }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+impl AsyncRead for BoundedStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        ready!(Pin::new(&mut this.inner).poll_read(cx, into))?;
-        Poll::Ready(this.messages.check(&into.filled()[before..]))
+        ready!(self.bytes().poll_read(cx, into))?;
+        Poll::Ready(self.messages.check(&into.filled()[before..]))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.messages.unsolicited = 0;
-        Pin::new(&mut this.inner).poll_write(cx, from)
+impl AsyncWrite for BoundedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.messages.unsolicited = 0;
+        self.bytes().poll_write(cx, from)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bytes().poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bytes().poll_shutdown(cx)
     }
 }
 
-impl TlsStream for BoundedStream<MaybeTlsStream> {
+impl TlsStream for BoundedStream {
     fn channel_binding(&self) -> ChannelBinding {
         match &self.inner {
-            MaybeTlsStream::Plain(_) => ChannelBinding::none(),
             MaybeTlsStream::Encrypted(inner) => inner.channel_binding(),
+            MaybeTlsStream::Plain(_) | MaybeTlsStream::Local(_) => ChannelBinding::none(),
         }
     }
 }
@@ -212,11 +193,15 @@ impl MessageLimits {
         Ok(())
     }
 
+    /// The length of the message, which counts itself.
+    fn length(&self) -> u32 {
+        u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]])
+    }
+
     /// Type and length are known.
     fn check_header(&mut self) -> io::Result<()> {
         let kind = self.head[0];
-        let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
-        let body = length.checked_sub(4).ok_or_else(|| protocol_error("a message without a length"))?;
+        let body = self.length().checked_sub(4).ok_or_else(|| protocol_error("a message without a length"))?;
         let limit = match kind {
             _ if !self.is_ready => MAX_STARTUP_MESSAGE_BYTES,
             b'D' => MAX_ROW_BYTES,
@@ -249,8 +234,7 @@ impl MessageLimits {
             let message = "the server asks for the password in clear text, without TLS: others could read it; sslmode=require wants TLS";
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
-        let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
-        (self.left, self.header_bytes) = (length - 8, 0);
+        (self.left, self.header_bytes) = (self.length() - 8, 0);
         Ok(())
     }
 }
