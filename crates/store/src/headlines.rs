@@ -8,9 +8,9 @@ use crate::Store;
 use crate::check::{check_finite, check_not_negative};
 use crate::conclusion::RunConclusion;
 use crate::error::{AppendError, InvalidField, LoadError};
-use crate::history::{damaged_series, series_case};
+use crate::history::series_case;
 use crate::run_key::axes_json;
-use crate::sql::{SqlConnection, SqlResult, SqlValue, sql_limit, sql_value, values};
+use crate::sql::{SqlConnection, SqlResult, SqlRow, SqlValue, sql_limit, sql_value, values};
 
 /// Whose runs teach a run: those of its machine, in its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,15 +139,14 @@ fn newest_headlines_sql(excluded: usize, is_over: bool) -> String {
 pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline>, LoadError> {
     let select = "SELECT metric, version, axes, value, within_variance FROM headline JOIN series ON series.key = series
                   WHERE run = $1 ORDER BY series.key";
-    let select: Vec<(String, i64, String, f64, f64)> = store
-        .rows(select, values![run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
-    let headline = |(metric, version, axes, value, within_variance): (String, i64, String, f64, f64)| {
-        let case = series_case(&metric, &axes)?;
-        let version = u32::try_from(version)
-            .map_err(|error| damaged_series(&format!("{metric} {axes}"), "the case", &error.to_string()))?;
-        Ok(StoredHeadline { metric: Name::intern(&metric), version, case, value, within_variance })
+    let headline = |row: &SqlRow| {
+        let (metric, version, axes): (String, u32, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (value, within_variance) = (row.get(3)?, row.get(4)?);
+        let case = series_case(&metric, &axes);
+        let metric = Name::intern(&metric);
+        Ok(case.map(|case| StoredHeadline { metric, version, case, value, within_variance }))
     };
-    select.into_iter().map(headline).collect()
+    store.rows(select, values![run], headline)?.into_iter().collect()
 }
 
 /// Stores headlines of a run that has none yet.

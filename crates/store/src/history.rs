@@ -228,6 +228,6 @@ pub(crate) fn series_case(metric: &str, axes: &str) -> Result<Case, LoadError> {
         .map_err(|error| damaged_series(&format!("{metric} {axes}"), "the case", &error.to_string()))
 }
 
-pub(crate) fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
+fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
     LoadError::Damaged { id: format!("series {series}"), part: part.to_owned(), problem: problem.to_owned() }
 }

@@ -296,14 +296,12 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// The layout version of a file that is ours or empty; an error for any other.
 fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
-    let ask = |pragma: &str| -> Result<i64, OpenError> {
-        connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(|error| open_error(path, error))
+    let number = |sql: &str| -> Result<i64, OpenError> {
+        connection.query_row(sql, [], |row| row.get(0)).map_err(|error| open_error(path, error))
     };
-    let version = ask("user_version")?;
-    let tables: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|error| open_error(path, error))?;
-    let application = ask("application_id")?;
+    let version = number("PRAGMA user_version")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    let application = number("PRAGMA application_id")?;
     let empty = tables == 0 && version == 0 && application == 0;
     if !empty && application != APPLICATION_ID {
         return Err(OpenError::Foreign(path.to_path_buf()));

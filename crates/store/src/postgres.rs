@@ -271,23 +271,24 @@ impl PostgresConnection {
             let is_lost = error.is_closed() || find_cause::<io::Error>(error).is_some();
             return if is_lost { DatabaseError::Lost(store, source) } else { DatabaseError::Other(store, source) };
         };
-        // Classes of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
-        match (code, code.code().get(..2)) {
-            (code, _) if *code == SqlState::UNIQUE_VIOLATION => DatabaseError::Duplicate(store),
-            (code, _) if *code == SqlState::FOREIGN_KEY_VIOLATION => DatabaseError::Orphan(store),
-            (code, _) if *code == SqlState::DISK_FULL => DatabaseError::Full(store),
-            (code, _) if *code == SqlState::IO_ERROR => DatabaseError::Io(store, source),
-            (code, _) if [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
-                DatabaseError::Locked(store)
-            }
-            (code, _) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
+        match *code {
+            SqlState::UNIQUE_VIOLATION => DatabaseError::Duplicate(store),
+            SqlState::FOREIGN_KEY_VIOLATION => DatabaseError::Orphan(store),
+            SqlState::DISK_FULL => DatabaseError::Full(store),
+            SqlState::IO_ERROR => DatabaseError::Io(store, source),
+            SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED => DatabaseError::Locked(store),
+            SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => {
                 DatabaseError::Denied(store, source)
             }
-            // Data that this database cannot hold, or a limit of it: the next row may fare better.
-            (_, Some("22" | "23" | "54")) => DatabaseError::NotStorable(store, error_text(error)),
-            (_, Some("08" | "57")) => DatabaseError::Lost(store, source),
-            (_, Some("XX")) if code.code() != "XX000" => DatabaseError::Damaged(store, source),
-            _ => DatabaseError::Other(store, source),
+            SqlState::INTERNAL_ERROR => DatabaseError::Other(store, source),
+            // Classes of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
+            _ => match code.code().get(..2) {
+                // Data that this database cannot hold, or a limit of it: the next row may fare better.
+                Some("22" | "23" | "54") => DatabaseError::NotStorable(store, error_text(error)),
+                Some("08" | "57") => DatabaseError::Lost(store, source),
+                Some("XX") => DatabaseError::Damaged(store, source),
+                _ => DatabaseError::Other(store, source),
+            },
         }
     }
 }

@@ -121,12 +121,12 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
 }
 
 fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, results: &mut ParsedResults) {
-    let (work, depth) = match classify_job(job, options, is_alone) {
+    let (key, depth) = match classify_job(job, options, is_alone) {
         Err(NotImported::Result(key)) => return results.add_not_imported(key),
         Err(NotImported::Option(name)) => return results.add_unknown_option("unknown_options", &name),
         Ok(asked) => asked,
     };
-    let side = if matches!(work, MappedWork::Write) { &job.write } else { &job.read };
+    let side = if key == "sequential_write" { &job.write } else { &job.read };
     let Some(done) = side else { return results.add_not_imported("mixed_io") };
     if is_of_several(job, done, depth) {
         return results.add_not_imported("grouped_jobs");
@@ -135,19 +135,16 @@ fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, result
         return results.add_not_imported("too_short");
     }
     results.add_note(UNLISTED_OPTIONS_NOTE);
-    match work {
-        MappedWork::RandomRead => {
-            let case = || Case::new().with_number(QUEUE_DEPTH, depth);
-            results.add_value("rate", case(), done.iops);
-            results.add_value("latency", case(), done.lat_ns.mean);
-            match depth {
-                1 => results.add_value("depth_1_latency", Case::new(), done.lat_ns.mean),
-                64 => results.add_value("depth_64_rate", Case::new(), done.iops),
-                _ => {}
-            }
-        }
-        MappedWork::Read => results.add_value("sequential_read", Case::new(), done.bytes_a_second()),
-        MappedWork::Write => results.add_value("sequential_write", Case::new(), done.bytes_a_second()),
+    if key != "rate" {
+        return results.add_value(key, Case::new(), done.bytes_a_second());
+    }
+    let case = || Case::new().with_number(QUEUE_DEPTH, depth);
+    results.add_value("rate", case(), done.iops);
+    results.add_value("latency", case(), done.lat_ns.mean);
+    match depth {
+        1 => results.add_value("depth_1_latency", Case::new(), done.lat_ns.mean),
+        64 => results.add_value("depth_64_rate", Case::new(), done.iops),
+        _ => {}
     }
 }
 
@@ -169,20 +166,12 @@ enum NotImported {
     Option(String),
 }
 
-/// Work that is a metric of kelvin.
-#[derive(Clone, Copy)]
-enum MappedWork {
-    RandomRead,
-    Read,
-    Write,
-}
-
-/// What a job did and how many requests it had in flight, or why that is no metric of kelvin.
+/// The key of what a job did and how many requests it had in flight, or why that is no metric of kelvin.
 fn classify_job(
     job: &Job,
     options: &BTreeMap<String, String>,
     is_alone: bool,
-) -> Result<(MappedWork, u64), NotImported> {
+) -> Result<(&'static str, u64), NotImported> {
     let option = |names: &[&str], usual: &str| -> String {
         let named = names.iter().find_map(|name| options.get(*name));
         named.map_or(usual, String::as_str).to_ascii_lowercase()
@@ -216,9 +205,9 @@ fn classify_job(
         _ => return Err(NotImported::Result("unknown_engine")),
     }
     match (option(&["rw", "readwrite"], "read").as_str(), parse_size(&option(&["bs", "blocksize"], "4k")), depth) {
-        ("randread", Some(4096), 1..) => Ok((MappedWork::RandomRead, depth)),
-        ("read", Some(1_048_576), 16) => Ok((MappedWork::Read, depth)),
-        ("write", Some(1_048_576), 16) => Ok((MappedWork::Write, depth)),
+        ("randread", Some(4096), 1..) => Ok(("rate", depth)),
+        ("read", Some(1_048_576), 16) => Ok(("sequential_read", depth)),
+        ("write", Some(1_048_576), 16) => Ok(("sequential_write", depth)),
         _ => Err(NotImported::Result("other_work")),
     }
 }
