@@ -23,11 +23,11 @@ use crate::{Error, Result};
 /// Permission bits kept of a file that is replaced. Set-user-ID and its like go with the content they were given to.
 const PERMISSION_BITS: u32 = 0o777;
 /// Permissions requested for a new file, less the umask.
-const DEFAULT_MODE: u32 = 0o666;
+pub(crate) const DEFAULT_MODE: u32 = 0o666;
 /// S_IRUSR, S_IRGRP and S_IROTH: two bits above those to execute.
 const READ_BITS: u32 = 0o444;
 /// Permissions while it is being made.
-const PRIVATE_MODE: u32 = 0o600;
+pub(crate) const PRIVATE_MODE: u32 = 0o600;
 /// Root, whose links everybody follows.
 const ROOT_UID: u32 = 0;
 /// Mode of a directory in which others may write (S_IWGRP, S_IWOTH), and only owners may rename and remove (S_ISVTX).

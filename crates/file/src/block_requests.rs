@@ -48,7 +48,8 @@ pub struct BlockRequests {
     left: u64,
     /// Blocks of this pass already requested.
     position: u64,
-    shuffle: Permutation,
+    /// None of a sequential order.
+    shuffle: Option<Permutation>,
 }
 
 impl BlockRequests {
@@ -111,12 +112,9 @@ impl BlockRequests {
     }
 }
 
-fn pass_permutation(order: BlockOrder, pass: u64, blocks: u64) -> Permutation {
-    let seed = match order {
-        BlockOrder::Sequential => 0,
-        BlockOrder::Random { seed } => seed.wrapping_add(pass.wrapping_mul(GOLDEN_GAMMA)),
-    };
-    Permutation::new(blocks, seed)
+fn pass_permutation(order: BlockOrder, pass: u64, blocks: u64) -> Option<Permutation> {
+    let BlockOrder::Random { seed } = order else { return None };
+    Some(Permutation::new(blocks, seed.wrapping_add(pass.wrapping_mul(GOLDEN_GAMMA))))
 }
 
 impl Iterator for BlockRequests {
@@ -128,10 +126,7 @@ impl Iterator for BlockRequests {
             return None;
         }
         self.left -= 1;
-        let block = match self.order {
-            BlockOrder::Sequential => self.position,
-            BlockOrder::Random { .. } => self.shuffle.permute(self.position),
-        };
+        let block = self.shuffle.as_ref().map_or(self.position, |shuffle| shuffle.permute(self.position));
         self.position += 1;
         if self.position == self.blocks {
             self.position = 0;

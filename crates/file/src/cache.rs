@@ -175,20 +175,17 @@ fn fill_cache(target: &Target) -> Result<Residency> {
             .read(&mut requests, &mut DeadlineObserver::new(EndCondition::Passes(1), &AtomicBool::new(false)))?;
         check_stop_signal()
     };
-    let residency = retry_until(target, MAX_FILL_ATTEMPTS, Residency::is_complete, read)?;
-    if residency.is_complete() {
-        return Ok(residency);
-    }
-    let why = match kelvin_sys::fs::kind(target.path()) {
-        Ok(kind) if kind.is_served() => format!(
-            "another program or machine serves this file system ({}), and may keep it out of memory, or have it dropped \
-             whenever it is opened (mount.fuse(8): kernel_cache)",
-            kind.name()
-        ),
-        _ => "is there enough memory for it?".into(),
-    };
-    let found = format!("after it was read, {residency}; {why}");
-    Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: PageCacheState::Cached, found })
+    retry_until(target, PageCacheState::Cached, MAX_FILL_ATTEMPTS, read, |residency| {
+        let why = match kelvin_sys::fs::kind(target.path()) {
+            Ok(kind) if kind.is_served() => format!(
+                "another program or machine serves this file system ({}), and may keep it out of memory, or have it dropped \
+                 whenever it is opened (mount.fuse(8): kernel_cache)",
+                kind.name()
+            ),
+            _ => "is there enough memory for it?".into(),
+        };
+        format!("after it was read, {residency}; {why}")
+    })
 }
 
 /// Drops the file from the page cache.
@@ -207,30 +204,34 @@ fn evict(target: &Target, state: PageCacheState) -> Result<Residency> {
     };
     // No pause drops what lives in memory.
     let attempts = if in_memory.is_some() { 1 } else { MAX_DROP_ATTEMPTS };
-    let residency = retry_until(target, attempts, Residency::is_absent, drop)?;
-    if residency.is_absent() {
-        return Ok(residency);
-    }
-    let why = in_memory.map_or_else(String::new, |kind| format!(": {} lives in memory", kind.name()));
-    let found = format!("after it was dropped, {residency}{why}");
-    Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: state, found })
+    retry_until(target, state, attempts, drop, |residency| {
+        let why = in_memory.map_or_else(String::new, |kind| format!(": {} lives in memory", kind.name()));
+        format!("after it was dropped, {residency}{why}")
+    })
 }
 
-/// What is in memory in the end state, or after this many attempts.
+/// What is in memory once the state is reached; what is wrong, if it is not after this many attempts.
 fn retry_until(
     target: &Target,
+    wanted: PageCacheState,
     attempts: u32,
-    is_reached: fn(&Residency) -> bool,
     attempt: impl Fn(u32) -> Result<()>,
+    problem: impl FnOnce(Residency) -> String,
 ) -> Result<Residency> {
-    for number in 0..attempts {
+    let mut number = 0;
+    loop {
         let current = residency(target)?;
-        if is_reached(&current) {
+        let is_reached = if wanted == PageCacheState::Cached { current.is_complete() } else { current.is_absent() };
+        if is_reached {
             return Ok(current);
         }
+        if number == attempts {
+            let (path, found) = (target.path().to_owned(), problem(current));
+            return Err(Error::CacheStateNotReached { path, wanted, found });
+        }
         attempt(number)?;
+        number += 1;
     }
-    residency(target)
 }
 
 /// The switch by which the kernel drops what it caches (Documentation/admin-guide/sysctl/vm.rst).

@@ -138,7 +138,11 @@ macro_rules! named {
                 match self {
                     Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
                     other if depth == 1 => Ok(other),
-                    other => Err(Error::depth_unsupported(other.name(), depth)),
+                    other => {
+                        let name = other.name();
+                        let why = format!("{name} has a queue depth of 1, not {depth}: only io_uring goes deeper");
+                        Err(Error::setting("depth", why))
+                    }
                 }
             }
 

@@ -141,12 +141,6 @@ impl Error {
         Self::unusable(path, format!("states {bytes} bytes and has fewer, as files of the kernel do (/sys, /proc)"))
     }
 
-    /// A depth for a way that waits for each request.
-    pub(crate) fn depth_unsupported(engine: &str, depth: u32) -> Self {
-        let why = format!("{engine} has a queue depth of 1, not {depth}: only io_uring goes deeper");
-        Self::setting("depth", why)
-    }
-
     /// This error with the name of the file that the user gave.
     pub(crate) fn with_path(mut self, name: &Path) -> Self {
         match &mut self {
@@ -161,11 +155,7 @@ impl Error {
             | Self::DirectUnsupported { path, .. }
             | Self::MmapUnsupported { path }
             | Self::CacheStateNotReached { path, .. } => *path = name.to_owned(),
-            Self::UringUnavailable(_)
-            | Self::CgroupUnavailable(_)
-            | Self::InvalidSetting { .. }
-            | Self::ThreadStart(_)
-            | Self::Interrupted(_) => {}
+            _ => {}
         }
         self
     }

@@ -1,16 +1,19 @@
 //! Files of numbers that neither compress nor repeat, so that no drive and no file system can cheat.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kelvin_sys::random::{GOLDEN_GAMMA, split_mix};
+
+use crate::atomic_file::DEFAULT_MODE;
+use crate::temporary_files::TemporaryFiles;
 
 /// Bytes written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Bytes of a number.
 const WORD_BYTES: u64 = 8;
+
 /// Numbers of the splitmix64 generator (Steele, Lea, Flood 2014): the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct RandomData(u64);
@@ -70,38 +73,23 @@ fn write_atomically(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Re
     if path.metadata().is_ok_and(|metadata| metadata.len() == bytes) {
         return Ok(());
     }
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}", std::process::id()));
-    let unfinished = PathBuf::from(unfinished);
-    let result = write_new_file(&unfinished, bytes, seed).and_then(|file| {
-        if flushed {
-            file.sync_all()?;
-        }
-        kelvin_sys::fs::close(file)?;
-        std::fs::rename(&unfinished, path)
-    });
-    if result.is_err() {
-        // This error says more than a failure to tidy up after it.
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    result
-}
-
-fn write_new_file(path: &Path, bytes: u64, seed: u64) -> io::Result<File> {
-    let mut file = File::create_new(path)?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (mut file, unfinished) = TemporaryFiles::in_swept_directory(directory).create(DEFAULT_MODE)?.into_parts();
     let mut random = RandomData::new(seed);
     let mut chunk = vec![0; CHUNK_BYTES];
-    let mut left = bytes;
-    while left > 0 {
+    for offset in (0..bytes).step_by(CHUNK_BYTES) {
         if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, format!("interrupted by {signal}")));
         }
-        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
+        let part = &mut chunk[..(bytes - offset).min(CHUNK_BYTES as u64) as usize];
         random.fill(part);
         file.write_all(part)?;
-        left -= part.len() as u64;
     }
-    Ok(file)
+    if flushed {
+        file.sync_all()?;
+    }
+    kelvin_sys::fs::close(file)?;
+    unfinished.persist(path).map_err(|error| error.error)
 }
 
 #[cfg(test)]

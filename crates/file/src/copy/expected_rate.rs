@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::CopyMethod;
 use crate::Error;
 use crate::access::Access;
-use crate::atomic_file::PinnedPath;
+use crate::atomic_file::{PRIVATE_MODE, PinnedPath};
 use crate::target::Target;
 use crate::temporary_files::TemporaryFiles;
 
@@ -26,8 +26,6 @@ const MAX_SAMPLE_BYTES: u64 = 16 << 20;
 pub const MIN_PREDICTED_BYTES: u64 = 1 << 20;
 /// Parts, of which the median counts.
 const SAMPLE_COUNT: u64 = 3;
-/// Permissions of the file that is written again.
-const PRIVATE_MODE: u32 = 0o600;
 /// How far off a prediction may be, as one of transfers: stages that follow each other meet colder caches than the same one repeated.
 const SLOWER_FACTOR: f64 = 1.5;
 const FASTER_FACTOR: f64 = 1.2;

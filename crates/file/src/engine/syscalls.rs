@@ -59,6 +59,20 @@ struct FileCursor<'a> {
     offset: u64,
 }
 
+impl FileCursor<'_> {
+    /// Reads or writes at the file's offset, after a seek if that is elsewhere.
+    #[inline(always)]
+    fn seek_and_move(&mut self, call: impl FnOnce(&File) -> std::io::Result<usize>) -> std::io::Result<usize> {
+        if *self.position != self.offset {
+            let mut file = self.file;
+            file.seek(SeekFrom::Start(self.offset))?;
+        }
+        let moved = call(self.file)?;
+        *self.position = self.offset + moved as u64;
+        Ok(moved)
+    }
+}
+
 impl SyscallEngine {
     pub(crate) fn open(call: IoCall, open: BlockFile) -> Result<BlockEngine> {
         let alignment = io_alignment(&open)?;
@@ -83,11 +97,19 @@ impl SyscallEngine {
     ) -> Flow {
         // Each loop is compiled for its call.
         match self.call {
-            IoCall::Read => self.run_requests_with(requests, observer, prepare, read_block),
+            IoCall::Read => self.run_requests_with(requests, observer, prepare, |cursor, buffer| {
+                cursor.seek_and_move(|mut file| file.read(buffer))
+            }),
             IoCall::Readv => self.run_requests_with(requests, observer, prepare, readv_block),
-            IoCall::Pread => self.run_requests_with(requests, observer, prepare, pread_block),
-            IoCall::Write => self.run_requests_with(requests, observer, prepare, write_block),
-            IoCall::Pwrite => self.run_requests_with(requests, observer, prepare, pwrite_block),
+            IoCall::Pread => self.run_requests_with(requests, observer, prepare, |cursor, buffer| {
+                cursor.file.read_at(buffer, cursor.offset)
+            }),
+            IoCall::Write => self.run_requests_with(requests, observer, prepare, |cursor, buffer| {
+                cursor.seek_and_move(|mut file| file.write(buffer))
+            }),
+            IoCall::Pwrite => self.run_requests_with(requests, observer, prepare, |cursor, buffer| {
+                cursor.file.write_at(buffer, cursor.offset)
+            }),
         }
     }
 
@@ -135,46 +157,13 @@ impl SyscallEngine {
     }
 }
 
-#[inline(always)]
-fn pread_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    cursor.file.read_at(buffer, cursor.offset)
-}
-
-fn read_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    at_cursor(cursor, |mut file| file.read(buffer))
-}
-
 fn readv_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
     let part = buffer.len().div_ceil(READV_PARTS).max(1);
     let (first, rest) = buffer.split_at_mut(part.min(buffer.len()));
     let (second, rest) = rest.split_at_mut(part.min(rest.len()));
     let (third, fourth) = rest.split_at_mut(part.min(rest.len()));
     let mut parts = [first, second, third, fourth].map(IoSliceMut::new);
-    at_cursor(cursor, |mut file| file.read_vectored(&mut parts))
-}
-
-#[inline(always)]
-fn pwrite_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    cursor.file.write_at(buffer, cursor.offset)
-}
-
-fn write_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    at_cursor(cursor, |mut file| file.write(buffer))
-}
-
-/// Reads or writes at the file's offset, after a seek if that is elsewhere.
-#[inline(always)]
-fn at_cursor(
-    cursor: &mut FileCursor<'_>,
-    call: impl FnOnce(&File) -> std::io::Result<usize>,
-) -> std::io::Result<usize> {
-    if *cursor.position != cursor.offset {
-        let mut file = cursor.file;
-        file.seek(SeekFrom::Start(cursor.offset))?;
-    }
-    let moved = call(cursor.file)?;
-    *cursor.position = cursor.offset + moved as u64;
-    Ok(moved)
+    cursor.seek_and_move(|mut file| file.read_vectored(&mut parts))
 }
 
 /// That a buffer has no huge page, though they were asked for.
