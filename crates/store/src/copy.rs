@@ -2,7 +2,7 @@
 
 use crate::error::{CopyError, DatabaseError, FindError, LoadError};
 use crate::headlines::headlines_of;
-use crate::recorder::{InsertOutcome, WholeRun};
+use crate::recorder::InsertOutcome;
 use crate::run_key::key_of;
 use crate::sql::values;
 use crate::{RunSummary, Store};
@@ -27,7 +27,7 @@ pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunSummary) -> Resu
     let key = key_of(from.connection(), id).map_err(LoadError::from)?;
     let key = key.ok_or_else(|| LoadError::Find(FindError::None(id.clone())))?;
     let headlines = headlines_of(from, key)?;
-    Ok(to.insert_all(&WholeRun { run: &run, headlines: &headlines })?)
+    Ok(to.insert_all(&run, &headlines)?)
 }
 
 impl Store {

@@ -244,12 +244,6 @@ pub enum LabelError {
     NoSuchTag(String, String),
 }
 
-impl From<DatabaseError> for LabelError {
-    fn from(fault: DatabaseError) -> Self {
-        Self::Find(FindError::Database(fault))
-    }
-}
-
 /// Why a run was not copied from one store to another. What the other store had before stays.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
@@ -314,12 +308,6 @@ pub enum InsertError {
     /// The run is inconsistent, or the database failed.
     #[error(transparent)]
     Append(#[from] AppendError),
-}
-
-impl From<DatabaseError> for InsertError {
-    fn from(fault: DatabaseError) -> Self {
-        Self::Append(AppendError::Database(fault))
-    }
 }
 
 /// Why a run was not written to a file.

@@ -5,7 +5,7 @@ use kelvin_core::Labels;
 use crate::Store;
 use crate::error::{DatabaseError, FindError, LabelError};
 use crate::run_key::existing_key;
-use crate::sql::{SqlConnection, SqlResult, SqlRow, values};
+use crate::sql::{SqlConnection, SqlResult, SqlRow, rows, values};
 use crate::tag::Tag;
 
 /// What stands before a tag where a run is named.
@@ -82,8 +82,8 @@ impl Store {
     pub fn update_tags(&self, name: &str, tags: &[Tag], removed: &[String]) -> Result<String, LabelError> {
         let id = self.find(name)?;
         let missing = self.in_label_transaction(&id, |engine, run| {
-            let mut rows = engine.query("SELECT name FROM tag WHERE run = $1", values![run])?;
-            let names: Vec<String> = rows.iter_mut().filter_map(|row| row.get(0).ok()).collect();
+            let names: Vec<String> =
+                rows(engine, "SELECT name FROM tag WHERE run = $1", values![run], |row| row.get(0))?;
             if let Some(missing) = removed.iter().find(|name| !names.contains(name)) {
                 return Ok(Some(missing.clone()));
             }

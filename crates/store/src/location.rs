@@ -24,7 +24,8 @@ impl Location {
     /// # Errors
     /// If a URL is none, or a file of passwords can be read by others. No error holds a password.
     pub fn parse(text: &OsStr, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
-        match text.to_str().filter(|text| is_url(text)) {
+        let is_url = |text: &&str| URL_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
+        match text.to_str().filter(is_url) {
             Some(url) => ServerAddress::parse(url, environment).map(|address| Self::Server(Box::new(address))),
             None => Ok(Self::File(text.into())),
         }
@@ -35,9 +36,4 @@ impl<P: AsRef<Path>> From<P> for Location {
     fn from(path: P) -> Self {
         Self::File(path.as_ref().to_path_buf())
     }
-}
-
-/// Whether a text means a server.
-pub(crate) fn is_url(text: &str) -> bool {
-    URL_SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }

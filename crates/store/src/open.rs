@@ -46,7 +46,6 @@ const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Store {
     connection: Box<dyn SqlConnection>,
-    name: String,
     /// What tells the database of a server from others.
     key: Option<String>,
     /// Whether it can only be read, since its disk has no space for a log.
@@ -132,7 +131,7 @@ impl Store {
 
     /// The store in an open database whose layout is up to date.
     fn from_connection(connection: Box<dyn SqlConnection>) -> Self {
-        Self { name: connection.name().to_owned(), connection, key: None, is_read_only: false }
+        Self { connection, key: None, is_read_only: false }
     }
 
     /// That there is space to write to it, as far as that was seen when it was opened.
@@ -140,12 +139,12 @@ impl Store {
     /// # Errors
     /// If its disk is full, or its files are as large as this process may make any.
     pub fn check_space(&self) -> Result<(), DatabaseError> {
-        if self.is_read_only { Err(sqlite::no_space(&self.name)) } else { Ok(()) }
+        if self.is_read_only { Err(sqlite::no_space(self.name())) } else { Ok(()) }
     }
 
     /// Its name for people: the path of the file, or the URL without a password.
     pub fn name(&self) -> &str {
-        &self.name
+        self.connection.name()
     }
 
     /// What tells the database of a server from others, whoever reaches it; none of a file.
@@ -155,8 +154,8 @@ impl Store {
 
     /// Whether both are the same store, under whatever names.
     pub fn is_same(&self, other: &Self) -> bool {
-        let place = |store: &Self| fs::canonicalize(&store.name).ok();
-        self.name == other.name
+        let place = |store: &Self| fs::canonicalize(store.name()).ok();
+        self.name() == other.name()
             || (self.key.is_some() && self.key == other.key)
             || place(self).is_some_and(|place_here| Some(place_here) == place(other))
     }

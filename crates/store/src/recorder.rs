@@ -87,32 +87,31 @@ impl Store {
     /// # Errors
     /// If another run has its id, the run is inconsistent, or the store fails; then nothing of it is stored.
     pub fn insert(&self, run: &Run) -> Result<InsertOutcome, InsertError> {
-        self.insert_all(&WholeRun { run, headlines: &[] })
+        self.insert_all(run, &[])
     }
 
     /// Stores a whole run and what belongs to it, in one transaction. Of a run that is stored already only labels are added.
-    pub(crate) fn insert_all(&self, whole_run: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
-        check::check(whole_run.run).map_err(AppendError::Invalid)?;
-        let id = &whole_run.run.header.id;
-        match self.in_transaction(|engine| insert_whole(engine, whole_run)) {
+    pub(crate) fn insert_all(&self, run: &Run, headlines: &[StoredHeadline]) -> Result<InsertOutcome, InsertError> {
+        check::check(run).map_err(AppendError::Invalid)?;
+        match self.in_transaction(|engine| insert_whole(engine, run, headlines)) {
             Ok(()) => Ok(InsertOutcome::New),
-            Err(DatabaseError::Duplicate(_)) => self.compare_with_stored(whole_run),
-            Err(error) => Err(append_error(error, id).into()),
+            Err(DatabaseError::Duplicate(_)) => self.compare_with_stored(run),
+            Err(error) => Err(append_error(error, &run.header.id).into()),
         }
     }
 
     /// Holds a run against the stored one with its id.
-    fn compare_with_stored(&self, whole_run: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
-        let id = &whole_run.run.header.id;
+    fn compare_with_stored(&self, run: &Run) -> Result<InsertOutcome, InsertError> {
+        let id = &run.header.id;
         // What people say of it is no part of it.
-        let stored = self.load(id).map(|stored| Run { labels: whole_run.run.labels.clone(), ..stored });
+        let stored = self.load(id).map(|stored| Run { labels: run.labels.clone(), ..stored });
         match stored {
-            Ok(stored) if stored == *whole_run.run => {
-                self.add_labels(id, &whole_run.run.labels)?;
+            Ok(stored) if stored == *run => {
+                self.add_labels(id, &run.labels)?;
                 Ok(InsertOutcome::AlreadyThere)
             }
             Ok(_) => Err(InsertError::Differs(id.clone())),
-            Err(LoadError::Find(FindError::Database(fault))) => Err(fault.into()),
+            Err(LoadError::Find(FindError::Database(fault))) => Err(AppendError::Database(fault).into()),
             Err(source) => Err(InsertError::Incomparable(id.clone(), Box::new(source))),
         }
     }
@@ -247,12 +246,6 @@ struct RunEnd<'a> {
     notes: &'a [String],
 }
 
-/// A whole run, and what belongs to it.
-pub(crate) struct WholeRun<'a> {
-    pub(crate) run: &'a Run,
-    pub(crate) headlines: &'a [StoredHeadline],
-}
-
 const INSERT_ROUND: &str = "INSERT INTO round (run, sequence, probe, axes, round, start_seconds, outcome, payload)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
@@ -309,7 +302,7 @@ fn upsert_conclusion(engine: &dyn SqlConnection, run: i64, conclusion: &RunConcl
 }
 
 /// All rows of a run, measurement after measurement, so that it loads as it was.
-fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeRun<'_>) -> SqlResult<()> {
+fn insert_whole(engine: &dyn SqlConnection, run: &Run, headlines: &[StoredHeadline]) -> SqlResult<()> {
     let key = insert_header(engine, &run.header)?;
     let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
     for measurement in &run.measurements {

@@ -1,5 +1,7 @@
 //! lmbench 3: the text of its results, one line for each figure.
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use kelvin_core::catalogue::os::NullCall;
 use kelvin_core::{Case, Fact, Name};
 
@@ -84,13 +86,9 @@ pub(crate) fn architecture(text: &str) -> Option<Name> {
 /// Milliseconds since 1970 of a line as date(1) prints it in UTC: `[Wed Nov 25 13:46:40 UTC 2026]`. Other zones have names of several
 /// meanings.
 fn parse_date(line: &str) -> Option<i64> {
-    let inside = line.strip_prefix('[')?.strip_suffix(']')?;
-    let [_, month, day, time, "UTC", year] = inside.split_whitespace().collect::<Vec<_>>()[..] else { return None };
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = MONTHS.iter().position(|known| *known == month)? + 1;
-    let day: u8 = day.parse().ok()?;
-    let text = format!("{year}-{month:02}-{day:02}T{time}Z");
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+    let (_weekday, date) = line.strip_prefix('[')?.split_once(' ')?;
+    let date = DateTime::strptime("%b %e %H:%M:%S UTC %Y]", date).ok()?;
+    Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
 #[cfg(test)]
