@@ -26,10 +26,7 @@ pub enum PageCacheState {
 impl PageCacheState {
     /// How the file is opened for it.
     pub fn access(self) -> Access {
-        match self {
-            Self::AsFound | Self::Cached | Self::Uncached => Access::Buffered,
-            Self::Direct => Access::Direct,
-        }
+        if self == Self::Direct { Access::Direct } else { Access::Buffered }
     }
 
     /// Its name on the command line and in reports.

@@ -94,6 +94,11 @@ impl SyscallCounts {
         ];
         counts.into_iter().filter(|&(_, count)| count > 0).collect()
     }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.nonzero().iter().map(|&(_, count)| count).sum()
+    }
 }
 
 /// What the time of a copy was spent on, in nanoseconds.
@@ -539,8 +544,7 @@ mod tests {
                 );
                 assert_eq!(found.io.latencies.as_ref().unwrap().count(), total.requests, "{job:?}");
                 assert_eq!(found.spent.flush > 0, sync == SyncMode::Fsync, "{found:?}");
-                let calls: u64 = found.calls.nonzero().iter().map(|(_, count)| count).sum();
-                assert!(calls >= total.requests && found.verified.is_some(), "{found:?}");
+                assert!(found.calls.total() >= total.requests && found.verified.is_some(), "{found:?}");
                 match found.method {
                     CopyMethod::ReadWrite => {
                         // One read more finds the end.

@@ -98,23 +98,19 @@ const PROGRESS_STEP: u64 = 2 << 20;
 impl DataSource {
     /// The ways to read it.
     pub fn methods(self) -> &'static [ReadMethod] {
-        match self {
-            Self::Memory => &CACHED_METHODS,
-            Self::Device => &UNCACHED_METHODS,
-        }
+        self.tuning().methods
     }
 
     /// Its name, as it is remembered.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Device => "device",
-        }
+        self.tuning().name
     }
 
     fn tuning(self) -> SourceTuning {
         match self {
             Self::Memory => SourceTuning {
+                name: "memory",
+                methods: &CACHED_METHODS,
                 // A fifth of a millisecond, often enough to tolerate one interrupted piece.
                 trial_bytes: 4 << 20,
                 rounds: TrialRounds { warm_up: 1, counted: 3 },
@@ -122,6 +118,8 @@ impl DataSource {
                 piece_bytes: 8 << 20,
             },
             Self::Device => SourceTuning {
+                name: "device",
+                methods: &UNCACHED_METHODS,
                 // Many times the bytes in flight; once, for a piece there is long.
                 trial_bytes: 16 << 20,
                 rounds: TrialRounds { warm_up: 0, counted: 1 },
@@ -134,6 +132,9 @@ impl DataSource {
 
 /// How a source is searched and read.
 struct SourceTuning {
+    name: &'static str,
+    /// The ways to read it.
+    methods: &'static [ReadMethod],
     /// Bytes of a trial.
     trial_bytes: u64,
     /// How often each way is tried.

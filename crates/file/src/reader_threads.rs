@@ -243,7 +243,6 @@ fn run_observed<'a, M: IoWorker, O: Observer>(
     mut observer: O,
     apart: impl FnOnce(O) -> (DeadlineObserver<'a>, Option<Digest>, Option<Histogram>),
 ) -> Result<ThreadResult> {
-    let begun = monotonic();
     // The completed passes, none for pieces, which only all threads together complete.
     let mut passes = 0;
     match asked {
@@ -270,7 +269,7 @@ fn run_observed<'a, M: IoWorker, O: Observer>(
     paced.record_second(ended);
     Ok(ThreadResult {
         tally: paced.tally,
-        begun: paced.begun.min(begun),
+        begun: paced.begun,
         ended,
         passes,
         digest,

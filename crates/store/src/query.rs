@@ -100,8 +100,7 @@ impl Store {
         }
         let select = "SELECT id FROM run WHERE substr(id, 1, length(CAST($1 AS TEXT))) = $1 AND $1 <> ''
                       ORDER BY started_us DESC, id DESC";
-        let fitting: Vec<String> = self.rows(select, values![name], |row| row.get(0))?;
-        if fitting.is_empty() { Err(FindError::None(name.to_owned())) } else { single_match(name, fitting) }
+        single_match(name, self.rows(select, values![name], |row| row.get(0))?)
     }
 
     /// The ids that a name means, oldest first: those of all runs with a tag, or the one that [`find`](Self::find) finds.
@@ -328,12 +327,11 @@ fn read_summary(row: &SqlRow) -> Result<RunSummary, WrongColumn> {
 
 /// The one id that a name means, or an error that lists the first of them.
 fn single_match(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
-    if ids.len() == 1 {
-        return Ok(ids.remove(0));
-    }
-    let more = match ids.len().saturating_sub(MAX_CANDIDATES) {
-        0 => String::new(),
-        count => format!(" or {count} more"),
+    let more = match ids.len() {
+        0 => return Err(FindError::None(name.to_owned())),
+        1 => return Ok(ids.remove(0)),
+        2..=MAX_CANDIDATES => String::new(),
+        count => format!(" or {} more", count - MAX_CANDIDATES),
     };
     ids.truncate(MAX_CANDIDATES);
     Err(FindError::Ambiguous(name.to_owned(), ids.join(", ") + &more))

@@ -114,13 +114,6 @@ struct Sum {
     bits_per_second: f64,
 }
 
-/// The end of the connection that wrote the file.
-#[derive(Clone, Copy, PartialEq)]
-enum FileRole {
-    Client,
-    Server,
-}
-
 /// Whether it is an object whose start says which iperf it is, or the first event of a stream of them.
 pub(crate) fn is_signed(text: &str) -> bool {
     is_only_object(text, is_signed_object)
@@ -129,25 +122,19 @@ pub(crate) fn is_signed(text: &str) -> bool {
 
 fn is_signed_object(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct Signature {
-        start: StartVersion,
+    struct Signature<'a> {
+        #[serde(borrow)]
+        start: &'a RawValue,
     }
-    deserializes_to(text, |signature: &Signature| signature.start.is_iperf3())
-}
-
-#[derive(Deserialize)]
-struct StartVersion {
-    version: String,
-}
-
-impl StartVersion {
-    fn is_iperf3(&self) -> bool {
-        self.version.starts_with("iperf 3")
-    }
+    deserializes_to(text, |signature: &Signature<'_>| is_start(signature.start.get()))
 }
 
 fn is_start(data: &str) -> bool {
-    deserializes_to(data, StartVersion::is_iperf3)
+    #[derive(Deserialize)]
+    struct StartVersion {
+        version: String,
+    }
+    deserializes_to(data, |start: &StartVersion| start.version.starts_with("iperf 3"))
 }
 
 /// The data of a line of `--json-stream` with this event.
@@ -171,18 +158,11 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     let mut results = ParsedResults::new(Tool::Iperf3, start.version.trim_start_matches("iperf "));
     results.measured_at_ms = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
     add_machine(&start.system_info, &mut results);
-    let role = match (&start.connecting_to, &start.accepted_connection) {
-        (Some(_), None) => FileRole::Client,
-        (None, Some(_)) => FileRole::Server,
-        _ => {
-            return Err(
-                "it does not say whose it is: start.connecting_to or start.accepted_connection is missing".into()
-            );
-        }
-    };
-    if let Some(key) = other_work(&start, test, &end)
-        .or_else(|| (role == FileRole::Server && test.reverse != 0).then_some("sender_side_file"))
-    {
+    if start.connecting_to.is_some() == start.accepted_connection.is_some() {
+        let problem = "it does not say whose it is: start.connecting_to or start.accepted_connection is missing";
+        return Err(problem.into());
+    }
+    if let Some(key) = other_work(&start, test, &end) {
         results.add_not_imported(key);
         return Ok(results);
     }
@@ -193,11 +173,9 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         return Ok(results);
     }
     // The client sends unless it is asked to receive.
-    let direction = match role == FileRole::Client && test.reverse == 0 {
-        true => StreamDirection::ToAgent,
-        false => StreamDirection::FromAgent,
-    };
-    let not_said = possible_limits(&start, test, role);
+    let sends = start.connecting_to.is_some() && test.reverse == 0;
+    let direction = if sends { StreamDirection::ToAgent } else { StreamDirection::FromAgent };
+    let not_said = possible_limits(&start, test);
     let case = Case::new().with_number(STREAMS, test.num_streams).with_word(direction);
     results.add_value(
         if not_said.is_empty() { "tcp_stream" } else { "maybe_limited" },
@@ -213,13 +191,13 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
 }
 
 /// The options that may have limited the stream and of which the file does not tell whether they were asked for.
-fn possible_limits(start: &Start, test: &Test, role: FileRole) -> Vec<&'static str> {
+fn possible_limits(start: &Start, test: &Test) -> Vec<&'static str> {
     let options = [
         (test.target_bitrate.or(start.target_bitrate).is_none(), "--bitrate"),
         (start.sock_bufsize.is_none(), "--window"),
         (test.fqrate.or(start.fq_rate).is_none(), "--fq-rate"),
         // The end that reads or writes the file says so, and a server is not told.
-        (role == FileRole::Server, "--file"),
+        (start.accepted_connection.is_some(), "--file"),
     ];
     options.into_iter().filter_map(|(is_missing, option)| is_missing.then_some(option)).collect()
 }
@@ -274,6 +252,7 @@ fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static str> {
         (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), "other_mss"),
         (test.tos != 0, "type_of_service"),
         (test.num_streams != 1 && !has_threads(&start.version), "single_threaded_streams"),
+        (start.accepted_connection.is_some() && test.reverse != 0, "sender_side_file"),
     ]
     .into_iter()
     .find_map(|(differs, key)| differs.then_some(key))
