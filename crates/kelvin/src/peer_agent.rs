@@ -34,7 +34,7 @@ impl PeerAgent {
         let addresses = resolve(peer).context(&option)?;
         let secret = read_secret(token_file)?;
         let mut client = AgentClient::connect(&addresses, &secret).context(&option)?;
-        let (address, own) = (client.agent_addr(), client.local_addr());
+        let (address, own) = (client.agent_addr, client.local_addr);
         // The end of any test names the agent's interface; this test ends at once.
         let test = client.accept_connections().and_then(client::RunningTest::<client::AcceptTarget>::finish);
         let interface = test.context(&option)?.interface;

@@ -53,8 +53,8 @@ fn agent_serves_authenticated_clients_until_signal() {
     let mut client = AgentClient::connect(&here, &Secret::read(Path::new(&token)).unwrap()).unwrap();
     let mut test = client.echo_tcp(3).unwrap();
     let mut answer = [0; 3];
-    test.socket().write_all(b"abc").unwrap();
-    test.socket().read_exact(&mut answer).unwrap();
+    test.socket.write_all(b"abc").unwrap();
+    test.socket.read_exact(&mut answer).unwrap();
     assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
     let (status, told) = agent.end("-INT");
     assert_eq!(status, Some(0));

@@ -122,7 +122,7 @@ fn regular_files_are_served_while_client_connected() {
     let mut server = client(&agent.address).serve_files(&FileServerOptions::default()).unwrap();
     let [files, looks] = server.addresses();
     assert_eq!(server.file_names().unwrap(), ["file 0", "file 1", "file 2"]);
-    assert_eq!((server.info().files, server.info().bytes, server.info().skipped), (3, 500, 1));
+    assert_eq!((server.info.files, server.info.bytes, server.info.skipped), (3, 500, 1));
     assert!(get(files, "/file%201").starts_with("HTTP/1.1 200 "));
     for outside in ["/link", "/../outside", "/%2e%2e/outside"] {
         let answer = get(files, outside);

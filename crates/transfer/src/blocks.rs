@@ -63,8 +63,8 @@ pub fn last_block_end(bits: &[u8]) -> u64 {
 /// Which blocks of a file have arrived, and how far the one that is arriving is.
 #[derive(Debug)]
 pub struct BlockMap {
-    /// Its size; none until the end of one whose size is unknown, which comes in order.
-    bytes: Option<u64>,
+    /// Its size; none of one whose size is unknown, which comes in order.
+    pub bytes: Option<u64>,
     done: Vec<u8>,
     missing: u64,
     /// The end of what arrived last.
@@ -74,11 +74,6 @@ pub struct BlockMap {
 }
 
 impl BlockMap {
-    /// The size of the file, if it is known.
-    pub fn bytes(&self) -> Option<u64> {
-        self.bytes
-    }
-
     /// None of a file of this size, or of an unknown one.
     ///
     /// # Errors

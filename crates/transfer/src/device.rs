@@ -137,7 +137,8 @@ fn connect_to(end: &KernelSocket, address: SocketAddr) -> io::Result<()> {
 /// A listening receiver whose socket is in the kernel.
 pub struct DeviceReceiver {
     end: Arc<KernelSocket>,
-    address: SocketAddr,
+    /// Where it listens: the port too, if the system chose it.
+    pub address: SocketAddr,
     destination: Destination,
     secret: Secret,
     options: ReceiverOptions,
@@ -163,11 +164,6 @@ impl DeviceReceiver {
         let end = open(KmodDevice::Receiver)?;
         let address = end.listen(address).map_err(Error::call("listen"))?;
         Ok(Self { end, address, destination, secret, options, on_event })
-    }
-
-    /// Where it listens: the port too, if the system chose it.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Serves one sender after another until it is to stop, or the one sender was served.

@@ -56,7 +56,8 @@ struct OfferedDirectory {
 /// The directories of a session.
 #[derive(Debug)]
 pub struct DirectoryTree {
-    root: Arc<OpenDirectory>,
+    /// The directory that is served.
+    pub(crate) root: Arc<OpenDirectory>,
     root_has_new_names: bool,
     offered: Vec<OfferedDirectory>,
     /// Bytes of their names.
@@ -221,11 +222,6 @@ impl DirectoryTree {
         let room = space.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
         let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
         Ok((room.total_bytes > 0).then_some(free))
-    }
-
-    /// The directory that is served.
-    pub(crate) fn root(&self) -> &Arc<OpenDirectory> {
-        &self.root
     }
 
     /// Where an entry is, from the directory that is served.

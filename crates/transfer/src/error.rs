@@ -9,6 +9,7 @@ use crate::wire::address::DisplayAddr;
 use crate::wire::limits_serde::{MAX_REASON_BYTES, truncate};
 use kelvin_core::units;
 use kelvin_sys::kmod::KmodError;
+use kelvin_sys::stop_signals;
 
 use crate::datapath::ReceiveMethod;
 
@@ -190,6 +191,11 @@ impl Error {
     /// A violation of the protocol by the other side unless this holds.
     pub(crate) fn ensure(holds: bool, violation: &'static str) -> Result<()> {
         if holds { Ok(()) } else { Err(Self::ProtocolViolation(violation)) }
+    }
+
+    /// An error if a signal asked to stop.
+    pub(crate) fn check_stop() -> Result<()> {
+        stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Self::Interrupted(signal)))
     }
 
     /// Whether it concerns one file, so that the others can still be moved.

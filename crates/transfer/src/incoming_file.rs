@@ -6,9 +6,9 @@ use std::fs::{File, Metadata};
 use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kelvin_file::Error as FileError;
 use kelvin_file::atomic_file::{AtomicFile, PinnedPath};
@@ -22,12 +22,12 @@ use crate::open_directory::OpenDirectory;
 use crate::secure_channel::PART_BYTES;
 use crate::summary::ByteCounts;
 use crate::wire::Hasher;
-use crate::{Error, Result};
+use crate::{Error, Result, lock};
 
 /// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
 const MAX_UNFLUSHED: u64 = 64 * BLOCK_BYTES;
 /// Bytes of a block in stat(2).
-const STAT_BLOCK: u64 = 512;
+pub(crate) const STAT_BLOCK: u64 = 512;
 /// Zeros are written where no hole can be made.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
@@ -49,11 +49,11 @@ pub struct PlacedFiles(Arc<Mutex<HashSet<(u64, u64)>>>);
 impl PlacedFiles {
     /// Whether a file is one of them.
     pub fn contains(&self, identity: (u64, u64)) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&identity)
+        lock(&self.0).contains(&identity)
     }
 
     fn add(&self, identity: (u64, u64)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(identity);
+        lock(&self.0).insert(identity);
     }
 }
 
@@ -61,7 +61,8 @@ impl PlacedFiles {
 #[derive(Debug)]
 pub struct IncomingFile {
     sink: Sink,
-    path: PathBuf,
+    /// Where it will be.
+    pub path: PathBuf,
     /// Those that it must not replace, where it may replace any.
     placed: Option<PlacedFiles>,
     arrivals: Arc<Mutex<ArrivalState>>,
@@ -84,10 +85,6 @@ struct ArrivalState {
     failed: Option<Error>,
 }
 
-fn lock_arrivals(arrivals: &Mutex<ArrivalState>) -> MutexGuard<'_, ArrivalState> {
-    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A file that is arriving, for a stream that has joined its session.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedIncomingFile {
@@ -103,7 +100,7 @@ impl SharedIncomingFile {
     /// # Errors
     /// That it must not.
     pub(crate) fn claim(&self, piece: &FilePiece) -> Result<()> {
-        lock_arrivals(&self.arrivals).blocks.claim(piece)
+        lock(&self.arrivals).blocks.claim(piece)
     }
 
     /// Writes bytes of a claimed block.
@@ -118,14 +115,14 @@ impl SharedIncomingFile {
     /// A claimed block is there; the file is let go before another thread may find it whole.
     pub(crate) fn complete(self, piece: &FilePiece) {
         drop(self.file);
-        let mut arrivals = lock_arrivals(&self.arrivals);
+        let mut arrivals = lock(&self.arrivals);
         arrivals.blocks.complete_claim(piece);
         arrivals.uncounted += u64::from(piece.bytes);
     }
 
     /// A claimed block will not be there.
     pub(crate) fn fail(self, why: Error) {
-        lock_arrivals(&self.arrivals).failed.get_or_insert(why);
+        lock(&self.arrivals).failed.get_or_insert(why);
     }
 }
 
@@ -206,11 +203,6 @@ impl IncomingFile {
         })
     }
 
-    /// Where it will be.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The part that arrived earlier, if there is one.
     pub fn resumed_part(&self) -> Option<&File> {
         match &self.sink {
@@ -221,7 +213,7 @@ impl IncomingFile {
 
     /// These blocks of the part are right.
     pub fn mark_blocks_present(&mut self, bits: &[u8]) {
-        self.amount.resumed += lock_arrivals(&self.arrivals).blocks.mark_present(bits);
+        self.amount.resumed += lock(&self.arrivals).blocks.mark_present(bits);
     }
 
     /// The file for streams that have joined.
@@ -239,7 +231,7 @@ impl IncomingFile {
 
     /// Why a block of another stream was not written, if one was not.
     pub(crate) fn failure(&self) -> Option<Error> {
-        lock_arrivals(&self.arrivals).failed.take()
+        lock(&self.arrivals).failed.take()
     }
 
     /// That a piece is in its turn.
@@ -247,7 +239,7 @@ impl IncomingFile {
     /// # Errors
     /// That it is not.
     pub fn record_piece(&mut self, piece: &FilePiece) -> Result<()> {
-        let mut arrivals = lock_arrivals(&self.arrivals);
+        let mut arrivals = lock(&self.arrivals);
         arrivals.blocks.record_piece(piece)?;
         let uncounted = std::mem::take(&mut arrivals.uncounted);
         drop(arrivals);
@@ -277,7 +269,7 @@ impl IncomingFile {
         let Sink::File(file) = &self.sink else { return Ok(None) };
         let file = file.file();
         let end = piece.offset + u64::from(piece.bytes);
-        let length = lock_arrivals(&self.arrivals).blocks.bytes().unwrap_or(end);
+        let length = lock(&self.arrivals).blocks.bytes.unwrap_or(end);
         let lengthen = || if file.metadata()?.len() < length { file.set_len(length) } else { Ok(()) };
         let lengthened = if is_mapped { lengthen() } else { Ok(()) };
         lengthened.map_err(|error| FileError::call("lengthen", &self.path, error))?;
@@ -360,7 +352,7 @@ impl IncomingFile {
 
     /// Whether all of it is there.
     pub fn is_whole(&self) -> bool {
-        lock_arrivals(&self.arrivals).blocks.is_whole()
+        lock(&self.arrivals).blocks.is_whole()
     }
 
     /// Gives it its size: holes at its end have none.
@@ -411,7 +403,7 @@ impl IncomingFile {
     /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
     /// it is left.
     pub fn keep_part(self) -> bool {
-        let is_left = self.is_part && (self.is_resumed || lock_arrivals(&self.arrivals).blocks.has_any());
+        let is_left = self.is_part && (self.is_resumed || lock(&self.arrivals).blocks.has_any());
         if let (Sink::File(file), true) = (self.sink, is_left) {
             file.keep_partial();
         }

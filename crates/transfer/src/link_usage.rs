@@ -95,8 +95,9 @@ pub(crate) struct LinkMeter {
     fastest_rate: u64,
     /// Smoothed round trips at the ends of moments of the link, added up, and how many.
     link_round_trips: (u64, u64),
-    window: FullTime,
-    buffer: FullTime,
+    /// For how long the receiver's window was full, and the send buffer.
+    pub(crate) window: FullTime,
+    pub(crate) buffer: FullTime,
 }
 
 /// For how long a window or a buffer was full.
@@ -178,11 +179,6 @@ impl LinkMeter {
     pub(crate) fn round_trip(&self) -> u64 {
         self.link_round_trips.0 / self.link_round_trips.1.max(1)
     }
-
-    /// For how long the receiver's window was full, and the send buffer.
-    pub(crate) fn full_times(&self) -> [FullTime; 2] {
-        [self.window, self.buffer]
-    }
 }
 
 /// Whether nothing but the link held back what was sent in a moment.
@@ -254,7 +250,7 @@ mod tests {
         let full = |seen: &[socket_queues::SendCounters]| {
             let (begun, mut meter) = (Instant::now(), LinkMeter::default());
             (0..).zip(seen).for_each(|(second, &known)| meter.sample(begun + second * SECOND, known));
-            meter.full_times().map(|full| (full.nanoseconds, full.bytes))
+            [meter.window, meter.buffer].map(|full| (full.nanoseconds, full.bytes))
         };
         // Ten round trips a second: 80 bytes of a window of 10 are eight of them; of twice the buffer half as many. The kernel's count is
         // the least, and no moment is full for longer than it lasts.

@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::mapping::is_unmappable;
-use kelvin_sys::stop_signals;
 
 use crate::datapath::{
     ByteObserver, DataPath, Mode, PathMethod, PathSetup, ReceiveMethod, ReceivePath, ReceiveSetup, SendMethod,
@@ -196,7 +195,7 @@ pub(crate) fn send_range(
 ) -> Result<Option<u64>> {
     let SendSetup { method, timeout, .. } = path.setup;
     // The channel's own calls wait in the call, for a short time.
-    let sent = path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.send(file, range, observer));
+    let sent = path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.transfer(file, range, observer));
     let error = match sent.map_err(Error::call(SETUP_STEP))? {
         Ok(sent) => return Ok(Some(sent)),
         Err(error) => check_connection(error, TAKE_STEP, timeout)?,
@@ -221,7 +220,7 @@ pub(crate) fn receive_range(
     range: Range<u64>,
     observer: ByteObserver<'_>,
 ) -> Result<(u64, std::io::Result<()>)> {
-    let timeout = meter.required().within;
+    let timeout = meter.required.within;
     let received =
         path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.receive_measured(meter, file, range, observer));
     match received.map_err(Error::call(SETUP_STEP))? {
@@ -235,9 +234,7 @@ pub(crate) fn receive_range(
 /// # Errors
 /// Why the connection broke.
 fn check_connection(error: std::io::Error, doing: &'static str, timeout: Duration) -> Result<std::io::Error> {
-    if let Some(signal) = stop_signals::stop_signal() {
-        return Err(Error::Interrupted(signal));
-    }
+    Error::check_stop()?;
     if let Some(shortfall) = error.get_ref().and_then(|why| why.downcast_ref::<Shortfall>()) {
         return Err(shortfall.to_error(doing));
     }

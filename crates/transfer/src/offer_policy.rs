@@ -25,10 +25,9 @@ use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime};
 use crate::metadata::utimens;
 use crate::open_directory::OpenDirectory;
 use crate::session_settings::SessionSettings;
-use crate::stage_costs;
 use crate::stage_times::StorageKind;
 use crate::staging::{StagedFile, Staging};
-use crate::{Error, Result};
+use crate::{Error, Result, stage_costs};
 
 /// Most bytes of a link's path (PATH_MAX of limits.h).
 const MAX_LINK_TARGET: usize = 4095;
@@ -107,7 +106,7 @@ impl OfferPolicy {
             return Ok(());
         };
         // What is there already need not come, and is not known yet.
-        let is_all_new = !settings.update && !settings.dry_run && !tree.root().has_parts;
+        let is_all_new = !settings.update && !settings.dry_run && !tree.root.has_parts;
         if is_all_new { self.check_space(bytes) } else { Ok(()) }
     }
 
@@ -276,7 +275,7 @@ impl OfferPolicy {
     /// What lies under what arrives.
     pub(crate) fn storage(&self) -> StorageKind {
         match &self.destination {
-            SessionDestination::Directory(tree) => StorageKind::of_path(&descriptor_path(&tree.root().directory)),
+            SessionDestination::Directory(tree) => StorageKind::of_path(&descriptor_path(&tree.root.directory)),
             SessionDestination::Output(..) => StorageKind::Pipe,
             SessionDestination::Nothing => StorageKind::Nothing,
         }
@@ -289,7 +288,7 @@ impl OfferPolicy {
     /// Those of writing; files of which it is not known, since others are replaced.
     pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> std::io::Result<(u64, u64)> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
-        let made = tree.root().files.create(0o600)?;
+        let made = tree.root.files.create(0o600)?;
         let file_cost = match by {
             None => stage_costs::writing_cost(made.as_file())?,
             Some((setup, verify)) => stage_costs::receive_method_cost(made.as_file(), setup, verify)?,
@@ -297,7 +296,7 @@ impl OfferPolicy {
         let cost_of_each = match small {
             0 => 0,
             _ if self.placed.is_some() => return Err(ErrorKind::Unsupported.into()),
-            _ => Staging::for_directory(tree.root()).measure_cost()?,
+            _ => Staging::for_directory(&tree.root).measure_cost()?,
         };
         Ok((file_cost, cost_of_each))
     }

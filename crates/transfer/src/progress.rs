@@ -44,7 +44,8 @@ struct ProgressMark {
 /// Measures the progress in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressMeter {
-    required: MinProgress,
+    /// What it asks for.
+    pub required: MinProgress,
     now: ProgressMark,
     /// For how long nothing has moved.
     silent_for: Duration,
@@ -56,11 +57,6 @@ impl ProgressMeter {
     /// Nothing has been waited for.
     pub fn new(required: MinProgress) -> Self {
         Self { required, ..Self::default() }
-    }
-
-    /// What it asks for.
-    pub fn required(&self) -> MinProgress {
-        self.required
     }
 
     /// Begins anew.

@@ -1,7 +1,9 @@
 //! A limit on the rate at which a sender sends.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::lock;
 
 /// How often a limited sender sends something, at least: in parts of this time.
 const PART_SECONDS: f64 = 0.02;
@@ -41,7 +43,7 @@ impl RateLimiter {
     fn due_after(&self, bytes: u64, now: Instant) -> Instant {
         let Some(limit) = self.limit else { return now };
         let earliest = now.checked_sub(MAX_CATCH_UP).unwrap_or(now);
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = lock(&self.due);
         *due = (*due).max(earliest) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
         *due
     }

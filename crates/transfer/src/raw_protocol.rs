@@ -55,6 +55,22 @@ const REPLY_RECEIVED: u8 = 6;
 /// Bytes of a digest.
 const DIGEST_BYTES: usize = 32;
 
+/// Moves the content of a file, and returns how many bytes have gone; and what hashes them, if a digest is wanted and the method shows them.
+fn transfer_content<M: PathMethod>(
+    path: &mut DataPath<M>,
+    file: &File,
+    bytes: u64,
+    digest: bool,
+) -> Result<(u64, Option<Hasher>)> {
+    let (is_seen, mut hasher) = (digest && path.setup.method.shows_bytes(), Hasher::new());
+    let mut observe = |bytes: &[u8]| {
+        hasher.update(bytes);
+    };
+    let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
+    let moved = path.transfer(file, 0..bytes, observer).map_err(Error::Connection)?;
+    Ok((moved, is_seen.then_some(hasher)))
+}
+
 /// The digest of the first bytes of a file: by what was observed, or read again where a method has moved them without showing them.
 fn digest_of(observed: Option<Hasher>, file: &File, bytes: u64) -> Result<Hash> {
     if let Some(hasher) = observed {
@@ -219,16 +235,12 @@ fn send_one(path: &mut SendPath, from: &Path, how: &RawSendOptions) -> Result<u6
     let framing = [IoSlice::new(&bytes), IoSlice::new(&name)];
     let follows = if size > 0 { MoreFollows::Yes } else { MoreFollows::No };
     path.socket.write(&framing, follows).map_err(Error::Connection)?;
-    let (is_seen, mut hasher) = (how.digest && path.setup.method.shows_bytes(), Hasher::new());
-    let mut observe = |bytes: &[u8]| {
-        hasher.update(bytes);
-    };
-    let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
-    if path.send(&file, 0..size, observer).map_err(Error::Connection)? < size {
+    let (sent, hasher) = transfer_content(path, &file, size, how.digest)?;
+    if sent < size {
         return Err(Error::Refused("the file became shorter while it was sent".into()));
     }
     if how.digest {
-        let digest = digest_of(is_seen.then_some(hasher), &file, size)?;
+        let digest = digest_of(hasher, &file, size)?;
         path.socket.write(&[IoSlice::new(digest.as_bytes())], MoreFollows::No).map_err(Error::Connection)?;
     }
     if how.reply {
@@ -259,17 +271,8 @@ pub struct RawReceiveLimits {
     pub bytes: u64,
 }
 
-/// A file that has arrived.
-#[derive(Debug)]
-pub struct ReceivedFile<'a> {
-    /// Its name.
-    pub name: &'a FileName,
-    /// Its bytes.
-    pub bytes: u64,
-}
-
-/// Receives the files of one sender into new files of a directory. `each` is told of a file when its last byte is written and it
-/// has its length, before its digest is looked at.
+/// Receives the files of one sender into new files of a directory. `on_received` is told of a file when its last byte is written and
+/// it has its length, before its digest is looked at.
 ///
 /// A file that does not arrive whole is removed. None is overwritten.
 ///
@@ -280,7 +283,7 @@ pub fn receive(
     listener: &TcpListener,
     directory: &Path,
     how: &RawReceiveOptions,
-    on_received: &mut dyn FnMut(&ReceivedFile<'_>),
+    on_received: &mut dyn FnMut(&Path),
 ) -> Result<RawTotals> {
     let mut path = ReceivePath::new(accept_local(listener)?, how.setup).map_err(Error::Connection)?;
     let mut reaccept = |path: &mut ReceivePath| path.reconnect(accept_local(listener)?).map_err(Error::Connection);
@@ -300,7 +303,7 @@ fn receive_all(
     reaccept: &mut Reconnect<'_, ReceiveMethod>,
     directory: &Path,
     how: &RawReceiveOptions,
-    on_received: &mut dyn FnMut(&ReceivedFile<'_>),
+    on_received: &mut dyn FnMut(&Path),
 ) -> Result<RawTotals> {
     let mut moved = RawTotals::default();
     loop {
@@ -327,7 +330,7 @@ fn receive_one(
     path: &mut ReceivePath,
     header: &RawHeader,
     directory: &Path,
-    on_received: &mut dyn FnMut(&ReceivedFile<'_>),
+    on_received: &mut dyn FnMut(&Path),
 ) -> Result<()> {
     let &RawHeader::File { name, mode, size, digest, reply } = header else { return Ok(()) };
     let mut bytes = vec![0; usize::from(name)];
@@ -346,21 +349,16 @@ fn receive_one(
         let pages = size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size);
         file.set_len(pages).map_err(|error| call_error("set the length of", error))?;
     }
-    let (is_seen, mut hasher) = (digest && path.setup.method.shows_bytes(), Hasher::new());
-    let mut observe = |bytes: &[u8]| {
-        hasher.update(bytes);
-    };
-    let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
-    let received = path.receive(&file, 0..size, observer).map_err(Error::Connection)?;
+    let (received, hasher) = transfer_content(path, &file, size, digest)?;
     Error::ensure(received == size, "the connection ended within a file")?;
     if is_mapped {
         file.set_len(size).map_err(|error| call_error("set the length of", error))?;
     }
-    on_received(&ReceivedFile { name: &name, bytes: size });
+    on_received(&target);
     if digest {
         let mut theirs = [0; DIGEST_BYTES];
         path.socket.fill(&mut theirs).map_err(Error::Connection)?;
-        if digest_of(is_seen.then_some(hasher), &file, size)? != theirs {
+        if digest_of(hasher, &file, size)? != theirs {
             return Err(Error::DigestMismatch);
         }
     }
@@ -423,7 +421,8 @@ fn close_device<M: PathMethod>(path: &mut DataPath<M>) -> Result<()> {
 pub struct KernelListener {
     /// None after a failure of making what a method needs.
     device: Option<KernelSocket>,
-    address: SocketAddr,
+    /// Where.
+    pub address: SocketAddr,
 }
 
 impl KernelListener {
@@ -437,11 +436,6 @@ impl KernelListener {
         Ok(Self { device: Some(device), address })
     }
 
-    /// Where.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// As [`receive()`], by `rw` or `mmap`. With O_ASYNC the calls of the device wait all the same.
     ///
     /// # Errors
@@ -450,7 +444,7 @@ impl KernelListener {
         &mut self,
         directory: &Path,
         (how, is_asynchronous): (&RawReceiveOptions, bool),
-        on_received: &mut dyn FnMut(&ReceivedFile<'_>),
+        on_received: &mut dyn FnMut(&Path),
     ) -> Result<RawTotals> {
         let device = self.device.take().ok_or(Error::Connection(ErrorKind::NotConnected.into()))?;
         device.set_asynchronous(is_asynchronous).map_err(Error::Connection)?;

@@ -3,7 +3,7 @@
 use std::io::{PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::progress::MinProgress;
 use crate::secure_channel::SecureChannel;
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::session_streams::{JoinedReceiveStream, MAX_STREAMS, SessionRegistry};
-use crate::{Error, HANDSHAKE, PROTOCOL, Result};
+use crate::{Error, HANDSHAKE, PROTOCOL, Result, lock};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
 pub(crate) const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -128,16 +128,12 @@ impl Receiver {
             while matches!(served, Ok(false)) && !is_over() {
                 served = callers.wait(Some(self.served.as_fd()), SHUTDOWN_POLL_INTERVAL);
             }
-            for stream in self.lock_open_streams().iter() {
+            for stream in lock(&self.open_streams).iter() {
                 // One that is already closed needs no more.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
             served.map(drop)
         })
-    }
-
-    fn lock_open_streams(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
-        self.open_streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves a connection that knows the secret: one that joins a session, or a sender.
@@ -196,7 +192,7 @@ impl Receiver {
         });
         report(served.into());
         if self.options.once {
-            self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
+            lock(&self.unserved).take();
         }
     }
 }
@@ -223,8 +219,8 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
         let (receiver, peer) = (self.receiver, caller.peer);
         let Ok(handle) = caller.stream.try_clone() else { return };
         let descriptor = handle.as_raw_fd();
-        let forget = move || receiver.lock_open_streams().retain(|handle| handle.as_raw_fd() != descriptor);
-        receiver.lock_open_streams().push(handle);
+        let forget = move || lock(&receiver.open_streams).retain(|handle| handle.as_raw_fd() != descriptor);
+        lock(&receiver.open_streams).push(handle);
         let serve = move || {
             receiver.serve_caller(caller);
             forget();

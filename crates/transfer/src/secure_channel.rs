@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use crate::wire::Hasher;
 use crate::wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
 use crate::wire::deadline::TimedStream;
-use kelvin_sys::net::socket_queues;
-use kelvin_sys::stop_signals;
+use kelvin_sys::net::socket_queues::{self, SendCounters};
 use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -73,22 +72,6 @@ pub trait TransferStream: TimedStream {
         Ok(())
     }
 
-    /// Reads what has come, and does not wait where a connection can tell.
-    ///
-    /// # Errors
-    /// Those of reading.
-    fn read_available(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.read(buffer)
-    }
-
-    /// Reads what comes next, which may be waited for, or what has come.
-    ///
-    /// # Errors
-    /// Those of reading.
-    fn read_next(&mut self, buffer: &mut [u8], may_wait: bool) -> std::io::Result<usize> {
-        if may_wait { self.read(buffer) } else { self.read_available(buffer) }
-    }
-
     /// Most bytes that may come before any is read; any number where no read waits for more than one byte.
     ///
     /// # Errors
@@ -97,25 +80,8 @@ pub trait TransferStream: TimedStream {
         Ok(usize::MAX)
     }
 
-    /// Drops at most this many bytes of what has come, which are not to be seen, as [`Self::read_available`] reads them.
-    ///
-    /// # Errors
-    /// Those of reading.
-    fn skip_available(&mut self, bytes: usize, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let room = bytes.min(buffer.len());
-        self.read_available(&mut buffer[..room])
-    }
-
-    /// Another descriptor of its socket, if it is one by which files can be sent.
-    ///
-    /// # Errors
-    /// Those of making one.
-    fn try_clone_socket(&self) -> std::io::Result<Option<TcpStream>> {
-        Ok(None)
-    }
-
-    /// What the kernel says that it has carried; nothing where none does.
-    fn send_counters(&self) -> Option<socket_queues::SendCounters> {
+    /// Its socket, if it is one: it can be read without waiting, files can be sent by it, and the kernel says what it has carried.
+    fn socket(&self) -> Option<&TcpStream> {
         None
     }
 }
@@ -133,21 +99,22 @@ impl TransferStream for TcpStream {
         Ok(kelvin_sys::net::tcp_info(self)?.receive_window as usize)
     }
 
-    fn read_available(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        Ok(recv(self, buffer, RecvFlags::DONTWAIT)?.0)
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(self)
     }
+}
 
-    fn skip_available(&mut self, bytes: usize, _: &mut [u8]) -> std::io::Result<usize> {
-        kelvin_sys::net::drop_received(self, bytes)
+/// Reads what comes next, which may be waited for, or what has come.
+fn read_next(stream: &mut impl TransferStream, buffer: &mut [u8], may_wait: bool) -> std::io::Result<usize> {
+    match stream.socket() {
+        Some(socket) if !may_wait => Ok(recv(socket, buffer, RecvFlags::DONTWAIT)?.0),
+        _ => stream.read(buffer),
     }
+}
 
-    fn try_clone_socket(&self) -> std::io::Result<Option<TcpStream>> {
-        self.try_clone().map(Some)
-    }
-
-    fn send_counters(&self) -> Option<socket_queues::SendCounters> {
-        socket_queues::send_counters(self).ok()
-    }
+/// What the kernel says that a stream has carried.
+fn send_counters(stream: &impl TransferStream) -> Option<SendCounters> {
+    socket_queues::send_counters(stream.socket()?).ok()
 }
 
 /// One end.
@@ -155,8 +122,8 @@ pub struct SecureChannel<S = TcpStream> {
     stream: S,
     sealer: Sealer,
     opener: Opener,
-    /// Whether the bytes of files go plain.
-    plain: bool,
+    /// Whether the bytes of files go plain from now on.
+    pub plain: bool,
     /// Frames that are to be sent.
     output: Vec<u8>,
     /// What came and was not looked at.
@@ -168,15 +135,16 @@ pub struct SecureChannel<S = TcpStream> {
     /// Whether the window was found to be wide.
     has_wide_window: bool,
     spin_policy: SpinPolicy,
-    /// What has come, and what was taken, while this end waited for that.
-    incoming: ProgressMeter,
+    /// What has come, which other calls for the same connection go on measuring, and what was taken, while this end waited for that.
+    pub(crate) incoming: ProgressMeter,
     outgoing: ProgressMeter,
     /// Whether each wait for a message or for bytes of a file has its own time.
     resets_wait: bool,
     /// How long this end was at its stages.
     pub times: StageTimes,
-    /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end.
-    missed_wakeups: u32,
+    /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end, since a reader sleeps
+    /// beside what it reads.
+    pub missed_wakeups: u32,
     link_meter: LinkMeter,
     /// How often a message was waited for, and for how many nanoseconds.
     responses_awaited: u64,
@@ -219,25 +187,10 @@ impl<S: TransferStream> SecureChannel<S> {
         self.resets_wait = false;
     }
 
-    /// What has come while this end waited, as other calls for the same connection go on measuring it.
-    pub(crate) fn incoming(&mut self) -> &mut ProgressMeter {
-        &mut self.incoming
-    }
-
     /// Goes on from there with the progress of another connection in the place of its own.
     fn take_progress(&mut self, source: &mut Self) {
         (self.incoming, self.outgoing) = (std::mem::take(&mut source.incoming), std::mem::take(&mut source.outgoing));
         self.resets_wait = source.resets_wait;
-    }
-
-    /// The other side may be silent before the next message however long it was before.
-    pub(crate) fn reset_wait(&mut self) {
-        self.incoming.restart();
-    }
-
-    /// Waits that a tick ended although all that was waited for had come: none, unless a reader sleeps beside what it reads.
-    pub fn missed_wakeups(&self) -> u32 {
-        self.missed_wakeups
     }
 
     /// Looks at what the connection carries, where some is being sent, now and then: alone, or beside other streams, which take a share of
@@ -248,7 +201,7 @@ impl<S: TransferStream> SecureChannel<S> {
         }
         let now = Instant::now();
         if self.link_meter.is_due(now)
-            && let Some(known) = self.stream.send_counters()
+            && let Some(known) = send_counters(&self.stream)
         {
             self.link_meter.sample(now, known);
         }
@@ -256,8 +209,8 @@ impl<S: TransferStream> SecureChannel<S> {
 
     /// What the connection has carried from this end, where the kernel says.
     pub(crate) fn link_usage(&self) -> Option<LinkUsage> {
-        let known = self.stream.send_counters()?;
-        let [window, buffer] = self.link_meter.full_times();
+        let known = send_counters(&self.stream)?;
+        let LinkMeter { window, buffer, .. } = self.link_meter;
         Some(LinkUsage {
             bytes: known.bytes,
             busy: known.busy,
@@ -273,11 +226,6 @@ impl<S: TransferStream> SecureChannel<S> {
             answers: self.responses_awaited,
             response_wait: self.response_wait,
         })
-    }
-
-    /// From now on the bytes of files go plain, or not.
-    pub fn set_plain(&mut self, plain: bool) {
-        self.plain = plain;
     }
 
     /// Sends a message.
@@ -320,7 +268,7 @@ impl<S: TransferStream> SecureChannel<S> {
     /// # Errors
     /// Those of making one.
     pub fn socket(&self) -> std::io::Result<Option<TcpStream>> {
-        self.stream.try_clone_socket()
+        self.stream.socket().map(TcpStream::try_clone).transpose()
     }
 
     /// Sends what was queued, and bytes of files.
@@ -426,7 +374,12 @@ impl<S: TransferStream> SecureChannel<S> {
             // What has come need not come again, encrypted or not.
             self.set_expected((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
             filled += match self.plain {
-                true => self.receive_plain(&mut buffer[filled..bytes])?,
+                true => match self.input.copy_to(&mut buffer[filled..bytes]) {
+                    0 => self.wait_and_read(|channel, may_wait| {
+                        read_next(&mut channel.stream, &mut buffer[filled..bytes], may_wait)
+                    })?,
+                    copied => copied,
+                },
                 false => self.receive_sealed(&mut buffer[filled..], bytes - filled)?,
             };
         }
@@ -475,14 +428,6 @@ impl<S: TransferStream> SecureChannel<S> {
             self.stream.set_low_water(low_water).map_err(Error::call(SETUP_STEP))?;
         }
         Ok(())
-    }
-
-    /// What came already, or what comes next.
-    fn receive_plain(&mut self, room: &mut [u8]) -> Result<usize> {
-        match self.input.copy_to(room) {
-            0 => self.wait_and_read(|channel, may_wait| channel.stream.read_next(room, may_wait)),
-            copied => Ok(copied),
-        }
     }
 
     /// Waits until something can be done with the bytes that come next; as many as it says.
@@ -550,9 +495,9 @@ impl<S: TransferStream> SecureChannel<S> {
             self.set_expected(bytes.saturating_sub(self.input.len()))?;
             let room = bytes.min(buffer.len());
             bytes -= match self.input.take(bytes).len() {
-                0 => self.wait_and_read(|channel, may_wait| match may_wait {
-                    true => channel.stream.read(&mut buffer[..room]),
-                    false => channel.stream.skip_available(bytes, buffer),
+                0 => self.wait_and_read(|channel, may_wait| match channel.stream.socket() {
+                    Some(socket) if !may_wait => kelvin_sys::net::drop_received(socket, bytes),
+                    _ => channel.stream.read(&mut buffer[..room]),
                 })?,
                 taken => taken,
             };
@@ -657,7 +602,7 @@ impl<S: TransferStream> SecureChannel<S> {
         let stream = &mut self.stream;
         self.input.fill(|room| {
             let max_bytes = max_bytes.min(room.len());
-            stream.read_next(&mut room[..max_bytes], may_wait)
+            read_next(stream, &mut room[..max_bytes], may_wait)
         })
     }
 
@@ -762,9 +707,7 @@ impl InputBuffer {
 
 /// Passes over a call that was interrupted or had to wait, unless this process is asked to stop.
 fn pass_interrupted(error: std::io::Error, doing: &'static str) -> Result<()> {
-    if let Some(signal) = stop_signals::stop_signal() {
-        return Err(Error::Interrupted(signal));
-    }
+    Error::check_stop()?;
     match error.kind() {
         ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
         _ => Err(Error::call(doing)(error)),

@@ -14,12 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::wire::address::is_loopback;
-use crate::wire::connect::connect_first;
+use crate::wire::connect::connect_tcp;
 use crate::wire::deadline::Deadline;
 use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
 use kelvin_sys::net::socket_queues;
-use kelvin_sys::stop_signals;
 
 use crate::datapath::{SendMethod, SendSetup};
 use crate::message::{EntryNumber, ReceiverMessage, RefusalReason, SenderMessage, Verdict};
@@ -27,8 +26,7 @@ use crate::method_chooser::MethodChooser;
 use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{SecureChannel, SessionChannels, TransferStream};
 use crate::session::MAX_BATCH_BYTES;
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::source::{SkippedEntries, SourceEntry, SourceList, SourceOpener};
 use crate::stage_times::LoadMeter;
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
@@ -110,7 +108,7 @@ impl Sender {
     pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Self> {
         let begun = Instant::now();
         check_secret(addresses, secret)?;
-        let stream = connect(addresses)?;
+        let (stream, _) = connect_tcp(addresses, CONNECT_STEP, CONNECT_TIMEOUT)?;
         let peer = stream.peer_addr().map_err(Error::call("set up the connection"))?;
         let channel = shake_hands(stream, secret)?;
         let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
@@ -138,7 +136,7 @@ impl<S: TransferStream> Sender<S> {
         mut channel: SecureChannel<S>,
         (options, begun): (SenderOptions, Instant),
     ) -> Result<Self> {
-        channel.set_plain(options.settings.plain);
+        channel.plain = options.settings.plain;
         channel.queue(&SenderMessage::Begin(options.settings))?;
         Ok(Self {
             channel,
@@ -165,13 +163,6 @@ impl<S: TransferStream> Sender<S> {
 pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<()> {
     let exposed = addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address));
     exposed.map_or(Ok(()), |&address| Err(Error::NoSecretForHost(address)))
-}
-
-fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
-    let connect = |address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
-    let stream = connect_first(addresses, CONNECT_STEP, connect)?;
-    stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
-    Ok(stream)
 }
 
 /// The shortest round trip of a connection so far, as the kernel has measured it; none where it does not say.
@@ -367,11 +358,6 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
         let buffer = std::mem::take(&mut self.buffer);
         if buffer.len() < BUFFER { vec![0; BUFFER] } else { buffer }
     }
-}
-
-/// An error if a signal asked to stop.
-fn stop_if_asked() -> Result<()> {
-    stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
 /// What a receiver did wrong.

@@ -10,7 +10,6 @@ use crate::wire::cipher::TAG_BYTES;
 use kelvin_file::Error as FileError;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 
-use crate::blocks;
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
@@ -21,13 +20,11 @@ use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::session_streams::{MAX_STREAMS, OpenSession, SessionRegistry};
-use crate::stage_costs;
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed, hash_timed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
-use crate::{Error, Result};
+use crate::{Error, Result, blocks, stage_costs};
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const MAX_WANTED_FILES: usize = 2048;
@@ -173,7 +170,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Has the bytes of large files come by this method, if one is given, and other connections find it there.
     pub(crate) fn joinable(mut self, method: Option<ReceiveSetup>, sessions: &'a SessionRegistry<S>) -> Self {
-        let timeout = self.channels.first.incoming().required().within;
+        let timeout = self.channels.first.incoming.required.within;
         self.method = method.map(|setup| ReceiveSetup { timeout, ..setup });
         self.sessions = Some(sessions);
         self
@@ -194,7 +191,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
         if served.is_err() {
             for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving).into_values() {
-                let path = file.path().to_owned();
+                let path = file.path.clone();
                 if file.keep_part() {
                     (self.on_event)(SessionEvent::PartKept(path));
                 }
@@ -206,7 +203,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn run(&mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
         let SenderMessage::Begin(settings) = first? else { return Err(Error::ProtocolViolation("it does not begin")) };
         self.settings = settings;
-        self.channels.first.set_plain(settings.plain);
+        self.channels.first.plain = settings.plain;
         let is_plain = settings.plain && settings.streams == 1;
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
         let fits =
@@ -547,13 +544,13 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 let mut hash = |part: &[u8]| hash_timed(&mut hasher, part, &mut hashing);
                 let observer = is_hashed.then_some(&mut hash as &mut dyn FnMut(&[u8]));
                 let end = piece.offset + u64::from(piece.bytes);
-                let meter = self.channels.current().incoming();
+                let meter = &mut self.channels.current().incoming;
                 let (received, outcome) =
                     method_chooser::receive_range(path, meter, file, end - rest as u64..end, observer)?;
                 if outcome.is_ok() && received < rest as u64 {
                     return Err(Error::Closed);
                 }
-                let outcome = outcome.map_err(|why| FileError::call("write", incoming.path(), why).into());
+                let outcome = outcome.map_err(|why| FileError::call("write", &incoming.path, why).into());
                 incoming.add_arrived(received);
                 rest -= received as usize;
                 outcome
@@ -713,7 +710,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             return self.send_refusal(Err(why));
         };
         let streams = sessions.register(self.settings)?;
-        self.channels.first.send(&ReceiverMessage::Session(streams.id()))?;
+        self.channels.first.send(&ReceiverMessage::Session(streams.id))?;
         self.open_session = Some(streams);
         Ok(())
     }
@@ -746,7 +743,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let settings = SessionSettings { streams: MAX_STREAMS, ..self.settings };
         let sessions = self.sessions.filter(|_| takes_others);
         self.open_session = sessions.map(|sessions| sessions.register(settings)).transpose()?;
-        let session = self.open_session.as_ref().map(OpenSession::id);
+        let session = self.open_session.as_ref().map(|streams| streams.id);
         let invitation = session.map(|session| JoinInvitation { session, max_streams: MAX_STREAMS });
         self.channels.first.send(&ReceiverMessage::JoinInvitation(invitation))
     }

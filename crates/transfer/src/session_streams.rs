@@ -14,13 +14,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::wire::cipher::TAG_BYTES;
 use crate::wire::secret::new_nonce;
 
-use crate::blocks;
 use crate::incoming_file::SharedIncomingFile;
 use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
-use crate::{Error, HANDSHAKE, Result};
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
+use crate::{Error, HANDSHAKE, Result, blocks, lock};
 
 /// Most connections of a session at one time, the first one included.
 pub const MAX_STREAMS: u32 = 8;
@@ -73,7 +71,8 @@ impl<S> SessionState<S> {
 /// A session that can be joined until this is dropped, which waits for those that have joined.
 pub(crate) struct OpenSession<'a, S> {
     sessions: &'a SessionRegistry<S>,
-    id: SessionId,
+    /// By what it is joined.
+    pub(crate) id: SessionId,
     shared: Arc<SessionShared<S>>,
 }
 
@@ -83,13 +82,9 @@ impl<S> SessionRegistry<S> {
         Self(Mutex::default())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SessionShared<S>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether there is one.
     pub(crate) fn has_any(&self) -> bool {
-        !self.lock().is_empty()
+        !lock(&self.0).is_empty()
     }
 
     /// Has a session be joined.
@@ -102,7 +97,7 @@ impl<S> SessionRegistry<S> {
         let state = SessionState { split: None, file_channels, joined_count: 0, serving, is_over: false };
         let (arrived, state, changed) = (AtomicU64::new(0), Mutex::new(state), Condvar::new());
         let shared = Arc::new(SessionShared { settings, arrived, state, changed });
-        self.lock().insert(id, Arc::clone(&shared));
+        lock(&self.0).insert(id, Arc::clone(&shared));
         Ok(OpenSession { sessions: self, id, shared })
     }
 
@@ -111,8 +106,8 @@ impl<S> SessionRegistry<S> {
     /// # Errors
     /// A session that is not there, has all the streams that it was to have, or is not to have such ones.
     pub(crate) fn join(&self, join: &JoinRequest, handle: TcpStream) -> Result<SessionMember<S>> {
-        let shared = self.lock().get(&join.session).map(Arc::clone).ok_or(Error::ProtocolViolation(NO_SESSION))?;
-        let mut state = shared.state();
+        let shared = lock(&self.0).get(&join.session).map(Arc::clone).ok_or(Error::ProtocolViolation(NO_SESSION))?;
+        let mut state = lock(&shared.state);
         Error::ensure(state.can_join(&shared.settings, join.file), NO_SESSION)?;
         let number = state.joined_count;
         state.joined_count += 1;
@@ -123,13 +118,9 @@ impl<S> SessionRegistry<S> {
 }
 
 impl<S> SessionShared<S> {
-    fn state(&self) -> MutexGuard<'_, SessionState<S>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until this holds no more.
     fn wait_while(&self, waits: impl Fn(&SessionState<S>) -> bool) -> MutexGuard<'_, SessionState<S>> {
-        let state = self.changed.wait_while(self.state(), |state| waits(state));
+        let state = self.changed.wait_while(lock(&self.state), |state| waits(state));
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,15 +132,10 @@ impl<S> SessionShared<S> {
 }
 
 impl<S> OpenSession<'_, S> {
-    /// By what it is joined.
-    pub(crate) fn id(&self) -> SessionId {
-        self.id
-    }
-
     /// How many streams there are, the first one included.
     pub(crate) fn streams(&self) -> u32 {
         match self.shared.settings.connection {
-            ConnectionLifetime::Persistent => 1 + self.shared.state().joined_count as u32,
+            ConnectionLifetime::Persistent => 1 + lock(&self.shared.state).joined_count as u32,
             ConnectionLifetime::PerFile => 1,
         }
     }
@@ -165,7 +151,7 @@ impl<S> OpenSession<'_, S> {
     /// One that does not come.
     pub(crate) fn take_file_channel(&self, file: EntryNumber) -> Result<SecureChannel<S>> {
         let is_missing = |state: &mut SessionState<S>| !state.file_channels.contains_key(&file);
-        let waited = self.shared.changed.wait_timeout_while(self.shared.state(), HANDSHAKE, is_missing);
+        let waited = self.shared.changed.wait_timeout_while(lock(&self.shared.state), HANDSHAKE, is_missing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let late = Error::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
         state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(late)
@@ -173,7 +159,7 @@ impl<S> OpenSession<'_, S> {
 
     /// All has come over the connection of a file. It no longer counts among those of the session, however late its thread ends.
     pub(crate) fn end_file_channel(&self, file: EntryNumber) {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let ended = state.file_channels.remove(&file).and_then(|lent| state.serving.remove(&lent.member));
         ended.as_ref().map(close);
         drop(state);
@@ -182,13 +168,13 @@ impl<S> OpenSession<'_, S> {
 
     /// From now on blocks of this file may come, which are dropped if there is none.
     pub(crate) fn begin_split(&self, number: EntryNumber, file: Option<SharedIncomingFile>) {
-        self.shared.state().split = Some((number, file));
+        lock(&self.shared.state).split = Some((number, file));
         self.shared.changed.notify_all();
     }
 
     /// What still comes of this file is dropped.
     pub(crate) fn end_split(&self, number: EntryNumber) {
-        if let Some((_, file)) = self.shared.state().split.as_mut().filter(|split| split.0 == number) {
+        if let Some((_, file)) = lock(&self.shared.state).split.as_mut().filter(|split| split.0 == number) {
             *file = None;
         }
     }
@@ -196,8 +182,8 @@ impl<S> OpenSession<'_, S> {
 
 impl<S> Drop for OpenSession<'_, S> {
     fn drop(&mut self) {
-        self.sessions.lock().remove(&self.id);
-        let mut state = self.shared.state();
+        lock(&self.sessions.0).remove(&self.id);
+        let mut state = lock(&self.shared.state);
         state.is_over = true;
         state.split = None;
         state.file_channels.clear();
@@ -218,8 +204,8 @@ pub(crate) struct SessionMember<S> {
 impl<S: TransferStream> SessionMember<S> {
     /// Lets the session have the connection of a file, and waits until all has come over it.
     pub(crate) fn lend_channel(&self, file: EntryNumber, mut channel: SecureChannel<S>) {
-        channel.set_plain(self.shared.settings.plain);
-        let mut state = self.shared.state();
+        channel.plain = self.shared.settings.plain;
+        let mut state = lock(&self.shared.state);
         state.file_channels.insert(file, LentChannel { channel: Some(channel), member: self.number });
         drop(state);
         self.shared.changed.notify_all();
@@ -229,7 +215,7 @@ impl<S: TransferStream> SessionMember<S> {
 
 impl<S> Drop for SessionMember<S> {
     fn drop(&mut self) {
-        self.shared.state().serving.remove(&self.number).as_ref().map(close);
+        lock(&self.shared.state).serving.remove(&self.number).as_ref().map(close);
         self.shared.changed.notify_all();
     }
 }
@@ -257,13 +243,13 @@ impl JoinedReceiveStream {
     /// # Errors
     /// The end of the connection; a sender that breaks the protocol.
     pub(crate) fn serve(mut self) -> Result<()> {
-        self.channel.set_plain(self.member.shared.settings.plain);
+        self.channel.plain = self.member.shared.settings.plain;
         let mut refusal = None;
         loop {
             self.channel.send(&ReceiverMessage::BlockWritten(refusal))?;
             let message = loop {
                 // There may be none for long while other files come: a session whose sender is gone ends its streams.
-                self.channel.reset_wait();
+                self.channel.incoming.restart();
                 match self.channel.receive() {
                     Err(Error::TimedOut { .. }) => {}
                     next => break next?,

@@ -14,12 +14,11 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::file_name::FileName;
+use crate::incoming_file::STAT_BLOCK;
 use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime, PERMISSION_BITS};
 use crate::offer_policy::kind_name;
 use crate::{Error, Result, directory_tree};
 
-/// Bytes of a block in stat(2).
-const STAT_BLOCK: u64 = 512;
 /// Extended attributes that anybody may set.
 const USER_PREFIX: &[u8] = b"user.";
 /// What a system labels every file with, by its own policy.
@@ -262,9 +261,11 @@ pub struct SourceList {
     levels: Vec<DirectoryLevel>,
     /// The file systems of the named directories.
     devices: Vec<u64>,
-    /// Bytes on a disk of all that was found, and at most of all that is to be found; none where that is unknown.
-    stored_bytes: Option<u64>,
-    max_stored_bytes: Option<u64>,
+    /// Bytes that all that was found takes on a disk; none where that is unknown.
+    pub stored_bytes: Option<u64>,
+    /// Bytes that all of it takes at most, found or not: as many as are on its file systems; none where that is unknown. Links to a
+    /// file, and what is mounted in a directory, may make it more.
+    pub max_stored_bytes: Option<u64>,
     /// Who sends, once asked for.
     user: Option<u32>,
     /// Directories so far, and bytes of their names.
@@ -327,7 +328,14 @@ impl SourceList {
                 && self.sources.len() < enough
                 && let Some(name) = level.names.next()
             {
-                below = self.stat_name(&level, name)?;
+                let path = level.path.join(&name);
+                below = match self.add_below(&level, name, &path) {
+                    Err(error @ Error::File(_)) => {
+                        self.unread.push((path, error));
+                        None
+                    }
+                    added => added?,
+                };
             }
             if level.names.len() > 0 {
                 self.levels.push(level);
@@ -361,17 +369,6 @@ impl SourceList {
         self.sources.iter().map(|source| source.bytes()).sum()
     }
 
-    /// Bytes that all that was found takes on a disk; none where that is unknown.
-    pub fn stored_bytes(&self) -> Option<u64> {
-        self.stored_bytes
-    }
-
-    /// Bytes that all of it takes at most, found or not: as many as are on its file systems; none where that is unknown. Links to a
-    /// file, and what is mounted in a directory, may make it more.
-    pub fn max_stored_bytes(&self) -> Option<u64> {
-        self.max_stored_bytes
-    }
-
     fn add_named(&mut self, path: &Path) -> Result<()> {
         let stat = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -384,7 +381,7 @@ impl SourceList {
                 return Err(not_regular(path, "a directory, which only -r sends"));
             }
             let mut level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
-            level.number = self.add_directory(path.to_owned(), 0, name, &stat)?;
+            level.number = self.add_directory(path, 0, name, &stat)?;
             if !self.devices.contains(&stat.st_dev) {
                 self.devices.push(stat.st_dev);
                 let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
@@ -397,58 +394,42 @@ impl SourceList {
         if kind != FileType::RegularFile {
             return Err(not_regular(path, kind_name(kind)));
         }
-        self.add(path.to_owned(), 0, name, (&stat, true), regular_kind((CWD, path, OPEN_FLAGS), &stat))?;
+        self.add(path, 0, name, (&stat, true), regular_kind((CWD, path, OPEN_FLAGS), &stat))?;
         // What may not be read is said before anything is sent.
         self.sources.last().map_or(Ok(()), |file| file.open().map(drop))
     }
 
     /// Adds what has a name in a directory; returns it if it is a directory itself.
-    fn stat_name(&mut self, level: &DirectoryLevel, name: OsString) -> Result<Option<DirectoryLevel>> {
-        let (path, parent) = (level.path.join(&name), level.number);
-        let own = match FileName::try_from(name.into_vec()) {
-            Ok(own) => own,
-            Err(why) => return Ok(self.record_unread("send", path, invalid_input(why))),
-        };
-        let (above, from_there) = level.open_at(own.as_os_str(), &path);
-        let stat = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(error) => return Ok(self.record_unread("find", path, error.into())),
-        };
-        match FileType::from_raw_mode(stat.st_mode) {
+    ///
+    /// # Errors
+    /// Of a file alone, those of looking at it; more than one transfer can have.
+    fn add_below(&mut self, level: &DirectoryLevel, name: OsString, path: &Path) -> Result<Option<DirectoryLevel>> {
+        let failed = |doing| move |error| FileError::call(doing, path, error);
+        let own = FileName::try_from(name.into_vec()).map_err(invalid_input).map_err(failed("send"))?;
+        let (above, from_there) = level.open_at(own.as_os_str(), path);
+        let stat = rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(std::io::Error::from).map_err(failed("find"))?;
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
-                match DirectoryLevel::read(above, (from_there, flags), &path) {
-                    Ok(mut below) => {
-                        below.number = self.add_directory(path, parent, own, &stat)?;
-                        return Ok(Some(below));
-                    }
-                    Err(error) => self.unread.push((path, error)),
-                }
+                let mut below = DirectoryLevel::read(above, (from_there, DIRECTORY_FLAGS | OFlags::NOFOLLOW), path)?;
+                below.number = self.add_directory(path, level.number, own, &stat)?;
+                return Ok(Some(below));
             }
-            FileType::RegularFile => {
-                let kind = regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &stat);
-                self.add(path, parent, own, (&stat, false), kind)?;
+            FileType::RegularFile => regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &stat),
+            FileType::Symlink if self.preserve.links => {
+                let target = fs::read_link(path).map_err(failed("read the link"))?;
+                EntryKind::Link { target: target.into_os_string().into_vec() }
             }
-            FileType::Symlink if self.preserve.links => match fs::read_link(&path) {
-                Ok(target) => {
-                    let target = target.into_os_string().into_vec();
-                    self.add(path, parent, own, (&stat, false), EntryKind::Link { target })?;
-                }
-                Err(error) => return Ok(self.record_unread("read the link", path, error)),
-            },
-            FileType::Symlink => self.skipped.links += 1,
-            _ => self.skipped.special += 1,
-        }
-        Ok(None)
+            kind => {
+                let is_link = kind == FileType::Symlink;
+                *(if is_link { &mut self.skipped.links } else { &mut self.skipped.special }) += 1;
+                return Ok(None);
+            }
+        };
+        self.add(path, level.number, own, (&stat, false), kind).map(|()| None)
     }
 
-    fn record_unread(&mut self, doing: &'static str, path: PathBuf, error: std::io::Error) -> Option<DirectoryLevel> {
-        let error = FileError::call(doing, &path, error).into();
-        self.unread.push((path, error));
-        None
-    }
-
-    fn add_directory(&mut self, path: PathBuf, parent: u32, name: FileName, stat: &Stat) -> Result<u32> {
+    fn add_directory(&mut self, path: &Path, parent: u32, name: FileName, stat: &Stat) -> Result<u32> {
         self.names += name.as_os_str().len();
         if self.directories as usize >= directory_tree::MAX_DIRECTORIES || self.names > directory_tree::MAX_NAME_BYTES {
             return Err(Error::TooManyEntries);
@@ -460,7 +441,7 @@ impl SourceList {
 
     fn add(
         &mut self,
-        path: PathBuf,
+        path: &Path,
         parent: u32,
         name: FileName,
         (stat, is_named): (&Stat, bool),
@@ -474,7 +455,7 @@ impl SourceList {
         self.skipped.owners += u64::from(owner.is_none() && stat.st_uid != user);
         let attributes = match (&kind, self.preserve.attributes) {
             (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, AttributePolicy::CountWhenSent) => Vec::new(),
-            (_, policy) => self.read_attributes(&path, policy == AttributePolicy::Preserve),
+            (_, policy) => self.read_attributes(path, policy == AttributePolicy::Preserve),
         };
         let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
@@ -486,7 +467,7 @@ impl SourceList {
             // What was found in a directory is on a file system that is counted whole.
             self.max_stored_bytes = if is_named { add(self.max_stored_bytes) } else { self.max_stored_bytes };
         }
-        self.sources.push(Arc::new(SourceEntry { path, entry, identity, is_named, has_holes }));
+        self.sources.push(Arc::new(SourceEntry { path: path.to_owned(), entry, identity, is_named, has_holes }));
         Ok(())
     }
 

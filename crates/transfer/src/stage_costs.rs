@@ -95,7 +95,7 @@ pub(crate) fn send_method_cost(file: &File, bytes: u64, setup: SendSetup) -> Res
         // It ends with the connection, or, where that has failed, when nothing comes.
         let empty = move || while receiver.read(&mut vec![0; PART_BYTES]).is_ok_and(|received| received > 0) {};
         ThreadBuilder::named("receiver").start_in(scope, empty)?;
-        let cost = picoseconds_per_byte(bytes as usize, || match path.send(file, 0..bytes, None)? {
+        let cost = picoseconds_per_byte(bytes as usize, || match path.transfer(file, 0..bytes, None)? {
             sent if sent < bytes => Err(Error::other("the file became shorter")),
             _ => path.finish(),
         });
@@ -117,7 +117,7 @@ pub(crate) fn receive_method_cost(file: &File, setup: ReceiveSetup, verify: bool
         // Where it fails, too little comes.
         let fill = move || (0..TIMED_PARTS).try_for_each(|_| sender.write_all(&[0x5a; PART_BYTES]));
         ThreadBuilder::named("sender").start_in(scope, fill)?;
-        picoseconds_per_byte(bytes, || match path.receive(file, 0..bytes as u64, None)? {
+        picoseconds_per_byte(bytes, || match path.transfer(file, 0..bytes as u64, None)? {
             received if received < bytes as u64 => Err(Error::other("too little came")),
             _ => Ok(()),
         })

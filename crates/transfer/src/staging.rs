@@ -27,8 +27,7 @@ use crate::file_name::FileName;
 use crate::message::{EntryKind, FileEntry, Mtime, PERMISSION_BITS};
 use crate::metadata::set_metadata;
 use crate::open_directory::OpenDirectory;
-use crate::stage_costs;
-use crate::{Error, Result};
+use crate::{Error, Result, stage_costs};
 
 /// Where the small files of a directory are made.
 #[derive(Debug)]
@@ -296,7 +295,7 @@ mod tests {
     fn scratch_directory_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let tree = DirectoryTree::new(OpenDirectory::open_root(directory.path()).unwrap());
-        assert!(Staging::for_directory(tree.root()).measure_cost().unwrap() > 0);
+        assert!(Staging::for_directory(&tree.root).measure_cost().unwrap() > 0);
         assert_eq!(names(directory.path()), [""; 0]);
     }
 

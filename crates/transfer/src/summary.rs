@@ -11,11 +11,9 @@ use serde::{Serialize, Serializer};
 
 use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::link_usage::LinkUsage;
-use crate::message::StreamChoice;
-use crate::message::{FileEntry, ReceiverReport, SenderReport};
+use crate::message::{FileEntry, ReceiverReport, SenderReport, StreamChoice};
 use crate::rate_prediction::RatePrediction;
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
 /// The share of the time from which on something is named as what limited a transfer.
@@ -148,6 +146,25 @@ impl TransferSummary {
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
 
+    /// Over what; one connection is not worth a word, unless it was compared with more.
+    fn connections_text(&self) -> String {
+        let why = self.sent.chosen.map_or_else(String::new, |chosen| format!(" ({chosen})"));
+        match (self.settings.connection, self.streams) {
+            (ConnectionLifetime::PerFile, _) => ", over a connection for each file".into(),
+            (ConnectionLifetime::Persistent, 1) if self.sent.chosen.is_none() => String::new(),
+            (ConnectionLifetime::Persistent, 1) => format!(", over one stream{why}"),
+            (ConnectionLifetime::Persistent, streams) => format!(", over {streams} streams{why}"),
+        }
+    }
+
+    /// By what methods; the usual ones are not worth a word.
+    fn methods_text(&self) -> String {
+        let sent = self.sent.method.filter(|method| *method != SendMethod::ReadWrite);
+        let received = self.received.method.filter(|method| *method != ReceiveMethod::ReadWrite);
+        let sent = sent.map_or_else(String::new, |method| format!(", by {method}"));
+        received.map_or(sent.clone(), |method| format!("{sent}, received by {method}"))
+    }
+
     fn end_load(&self, end: TransferEnd) -> &EndLoad {
         match end {
             TransferEnd::Sender => &self.sent.load,
@@ -161,8 +178,8 @@ impl TransferSummary {
         (nanoseconds as f64 / total.max(1) as f64).min(1.0)
     }
 
-    /// How busy everything was that may have limited it.
-    fn limiting_shares(&self) -> [(LimitingFactor, f64); 8] {
+    /// How busy everything was that may have limited it, with its name for programs.
+    fn limiting_shares(&self) -> [(LimitingFactor, NamedShare); 8] {
         let waited = |end| {
             let StageTimes { file_wait, sync, .. } = self.end_load(end).times;
             // A call that did not run because others did has not waited for a disk.
@@ -176,15 +193,16 @@ impl TransferSummary {
         let both = sender.min(receiver).max(0.0);
         let (link, window) = (self.link_share(both), self.window_full_share().min(both));
         [
-            (LimitingFactor::Storage(TransferEnd::Sender), waited(TransferEnd::Sender)),
-            (LimitingFactor::Cpu(TransferEnd::Sender), ran(TransferEnd::Sender)),
-            (LimitingFactor::RateLimit, asked),
-            (LimitingFactor::Link, link),
-            (LimitingFactor::Window, window),
-            (LimitingFactor::RoundTrips, (both - link.max(window)).max(0.0)),
-            (LimitingFactor::Cpu(TransferEnd::Receiver), ran(TransferEnd::Receiver)),
-            (LimitingFactor::Storage(TransferEnd::Receiver), waited(TransferEnd::Receiver)),
+            (LimitingFactor::Storage(TransferEnd::Sender), "the source's disk", waited(TransferEnd::Sender)),
+            (LimitingFactor::Cpu(TransferEnd::Sender), "the CPU of the sender", ran(TransferEnd::Sender)),
+            (LimitingFactor::RateLimit, "the limit that was set", asked),
+            (LimitingFactor::Link, "the link", link),
+            (LimitingFactor::Window, "the window of the connection", window),
+            (LimitingFactor::RoundTrips, "waiting for each other", (both - link.max(window)).max(0.0)),
+            (LimitingFactor::Cpu(TransferEnd::Receiver), "the CPU of the receiver", ran(TransferEnd::Receiver)),
+            (LimitingFactor::Storage(TransferEnd::Receiver), "the target's disk", waited(TransferEnd::Receiver)),
         ]
+        .map(|(limit, name, share)| (limit, NamedShare { name, share }))
     }
 
     /// For which share of the time the link was full, where both ends waited for this share.
@@ -231,14 +249,14 @@ impl TransferSummary {
     }
 
     /// The busiest of them.
-    fn busiest(&self) -> (LimitingFactor, f64) {
+    fn busiest(&self) -> (LimitingFactor, NamedShare) {
         let [first, rest @ ..] = self.limiting_shares();
-        rest.into_iter().fold(first, |busiest, limit| if limit.1 > busiest.1 { limit } else { busiest })
+        rest.into_iter().fold(first, |busiest, limit| if limit.1.share > busiest.1.share { limit } else { busiest })
     }
 
     /// How busy everything was that may have limited it, from the source to the target.
     pub fn utilisation(&self) -> [NamedShare; 8] {
-        self.limiting_shares().map(|(limit, share)| NamedShare { name: limit.name(), share })
+        self.limiting_shares().map(|(_, named)| named)
     }
 
     /// The time of all stages: of both ends, waiting for the other end included.
@@ -261,8 +279,8 @@ impl TransferSummary {
 
     /// What limited it, in words.
     fn limit_sentence(&self) -> String {
-        let (limit, share) = self.busiest();
-        let (time, description) = (percent_text(share), limit.description(self));
+        let (limit, NamedShare { name, share }) = self.busiest();
+        let (time, description) = (percent_text(share), self.limit_description(limit, name));
         match limit {
             LimitingFactor::RoundTrips if share < LIMITING_SHARE => {
                 format!("limited by no part alone: both ends waited for each other {time}")
@@ -274,6 +292,23 @@ impl TransferSummary {
             LimitingFactor::RoundTrips => self.waits_text(share),
             LimitingFactor::Storage(_) => format!("limited by {description}, which was waited for {time}"),
             LimitingFactor::Cpu(end) => format!("limited by {}", self.cpu_text(end)),
+        }
+    }
+
+    /// For people, who want to know what it was.
+    fn limit_description(&self, limit: LimitingFactor, name: &'static str) -> &'static str {
+        if let (LimitingFactor::Window, Some(carried)) = (limit, self.sent.carried) {
+            return if carried.is_buffer_limited() { "the sender's buffer" } else { "the receiver's window" };
+        }
+        let LimitingFactor::Storage(end) = limit else { return name };
+        match (end, self.end_load(end).storage) {
+            (TransferEnd::Sender, StorageKind::Memory) => "the source's file system",
+            (TransferEnd::Receiver, StorageKind::Memory) => "the target's file system",
+            (TransferEnd::Sender, StorageKind::Served) => "whoever serves the source's file system",
+            (TransferEnd::Receiver, StorageKind::Served) => "whoever serves the target's file system",
+            (TransferEnd::Sender, StorageKind::Pipe) => "what feeds the sender's standard input",
+            (TransferEnd::Receiver, StorageKind::Pipe) => "what reads the receiver's standard output",
+            _ => name,
         }
     }
 
@@ -367,12 +402,11 @@ impl TransferSummary {
         if others >= THROTTLED_SHARE {
             return format!("the CPU of the {end}, which other work had {}", percent_text(others));
         }
-        let (stage, _) = self.busiest_stage(end);
-        format!("the CPU of the {end}, busy {}, most of it {stage}", percent_text(self.share(cpu)))
+        format!("the CPU of the {end}, busy {}, most of it {}", percent_text(self.share(cpu)), self.busiest_stage(end))
     }
 
     /// The stage of an end that took its CPU most.
-    fn busiest_stage(&self, end: TransferEnd) -> (&'static str, u64) {
+    fn busiest_stage(&self, end: TransferEnd) -> &'static str {
         let EndLoad { cpu, times, .. } = self.end_load(end);
         let others = [times.verify, times.cipher, times.file.saturating_sub(times.file_wait)];
         // Waiting included, its time says little: what is left of the CPU's is its own.
@@ -382,11 +416,9 @@ impl TransferSummary {
             TransferEnd::Receiver => ["hashing", "decrypting", "writing files", "receiving"],
         };
         let [verify, cipher, file] = others;
-        let stages = [verify, cipher, file, connection];
-        names
-            .into_iter()
-            .zip(stages)
-            .fold((names[0], 0), |busiest, stage| if stage.1 > busiest.1 { stage } else { busiest })
+        // The first one of several that took as long.
+        let stages = names.into_iter().zip([verify, cipher, file, connection]).rev();
+        stages.max_by_key(|(_, time)| *time).map_or(names[0], |(name, _)| name)
     }
 }
 
@@ -417,39 +449,6 @@ impl fmt::Display for TransferEnd {
             Self::Sender => "sender",
             Self::Receiver => "receiver",
         })
-    }
-}
-
-impl LimitingFactor {
-    /// For programs.
-    fn name(self) -> &'static str {
-        match self {
-            Self::RateLimit => "the limit that was set",
-            Self::Link => "the link",
-            Self::Window => "the window of the connection",
-            Self::RoundTrips => "waiting for each other",
-            Self::Storage(TransferEnd::Sender) => "the source's disk",
-            Self::Storage(TransferEnd::Receiver) => "the target's disk",
-            Self::Cpu(TransferEnd::Sender) => "the CPU of the sender",
-            Self::Cpu(TransferEnd::Receiver) => "the CPU of the receiver",
-        }
-    }
-
-    /// For people, who want to know what it was.
-    fn description(self, summary: &TransferSummary) -> &'static str {
-        if let (Self::Window, Some(carried)) = (self, summary.sent.carried) {
-            return if carried.is_buffer_limited() { "the sender's buffer" } else { "the receiver's window" };
-        }
-        let Self::Storage(end) = self else { return self.name() };
-        match (end, summary.end_load(end).storage) {
-            (TransferEnd::Sender, StorageKind::Memory) => "the source's file system",
-            (TransferEnd::Receiver, StorageKind::Memory) => "the target's file system",
-            (TransferEnd::Sender, StorageKind::Served) => "whoever serves the source's file system",
-            (TransferEnd::Receiver, StorageKind::Served) => "whoever serves the target's file system",
-            (TransferEnd::Sender, StorageKind::Pipe) => "what feeds the sender's standard input",
-            (TransferEnd::Receiver, StorageKind::Pipe) => "what reads the receiver's standard output",
-            _ => self.name(),
-        }
     }
 }
 
@@ -494,27 +493,6 @@ impl Serialize for TransferSummary {
         record.serialize_entry("stages", &self.stages())?;
         record.serialize_entry("sentence", &self.to_string())?;
         record.end()
-    }
-}
-
-impl TransferSummary {
-    /// Over what; one connection is not worth a word, unless it was compared with more.
-    fn connections_text(&self) -> String {
-        let why = self.sent.chosen.map_or_else(String::new, |chosen| format!(" ({chosen})"));
-        match (self.settings.connection, self.streams) {
-            (ConnectionLifetime::PerFile, _) => ", over a connection for each file".into(),
-            (ConnectionLifetime::Persistent, 1) if self.sent.chosen.is_none() => String::new(),
-            (ConnectionLifetime::Persistent, 1) => format!(", over one stream{why}"),
-            (ConnectionLifetime::Persistent, streams) => format!(", over {streams} streams{why}"),
-        }
-    }
-
-    /// By what methods; the usual ones are not worth a word.
-    fn methods_text(&self) -> String {
-        let sent = self.sent.method.filter(|method| *method != SendMethod::ReadWrite);
-        let received = self.received.method.filter(|method| *method != ReceiveMethod::ReadWrite);
-        let sent = sent.map_or_else(String::new, |method| format!(", by {method}"));
-        received.map_or(sent.clone(), |method| format!("{sent}, received by {method}"))
     }
 }
 

@@ -37,8 +37,7 @@ use crate::message::{
     Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, WholeFile,
 };
 use crate::offer_policy::{Destination, OfferPolicy};
-use crate::open_directory::OpenDirectory;
-use crate::open_directory::PART_PREFIX;
+use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::session_settings::SessionSettings;

@@ -10,7 +10,7 @@ use kelvin_transfer::wire::Error;
 use kelvin_transfer::wire::admission::AdmissionLimits;
 use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::{Agent, AgentEvent};
-use kelvin_transfer::wire::client::{AgentClient, CountedDatagrams, RunningTest, client_handshake};
+use kelvin_transfer::wire::client::{AgentClient, RunningTest, client_handshake};
 use kelvin_transfer::wire::message::SequenceCounts;
 use kelvin_transfer::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection};
 use kelvin_transfer::wire::secret::Secret;
@@ -86,15 +86,15 @@ fn echo_returns_and_counts_messages() {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         for bytes in [1_u16, 64, 65_535] {
             let mut test = client.echo_tcp(bytes.into()).unwrap();
-            round_trips(test.socket(), bytes.into(), 100);
+            round_trips(&mut test.socket, bytes.into(), 100);
             let seen = test.finish().unwrap();
             assert_eq!((seen.arrived, seen.max_concurrent_tests), (100, 1), "{bytes}");
         }
-        let mut test = client.echo_udp(64).unwrap();
+        let test = client.echo_udp(64).unwrap();
         for number in 0..100_u8 {
             let mut answer = [0; 64];
-            test.socket().send(&[number; 64]).unwrap();
-            assert_eq!(test.socket().recv(&mut answer).unwrap(), 64);
+            test.socket.send(&[number; 64]).unwrap();
+            assert_eq!(test.socket.recv(&mut answer).unwrap(), 64);
             assert_eq!(answer, [number; 64]);
         }
         let seen = test.finish().unwrap();
@@ -109,7 +109,7 @@ fn agent_counts_received_streams() {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = streams(&mut client, TestDirection::ToAgent, 3).unwrap();
         let before = test.counts().unwrap();
-        for stream in test.socket() {
+        for stream in &mut test.socket {
             stream.write_all(&[7; 100_000]).unwrap();
         }
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -124,7 +124,7 @@ fn agent_counts_received_streams() {
         assert_eq!(test.finish().unwrap().arrived, 300_000);
         // A stream that is closed early is no part of a measurement.
         let mut test = streams(&mut client, TestDirection::ToAgent, 2).unwrap();
-        test.socket().pop();
+        test.socket.pop();
         let failed = (0..1000).find_map(|_| (test.counts().err(), std::thread::sleep(Duration::from_millis(1))).0);
         assert!(failed.unwrap().to_string().contains("closed the connection"));
     });
@@ -140,7 +140,7 @@ fn send_numbered(socket: &UdpSocket, numbers: impl IntoIterator<Item = u64>) {
 }
 
 /// Asks for the count until it is this many datagrams.
-fn wait_for_datagrams(test: &mut RunningTest<'_, CountedDatagrams>, wanted: u64) -> TestCounts {
+fn wait_for_datagrams(test: &mut RunningTest<'_, UdpSocket>, wanted: u64) -> TestCounts {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let counted = test.counts().unwrap();
@@ -155,7 +155,7 @@ fn agent_counts_datagrams_and_losses() {
     with_agent(short_limits(), |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = client.count_datagrams(100).unwrap();
-        let socket = test.socket().0.try_clone().unwrap();
+        let socket = test.socket.try_clone().unwrap();
         let before = test.counts().unwrap();
         assert_eq!((before.bytes, before.numbers, before.dropped), (0, SequenceCounts::default(), 0));
         send_numbered(&socket, [1, 2, 3, 5, 4, 9]);
@@ -182,7 +182,7 @@ fn endless_sender_is_stopped_with_test() {
     with_agent(short_limits(), |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = client.count_datagrams(100).unwrap();
-        let socket = test.socket().0.try_clone().unwrap();
+        let socket = test.socket.try_clone().unwrap();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -220,7 +220,7 @@ fn agent_streams_until_client_ends() {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = streams(&mut client, TestDirection::FromAgent, 3).unwrap();
         let before = test.counts().unwrap();
-        test.socket().iter_mut().for_each(|stream| read_all(stream, 1 << 20));
+        test.socket.iter_mut().for_each(|stream| read_all(stream, 1 << 20));
         let after = test.counts().unwrap();
         assert!(
             after.bytes >= 3 << 20 && after.bytes > before.bytes && after.nanoseconds > before.nanoseconds,
@@ -233,7 +233,7 @@ fn agent_streams_until_client_ends() {
         assert!(seen.stream.is_some_and(|end| end.congestion_window > 0));
         // A stream that is closed early is no part of a measurement.
         let mut test = streams(&mut client, TestDirection::FromAgent, 2).unwrap();
-        test.socket().pop();
+        test.socket.pop();
         let failed = (0..1000).find_map(|_| (test.counts().err(), std::thread::sleep(Duration::from_millis(1))).0);
         assert!(failed.unwrap().to_string().contains("closed the connection"));
     });
@@ -254,7 +254,7 @@ fn nonreading_client_is_cut_off() {
         // It goes on to ask, and receives nothing; the other one is served meanwhile.
         let why = loop {
             let mut echo = other.echo_tcp(64).unwrap();
-            round_trips(echo.socket(), 64, 10);
+            round_trips(&mut echo.socket, 64, 10);
             assert_eq!(echo.finish().unwrap().arrived, 10);
             match given.counts() {
                 Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10)),
@@ -276,7 +276,7 @@ fn agent_sending_ends_at_test_limit() {
         let mut test = streams(&mut client, TestDirection::FromAgent, 1).unwrap();
         let begun = Instant::now();
         let refused = loop {
-            read_all(&mut test.socket()[0], 1 << 16);
+            read_all(&mut test.socket[0], 1 << 16);
             match test.counts() {
                 Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10)),
                 Err(error) => break error.to_string(),
@@ -287,7 +287,7 @@ fn agent_sending_ends_at_test_limit() {
         // One that receives all and sends nothing on the control connection has the time limit for silence.
         let mut test = streams(&mut client, TestDirection::FromAgent, 1).unwrap();
         let mut buffer = vec![0; 1 << 16];
-        while matches!(test.socket()[0].read(&mut buffer), Ok(1..)) {
+        while matches!(test.socket[0].read(&mut buffer), Ok(1..)) {
             assert!(begun.elapsed() < Duration::from_secs(10));
         }
         assert!(test.finish().unwrap_err().to_string().contains("did not say anything within"));
@@ -303,7 +303,7 @@ fn agent_sending_ends_at_test_limit() {
                 assert!(begun.elapsed() < Duration::from_secs(20));
             }
         });
-        round_trips(next[0].echo_tcp(8).unwrap().socket(), 8, 3);
+        round_trips(&mut next[0].echo_tcp(8).unwrap().socket, 8, 3);
         drop(next);
         let is_known = |fault: String| {
             fault.contains("closed the connection") || fault.contains("already serves as many others as it may")
@@ -349,8 +349,8 @@ fn socket_options_apply_on_both_sides() {
         // Reno is part of every kernel, which counts as many bytes again for its own book-keeping.
         let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) };
         for direction in [TestDirection::ToAgent, TestDirection::FromAgent] {
-            let mut test = client.open_streams(direction, 2, &sockets).unwrap();
-            let here = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket()[0]).unwrap();
+            let test = client.open_streams(direction, 2, &sockets).unwrap();
+            let here = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket[0]).unwrap();
             let there = test.finish().unwrap().stream.unwrap();
             for end in [here, there] {
                 assert_eq!((end.congestion_control.as_str(), end.buffers), ("reno", [96 << 10; 2]), "{direction:?}");
@@ -363,8 +363,8 @@ fn socket_options_apply_on_both_sides() {
 fn accepted_connections_are_answered_and_reset() {
     with_agent(short_limits(), |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
-        let mut test = client.accept_connections().unwrap();
-        let there = *test.socket();
+        let test = client.accept_connections().unwrap();
+        let there = test.socket;
         let mut ports = Vec::new();
         let mut connect = || {
             let connection = there.connect().unwrap();
@@ -383,7 +383,7 @@ fn accepted_connections_are_answered_and_reset() {
         assert_eq!(test.finish().unwrap().arrived, 21);
         // Fourth column 06 is TIME_WAIT; addresses are `address:port` in hexadecimal. Other programs have connections of their own.
         let waiting = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
-        let port = there.address().port();
+        let port = there.address.port();
         let is_left =
             |own: &&u16| waiting.lines().any(|line| line.contains(&format!(":{own:04X} 0100007F:{port:04X} 06 ")));
         assert_eq!(ports.iter().filter(is_left).count(), 0, "connections in TIME_WAIT");
@@ -434,8 +434,8 @@ fn concurrent_tests_are_reported_to_both() {
         let [one, other] = &mut clients;
         let (mut first, mut second) = (one.echo_tcp(8).unwrap(), other.echo_tcp(8).unwrap());
         // The agent checks the others now and then.
-        round_trips(first.socket(), 8, 600);
-        round_trips(second.socket(), 8, 10);
+        round_trips(&mut first.socket, 8, 600);
+        round_trips(&mut second.socket, 8, 10);
         assert_eq!(
             (first.finish().unwrap().max_concurrent_tests, second.finish().unwrap().max_concurrent_tests),
             (2, 2)
@@ -499,7 +499,7 @@ fn test_ends_at_time_limit() {
         let mut test = client.echo_tcp(64).unwrap();
         let begun = Instant::now();
         let mut message = [0; 64];
-        while test.socket().write_all(&message).is_ok() && test.socket().read_exact(&mut message).is_ok() {
+        while test.socket.write_all(&message).is_ok() && test.socket.read_exact(&mut message).is_ok() {
             assert!(begun.elapsed() < Duration::from_secs(10));
         }
         assert!(test.finish().unwrap_err().to_string().contains("did not end the test within"));
@@ -513,12 +513,12 @@ fn lost_peer_ends_test_on_both_sides() {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = client.echo_tcp(64).unwrap();
         // Half a message, and gone.
-        test.socket().write_all(&[1; 32]).unwrap();
+        test.socket.write_all(&[1; 32]).unwrap();
         assert!(test.finish().unwrap_err().to_string().contains("the other side closed the connection"));
         drop(client);
         // It can be served again at once.
         let mut next = AgentClient::connect(&[address], &secret()).unwrap();
-        round_trips(next.echo_tcp(8).unwrap().socket(), 8, 3);
+        round_trips(&mut next.echo_tcp(8).unwrap().socket, 8, 3);
         drop(next);
         assert!(faults.try_iter().all(|fault| fault.contains("closed the connection")));
     });
@@ -544,16 +544,16 @@ fn thousand_silent_connections_leave_agent_usable() {
     with_agent(AgentLimits { unauthenticated, ..AgentLimits::default() }, |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = client.echo_tcp(64).unwrap();
-        round_trips(test.socket(), 64, 10);
+        round_trips(&mut test.socket, 64, 10);
         let before = (proc_status("Threads"), proc_status("VmRSS"));
         let mut idle = Vec::new();
         for _ in 0..1000 {
             idle.push(TcpStream::connect(address).unwrap());
             // The running test continues.
-            round_trips(test.socket(), 64, 1);
+            round_trips(&mut test.socket, 64, 1);
         }
         let mut other = AgentClient::connect(&[address], &secret()).unwrap();
-        round_trips(other.echo_tcp(64).unwrap().socket(), 64, 3);
+        round_trips(&mut other.echo_tcp(64).unwrap().socket, 64, 3);
         let after = (proc_status("Threads"), proc_status("VmRSS"));
         // The other client; tests beside this one have a few of their own. None for those that wait, of whom there are 200.
         assert!(after.0 < before.0 + 40, "{before:?} {after:?}");

@@ -271,9 +271,9 @@ fn retrying_client_gets_in_despite_flood() {
         for _ in 0..5 {
             let mut client = AgentClient::connect(&[SocketAddr::from(([10, 2, 0, 1], PORT))], &secret()).unwrap();
             let mut test = client.echo_tcp(3).unwrap();
-            test.socket().write_all(b"abc").unwrap();
+            test.socket.write_all(b"abc").unwrap();
             let mut answer = [0; 3];
-            test.socket().read_exact(&mut answer).unwrap();
+            test.socket.read_exact(&mut answer).unwrap();
             assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
         }
     });

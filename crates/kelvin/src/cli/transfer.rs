@@ -145,7 +145,7 @@ impl CallArgs {
             (AutoOr::Auto, Some((option, _))) => bail!("{option}: name a method with it, such as --method rw"),
             (AutoOr::Auto, None) => return Ok(None),
         };
-        let maps = method == M::MMAP;
+        let maps = method.as_sending() == SendMethod::Mmap;
         if self.window.is_some() && !maps {
             bail!("--window: the method {method} maps nothing: give --buffer");
         }

@@ -45,7 +45,7 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     let served = if args.device {
         let receiver = device::DeviceReceiver::listen(args.listen, destination, secret, options, report);
         let receiver = receiver.map_err(|error| listen_error(args, error))?;
-        reporter.announce(receiver.address(), args)?;
+        reporter.announce(receiver.address, args)?;
         receiver.serve(is_over)
     } else {
         let receiver = Receiver::listen(args.listen, destination, secret, options, report);

@@ -66,8 +66,8 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
     let SendArgs { plain, no_verify, sync, update, dry_run, limit, connection, .. } = *args;
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = match collection.is_complete() {
-        true => (collection.stored_bytes(), None),
-        false => (None, collection.max_stored_bytes()),
+        true => (collection.stored_bytes, None),
+        false => (None, collection.max_stored_bytes),
     };
     let (verify, streams) = (!no_verify, args.streams.announced());
     // What goes by a method that was asked for goes over one connection.
@@ -110,7 +110,7 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
     let mut sources = SourceList::begin(files, keep)?;
     let is_usual = args.streams.announced() == 1 && args.connection == ConnectionLifetime::Persistent;
     let may_be_found_later =
-        is_usual && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes().is_some();
+        is_usual && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes.is_some();
     sources.find_more(if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX })?;
     Ok(sources)
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use kelvin_harness::ProbeError;
-use kelvin_transfer::raw_protocol::{self, KernelListener, RawReceiveOptions, RawSendOptions, RawTotals, ReceivedFile};
+use kelvin_transfer::raw_protocol::{self, KernelListener, RawReceiveOptions, RawSendOptions, RawTotals};
 use kelvin_transfer::{Error, Result};
 
 use crate::net::link::prefer_congestion_control;
@@ -35,7 +35,7 @@ impl SenderEnd {
 pub(super) const STARTING: &str = "cannot start the receiving process";
 
 /// Receives the files of one sender into a directory, and calls back for each.
-pub(super) type FileReceiver = Box<dyn FnMut(&Path, &mut dyn FnMut(&ReceivedFile<'_>)) -> Result<RawTotals> + Send>;
+pub(super) type FileReceiver = Box<dyn FnMut(&Path, &mut dyn FnMut(&Path)) -> Result<RawTotals> + Send>;
 
 /// A listener on loopback whose connections are not paced.
 fn loopback_listener() -> std::io::Result<TcpListener> {
@@ -52,7 +52,7 @@ impl ReceiverEnd {
             Self::Process(how) => {
                 let listener = loopback_listener().or_fail(STARTING)?;
                 let address = listener.local_addr().or_fail(STARTING)?;
-                let receive = move |directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)| {
+                let receive = move |directory: &Path, each: &mut dyn FnMut(&Path)| {
                     raw_protocol::receive(&listener, directory, &how, each)
                 };
                 Ok((address, Box::new(receive)))
@@ -62,8 +62,8 @@ impl ReceiverEnd {
                     Error::Device(no_device) => ProbeError::skip(format!("needs the kernel module: {no_device}")),
                     error => ProbeError::fail(format!("{STARTING}: {error}")),
                 })?;
-                let address = listener.address();
-                let receive = move |directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)| {
+                let address = listener.address;
+                let receive = move |directory: &Path, each: &mut dyn FnMut(&Path)| {
                     listener.receive(directory, (&how, is_asynchronous), each)
                 };
                 Ok((address, Box::new(receive)))

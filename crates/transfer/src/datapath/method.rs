@@ -124,8 +124,6 @@ const MAX_BUFFER_MEMORY: usize = 4 << 20;
 pub trait PathMethod: Copy + PartialEq + 'static {
     /// By way of a buffer.
     const READ_WRITE: Self;
-    /// By a mapping of the file.
-    const MMAP: Self;
     /// How a file is mapped: to be read by a sender, to be written by a receiver.
     const ACCESS: PageAccess;
     /// Which of two methods is tried next. The orders of the two ends differ, so that each method of one meets each of the other
@@ -152,7 +150,6 @@ pub trait PathMethod: Copy + PartialEq + 'static {
 
 impl PathMethod for SendMethod {
     const READ_WRITE: Self = Self::ReadWrite;
-    const MMAP: Self = Self::Mmap;
     const ACCESS: PageAccess = PageAccess::Read;
     const TRIAL_ORDER: [usize; 4] = [0, 1, 1, 0];
 
@@ -163,7 +160,6 @@ impl PathMethod for SendMethod {
 
 impl PathMethod for ReceiveMethod {
     const READ_WRITE: Self = Self::ReadWrite;
-    const MMAP: Self = Self::Mmap;
     const ACCESS: PageAccess = PageAccess::Write;
     const TRIAL_ORDER: [usize; 4] = [0, 0, 1, 1];
 

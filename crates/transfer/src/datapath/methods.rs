@@ -5,7 +5,7 @@ mod read_write;
 mod splice;
 mod uring;
 
-use std::io::{ErrorKind, Result};
+use std::io::Result;
 
 use super::method::{Mode, PathMethod, PathSetup, SendMethod};
 use super::range_cursor::RangeCursor;
@@ -33,14 +33,12 @@ pub fn implementer<M: PathMethod>(setup: &PathSetup<M>, socket: &mut SocketIo) -
 
 /// A method, with what it needs.
 pub trait TransferMethod {
-    /// Sends the bytes of a range: fewer only if the file ends before.
-    fn send(&mut self, _: &mut SocketIo, _: &mut RangeCursor<'_, '_>) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
+    /// Moves the bytes of a range: fewer only if the file that is sent, or the stream that is received, ends before.
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()>;
 
-    /// Receives the bytes of a range: fewer only at the end of the stream.
-    fn receive(&mut self, _: &mut SocketIo, _: &mut RangeCursor<'_, '_>) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
+    /// Maps no file any more: what is mapped stays in use.
+    fn unmap(&mut self) -> Result<()> {
+        Ok(())
     }
 
     /// Another socket has taken the place of the one before.

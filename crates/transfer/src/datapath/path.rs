@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use kelvin_sys::kmod::KernelSocket;
-use kelvin_sys::net::transfer_call::PageAccess;
 
 use super::method::{Mode, PathMethod, PathSetup, ReceiveMethod, SendMethod};
 use super::methods::{DeviceWindow, TransferMethod, implementer};
@@ -52,7 +51,9 @@ impl<M: PathMethod> DataPath<M> {
     pub fn over_device(device: KernelSocket, setup: PathSetup<M>) -> Result<Self> {
         let mut socket = SocketIo::over_device(device, &setup);
         let method = match socket.device() {
-            Some(device) if setup.method == M::MMAP => Box::new(DeviceWindow::new(device, setup.window, M::ACCESS)?),
+            Some(device) if setup.method.as_sending() == SendMethod::Mmap => {
+                Box::new(DeviceWindow::new(device, setup.window, M::ACCESS)?)
+            }
             _ => implementer(&setup, &mut socket)?,
         };
         Ok(Self { setup, method, socket, moved: 0 })
@@ -87,57 +88,39 @@ impl<M: PathMethod> DataPath<M> {
         Ok(outcome)
     }
 
-    /// Moves these bytes of a file, and returns how many have gone through the socket.
-    fn transfer(&mut self, file: &File, range: Range<u64>, observer: ByteObserver<'_>) -> Result<u64> {
-        let mut cursor = RangeCursor::new(file, range, observer);
-        let moved = match M::ACCESS {
-            PageAccess::Read => self.method.send(&mut self.socket, &mut cursor),
-            PageAccess::Write => self.method.receive(&mut self.socket, &mut cursor),
-        };
+    /// Moves these bytes of a file, and returns how many have gone through the socket: fewer only if the file that is sent, or the stream
+    /// that is received, ends before. The observer gets them if the method shows them ([`PathMethod::shows_bytes`]).
+    ///
+    /// A range that is sent is one message: what does not fill a segment waits for the rest of it, 200 ms at most. Where the file
+    /// ends before, what is written next sends it. A file that is received and is to be mapped is long enough for the range.
+    ///
+    /// # Errors
+    /// Those of the calls; `TimedOut` for a peer that moved nothing for as long as the timeout; `Interrupted` if a signal asked to
+    /// stop; a mapped file that became shorter while its bytes were looked at. Of a mapped file that is received and is too short, or
+    /// whose pages cannot be made, `UnexpectedEof` and `StorageFull`.
+    pub fn transfer(&mut self, file: &File, range: Range<u64>, observer: ByteObserver<'_>) -> Result<u64> {
+        let mut cursor = RangeCursor::new(file, M::ACCESS, range, observer);
+        let moved = self.method.transfer(&mut self.socket, &mut cursor);
         self.moved = cursor.moved;
-        moved.map(|()| cursor.moved)
+        // Also after an error: a window keeps its file in use.
+        self.method.unmap().and(moved).map(|()| cursor.moved)
     }
 
     /// Waits until the kernel no longer uses any buffer that is sent without a copy, and so until the peer has acknowledged it. That
     /// takes up to 40 ms if the peer has nothing to say (delayed acknowledgements): a reply comes first, where there is one.
     ///
     /// # Errors
-    /// As [`SendPath::send`].
+    /// As [`Self::transfer`].
     pub fn finish(&mut self) -> Result<()> {
         self.method.finish(&mut self.socket)
     }
 }
 
-impl SendPath {
-    /// Sends these bytes of a file, and returns how many have gone into the socket: fewer only if the file ends before. The observer
-    /// gets them if the method shows them ([`SendMethod::shows_bytes`]).
-    ///
-    /// A range that is sent is one message: what does not fill a segment waits for the rest of it, 200 ms at most. Where the file
-    /// ends before, what is written next sends it.
-    ///
-    /// # Errors
-    /// Those of the calls; `TimedOut` for a peer that took nothing for as long as the timeout; `Interrupted` if a signal asked to
-    /// stop; a mapped file that became shorter while its bytes were looked at.
-    pub fn send(&mut self, file: &File, range: Range<u64>, observer: ByteObserver<'_>) -> Result<u64> {
-        self.transfer(file, range, observer)
-    }
-}
-
 impl ReceivePath {
-    /// Receives these bytes of a file, which is long enough for them if it is to be mapped, and returns how many have come: fewer
-    /// only at the end of the stream. The observer gets them if the method shows them ([`ReceiveMethod::shows_bytes`]).
+    /// Receives bytes as [`Self::transfer`] where they must not come too slowly: `TimedOut` with the [`crate::progress::Shortfall`] if they do.
     ///
     /// # Errors
-    /// Those of the calls; `TimedOut` for a peer that sent nothing for as long as the timeout; `Interrupted` if a signal asked to
-    /// stop; of a mapped file that is too short, or whose pages cannot be made, `UnexpectedEof` and `StorageFull`.
-    pub fn receive(&mut self, file: &File, range: Range<u64>, observer: ByteObserver<'_>) -> Result<u64> {
-        self.transfer(file, range, observer)
-    }
-
-    /// Receives them where bytes must not come too slowly: `TimedOut` with the [`crate::progress::Shortfall`] if they do.
-    ///
-    /// # Errors
-    /// As [`Self::receive`].
+    /// As [`Self::transfer`].
     pub fn receive_measured(
         &mut self,
         meter: &mut ProgressMeter,
@@ -146,7 +129,7 @@ impl ReceivePath {
         observer: ByteObserver<'_>,
     ) -> Result<u64> {
         self.socket.incoming = Some(std::mem::take(meter));
-        let received = self.receive(file, range, observer);
+        let received = self.transfer(file, range, observer);
         *meter = self.socket.incoming.take().unwrap_or_default();
         received
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Result};
 use std::ops::Range;
 
-use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows};
+use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows, PageAccess};
 
 /// Who wants to see the bytes that are moved, in order, after each call. The methods that show none do not call it.
 pub type ByteObserver<'a> = Option<&'a mut dyn FnMut(&[u8])>;
@@ -12,6 +12,8 @@ pub type ByteObserver<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 /// A range of a file that is being moved.
 pub struct RangeCursor<'a, 'seen> {
     pub file: &'a File,
+    /// Whether the file is read and sent, or received and written.
+    pub access: PageAccess,
     /// Where the next byte is in the file.
     pub offset: u64,
     pub end: u64,
@@ -21,8 +23,8 @@ pub struct RangeCursor<'a, 'seen> {
 }
 
 impl<'a, 'seen> RangeCursor<'a, 'seen> {
-    pub fn new(file: &'a File, range: Range<u64>, observer: ByteObserver<'seen>) -> Self {
-        Self { file, offset: range.start, end: range.end.max(range.start), moved: 0, observer }
+    pub fn new(file: &'a File, access: PageAccess, range: Range<u64>, observer: ByteObserver<'seen>) -> Self {
+        Self { file, access, offset: range.start, end: range.end.max(range.start), moved: 0, observer }
     }
 
     /// Bytes that are still to be moved.
@@ -50,20 +52,21 @@ impl<'a, 'seen> RangeCursor<'a, 'seen> {
         if place < self.end { MoreFollows::Yes } else { MoreFollows::No }
     }
 
-    /// This many bytes have gone from the file into the socket.
-    pub fn mark_sent(&mut self, bytes: usize) {
-        self.offset += bytes as u64;
-        self.moved += bytes as u64;
+    /// This many bytes have come from the file or out of the socket, and go on from a buffer.
+    pub fn mark_filled(&mut self, bytes: usize) {
+        self.moved += if self.access == PageAccess::Write { bytes as u64 } else { 0 };
     }
 
-    /// This many bytes have come out of the socket.
-    pub fn mark_received(&mut self, bytes: usize) {
-        self.moved += bytes as u64;
+    /// This many of them have gone on, into the socket or the file.
+    pub fn mark_drained(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+        self.moved += if self.access == PageAccess::Read { bytes as u64 } else { 0 };
     }
 
-    /// This many bytes have gone into the file.
-    pub fn mark_written(&mut self, bytes: usize) {
+    /// This many bytes have gone between the file and the socket by one call.
+    pub fn mark_moved(&mut self, bytes: usize) {
         self.offset += bytes as u64;
+        self.moved += bytes as u64;
     }
 
     pub fn is_observed(&self) -> bool {

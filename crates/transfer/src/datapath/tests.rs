@@ -116,7 +116,7 @@ fn send_moves(path: &mut SendPath, setup: SendSetup, (file, content): (&File, &[
         let follows = if bytes > 0 { MoreFollows::Yes } else { MoreFollows::No };
         path.socket.write(&parts, follows).unwrap();
         let mut seen = Vec::new();
-        let sent = path.send(file, from..from + bytes, Some(&mut |part| seen.extend_from_slice(part)));
+        let sent = path.transfer(file, from..from + bytes, Some(&mut |part| seen.extend_from_slice(part)));
         assert_eq!(sent.unwrap(), bytes, "{setup:?} from {from}");
         let expected = if setup.method.shows_bytes() { &content[from as usize..][..bytes as usize] } else { &[] };
         assert!(seen == expected, "{setup:?} shows {} of {bytes} bytes from {from}", seen.len());
@@ -136,7 +136,7 @@ fn receive_moves(path: &mut ReceivePath, setup: ReceiveSetup, content: &[u8], mo
         file.set_len(0).unwrap();
         file.set_len(to + bytes).unwrap();
         let mut seen = Vec::new();
-        let received = path.receive(&file, to..to + bytes, Some(&mut |part| seen.extend_from_slice(part)));
+        let received = path.transfer(&file, to..to + bytes, Some(&mut |part| seen.extend_from_slice(part)));
         assert_eq!((received.unwrap(), path.moved), (bytes, bytes), "{setup:?} to {to}");
         let expected = &content[from as usize..][..bytes as usize];
         assert!(seen == if setup.method.shows_bytes() { expected } else { &[] }, "{setup:?} {bytes} to {to}");
@@ -229,7 +229,7 @@ fn short_file_is_sent_to_its_end() {
             let mut path = SendPath::new(near, setup).unwrap();
             let expected = &content[(range.start as usize).min(content.len())..];
             let mut seen = Vec::new();
-            let sent = path.send(&file, range.clone(), Some(&mut |part| seen.extend_from_slice(part))).unwrap();
+            let sent = path.transfer(&file, range.clone(), Some(&mut |part| seen.extend_from_slice(part))).unwrap();
             path.socket.stream().unwrap().shutdown(Shutdown::Write).unwrap();
             assert_eq!((sent, path.moved), (expected.len() as u64, sent), "{setup:?} {range:?}");
             assert!(read_to_end(&far) == expected, "{setup:?} {range:?}");
@@ -253,7 +253,7 @@ fn send_truncated(setup: SendSetup, shown: bool, length: u64) -> (std::io::Resul
         let mut path = SendPath::new(near, setup).unwrap();
         let mut look = |part: &[u8]| assert!(!part.is_empty());
         let seen: ByteObserver<'_> = if shown { Some(&mut look) } else { None };
-        let sent = path.send(&file, 0..LARGE as u64, seen);
+        let sent = path.transfer(&file, 0..LARGE as u64, seen);
         let moved = path.moved;
         drop(path);
         (sent, moved, receiving.join().unwrap())
@@ -302,7 +302,7 @@ fn lost_peer_is_a_send_error() {
                 drop(far);
             });
             let mut path = SendPath::new(near, setup).unwrap();
-            let error = path.send(&file, 0..LARGE as u64, None).unwrap_err();
+            let error = path.transfer(&file, 0..LARGE as u64, None).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{setup:?}: {error}");
             assert!(path.moved < LARGE as u64, "{setup:?}");
         });
@@ -320,7 +320,7 @@ fn early_end_keeps_received_bytes() {
         path.socket.fill(&mut [0; 1000]).unwrap();
         let file = tempfile::tempfile().unwrap();
         file.set_len(100_000).unwrap();
-        assert_eq!(path.receive(&file, 10..100_000, None).unwrap(), 49_000, "{setup:?}");
+        assert_eq!(path.transfer(&file, 10..100_000, None).unwrap(), 49_000, "{setup:?}");
         assert!(content_of(&file, 10..49_010) == content[1000..], "{setup:?}");
         assert_eq!(path.socket.read(&mut [0]).unwrap(), 0, "{setup:?}");
         assert_eq!(path.socket.fill(&mut [0]).unwrap_err().kind(), ErrorKind::UnexpectedEof, "{setup:?}");
@@ -333,7 +333,7 @@ fn nonreading_peer_times_out() {
     for setup in senders(BUFFER, SHORT_TIMEOUT) {
         let (near, far) = small_buffer_connection();
         let mut path = SendPath::new(near, setup).unwrap();
-        let error = path.send(&file, 0..LARGE as u64, None).unwrap_err();
+        let error = path.transfer(&file, 0..LARGE as u64, None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{setup:?}: {error}");
         let moved = path.moved;
         drop(path);
@@ -361,7 +361,7 @@ fn silent_peer_times_out() {
         file.set_len(1000).unwrap();
         assert_eq!(path.socket.fill(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut, "{setup:?}");
         near.write_all(&[9; 100]).unwrap();
-        let error = path.receive(&file, 0..1000, None).unwrap_err();
+        let error = path.transfer(&file, 0..1000, None).unwrap_err();
         assert_eq!((error.kind(), path.moved), (ErrorKind::TimedOut, 100), "{setup:?}: {error}");
         assert_eq!(content_of(&file, 0..100), [9; 100], "{setup:?}");
         near.write_all(&[8; 100]).unwrap();
@@ -390,7 +390,7 @@ fn full_target_is_an_error_and_stream_continues() {
                 near.write_all(b"what follows").unwrap();
             });
             let mut path = ReceivePath::new(far, setup).unwrap();
-            let error = path.receive(&file, 0..LARGE as u64, None).unwrap_err();
+            let error = path.transfer(&file, 0..LARGE as u64, None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StorageFull, "{setup:?}: {error}");
             let left = LARGE as u64 - path.moved;
             path.socket.fill(&mut vec![0; left as usize]).unwrap();
@@ -409,9 +409,9 @@ fn short_mapped_target_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(99).unwrap();
         let mut path = ReceivePath::new(far, setup).unwrap();
-        let error = path.receive(&file, 0..100, None).unwrap_err();
+        let error = path.transfer(&file, 0..100, None).unwrap_err();
         assert_eq!((error.kind(), path.moved), (ErrorKind::UnexpectedEof, 0), "{setup:?}: {error}");
-        assert_eq!(path.receive(&file, 0..99, None).unwrap(), 99);
+        assert_eq!(path.transfer(&file, 0..99, None).unwrap(), 99);
     }
 }
 
@@ -442,7 +442,7 @@ fn truncated_mapped_target_is_an_error() {
             let mut path = ReceivePath::new(far, setup).unwrap();
             let mut look = |part: &[u8]| assert!(!part.is_empty());
             let seen: ByteObserver<'_> = if shown { Some(&mut look) } else { None };
-            let error = path.receive(&file, 0..bytes as u64, seen).unwrap_err();
+            let error = path.transfer(&file, 0..bytes as u64, seen).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{setup:?}: {error}");
         });
     }
@@ -457,7 +457,7 @@ fn zero_copy_completions_are_counted() {
         thread::scope(|scope| {
             let receiving = scope.spawn(|| read_to_end(&far));
             let mut path = SendPath::new(near, setup).unwrap();
-            path.send(&file, 0..content.len() as u64, None).unwrap();
+            path.transfer(&file, 0..content.len() as u64, None).unwrap();
             path.finish().unwrap();
             let IoCounts { system_calls, waits, zero_copied, copied } = path.socket.counts;
             assert!(system_calls > 0 && waits <= system_calls, "{setup:?}");

@@ -74,9 +74,8 @@ fn transfer_files(
         let receiver = scope.spawn(move || {
             let mut told = Vec::new();
             let received = receive(&listener, directory, how.1, &mut |arrived| {
-                let length = fs::metadata(directory.join(arrived.name.as_os_str())).unwrap().len();
-                assert_eq!(length, arrived.bytes, "it has its length when it is told of");
-                told.push(arrived.bytes);
+                // It has its length when it is told of.
+                told.push(fs::metadata(arrived).unwrap().len());
             });
             (received, told)
         });

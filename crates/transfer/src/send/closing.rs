@@ -11,13 +11,11 @@ use crate::datapath::{PathMethod, SendSetup};
 use crate::message::{MAX_SMALL_FILE, ReceiverMessage, RefusalReason, SenderMessage, SenderReport};
 use crate::rate_prediction::{RatePrediction, StageCosts, TransferWork};
 use crate::secure_channel::{PART_BYTES, TransferStream};
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::source::{SourceEntry, SourceOpener};
-use crate::stage_costs;
 use crate::stage_times::StorageKind;
 use crate::summary::{MovedFiles, TransferSummary};
-use crate::{Error, Result};
+use crate::{Error, Result, stage_costs};
 
 impl<S: TransferStream> SendSession<'_, S> {
     /// Has the receiver finish, and exchanges what was measured.

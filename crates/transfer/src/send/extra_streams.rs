@@ -4,15 +4,15 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
+use crate::wire::connect::connect_tcp;
 use crate::wire::secret::Secret;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::parallel_file::JoinedSendStream;
-use super::{SendSession, Sender, connect, shake_hands};
+use super::{CONNECT_STEP, CONNECT_TIMEOUT, SendSession, Sender, shake_hands};
 use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::secure_channel::{SecureChannel, TransferStream};
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::stage_times::add_elapsed;
 use crate::{Error, Result};
 
@@ -104,8 +104,9 @@ pub(super) struct StreamConnector {
 impl StreamConnector {
     /// A connection that has shaken hands.
     fn connect(&self) -> Result<SecureChannel<TcpStream>> {
-        let mut channel = shake_hands(connect(&[self.peer])?, &self.secret)?;
-        channel.set_plain(self.plain);
+        let (stream, _) = connect_tcp(&[self.peer], CONNECT_STEP, CONNECT_TIMEOUT)?;
+        let mut channel = shake_hands(stream, &self.secret)?;
+        channel.plain = self.plain;
         Ok(channel)
     }
 

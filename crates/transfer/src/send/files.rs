@@ -15,7 +15,7 @@ use kelvin_sys::stop_signals;
 use rustix::fs::SeekFrom;
 use rustix::io::retry_on_intr;
 
-use super::{SendSession, UnsentFile, WantedFile, stop_if_asked};
+use super::{SendSession, UnsentFile, WantedFile};
 use crate::blocks::{self, is_bit_set};
 use crate::datapath::{PathMethod, SendMethod, SendPath};
 use crate::message::{EntryKind, EntryNumber, FilePiece, SenderMessage, WholeFile};
@@ -49,7 +49,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Sends the whole content of this file and those that follow it.
     fn send_small(&mut self, first: usize) -> Result<()> {
-        stop_if_asked()?;
+        Error::check_stop()?;
         let (mut files, mut content, mut filled) = (Vec::new(), self.take_buffer(), 0);
         let max_bytes = self.limiter.max_burst(MAX_BATCH_BYTES);
         let mut next = Some(first);
@@ -177,7 +177,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
     pub(super) fn is_still_wanted(&mut self, number: EntryNumber) -> Result<bool> {
-        stop_if_asked()?;
+        Error::check_stop()?;
         self.receive_available()?;
         let is_refused = self.refused == Some(number as usize);
         if is_refused {
@@ -351,7 +351,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         loop {
             let read = self.channels.first.times.time_file(|| read_next(file, &mut buffer));
             let count = read.map_err(|error| FileError::call("read", source.display_path(), error))?;
-            stop_if_asked()?;
+            Error::check_stop()?;
             let piece = FilePiece { file: number, offset, bytes: count as u32, is_last: count == 0 };
             self.send_block(piece, &buffer[..count])?;
             self.channels.current().flush()?;

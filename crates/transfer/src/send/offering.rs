@@ -69,7 +69,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Says how much there is once all is found; more than there was said to be at most is no more known to find room.
     pub(super) fn send_total(&mut self) -> Result<()> {
-        let bytes = self.collection.stored_bytes().unwrap_or_default();
+        let bytes = self.collection.stored_bytes.unwrap_or_default();
         if self.collection.is_complete() && self.space != SpaceCheck::TotalFits {
             self.space = SpaceCheck::TotalFits;
             self.total_bytes = Some(self.collection.bytes());

@@ -6,19 +6,19 @@
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as ChannelSender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use super::SendSession;
 use super::files::{OutgoingFile, read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
-use super::{SendSession, stop_if_asked};
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
 use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::wire::Hasher;
-use crate::{Error, Result};
+use crate::{Error, Result, lock};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
@@ -46,13 +46,9 @@ struct NextBlock {
 }
 
 impl BlockQueue<'_> {
-    fn lock(&self) -> MutexGuard<'_, NextBlock> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next block.
     fn next_block(&self) -> Option<FilePiece> {
-        let mut next = self.lock();
+        let mut next = lock(&self.next);
         let block = (next.block..self.last).find(|block| !is_bit_set(self.outgoing.valid_blocks, *block))?;
         *next = NextBlock { block: block + 1, left: next.left.saturating_sub(1) };
         let (file, offset) = (self.outgoing.number, block * BLOCK_BYTES);
@@ -61,12 +57,12 @@ impl BlockQueue<'_> {
 
     /// Bytes that are left to be taken.
     fn remaining_bytes(&self) -> u64 {
-        self.lock().left * BLOCK_BYTES
+        lock(&self.next).left * BLOCK_BYTES
     }
 
     /// No more of it is to be sent.
     fn clear(&self) {
-        *self.lock() = NextBlock { block: self.last, left: 0 };
+        *lock(&self.next) = NextBlock { block: self.last, left: 0 };
     }
 }
 
@@ -216,7 +212,7 @@ impl JoinedSendStream {
             }
             self.channel.send_data(part)?;
             queue.limiter.wait_after(part.len() as u64);
-            stop_if_asked()?;
+            Error::check_stop()?;
         }
         if queue.verify {
             self.channel.queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))?;
@@ -363,7 +359,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let missing = more.saturating_sub(self.extra_streams.idle.len());
         // Those that are stopping come back.
         if missing > 0 && team.stopping.is_empty() {
-            let invitation = self.tuner.as_ref().and_then(StreamTuner::invitation).filter(|_| !has_failed);
+            let invitation = self.tuner.as_ref().and_then(|tuner| tuner.invitation).filter(|_| !has_failed);
             let opened = invitation.map(|invitation| self.extra_streams.open(missing, invitation.session));
             if opened.is_none_or(|opened| opened.is_err()) {
                 self.tuner.as_mut().map(StreamTuner::stop);

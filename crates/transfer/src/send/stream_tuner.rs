@@ -7,8 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::message::StreamChoice;
-use crate::message::{ArrivedBytes, JoinInvitation};
+use crate::message::{ArrivedBytes, JoinInvitation, StreamChoice};
 use crate::session_streams::MAX_STREAMS;
 use crate::{Error, Result};
 
@@ -87,7 +86,8 @@ pub(super) struct TunerInput {
 pub(super) struct StreamTuner {
     window: TuningWindow,
     limit: Option<u64>,
-    invitation: Option<JoinInvitation>,
+    /// By what others can join, once that is known.
+    pub(super) invitation: Option<JoinInvitation>,
     stage: TunerStage,
     choice: StreamChoice,
     is_compared: bool,
@@ -141,11 +141,6 @@ impl StreamTuner {
     /// Most streams that the receiver allows, as far as is known.
     fn max_allowed(&self) -> u32 {
         self.invitation.map_or(MAX_STREAMS, |invitation| invitation.max_streams.clamp(1, MAX_STREAMS))
-    }
-
-    /// By what others can join, once that is known.
-    pub(super) fn invitation(&self) -> Option<JoinInvitation> {
-        self.invitation
     }
 
     /// How much goes by the first stream until this is to be asked again what is to be done: nothing beyond that once all is chosen.

@@ -15,7 +15,7 @@ fn ends(plain: bool) -> (End, End) {
     let end = |halves| {
         let stream = ScriptedStream::default();
         let mut channel = SecureChannel::new(stream.clone(), halves).unwrap();
-        channel.set_plain(plain);
+        channel.plain = plain;
         (channel, stream)
     };
     let (sender, receiver) = connected_halves();

@@ -210,9 +210,9 @@ fn unsealed_frames_are_not_opened() {
         };
         assert!(!is_opened, "{number}");
         // What is left of a frame that was longer or shorter than it claimed.
-        hostile.channel.set_plain(true);
+        hostile.channel.plain = true;
         while hostile.channel.receive_data(&mut [0], 1).is_ok() {}
-        hostile.channel.set_plain(false);
+        hostile.channel.plain = false;
     }
     hostile.begin();
     assert!(hostile.channel.receive::<SenderMessage>().is_ok(), "the next message that was sealed");

@@ -14,14 +14,12 @@ use super::{
 };
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, SendMethod, SendSetup};
-use crate::message::SessionId;
-use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, WholeFile};
+use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId, WholeFile};
 use crate::offer_policy::Destination;
 use crate::secure_channel::SecureChannel;
 use crate::send::{self, SendResult, Sender};
 use crate::session::SessionEvent;
-use crate::session_settings::ConnectionLifetime;
-use crate::session_settings::SessionSettings;
+use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
 use crate::{Error, Result};

@@ -77,7 +77,7 @@ fn trickled_plain_bytes_end_connection() {
     for method in [None].into_iter().chain(ReceiveMethod::ALL.iter().filter(is_there).copied().map(Some)) {
         let events = events(MIN_PROGRESS, method, |served| {
             let mut channel = begin(served, plain);
-            channel.set_plain(true);
+            channel.plain = true;
             channel.send(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32))).unwrap();
             repeat_until_error(|| channel.send_data(&[7]));
         });

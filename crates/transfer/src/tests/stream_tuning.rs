@@ -9,17 +9,16 @@ use crate::wire::secret::Secret;
 
 use super::streams::{TestReceiver, assert_equal_files, sources, with_receiver, with_receiver_options};
 use super::{DEFAULT_SETTINGS, content, directory_destination, file, final_names, target_directory};
-use crate::Error;
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, ReceiveMethod, ReceiveSetup};
 use crate::message::{ReceiverMessage, SenderMessage};
 use crate::offer_policy::Destination;
-use crate::receive;
 use crate::send::{SendResult, Sender, SenderOptions, TuningWindow};
 use crate::session::SessionEvent;
 use crate::session_settings::SessionSettings;
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
+use crate::{Error, receive};
 
 const BYTES: usize = BLOCK_BYTES as usize;
 /// Moments that end with the next piece.

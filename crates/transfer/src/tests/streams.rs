@@ -14,8 +14,7 @@ use super::{
     DEFAULT_SETTINGS, LONG, content, digest, directory_destination, file, final_names, piece, target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
-use crate::message::SessionId;
-use crate::message::{FilePiece, JoinRequest, ReceiverMessage, SenderMessage};
+use crate::message::{FilePiece, JoinRequest, ReceiverMessage, SenderMessage, SessionId};
 use crate::offer_policy::Destination;
 use crate::receive::{Receiver, ReceiverOptions};
 use crate::secure_channel::SecureChannel;

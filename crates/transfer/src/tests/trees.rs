@@ -13,14 +13,13 @@ use super::{
 use crate::blocks::BLOCK_BYTES;
 use crate::message::MAX_SMALL_FILE;
 use crate::offer_policy::OfferPolicy;
-use crate::open_directory;
 use crate::secure_channel::{PART_BYTES, SecureChannel};
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::ReceiveSession;
 use crate::session_settings::SessionSettings;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList};
 use crate::summary::TransferSummary;
-use crate::{Error, Result};
+use crate::{Error, Result, open_directory};
 
 const PRESERVE_ALL: PreserveOptions =
     PreserveOptions { recursive: true, links: true, owners: true, attributes: AttributePolicy::Preserve };

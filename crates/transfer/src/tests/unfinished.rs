@@ -15,8 +15,7 @@ use super::{
 use crate::blocks::BLOCK_BYTES;
 use crate::directory_tree::DirectoryTree;
 use crate::message::{EntryDecision, EntryKind, FileEntry, ReceiverMessage, SenderMessage};
-use crate::open_directory::OpenDirectory;
-use crate::open_directory::PART_PREFIX;
+use crate::open_directory::{OpenDirectory, PART_PREFIX};
 
 fn rights_and_time(path: &Path) -> (u32, i64) {
     let found = path.metadata().unwrap();

@@ -53,8 +53,8 @@ impl ChannelPair {
         let handle = far.try_clone().unwrap();
         let mut sealing = SecureChannel::new(sealed.clone(), sender).unwrap();
         let mut receiver = SecureChannel::new(far, receiver).unwrap();
-        sealing.set_plain(plain);
-        receiver.set_plain(plain);
+        sealing.plain = plain;
+        receiver.plain = plain;
         Self { sealing, sealed, near, receiver, handle }
     }
 
@@ -103,7 +103,7 @@ fn last_bytes_wake_reader() {
             let (all, mut came) = (content(bytes, 1), vec![0; bytes + TAG_BYTES]);
             for before in [1, 1448, bytes / 2, bytes - 1] {
                 ends.deliver(&all, (before, &mut came));
-                assert_eq!(ends.receiver.missed_wakeups(), 0, "{before} of {bytes} bytes, plain: {plain}");
+                assert_eq!(ends.receiver.missed_wakeups, 0, "{before} of {bytes} bytes, plain: {plain}");
             }
         }
     }
@@ -147,8 +147,8 @@ fn pass_over_link() {
         let (near, far) = connection();
         let (mut sender, mut receiver) =
             (SecureChannel::new(near, sender).unwrap(), SecureChannel::new(far, receiver).unwrap());
-        sender.set_plain(plain);
-        receiver.set_plain(plain);
+        sender.plain = plain;
+        receiver.plain = plain;
         let sizes = || [PART_BYTES; 40].into_iter().chain(SIZES).chain(SIZES);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -164,6 +164,6 @@ fn pass_over_link() {
                 receiver.send(&SenderMessage::End).unwrap();
             }
         });
-        assert_eq!(receiver.missed_wakeups(), 0, "plain: {plain}");
+        assert_eq!(receiver.missed_wakeups, 0, "plain: {plain}");
     }
 }

@@ -71,8 +71,8 @@ impl Default for AgentLimits {
 #[derive(Debug)]
 pub struct AdmissionTable<T> {
     limits: AdmissionLimits,
-    /// In the order in which they came.
-    entries: Vec<(AdmissionSlot, T)>,
+    /// The places, each with who has it, in the order in which they came. Whoever was taken out and stays is put back in the same order.
+    pub entries: Vec<(AdmissionSlot, T)>,
 }
 
 impl<T> AdmissionTable<T> {
@@ -81,7 +81,7 @@ impl<T> AdmissionTable<T> {
         Self { limits: room, entries: Vec::new() }
     }
 
-    /// A place for a connection from this address, if there is one, and who has to leave for it.
+    /// A place for a connection from this address, if there is one, and who has to leave for it. It is to be put among the others.
     pub fn reserve(&mut self, from: SocketAddr) -> Option<(AdmissionSlot, Option<T>)> {
         self.reserve_at(AdmissionSlot { network: SourceNetwork::from_addr(from), since: Instant::now() })
     }
@@ -92,26 +92,6 @@ impl<T> AdmissionTable<T> {
             SlotChoice::Evict(index) => Some((place, Some(self.entries.remove(index).1))),
             SlotChoice::None => None,
         }
-    }
-
-    /// Gives it to the connection.
-    pub fn occupy(&mut self, place: AdmissionSlot, holder: T) {
-        self.entries.push((place, holder));
-    }
-
-    /// Who has a place, in the order in which they came.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().map(|(_, holder)| holder)
-    }
-
-    /// Who has a place, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.entries.iter_mut().map(|(_, holder)| holder)
-    }
-
-    /// Takes all out; whoever is to stay gets its place again by [`Self::occupy`], in the same order.
-    pub fn take(&mut self) -> Vec<(AdmissionSlot, T)> {
-        std::mem::take(&mut self.entries)
     }
 
     /// Where there is a place for one more.
@@ -208,7 +188,7 @@ mod tests {
         };
         let mut places = AdmissionTable::new(LIMITS);
         for (address, since) in addresses.iter().zip((0..).step_by(10)) {
-            places.occupy(slot_since(address, since), ());
+            places.entries.push((slot_since(address, since), ()));
         }
         places.find_slot(slot_since(newcomer, 10 * addresses.len() as u64 + milliseconds))
     }
@@ -243,7 +223,7 @@ mod tests {
         let mut places = AdmissionTable::new(AdmissionLimits { total: 3, ..LIMITS });
         let admit = |places: &mut AdmissionTable<char>, address: &str, holder| {
             let (place, evicted) = places.reserve(format!("{address}:1").parse().unwrap())?;
-            places.occupy(place, holder);
+            places.entries.push((place, holder));
             Some(evicted)
         };
         assert_eq!(admit(&mut places, "10.0.0.1", 'a'), Some(None));
@@ -251,11 +231,9 @@ mod tests {
         assert_eq!(admit(&mut places, "10.0.0.1", 'c'), Some(Some('a')));
         assert_eq!(admit(&mut places, "10.0.0.2", 'd'), Some(None));
         assert_eq!(admit(&mut places, "10.0.0.3", 'e'), None);
-        for (place, holder) in places.take().into_iter().filter(|(_, holder)| *holder != 'b') {
-            places.occupy(place, holder);
-        }
+        places.entries.retain(|(_, holder)| *holder != 'b');
         assert_eq!(admit(&mut places, "10.0.0.3", 'e'), Some(None));
-        assert_eq!(places.iter().collect::<String>(), "cde");
+        assert_eq!(places.entries.iter().map(|(_, holder)| holder).collect::<String>(), "cde");
     }
 
     /// When many networks connect so often that all places are always taken, each that retries gets in as often as the others,
@@ -276,7 +254,7 @@ mod tests {
             let vacated = places.reserve_at(newcomer);
             if let Some((place, evicted)) = vacated {
                 assert!(evicted.is_none_or(|since| newcomer.since - since >= LIMITS.grace_period));
-                places.occupy(place, newcomer.since);
+                places.entries.push((place, newcomer.since));
             }
             if number > 2000 && number % 100 == 99 && !is_in {
                 tries += 1;

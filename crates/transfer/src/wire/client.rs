@@ -8,7 +8,7 @@ use kelvin_sys::net;
 
 use crate::error::is_timeout;
 use crate::wire::address::{is_loopback, with_port};
-use crate::wire::connect::connect_first;
+use crate::wire::connect::connect_tcp;
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES};
 use crate::wire::handshake::Handshake;
@@ -37,8 +37,10 @@ const MAX_FIRST_DATAGRAMS: u32 = 10;
 #[derive(Debug)]
 pub struct AgentClient {
     channel: ControlChannel,
-    agent_addr: SocketAddr,
-    local_addr: SocketAddr,
+    /// The address of the agent.
+    pub agent_addr: SocketAddr,
+    /// The local address.
+    pub local_addr: SocketAddr,
     /// The agent's last counts of the running test.
     last_counts: TestCounts,
 }
@@ -60,9 +62,7 @@ impl AgentClient {
     }
 
     fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
-        let connect = |agent| Ok((TcpStream::connect_timeout(&agent, HANDSHAKE_TIMEOUT)?, agent));
-        let (stream, agent_addr) = connect_first(addresses, "connect to the agent", connect)?;
-        stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
+        let (stream, agent_addr) = connect_tcp(addresses, "connect to the agent", HANDSHAKE_TIMEOUT)?;
         let local_addr = stream.local_addr().map_err(Error::call("see the address"))?;
         // Any agent there has one: without it nobody would know who answers.
         if !secret.is_some() && !is_loopback(agent_addr) {
@@ -70,16 +70,6 @@ impl AgentClient {
         }
         let channel = client_handshake(stream, secret, HANDSHAKE_TIMEOUT)?;
         Ok(Self { channel, agent_addr, local_addr, last_counts: TestCounts::default() })
-    }
-
-    /// The address of the agent.
-    pub fn agent_addr(&self) -> SocketAddr {
-        self.agent_addr
-    }
-
-    /// The local address.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
     }
 
     /// Has every message of this many bytes returned over a TCP connection, with `TCP_NODELAY` on both sides.
@@ -106,8 +96,8 @@ impl AgentClient {
     ///
     /// # Errors
     /// An agent that refuses, or a path that drops all datagrams.
-    pub fn count_datagrams(&mut self, bytes: u32) -> Result<RunningTest<'_, CountedDatagrams>> {
-        let socket = CountedDatagrams(self.introduced_socket(&AgentRequest::ReceiveDatagrams { bytes })?);
+    pub fn count_datagrams(&mut self, bytes: u32) -> Result<RunningTest<'_, UdpSocket>> {
+        let socket = self.introduced_socket(&AgentRequest::ReceiveDatagrams { bytes })?;
         Ok(RunningTest::new(self, socket))
     }
 
@@ -243,19 +233,17 @@ fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
 #[derive(Debug)]
 pub struct RunningTest<'a, S> {
     client: &'a mut AgentClient,
-    socket: S,
+    /// The socket.
+    pub socket: S,
     /// Whether the agent sees the end of the test by its connection.
     ends_by_closing: bool,
 }
 
-/// A socket whose datagrams the agent counts.
-#[derive(Debug)]
-pub struct CountedDatagrams(pub UdpSocket);
-
 /// Where an agent accepts connections, and its answer on each.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptTarget {
-    address: SocketAddr,
+    /// The address at which it accepts them.
+    pub address: SocketAddr,
     cookie: Cookie,
 }
 
@@ -288,27 +276,12 @@ impl AcceptTarget {
             false => Err(Error::violation(PROTOCOL.listener.program, "it gave a wrong answer")),
         }
     }
-
-    /// The address at which it accepts them.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
 }
-
-/// A socket of a test whose bytes the agent counts, and reports on request.
-pub trait CountedSocket {}
-impl CountedSocket for Vec<TcpStream> {}
-impl CountedSocket for CountedDatagrams {}
 
 impl<'a, S> RunningTest<'a, S> {
     /// One that the client ends by a message.
     fn new(client: &'a mut AgentClient, socket: S) -> Self {
         Self { client, socket, ends_by_closing: false }
-    }
-
-    /// The socket.
-    pub fn socket(&mut self) -> &mut S {
-        &mut self.socket
     }
 
     /// Ends it, and returns the agent's account: nothing of what was still in flight.
@@ -322,10 +295,8 @@ impl<'a, S> RunningTest<'a, S> {
         drop(self.socket);
         self.client.report()
     }
-}
 
-impl<S: CountedSocket> RunningTest<'_, S> {
-    /// What the agent has received or sent so far, in its own time.
+    /// What the agent has received or sent so far, in its own time: only of streams, and of datagrams that it counts.
     ///
     /// # Errors
     /// A lost connection, or an agent that is gone.
@@ -344,15 +315,11 @@ impl<S: CountedSocket> RunningTest<'_, S> {
 #[derive(Debug)]
 pub struct RemoteFileServer {
     client: AgentClient,
-    info: FileServerInfo,
+    /// What the agent says of it.
+    pub info: FileServerInfo,
 }
 
 impl RemoteFileServer {
-    /// What the agent says of it.
-    pub fn info(&self) -> &FileServerInfo {
-        &self.info
-    }
-
     /// Where it serves files over HTTP, and where it tells what it uses.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [self.info.files_port, self.info.stats_port].map(|port| with_port(self.client.agent_addr, port))

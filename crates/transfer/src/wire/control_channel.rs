@@ -45,7 +45,8 @@ fn checked_length(claimed: usize) -> Result<usize> {
 /// One end.
 #[derive(Debug)]
 pub struct ControlChannel<S = TcpStream> {
-    stream: S,
+    /// The connection below.
+    pub(crate) stream: S,
     sealer: Sealer,
     opener: Opener,
 }
@@ -54,17 +55,6 @@ impl<S> ControlChannel<S> {
     /// Over a connection, after its handshake.
     pub fn new(stream: S, (sealer, opener): (Sealer, Opener)) -> Self {
         Self { stream, sealer, opener }
-    }
-
-    /// The connection below.
-    pub fn stream(&self) -> &S {
-        &self.stream
-    }
-
-    /// Like `stream`, to be changed by a test.
-    #[cfg(test)]
-    pub(crate) fn stream_mut(&mut self) -> &mut S {
-        &mut self.stream
     }
 }
 

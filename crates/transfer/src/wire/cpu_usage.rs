@@ -4,12 +4,13 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::cpu_usage::{CpuCounters, CpuCountersReader, ThreadClock};
 use serde::{Deserialize, Serialize};
 
+use crate::lock;
 use crate::wire::limits_serde;
 
 /// The share from which on something is saturated: idle time is counted in hundredths of a second.
@@ -80,13 +81,13 @@ impl ThreadClocks {
     /// Adds the calling thread. One whose clock is unavailable is not seen.
     pub fn register(&self) {
         if let Ok(clock) = ThreadClock::current() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(clock);
+            lock(&self.0).push(clock);
         }
     }
 
     /// CPU time of each; none for one that has ended.
     fn cpu_times(&self) -> Vec<Option<Duration>> {
-        let clocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let clocks = lock(&self.0);
         clocks.iter().map(|clock| clock.cpu_time().ok()).collect()
     }
 }

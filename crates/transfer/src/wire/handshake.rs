@@ -82,10 +82,6 @@ struct Hello {
     nonce: Nonce,
 }
 
-/// The hello that one connection was sent.
-#[derive(Debug)]
-pub struct SentHello(Vec<u8>);
-
 /// What a calling end has sent so far.
 #[derive(Debug)]
 pub struct Greeting {
@@ -182,11 +178,11 @@ impl Handshake<'_> {
         self.complete(stream, (&greeted, &greeting), admit)
     }
 
-    /// The first part of [`accept`](Self::accept): greets a connection. The frame is short, and needs no reader.
+    /// The first part of [`accept`](Self::accept): greets a connection, and returns the hello. The frame is short, and needs no reader.
     ///
     /// # Errors
     /// Another side that is gone; a system that has no random numbers.
-    pub fn send_hello(&self, stream: &mut impl TimedStream) -> Result<SentHello> {
+    pub fn send_hello(&self, stream: &mut impl TimedStream) -> Result<Vec<u8>> {
         let HandshakeProtocol { listener, version, .. } = self.protocol;
         let hello = Hello {
             name: listener.program.into(),
@@ -197,7 +193,7 @@ impl Handshake<'_> {
         };
         let hello = serde_json::to_vec(&hello).map_err(noise_error)?;
         send_frame(stream, &hello, &self.deadline, HANDSHAKE_STEP)?;
-        Ok(SentHello(hello))
+        Ok(hello)
     }
 
     /// The rest of it, once the connection was greeted and its greeting is complete. The verdict is short, and needs no reader.
@@ -207,11 +203,11 @@ impl Handshake<'_> {
     pub fn complete<T>(
         &self,
         stream: &mut impl TimedStream,
-        (greeted, greeting): (&SentHello, &Greeting),
+        (greeted, greeting): (&[u8], &Greeting),
         admit: impl FnOnce() -> Option<T>,
     ) -> Result<((Sealer, Opener), T)> {
         greeting.check_prefix(self)?;
-        let mut noise = self.noise_state(&greeted.0, |builder| builder.build_responder())?;
+        let mut noise = self.noise_state(greeted, |builder| builder.build_responder())?;
         let judged = match noise.read_message(&greeting.bytes[GREETING_HEAD_BYTES..], &mut [0; NOISE_MESSAGE_BYTES]) {
             Ok(_) => admit().ok_or((VERDICT_FULL, Error::ServerFull(self.protocol.listener.role))),
             Err(_) => Err((VERDICT_WRONG_SECRET, Error::WrongSecret)),

@@ -12,7 +12,7 @@ use crate::wire::address::is_loopback;
 use crate::wire::admission::{AdmissionLimits, AdmissionTable};
 use crate::wire::cipher::{Opener, Sealer};
 use crate::wire::deadline::Deadline;
-use crate::wire::handshake::{Greeting, HANDSHAKE_STEP, Handshake, HandshakeProtocol, SentHello};
+use crate::wire::handshake::{Greeting, HANDSHAKE_STEP, Handshake, HandshakeProtocol};
 use crate::wire::secret::Secret;
 use crate::wire::{Error, Result};
 
@@ -68,12 +68,10 @@ struct PendingCaller {
     stream: TcpStream,
     peer: SocketAddr,
     /// What was sent to it.
-    hello: SentHello,
+    hello: Vec<u8>,
     /// What it has sent so far.
     greeting: Greeting,
     deadline: Deadline,
-    /// Whether it has sent something since, or closed.
-    is_ready: bool,
 }
 
 /// The listener, and the callers that are shaking hands.
@@ -107,17 +105,14 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
     /// # Errors
     /// A broken listener.
     pub(crate) fn wait(&mut self, stop: Option<BorrowedFd<'_>>, within: Duration) -> Result<bool> {
-        let pending = self.pending.iter().map(|caller| caller.stream.as_fd());
+        let pending = self.pending.entries.iter().map(|(_, caller)| caller.stream.as_fd());
         let descriptors: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(pending).chain(stop).collect();
         let ready = kelvin_sys::poll::wait_any_readable(&descriptors, within).map_err(Error::call("wait"))?;
-        for (caller, is_ready) in self.pending.iter_mut().zip(&ready[1..]) {
-            caller.is_ready = *is_ready;
-        }
-        for mut caller in self.pending.take() {
-            match self.read_greeting(&mut caller.1) {
-                Ok(false) => self.pending.occupy(caller.0, caller.1),
-                Ok(true) => self.complete(caller.1),
-                Err(error) => self.handler.on_rejected(caller.1.peer, error),
+        for ((place, mut caller), is_ready) in std::mem::take(&mut self.pending.entries).into_iter().zip(&ready[1..]) {
+            match self.read_greeting(&mut caller, *is_ready) {
+                Ok(false) => self.pending.entries.push((place, caller)),
+                Ok(true) => self.complete(caller),
+                Err(error) => self.handler.on_rejected(caller.peer, error),
             }
         }
         if ready[0] {
@@ -126,25 +121,21 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
         Ok(stop.is_some() && ready.last() == Some(&true))
     }
 
-    /// Whether the greeting of a caller is complete.
-    fn read_greeting(&self, caller: &mut PendingCaller) -> Result<bool> {
+    /// Whether the greeting of a caller is complete, which may have sent something since, or closed.
+    fn read_greeting(&self, caller: &mut PendingCaller, is_ready: bool) -> Result<bool> {
         let handshake = self.handshake(caller.deadline);
-        let is_complete = caller.is_ready && caller.greeting.read_from(&mut caller.stream, &handshake)?;
+        let is_complete = is_ready && caller.greeting.read_from(&mut caller.stream, &handshake)?;
         caller.deadline.remaining(HANDSHAKE_STEP)?;
         Ok(is_complete)
     }
 
     /// Answers a greeting, and has the caller served if it knows the secret. The answer is short, and fits the socket buffer.
     fn complete(&self, caller: PendingCaller) {
-        let PendingCaller { mut stream, peer, hello, greeting, deadline, .. } = caller;
-        let shaken = self
-            .handshake(deadline)
-            .complete(&mut stream, (&hello, &greeting), || self.handler.admit())
-            .and_then(|shaken| {
-                stream.set_nonblocking(false).map_err(Error::call("set up the connection"))?;
-                Ok(shaken)
-            });
-        match shaken {
+        let PendingCaller { mut stream, peer, hello, greeting, deadline } = caller;
+        let shaken = self.handshake(deadline).complete(&mut stream, (&hello, &greeting), || self.handler.admit());
+        let set_up =
+            |shaken| stream.set_nonblocking(false).map(|()| shaken).map_err(Error::call("set up the connection"));
+        match shaken.and_then(set_up) {
             Ok((halves, slot)) => self.handler.serve(AuthenticatedCaller { stream, peer, halves, slot }),
             Err(error) => self.handler.on_rejected(peer, error),
         }
@@ -182,7 +173,7 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
         match greeted {
             Ok(hello) => {
                 let greeting = Greeting::default();
-                self.pending.occupy(place, PendingCaller { stream, peer, hello, greeting, deadline, is_ready: false });
+                self.pending.entries.push((place, PendingCaller { stream, peer, hello, greeting, deadline }));
             }
             Err(error) => self.handler.on_rejected(peer, error),
         }

@@ -120,12 +120,12 @@ impl<'a> TestSession<'a> {
 
     /// The address of the client.
     fn client(&self) -> Result<SocketAddr> {
-        self.channel.stream().peer_addr().map_err(Error::call("see the address"))
+        self.channel.stream.peer_addr().map_err(Error::call("see the address"))
     }
 
     /// A test's own address: that of the control connection, with a port that the system chooses.
     fn test_address(&self) -> Result<SocketAddr> {
-        Ok(with_port(self.channel.stream().local_addr().map_err(Error::call("see the address"))?, 0))
+        Ok(with_port(self.channel.stream.local_addr().map_err(Error::call("see the address"))?, 0))
     }
 
     fn listen(&self) -> Result<TcpListener> {
@@ -143,7 +143,7 @@ impl<'a> TestSession<'a> {
 
     /// Whether the client has ended the test.
     fn has_client_ended(&mut self) -> Result<bool> {
-        if !wait_readable(self.channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
+        if !wait_readable(self.channel.stream.as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
             return Ok(false);
         }
         match self.channel.receive(self.limits.handshake_timeout)? {

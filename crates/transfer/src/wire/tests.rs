@@ -16,8 +16,7 @@ use crate::wire::Error;
 use crate::wire::admission::AgentLimits;
 use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener};
 use crate::wire::client::client_handshake;
-use crate::wire::control_channel::ControlChannel;
-use crate::wire::control_channel::{MAX_FRAME_BYTES, receive_frame};
+use crate::wire::control_channel::{ControlChannel, MAX_FRAME_BYTES, receive_frame};
 use crate::wire::cpu_usage::{BusiestCpu, CpuUsage};
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{
@@ -26,8 +25,7 @@ use crate::wire::file_server::{
 use crate::wire::limits_serde::MAX_REASON_BYTES;
 use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection, TestReport, Transport};
 use crate::wire::secret::Secret;
-use crate::wire::test_socket::Interface;
-use crate::wire::test_socket::{TcpEndInfo, TestSocketOptions};
+use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -140,7 +138,7 @@ fn sent_frames(messages: &[AgentRequest]) -> (Vec<Vec<u8>>, Opener) {
     let (client, (_, opener)) = connected_halves();
     let mut channel = ControlChannel::new(ScriptedStream::default(), client);
     messages.iter().for_each(|message| channel.send(message, LONG).unwrap());
-    (frames(&channel.stream().received), opener)
+    (frames(&channel.stream.received), opener)
 }
 
 /// A channel that has this opener hear these frames.
@@ -179,7 +177,7 @@ fn out_of_order_frame_is_rejected() {
         channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES + 1], LONG),
         Err(Error::FrameTooLong { .. })
     ));
-    assert!(channel.stream().received.is_empty());
+    assert!(channel.stream.received.is_empty());
     channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES], LONG).unwrap();
 }
 
@@ -221,7 +219,7 @@ fn version_mismatch_is_reported_by_both_ends() {
 impl ControlChannel<ScriptedStream> {
     /// Has the other side say this next.
     fn feed(&mut self, bytes: Vec<u8>) {
-        self.stream_mut().input = Cursor::new(bytes);
+        self.stream.input = Cursor::new(bytes);
     }
 }
 

@@ -72,10 +72,10 @@ fn with_agent(
     timed: impl FnOnce(&mut Bench<'_>, &AgentAcceptServer) -> ProbeResult,
 ) -> ProbeResult {
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr();
-    let mut test = client.accept_connections().map_err(probe_error)?;
-    let accepting = AgentAcceptServer(*test.socket());
-    let address = accepting.0.address();
+    let own = client.local_addr;
+    let test = client.accept_connections().map_err(probe_error)?;
+    let accepting = AgentAcceptServer(test.socket);
+    let address = accepting.0.address;
     // The kernel's tables give no zone.
     let address = SocketAddr::new(address.ip(), address.port());
     let before = held_ports::count_held_ports(|far| far == address)?;

@@ -105,9 +105,9 @@ fn run(
     [arrived, sent, lost, reordered]: &DatagramMetrics,
 ) -> ProbeResult {
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr();
+    let own = client.local_addr;
     let mut test = client.count_datagrams(bytes as u32).map_err(probe_error)?;
-    let socket = test.socket().0.try_clone()?;
+    let socket = test.socket.try_clone()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let transfer = Transfer::new(TestDirection::ToAgent, Vec::new());
     let SustainedWindows { windows, burst } = std::thread::scope(|scope| {

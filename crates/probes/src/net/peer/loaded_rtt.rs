@@ -19,12 +19,12 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let (mut filling, mut asking) = (connect_agent(bench)?, connect_agent(bench)?);
-    let own = asking.local_addr();
+    let own = asking.local_addr;
     let (direction, streams, method) = (TestDirection::ToAgent, 1, SendMethod::Send);
     let spec = StreamSpec { direction, streams, method, message: MESSAGE_BYTES, windows: 1 };
     let mut stream = filling.open_streams(direction, streams, &TestSocketOptions::default()).map_err(probe_error)?;
-    let mut echo = asking.echo_tcp(SMALL_MESSAGE as u32).map_err(probe_error)?;
-    let mut messages = EchoClient::over_link(Link::Tcp(echo.socket().try_clone()?), SMALL_MESSAGE as usize)?;
+    let echo = asking.echo_tcp(SMALL_MESSAGE as u32).map_err(probe_error)?;
+    let mut messages = EchoClient::over_link(Link::Tcp(echo.socket.try_clone()?), SMALL_MESSAGE as usize)?;
     let (windows, socket, _) = spec.stream_while(&mut stream, &[bench.cpu()], |watch| {
         let begun = watch.settle()?;
         bench.time_each([&PEER_LOADED], |clock| Ok([messages.time_round_trip(clock)?]))?;

@@ -7,7 +7,7 @@ use kelvin_harness::ProbeError;
 use kelvin_stats::{Burst, burst, sustained_start};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::socket_queues;
-use kelvin_transfer::wire::client::{CountedSocket, RunningTest};
+use kelvin_transfer::wire::client::RunningTest;
 use kelvin_transfer::wire::cpu_usage::{CpuUsage, CpuUsageMeter, ThreadClocks};
 use kelvin_transfer::wire::message::{TestCounts, TestDirection};
 
@@ -123,7 +123,7 @@ pub(super) fn describe_burst(burst: &Burst) -> String {
     )
 }
 
-impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
+impl<'a, 'client, S> RateWatch<'a, 'client, S> {
     /// Begins now.
     pub(super) fn start(test: &'a mut RunningTest<'client, S>, transfer: &'a Transfer) -> Self {
         // The agent counts from the beginning of the test.

@@ -33,16 +33,16 @@ fn cases(effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let size = message_bytes(case)?;
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr();
+    let own = client.local_addr;
     let report = match required(Transport::of(case), case)? {
         Transport::Tcp => {
-            let mut test = client.echo_tcp(size as u32).map_err(probe_error)?;
-            time_round_trips(bench, Link::Tcp(test.socket().try_clone()?), size)?;
+            let test = client.echo_tcp(size as u32).map_err(probe_error)?;
+            time_round_trips(bench, Link::Tcp(test.socket.try_clone()?), size)?;
             test.finish()
         }
         Transport::Udp => {
-            let mut test = client.echo_udp(size as u32).map_err(probe_error)?;
-            time_round_trips(bench, Link::Udp(test.socket().try_clone()?), size)?;
+            let test = client.echo_udp(size as u32).map_err(probe_error)?;
+            time_round_trips(bench, Link::Udp(test.socket.try_clone()?), size)?;
             test.finish()
         }
     };

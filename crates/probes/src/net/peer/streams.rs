@@ -38,7 +38,7 @@ pub(super) struct StreamSpec {
 /// agent's; what is known of the streams is noted.
 pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResult<(SustainedWindows, [CpuUsage; 2])> {
     let mut client = connect_agent(bench)?;
-    let (own, agent) = (client.local_addr(), DisplayAddr(client.agent_addr()));
+    let (own, agent) = (client.local_addr, DisplayAddr(client.agent_addr));
     let options = bench.sockets();
     let sockets =
         TestSocketOptions { congestion_control: options.congestion_control.clone(), buffers: options.buffers };
@@ -67,7 +67,7 @@ impl StreamSpec {
         cpus: &[u32],
         measure: impl FnOnce(&mut RateWatch<'_, '_, Vec<TcpStream>>) -> ProbeResult<T>,
     ) -> ProbeResult<(T, String, Vec<String>)> {
-        let links = test.socket().iter().map(|stream| stream.try_clone().map(Link::Tcp));
+        let links = test.socket.iter().map(|stream| stream.try_clone().map(Link::Tcp));
         let transfer = Transfer::new(self.direction, links.collect::<std::io::Result<_>>()?);
         std::thread::scope(|scope| {
             let start = |(number, link)| {

@@ -34,82 +34,61 @@ impl Mmap {
         let mapped = self.window.map_part(range.file, range.offset - before, end - range.offset + before)?;
         Ok((before as usize, mapped))
     }
+}
 
-    fn send_mapped(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+impl TransferMethod for Mmap {
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let guard = self.guard(range)?;
         while range.remaining() > 0 {
-            socket.counts.system_calls += 2;
+            socket.counts.system_calls += 1 + self.window.map_calls();
             let end = range.file.metadata()?.len().min(range.end);
-            if range.offset >= end {
-                break;
+            match range.access {
+                PageAccess::Read if range.offset >= end => break,
+                // What arrives behind the end of a file, but within its last page, would be lost without an error.
+                PageAccess::Write if end < range.end => return Err(too_short()),
+                _ => {}
             }
             let (mut position, mapped) = self.map_next(range, end)?;
             while position < mapped {
                 let part = position..mapped.min(position.saturating_add(self.call_bytes));
-                let (bytes, follows) = (part.len(), range.more_follows(part.len()));
-                let sent = match socket.call(TransferCall::SendWindow(&self.window, part, follows)) {
-                    // Unless the file has become too short for them, which is then seen.
-                    Err(error) if is_fault(&error) => match is_long_enough(range, range.offset + bytes as u64)? {
-                        true => return Err(Error::other("its pages could not be read")),
-                        false => break,
-                    },
-                    sent => sent?,
-                };
-                range.mark_sent(sent);
-                range.observe(self.window.part(position..position + sent));
-                position += sent;
-            }
-            if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
-                return Err(Error::other("the file was truncated while its bytes were looked at"));
-            }
-        }
-        Ok(())
-    }
-
-    fn receive_mapped(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let guard = self.guard(range)?;
-        while range.remaining() > 0 {
-            socket.counts.system_calls += 1 + self.window.map_calls();
-            // What arrives behind the end of a file, but within its last page, would be lost without an error.
-            if !is_long_enough(range, range.end)? {
-                return Err(too_short());
-            }
-            let (mut position, mapped) = self.map_next(range, range.end)?;
-            while position < mapped {
-                let part = position..mapped.min(position.saturating_add(self.call_bytes));
-                let end = range.offset + part.len() as u64;
-                let received = match socket.call(TransferCall::ReceiveWindow(&mut self.window, part)) {
+                let bytes = part.len();
+                let moved = socket.call(match range.access {
+                    PageAccess::Read => TransferCall::SendWindow(&self.window, part, range.more_follows(bytes)),
+                    PageAccess::Write => TransferCall::ReceiveWindow(&mut self.window, part),
+                });
+                let moved = match moved {
+                    // The end of the stream.
                     Ok(0) => return Ok(()),
-                    Err(error) if is_fault(&error) && is_long_enough(range, end)? => {
-                        let reason = "no space is left for a page of the file, or its device failed";
-                        return Err(Error::new(ErrorKind::StorageFull, reason));
+                    Err(error) if is_fault(&error) => {
+                        match (range.access, range.file.metadata()?.len() >= range.offset + bytes as u64) {
+                            (PageAccess::Read, true) => return Err(Error::other("its pages could not be read")),
+                            // That the file has become shorter is seen when the next part of it is mapped.
+                            (PageAccess::Read, false) => break,
+                            (PageAccess::Write, true) => {
+                                let reason = "no space is left for a page of the file, or its device failed";
+                                return Err(Error::new(ErrorKind::StorageFull, reason));
+                            }
+                            (PageAccess::Write, false) => return Err(too_short()),
+                        }
                     }
-                    Err(error) if is_fault(&error) => return Err(too_short()),
-                    received => received?,
+                    moved => moved?,
                 };
-                range.mark_received(received);
-                range.mark_written(received);
-                range.observe(self.window.part(position..position + received));
-                position += received;
+                range.mark_moved(moved);
+                range.observe(self.window.part(position..position + moved));
+                position += moved;
             }
             if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
-                return Err(too_short());
+                return Err(match range.access {
+                    PageAccess::Read => Error::other("the file was truncated while its bytes were looked at"),
+                    PageAccess::Write => too_short(),
+                });
             }
         }
         Ok(())
     }
-}
 
-impl TransferMethod for Mmap {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let sent = self.send_mapped(socket, range);
-        // Also after an error: a window keeps its file in use.
-        self.window.unmap().and(sent)
-    }
-
-    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let received = self.receive_mapped(socket, range);
-        self.window.unmap().and(received)
+    fn unmap(&mut self) -> Result<()> {
+        self.window.unmap()
     }
 }
 
@@ -142,7 +121,7 @@ impl DeviceWindow {
             while position < mapped {
                 position += socket.call_device(|device| device.send(position..mapped))?;
             }
-            range.mark_sent(mapped);
+            range.mark_moved(mapped);
         }
         Ok(())
     }
@@ -165,8 +144,7 @@ impl DeviceWindow {
             if guard.has_faulted() {
                 return Err(Error::new(ErrorKind::StorageFull, "a page of the file could not be made"));
             }
-            range.mark_received(mapped);
-            range.mark_written(mapped);
+            range.mark_moved(mapped);
             if filled < room {
                 break;
             }
@@ -176,24 +154,21 @@ impl DeviceWindow {
 }
 
 impl TransferMethod for DeviceWindow {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let sent = self.send_mapped(socket, range);
-        self.0.unmap().and(sent)
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        match range.access {
+            PageAccess::Read => self.send_mapped(socket, range),
+            PageAccess::Write => self.receive_mapped(socket, range),
+        }
     }
 
-    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let received = self.receive_mapped(socket, range);
-        self.0.unmap().and(received)
+    fn unmap(&mut self) -> Result<()> {
+        self.0.unmap()
     }
 }
 
 fn reserve_window(pages: usize, access: PageAccess) -> Result<FileWindow> {
     let window = FileWindow::reserve(pages, access)?;
     Ok(if access == PageAccess::Write { window.without_readahead() } else { window })
-}
-
-fn is_long_enough(range: &RangeCursor<'_, '_>, bytes: u64) -> Result<bool> {
-    Ok(range.file.metadata()?.len() >= bytes)
 }
 
 fn too_short() -> Error {

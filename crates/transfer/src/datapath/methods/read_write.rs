@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Result};
 
 use kelvin_sys::memory::Arena;
 use kelvin_sys::net::socket_send::{is_queue_full, set_zero_copy};
-use kelvin_sys::net::transfer_call::{MoreFollows, TransferCall};
+use kelvin_sys::net::transfer_call::{MoreFollows, PageAccess, TransferCall};
 
 use super::super::range_cursor::{RangeCursor, nonzero};
 use super::super::socket_io::{PendingSends, SocketIo};
@@ -15,42 +15,29 @@ use super::TransferMethod;
 pub struct ReadWrite(pub Vec<u8>);
 
 impl TransferMethod for ReadWrite {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let buffer = &mut self.0;
         while range.remaining() > 0 {
             let length = range.remaining_up_to(buffer.len());
-            let read = socket.call(TransferCall::Read(range.file, range.offset, &mut buffer[..length]))?;
-            if read == 0 {
+            let room = &mut buffer[..length];
+            let filled = socket.call(match range.access {
+                PageAccess::Read => TransferCall::Read(range.file, range.offset, room),
+                PageAccess::Write => TransferCall::Receive(room),
+            })?;
+            if filled == 0 {
                 break;
             }
-            let mut sent = 0;
-            while sent < read {
-                let rest = &buffer[sent..read];
-                let more = socket.call(TransferCall::Send(rest, range.more_follows(rest.len())))?;
-                range.mark_sent(more);
-                sent += more;
-            }
-            range.observe(&buffer[..read]);
-        }
-        Ok(())
-    }
-
-    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let buffer = &mut self.0;
-        while range.remaining() > 0 {
-            let length = range.remaining_up_to(buffer.len());
-            let read = socket.call(TransferCall::Receive(&mut buffer[..length]))?;
-            if read == 0 {
-                break;
-            }
-            range.mark_received(read);
-            let mut rest = &buffer[..read];
+            range.mark_filled(filled);
+            let mut rest = &buffer[..filled];
             while !rest.is_empty() {
-                let written = nonzero(socket.call(TransferCall::Write(range.file, range.offset, rest))?)?;
-                range.mark_written(written);
-                rest = &rest[written..];
+                let drained = nonzero(socket.call(match range.access {
+                    PageAccess::Read => TransferCall::Send(rest, range.more_follows(rest.len())),
+                    PageAccess::Write => TransferCall::Write(range.file, range.offset, rest),
+                })?)?;
+                range.mark_drained(drained);
+                rest = &rest[drained..];
             }
-            range.observe(&buffer[..read]);
+            range.observe(&buffer[..filled]);
         }
         Ok(())
     }
@@ -72,7 +59,7 @@ impl ZeroCopy {
 }
 
 impl TransferMethod for ZeroCopy {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         while range.remaining() > 0 {
             let slot = free_slot(socket)?;
             let buffer = &mut self.memory.as_mut_slice()[slot * self.bytes..][..self.bytes];
@@ -123,7 +110,7 @@ fn send_slot(socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>, slot: usize
                 if let Some(zero_copies) = &mut socket.zero_copies {
                     zero_copies.start_send(slot);
                 }
-                range.mark_sent(more);
+                range.mark_drained(more);
                 sent += more;
             }
             // The kernel keeps no account of more sends: some must be completed first.

@@ -15,11 +15,11 @@ pub struct Sendfile {
 }
 
 impl TransferMethod for Sendfile {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         while range.remaining() > 0 {
             match socket.call(TransferCall::SendFile(range.next_part(self.call_bytes)))? {
                 0 => break,
-                sent => range.mark_sent(sent),
+                sent => range.mark_moved(sent),
             }
         }
         Ok(())
@@ -41,48 +41,32 @@ impl Splice {
         let call_bytes = if access == PageAccess::Write { buffer.min(pipe.capacity()?) } else { buffer };
         Ok(Self { pipe, pipe_bytes: buffer, call_bytes, in_pipe: 0 })
     }
-
-    /// Takes another pipe if this one holds bytes of a file or of a connection that failed.
-    fn replace_unless_empty(&mut self) -> Result<()> {
-        if self.in_pipe > 0 {
-            (self.pipe, self.in_pipe) = (Splicer::new(self.pipe_bytes)?, 0);
-        }
-        Ok(())
-    }
 }
 
 impl TransferMethod for Splice {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        self.replace_unless_empty()?;
-        while range.remaining() > 0 {
-            self.in_pipe = socket.call(TransferCall::FileToPipe(range.next_part(self.call_bytes), &self.pipe))?;
-            if self.in_pipe == 0 {
-                break;
-            }
-            while self.in_pipe > 0 {
-                let follows = range.more_follows(self.in_pipe);
-                let sent = nonzero(socket.call(TransferCall::PipeToSocket(&self.pipe, self.in_pipe, follows))?)?;
-                range.mark_sent(sent);
-                self.in_pipe -= sent;
-            }
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        // It may hold bytes of a file or of a connection that failed.
+        if self.in_pipe > 0 {
+            (self.pipe, self.in_pipe) = (Splicer::new(self.pipe_bytes)?, 0);
         }
-        Ok(())
-    }
-
-    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        self.replace_unless_empty()?;
         while range.remaining() > 0 {
-            let length = range.remaining_up_to(self.call_bytes);
-            self.in_pipe = socket.call(TransferCall::SocketToPipe(&self.pipe, length))?;
+            self.in_pipe = socket.call(match range.access {
+                PageAccess::Read => TransferCall::FileToPipe(range.next_part(self.call_bytes), &self.pipe),
+                PageAccess::Write => TransferCall::SocketToPipe(&self.pipe, range.remaining_up_to(self.call_bytes)),
+            })?;
             if self.in_pipe == 0 {
                 break;
             }
-            range.mark_received(self.in_pipe);
+            range.mark_filled(self.in_pipe);
             while self.in_pipe > 0 {
-                let written =
-                    nonzero(socket.call(TransferCall::PipeToFile(&self.pipe, range.next_part(self.in_pipe)))?)?;
-                range.mark_written(written);
-                self.in_pipe -= written;
+                let drained = nonzero(socket.call(match range.access {
+                    PageAccess::Read => {
+                        TransferCall::PipeToSocket(&self.pipe, self.in_pipe, range.more_follows(self.in_pipe))
+                    }
+                    PageAccess::Write => TransferCall::PipeToFile(&self.pipe, range.next_part(self.in_pipe)),
+                })?)?;
+                range.mark_drained(drained);
+                self.in_pipe -= drained;
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use kelvin_sys::net::transfer_call::{BufferRequest, Completion, MoreFollows, RingScope, is_cancelled};
+use kelvin_sys::net::transfer_call::{BufferRequest, Completion, MoreFollows, PageAccess, RingScope, is_cancelled};
 
 use super::super::range_cursor::{RangeCursor, nonzero};
 use super::super::socket_io::{IoCounts, RingIo, SocketIo, coarse_now, record_progress};
@@ -25,12 +25,34 @@ pub struct Uring {
 }
 
 impl TransferMethod for Uring {
-    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        transfer(socket, range, Direction::Send { zero_copy: self.zero_copy })
-    }
-
-    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        transfer(socket, range, Direction::Receive)
+    fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        let direction = match range.access {
+            PageAccess::Read => Direction::Send { zero_copy: self.zero_copy },
+            PageAccess::Write => Direction::Receive,
+        };
+        let RingIo { socket, requests, counts, timeout, incoming } = socket.ring().ok_or(ErrorKind::Unsupported)?;
+        let (file, taken, next_offset) = (range.file, vec![false; requests.slots()], range.offset);
+        requests.scope(|requests| {
+            let (waited, pieces) = (Duration::ZERO, VecDeque::new());
+            let mut pipeline = Pipeline {
+                requests,
+                socket,
+                file,
+                counts,
+                timeout,
+                direction,
+                incoming,
+                waited,
+                pieces,
+                taken,
+                next_offset,
+            };
+            let outcome = pipeline.run(range);
+            if outcome.is_err() {
+                pipeline.abort(range);
+            }
+            outcome
+        })
     }
 
     fn finish(&mut self, socket: &mut SocketIo) -> Result<()> {
@@ -93,33 +115,6 @@ struct Pipeline<'a, 'ring, 'env> {
     next_offset: u64,
 }
 
-/// Moves the bytes of a range.
-fn transfer(socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>, direction: Direction) -> Result<()> {
-    let RingIo { socket, requests, counts, timeout, incoming } = socket.ring().ok_or(ErrorKind::Unsupported)?;
-    let (file, taken, next_offset) = (range.file, vec![false; requests.slots()], range.offset);
-    requests.scope(|requests| {
-        let (waited, pieces) = (Duration::ZERO, VecDeque::new());
-        let mut pipeline = Pipeline {
-            requests,
-            socket,
-            file,
-            counts,
-            timeout,
-            direction,
-            incoming,
-            waited,
-            pieces,
-            taken,
-            next_offset,
-        };
-        let outcome = pipeline.run(range);
-        if outcome.is_err() {
-            pipeline.abort(range);
-        }
-        outcome
-    })
-}
-
 impl<'env> Pipeline<'_, '_, 'env> {
     fn run(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         loop {
@@ -149,7 +144,7 @@ impl<'env> Pipeline<'_, '_, 'env> {
                 && self.direction == Direction::Receive
                 && self.pieces.iter().any(|piece| piece.slot == slot && piece.state == PieceState::Filling)
             {
-                range.mark_received(bytes);
+                range.mark_filled(bytes);
             }
         }
     }
@@ -292,7 +287,7 @@ impl<'env> Pipeline<'_, '_, 'env> {
         piece.state = PieceState::Filled;
         if is_receiving && more > 0 {
             self.next_offset += more as u64;
-            range.mark_received(more);
+            range.mark_filled(more);
             record_progress(self.incoming.as_deref_mut(), std::mem::take(&mut self.waited), more)?;
         }
         Ok(())
@@ -300,11 +295,8 @@ impl<'env> Pipeline<'_, '_, 'env> {
 
     /// This many bytes of a buffer have gone into the socket or the file.
     fn on_drained(&mut self, range: &mut RangeCursor<'_, '_>, index: usize, bytes: Option<usize>) -> Result<()> {
-        let drained = bytes.unwrap_or(0);
-        match self.direction {
-            Direction::Send { .. } => range.mark_sent(drained),
-            Direction::Receive => range.mark_written(bytes.map_or(Ok(0), nonzero)?),
-        }
+        let drained = bytes.map_or(Ok(0), nonzero)?;
+        range.mark_drained(drained);
         let piece = &mut self.pieces[index];
         piece.drained += drained;
         piece.state = PieceState::Filled;

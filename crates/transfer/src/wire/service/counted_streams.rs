@@ -51,11 +51,7 @@ impl TestSession<'_> {
             let set_up = stream.set_nodelay(false).and_then(|()| net::reset_on_close(stream));
             set_up.map_err(Error::call("set up the test"))?;
         }
-        let moved = match direction {
-            TestDirection::ToAgent => TestSocket::Receiving,
-            TestDirection::FromAgent => TestSocket::Sending,
-        };
-        self.serve_counted(streams.into_iter().map(moved).collect())
+        self.serve_counted(streams.into_iter().map(|stream| TestSocket::Stream(direction, stream)).collect())
     }
 
     /// Receives numbered datagrams of this many bytes.
@@ -122,8 +118,7 @@ impl TestSession<'_> {
 
 /// Where bytes come from, or go to.
 enum TestSocket {
-    Receiving(TcpStream),
-    Sending(TcpStream),
+    Stream(TestDirection, TcpStream),
     Datagrams { socket: UdpSocket, cookie: Cookie, bytes: usize },
 }
 
@@ -141,15 +136,7 @@ struct CountedTest<'a> {
 
 impl TestSocket {
     fn stream(&self) -> Option<&TcpStream> {
-        match self {
-            Self::Receiving(stream) | Self::Sending(stream) => Some(stream),
-            Self::Datagrams { .. } => None,
-        }
-    }
-
-    /// The stream that is received from, if it is one.
-    fn receiving(&self) -> Option<&TcpStream> {
-        if let Self::Receiving(stream) = self { Some(stream) } else { None }
+        if let Self::Stream(_, stream) = self { Some(stream) } else { None }
     }
 }
 
@@ -168,15 +155,19 @@ impl CountedTest<'_> {
     /// The counts so far. Bytes of a stream that is taken have arrived when the kernel has them: threads that wait for a CPU and then read
     /// what has gathered would show more than the network carries.
     fn counts(&self) -> Result<TestCounts> {
-        // Each began with its cookie.
-        let received_bytes = |stream| Ok(received_bytes(stream)?.saturating_sub(size_of::<Cookie>() as u64));
-        let received = self.sockets.iter().filter_map(TestSocket::receiving).map(received_bytes);
+        let received = self.sockets.iter().filter_map(|socket| match socket {
+            // Each began with its cookie.
+            TestSocket::Stream(TestDirection::ToAgent, stream) => {
+                Some(received_bytes(stream).map(|bytes| bytes.saturating_sub(size_of::<Cookie>() as u64)))
+            }
+            _ => None,
+        });
         let received = received.collect::<kelvin_sys::Result<Vec<u64>>>().map_err(Error::call("count what arrived"))?;
         let bytes = if received.is_empty() { self.bytes.load(Ordering::Relaxed) } else { received.iter().sum() };
         let nanoseconds = self.begun.elapsed().as_nanos() as u64;
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|count| count.load(Ordering::Relaxed));
         let dropped = self.sockets.iter().map(|source| match source {
-            TestSocket::Receiving(_) | TestSocket::Sending(_) => 0,
+            TestSocket::Stream(..) => 0,
             // A kernel without this count leaves what was lost here among what was lost in transit.
             TestSocket::Datagrams { socket, .. } => net::dropped_datagrams(socket).unwrap_or(0).into(),
         });
@@ -189,11 +180,11 @@ impl CountedTest<'_> {
         self.threads.register();
         let before = read_usage(UsageScope::Thread);
         match source {
-            TestSocket::Receiving(stream) => {
+            TestSocket::Stream(TestDirection::ToAgent, stream) => {
                 let mut buffer = vec![0; BUFFER_BYTES];
                 self.move_stream(|| (&*stream).read(&mut buffer))?;
             }
-            TestSocket::Sending(stream) => {
+            TestSocket::Stream(TestDirection::FromAgent, stream) => {
                 let filler = vec![0x5a; BUFFER_BYTES];
                 let is_over = || self.is_over.load(Ordering::Relaxed);
                 self.move_stream(|| if is_over() { Ok(0) } else { (&*stream).write(&filler) })?;

@@ -6,10 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use super::{LONG, ScriptedStream, framed, frames, secret};
 use crate::wire::cipher::{MAX_CONTENT_BYTES, MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
 use crate::wire::deadline::Deadline;
-use crate::wire::handshake::{Greeting, Handshake, HandshakeProtocol, ProgramRole, SentHello};
-use crate::wire::message;
+use crate::wire::handshake::{Greeting, Handshake, HandshakeProtocol, ProgramRole};
 use crate::wire::secret::Secret;
-use crate::wire::{Error, Result};
+use crate::wire::{Error, Result, message};
 
 /// A protocol of the tests.
 pub(super) const TEST_PROTOCOL: HandshakeProtocol = HandshakeProtocol {
@@ -207,7 +206,7 @@ fn received_hello(stream: &ScriptedStream) -> Vec<u8> {
 /// One handshake of an agent, to be tried again and again.
 pub(super) struct RecordedHandshake<'a> {
     handshake: Handshake<'a>,
-    hello: SentHello,
+    hello: Vec<u8>,
     /// What the client said in it, and the agent.
     pub(super) greeting: Vec<u8>,
     pub(super) answers: Vec<u8>,

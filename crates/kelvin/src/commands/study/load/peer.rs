@@ -45,8 +45,8 @@ pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>,
     };
     let client = AgentClient::connect(&[agent.address], &secret);
     let mut server = client.and_then(|client| client.serve_files(&FileServerOptions::default())).map_err(peer_error)?;
-    check_fits(server.info(), cache)?;
-    let FileServerInfo { files, skipped, bytes: size, token, .. } = server.info().clone();
+    check_fits(&server.info, cache)?;
+    let FileServerInfo { files, skipped, bytes: size, token, .. } = server.info.clone();
     let rest = if skipped > 0 { format!("; left out of its directory: {skipped}") } else { String::new() };
     notice!("the agent serves {files} files of {}{rest}", bytes(size));
     let names = server.file_names().map_err(peer_error)?;
