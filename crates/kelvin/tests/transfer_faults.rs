@@ -17,11 +17,10 @@ use kelvin_sys::random::split_mix;
 use kelvin_transfer::directory_tree;
 use kelvin_transfer::message::{
     Attribute, EntryDecision, EntryKind, FileEntry, MAX_ATTRIBUTES, Mtime, ReceiverMessage, RefusalReason,
-    SenderMessage,
+    SenderMessage, SessionSettings,
 };
 use kelvin_transfer::secure_channel::SecureChannel;
 use kelvin_transfer::session::MAX_WANTED_FILES;
-use kelvin_transfer::session_settings::SessionSettings;
 use kelvin_transfer::wire::deadline::Deadline;
 use kelvin_transfer::wire::handshake::Handshake;
 use kelvin_transfer::wire::limits_serde::MAX_REASON_BYTES;

@@ -9,11 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::connect::connect_first;
-use crate::wire::deadline::{Deadline, TimedStream};
-use crate::wire::handshake::Handshake;
-use crate::wire::listener;
-use crate::wire::secret::Secret;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
 use kelvin_sys::poll::{wait_readable, wait_writable};
 use kelvin_sys::stop_signals;
@@ -23,6 +18,11 @@ use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::send::{self, CONNECT_TIMEOUT, Sender, check_secret};
 use crate::session::{ReceiveSession, SessionEvent};
+use crate::wire::connect::connect_first;
+use crate::wire::deadline::{Deadline, TimedStream};
+use crate::wire::handshake::Handshake;
+use crate::wire::listener;
+use crate::wire::secret::Secret;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// The connection of a device, as a stream whose calls wait for so long.

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -182,13 +183,7 @@ impl DirectoryTree {
 
     /// Opens a directory from the one that is served, name by name.
     fn open_by_path(&self, number: u32) -> Result<File> {
-        let mut names = Vec::new();
-        let mut below = number;
-        while below != 0 {
-            let offered = self.directory(below)?;
-            names.push(&offered.name);
-            below = offered.parent;
-        }
+        let names: Vec<&FileName> = self.names_upwards(number).collect();
         let mut last: Option<File> = None;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for name in names.iter().rev() {
@@ -237,13 +232,15 @@ impl DirectoryTree {
         path
     }
 
-    fn path_of(&self, mut number: u32) -> PathBuf {
-        let mut names = Vec::new();
-        while let Ok(offered) = self.directory(number) {
-            names.push(offered.name.as_os_str());
-            number = offered.parent;
-        }
+    fn path_of(&self, number: u32) -> PathBuf {
+        let names: Vec<&OsStr> = self.names_upwards(number).map(FileName::as_os_str).collect();
         names.iter().rev().collect()
+    }
+
+    /// The names on the way from a directory up to the one that is served; none where it was not offered.
+    fn names_upwards(&self, number: u32) -> impl Iterator<Item = &FileName> {
+        let above = |offered: &&OfferedDirectory| self.directory(offered.parent).ok();
+        std::iter::successors(self.directory(number).ok(), above).map(|offered| &offered.name)
     }
 
     /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to: those that it sets, and those

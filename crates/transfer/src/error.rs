@@ -5,13 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::wire::address::DisplayAddr;
-use crate::wire::limits_serde::{MAX_REASON_BYTES, truncate};
 use kelvin_core::units;
 use kelvin_sys::kmod::KmodError;
 use kelvin_sys::stop_signals;
 
 use crate::datapath::ReceiveMethod;
+use crate::wire::address::DisplayAddr;
+use crate::wire::limits_serde::{MAX_REASON_BYTES, truncate};
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

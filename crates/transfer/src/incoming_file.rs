@@ -281,9 +281,9 @@ impl IncomingFile {
     /// # Errors
     /// Those of reading.
     pub(crate) fn digest_from_disk(&self, piece: &FilePiece, buffer: &mut Vec<u8>) -> Result<Blake3Digest> {
-        let failed = |error| FileError::call("read", &self.path, error);
         let Sink::File(file) = &self.sink else { return Err(Error::ProtocolViolation("a file that is none is read")) };
-        Ok(range_digest(file.file(), piece.range(), buffer).map_err(failed)?)
+        let digest = range_digest(file.file(), piece.range(), buffer);
+        Ok(digest.map_err(|error| FileError::call("read", &self.path, error))?)
     }
 
     /// Whether nothing of it is kept.

@@ -2,7 +2,7 @@
 //!
 //! A sender ([`mod@send`]) connects to a receiver ([`mod@receive`]), and after a handshake everything goes through one encrypted
 //! [`secure_channel`]: messages ([`message`]), and the bytes of files that they announce, which may go plain. The sender collects what
-//! is to be sent ([`source`]) and offers it; for each sender, whose [`session_settings`] hold for all files, the receiver has a
+//! is to be sent ([`source`]) and offers it; for each sender, whose [settings](message::SessionSettings) hold for all files, the receiver has a
 //! [`session`], which decides on every entry ([`offer_policy`]) and has the files arrive ([`incoming_file`]) in blocks ([`blocks`]).
 //! Both ends finish with the same [`summary`]: what was moved, how fast, what limited it ([`stage_times`], [`link_usage`]) and what was
 //! to be expected ([`rate_prediction`]). Blocks of large files may come over more connections ([`session_streams`]), and each file over
@@ -36,7 +36,6 @@ pub mod receive;
 pub mod secure_channel;
 pub mod send;
 pub mod session;
-pub mod session_settings;
 pub mod session_streams;
 pub mod source;
 pub mod stage_costs;

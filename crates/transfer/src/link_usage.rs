@@ -109,32 +109,6 @@ pub(crate) struct FullTime {
     longest: u64,
 }
 
-/// A moment of a connection.
-#[derive(Clone, Copy, Debug)]
-struct LinkMoment {
-    nanoseconds: u64,
-    /// Bytes that were acknowledged, and the shortest round trip.
-    bytes: u64,
-    round_trip: u64,
-}
-
-impl FullTime {
-    /// Of one more moment, in which it kept the connection from sending for so long by the kernel's count, and at the end of which it had
-    /// this many bytes.
-    fn add_moment(&mut self, moment: LinkMoment, counted: u64, bytes: u32) {
-        if counted == 0 {
-            return;
-        }
-        let trips = moment.bytes as f64 / f64::from(bytes.max(1));
-        let filled = if bytes == 0 { 0 } else { (trips * moment.round_trip as f64) as u64 };
-        let full = counted.max(filled).min(moment.nanoseconds);
-        self.nanoseconds += full;
-        if full >= self.longest {
-            (self.longest, self.bytes) = (full, bytes.into());
-        }
-    }
-}
-
 impl LinkMeter {
     /// When it is worth looking at the connection again.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
@@ -163,10 +137,20 @@ impl LinkMeter {
         // None is less than any.
         self.best_rate = self.best_rate.max(self.last_rate.min(link_rate));
         (self.last_rate, self.fastest_rate) = (link_rate, self.fastest_rate.max(rate));
-        let moment = LinkMoment { nanoseconds: time.as_nanos() as u64, bytes, round_trip: known.min_round_trip };
         let [after, before] = [known.limited, before.limited];
-        self.window.add_moment(moment, after.by_window.saturating_sub(before.by_window), known.window);
-        self.buffer.add_moment(moment, after.by_buffer.saturating_sub(before.by_buffer), known.in_buffer);
+        // Each kept the connection from sending for so long by the kernel's count, and has this many bytes in the end.
+        for (full, counted, room) in [
+            (&mut self.window, after.by_window.saturating_sub(before.by_window), known.window),
+            (&mut self.buffer, after.by_buffer.saturating_sub(before.by_buffer), known.in_buffer),
+        ] {
+            let trips = bytes as f64 / f64::from(room.max(1));
+            let filled = if room == 0 { 0 } else { (trips * known.min_round_trip as f64) as u64 };
+            let nanoseconds = if counted == 0 { 0 } else { counted.max(filled).min(time.as_nanos() as u64) };
+            full.nanoseconds += nanoseconds;
+            if nanoseconds > 0 && nanoseconds >= full.longest {
+                (full.longest, full.bytes) = (nanoseconds, room.into());
+            }
+        }
     }
 
     /// Bytes a second in the best two moments in a row in which nothing but the link held the connection back, unless it carried more in

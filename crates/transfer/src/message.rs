@@ -11,18 +11,17 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
-use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
-use crate::wire::secret::Nonce;
 use rustix::fs::Stat;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::datapath::{ReceiveMethod, SendMethod};
+use crate::datapath::{ReceiveMethod, SendMethod, words};
 use crate::file_name::FileName;
 use crate::link_usage::LinkUsage;
 use crate::rate_prediction::{RatePrediction, StageCosts};
-use crate::session_settings::SessionSettings;
 use crate::stage_times::EndLoad;
+use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
+use crate::wire::secret::Nonce;
 
 /// A BLAKE3 digest.
 pub type Blake3Digest = [u8; 32];
@@ -90,6 +89,54 @@ pub enum SenderMessage {
     QueryJoin,
     /// How much has arrived so far?
     QueryArrived,
+}
+
+words! { "lifetime of a connection",
+    /// How long a connection lasts.
+    ConnectionLifetime {
+        /// One for each file.
+        PerFile = "per-file",
+        /// One for all files.
+        Persistent = "persistent",
+    }
+}
+
+/// What holds for all files of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSettings {
+    /// Whether the bytes of files go unencrypted.
+    pub plain: bool,
+    /// Whether their digests are compared.
+    pub verify: bool,
+    /// Whether all is flushed to its device.
+    pub sync: bool,
+    /// Whether files of the same size and time of modification are left as they are.
+    pub update: bool,
+    /// Whether nothing is to be written.
+    pub dry_run: bool,
+    /// Bytes of all files, holes not counted; none where unknown.
+    pub bytes: Option<u64>,
+    /// No more bytes than these, where it is not known yet how many: the receiver says whether there is room for them.
+    pub at_most: Option<u64>,
+    /// Over how many connections blocks come, this one included.
+    pub streams: u32,
+    /// Whether each file comes over a connection of its own, with the first one for all else.
+    pub connection: ConnectionLifetime,
+}
+
+impl SessionSettings {
+    /// All over one connection, encrypted and verified, and nothing more.
+    pub const DEFAULT: Self = Self {
+        plain: false,
+        verify: true,
+        sync: false,
+        update: false,
+        dry_run: false,
+        bytes: None,
+        at_most: None,
+        streams: 1,
+        connection: ConnectionLifetime::Persistent,
+    };
 }
 
 /// Which session a connection joins, and for what.

@@ -33,8 +33,7 @@ use crate::datapath::{
     SendSetup,
 };
 use crate::file_name::FileName;
-use crate::message::PERMISSION_BITS;
-use crate::session_settings::ConnectionLifetime;
+use crate::message::{ConnectionLifetime, PERMISSION_BITS};
 use crate::wire::address::is_loopback;
 use crate::wire::{Hash, Hasher};
 use crate::{Error, Result};

@@ -7,10 +7,6 @@ use std::sync::Mutex;
 use std::thread::Scope;
 use std::time::Duration;
 
-use crate::wire::admission::{AdmissionLimits, PoolSlot, SlotPool};
-use crate::wire::cipher::{Opener, Sealer};
-use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
-use crate::wire::secret::Secret;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::datapath::ReceiveSetup;
@@ -20,6 +16,10 @@ use crate::progress::MinProgress;
 use crate::secure_channel::SecureChannel;
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::session_streams::{JoinedReceiveStream, MAX_STREAMS, SessionRegistry};
+use crate::wire::admission::{AdmissionLimits, PoolSlot, SlotPool};
+use crate::wire::cipher::{Opener, Sealer};
+use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
+use crate::wire::secret::Secret;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result, lock};
 
 /// How often the receiver checks whether it is to stop while nobody connects.

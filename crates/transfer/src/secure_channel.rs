@@ -12,9 +12,6 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::wire::Hasher;
-use crate::wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
-use crate::wire::deadline::TimedStream;
 use kelvin_sys::net::socket_queues::{self, SendCounters};
 use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
@@ -25,6 +22,9 @@ use crate::link_usage::{LinkMeter, LinkUsage};
 use crate::message::{Blake3Digest, FilePiece};
 use crate::progress::{MinProgress, ProgressMeter, Shortfall};
 use crate::stage_times::{StageTimes, add_elapsed, hash_timed};
+use crate::wire::Hasher;
+use crate::wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
+use crate::wire::deadline::TimedStream;
 use crate::{Error, Result};
 use spin_policy::SpinPolicy;
 

@@ -13,23 +13,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kelvin_sys::net::socket_queues;
+
+use crate::datapath::{SendMethod, SendSetup};
+use crate::message::{
+    ConnectionLifetime, EntryNumber, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict,
+};
+use crate::method_chooser::MethodChooser;
+use crate::rate_limiter::RateLimiter;
+use crate::secure_channel::{SecureChannel, SessionChannels, TransferStream};
+use crate::session::MAX_BATCH_BYTES;
+use crate::source::{SkippedEntries, SourceEntry, SourceList, SourceOpener};
+use crate::stage_times::LoadMeter;
+use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::wire::address::is_loopback;
 use crate::wire::connect::connect_tcp;
 use crate::wire::deadline::Deadline;
 use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
-use kelvin_sys::net::socket_queues;
-
-use crate::datapath::{SendMethod, SendSetup};
-use crate::message::{EntryNumber, ReceiverMessage, RefusalReason, SenderMessage, Verdict};
-use crate::method_chooser::MethodChooser;
-use crate::rate_limiter::RateLimiter;
-use crate::secure_channel::{SecureChannel, SessionChannels, TransferStream};
-use crate::session::MAX_BATCH_BYTES;
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
-use crate::source::{SkippedEntries, SourceEntry, SourceList, SourceOpener};
-use crate::stage_times::LoadMeter;
-use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 use extra_streams::{ConnectForFile, ExtraStreams};
 use offering::{ResumeInfo, SpaceCheck};

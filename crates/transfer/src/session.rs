@@ -5,25 +5,25 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::wire::Hasher;
-use crate::wire::cipher::TAG_BYTES;
 use kelvin_file::Error as FileError;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
-    ArrivedBytes, Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, JoinInvitation,
-    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, StreamChoice, Verdict, WholeFile,
+    ArrivedBytes, Blake3Digest, ConnectionLifetime, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece,
+    JoinInvitation, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SessionSettings, StreamChoice,
+    Verdict, WholeFile,
 };
 use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::session_streams::{MAX_STREAMS, OpenSession, SessionRegistry};
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed, hash_timed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
+use crate::wire::Hasher;
+use crate::wire::cipher::TAG_BYTES;
 use crate::{Error, Result, blocks, stage_costs};
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.

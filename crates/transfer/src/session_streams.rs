@@ -15,9 +15,11 @@ use crate::wire::cipher::TAG_BYTES;
 use crate::wire::secret::new_nonce;
 
 use crate::incoming_file::SharedIncomingFile;
-use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
+use crate::message::{
+    ConnectionLifetime, EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId,
+    SessionSettings,
+};
 use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::{Error, HANDSHAKE, Result, blocks, lock};
 
 /// Most connections of a session at one time, the first one included.

@@ -11,9 +11,9 @@ use kelvin_sys::net::connect_local_pair;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup};
+use crate::message::SessionSettings;
 use crate::rate_prediction::StageCosts;
 use crate::secure_channel::{FRAME_CONTENT_BYTES, PART_BYTES};
-use crate::session_settings::SessionSettings;
 use crate::wire::Hasher;
 use crate::wire::cipher::{MAX_CONTENT_BYTES, TAG_BYTES};
 use crate::wire::handshake::loopback_pair;

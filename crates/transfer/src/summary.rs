@@ -11,9 +11,8 @@ use serde::{Serialize, Serializer};
 
 use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::link_usage::LinkUsage;
-use crate::message::{FileEntry, ReceiverReport, SenderReport, StreamChoice};
+use crate::message::{ConnectionLifetime, FileEntry, ReceiverReport, SenderReport, SessionSettings, StreamChoice};
 use crate::rate_prediction::RatePrediction;
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
 /// The share of the time from which on something is named as what limited a transfer.
@@ -394,15 +393,19 @@ impl TransferSummary {
     /// An end that runs, or would if it could.
     fn cpu_text(&self, end: TransferEnd) -> String {
         let EndLoad { cpu, ready, throttled, .. } = *self.end_load(end);
+        let role = match end {
+            TransferEnd::Sender => "sender",
+            TransferEnd::Receiver => "receiver",
+        };
         let throttled = self.share(throttled.min(ready));
         let others = (self.share(ready) - throttled).max(0.0);
         if throttled >= THROTTLED_SHARE && throttled >= others {
-            return format!("the CPU quota of the {end}, which kept it from running {}", percent_text(throttled));
+            return format!("the CPU quota of the {role}, which kept it from running {}", percent_text(throttled));
         }
         if others >= THROTTLED_SHARE {
-            return format!("the CPU of the {end}, which other work had {}", percent_text(others));
+            return format!("the CPU of the {role}, which other work had {}", percent_text(others));
         }
-        format!("the CPU of the {end}, busy {}, most of it {}", percent_text(self.share(cpu)), self.busiest_stage(end))
+        format!("the CPU of the {role}, busy {}, most of it {}", percent_text(self.share(cpu)), self.busiest_stage(end))
     }
 
     /// The stage of an end that took its CPU most.
@@ -441,15 +444,6 @@ fn seconds(nanoseconds: u64) -> f64 {
 /// A share of the time, in words.
 fn percent_text(share: f64) -> String {
     format!("{:.0} % of the time", (share * 100.0).round())
-}
-
-impl fmt::Display for TransferEnd {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-        })
-    }
 }
 
 /// Why it was this number of streams, for programs.

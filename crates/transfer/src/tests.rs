@@ -25,23 +25,23 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener, Sealer, TAG_BYTES};
-use crate::wire::deadline::{Deadline, TimedStream};
-use crate::wire::handshake::Handshake;
-use crate::wire::secret::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::directory_tree::part_name;
 use crate::message::{
-    Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, WholeFile,
+    Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, SessionSettings,
+    WholeFile,
 };
 use crate::offer_policy::{Destination, OfferPolicy};
 use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::session::{ReceiveSession, SessionEvent};
-use crate::session_settings::SessionSettings;
 use crate::summary::TransferSummary;
+use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener, Sealer, TAG_BYTES};
+use crate::wire::deadline::{Deadline, TimedStream};
+use crate::wire::handshake::Handshake;
+use crate::wire::secret::Secret;
 use crate::{Error, PROTOCOL, Result};
 
 const LONG: Duration = Duration::from_secs(30);

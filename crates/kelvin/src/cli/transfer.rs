@@ -11,7 +11,7 @@ use clap::{ArgAction, Args};
 use kelvin_core::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
-use kelvin_transfer::session_settings::ConnectionLifetime;
+use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
 use super::{Word, nonempty_value, one_of};

@@ -8,8 +8,8 @@ use kelvin_core::catalogue::transfer::{
 };
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{Mode, PathSetup, ReceiveMethod, SendMethod};
+use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::raw_protocol::{RawReceiveLimits, RawReceiveOptions, RawSendOptions};
-use kelvin_transfer::session_settings::ConnectionLifetime;
 
 use super::endpoints::{End, ReceiverEnd, SenderEnd};
 use crate::cases::IncompleteCase;

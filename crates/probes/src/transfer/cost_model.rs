@@ -4,8 +4,8 @@
 //! overlap: connecting, waking the receiver, and what one end does with the first segment or the other with the last.
 
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::raw_protocol::{RawReceiveOptions, RawSendOptions};
-use kelvin_transfer::session_settings::ConnectionLifetime;
 
 use crate::memory::core_to_core::extra_line_times;
 

@@ -1,7 +1,5 @@
 //! The methods and modes with their words, how a path is set up, and what makes no sense.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use kelvin_sys::mapping::page_bytes;
@@ -25,13 +23,13 @@ macro_rules! words {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 out.pad(self.word())
             }
         }
 
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = String;
 
             fn from_str(word: &str) -> Result<Self, String> {
@@ -42,6 +40,7 @@ macro_rules! words {
         }
     };
 }
+pub(crate) use words;
 
 words! { "method of sending",
     /// How bytes get from a file to the socket.

@@ -18,6 +18,7 @@ mod socket_io;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use method::words;
 pub use method::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 pub(crate) use path::{DataPath, ReceivePath, SendPath};
 pub(crate) use range_cursor::ByteObserver;

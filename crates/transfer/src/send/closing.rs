@@ -8,10 +8,11 @@ use super::files::read_whole;
 use super::stream_tuner::StreamTuner;
 use super::{SendResult, SendSession, UnsentFile};
 use crate::datapath::{PathMethod, SendSetup};
-use crate::message::{MAX_SMALL_FILE, ReceiverMessage, RefusalReason, SenderMessage, SenderReport};
+use crate::message::{
+    ConnectionLifetime, MAX_SMALL_FILE, ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings,
+};
 use crate::rate_prediction::{RatePrediction, StageCosts, TransferWork};
 use crate::secure_channel::{PART_BYTES, TransferStream};
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::source::{SourceEntry, SourceOpener};
 use crate::stage_times::StorageKind;
 use crate::summary::{MovedFiles, TransferSummary};

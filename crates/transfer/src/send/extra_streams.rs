@@ -4,16 +4,18 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::wire::connect::connect_tcp;
-use crate::wire::secret::Secret;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::parallel_file::JoinedSendStream;
 use super::{CONNECT_STEP, CONNECT_TIMEOUT, SendSession, Sender, shake_hands};
-use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
+use crate::message::{
+    ConnectionLifetime, EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId,
+    SessionSettings,
+};
 use crate::secure_channel::{SecureChannel, TransferStream};
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::stage_times::add_elapsed;
+use crate::wire::connect::connect_tcp;
+use crate::wire::secret::Secret;
 use crate::{Error, Result};
 
 impl Sender {

@@ -8,10 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::wire::Hasher;
 use kelvin_file::{Error as FileError, may_overstate};
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
-use kelvin_sys::stop_signals;
 use rustix::fs::SeekFrom;
 use rustix::io::retry_on_intr;
 
@@ -25,6 +23,7 @@ use crate::session::{MAX_BATCH_BYTES, MAX_BATCH_FILES};
 use crate::source::SourceEntry;
 use crate::stage_times::{add_elapsed, hash_timed};
 use crate::summary::ByteCounts;
+use crate::wire::Hasher;
 use crate::{Error, Result};
 
 /// Zeros that are sent at once.
@@ -345,12 +344,18 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends what is read from a pipe, or a file that states no size, until its end.
-    fn send_stream(&mut self, OutgoingFile { number, source, file, .. }: OutgoingFile<'_>) -> Result<()> {
+    fn send_stream(&mut self, OutgoingFile { number, source, mut file, .. }: OutgoingFile<'_>) -> Result<()> {
         let mut offset = 0;
         let mut buffer = vec![0; self.limiter.max_burst(PART_BYTES as u64) as usize];
         loop {
-            let read = self.channels.first.times.time_file(|| read_next(file, &mut buffer));
-            let count = read.map_err(|error| FileError::call("read", source.display_path(), error))?;
+            let read = self.channels.first.times.time_file(|| file.read(&mut buffer));
+            let count = match read {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {
+                    Error::check_stop()?;
+                    continue;
+                }
+                read => read.map_err(|error| FileError::call("read", source.display_path(), error))?,
+            };
             Error::check_stop()?;
             let piece = FilePiece { file: number, offset, bytes: count as u32, is_last: count == 0 };
             self.send_block(piece, &buffer[..count])?;
@@ -417,19 +422,6 @@ fn data_and_holes(source: &SourceEntry, file: &File, range: Range<u64>) -> Vec<(
         parts.push(((range.start, range.end), false));
     }
     parts
-}
-
-/// Reads what comes next; nothing if this process was asked to stop.
-fn read_next(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    loop {
-        match file.read(buffer) {
-            Err(error) if error.kind() == ErrorKind::Interrupted && stop_signals::stop_signal().is_some() => {
-                return Ok(0);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            read => return read,
-        }
-    }
 }
 
 /// Reads a part of a file; zeros, where not all of it is there. Says whether it is.

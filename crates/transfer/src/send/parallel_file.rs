@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use kelvin_sys::thread_spawn::ThreadBuilder;
+
 use super::SendSession;
 use super::files::{OutgoingFile, read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
@@ -19,7 +21,6 @@ use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::wire::Hasher;
 use crate::{Error, Result, lock};
-use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
 /// looks whether it is to stop.

@@ -15,15 +15,14 @@ use serde::de::DeserializeOwned;
 use super::hostile_receiver::sender_options;
 use super::{DEFAULT_SETTINGS, HostileEnd, digest, directory, directory_destination, entry, file, names, piece};
 use crate::link_usage::LinkUsage;
-use crate::message::StreamChoice;
 use crate::message::{
     ArrivedBytes, Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, JoinInvitation, JoinRequest,
     ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SenderReport, Verdict, WholeFile,
 };
+use crate::message::{SessionSettings, StreamChoice};
 use crate::rate_prediction::StageCosts;
 use crate::send::Sender;
 use crate::session::SessionEvent;
-use crate::session_settings::SessionSettings;
 use crate::source::{PreserveOptions, SourceList};
 use crate::stage_times::EndLoad;
 

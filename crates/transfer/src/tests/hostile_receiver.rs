@@ -9,11 +9,11 @@ use super::{DEFAULT_SETTINGS, HostileEnd, content, digest, open_frames};
 use crate::Result;
 use crate::blocks::BLOCK_BYTES;
 use crate::message::{
-    Blake3Digest, EntryDecision, EntryNumber, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, Verdict,
+    Blake3Digest, EntryDecision, EntryNumber, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage,
+    SessionSettings, Verdict,
 };
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::MAX_WANTED_FILES;
-use crate::session_settings::SessionSettings;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList};
 use crate::stage_times::EndLoad;
 

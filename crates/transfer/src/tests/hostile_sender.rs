@@ -14,13 +14,12 @@ use crate::blocks::BLOCK_BYTES;
 use crate::directory_tree;
 use crate::message::{
     Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime,
-    ReceiverMessage, RefusalReason, SenderMessage, SenderReport, WholeFile,
+    ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings, WholeFile,
 };
 use crate::offer_policy::Destination;
 use crate::session::{
     MAX_BATCH_BYTES, MAX_BATCH_FILES, MAX_OPEN_FILES, MAX_PENDING_CHECKS, MAX_WANTED_FILES, SessionEvent,
 };
-use crate::session_settings::SessionSettings;
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
 fn finish() -> SenderMessage {

@@ -11,12 +11,11 @@ use super::{
     names, target_directory,
 };
 use crate::Result;
-use crate::message::{EntryDecision, EntryKind, ReceiverMessage, SenderMessage};
+use crate::message::{EntryDecision, EntryKind, ReceiverMessage, SenderMessage, SessionSettings};
 use crate::offer_policy::OfferPolicy;
 use crate::secure_channel::SecureChannel;
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::{MAX_WANTED_FILES, ReceiveSession};
-use crate::session_settings::SessionSettings;
 use crate::source::{PreserveOptions, SourceList};
 use crate::summary::TransferSummary;
 

@@ -7,9 +7,8 @@ use super::{
     target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
-use crate::message::{EntryDecision, ReceiverMessage, SenderMessage};
+use crate::message::{EntryDecision, ReceiverMessage, SenderMessage, SessionSettings};
 use crate::session::SessionEvent;
-use crate::session_settings::SessionSettings;
 
 const BYTES: usize = BLOCK_BYTES as usize;
 

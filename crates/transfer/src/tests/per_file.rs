@@ -14,12 +14,14 @@ use super::{
 };
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, SendMethod, SendSetup};
-use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId, WholeFile};
+use crate::message::{
+    ConnectionLifetime, EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId,
+    SessionSettings, WholeFile,
+};
 use crate::offer_policy::Destination;
 use crate::secure_channel::SecureChannel;
 use crate::send::{self, SendResult, Sender};
 use crate::session::SessionEvent;
-use crate::session_settings::{ConnectionLifetime, SessionSettings};
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
 use crate::{Error, Result};

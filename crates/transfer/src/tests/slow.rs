@@ -9,12 +9,11 @@ use super::streams::{TestReceiver, with_receiver_options};
 use super::{DEFAULT_SETTINGS, directory_destination, file, final_names, piece, target_directory};
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, ReceiveMethod, ReceiveSetup};
-use crate::message::{ReceiverMessage, RefusalReason, SenderMessage};
+use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSettings};
 use crate::progress::MinProgress;
 use crate::receive::ReceiverOptions;
 use crate::secure_channel::SecureChannel;
 use crate::session::SessionEvent;
-use crate::session_settings::SessionSettings;
 use crate::{Error, Result};
 
 /// Far more than the senders here move.

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::wire::secret::Secret;
 use kelvin_testing::MissingRequirement;
 use rustix::fs::{XattrFlags, fsetxattr};
 
@@ -12,6 +11,7 @@ use super::{DEFAULT_SETTINGS, content, directory_destination, names, target_dire
 use crate::message::MAX_SMALL_FILE;
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::source::{AttributePolicy, PreserveOptions, SourceList, SourceOpener};
+use crate::wire::secret::Secret;
 
 fn preserve(attributes: AttributePolicy) -> PreserveOptions {
     PreserveOptions { recursive: true, attributes, ..PreserveOptions::default() }

@@ -11,11 +11,10 @@ use super::streams::{TestReceiver, assert_equal_files, sources, with_receiver, w
 use super::{DEFAULT_SETTINGS, content, directory_destination, file, final_names, target_directory};
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, ReceiveMethod, ReceiveSetup};
-use crate::message::{ReceiverMessage, SenderMessage};
+use crate::message::{ReceiverMessage, SenderMessage, SessionSettings};
 use crate::offer_policy::Destination;
 use crate::send::{SendResult, Sender, SenderOptions, TuningWindow};
 use crate::session::SessionEvent;
-use crate::session_settings::SessionSettings;
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
 use crate::{Error, receive};

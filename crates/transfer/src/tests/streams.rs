@@ -14,13 +14,12 @@ use super::{
     DEFAULT_SETTINGS, LONG, content, digest, directory_destination, file, final_names, piece, target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
-use crate::message::{FilePiece, JoinRequest, ReceiverMessage, SenderMessage, SessionId};
+use crate::message::{FilePiece, JoinRequest, ReceiverMessage, SenderMessage, SessionId, SessionSettings};
 use crate::offer_policy::Destination;
 use crate::receive::{Receiver, ReceiverOptions};
 use crate::secure_channel::SecureChannel;
 use crate::send::{self, SendResult, Sender};
 use crate::session::SessionEvent;
-use crate::session_settings::SessionSettings;
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
 use crate::{PROTOCOL, Result};

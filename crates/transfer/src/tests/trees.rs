@@ -11,12 +11,11 @@ use super::{
     DEFAULT_SETTINGS, LocalStream, connected_halves, content, directory_destination, file, names, target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
-use crate::message::MAX_SMALL_FILE;
+use crate::message::{MAX_SMALL_FILE, SessionSettings};
 use crate::offer_policy::OfferPolicy;
 use crate::secure_channel::{PART_BYTES, SecureChannel};
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::ReceiveSession;
-use crate::session_settings::SessionSettings;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList};
 use crate::summary::TransferSummary;
 use crate::{Error, Result, open_directory};

@@ -6,13 +6,13 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::channel;
 
-use crate::wire::cipher::TAG_BYTES;
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_testing::MissingRequirement;
 
 use super::{ScriptedStream, connected_halves, content};
 use crate::message::SenderMessage;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
+use crate::wire::cipher::TAG_BYTES;
 
 /// Sizes below, at and above the fewest and the most bytes that are waited for, and what was left of a block when an end slept.
 const SIZES: [usize; 9] = [

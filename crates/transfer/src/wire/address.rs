@@ -43,12 +43,13 @@ pub fn parse_with_default_port(text: &str, usual: u16) -> Result<SocketAddr, Str
     parse_literal((host, port.unwrap_or(usual)), parse_zone)?.ok_or_else(|| expected.into())
 }
 
-/// The address that the host of a URL is, without its brackets; `None` for a name. Its zone is written `%25eth0` (RFC 6874).
+/// The address that the host of a URL is, without its brackets; `None` for a name. Its zone is written `%25eth0` (RFC 6874), and is
+/// taken as in an address if it is none by that rule.
 ///
 /// # Errors
 /// What is wrong with it, in words.
 pub fn parse_url_host(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
-    parse_literal((host, port), parse_url_zone)
+    parse_literal((host, port), |zone| decode_url_zone(zone).or_else(|| parse_interface_number(zone)))
 }
 
 /// The host, and the port if there is one.
@@ -80,11 +81,6 @@ fn parse_literal((host, port): (&str, u16), number: fn(&str) -> Option<u32>) -> 
 /// The interface number of a zone, by name or number; as in a URL, if it is none as it stands.
 fn parse_zone(zone: &str) -> Option<u32> {
     parse_interface_number(zone).or_else(|| decode_url_zone(zone))
-}
-
-/// Like `parse_zone`, of the zone in a URL; as in an address, if it is none by the rule.
-fn parse_url_zone(zone: &str) -> Option<u32> {
-    decode_url_zone(zone).or_else(|| parse_interface_number(zone))
 }
 
 /// The interface number of a zone as a URL has it: `25` and the rest of the encoded percent sign, then the encoded name.

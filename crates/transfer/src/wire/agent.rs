@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kelvin_sys::thread_spawn::ThreadBuilder;
+
 use crate::wire::admission::{AgentLimits, PoolSlot, SlotPool};
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::file_server::StartFileServer;
@@ -14,7 +16,6 @@ use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL};
 use crate::wire::secret::Secret;
 use crate::wire::service::TestSession;
 use crate::wire::{Error, Result};
-use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// How often the agent checks whether it is to stop while no connection arrives.
 const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -79,7 +79,7 @@ impl AgentClient {
     pub fn echo_tcp(&mut self, bytes: u32) -> Result<RunningTest<'_, TcpStream>> {
         let (address, cookie) = self.request_test(&AgentRequest::Echo { transport: Transport::Tcp, bytes })?;
         let socket = connect_stream(address, &cookie, &TestSocketOptions::default())?;
-        Ok(RunningTest { ends_by_closing: true, ..RunningTest::new(self, socket) })
+        Ok(RunningTest { client: self, socket, ends_by_closing: true })
     }
 
     /// Has every datagram of this many bytes returned.
@@ -88,7 +88,7 @@ impl AgentClient {
     /// An agent that refuses, or a path that drops all datagrams.
     pub fn echo_udp(&mut self, bytes: u32) -> Result<RunningTest<'_, UdpSocket>> {
         let socket = self.introduced_socket(&AgentRequest::Echo { transport: Transport::Udp, bytes })?;
-        Ok(RunningTest::new(self, socket))
+        Ok(RunningTest { client: self, socket, ends_by_closing: false })
     }
 
     /// Has the agent receive datagrams of this many bytes and count them; each must begin with its number, from 1 on, see
@@ -98,7 +98,7 @@ impl AgentClient {
     /// An agent that refuses, or a path that drops all datagrams.
     pub fn count_datagrams(&mut self, bytes: u32) -> Result<RunningTest<'_, UdpSocket>> {
         let socket = self.introduced_socket(&AgentRequest::ReceiveDatagrams { bytes })?;
-        Ok(RunningTest::new(self, socket))
+        Ok(RunningTest { client: self, socket, ends_by_closing: false })
     }
 
     /// A socket for the datagrams of a test, registered with the agent.
@@ -132,7 +132,7 @@ impl AgentClient {
             Ok(stream)
         };
         let socket = (0..count).map(open).collect::<Result<_>>()?;
-        Ok(RunningTest::new(self, socket))
+        Ok(RunningTest { client: self, socket, ends_by_closing: false })
     }
 
     /// Has the agent accept connections one after the other, answer on each, and reset those that were closed.
@@ -141,7 +141,7 @@ impl AgentClient {
     /// An agent that refuses.
     pub fn accept_connections(&mut self) -> Result<RunningTest<'_, AcceptTarget>> {
         let (address, cookie) = self.request_test(&AgentRequest::Accept)?;
-        Ok(RunningTest::new(self, AcceptTarget { address, cookie }))
+        Ok(RunningTest { client: self, socket: AcceptTarget { address, cookie }, ends_by_closing: false })
     }
 
     /// Has the agent serve its files. It goes on as long as something is asked of it at least every 30 s.
@@ -235,7 +235,7 @@ pub struct RunningTest<'a, S> {
     client: &'a mut AgentClient,
     /// The socket.
     pub socket: S,
-    /// Whether the agent sees the end of the test by its connection.
+    /// Whether the agent sees the end of the test by its connection, and not by a message.
     ends_by_closing: bool,
 }
 
@@ -278,12 +278,7 @@ impl AcceptTarget {
     }
 }
 
-impl<'a, S> RunningTest<'a, S> {
-    /// One that the client ends by a message.
-    fn new(client: &'a mut AgentClient, socket: S) -> Self {
-        Self { client, socket, ends_by_closing: false }
-    }
-
+impl<S> RunningTest<'_, S> {
     /// Ends it, and returns the agent's account: nothing of what was still in flight.
     ///
     /// # Errors

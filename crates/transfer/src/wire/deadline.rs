@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use kelvin_sys::stop_signals::stop_signal;
+
 use crate::error::is_timeout;
 use crate::wire::{Error, Result};
 
@@ -56,39 +58,37 @@ impl Deadline {
     /// # Errors
     /// [`Error::Closed`] if the stream ends before, [`Error::TimedOut`], or a failed call.
     pub fn read_full(&self, stream: &mut impl TimedStream, buffer: &mut [u8], doing: &'static str) -> Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
-            match stream.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(Error::Closed),
-                Ok(count) => filled += count,
-                Err(error) => self.retry_or_fail(error, doing)?,
-            }
-        }
-        Ok(())
+        self.repeat(stream, buffer.len(), doing, |stream, done| stream.read(&mut buffer[done..]))
     }
 
     /// Writes all of a buffer to a stream.
     ///
     /// # Errors
     /// [`Error::Closed`] if nobody reads it any more, [`Error::TimedOut`], or a failed call.
-    pub fn write_full(&self, stream: &mut impl TimedStream, mut buffer: &[u8], doing: &'static str) -> Result<()> {
-        while !buffer.is_empty() {
+    pub fn write_full(&self, stream: &mut impl TimedStream, buffer: &[u8], doing: &'static str) -> Result<()> {
+        self.repeat(stream, buffer.len(), doing, |stream, done| stream.write(&buffer[done..]))
+    }
+
+    /// Makes a call until it has moved this many bytes: again if it was interrupted, unless this process was asked to stop. One whose time
+    /// was over is late.
+    fn repeat<S: TimedStream>(
+        &self,
+        stream: &mut S,
+        bytes: usize,
+        doing: &'static str,
+        mut call: impl FnMut(&mut S, usize) -> io::Result<usize>,
+    ) -> Result<()> {
+        let mut done = 0;
+        while done < bytes {
             stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
-            match stream.write(buffer) {
-                Ok(count) => buffer = &buffer[count..],
-                Err(error) => self.retry_or_fail(error, doing)?,
+            match call(stream, done) {
+                Ok(0) => return Err(Error::Closed),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && stop_signal().is_none() => {}
+                Err(error) if is_timeout(&error) => return Err(self.timed_out(doing)),
+                Err(error) => return Err(Error::call(doing)(error)),
             }
         }
         Ok(())
-    }
-
-    /// Retries an interrupted call, unless this process was asked to stop; one whose time was over is late.
-    fn retry_or_fail(&self, error: io::Error, doing: &'static str) -> Result<()> {
-        match error.kind() {
-            io::ErrorKind::Interrupted if kelvin_sys::stop_signals::stop_signal().is_none() => Ok(()),
-            _ if is_timeout(&error) => Err(self.timed_out(doing)),
-            _ => Err(Error::call(doing)(error)),
-        }
     }
 }

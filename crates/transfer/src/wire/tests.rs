@@ -8,8 +8,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use kelvin_sys::random::split_mix;
-
-use handshakes::{connected_halves, handshake};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::Error;
@@ -26,6 +24,7 @@ use crate::wire::limits_serde::MAX_REASON_BYTES;
 use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection, TestReport, Transport};
 use crate::wire::secret::Secret;
 use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
+use handshakes::{connected_halves, handshake};
 
 const LONG: Duration = Duration::from_secs(5);
 

@@ -21,24 +21,13 @@ impl Mmap {
     pub fn new(pages: usize, call_bytes: usize, access: PageAccess) -> Result<Self> {
         Ok(Self { window: reserve_window(pages, access)?, call_bytes })
     }
-
-    /// Only who looks at the bytes here needs it: a system call reports what is missing.
-    fn guard(&self, range: &RangeCursor<'_, '_>) -> Result<Option<SigbusGuard>> {
-        let guard = || SigbusGuard::over(self.window.address(), self.window.bytes());
-        range.is_observed().then(guard).transpose()
-    }
-
-    /// Maps the next part of a range, which ends here; where in the window its first byte is, and its end.
-    fn map_next(&mut self, range: &RangeCursor<'_, '_>, end: u64) -> Result<(usize, usize)> {
-        let before = range.offset % page_bytes() as u64;
-        let mapped = self.window.map_part(range.file, range.offset - before, end - range.offset + before)?;
-        Ok((before as usize, mapped))
-    }
 }
 
 impl TransferMethod for Mmap {
     fn transfer(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let guard = self.guard(range)?;
+        // Only who looks at the bytes here needs it: a system call reports what is missing.
+        let guard = || SigbusGuard::over(self.window.address(), self.window.bytes());
+        let guard = range.is_observed().then(guard).transpose()?;
         while range.remaining() > 0 {
             socket.counts.system_calls += 1 + self.window.map_calls();
             let end = range.file.metadata()?.len().min(range.end);
@@ -48,7 +37,9 @@ impl TransferMethod for Mmap {
                 PageAccess::Write if end < range.end => return Err(too_short()),
                 _ => {}
             }
-            let (mut position, mapped) = self.map_next(range, end)?;
+            let before = range.offset % page_bytes() as u64;
+            let mapped = self.window.map_part(range.file, range.offset - before, end - range.offset + before)?;
+            let mut position = before as usize;
             while position < mapped {
                 let part = position..mapped.min(position.saturating_add(self.call_bytes));
                 let bytes = part.len();
