@@ -16,7 +16,7 @@ use kelvin_sys::stop_signals;
 use crate::offer_policy::{Destination, OfferPolicy};
 use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL};
 use crate::secure_channel::{SecureChannel, TransferStream};
-use crate::send::{self, CONNECT_TIMEOUT, Sender, check_secret};
+use crate::send::{self, CONNECT_TIMEOUT, Sender, SenderOptions, check_secret};
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::wire::connect::connect_first;
 use crate::wire::deadline::{Deadline, TimedStream};
@@ -106,11 +106,7 @@ fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
 ///
 /// # Errors
 /// As [`Sender::connect`]; no device.
-pub fn connect(
-    addresses: &[SocketAddr],
-    secret: &Secret,
-    options: send::SenderOptions,
-) -> Result<Sender<DeviceStream>> {
+pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Sender<DeviceStream>> {
     let begun = Instant::now();
     check_secret(addresses, secret)?;
     let end = open(KmodDevice::Sender)?;
@@ -211,7 +207,7 @@ impl DeviceReceiver {
             let first = channel.receive();
             ReceiveSession::new(&mut channel, policy, &report).serve(first)
         });
-        report(served.into());
+        report(served.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
         true
     }
 }

@@ -205,20 +205,6 @@ impl Error {
         is_of_place || matches!(self, Self::Refused(_) | Self::DigestMismatch | Self::TooManyEntries)
     }
 
-    /// Whether the connection broke, or what came over it was no message.
-    pub(crate) fn is_of_connection(&self) -> bool {
-        matches!(
-            self,
-            Self::Call { .. }
-                | Self::Closed
-                | Self::TimedOut { .. }
-                | Self::TooSlow { .. }
-                | Self::FrameTooLong { .. }
-                | Self::Malformed(_)
-                | Self::Tampered
-        )
-    }
-
     /// A message that breaks the protocol, with as much of the reason as fits: it may quote the other side.
     pub(crate) fn violation(program: &'static str, why: impl std::fmt::Display) -> Self {
         Self::WrongProgram { program, why: truncate(&why.to_string(), MAX_REASON_BYTES / 2) }

@@ -128,7 +128,8 @@ impl<M: PathMethod> MethodChooser<M> {
                     return Ok(PieceMethod::BUFFERED);
                 };
                 let path = DataPath::new(socket, setup)?;
-                path.set_blocking_timeout(STOP_POLL_INTERVAL)?;
+                // As others expect who use the same socket.
+                path.socket.set_waiting(Mode::Blocking, STOP_POLL_INTERVAL)?;
                 Some(Box::new(path))
             }
             (path, _) => path,
@@ -221,8 +222,9 @@ pub(crate) fn receive_range(
     observer: ByteObserver<'_>,
 ) -> Result<(u64, std::io::Result<()>)> {
     let timeout = meter.required.within;
-    let received =
-        path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.receive_measured(meter, file, range, observer));
+    path.socket.incoming = Some(std::mem::take(meter));
+    let received = path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.transfer(file, range, observer));
+    *meter = path.socket.incoming.take().unwrap_or_default();
     match received.map_err(Error::call(SETUP_STEP))? {
         Ok(bytes) => Ok((bytes, Ok(()))),
         Err(error) => Ok((path.moved, Err(check_connection(error, SEND_STEP, timeout)?))),

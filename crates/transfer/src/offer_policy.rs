@@ -51,6 +51,9 @@ enum SessionDestination {
     Nothing,
 }
 
+/// What becomes of an entry; of a file of which a part is there, with the part.
+pub(crate) type Decision = (EntryDecision, Option<IncomingFile>);
+
 /// Decides for one session.
 #[derive(Debug)]
 pub(crate) struct OfferPolicy {
@@ -136,7 +139,7 @@ impl OfferPolicy {
         entry: &FileEntry,
         settings: &SessionSettings,
         may_resume: bool,
-    ) -> Result<(EntryDecision, Option<IncomingFile>)> {
+    ) -> Result<Decision> {
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
         let overwrite = self.placed.is_some();
         let decision = match (&mut self.destination, &entry.kind) {
@@ -167,12 +170,7 @@ impl OfferPolicy {
         Ok((decision, None))
     }
 
-    fn decide_file(
-        &mut self,
-        entry: &FileEntry,
-        settings: &SessionSettings,
-        may_resume: bool,
-    ) -> Result<(EntryDecision, Option<IncomingFile>)> {
+    fn decide_file(&mut self, entry: &FileEntry, settings: &SessionSettings, may_resume: bool) -> Result<Decision> {
         let SessionDestination::Directory(tree) = &mut self.destination else {
             return Ok((EntryDecision::Wanted, None));
         };

@@ -176,9 +176,9 @@ impl Receiver {
             return Ok(());
         }
         match JoinedReceiveStream::new(channel, member).serve() {
-            slow @ Err(Error::TooSlow { .. }) => slow,
-            // What ends a stream ends its session, which says so.
-            Err(why) if why.is_of_connection() || matches!(why, Error::Interrupted(_)) => Ok(()),
+            // What ends a stream ends its session, which says so, unless the stream alone was too slow.
+            Err(Error::Call { .. } | Error::Closed | Error::TimedOut { .. } | Error::Interrupted(_)) => Ok(()),
+            Err(Error::FrameTooLong { .. } | Error::Malformed(_) | Error::Tampered) => Ok(()),
             ended => ended,
         }
     }
@@ -190,7 +190,7 @@ impl Receiver {
             let session = ReceiveSession::new(&mut channel, policy, report);
             session.joinable(self.options.method, &self.sessions).serve(message)
         });
-        report(served.into());
+        report(served.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
         if self.options.once {
             lock(&self.unserved).take();
         }

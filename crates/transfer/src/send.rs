@@ -27,7 +27,7 @@ use crate::source::{SkippedEntries, SourceEntry, SourceList, SourceOpener};
 use crate::stage_times::LoadMeter;
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::wire::address::is_loopback;
-use crate::wire::connect::connect_tcp;
+use crate::wire::connect::connect_first;
 use crate::wire::deadline::Deadline;
 use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
@@ -109,7 +109,7 @@ impl Sender {
     pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Self> {
         let begun = Instant::now();
         check_secret(addresses, secret)?;
-        let (stream, _) = connect_tcp(addresses, CONNECT_STEP, CONNECT_TIMEOUT)?;
+        let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(Error::call("set up the connection"))?;
         let channel = shake_hands(stream, secret)?;
         let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
@@ -166,6 +166,13 @@ pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<
     exposed.map_or(Ok(()), |&address| Err(Error::NoSecretForHost(address)))
 }
 
+fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
+    let connect = |address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+    let stream = connect_first(addresses, CONNECT_STEP, connect)?;
+    stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
+    Ok(stream)
+}
+
 /// The shortest round trip of a connection so far, as the kernel has measured it; none where it does not say.
 fn round_trip(channel: &SecureChannel) -> Duration {
     let socket = channel.socket().ok().flatten();
@@ -214,9 +221,6 @@ struct SendSession<'a, S> {
     unsent: Vec<UnsentFile>,
     unchanged: u64,
     opener: SourceOpener,
-    /// Whether files with extended attributes are counted, and how many were.
-    counts_attributes: bool,
-    without_attributes: u64,
     planned: Vec<PathBuf>,
     buffer: Vec<u8>,
     started_at: Instant,
@@ -254,8 +258,6 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             unsent: Vec::new(),
             unchanged: 0,
             opener: SourceOpener::default(),
-            counts_attributes: collection.counts_attributes,
-            without_attributes: 0,
             planned: Vec::new(),
             buffer: Vec::new(),
             started_at: sender.started_at,

@@ -77,13 +77,6 @@ pub enum SessionEvent {
     Rejected(Error),
 }
 
-impl From<Result<TransferSummary>> for SessionEvent {
-    /// How a sender's session has ended.
-    fn from(ended: Result<TransferSummary>) -> Self {
-        ended.map_or_else(Self::Fault, |summary| Self::Finished(Box::new(summary)))
-    }
-}
-
 /// A file that is wanted.
 struct WantedEntry {
     entry: FileEntry,

@@ -129,7 +129,7 @@ impl SourceEntry {
     }
 
     /// Whether an open file has extended attributes.
-    pub(crate) fn has_attributes(&self, file: &File) -> bool {
+    fn has_attributes(&self, file: &File) -> bool {
         // A file system may have none.
         matches!(self.entry.kind, EntryKind::File { .. })
             && attribute_names(rustix::fs::flistxattr_query(file), |names| rustix::fs::flistxattr(file, names))
@@ -252,8 +252,6 @@ pub struct SourceList {
     pub skipped: SkippedEntries,
     /// What could not be looked at.
     pub unread: Vec<(PathBuf, Error)>,
-    /// Whether files with extended attributes are counted when they are sent.
-    pub(crate) counts_attributes: bool,
     /// What is sent of each file.
     preserve: PreserveOptions,
     /// Named directories that were not looked into yet, and the one that is being walked, with those below on the way.
@@ -279,13 +277,7 @@ impl SourceList {
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
     pub fn begin(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let mut list = Self {
-            counts_attributes: keep.attributes == AttributePolicy::CountWhenSent,
-            preserve: keep,
-            stored_bytes: Some(0),
-            max_stored_bytes: Some(0),
-            ..Self::default()
-        };
+        let mut list = Self { preserve: keep, stored_bytes: Some(0), max_stored_bytes: Some(0), ..Self::default() };
         paths.iter().try_for_each(|path| list.add_named(path))?;
         Ok(list)
     }
@@ -346,6 +338,12 @@ impl SourceList {
             }
         }
         Ok(())
+    }
+
+    /// Counts an open file that has extended attributes, if those are counted when they are sent.
+    pub(crate) fn count_attributes(&mut self, source: &SourceEntry, file: &File) {
+        let is_counted = self.preserve.attributes == AttributePolicy::CountWhenSent && source.has_attributes(file);
+        self.skipped.attributes += u64::from(is_counted);
     }
 
     /// Standard input, under this name.

@@ -139,9 +139,8 @@ impl TransferSummary {
     /// Which bytes were not sent, in words.
     fn unsent_text(&self) -> String {
         let ByteCounts { holes, resumed, .. } = self.moved.amount;
-        let some = |bytes: u64, what| (bytes > 0).then(|| format!("{} {what}", units::bytes(bytes)));
-        let parts: Vec<String> =
-            [some(resumed, "there from before"), some(holes, "of holes")].into_iter().flatten().collect();
+        let kinds = [(resumed, "there from before"), (holes, "of holes")].into_iter().filter(|(bytes, _)| *bytes > 0);
+        let parts: Vec<String> = kinds.map(|(bytes, kind)| format!("{} {kind}", units::bytes(bytes))).collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
 

@@ -12,7 +12,6 @@ use super::method::{Mode, PathMethod, PathSetup, ReceiveMethod, SendMethod};
 use super::methods::{DeviceWindow, TransferMethod, implementer};
 use super::range_cursor::{ByteObserver, RangeCursor};
 use super::socket_io::SocketIo;
-use crate::progress::ProgressMeter;
 
 /// One connected socket, and what it takes to move files through it. It belongs to the thread that made it.
 pub struct DataPath<M: PathMethod> {
@@ -69,14 +68,6 @@ impl<M: PathMethod> DataPath<M> {
         self.method.reconnect(&mut self.socket)
     }
 
-    /// Has the calls of the socket wait in the call for so long, as others expect who use the same socket.
-    ///
-    /// # Errors
-    /// Those of setting it.
-    pub fn set_blocking_timeout(&self, timeout: Duration) -> Result<()> {
-        self.socket.set_waiting(Mode::Blocking, timeout)
-    }
-
     /// Moves something with calls that wait as the mode has them, for so long; then they wait in the call for another time.
     ///
     /// # Errors
@@ -84,7 +75,7 @@ impl<M: PathMethod> DataPath<M> {
     pub fn in_mode<T>(&mut self, [timeout, after]: [Duration; 2], work: impl FnOnce(&mut Self) -> T) -> Result<T> {
         self.socket.set_waiting(self.setup.mode, timeout)?;
         let outcome = work(self);
-        self.set_blocking_timeout(after)?;
+        self.socket.set_waiting(Mode::Blocking, after)?;
         Ok(outcome)
     }
 
@@ -113,24 +104,5 @@ impl<M: PathMethod> DataPath<M> {
     /// As [`Self::transfer`].
     pub fn finish(&mut self) -> Result<()> {
         self.method.finish(&mut self.socket)
-    }
-}
-
-impl ReceivePath {
-    /// Receives bytes as [`Self::transfer`] where they must not come too slowly: `TimedOut` with the [`crate::progress::Shortfall`] if they do.
-    ///
-    /// # Errors
-    /// As [`Self::transfer`].
-    pub fn receive_measured(
-        &mut self,
-        meter: &mut ProgressMeter,
-        file: &File,
-        range: Range<u64>,
-        observer: ByteObserver<'_>,
-    ) -> Result<u64> {
-        self.socket.incoming = Some(std::mem::take(meter));
-        let received = self.transfer(file, range, observer);
-        *meter = self.socket.incoming.take().unwrap_or_default();
-        received
     }
 }

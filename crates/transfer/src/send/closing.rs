@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::files::read_whole;
 use super::stream_tuner::StreamTuner;
 use super::{SendResult, SendSession, UnsentFile};
-use crate::datapath::{PathMethod, SendSetup};
+use crate::datapath::PathMethod;
 use crate::message::{
     ConnectionLifetime, MAX_SMALL_FILE, ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings,
 };
 use crate::rate_prediction::{RatePrediction, StageCosts, TransferWork};
 use crate::secure_channel::{PART_BYTES, TransferStream};
-use crate::source::{SourceEntry, SourceOpener};
+use crate::source::{SourceEntry, SourceList, SourceOpener};
 use crate::stage_times::StorageKind;
 use crate::summary::{MovedFiles, TransferSummary};
 use crate::{Error, Result, stage_costs};
@@ -22,7 +22,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Has the receiver finish, and exchanges what was measured.
     pub(super) fn finish(mut self) -> Result<SendResult> {
         self.methods.finish()?;
-        let (method, setup) = (self.methods.method(), self.methods.setup());
+        let method = self.methods.method();
         let chosen = self.tuner.as_ref().and_then(StreamTuner::choice);
         let carried = self.channels.link_usage();
         let unread = std::mem::take(&mut self.collection.unread);
@@ -46,23 +46,17 @@ impl<S: TransferStream> SendSession<'_, S> {
         let sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen };
         let mut summary = TransferSummary { moved: self.moved, settings, streams, sent, received: finished };
         // What several threads take from each other is not known.
-        let costs = finished.costs.filter(|_| streams == 1 && summary.is_predictable());
-        summary.sent.expected = costs.and_then(|receiver| self.predict_rate(receiver, &summary, setup));
+        let is_predictable = streams == 1 && summary.is_predictable();
+        summary.sent.expected = if is_predictable { self.predict_rate(&summary) } else { None };
         self.channels.first.send(&SenderMessage::Finish(Box::new(summary.sent)))?;
         let sizeless_files = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
-        let mut omitted = self.collection.skipped;
-        omitted.attributes += self.without_attributes;
-        Ok(SendResult { summary, unsent, unchanged: self.unchanged, omitted, sizeless_files, planned: self.planned })
+        let Self { unchanged, planned, collection: SourceList { skipped: omitted, .. }, .. } = self;
+        Ok(SendResult { summary, unsent, unchanged, omitted, sizeless_files, planned })
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
-    fn predict_rate(
-        &self,
-        receiver: StageCosts,
-        summary: &TransferSummary,
-        setup: Option<SendSetup>,
-    ) -> Option<RatePrediction> {
-        let sources = &self.collection.sources;
+    fn predict_rate(&self, summary: &TransferSummary) -> Option<RatePrediction> {
+        let (receiver, setup, sources) = (summary.received.costs?, self.methods.setup(), &self.collection.sources);
         let SessionSettings { connection, verify, .. } = self.options.settings;
         if connection == ConnectionLifetime::PerFile {
             // What connecting takes is not known.

@@ -7,21 +7,26 @@ use std::sync::mpsc::{Receiver, channel};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::parallel_file::JoinedSendStream;
-use super::{CONNECT_STEP, CONNECT_TIMEOUT, SendSession, Sender, shake_hands};
+use super::{SendSession, Sender, connect, shake_hands};
 use crate::message::{
     ConnectionLifetime, EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId,
     SessionSettings,
 };
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::stage_times::add_elapsed;
-use crate::wire::connect::connect_tcp;
 use crate::wire::secret::Secret;
 use crate::{Error, Result};
 
 impl Sender {
     /// Has more connections join the session, once the receiver has said by what: as streams, or one for each file.
     pub(super) fn join(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
-        let (session, connector) = (self.request_session()?, self.connector(peer, secret));
+        self.channel.flush()?;
+        let session = match self.channel.receive()? {
+            ReceiverMessage::Session(id) => id,
+            ReceiverMessage::Refused(RefusalReason(why)) => return Err(Error::RefusedAll(why)),
+            _ => return Err(Error::ProtocolViolation("it does not say how its session is joined")),
+        };
+        let connector = self.connector(peer, secret);
         let SessionSettings { streams, connection, .. } = self.options.settings;
         if connection == ConnectionLifetime::PerFile {
             self.connect_for_file = Some(Box::new(move |file| {
@@ -38,16 +43,6 @@ impl Sender {
     /// Makes more connections to the receiver.
     pub(super) fn connector(&self, peer: SocketAddr, secret: &Secret) -> StreamConnector {
         StreamConnector { peer, secret: secret.clone(), plain: self.options.settings.plain }
-    }
-
-    /// By what its session is joined.
-    fn request_session(&mut self) -> Result<SessionId> {
-        self.channel.flush()?;
-        match self.channel.receive()? {
-            ReceiverMessage::Session(id) => Ok(id),
-            ReceiverMessage::Refused(RefusalReason(why)) => Err(Error::RefusedAll(why)),
-            _ => Err(Error::ProtocolViolation("it does not say how its session is joined")),
-        }
     }
 }
 
@@ -106,8 +101,7 @@ pub(super) struct StreamConnector {
 impl StreamConnector {
     /// A connection that has shaken hands.
     fn connect(&self) -> Result<SecureChannel<TcpStream>> {
-        let (stream, _) = connect_tcp(&[self.peer], CONNECT_STEP, CONNECT_TIMEOUT)?;
-        let mut channel = shake_hands(stream, &self.secret)?;
+        let mut channel = shake_hands(connect(&[self.peer])?, &self.secret)?;
         channel.plain = self.plain;
         Ok(channel)
     }

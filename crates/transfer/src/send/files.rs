@@ -86,12 +86,10 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Reads the content of a small file, as [`read_whole`] does.
     fn read_small(&mut self, source: &SourceEntry, content: &mut [u8]) -> Result<()> {
-        let (opener, without) = (&mut self.opener, self.counts_attributes.then_some(&mut self.without_attributes));
+        let (opener, collection) = (&mut self.opener, &mut self.collection);
         self.channels.first.times.time_file(|| {
             let file = opener.open(source)?;
-            if let Some(without) = without {
-                *without += u64::from(source.has_attributes(&file));
-            }
+            collection.count_attributes(source, &file);
             read_whole(source, file, content)
         })
     }
@@ -119,7 +117,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             if source.entry.kind == EntryKind::Stream {
                 return self.send_stream(outgoing);
             }
-            self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
+            self.collection.count_attributes(source, &file);
             source.check_unchanged(&file)?;
             self.check_mapping(source, &file)?;
             self.send_blocks(outgoing)

@@ -89,19 +89,6 @@ struct ParallelStreams<'scope, 'env> {
 }
 
 impl<'scope, 'env> ParallelStreams<'scope, 'env> {
-    fn new(scope: &'scope Scope<'scope, 'env>, queue: &'env BlockQueue<'env>, progress: ChannelSender<u64>) -> Self {
-        Self {
-            scope,
-            queue,
-            progress: Some(progress),
-            running: Vec::new(),
-            stopping: Vec::new(),
-            ended: Vec::new(),
-            since: Instant::now(),
-            is_announced: false,
-        }
-    }
-
     fn in_use(&self) -> u32 {
         1 + self.running.len() as u32
     }
@@ -261,7 +248,16 @@ impl<S: TransferStream> SendSession<'_, S> {
         let queue = BlockQueue { outgoing, next, last, limiter: &limiter, verify };
         let (progress, sent_bytes) = channel();
         let is_wanted = std::thread::scope(|scope| {
-            let mut team = ParallelStreams::new(scope, &queue, progress);
+            let mut team = ParallelStreams {
+                scope,
+                queue: &queue,
+                progress: Some(progress),
+                running: Vec::new(),
+                stopping: Vec::new(),
+                ended: Vec::new(),
+                since: Instant::now(),
+                is_announced: false,
+            };
             let own = self.send_own_share(&mut team, &sent_bytes);
             queue.clear();
             let (joined, ended) = team.join_all();

@@ -317,7 +317,13 @@ fn cut_transfer_leaves_whole_files_and_resumes() {
             resumed += sent.as_ref().map_or(0, |sent| sent.summary.moved.amount.resumed);
             for error in [sent.err(), received.err()].into_iter().flatten() {
                 cuts += 1;
-                let is_cut = error.is_of_connection() || matches!(&error, Error::WhileMoving { .. });
+                let has_broken = matches!(
+                    &error,
+                    Error::Call { .. } | Error::Closed | Error::TimedOut { .. } | Error::TooSlow { .. }
+                );
+                let is_no_message =
+                    matches!(&error, Error::FrameTooLong { .. } | Error::Malformed(_) | Error::Tampered);
+                let is_cut = has_broken || is_no_message || matches!(&error, Error::WhileMoving { .. });
                 assert!(is_cut, "{number}: {error}");
             }
             if inner.join("tree").exists() {

@@ -8,7 +8,7 @@ use kelvin_sys::net;
 
 use crate::error::is_timeout;
 use crate::wire::address::{is_loopback, with_port};
-use crate::wire::connect::connect_tcp;
+use crate::wire::connect::connect_first;
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES};
 use crate::wire::handshake::Handshake;
@@ -62,7 +62,9 @@ impl AgentClient {
     }
 
     fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
-        let (stream, agent_addr) = connect_tcp(addresses, "connect to the agent", HANDSHAKE_TIMEOUT)?;
+        let connect = |agent| Ok((TcpStream::connect_timeout(&agent, HANDSHAKE_TIMEOUT)?, agent));
+        let (stream, agent_addr) = connect_first(addresses, "connect to the agent", connect)?;
+        stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
         let local_addr = stream.local_addr().map_err(Error::call("see the address"))?;
         // Any agent there has one: without it nobody would know who answers.
         if !secret.is_some() && !is_loopback(agent_addr) {

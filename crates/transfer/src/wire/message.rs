@@ -98,22 +98,18 @@ impl fmt::Display for AgentRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
-            Self::Streams { direction: TestDirection::ToAgent, count, sockets } => {
-                write!(out, "sends by {count} connections{sockets}")
-            }
-            Self::Streams { direction: TestDirection::FromAgent, count, sockets } => {
-                write!(out, "asks for bytes by {count} connections{sockets}")
+            Self::Streams { direction, count, sockets } => {
+                let doing = if *direction == TestDirection::ToAgent { "sends" } else { "asks for bytes" };
+                write!(out, "{doing} by {count} connections{sockets}")
             }
             Self::ReceiveDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
             Self::Accept => write!(out, "asks for connections to be accepted"),
             Self::ServeFiles(_) => write!(out, "asks for a server of files"),
             Self::Names { from } => write!(out, "asks for the names of files from {from} on"),
             Self::ReadFromDisk => write!(out, "asks for files to be read from the disk"),
-            Self::SetCacheState { cache: FileCacheState::Cached, from } => {
-                write!(out, "asks for files from {from} on to be in memory")
-            }
-            Self::SetCacheState { cache: FileCacheState::Uncached, from } => {
-                write!(out, "asks for files from {from} on not to be in memory")
+            Self::SetCacheState { cache, from } => {
+                let not = if *cache == FileCacheState::Cached { "" } else { "not " };
+                write!(out, "asks for files from {from} on {not}to be in memory")
             }
             Self::KeepAlive => write!(out, "asks for the server of files to stay"),
             Self::Count => write!(out, "asks what has been counted"),
