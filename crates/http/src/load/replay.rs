@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use jiff::fmt::strtime;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::load::slo::MAX_DURATION;
 
@@ -190,6 +191,10 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// The characters of ASCII that no URI has (RFC 3986, section 2).
+const NOT_IN_A_URI: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
 /// The path and query of what follows a method, as they can be sent: the client may have sent bytes that no URI has, and these are
 /// encoded (RFC 3986, section 2.1). Nothing for the target of a proxy, or one with a line end or a fragment, which nobody can send.
 fn request_path(rest: &[u8]) -> Option<String> {
@@ -199,16 +204,10 @@ fn request_path(rest: &[u8]) -> Option<String> {
         None => rest,
         Some(_) => return None,
     };
-    let mut path = String::with_capacity(target.len());
-    for &byte in target {
-        match byte {
-            ..b' ' | 0x7f | b'#' => return None,
-            b' ' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
-                path.push_str(&format!("%{byte:02X}"));
-            }
-            _ => path.push(char::from(byte)),
-        }
+    if target.iter().any(|&byte| byte.is_ascii_control() || byte == b'#') {
+        return None;
     }
+    let path = percent_encode(target, NOT_IN_A_URI).to_string();
     let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == path);
     is_path.then_some(path)
 }

@@ -1,7 +1,5 @@
 //! The requests that are sent, written once before the first is due.
 
-use std::ops::Range;
-
 use http::{HeaderName, HeaderValue, Method};
 
 use crate::load::server_url::ServerUrl;
@@ -44,11 +42,10 @@ pub fn parse_method(text: &str) -> Result<Method, String> {
     }
 }
 
-/// The bytes of every request, one after the other.
+/// The bytes of every request.
 #[derive(Debug)]
 pub struct RequestSet {
-    bytes: Vec<u8>,
-    ranges: Vec<Range<usize>>,
+    requests: Vec<Vec<u8>>,
     /// Whether answers have no body.
     pub head_only: bool,
     /// Whether a request may be sent again if its connection ended before an answer (RFC 9110 9.2.2).
@@ -58,27 +55,15 @@ pub struct RequestSet {
 impl RequestSet {
     /// One for each path of the server.
     pub fn new(target: &ServerUrl, template: &RequestTemplate, paths: &[String]) -> Self {
-        // What follows the path is the same for all.
-        let rest = common_tail(target, template);
-        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
-        for path in paths {
-            let start = bytes.len();
-            for part in [template.method.as_str().as_bytes(), b" ", path.as_bytes(), &rest] {
-                bytes.extend_from_slice(part);
-            }
-            ranges.push(start..bytes.len());
-        }
-        Self {
-            bytes,
-            ranges,
-            head_only: template.method == Method::HEAD,
-            is_idempotent: template.method.is_idempotent(),
-        }
+        let (method, rest) = (&template.method, common_tail(target, template));
+        let request = |path: &String| [method.as_str().as_bytes(), b" ", path.as_bytes(), &rest].concat();
+        let requests = paths.iter().map(request).collect();
+        Self { requests, head_only: method == Method::HEAD, is_idempotent: method.is_idempotent() }
     }
 
     /// The bytes of one.
     pub fn get(&self, number: usize) -> &[u8] {
-        &self.bytes[self.ranges[number].clone()]
+        &self.requests[number]
     }
 }
 
@@ -141,7 +126,7 @@ mod tests {
         );
         assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
         assert!(!requests.is_idempotent && !requests.head_only);
-        assert_eq!(requests.ranges.len(), 2);
+        assert_eq!(requests.requests.len(), 2);
         let empty = RequestSet::new(
             &target,
             &RequestTemplate { method: Method::PUT, ..RequestTemplate::default() },

@@ -116,12 +116,7 @@ impl RequestStats {
     }
 
     /// No right answer, and what it said.
-    pub(crate) fn add_failure(
-        &mut self,
-        times: RequestTimestamps,
-        failure: RequestFailure,
-        reason: impl FnOnce() -> String,
-    ) {
+    pub fn add_failure(&mut self, times: RequestTimestamps, failure: RequestFailure, reason: impl FnOnce() -> String) {
         self.add_in_flight(times);
         if !self.is_counted(times) {
             return;

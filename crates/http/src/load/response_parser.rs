@@ -45,6 +45,9 @@ pub enum MalformedResponse {
     TrailingBytes,
 }
 
+/// A result of this parser.
+pub type Result<T, E = MalformedResponse> = std::result::Result<T, E>;
+
 /// A whole response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParsedResponse {
@@ -113,11 +116,7 @@ impl ResponseParser {
     ///
     /// # Errors
     /// What of the response is wrong.
-    pub fn feed(
-        &mut self,
-        bytes: &[u8],
-        body: &mut impl FnMut(&[u8]),
-    ) -> Result<Option<ParsedResponse>, MalformedResponse> {
+    pub fn feed(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<Option<ParsedResponse>> {
         self.begun |= !bytes.is_empty();
         let mut rest = bytes;
         // After the heads of interim responses one more comes.
@@ -149,7 +148,7 @@ impl ResponseParser {
     }
 
     /// Reads the head of a response; returns how many of the bytes belong to it, once it has wholly come.
-    fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
+    fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
         let before = self.partial.len();
         // A large body may come with the rest of its head: no more is kept than a head may have.
         let some = &bytes[..bytes.len().min(MAX_HEAD_BYTES - before)];
@@ -180,7 +179,7 @@ impl ResponseParser {
     }
 
     /// Takes bytes of the body; returns how many, and whether it is whole.
-    fn feed_body(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<(usize, bool), MalformedResponse> {
+    fn feed_body(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<(usize, bool)> {
         let mut count = |of_body: &[u8]| {
             if !of_body.is_empty() {
                 self.answer.body += of_body.len() as u64;
@@ -220,12 +219,7 @@ enum ChunkedDecoder {
 impl ChunkedDecoder {
     /// Takes bytes, of which `data` is given those of the body; `part` keeps a line that has not wholly come. Returns how many
     /// were taken and whether the body is whole.
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        part: &mut Vec<u8>,
-        data: &mut impl FnMut(&[u8]),
-    ) -> Result<(usize, bool), MalformedResponse> {
+    fn decode(&mut self, bytes: &[u8], part: &mut Vec<u8>, data: &mut impl FnMut(&[u8])) -> Result<(usize, bool)> {
         let mut taken = 0;
         while taken < bytes.len() {
             let rest = &bytes[taken..];
@@ -268,7 +262,7 @@ impl ChunkedDecoder {
 }
 
 /// The size that a line begins with: hexadecimal digits, of which any number may be leading zeros, then the line's end, blanks or an extension.
-fn parse_chunk_size(line: &[u8]) -> Result<u64, MalformedResponse> {
+fn parse_chunk_size(line: &[u8]) -> Result<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, rest) = line.split_at(digits);
     let is_whole = matches!(rest, [b'\n'] | [b'\r', b'\n'] | [b';' | b' ' | b'\t', ..]);
@@ -287,7 +281,7 @@ fn ends_head(part: &[u8], before: usize) -> bool {
 /// A head that has wholly come: its bytes, how the body ends, and the response as far as the head tells.
 type ParsedHead = (usize, BodyFraming, ParsedResponse);
 
-fn parse_response_head(bytes: &[u8], head_only: bool) -> Result<Option<ParsedHead>, MalformedResponse> {
+fn parse_response_head(bytes: &[u8], head_only: bool) -> Result<Option<ParsedHead>> {
     match parse_with_headers(&mut [const { MaybeUninit::uninit() }; INITIAL_HEADERS], bytes, head_only) {
         Err(MalformedResponse::Head(httparse::Error::TooManyHeaders)) => {
             parse_with_headers(&mut vec![MaybeUninit::uninit(); MAX_HEADERS], bytes, head_only)
@@ -312,7 +306,7 @@ fn parse_with_headers<'b>(
     headers: &mut [MaybeUninit<Header<'b>>],
     bytes: &'b [u8],
     head_only: bool,
-) -> Result<Option<ParsedHead>, MalformedResponse> {
+) -> Result<Option<ParsedHead>> {
     let mut response = httparse::Response::new(&mut []);
     let mut config = ParserConfig::default();
     // What a user agent must take (RFC 9112, section 5.2), and what all of them take: a line that is no field says nothing, also of
@@ -352,7 +346,7 @@ struct FramingFields {
 }
 
 impl FramingFields {
-    fn scan(headers: &[Header<'_>]) -> Result<Self, MalformedResponse> {
+    fn scan(headers: &[Header<'_>]) -> Result<Self> {
         let mut fields = Self::default();
         for Header { name, value } in headers {
             // No name of interest has another length: most are passed over without a comparison.
@@ -377,7 +371,7 @@ impl FramingFields {
     }
 
     /// The same length may be repeated (RFC 9112 6.3).
-    fn read_length(&mut self, value: &[u8]) -> Result<(), MalformedResponse> {
+    fn read_length(&mut self, value: &[u8]) -> Result<()> {
         for part in value.split(|&byte| byte == b',') {
             let digits = part.trim_ascii();
             let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
