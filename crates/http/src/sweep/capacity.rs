@@ -107,7 +107,7 @@ fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> V
         Capacity { requests, bytes: requests.map(|requests| requests * bytes_of_a_file), servers: allowed.max(1.0) }
     };
     let mut capacities = vec![(Resource::ServerCpu, capacity(stream.server.to.cpu.allowed, stream.server.busy_cpus()))];
-    if let Some(bound) = stream.server.server_use().and_then(|server| server.bound) {
+    if let Some(bound) = stream.server.to.server.as_ref().and_then(|server| server.workers) {
         capacities.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
     }
     let generator = &stream.load.generator;

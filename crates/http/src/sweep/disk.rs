@@ -85,13 +85,12 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Disk(error.to_string())
 }
 
+/// Reads these files in an order of this seed until it is over, and counts what it read.
+type ReadLoop = fn(&[Target], u64, &AtomicBool) -> Result<u64>;
+
 /// Has several readers work at the same time for this long: what they count together, and the seconds that it took. Each has files of its
 /// own: one that another reads cannot be dropped from the page cache.
-fn run_readers(
-    targets: &[Target],
-    time: Duration,
-    read: fn(&[Target], u64, &AtomicBool) -> Result<u64>,
-) -> Result<(u64, f64)> {
+fn run_readers(targets: &[Target], time: Duration, read: ReadLoop) -> Result<(u64, f64)> {
     let (is_over, begun) = (&AtomicBool::new(false), Instant::now());
     let counts: Result<Vec<u64>> = std::thread::scope(|scope| {
         let own = targets.chunks(targets.len().div_ceil(CONCURRENT_READERS)).zip(SEED..);

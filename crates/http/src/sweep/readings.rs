@@ -10,13 +10,13 @@ use kelvin_core::catalogue::load::{
     SERVICE, STALLED, STALLS, THINK_TIME, THROUGHPUT, USERS, UTILISATION, WRITTEN_BYTE_RATE,
 };
 use kelvin_core::load::LatencySummary;
-use kelvin_core::resources::CpuStats;
+use kelvin_core::resources::{CpuStats, DiskStats, ServerStats};
 use kelvin_core::{Case, Metric, MetricReadings, Name, OverheadReading, PlannedMeasurement, Readings};
 
 use crate::sweep::capacity::{Capacities, Capacity};
 use crate::sweep::load_step::StepResult;
 use crate::sweep::setup::SweepLoad;
-use crate::sweep::usage_delta::{ServerUse, UsageDelta};
+use crate::sweep::usage_delta::UsageDelta;
 
 /// What all sweeps of a study have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,13 @@ fn known_readings(figures: &[(&Metric, Option<f64>)]) -> Vec<MetricReadings> {
 pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     let StepResult { load, server, client, .. } = visited;
     let seconds = load.seconds.max(f64::MIN_POSITIVE);
-    let own = server.server_use();
     let time = |times: LatencySummary, figure: fn(&LatencySummary) -> f64| (times.count > 0).then(|| figure(&times));
     let leaving = load.generator.send_delay.unwrap_or(0.0);
+    // Bytes of bodies that arrived: those that were handed to the kernel, less those that the clients' had not acknowledged.
+    let sent = server.server_mean(|own| Some(own.bytes as f64 - own.unacknowledged as f64)).map(|bytes| bytes * 1e9);
     // The share of what was sent that no disk had to read; none of nothing.
-    let cache_hits = own.filter(|own| own.bytes > 0.0).zip(server.disk_read_rate());
-    let cache_hits = cache_hits.map(|(own, read)| (1.0 - read / own.bytes).max(0.0));
+    let cache_hits = sent.filter(|sent| *sent > 0.0).zip(server.disk_read_rate());
+    let cache_hits = cache_hits.map(|(sent, read)| (1.0 - read / sent).max(0.0));
     known_readings(&[
         (&THROUGHPUT, Some(visited.throughput())),
         (&RATE, Some(visited.bytes_per_second())),
@@ -67,19 +68,19 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
         (&RESPONSE_P95, time(load.response, |times| times.p95)),
         (&RESPONSE_P99, time(load.response, |times| times.p99)),
         (&SERVICE, time(load.service, |times| times.mean).map(|mean| (mean - leaving).max(0.0))),
-        (&IN_FLIGHT, own.zip(load.in_flight).and_then(|(own, awaited)| sampled_in_flight(own, awaited))),
+        (&IN_FLIGHT, load.in_flight.and_then(|awaited| sampled_in_flight(server, awaited))),
         (&CLIENT_IN_FLIGHT, load.in_flight.map(|in_flight| in_flight - load.rate() * leaving / 1e9)),
-        (&SENT_BYTE_RATE, own.map(|own| own.bytes)),
+        (&SENT_BYTE_RATE, sent),
         (&DISK_BYTE_RATE, server.disk_read_rate()),
         (&LATENESS, time(load.generator.late, |times| times.p99)),
         (&ERRORS, Some(load.errors.count() as f64 / seconds)),
         (&SERVER_MEMORY, Some(server.to.process.memory as f64)),
         (&CLIENT_MEMORY, Some(client.to.process.memory as f64)),
         (&CACHE_HITS, cache_hits),
-        (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
-        (&NETWORK_IN_FLIGHT, own.and_then(|own| own.in_network)),
+        (&ACCEPT_QUEUE, server.edge_mean(|look| Some(f64::from(look.server.as_ref()?.accept_queue.now)))),
+        (&NETWORK_IN_FLIGHT, server.share_of_in_flight(network_time)),
         (&WRITTEN_BYTE_RATE, server.write_rate()),
-        (&BLOCKED, own.map(|own| own.blocked)),
+        (&BLOCKED, server.server_mean(|own| Some(own.blocked))),
         (&STALLED, Some((load.stalls.seconds / seconds).min(1.0))),
         (&STALLS, Some(load.stalls.count as f64 / seconds)),
     ])
@@ -87,18 +88,24 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
 
 /// Requests in flight at the server, where they were sampled often enough that some were to be met: an error of a fifth by chance, of
 /// which many visits make one of a few percent.
-fn sampled_in_flight(own: ServerUse, awaited: f64) -> Option<f64> {
+fn sampled_in_flight(server: &UsageDelta, awaited: f64) -> Option<f64> {
     const MET: f64 = 25.0;
-    (awaited * own.samples as f64 >= MET).then_some(own.in_flight)
+    let samples = server.growth(|look| look.server.as_ref().map_or(0.0, |own| own.samples as f64));
+    server.server_mean(|own| Some(own.in_flight)).filter(|_| awaited * samples >= MET)
+}
+
+/// Time for which an answer was being sent and neither the client's window nor the send buffer kept it: it was up to the network.
+pub(crate) fn network_time(own: &ServerStats) -> f64 {
+    own.sending - own.window_limited - own.send_buffer_limited
 }
 
 /// The resources whose use is known in a visit, with their readings.
 pub(crate) fn resource_readings(visited: &StepResult, capacities: &Capacities) -> Vec<(Resource, Vec<MetricReadings>)> {
     let use_of = |&resource: &Resource| {
         // The share of the time in which it was used is known of the disk alone.
-        let disk = visited.server.disk_use().filter(|_| resource == Resource::Disk);
+        let busy = visited.server.disk_busy().filter(|_| resource == Resource::Disk);
         let utilisation = (&UTILISATION, resource_use(visited, capacities, resource));
-        let readings = known_readings(&[utilisation, (&BUSY_TIME, disk.map(|disk| disk.busy))]);
+        let readings = known_readings(&[utilisation, (&BUSY_TIME, busy)]);
         (!readings.is_empty()).then_some((resource, readings))
     };
     Resource::ALL.iter().filter_map(use_of).collect()
@@ -107,12 +114,13 @@ pub(crate) fn resource_readings(visited: &StepResult, capacities: &Capacities) -
 /// The share of a resource's capacity that was used in a visit.
 fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resource) -> Option<f64> {
     let StepResult { load, server, client, .. } = visited;
-    let own = server.server_use();
     let capacity = |resource| capacities.get(resource).and_then(|capacity: &Capacity| capacity.bytes);
     match resource {
         Resource::Disk => server.disk_read_rate().zip(capacity(resource)).map(|(bytes, limit)| bytes / limit),
         Resource::DiskRequests => {
-            server.disk_use().zip(capacities.disk_requests).map(|(disk, limit)| disk.own_reads / limit)
+            // Those for the server's control group where it has one, else for whomever.
+            let reads = server.disk_rate(|disk| disk.reads_of_group.unwrap_or(disk.reads));
+            reads.zip(capacities.disk_requests).map(|(reads, limit)| reads / limit)
         }
         Resource::Link => {
             // By the interface's own count where it has one, which has headers and all else that passes; else by the bytes that arrived.
@@ -122,10 +130,10 @@ fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resourc
         }
         Resource::ServerCpu => Some(server.busy_cpus() / server.to.cpu.allowed),
         Resource::ServerThread => Some(server.busiest_thread()),
-        Resource::Workers => own.and_then(|own| own.workers),
+        Resource::Workers => server.server_mean(|own| Some(own.held_integral / f64::from(own.workers?))),
         Resource::ClientCpu => Some(client.busy_cpus() / client.to.cpu.allowed),
         Resource::Generator => load.generator.busy,
-        Resource::ClientWindow => own.and_then(|own| own.window),
+        Resource::ClientWindow => server.share_of_in_flight(|own| own.window_limited),
     }
 }
 
@@ -155,7 +163,7 @@ static HOST_FIGURES: [HostFigure; 29] = [
     (FigureScope::Host, &CPU_STEAL, |used| cpu_share(used, |cpu| cpu.steal)),
     (FigureScope::Process, &CPU_THROTTLED, throttled_share),
     (FigureScope::Process, &CPU_ALLOWED, allowed_cpu_share),
-    (FigureScope::Host, &RUNNABLE_TASKS, |used| Some(used.edge_mean(|look| f64::from(look.cpu.running)))),
+    (FigureScope::Host, &RUNNABLE_TASKS, |used| used.edge_mean(|look| Some(f64::from(look.cpu.running)))),
     (FigureScope::Process, &THREADS_WITHOUT_CPU, without_cpu),
     (FigureScope::Process, &CONTEXT_SWITCHES, |used| used.rate(|look| look.process.switches)),
     (FigureScope::Host, &PRESSURE_CPU, |used| used.mean_share(|look| look.pressure.cpu)),
@@ -167,14 +175,12 @@ static HOST_FIGURES: [HostFigure; 29] = [
     (FigureScope::Host, &FILE_CACHE, |used| Some(used.to.memory.file_cache as f64)),
     (FigureScope::Host, &MAJOR_FAULTS, |used| used.rate(|look| Some(look.memory.major_faults))),
     (FigureScope::Host, &REFAULTS, |used| used.rate(|look| look.memory.refaults)),
-    (FigureScope::Host, &DISK_READS, |used| Some(used.disk_use()?.reads)),
-    (FigureScope::Host, &DISK_WRITES, |used| Some(used.disk_use()?.writes)),
-    (FigureScope::Host, &DISK_READ_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.read_bytes, disk.reads))),
-    (FigureScope::Host, &DISK_WRITE_SIZE, |used| {
-        used.disk_use().map(|disk| mean_size(disk.written_bytes, disk.writes))
-    }),
-    (FigureScope::Host, &DISK_READ_BYTES, |used| Some(used.disk_use()?.read_bytes)),
-    (FigureScope::Host, &DISK_WRITTEN_BYTES, |used| Some(used.disk_use()?.written_bytes)),
+    (FigureScope::Host, &DISK_READS, |used| used.disk_rate(|disk| disk.reads)),
+    (FigureScope::Host, &DISK_WRITES, |used| used.disk_rate(|disk| disk.writes)),
+    (FigureScope::Host, &DISK_READ_SIZE, |used| mean_size(used, |disk| disk.read_bytes, |disk| disk.reads)),
+    (FigureScope::Host, &DISK_WRITE_SIZE, |used| mean_size(used, |disk| disk.written_bytes, |disk| disk.writes)),
+    (FigureScope::Host, &DISK_READ_BYTES, |used| used.disk_rate(|disk| disk.read_bytes)),
+    (FigureScope::Host, &DISK_WRITTEN_BYTES, |used| used.disk_rate(|disk| disk.written_bytes)),
     (FigureScope::Network, &RETRANSMITTED_SEGMENTS, retransmit_share),
     (FigureScope::Network, &LISTEN_OVERFLOWS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_overflows))),
     (FigureScope::Network, &LISTEN_DROPS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_drops))),
@@ -244,35 +250,33 @@ fn cpu_share(used: &UsageDelta, part: fn(&CpuStats) -> f64) -> Option<f64> {
 /// The share of the periods of a quota that it cut short; none are where there is no quota, which is known only where the control group
 /// can be seen.
 fn throttled_share(used: &UsageDelta) -> Option<f64> {
-    let CpuStats { quota, is_quota_known, throttled_periods, periods, .. } = used.to.cpu;
-    let (Some(_), Some(_)) = (throttled_periods, periods) else {
-        return (quota.is_none() && is_quota_known).then_some(0.0);
-    };
-    let since = |count: fn(&CpuStats) -> Option<u64>| used.growth(|look| count(&look.cpu).unwrap_or_default() as f64);
-    let periods_since = since(|cpu| cpu.periods);
-    // A quota that was taken away meanwhile has left its counts.
-    let share = (periods_since > 0.0).then(|| since(|cpu| cpu.throttled_periods) / periods_since);
-    share.or((quota.is_some() || is_quota_known).then_some(0.0))
+    let CpuStats { quota, is_quota_known, .. } = used.to.cpu;
+    let counts = used.rate(|look| look.cpu.throttled_periods).zip(used.rate(|look| look.cpu.periods));
+    match counts {
+        // A quota that was taken away meanwhile has left its counts.
+        Some((throttled, periods)) if periods > 0.0 => Some(throttled / periods),
+        Some(_) => (quota.is_some() || is_quota_known).then_some(0.0),
+        None => (quota.is_none() && is_quota_known).then_some(0.0),
+    }
 }
 
 /// The share of the time of the CPUs that it may run on in which they did anything.
 fn allowed_cpu_share(used: &UsageDelta) -> Option<f64> {
-    let CpuStats { allowed_busy, allowed_idle, .. } = used.to.cpu;
-    let since = |counter: fn(&CpuStats) -> Option<f64>| used.growth(|look| counter(&look.cpu).unwrap_or_default());
-    let busy = allowed_busy.map(|_| since(|cpu| cpu.allowed_busy))?;
-    let total = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
+    let busy = used.mean_share(|look| look.cpu.allowed_busy)?;
+    let total = busy + used.mean_share(|look| look.cpu.allowed_idle)?;
     (total > 0.0).then(|| busy / total)
 }
 
 /// Those that requests wait for: not the one of the server that takes samples.
 fn without_cpu(used: &UsageDelta) -> Option<f64> {
-    let sampling = used.server_use().and_then(|own| own.sampling_without_cpu).unwrap_or(0.0);
+    let sampling = used.server_mean(|own| own.sampling_without_cpu).unwrap_or(0.0);
     Some((used.mean_share(|look| look.process.without_cpu)? - sampling).max(0.0))
 }
 
-/// The size of one of this many; nothing without any.
-fn mean_size(bytes: f64, requests: f64) -> f64 {
-    if requests > 0.0 { bytes / requests } else { 0.0 }
+/// The size of a request to a disk; 0 without any.
+fn mean_size(used: &UsageDelta, bytes: fn(&DiskStats) -> u64, requests: fn(&DiskStats) -> u64) -> Option<f64> {
+    let requests = used.disk_rate(requests)?;
+    if requests > 0.0 { Some(used.disk_rate(bytes)? / requests) } else { Some(0.0) }
 }
 
 fn retransmit_share(used: &UsageDelta) -> Option<f64> {
@@ -285,9 +289,7 @@ fn retransmit_share(used: &UsageDelta) -> Option<f64> {
 mod tests {
     use kelvin_core::Case;
     use kelvin_core::catalogue::load::hosts::HOST_METRICS;
-    use kelvin_core::resources::{
-        DiskStats, MemoryStats, PressureStall, ProcessStats, ResourceSnapshot, ServerStats, TcpStats,
-    };
+    use kelvin_core::resources::{MemoryStats, PressureStall, ProcessStats, ResourceSnapshot, TcpStats};
 
     use super::*;
 

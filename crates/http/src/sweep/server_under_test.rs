@@ -18,7 +18,7 @@ use crate::sweep::file_set::FileList;
 use crate::sweep::load_step::{StatsClient, StepResult, StepRunner, StepSpec};
 use crate::sweep::readings::StudyConditions;
 use crate::sweep::setup::{ExistingServer, KnownFiles, OwnServer, SweepLoad};
-use crate::sweep::study_server::{ServerProcess, ServerSide};
+use crate::sweep::study_server::{ServerProcess, ServerSide, disk_rate_by};
 use crate::sweep::topology::{LinkedNamespaces, LoadTopology};
 
 /// Rounds of each capacity.
@@ -97,7 +97,7 @@ impl ServerUnderTest {
         let files = FileList::create(&directory, own.files)?;
         // On the server's side, in its control groups.
         let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
-        let disk = (0..rounds).map(|_| side.disk_rate(&directory)).collect::<Result<_>>()?;
+        let disk = (0..rounds).map(|_| disk_rate_by(&directory, |words| side.start(words))).collect::<Result<_>>()?;
         // Pages that are in memory since the files were made would not count against the server's limit.
         let is_cached = cache == CacheState::Cached;
         let state = if is_cached { PageCacheState::Cached } else { PageCacheState::Uncached };

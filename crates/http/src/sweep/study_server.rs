@@ -89,15 +89,6 @@ impl<'s> ServerSide<'s> {
         Ok(())
     }
 
-    /// What the disk gives when the files of a directory are read on the server's side: by a process of its own, since limits are
-    /// those of processes.
-    ///
-    /// # Errors
-    /// What that process says.
-    pub fn disk_rate(&self, directory: &Path) -> Result<DiskRateReport> {
-        disk_rate_by(directory, |words| self.start(words))
-    }
-
     /// Starts a server for the files of a directory, with these options; its token has this extension.
     ///
     /// # Errors
@@ -119,11 +110,11 @@ const DISK_READ_TIME: Duration = Duration::from_millis(2000);
 /// Time after which reading it has failed.
 const DISK_READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the disk gives when the files of a directory are read by a process of its own, which this starts.
+/// What the disk gives when the files of a directory are read by a process of its own, which this starts: limits are those of processes.
 ///
 /// # Errors
 /// What that process says.
-fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<DiskRateReport> {
+pub fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<DiskRateReport> {
     let time = DISK_READ_TIME.as_millis().to_string();
     let mut process = start(&["disk-rate", path_text(directory)?, &time])?;
     // It waits for its input to end, so that it reads only once it is in its groups.
@@ -266,10 +257,8 @@ impl FileHost for HostedServer {
     }
 
     fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String> {
-        let state = match cache {
-            FileCacheState::Cached => PageCacheState::Cached,
-            FileCacheState::Uncached => PageCacheState::Uncached,
-        };
+        let is_cached = cache == FileCacheState::Cached;
+        let state = if is_cached { PageCacheState::Cached } else { PageCacheState::Uncached };
         let reached = self.files.set_cache_state(&self.directory, state, (from as usize, CACHE_FILL_INTERVAL));
         reached.map(|reached| reached as u32).map_err(|error| error.to_string())
     }

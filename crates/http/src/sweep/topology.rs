@@ -94,9 +94,7 @@ impl From<ConfigureError> for Error {
 
 /// The calling thread, and what it starts, may run on some CPUs only until this is dropped.
 #[derive(Debug)]
-pub(crate) struct PinnedThread {
-    before: Vec<u32>,
-}
+pub(crate) struct PinnedThread(Vec<u32>);
 
 impl PinnedThread {
     /// Keeps it to these.
@@ -106,14 +104,14 @@ impl PinnedThread {
     pub fn pin(cpus: &[u32]) -> std::io::Result<Self> {
         let before = kelvin_sys::cpu::allowed()?;
         kelvin_sys::cpu::pin(cpus)?;
-        Ok(Self { before })
+        Ok(Self(before))
     }
 }
 
 impl Drop for PinnedThread {
     fn drop(&mut self) {
         // It could run there before; if that is not so any more, it stays where it is.
-        let _ = kelvin_sys::cpu::pin(&self.before);
+        let _ = kelvin_sys::cpu::pin(&self.0);
     }
 }
 

@@ -13,45 +13,6 @@ pub(crate) struct UsageDelta {
     pub to: ResourceSnapshot,
 }
 
-/// What the devices below the files did, a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct DiskUse {
-    pub reads: f64,
-    pub read_bytes: f64,
-    pub writes: f64,
-    pub written_bytes: f64,
-    /// Share of the time in which the busiest had work.
-    pub busy: f64,
-    /// Reads for the server's control group where it has one, else for whomever.
-    pub own_reads: f64,
-}
-
-/// What a server did by its own count, a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ServerUse {
-    /// Bytes of bodies that arrived: those that were handed to the kernel, less those that the clients' had not acknowledged.
-    pub bytes: f64,
-    /// Requests in flight, on average.
-    pub in_flight: f64,
-    /// How often that was looked at.
-    pub samples: u64,
-    /// Share of its workers that served a connection, where it bounds them.
-    pub workers: Option<f64>,
-    /// How many it has.
-    pub bound: Option<u32>,
-    /// Share of the time of requests in flight in which the client's receive window was full.
-    pub window: Option<f64>,
-    /// Share of the time of requests in flight in which an answer was being sent and neither the client's window nor the send buffer kept
-    /// it: it was up to the network.
-    pub in_network: Option<f64>,
-    /// Connections that wait to be accepted.
-    pub accept_queue: f64,
-    /// Its threads in uninterruptible sleep.
-    pub blocked: f64,
-    /// How much of the time the thread that takes samples had no CPU.
-    pub sampling_without_cpu: Option<f64>,
-}
-
 impl UsageDelta {
     /// Between the last two looks, the earlier first.
     pub fn between([before, from, to]: [ResourceSnapshot; 3]) -> Self {
@@ -80,8 +41,8 @@ impl UsageDelta {
     }
 
     /// A figure of the moment: the mean of when the time that counts begins and when it ends.
-    pub fn edge_mean(&self, figure: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
-        f64::midpoint(figure(&self.from), figure(&self.to))
+    pub fn edge_mean(&self, figure: impl Fn(&ResourceSnapshot) -> Option<f64>) -> Option<f64> {
+        Some(f64::midpoint(figure(&self.from)?, figure(&self.to)?))
     }
 
     /// Nanoseconds between them.
@@ -116,7 +77,7 @@ impl UsageDelta {
     /// Bytes a second that were read from devices for the process; those of all devices below the files where the kernel does not tell.
     pub fn disk_read_rate(&self) -> Option<f64> {
         let own = self.from.process.read_bytes.and_then(|_| self.rate(|look| look.process.read_bytes));
-        own.or_else(|| self.disk_use().map(|disk| disk.read_bytes))
+        own.or_else(|| self.disk_rate(|disk| disk.read_bytes))
     }
 
     /// Bytes a second that the process wrote to files, where the kernel counts them.
@@ -125,27 +86,25 @@ impl UsageDelta {
         self.rate(|look| look.process.written_bytes)
     }
 
-    /// What the devices below the files did together; the busiest decides how busy they were.
-    pub fn disk_use(&self) -> Option<DiskUse> {
-        // One that is missing in the earlier look had done nothing.
-        let nothing = DiskStats::default();
-        let before = |name: &str| self.from.disks.iter().find(|disk| disk.name == name).unwrap_or(&nothing);
-        let pairs = self.to.disks.iter().filter(|disk| disk.holds_root).map(|to| (before(&to.name), to));
-        let mut disk: Option<DiskUse> = None;
-        for (from, to) in pairs {
-            let since =
-                |counter: fn(&DiskStats) -> u64| counter(to).saturating_sub(counter(from)) as f64 / self.seconds();
-            let sum = disk.unwrap_or_default();
-            disk = Some(DiskUse {
-                reads: sum.reads + since(|disk| disk.reads),
-                read_bytes: sum.read_bytes + since(|disk| disk.read_bytes),
-                writes: sum.writes + since(|disk| disk.writes),
-                written_bytes: sum.written_bytes + since(|disk| disk.written_bytes),
-                busy: sum.busy.max((to.busy - from.busy).max(0.0) / self.nanoseconds()),
-                own_reads: sum.own_reads + since(|disk| disk.reads_of_group.unwrap_or(disk.reads)),
-            });
-        }
-        disk
+    /// How much a counter of the devices below the files has grown a second, of all of them together. One that is missing in the earlier
+    /// look had done nothing.
+    pub fn disk_rate(&self, counter: fn(&DiskStats) -> u64) -> Option<f64> {
+        let growth = |to: &DiskStats| counter(to).saturating_sub(self.disk_before(to).map_or(0, counter));
+        self.root_disks().map(|disk| growth(disk) as f64 / self.seconds()).reduce(|sum, rate| sum + rate)
+    }
+
+    /// Share of the time in which the busiest of these devices had work.
+    pub fn disk_busy(&self) -> Option<f64> {
+        let growth = |to: &DiskStats| to.busy - self.disk_before(to).map_or(0.0, |disk| disk.busy);
+        self.root_disks().map(|disk| growth(disk).max(0.0) / self.nanoseconds()).reduce(f64::max)
+    }
+
+    fn root_disks(&self) -> impl Iterator<Item = &DiskStats> {
+        self.to.disks.iter().filter(|disk| disk.holds_root)
+    }
+
+    fn disk_before(&self, to: &DiskStats) -> Option<&DiskStats> {
+        self.from.disks.iter().find(|disk| disk.name == to.name)
     }
 
     /// The interface other than loopback that sent most.
@@ -171,34 +130,19 @@ impl UsageDelta {
         Some(bits as f64 / 8.0)
     }
 
-    /// What the server itself counted, if it is one that does.
-    pub fn server_use(&self) -> Option<ServerUse> {
+    /// The mean over time of what a counter of the server itself adds up, if it is a server that counts. The time is the server's own:
+    /// between the rest of a look and what it knows itself it may have waited for a CPU.
+    pub fn server_mean(&self, counter: impl Fn(&ServerStats) -> Option<f64>) -> Option<f64> {
         let (from, to) = (self.from.server.as_ref()?, self.to.server.as_ref()?);
-        let since = |counter: fn(&ServerStats) -> f64| (counter(to) - counter(from)).max(0.0);
-        let in_flight = since(|server| server.in_flight);
-        // Time for which answers were up to the network.
-        let network_time = since(|server| server.sending - server.window_limited - server.send_buffer_limited);
-        let without_cpu = to.sampling_without_cpu.zip(from.sampling_without_cpu);
-        // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
-        let time = (to.at - from.at).max(1.0);
-        Some(ServerUse {
-            bytes: since(|server| server.bytes as f64 - server.unacknowledged as f64) * 1e9 / time,
-            in_flight: in_flight / time,
-            samples: to.samples.saturating_sub(from.samples),
-            workers: to.workers.map(|workers| since(|server| server.held_integral) / (f64::from(workers) * time)),
-            bound: to.workers,
-            window: share(since(|server| server.window_limited), in_flight),
-            in_network: share(network_time, in_flight),
-            blocked: since(|server| server.blocked) / time,
-            sampling_without_cpu: without_cpu.map(|(to, from)| (to - from).max(0.0) / time),
-            accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
-        })
+        Some((counter(to)? - counter(from)?).max(0.0) / (to.at - from.at).max(1.0))
     }
-}
 
-/// A part of a whole, of which nothing is no part either; `None` of a part of nothing.
-fn share(part: f64, whole: f64) -> Option<f64> {
-    if part == 0.0 { Some(0.0) } else { (whole > 0.0).then(|| (part / whole).min(1.0)) }
+    /// The share that a counter of the server has of the time of requests in flight. Nothing is no part of nothing either.
+    pub fn share_of_in_flight(&self, counter: fn(&ServerStats) -> f64) -> Option<f64> {
+        let part = self.server_mean(|server| Some(counter(server)))?;
+        let whole = self.server_mean(|server| Some(server.in_flight))?;
+        if part == 0.0 { Some(0.0) } else { (whole > 0.0).then(|| (part / whole).min(1.0)) }
+    }
 }
 
 #[cfg(test)]
@@ -206,6 +150,7 @@ mod tests {
     use kelvin_core::resources::ProcessStats;
 
     use super::*;
+    use crate::sweep::readings::network_time;
 
     /// A server after this many seconds, of requests that are in flight all the time.
     fn usage_sample(seconds: f64, served: impl FnOnce(f64) -> ServerStats) -> ResourceSnapshot {
@@ -224,11 +169,11 @@ mod tests {
             ..ServerStats::default()
         };
         let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, served)));
-        assert!((used.server_use().unwrap().in_network.unwrap() - 0.6).abs() < 1e-9);
+        assert!((used.share_of_in_flight(network_time).unwrap() - 0.6).abs() < 1e-9);
         assert_eq!(used.write_rate(), Some(4096.0));
         // Of its threads a quarter of one is blocked.
         let blocked = |time: f64| ServerStats { blocked: 0.25 * time, ..served(time) };
         let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, blocked)));
-        assert_eq!(used.server_use().unwrap().blocked, 0.25);
+        assert_eq!(used.server_mean(|server| Some(server.blocked)), Some(0.25));
     }
 }
