@@ -24,16 +24,14 @@ pub mod request;
 mod request_tracker;
 pub mod send_strategy;
 pub mod server;
-mod service;
 pub mod site;
 pub mod stats_endpoint;
 mod stats_sources;
 mod thread_server;
-mod totals;
 mod uring;
 mod worker_context;
 
 pub use error::{Error, Result};
 pub use model::ServerModel;
 pub use server::{Server, ServerAccess, ServerSetup};
-pub use totals::ServerTotals;
+pub use worker_context::ServerTotals;

@@ -2,14 +2,11 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
-
-use rustix::net::listen;
 use rustix::net::sockopt::set_tcp_nodelay;
+use rustix::net::{Shutdown, SocketFlags, accept_with, listen, shutdown};
 
 use crate::serve::error::{Error, Result};
 use crate::serve::worker_context::WorkerContext;

@@ -28,7 +28,7 @@ impl DecodedPath {
                 target.path.push(b'/');
             }
             let begin = target.path.len();
-            percent_decode(part.as_bytes(), &mut target.path)?;
+            target.path.extend(is_percent_encoded(part).then(|| percent_encoding::percent_decode_str(part))?);
             let name = &target.path[begin..];
             if name == b"." || name == b".." || name.iter().any(|&byte| byte == 0 || byte == b'/') {
                 return None;
@@ -65,18 +65,10 @@ impl DecodedPath {
     }
 }
 
-/// Appends what a name stands for (RFC 3986, section 2.1); `None` where it is encoded wrongly.
-fn percent_decode(part: &[u8], to: &mut Vec<u8>) -> Option<()> {
-    let mut bytes = part.iter();
-    while let Some(&byte) = bytes.next() {
-        if byte != b'%' {
-            to.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|&digit| char::from(digit).to_digit(16));
-        to.push((digit()? << 4 | digit()?) as u8);
-    }
-    Some(())
+/// Whether two hexadecimal digits follow each percent sign (RFC 3986, section 2.1).
+pub fn is_percent_encoded(text: &str) -> bool {
+    let begins_with_digits = |part: &[u8]| part.get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    text.as_bytes().split(|&byte| byte == b'%').skip(1).all(begins_with_digits)
 }
 
 /// All but the unreserved characters (RFC 3986, section 2.3).

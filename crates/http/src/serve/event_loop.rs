@@ -22,12 +22,9 @@ use rustix::net::{SocketFlags, sockopt};
 use slab::Slab;
 
 use crate::lock;
-use crate::serve::accept::SHUTDOWN_POLL_INTERVAL;
-use crate::serve::accept::{BatchEnd, accept_batch, accept_final, limit_unsent};
+use crate::serve::accept::{BatchEnd, SHUTDOWN_POLL_INTERVAL, accept_batch, accept_final, limit_unsent};
 use crate::serve::error::{Error, Result};
-use crate::serve::service::Service;
-use crate::serve::totals::ServerTotals;
-use crate::serve::worker_context::{ClientState, ClientStep, WorkerContext, is_local};
+use crate::serve::worker_context::{ClientState, ClientStep, ServerTotals, Service, WorkerContext, is_local};
 
 /// How often connections are looked at whose time may be over.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -23,17 +23,14 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use crate::serve::accept::SHUTDOWN_POLL_INTERVAL;
-use crate::serve::accept::{Acceptor, limit_unsent};
+use crate::serve::accept::{Acceptor, SHUTDOWN_POLL_INTERVAL, limit_unsent};
 use crate::serve::counter_slot::CounterSlot;
 use crate::serve::error::{Error, Result};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::listing::ListingCache;
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::service::Service;
 use crate::serve::thread_server::serve_connection;
-use crate::serve::totals::ServerTotals;
-use crate::serve::worker_context::WorkerContext;
+use crate::serve::worker_context::{ServerTotals, Service, WorkerContext};
 
 /// How often it is looked at the end whether the last children have ended.
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
@@ -160,7 +157,7 @@ impl<'s> ForkAcceptor<'s> {
     fn release_slot(&self, slot: &CounterSlot) {
         slot.release(monotonic());
         if let Some((sampler, sender)) = self.service.sampler.as_ref().zip(self.fd_sender.as_ref()) {
-            let _ = sender.send_close(slot.number);
+            let _ = sender.send(slot.number, None);
             sampler.free_slot(slot.number);
         }
     }
@@ -185,7 +182,7 @@ impl Acceptor for ForkAcceptor<'_> {
         limit_unsent(&socket, connections);
         let slot = service.sampler.as_ref().and_then(|sampler| sampler.take_slot());
         if let Some((slot, sender)) = slot.as_ref().zip(self.fd_sender.as_ref()) {
-            let _ = sender.send_open(slot.number, &socket);
+            let _ = sender.send(slot.number, Some(&socket));
         }
         let socket = Arc::new(socket);
         let forked = self.children.fork(|| {
@@ -236,29 +233,17 @@ pub fn fd_channel() -> Result<(FdSender, FdReceiver)> {
 }
 
 impl FdSender {
-    /// Tells of a connection that has come, and has this slot.
+    /// Tells of a connection that has come and has this slot, by its socket; without one, that the connection of the slot is gone.
     ///
     /// # Errors
     /// Those of sendmsg: the other one has gone.
-    pub fn send_open(&self, slot: usize, socket: &OwnedFd) -> rustix::io::Result<()> {
-        let sockets = [socket.as_fd()];
+    pub fn send(&self, slot: usize, socket: Option<&OwnedFd>) -> rustix::io::Result<()> {
+        let sockets = socket.map(OwnedFd::as_fd);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut passed = SendAncillaryBuffer::new(&mut space);
-        let has_room = passed.push(SendAncillaryMessage::ScmRights(&sockets));
+        let has_room = sockets.is_none() || passed.push(SendAncillaryMessage::ScmRights(sockets.as_slice()));
         debug_assert!(has_room, "there is room for one descriptor");
-        self.send(slot, &mut passed)
-    }
-
-    /// Tells that the one that has this slot is gone.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn send_close(&self, slot: usize) -> rustix::io::Result<()> {
-        self.send(slot, &mut SendAncillaryBuffer::default())
-    }
-
-    fn send(&self, slot: usize, passed: &mut SendAncillaryBuffer<'_, '_, '_>) -> rustix::io::Result<()> {
-        sendmsg(&self.0, &[IoSlice::new(&slot.to_ne_bytes())], passed, SendFlags::NOSIGNAL).map(drop)
+        sendmsg(&self.0, &[IoSlice::new(&slot.to_ne_bytes())], &mut passed, SendFlags::NOSIGNAL).map(drop)
     }
 }
 
@@ -308,12 +293,12 @@ mod tests {
         rustix::net::recv(&server, &mut [0], RecvFlags::PEEK).unwrap();
         let (sender, receiver) = fd_channel().unwrap();
         let slot = watch.take_slot().unwrap().number;
-        sender.send_open(slot, &server).unwrap();
+        sender.send(slot, Some(&server)).unwrap();
         drop(sender);
         receiver.run(&watch, &AtomicBool::new(false));
         assert_eq!(watch.snapshot(&listener).in_flight_now, 1, "its request waits to be read");
         let (sender, receiver) = fd_channel().unwrap();
-        sender.send_close(slot).unwrap();
+        sender.send(slot, None).unwrap();
         drop(sender);
         receiver.run(&watch, &AtomicBool::new(false));
         assert_eq!(watch.snapshot(&listener).in_flight_now, 0);

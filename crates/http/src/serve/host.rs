@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::serve::decoded_path::is_percent_encoded;
+
 /// The host of a value of `Host`, or of the authority of a URL, without its port; `None` if it is not one that may stand there (RFC
 /// 9110, section 7.2, and RFC 3986, section 3.2). It may be empty.
 pub fn parse_host(value: &str) -> Option<&str> {
@@ -18,9 +20,8 @@ pub fn parse_host(value: &str) -> Option<&str> {
     let (host, port) = value.split_at(end);
     let is_port = port.is_empty() || port.strip_prefix(':')?.bytes().all(|byte| byte.is_ascii_digit());
     // A registered name, or an address of IPv4.
-    let is_encoded = |part: &str| part.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte))
-        && host.split('%').skip(1).all(is_encoded);
+        && is_percent_encoded(host);
     (is_port && (is_name || ipv6_literal(host).is_some())).then_some(host)
 }
 
@@ -43,33 +44,23 @@ impl FromStr for HostName {
     }
 }
 
-/// The names that a server answers to.
+/// The names that a server answers to: these, besides addresses and names of this host alone, or all.
 #[derive(Clone, Debug, Default)]
-pub enum AllowedHosts {
-    /// All.
-    #[default]
-    Any,
-    /// These, besides addresses and names of this host alone.
-    Listed(Arc<[HostName]>),
-}
+pub struct AllowedHosts(Option<Arc<[HostName]>>);
 
 impl AllowedHosts {
     /// Those of a server that listens at this address: any where others reach it, unless some are named.
     pub fn for_address(address: IpAddr, named: Vec<HostName>) -> Self {
         let is_for_all = named.is_empty() && !address.to_canonical().is_loopback();
-        if is_for_all { Self::Any } else { Self::Listed(named.into()) }
+        Self((!is_for_all).then(|| named.into()))
     }
 
     /// Whether a request for this host is answered. One that names none, as version 1.0 allows, comes from no browser.
     #[inline]
     pub fn allows(&self, host: Option<&str>) -> bool {
-        match (self, host) {
-            (Self::Any, _) | (_, None) => true,
-            (Self::Listed(names), Some(host)) => {
-                let bare = strip_trailing_dot(host);
-                is_address_or_localhost(host) || names.iter().any(|HostName(name)| bare.eq_ignore_ascii_case(name))
-            }
-        }
+        let Some((names, host)) = self.0.as_deref().zip(host) else { return true };
+        let bare = strip_trailing_dot(host);
+        is_address_or_localhost(host) || names.iter().any(|HostName(name)| bare.eq_ignore_ascii_case(name))
     }
 }
 

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
@@ -281,57 +281,18 @@ impl OpenFileCache {
 /// What a file is called whose type is not known: no browser guesses what it is, and none runs it.
 pub const DEFAULT_MEDIA_TYPE: &str = "application/octet-stream";
 
-/// Of each, the endings of names.
-const MEDIA_TYPES: &[(&str, &[&str])] = &[
-    ("application/gzip", &["gz"]),
-    ("application/json", &["json"]),
-    ("application/pdf", &["pdf"]),
-    ("application/wasm", &["wasm"]),
-    ("application/x-7z-compressed", &["7z"]),
-    ("application/x-bzip2", &["bz2"]),
-    ("application/x-tar", &["tar"]),
-    ("application/x-xz", &["xz"]),
-    ("application/xhtml+xml", &["xhtml"]),
-    ("application/xml", &["xml"]),
-    ("application/yaml", &["yaml", "yml"]),
-    ("application/zip", &["zip"]),
-    ("application/zstd", &["zst"]),
-    ("audio/aac", &["aac"]),
-    ("audio/flac", &["flac"]),
-    ("audio/mp4", &["m4a"]),
-    ("audio/mpeg", &["mp3"]),
-    ("audio/ogg", &["oga", "ogg", "opus"]),
-    ("audio/wav", &["wav"]),
-    ("font/otf", &["otf"]),
-    ("font/ttf", &["ttf"]),
-    ("font/woff", &["woff"]),
-    ("font/woff2", &["woff2"]),
-    ("image/apng", &["apng"]),
-    ("image/avif", &["avif"]),
-    ("image/bmp", &["bmp"]),
-    ("image/gif", &["gif"]),
-    ("image/jpeg", &["jpeg", "jpg"]),
-    ("image/png", &["png"]),
-    ("image/svg+xml", &["svg"]),
-    ("image/webp", &["webp"]),
-    ("image/x-icon", &["ico"]),
-    ("text/css; charset=utf-8", &["css"]),
-    ("text/csv; charset=utf-8", &["csv"]),
-    ("text/html; charset=utf-8", &["htm", "html"]),
-    ("text/javascript; charset=utf-8", &["js", "mjs"]),
-    ("text/markdown; charset=utf-8", &["md"]),
-    ("text/plain; charset=utf-8", &["c", "h", "log", "rs", "toml", "txt"]),
-    ("video/mp4", &["mp4"]),
-    ("video/ogg", &["ogv"]),
-    ("video/webm", &["webm"]),
-];
+/// Endings of names, and the media type of each. A row of the list is a type and its endings.
+static MEDIA_TYPES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let rows = include_str!("media_types.txt").lines().filter_map(|row| row.split_once('\t'));
+    rows.flat_map(|(media_type, endings)| endings.split(' ').map(move |ending| (ending, media_type))).collect()
+});
 
 /// The type of a file by its name.
 pub fn media_type(name: &[u8]) -> &'static str {
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else { return DEFAULT_MEDIA_TYPE };
-    let has = |endings: &[&str]| endings.iter().any(|ending| ending.as_bytes().eq_ignore_ascii_case(&name[dot + 1..]));
-    MEDIA_TYPES.iter().find(|(_, endings)| has(endings)).map_or(DEFAULT_MEDIA_TYPE, |(media_type, _)| media_type)
+    let row = MEDIA_TYPES.iter().find(|(ending, _)| ending.as_bytes().eq_ignore_ascii_case(&name[dot + 1..]));
+    row.map_or(DEFAULT_MEDIA_TYPE, |(_, media_type)| media_type)
 }
 
 #[cfg(test)]
@@ -469,12 +430,12 @@ mod tests {
 
     #[test]
     fn each_ending_has_one_type() {
-        let mut all: Vec<&str> = MEDIA_TYPES.iter().flat_map(|(_, endings)| *endings).copied().collect();
+        let mut all: Vec<&str> = MEDIA_TYPES.iter().map(|(ending, _)| *ending).collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();
         assert_eq!((all.len(), count), (52, 52));
-        assert!(MEDIA_TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(MEDIA_TYPES.windows(2).all(|pair| pair[0].1 <= pair[1].1));
     }
 
     #[test]

@@ -61,10 +61,7 @@ const INLINE_FILE_BYTES: u64 = 16 << 10;
 impl SendStrategy {
     /// Size of the largest file that is read behind its head when it is answered with.
     pub fn inline_limit(self) -> u64 {
-        match self {
-            Self::Auto | Self::ReadWrite => INLINE_FILE_BYTES,
-            Self::Mmap | Self::SendFile | Self::Splice => 0,
-        }
+        if matches!(self, Self::Auto | Self::ReadWrite) { INLINE_FILE_BYTES } else { 0 }
     }
 
     /// Descriptors that each [`FileSender`] has.

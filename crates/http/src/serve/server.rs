@@ -16,12 +16,11 @@ use crate::serve::limits::ServerLimits;
 use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
-use crate::serve::service::Service;
 use crate::serve::site::SiteConfig;
 use crate::serve::stats_endpoint::{StatsAccess, StatsServer};
 use crate::serve::thread_server::ThreadServer;
-use crate::serve::totals::ServerTotals;
 use crate::serve::uring::{self, UringWorker};
+use crate::serve::worker_context::{ServerTotals, Service};
 
 /// Descriptors that are neither connections nor files of the root, of which lists may have a half.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -214,14 +213,9 @@ impl Server {
     /// What kept the threads from being started.
     pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
         let workers = (self.model == ServerModel::Pool).then_some(self.service.threads as u32);
+        let fd_receiver = self.fork_server.as_mut().and_then(|server| server.fd_receiver.take());
         // Its threads go on until the end of this one.
-        let _stats = match self.stats.take() {
-            Some(stats) => {
-                let receiver = self.fork_server.as_mut().and_then(|server| server.fd_receiver.take());
-                Some(stats.start(&self.service, receiver, workers)?)
-            }
-            None => None,
-        };
+        let _stats = self.stats.take().map(|stats| stats.start(&self.service, fd_receiver, workers)).transpose()?;
         match self.model {
             ServerModel::Fork => self.fork_server.map_or(Ok(ServerTotals::default()), |server| server.serve(&is_over)),
             ServerModel::Thread => ThreadServer::new(self.service).serve(is_over),

@@ -19,11 +19,11 @@ use crate::serve::fork::FdReceiver;
 use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
 use crate::serve::send_strategy::SendStrategy;
-use crate::serve::service::Service;
 use crate::serve::site::SiteConfig;
 pub use crate::serve::stats_sources::STATS_PATH;
 use crate::serve::stats_sources::StatsSources;
 use crate::serve::thread_server::ThreadServer;
+use crate::serve::worker_context::Service;
 
 /// Most clients at one time. One more takes the place of the first: an answer takes milliseconds, so that one is not about to get any.
 const MAX_CLIENTS: u32 = 16;
@@ -56,7 +56,7 @@ impl StatsServer {
 
     /// Answers for a server, and has samples taken, until what is returned is dropped. The receiver gets the connections that another
     /// process serves; `workers` are the connections that the server serves at one time, if that is bounded.
-    pub(crate) fn start(
+    pub fn start(
         self,
         server: &Service,
         fd_receiver: Option<FdReceiver>,
@@ -85,8 +85,12 @@ impl StatsServer {
             drain_timeout: Duration::ZERO,
             ..ServerLimits::default()
         };
-        let site =
-            SiteConfig { names: AllowedHosts::Any, limits, stats: Some(Arc::new(sources)), ..server.site.clone() };
+        let site = SiteConfig {
+            names: AllowedHosts::default(),
+            limits,
+            stats: Some(Arc::new(sources)),
+            ..server.site.clone()
+        };
         let service = Service {
             listener: Arc::new(self.listener),
             site,

@@ -18,10 +18,7 @@ use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::service::Service;
-use crate::serve::totals::ServerTotals;
-use crate::serve::worker_context::ClientStep;
-use crate::serve::worker_context::{ClientState, LINGER_TIMEOUT, WorkerContext};
+use crate::serve::worker_context::{ClientState, ClientStep, LINGER_TIMEOUT, ServerTotals, Service, WorkerContext};
 
 /// A thread that serves connections; a request needs a few KiB of its stack.
 const WORKER_THREAD: ThreadBuilder<'static> = ThreadBuilder::named("serve").stack_bytes(256 << 10);

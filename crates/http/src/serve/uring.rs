@@ -401,11 +401,9 @@ impl UringClient {
     /// Has the ring receive, unless it does already.
     fn receive(&mut self, ring: &mut RingState) -> ClientStep {
         if self.receiving.is_none() {
-            let receiving = match self.state.connection.tracker.is_some() {
-                true => ring.ring.receive_with_time(self.token, &self.socket),
-                false => ring.ring.receive(self.token, &self.socket),
-            };
-            self.receiving = receiving.ok();
+            let is_timed = self.state.connection.tracker.is_some();
+            let receive = if is_timed { SocketRing::receive_with_time } else { SocketRing::receive };
+            self.receiving = receive(&mut ring.ring, self.token, &self.socket).ok();
         }
         if self.receiving.is_some() { ClientStep::Wait } else { ClientStep::Gone }
     }

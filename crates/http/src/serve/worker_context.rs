@@ -1,8 +1,8 @@
-//! What a thread needs to serve any client, what it knows of one that it serves, by when that must have asked and taken something, and
-//! how it speaks to one that it does not serve.
+//! What every model serves with, what a thread needs to serve any client, what it knows of one that it serves, by when that must have
+//! asked and taken something, and how it speaks to one that it does not serve.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
 
 use crate::serve::connection::{Connection, LargeBuffers, NextIo};
+use crate::serve::document_root::DocumentRoot;
 use crate::serve::in_flight_sampler::InFlightSampler;
-use crate::serve::open_file_cache::OpenFileCache;
+use crate::serve::open_file_cache::{FileBudget, OpenFileCache};
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::send_strategy::FileSender;
-use crate::serve::service::Service;
-use crate::serve::site::Site;
+use crate::serve::send_strategy::bulk_method::BulkStats;
+use crate::serve::send_strategy::{FileSender, SendStrategy};
+use crate::serve::site::{Site, SiteConfig};
 use crate::serve::stats_sources::RESERVED_NAME;
-use crate::serve::totals::ServerTotals;
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
 pub const RECEIVE_CHUNK: usize = 16 << 10;
@@ -30,6 +30,59 @@ pub const RECEIVE_CHUNK: usize = 16 << 10;
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most connections that are held open after they were turned away: of more, the oldest are closed.
 const MAX_LINGERING: usize = 16;
+
+/// What every model serves with: its socket, its limits, and what each thread or process answers from.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    /// The socket that listens, without waiting.
+    pub listener: Arc<TcpListener>,
+    /// The directory that is served.
+    pub root: Arc<DocumentRoot>,
+    /// How it answers, and the limits.
+    pub site: SiteConfig,
+    /// Threads that serve, of a model that has a fixed number.
+    pub threads: usize,
+    pub send_strategy: SendStrategy,
+    /// Files that each thread holds open, at most, and what is left to all of them.
+    pub files_per_thread: usize,
+    pub file_budget: Arc<FileBudget>,
+    /// Where connections are registered, if they are tracked. Then nothing is served below `.kelvin` in the root.
+    pub sampler: Option<Arc<InFlightSampler>>,
+}
+
+/// What a server did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerTotals {
+    /// Requests that were answered, by any status.
+    pub requests: u64,
+    /// Bytes that were sent, heads included.
+    pub bytes: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Connections that were turned away because there were too many.
+    pub refused: u64,
+    /// By which calls larger files went, if they were chosen.
+    pub bulk: BulkStats,
+}
+
+impl std::ops::Add for ServerTotals {
+    type Output = Self;
+
+    fn add(mut self, mut other: Self) -> Self {
+        self.words().zip(other.words()).for_each(|(sum, more)| *sum += *more);
+        self
+    }
+}
+
+impl ServerTotals {
+    /// Numbers that it consists of.
+    pub(crate) const WORDS: usize = 4 + BulkStats::WORDS;
+
+    pub(crate) fn words(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Self { requests, bytes, connections, refused, bulk } = self;
+        [requests, bytes, connections, refused].into_iter().chain(&mut bulk.0)
+    }
+}
 
 /// What becomes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
