@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 
-use kelvin_core::load::LoadResult;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::rx_timestamp::TimedRead;
 use kelvin_transfer::wire::Hasher;
@@ -41,24 +40,6 @@ pub(crate) enum RequestEnd {
     Answered,
     /// Without a connection to the server.
     Disconnected,
-}
-
-/// The mean of many times.
-#[derive(Debug, Default)]
-pub(crate) struct RunningMean {
-    sum: u64,
-    count: u64,
-}
-
-impl RunningMean {
-    fn add(&mut self, time: u64) {
-        self.sum += time;
-        self.count += 1;
-    }
-
-    pub(crate) fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
-    }
 }
 
 /// What a connection is doing.
@@ -135,17 +116,7 @@ pub(crate) struct ConnectionPool {
     buffer: Vec<u8>,
     /// When the kernel reported the bytes that are being read.
     woken_at: u64,
-    /// Connections that were made.
-    pub(crate) opened: u64,
-    /// Requests that were sent a second time.
-    pub(crate) retries: u64,
-    /// How long answers that had come were not read: from when they came, and of that from when the loop was awake. That a sleeping
-    /// thread is woken up late is no lack of CPU time, and no part of a response time.
-    pub(crate) read_delay: RunningMean,
-    pub(crate) queue_delay: RunningMean,
-    /// How long requests took to leave.
-    pub(crate) departure_delay: RunningMean,
-    /// Requests until the next one of which that is found out.
+    /// Requests until the next one of which it is found out how long it takes to leave.
     until_timed: u32,
     /// Whether anything was sent, taken or closed since this was last unset.
     pub(crate) has_acted: bool,
@@ -171,11 +142,6 @@ impl ConnectionPool {
             peer,
             buffer: vec![0; READ_BUFFER_BYTES],
             woken_at: 0,
-            opened: 0,
-            retries: 0,
-            read_delay: RunningMean::default(),
-            queue_delay: RunningMean::default(),
-            departure_delay: RunningMean::default(),
             until_timed: 0,
             has_acted: false,
         })
@@ -256,7 +222,7 @@ impl ConnectionPool {
                 self.has_acted = true;
                 let over = match self.connection(number).transport.as_ref()?.socket.take_error() {
                     Ok(None) => {
-                        self.opened += 1;
+                        self.stats.connections += 1;
                         self.write_request(number, woken)
                     }
                     Ok(Some(error)) | Err(error) => self.unconnected(number, woken, &error),
@@ -306,7 +272,7 @@ impl ConnectionPool {
             // Where requests leave later than they are sent, this one shows it by an event of its socket, and no further one is timed.
             let left_at = transport.transit_time().map(|ago| monotonic().saturating_sub(ago));
             self.until_timed = if left_at.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
-            left_at.into_iter().for_each(|left_at| self.departure_delay.add(left_at.saturating_sub(begun)));
+            left_at.into_iter().for_each(|left_at| self.stats.departure_delay.add(left_at.saturating_sub(begun)));
         } else if self.until_timed < u32::MAX {
             self.until_timed = self.until_timed.saturating_sub(1);
         }
@@ -383,8 +349,8 @@ impl ConnectionPool {
         let is_plain = connection.transport.as_ref().is_some_and(|transport| transport.session.is_none());
         ControlFlow::Break(match fed {
             Ok(Some(answer)) => {
-                self.read_delay.add(unread);
-                self.queue_delay.add(now - self.woken_at);
+                self.stats.read_delay.add(unread);
+                self.stats.queue_delay.add(now - self.woken_at);
                 // Where it is not known when an answer came, its response time ends when it was read.
                 connection.times.generator_delay += if is_timed { 0 } else { unread };
                 Some(self.on_answer(number, arrived_at, answer))
@@ -428,9 +394,7 @@ impl ConnectionPool {
         let (failure, closed_text) = match connection.parser.finish() {
             Ok(answer) if error.is_none() => return Some(self.on_answer(number, now, answer)),
             _ if error.is_some() && is_handshaking => (RequestFailure::Connect, ""),
-            Err(TruncatedAt::Head | TruncatedAt::Nothing) => {
-                (RequestFailure::Closed, "the server closed the connection without an answer")
-            }
+            Err(TruncatedAt::Head) => (RequestFailure::Closed, "the server closed the connection without an answer"),
             Ok(_) | Err(TruncatedAt::Body) => (RequestFailure::Truncated, "the body ended before its length"),
         };
         match error {
@@ -449,7 +413,7 @@ impl ConnectionPool {
         if again {
             connection.rewind();
             connection.is_retry = true;
-            self.retries += 1;
+            self.stats.resent += 1;
             return self.connect(number, now);
         }
         connection.phase = Phase::Idle;
@@ -468,11 +432,6 @@ impl ConnectionPool {
             return None;
         }
         self.on_failure(number, now, RequestFailure::TimedOut, "no answer within the time-out")
-    }
-
-    /// The figures so far.
-    pub(crate) fn summary(&self) -> LoadResult {
-        LoadResult { connections: self.opened, resent: self.retries, ..self.stats.summary() }
     }
 
     /// How many requests have no answer at the end; in an open loop each counts with the time that it has waited.

@@ -10,7 +10,7 @@ use crate::load::connection_pool::{ConnectionPool, RequestEnd};
 use crate::load::error::Result;
 use crate::load::generator_usage::{self, ThreadUsage, WindowUsage};
 use crate::load::poll::connection_number;
-use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestTimestamps, latency_summary};
+use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps, latency_summary};
 use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, RequestSchedule, TimeDistribution, arrival_times};
 use crate::load::setup::{Demand, LoadSetup};
 use crate::load::transport::ServerEndpoint;
@@ -37,26 +37,22 @@ const RECONNECT_PAUSE: u64 = NANOSECONDS_PER_SECOND / 10;
 /// What the two sequences of random numbers have apart from each other, from one seed.
 const FILE_SEED_OFFSET: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Measures a load. `watch` gets the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
+/// Measures a load. `show` gets the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
 /// for ends it early.
 ///
 /// # Errors
 /// Failures of the generator's own calls; what fails of single requests is counted.
-pub fn run_load(
-    setup: &LoadSetup,
-    peer: &ServerEndpoint,
-    watch: &mut dyn FnMut(&[SecondResult]),
-) -> Result<LoadResult> {
+pub fn run_load(setup: &LoadSetup, peer: &ServerEndpoint, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
     let seed = setup.seed;
     match &setup.demand {
         &Demand::Users { users, think } => {
-            LoadEngine::new(setup, peer, |start| ClosedLoop::new(users, think, start, seed))?.run(watch)
+            LoadEngine::new(setup, peer, |start| ClosedLoop::new(users, think, start, seed))?.run(show)
         }
         &Demand::Rate { rate, arrivals, .. } => {
-            LoadEngine::new(setup, peer, |start| OpenLoop::new(arrival_times(rate, arrivals, seed), start))?.run(watch)
+            LoadEngine::new(setup, peer, |start| OpenLoop::new(arrival_times(rate, arrivals, seed), start))?.run(show)
         }
         Demand::Log { times, .. } => {
-            LoadEngine::new(setup, peer, |start| OpenLoop::new(times.iter().copied(), start))?.run(watch)
+            LoadEngine::new(setup, peer, |start| OpenLoop::new(times.iter().copied(), start))?.run(show)
         }
     }
 }
@@ -92,18 +88,18 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         Ok(Self { setup, schedule, chooser, pool, free, starved, waited, spun_nanoseconds, futile_wakeups })
     }
 
-    fn run(mut self, watch: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
+    fn run(mut self, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
         let mut measured = WindowUsage::new();
         let mut tick = 0;
         loop {
             let now = monotonic();
             if measured.sample(&self.pool.stats.window, now, self.spun_nanoseconds) {
-                let ConnectionPool { read_delay, queue_delay, departure_delay, .. } = &mut self.pool;
+                let RequestStats { read_delay, queue_delay, departure_delay, .. } = &mut self.pool.stats;
                 (*read_delay, *queue_delay, *departure_delay) = Default::default();
             }
             if now >= tick {
                 tick = now + TICK_NANOSECONDS;
-                self.tick(now, watch);
+                self.tick(now, show);
             }
             if self.is_over(now) {
                 break;
@@ -119,7 +115,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     }
 
     /// Gives up requests whose time is over, and reports how far the measurement is.
-    fn tick(&mut self, now: u64, watch: &mut dyn FnMut(&[SecondResult])) {
+    fn tick(&mut self, now: u64, show: &mut dyn FnMut(&[SecondResult])) {
         let limit = self.setup.timeout.as_nanos() as u64;
         for number in 0..self.pool.connections.len() as u32 {
             if let Some(over) = self.pool.time_out(number, now, limit) {
@@ -128,7 +124,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         }
         let stats = &mut self.pool.stats;
         stats.end_seconds(now.min(stats.window.end));
-        watch(&self.pool.stats.series);
+        show(&self.pool.stats.series);
     }
 
     fn is_open_loop(&self) -> bool {
@@ -242,7 +238,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let unsent = self.count_unsent(now);
         let offered = self.offered(unsent);
         let unanswered = self.pool.count_in_flight(now) + unsent;
-        let figures = self.pool.summary();
+        let figures = self.pool.stats.summary();
         let stats = &self.pool.stats;
         // The mean time of a user from one request to the next; an open loop hides nothing.
         let mean_cycle = match self.setup.demand {
@@ -254,8 +250,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         };
         let delays = GeneratorStats {
             late: latency_summary(&stats.late),
-            read_delay: self.pool.read_delay.mean(),
-            send_delay: self.pool.departure_delay.mean(),
+            read_delay: stats.read_delay.mean(),
+            send_delay: stats.departure_delay.mean(),
             own_delay: latency_summary(&stats.generator_delay),
             spurious_wakeups: self.futile_wakeups,
             ..GeneratorStats::default()
@@ -278,7 +274,9 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
     fn lost_share(&self, late: f64, response: f64) -> f64 {
         let (delay, time) = match self.setup.demand {
-            Demand::Users { think, .. } => (late + self.pool.queue_delay.mean().unwrap_or(0.0), response + think.mean),
+            Demand::Users { think, .. } => {
+                (late + self.pool.stats.queue_delay.mean().unwrap_or(0.0), response + think.mean)
+            }
             _ => (2.0 * late, self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * late),
         };
         generator_usage::delay_share(delay, time).min(1.0)

@@ -44,9 +44,36 @@ pub(crate) enum CountingRule {
     WhenDue,
 }
 
-/// Counts and times of the measured time.
+/// The mean of many times.
+#[derive(Debug, Default)]
+pub(crate) struct RunningMean {
+    sum: u64,
+    count: u64,
+}
+
+impl RunningMean {
+    pub fn add(&mut self, time: u64) {
+        self.sum += time;
+        self.count += 1;
+    }
+
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+}
+
+/// Counts and times of the measured time, and of connections all the time.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStats {
+    /// Connections that were made, and requests that were sent a second time.
+    pub(crate) connections: u64,
+    pub(crate) resent: u64,
+    /// How long answers that had come were not read: from when they came, and of that from when the loop was awake. That a sleeping
+    /// thread is woken up late is no lack of CPU time, and no part of a response time.
+    pub(crate) read_delay: RunningMean,
+    pub(crate) queue_delay: RunningMean,
+    /// How long requests took to leave.
+    pub(crate) departure_delay: RunningMean,
     pub(crate) window: Range<u64>,
     rule: CountingRule,
     pub(crate) requests: u64,
@@ -182,6 +209,8 @@ impl RequestStats {
             in_flight: (self.in_flight > 0).then(|| self.in_flight as f64 / self.window_length() as f64),
             stalls: self.stalls(),
             series: self.series.clone(),
+            connections: self.connections,
+            resent: self.resent,
             ..LoadResult::empty("")
         }
     }

@@ -62,9 +62,7 @@ pub struct ParsedResponse {
 /// Where a response was when its connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TruncatedAt {
-    /// Nothing of it had come.
-    Nothing,
-    /// In its head.
+    /// In its head, or before it.
     Head,
     /// In its body.
     Body,
@@ -141,8 +139,7 @@ impl ResponseParser {
     pub fn finish(&self) -> Result<ParsedResponse, TruncatedAt> {
         match self.framing {
             BodyFraming::UntilClosed => Ok(ParsedResponse { reusable: false, ..self.answer }),
-            BodyFraming::Head if self.begun => Err(TruncatedAt::Head),
-            BodyFraming::Head => Err(TruncatedAt::Nothing),
+            BodyFraming::Head => Err(TruncatedAt::Head),
             BodyFraming::Length(_) | BodyFraming::Chunked(_) => Err(TruncatedAt::Body),
         }
     }
@@ -490,7 +487,7 @@ mod tests {
         let at_end = |response: &[u8]| feed_in_pieces(response, response.len().max(1), false).2.finish();
         let until_closed = b"HTTP/1.1 200 OK\r\n\r\nhello";
         assert_eq!(at_end(until_closed), Ok(ParsedResponse { status: 200, body: 5, reusable: false }));
-        assert_eq!(at_end(b""), Err(TruncatedAt::Nothing));
+        assert_eq!(at_end(b""), Err(TruncatedAt::Head));
         assert_eq!(at_end(b"HTTP/1.1 2"), Err(TruncatedAt::Head));
         assert_eq!(at_end(&LENGTH[..LENGTH.len() - 1]), Err(TruncatedAt::Body));
         assert_eq!(at_end(&CHUNKED[..CHUNKED.len() - 1]), Err(TruncatedAt::Body));

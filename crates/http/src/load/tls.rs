@@ -121,56 +121,48 @@ pub struct TlsConfig(Arc<ClientConfig>);
 /// A file that cannot be read or holds no certificate; a system that has no authorities.
 pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    let pinned = match trust {
-        Trust::Anybody => None,
+    let (mut roots, mut pinned) = (RootCertStore::empty(), Vec::new());
+    match trust {
+        Trust::Anybody => {}
         Trust::System => {
             // A certificate of the system that this library does not read is believed by nobody here.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(Error::Tls("this system has no certificate authorities: name a file of them (PEM)".into()));
             }
-            Some(Vec::new())
         }
         Trust::File(file) => {
             let text = kelvin_sys::fs::read_named(file).map_err(|error| file_error(file, &error))?;
             let certificates: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-            let certificates = certificates.map_err(|error| file_error(file, &error))?;
-            if certificates.is_empty() {
+            pinned = certificates.map_err(|error| file_error(file, &error))?;
+            if pinned.is_empty() {
                 return Err(file_error(file, &"it holds no certificate (PEM)"));
             }
-            for certificate in &certificates {
+            for certificate in &pinned {
                 roots.add(certificate.clone()).map_err(|error| file_error(file, &error))?;
             }
-            Some(certificates)
         }
-    };
-    let authorities = || {
+    }
+    let authorities = (trust != Trust::Anybody).then(|| {
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
         builder.build().map_err(|error| Error::Tls(error.to_string()))
-    };
-    let trusted = pinned.map(|pinned| Ok(Trusted { pinned, authorities: authorities()? })).transpose()?;
-    let verifier = Arc::new(Verifier { trusted, provider: Arc::clone(&provider) });
+    });
+    let verifier = Verifier { pinned, authorities: authorities.transpose()?, provider: Arc::clone(&provider) };
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| Error::Tls(error.to_string()))?;
-    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConfig(Arc::new(config)))
 }
 
-/// Believes the certificates that are trusted, or every one where none is; and that the server has its key.
+/// Believes certificates of the authorities, or every one without them; and that the server has its key. It also believes each certificate
+/// that is pinned, when a server shows that very one. A certificate that `openssl req -x509` makes for a server is one of an authority,
+/// which may sign others and by the rule (RFC 5280) does not stand for a server itself.
 #[derive(Debug)]
 struct Verifier {
-    trusted: Option<Trusted>,
-    provider: Arc<CryptoProvider>,
-}
-
-/// Authorities, and also each certificate that is pinned, when a server shows that very one. A certificate that `openssl req -x509` makes for
-/// a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
-#[derive(Debug)]
-struct Trusted {
     pinned: Vec<CertificateDer<'static>>,
-    authorities: Arc<WebPkiServerVerifier>,
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -182,12 +174,10 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        let Some(Trusted { pinned, authorities }) = &self.trusted else {
-            return Ok(ServerCertVerified::assertion());
-        };
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(shown, others, name, ocsp, now) {
             // The rule has no error of its own. The time is checked before it, and has one.
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if pinned.contains(shown) => {
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.pinned.contains(shown) => {
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }

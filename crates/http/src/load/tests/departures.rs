@@ -78,7 +78,7 @@ fn always_ready_empty_socket_fails_request() {
     (1..MAX_FUTILE_WAKEUPS).for_each(|_| drain(&mut traffic));
     assert_eq!(traffic.connections[0].phase, Phase::InFlight);
     drain(&mut traffic);
-    let figures = traffic.summary();
+    let figures = traffic.stats.summary();
     assert_eq!((traffic.connections[0].phase, figures.errors.closed), (Phase::Idle, 1));
     assert!(figures.errors.first.is_some_and(|said| said.contains("ready again and again")));
     assert_eq!(traffic.poller.wait(0).unwrap(), 0);
