@@ -175,9 +175,9 @@ impl Connection {
     /// Answers the next request; `false` if there is none yet.
     fn try_answer_next(&mut self, site: &mut Site) -> bool {
         let rest = &self.input[self.consumed..];
-        match parse_request(rest, site.limits()) {
+        match parse_request(rest, &site.config.limits) {
             Ok(None) => {
-                self.retry_at = (2 * rest.len()).min(site.limits().head_bytes - 1);
+                self.retry_at = (2 * rest.len()).min(site.config.limits.head_bytes - 1);
                 return false;
             }
             Err(status) => {

@@ -38,7 +38,7 @@ pub struct OpenFile {
     /// Its media type.
     pub media_type: &'static str,
     /// The header fields of an answer with all of it, and the empty line.
-    head: String,
+    pub head: String,
     /// Where those end that every answer about it has.
     common_head_bytes: usize,
     /// Whether it states no bytes and may have some all the same, as those of /proc do.
@@ -69,11 +69,6 @@ impl OpenFile {
         file.write_all(text.as_bytes())?;
         let identity = FileIdentity::of_file(&file)?;
         Ok(Self { _slot: slot, ..Self::new(file, identity, b"page.html", now) })
-    }
-
-    /// The header fields of an answer with all of it, and the empty line.
-    pub fn whole_head(&self) -> &[u8] {
-        self.head.as_bytes()
     }
 
     /// The header fields that every answer about it has.
@@ -423,7 +418,7 @@ mod tests {
         fs::write(directory.path().join("a.txt"), "abc").unwrap();
         let opened = file(&mut files(directory.path(), 0), "/a%2Etxt", Instant::now());
         let (whole, common) =
-            [opened.whole_head(), opened.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
+            [opened.head.as_bytes(), opened.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
         assert!(whole.starts_with(common) && common.contains(&format!("ETag: {}\r\n", opened.validators.tag)));
         assert!(whole.ends_with("Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n"));
     }

@@ -76,8 +76,8 @@ pub struct FileSender {
     strategy: SendStrategy,
     mapped: MmapSender,
     spliced: SpliceSender,
-    /// What chooses, under [`SendStrategy::Auto`].
-    chooser: Option<Box<BulkChooser>>,
+    /// What chooses, under [`SendStrategy::Auto`], by where a client is.
+    pub chooser: Option<Box<BulkChooser>>,
 }
 
 impl FileSender {
@@ -146,11 +146,6 @@ impl FileSender {
             Some(answer) if answer.method == BulkMethod::Mmap => SendStrategy::Mmap,
             _ => SendStrategy::SendFile,
         }
-    }
-
-    /// Whether it chooses the calls by where a client is.
-    pub fn needs_peer_locality(&self) -> bool {
-        self.chooser.is_some()
     }
 
     /// More has been received on a connection, or its end: its client has taken the answer before.

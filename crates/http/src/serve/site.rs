@@ -48,7 +48,7 @@ pub struct SiteConfig {
 pub struct Site {
     /// The files that it holds open between requests.
     pub(crate) files: OpenFileCache,
-    config: SiteConfig,
+    pub(crate) config: SiteConfig,
     clock: CachedDate,
     /// Whether every answer is the last one of its connection.
     pub is_draining: bool,
@@ -70,11 +70,6 @@ impl Site {
         Self { files, config, clock, is_draining: false, answered: 0 }
     }
 
-    /// The limits.
-    pub fn limits(&self) -> &ServerLimits {
-        &self.config.limits
-    }
-
     /// Says what time it is.
     pub fn tick(&mut self, now: Instant) {
         if self.clock.tick(now) {
@@ -94,7 +89,7 @@ impl Site {
         }
         if let Some(stats) = &self.config.stats {
             return match stats.snapshot(request) {
-                Ok(json) => self.write_content(request, &ResponseContent::ok("application/json", json.as_bytes()), out),
+                Ok(json) => self.write_content(request, &MemoryContent::ok("application/json", json.as_bytes()), out),
                 Err(status) => self.error_response(request, status, out),
             };
         }
@@ -117,7 +112,7 @@ impl Site {
                 Err(FileChanged) => {
                     out.truncate(begin);
                     if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
-                        return self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
+                        return self.write_content(request, &MemoryContent::ok(opened.media_type, &content), out);
                     }
                     self.files.invalidate(request.path);
                 }
@@ -143,7 +138,7 @@ impl Site {
                 // What was written since it was opened is stated now.
                 _ if !opened.is_unchanged() => return Err(FileChanged),
                 Ok(Some(content)) => {
-                    let content = ResponseContent::ok(opened.media_type, &content);
+                    let content = MemoryContent::ok(opened.media_type, &content);
                     return Ok(self.write_content(request, &content, out));
                 }
                 Ok(None) | Err(_) => return Ok(self.error_response(request, StatusCode::FORBIDDEN, out)),
@@ -176,7 +171,7 @@ impl Site {
     #[inline]
     fn full_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
         self.write_head_start(request, StatusCode::OK, out);
-        out.extend_from_slice(opened.whole_head());
+        out.extend_from_slice(opened.head.as_bytes());
         let size = opened.identity.size;
         if request.is_head || (size == 0 && opened.is_unchanged()) {
             return Ok(None);
@@ -234,7 +229,7 @@ impl Site {
         let media_type = "text/html; charset=utf-8";
         match page {
             Err(status) => self.error_response(request, status, out),
-            Ok((None, text)) => self.write_content(request, &ResponseContent::ok(media_type, text.as_bytes()), out),
+            Ok((None, text)) => self.write_content(request, &MemoryContent::ok(media_type, text.as_bytes()), out),
             Ok((Some(opened), _)) => {
                 let range = 0..opened.identity.size;
                 self.write_head_start(request, StatusCode::OK, out);
@@ -265,21 +260,16 @@ impl Site {
         let help = if status == StatusCode::MISDIRECTED_REQUEST { MISDIRECTED_HELP } else { "" };
         let text = format!("{} {}{help}\n", status.as_str(), reason_phrase(status));
         let media_type = "text/plain; charset=utf-8";
-        self.write_content(request, &ResponseContent { status, field, media_type, content: text.as_bytes() }, out)
+        self.write_content(request, &MemoryContent { status, field, media_type, bytes: text.as_bytes() }, out)
     }
 
     /// Appends a whole answer, which nothing follows.
-    fn write_content(
-        &self,
-        request: &HttpRequest<'_>,
-        response: &ResponseContent<'_>,
-        out: &mut Vec<u8>,
-    ) -> Option<Body> {
-        self.write_head_start(request, response.status, out);
-        out.extend_from_slice(response.field.as_bytes());
-        write_content_fields(response.media_type, response.content.len() as u64, out);
+    fn write_content(&self, request: &HttpRequest<'_>, content: &MemoryContent<'_>, out: &mut Vec<u8>) -> Option<Body> {
+        self.write_head_start(request, content.status, out);
+        out.extend_from_slice(content.field.as_bytes());
+        write_content_fields(content.media_type, content.bytes.len() as u64, out);
         if !request.is_head {
-            out.extend_from_slice(response.content);
+            out.extend_from_slice(content.bytes);
         }
         None
     }
@@ -305,17 +295,17 @@ impl Site {
 
 /// An answer with content in memory, of which nothing tells one state from another: a text, or what a file has that states no bytes, or more
 /// than it has.
-struct ResponseContent<'a> {
+struct MemoryContent<'a> {
     status: StatusCode,
     /// A header field of its own, with its line end.
     field: &'a str,
     media_type: &'a str,
-    content: &'a [u8],
+    bytes: &'a [u8],
 }
 
-impl<'a> ResponseContent<'a> {
-    fn ok(media_type: &'a str, content: &'a [u8]) -> Self {
-        Self { status: StatusCode::OK, field: "", media_type, content }
+impl<'a> MemoryContent<'a> {
+    fn ok(media_type: &'a str, bytes: &'a [u8]) -> Self {
+        Self { status: StatusCode::OK, field: "", media_type, bytes }
     }
 }
 

@@ -310,7 +310,7 @@ impl UringClient {
             return self.drive_with_buffers(turn);
         }
         self.keep_chunk(chunk, turn);
-        if self.state.connection.unparsed_bytes() > turn.context.site.limits().head_bytes + RECEIVE_CHUNK {
+        if self.state.connection.unparsed_bytes() > turn.context.site.config.limits.head_bytes + RECEIVE_CHUNK {
             // Who sends and does not read has enough of it here.
             let _ = self.receiving.map(|id| turn.ring.ring.cancel(id));
         }

@@ -141,7 +141,7 @@ impl WorkerContext {
 
     /// A client over this socket, that is served from now on.
     pub fn new_client(&self, socket: impl AsFd, tracker: Option<RequestTracker>, now: Instant) -> ClientState {
-        let is_local = self.sender.needs_peer_locality() && is_local(&socket).unwrap_or(false);
+        let is_local = self.sender.chooser.is_some() && is_local(&socket).unwrap_or(false);
         let connection = Connection::with_tracker(tracker, is_local);
         let progress = SendProgress::start(now, 0);
         ClientState { connection, has_ended: false, is_lingering: false, last_active: now, progress }
@@ -241,7 +241,7 @@ impl ClientState {
 
     /// Time until a limit is over, since when the site said what time it is, if the client takes and sends nothing until then.
     pub fn time_left(&self, site: &Site) -> Duration {
-        let limits = site.limits();
+        let limits = &site.config.limits;
         let limit = match self.connection.next_io() {
             NextIo::Receive if self.connection.has_partial_request() => limits.request_timeout,
             _ => limits.idle_timeout,
@@ -256,7 +256,7 @@ impl ClientState {
     /// Whether its time is over, now that the site says what time it is, or that of its request, of which the answer says so. Of a client
     /// that waits for an operation, no request is read.
     pub fn check_deadlines(&mut self, site: &Site, is_busy: bool) -> ClientStep {
-        let (limits, now) = (site.limits(), site.now());
+        let (limits, now) = (&site.config.limits, site.now());
         let waited = now.saturating_duration_since(self.last_active);
         let next = self.connection.next_io();
         if self.is_lingering {

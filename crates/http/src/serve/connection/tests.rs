@@ -68,7 +68,7 @@ fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (V
             NextIo::End => return (sent, true),
         }
         connection.detach_buffers(&mut buffers);
-        let limits = site.limits();
+        let limits = &site.config.limits;
         assert!(
             connection.input.len() <= limits.head_bytes + piece.max(limits.head_bytes)
                 && connection.output.len() <= 4 * PIPELINE_OUTPUT_LIMIT + taken
