@@ -2,7 +2,6 @@
 //!
 //! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
 //! one thread drives any number of connections by epoll. Redirects are not followed.
-mod accepted_bytes;
 pub mod access_pattern;
 mod connection_pool;
 mod engine;
@@ -21,6 +20,7 @@ pub mod slo;
 mod tests;
 #[cfg_attr(not(feature = "tls"), path = "load/without_tls.rs")]
 pub mod tls;
+mod tls_session;
 mod transport;
 pub mod trust;
 pub mod url_list;

@@ -15,7 +15,6 @@ use crate::load::request::RequestSet;
 use crate::load::request_stats::{CountingRule, RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
 use crate::load::setup::LoadSetup;
-use crate::load::tls::TlsSession;
 use crate::load::transport::{HttpTransport, ServerEndpoint, has_no_port};
 use crate::load::verify::{BodyChecker, ExpectedBody, Verify};
 
@@ -291,7 +290,7 @@ impl ConnectionPool {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_ref()?;
         let needs_room = connection.written < self.requests.get(connection.request).len()
-            || transport.session.as_ref().is_some_and(TlsSession::wants_write);
+            || transport.session.as_ref().is_some_and(|session| session.wants_write());
         if needs_room == connection.watches_writable {
             return None;
         }
@@ -390,7 +389,7 @@ impl ConnectionPool {
     fn on_end(&mut self, number: u32, now: u64, error: Option<io::Error>) -> Option<RequestEnd> {
         let connection = self.connection(number);
         let session = connection.transport.as_ref().and_then(|transport| transport.session.as_ref());
-        let is_handshaking = session.is_some_and(TlsSession::is_handshaking);
+        let is_handshaking = session.is_some_and(|session| session.is_handshaking());
         let (failure, closed_text) = match connection.parser.finish() {
             Ok(answer) if error.is_none() => return Some(self.on_answer(number, now, answer)),
             _ if error.is_some() && is_handshaking => (RequestFailure::Connect, ""),

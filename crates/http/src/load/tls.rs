@@ -11,10 +11,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, CommonState, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
 
-use crate::load::accepted_bytes::accepted_bytes;
 use crate::load::error::{Error, Result};
+use crate::load::tls_session::{TlsSession, accepted_bytes};
 use crate::load::trust::Trust;
 
 /// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
@@ -36,56 +39,47 @@ impl TlsServer {
         Ok(Self { config: config.clone(), name })
     }
 
-    pub(crate) fn session(&self) -> io::Result<TlsSession> {
+    pub(crate) fn session(&self) -> io::Result<Box<dyn TlsSession>> {
         let session = ClientConnection::new(Arc::clone(&self.config.0), self.name.clone()).map_err(io::Error::other)?;
-        Ok(TlsSession(Box::new(session)))
+        Ok(Box::new(session))
     }
 }
 
-/// The client's side of one connection.
-#[derive(Debug)]
-pub(crate) struct TlsSession(Box<ClientConnection>);
-
-impl TlsSession {
-    /// Takes bytes to be sent; returns how many it could take now.
-    pub(crate) fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-        let length = self.0.writer().write(bytes)?;
+impl TlsSession for ClientConnection {
+    fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.writer().write(bytes)?;
         self.flush(socket)?;
         Ok(length)
     }
 
-    /// Sends what is left to be sent, as far as the socket takes it.
-    pub(crate) fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
-        while self.0.wants_write() {
-            if accepted_bytes(self.0.write_tls(&mut socket))? == 0 {
+    fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
+        while CommonState::wants_write(self) {
+            if accepted_bytes(self.write_tls(&mut socket))? == 0 {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Whether something is to be sent that the socket did not take.
-    pub(crate) fn wants_write(&self) -> bool {
-        self.0.wants_write()
+    fn wants_write(&self) -> bool {
+        CommonState::wants_write(self)
     }
 
-    /// Whether keys have not been agreed on yet.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
+    fn is_handshaking(&self) -> bool {
+        CommonState::is_handshaking(self)
     }
 
-    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
-    pub(crate) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
+    fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
         let mut packets = if may_take { MAX_TLS_RECORDS } else { 0 };
         loop {
-            match self.0.reader().read(buffer) {
+            match self.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && packets > 0 => packets -= 1,
                 done => return done,
             }
-            if self.0.read_tls(&mut socket)? == 0 {
+            if self.read_tls(&mut socket)? == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            if let Err(error) = self.0.process_new_packets() {
+            if let Err(error) = self.process_new_packets() {
                 // The alert that says why; whether it arrives changes nothing.
                 let _ = self.flush(socket);
                 return Err(io::Error::new(ErrorKind::InvalidData, error_text(&error)));

@@ -9,10 +9,10 @@ use kelvin_sys::net::tx_timestamp;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::load::accepted_bytes::accepted_bytes;
 use crate::load::error::{Error, Result};
 use crate::load::setup::LoadSetup;
-use crate::load::tls::{TlsServer, TlsSession};
+use crate::load::tls::TlsServer;
+use crate::load::tls_session::{TlsSession, accepted_bytes};
 
 /// Time within which the server must take the first connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl ServerEndpoint {
 pub(crate) struct HttpTransport {
     pub(crate) socket: TcpStream,
     /// TLS, if it is spoken; without it a read that did not fill the buffer took all that there was.
-    pub(crate) session: Option<TlsSession>,
+    pub(crate) session: Option<Box<dyn TlsSession>>,
 }
 
 impl HttpTransport {

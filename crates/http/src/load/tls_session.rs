@@ -1,0 +1,31 @@
+//! A session on a socket that does not wait.
+
+use std::fmt::Debug;
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+
+/// The client's side of one connection with TLS.
+pub(crate) trait TlsSession: Debug {
+    /// Takes bytes to be sent; returns how many it could take now.
+    fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Sends what is left to be sent, as far as the socket takes it.
+    fn flush(&mut self, socket: &TcpStream) -> io::Result<()>;
+
+    /// Whether something is to be sent that the socket did not take.
+    fn wants_write(&self) -> bool;
+
+    /// Whether keys have not been agreed on yet.
+    fn is_handshaking(&self) -> bool;
+
+    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
+    fn read(&mut self, socket: &TcpStream, buffer: &mut [u8], may_take: bool) -> io::Result<usize>;
+}
+
+/// A socket that takes nothing now has taken nothing, which is no error.
+pub(crate) fn accepted_bytes(written: io::Result<usize>) -> io::Result<usize> {
+    match written {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+        written => written,
+    }
+}
