@@ -264,7 +264,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             corrected: mean_cycle.map(|cycle| latency_summary(&stats.response.corrected_for_omission(cycle))),
             unanswered,
             answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
-            generator: generator_usage::generator_report(used, delays, figures.response, lost),
+            generator: generator_usage::report(used, delays, figures.response, lost),
             ..figures
         }
     }

@@ -68,12 +68,7 @@ impl WindowUsage {
 
 /// What the generator did, and whether it was the limit: by what its thread used, by its delays and those that answers met, by the response
 /// times, and by which share of the requests that the schedule asked for its delays left out.
-pub(crate) fn generator_report(
-    used: ThreadUsage,
-    delays: GeneratorStats,
-    response: LatencySummary,
-    lost: f64,
-) -> GeneratorStats {
+pub(crate) fn report(used: ThreadUsage, delays: GeneratorStats, response: LatencySummary, lost: f64) -> GeneratorStats {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let spin_seconds = seconds(used.spun);
     // A thread that asks for anything takes CPU time: none that was seen is less than the kernel counts in so short a time.
@@ -114,7 +109,7 @@ mod tests {
             spun: from.spun + nanoseconds(spun),
         };
         let window = WindowUsage { from: Some(from), to: Some(to), ..WindowUsage::new() };
-        generator_report(window.finish(0, 0), delays, response, lost)
+        report(window.finish(0, 0), delays, response, lost)
     }
 
     #[test]
@@ -153,13 +148,13 @@ mod tests {
         let with = |own: LatencySummary| {
             let response = LatencySummary { mean: 1e6, p99: 50e6, ..LatencySummary::default() };
             let delays = GeneratorStats { late: own, own_delay: own, ..GeneratorStats::default() };
-            generator_report(ThreadUsage { wall: 10, ..ThreadUsage::default() }, delays, response, 0.0)
+            report(ThreadUsage { wall: 10, ..ThreadUsage::default() }, delays, response, 0.0)
         };
         let late = with(p99(40e6));
         assert_eq!((late.limit, late.slow_tail), (None, Some(0.8)));
         assert_eq!(with(p99(2.4e6)).slow_tail, None);
         let late = GeneratorStats { late: p99(1e6), ..GeneratorStats::default() };
-        let none = generator_report(ThreadUsage::default(), late, LatencySummary::default(), 0.0);
+        let none = report(ThreadUsage::default(), late, LatencySummary::default(), 0.0);
         assert_eq!(none.slow_tail, None, "without an answer");
     }
 

@@ -119,10 +119,8 @@ impl ResponseParser {
         let mut rest = bytes;
         // After the heads of interim responses one more comes.
         while self.framing == BodyFraming::Head {
-            match self.parse_head(rest)? {
-                Some(taken) => rest = &rest[taken..],
-                None => return Ok(None),
-            }
+            let Some(taken) = self.parse_head(rest)? else { return Ok(None) };
+            rest = &rest[taken..];
         }
         let (taken, is_whole) = self.feed_body(rest, body)?;
         match is_whole {

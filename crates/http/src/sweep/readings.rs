@@ -3,12 +3,7 @@
 
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::hosts::*;
-use kelvin_core::catalogue::load::{
-    ACCEPT_QUEUE, BLOCKED, BUSY_TIME, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_IN_FLIGHT, CLIENT_MEMORY,
-    DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, NetworkSetup, RATE, RESPONSE,
-    RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, RequestPattern, Resource, SENT_BYTE_RATE, SERVER_MEMORY, SERVERS,
-    SERVICE, STALLED, STALLS, THINK_TIME, THROUGHPUT, USERS, UTILISATION, WRITTEN_BYTE_RATE,
-};
+use kelvin_core::catalogue::load::*;
 use kelvin_core::load::LatencySummary;
 use kelvin_core::resources::{CpuStats, DiskStats, ServerStats};
 use kelvin_core::{Case, Metric, MetricReadings, Name, OverheadReading, PlannedMeasurement, Readings};
