@@ -322,13 +322,11 @@ impl Inbox {
 
     /// Leaves a connection, which comes back if the thread has gone.
     fn push(&self, socket: OwnedFd) -> Option<OwnedFd> {
-        match &mut *lock(&self.queue) {
-            Some(waiting) => {
-                self.load.fetch_add(1, Ordering::Relaxed);
-                waiting.push(socket);
-            }
-            None => return Some(socket),
-        }
+        let mut queue = lock(&self.queue);
+        let Some(waiting) = queue.as_mut() else { return Some(socket) };
+        self.load.fetch_add(1, Ordering::Relaxed);
+        waiting.push(socket);
+        drop(queue);
         self.wake();
         None
     }

@@ -164,36 +164,30 @@ impl CacheEntry {
 }
 
 /// How many files the threads of a process may still hold open together.
-#[derive(Debug)]
-pub struct FileBudget(AtomicUsize);
+pub type FileBudget = AtomicUsize;
 
 /// To hold a file: dropped, it may be another one's.
 #[derive(Debug)]
 struct FilePermit(Arc<FileBudget>);
 
-impl FileBudget {
-    /// This many.
-    pub fn new(files: usize) -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(files)))
-    }
-
+impl FilePermit {
     /// One of what is left.
-    fn try_acquire(self: &Arc<Self>) -> Option<FilePermit> {
-        let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        taken.is_ok().then(|| FilePermit(Arc::clone(self)))
+    fn acquire(budget: &Arc<FileBudget>) -> Option<Self> {
+        let taken = budget.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok().then(|| Self(Arc::clone(budget)))
     }
 }
 
 impl Drop for FilePermit {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl OpenFileCache {
     /// Holds at most this many files.
     pub fn new(root: Arc<DocumentRoot>, max_files: usize) -> Self {
-        let ((young, old), budget) = (Default::default(), FileBudget::new(usize::MAX));
+        let ((young, old), budget) = (Default::default(), Arc::new(FileBudget::new(usize::MAX)));
         Self { root, young, old, capacity: max_files / 2, budget, reserved: None, wall_clock: SystemTime::now() }
     }
 
@@ -266,7 +260,7 @@ impl OpenFileCache {
         if self.young.len() >= self.capacity {
             self.old = std::mem::take(&mut self.young);
         }
-        if let Some(permit) = permit.or_else(|| self.budget.try_acquire()) {
+        if let Some(permit) = permit.or_else(|| FilePermit::acquire(&self.budget)) {
             let entry = CacheEntry { opened: Arc::clone(opened), validated_at: checked, permit };
             self.young.insert(path.as_bytes().into(), entry);
         }
@@ -345,8 +339,8 @@ mod tests {
     fn file_budget_is_shared() {
         let directory = tempfile::tempdir().unwrap();
         (0..4).for_each(|number| fs::write(directory.path().join(number.to_string()), "x").unwrap());
-        let (allowance, now) = (FileBudget::new(3), Instant::now());
-        let left = || allowance.0.load(Ordering::Relaxed);
+        let (allowance, now) = (Arc::new(FileBudget::new(3)), Instant::now());
+        let left = || allowance.load(Ordering::Relaxed);
         let budget = || Arc::clone(&allowance);
         let mut both = [0, 1].map(|_| OpenFileCache { budget: budget(), ..files(directory.path(), 4) });
         let held = |files: &OpenFileCache| files.young.len() + files.old.len();

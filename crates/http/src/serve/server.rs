@@ -149,7 +149,7 @@ impl Server {
             threads: setup.threads,
             send_strategy: setup.send_strategy,
             files_per_thread: cache_limits.per_thread,
-            file_budget: FileBudget::new(cache_limits.total),
+            file_budget: Arc::new(FileBudget::new(cache_limits.total)),
             sampler: sampler.transpose()?,
         };
         let is_forking = setup.model == ServerModel::Fork;

@@ -205,26 +205,21 @@ impl Site {
     }
 
     /// A directory: the file that stands for it, or what is in it.
-    fn directory_response(
-        &mut self,
-        request: &HttpRequest<'_>,
-        target: &DecodedPath,
-        out: &mut Vec<u8>,
-    ) -> Option<Body> {
-        let path = format!("{}index.html", request.path);
-        if let Ok(ResolvedPath::File(opened)) = self.files.lookup(&path, self.clock.now) {
+    fn directory_response(&mut self, request: &HttpRequest<'_>, path: &DecodedPath, out: &mut Vec<u8>) -> Option<Body> {
+        let index = format!("{}index.html", request.path);
+        if let Ok(ResolvedPath::File(opened)) = self.files.lookup(&index, self.clock.now) {
             let begin = out.len();
-            if let Ok(body) = self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out) {
+            if let Ok(body) = self.file_response(&HttpRequest { path: &index, ..*request }, &opened, out) {
                 return body;
             }
             out.truncate(begin);
-            self.files.invalidate(&path);
+            self.files.invalidate(&index);
             return self.error_response(request, StatusCode::SERVICE_UNAVAILABLE, out);
         }
         if !self.config.lists_directories {
             return self.error_response(request, StatusCode::FORBIDDEN, out);
         }
-        let page = listing::render_listing(&self.files.root, target);
+        let page = listing::render_listing(&self.files.root, path);
         let page = page.and_then(|text| Ok((self.config.listings.hold(&text)?, text)));
         let media_type = "text/html; charset=utf-8";
         match page {
