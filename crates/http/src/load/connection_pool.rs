@@ -198,7 +198,7 @@ impl ConnectionPool {
 
     fn handle_event(&mut self, token: u64, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
         let number = connection_number(token);
-        let connection = self.connection(number);
+        let connection = &mut self.connections[number as usize];
         if connection.token != token {
             return None;
         }
@@ -215,11 +215,10 @@ impl ConnectionPool {
         // An error or the end of the connection is found by reading or writing.
         let has_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let is_writable = has_failed || flags.contains(EventFlags::OUT);
-        let connection = self.connection(number);
         match connection.phase {
             Phase::Connecting if is_writable => {
                 self.has_acted = true;
-                let over = match self.connection(number).transport.as_ref()?.socket.take_error() {
+                let over = match connection.transport.as_ref()?.socket.take_error() {
                     Ok(None) => {
                         self.stats.connections += 1;
                         self.write_request(number, woken)
@@ -331,14 +330,12 @@ impl ConnectionPool {
     /// Takes what has arrived from the buffer. It is counted from when it came, or from when the loop was woken up, however late it is
     /// read. A clock that was set makes no answer come before its request.
     fn on_bytes(&mut self, number: u32, arrived: TimedRead, now: u64) -> ControlFlow<Option<RequestEnd>> {
-        let sent = self.connections[number as usize].times.sent;
+        let connection = &mut self.connections[number as usize];
         let unread = if arrived.at.is_some() { arrived.delay() } else { now - self.woken_at };
-        let unread = unread.min(now.saturating_sub(sent));
+        let unread = unread.min(now.saturating_sub(connection.times.sent));
         let (length, is_timed) = (arrived.length, arrived.at.is_some());
         let arrived_at = if is_timed { now - unread } else { now };
-        let connection = &mut self.connections[number as usize];
-        let hasher = &mut connection.hasher;
-        let stats = &mut self.stats;
+        let (hasher, stats) = (&mut connection.hasher, &mut self.stats);
         let fed = connection.parser.feed(&self.buffer[..length], &mut |body| {
             stats.add_received(arrived_at, body.len() as u64);
             if let Some(hasher) = hasher {

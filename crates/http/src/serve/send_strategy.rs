@@ -240,12 +240,10 @@ fn tail_start(end: u64) -> u64 {
 /// pipes are what he may have in all (fs.pipe-max-size, fs.pipe-user-pages-soft).
 const PIPE_BYTES: usize = 256 << 10;
 
-/// A pipe that is empty between two calls: what a socket does not take is dropped, and moved again when its turn comes.
+/// A pipe that is empty between two calls: what a socket does not take is dropped, and moved again when its turn comes. Beside it is
+/// /dev/null, which takes what is dropped.
 #[derive(Debug, Default)]
-struct SpliceSender {
-    /// The pipe, and /dev/null, which takes what is dropped.
-    pipe: Option<(Splicer, File)>,
-}
+struct SpliceSender(Option<(Splicer, File)>);
 
 impl SpliceSender {
     /// Descriptors that it has.
@@ -253,7 +251,7 @@ impl SpliceSender {
 
     /// Sends some of a part.
     fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
-        let (pipe, nowhere) = match self.pipe.take() {
+        let (pipe, nowhere) = match self.0.take() {
             Some(open) => open,
             None => (Splicer::new(PIPE_BYTES)?, File::options().write(true).open("/dev/null")?),
         };
@@ -271,7 +269,7 @@ impl SpliceSender {
         // It goes on being used if it is empty.
         let drain = || TransferCall::PipeToFile(&pipe, to).execute(&nowhere);
         if unsent == 0 || drain().is_ok_and(|dropped| dropped == unsent) {
-            self.pipe = Some((pipe, nowhere));
+            self.0 = Some((pipe, nowhere));
         }
         sent
     }
