@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 
 use kelvin_analysis::{Member, ReferenceLibrary, analyse, built_in_library, class_member};
-use kelvin_core::{Machine, Reference, StoredHeadline};
-use kelvin_store::{Store, StoredSeries, StoredValue};
+use kelvin_core::{HistoryPoint, Machine, Reference, StoredHeadline};
+use kelvin_store::{Store, StoredSeries};
 
 use crate::cli_error::{CliError, Context};
 
@@ -89,7 +89,7 @@ fn members_of_store(store: &Store, here: &Machine) -> Result<Vec<Member>, CliErr
     let mut headlines: Vec<Vec<StoredHeadline>> = vec![Vec::new(); headers.len()];
     let is_judged = |id: &str| CLASS_AREAS.contains(&id.split('.').next().unwrap_or_default());
     for StoredSeries { metric, version, case, values } in store.series_values(&runs, &is_judged)? {
-        for StoredValue { run, value } in values {
+        for HistoryPoint { run, value } in values {
             let case = case.clone();
             headlines[run].push(StoredHeadline { metric, version, case, value, within_variance: 0.0 });
         }

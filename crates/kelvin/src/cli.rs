@@ -37,7 +37,7 @@ use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage
 use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Setting, SettingKind};
-pub use compare::{CompareArgs, CompareFormat, CompareOutputArgs, GateArgs};
+pub use compare::{CompareArgs, CompareFormat, CompareOutputArgs};
 pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
@@ -75,7 +75,7 @@ pub enum Command {
     /// Run one of the long experiments, or one probe at all its points
     #[command(mut_arg("budget", |budget| budget.help(help!("study-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("study-rounds"))))]
-    #[command(after_help = crate::study_names::help_text())]
+    #[command(after_help = help!("study"))]
     Study(Box<StudyArgs>),
     /// Read, write or copy a file by any method; show where its bytes come from or go to
     #[command(after_help = help!("file"))]

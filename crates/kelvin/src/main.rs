@@ -26,7 +26,6 @@ mod selection;
 mod socket_options;
 mod standard_error;
 mod stores;
-mod study_names;
 
 use std::process::ExitCode;
 

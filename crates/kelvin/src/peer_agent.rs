@@ -16,31 +16,22 @@ use crate::cli_error::{CliError, Context};
 /// Every network carries packets of this many bytes (RFC 791): a smaller MTU is invalid.
 const MIN_MTU: u32 = 68;
 
-/// An agent after the handshake.
-pub struct PeerAgent {
-    /// How probes reach it.
-    pub host: AgentEndpoint,
-    /// The path to it.
-    pub network_path: NetworkPath,
-}
-
-impl PeerAgent {
-    /// Does the handshake with the agent at `HOST[:PORT]`, so that errors show before anything is measured.
-    ///
-    /// # Errors
-    /// The agent's error, or that of the file of its secret.
-    pub fn connect(peer: &str, token_file: Option<&Path>) -> Result<Self, CliError> {
-        let option = format!("--peer {peer}");
-        let addresses = resolve(peer).context(&option)?;
-        let secret = read_secret(token_file)?;
-        let mut client = AgentClient::connect(&addresses, &secret).context(&option)?;
-        let (address, own) = (client.agent_addr, client.local_addr);
-        // The end of any test names the agent's interface; this test ends at once.
-        let test = client.accept_connections().and_then(client::RunningTest::<client::AcceptTarget>::finish);
-        let interface = test.context(&option)?.interface;
-        let host = AgentEndpoint { address, token_file: token_file.map(Into::into) };
-        Ok(Self { host, network_path: network_path(address, own, interface.as_ref()) })
-    }
+/// Does the handshake with the agent at `HOST[:PORT]`, so that errors show before anything is measured: how probes reach it, and the path
+/// to it.
+///
+/// # Errors
+/// The agent's error, or that of the file of its secret.
+pub fn connect_agent(peer: &str, token_file: Option<&Path>) -> Result<(AgentEndpoint, NetworkPath), CliError> {
+    let option = format!("--peer {peer}");
+    let addresses = resolve(peer).context(&option)?;
+    let secret = read_secret(token_file)?;
+    let mut client = AgentClient::connect(&addresses, &secret).context(&option)?;
+    let (address, own) = (client.agent_addr, client.local_addr);
+    // The end of any test names the agent's interface; this test ends at once.
+    let test = client.accept_connections().and_then(client::RunningTest::<client::AcceptTarget>::finish);
+    let interface = test.context(&option)?.interface;
+    let endpoint = AgentEndpoint { address, token_file: token_file.map(Into::into) };
+    Ok((endpoint, network_path(address, own, interface.as_ref())))
 }
 
 /// The secret in a file, or none.

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::Member;
 use kelvin_core::catalogue::file::{BYTES, REMOTE_BLOCK};
-use kelvin_core::{Hazard, Labels, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
+use kelvin_core::{Hazard, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
 use kelvin_file::temporary_files::ScratchDirectory;
-use kelvin_harness::{Placement, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
+use kelvin_harness::{PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
 
-use crate::cli::{Budget, RunOptions, StoreArgs};
+use crate::cli::{Budget, RunOptions};
 use crate::cli_error::{CliError, Context};
 use crate::costs::CostConditions;
-use crate::peer_agent::PeerAgent;
-use crate::placement::{self, LocalMachine};
+use crate::peer_agent::connect_agent;
+use crate::placement::LocalMachine;
 use crate::redact::Redaction;
 use crate::run_schedule::RunSchedule;
 use crate::run_writer::RunWriter;
@@ -63,9 +63,8 @@ impl RunPlan {
             cpu => (local.placement(cpu)?, None),
         };
         let sockets = socket_options::requested_options(options, &schedule.cases)?;
-        let agent = options.peer.as_ref().map(|peer| PeerAgent::connect(peer, options.token_file.as_deref()));
-        let agent = agent.transpose()?;
-        let (agent, network_path) = agent.map(|agent| (agent.host, agent.network_path)).unzip();
+        let agent = options.peer.as_ref().map(|peer| connect_agent(peer, options.token_file.as_deref()));
+        let (agent, network_path) = agent.transpose()?.unzip();
         if let Some(agent) = &agent {
             socket_options::check_on_agent(&sockets, &schedule.cases, agent)?;
         }
@@ -118,15 +117,6 @@ impl RunPlan {
         })
     }
 
-    /// Has the run stored with these labels.
-    ///
-    /// # Errors
-    /// A store that cannot be opened, or has no room.
-    pub fn store_in(&mut self, store: &StoreArgs, labels: Labels) -> Result<(), CliError> {
-        self.writer = Some(RunWriter::open(store, labels)?);
-        Ok(())
-    }
-
     /// Where the run will be written, in words.
     pub fn destination_text(&self, page: Option<&Path>) -> String {
         let stored = self.writer.as_ref().map_or("not stored".into(), |writer| {
@@ -140,11 +130,6 @@ impl RunPlan {
     /// What is left of this many seconds since the run began.
     pub fn remaining_time(&self, seconds: f64) -> Duration {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_sub(self.began.elapsed())
-    }
-
-    /// The CPUs of a setup on another of the CPUs that this process may use.
-    pub fn placement_on(&self, cpu: u32) -> Placement {
-        placement::placement_on(&self.machine, &self.setup.placement.allowed, cpu)
     }
 
     /// How the rounds are run: in fresh processes of this program.

@@ -14,10 +14,7 @@ use crate::cli_error::{CliError, Context};
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
 pub fn open_store(args: &StoreArgs) -> Result<Store, CliError> {
-    match &args.store {
-        Some(place) => open_named(place, "--store"),
-        None => open_local_store(),
-    }
+    args.store.as_ref().map_or_else(open_local_store, |place| open_named(place, "--store"))
 }
 
 /// Opens the store that an option names. A server is sent what waits for it first.
@@ -33,10 +30,7 @@ pub fn open_named(place: &OsStr, option: &str) -> Result<Store, CliError> {
 
 /// Opens the store whose runs are wanted: a named one must be there.
 pub fn store_to_read(args: &StoreArgs) -> Result<Store, CliError> {
-    match &args.store {
-        Some(place) => open_existing(place, "--store"),
-        None => open_local_store(),
-    }
+    args.store.as_ref().map_or_else(open_local_store, |place| open_existing(place, "--store"))
 }
 
 /// A store that an option names, which must be there: reading from a new one is a typo.
@@ -52,11 +46,8 @@ pub fn open_existing(place: &OsStr, option: &str) -> Result<Store, CliError> {
 
 /// The store that the command line or the environment names, if it is there.
 pub fn open_existing_store(args: &StoreArgs) -> Result<Option<Store>, CliError> {
-    let location = match &args.store {
-        Some(place) => parse_location(place, "--store")?,
-        None => Location::File(default_store_path()?),
-    };
-    match location {
+    let named = args.store.as_ref().map(|place| parse_location(place, "--store"));
+    match named.unwrap_or_else(|| Ok(Location::File(default_store_path()?)))? {
         Location::File(path) if !path.exists() => Ok(None),
         _ => open_store(args).map(Some),
     }

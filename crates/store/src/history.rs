@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kelvin_core::identifiers::ID_GRAMMAR;
-use kelvin_core::{Case, Name, RunHeader};
+use kelvin_core::{Case, HistoryPoint, Name, RunHeader};
 
 use crate::Store;
 use crate::error::{DatabaseError, LoadError};
@@ -35,8 +35,6 @@ pub struct HistoryRunRow {
     pub id: String,
     /// Its start, RFC 3339 in UTC.
     pub started: String,
-    /// Its start in microseconds since 1970.
-    pub started_us: i64,
 }
 
 /// A metric at a case by one version of its method, over runs.
@@ -49,16 +47,7 @@ pub struct StoredSeries {
     /// The case.
     pub case: Case,
     /// Its values in the order of the runs, each with the index of its run; at least one.
-    pub values: Vec<StoredValue>,
-}
-
-/// The value of a series in a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StoredValue {
-    /// Index of the run.
-    pub run: usize,
-    /// The headline, in the metric's unit.
-    pub value: f64,
+    pub values: Vec<HistoryPoint>,
 }
 
 /// A series by what identifies it: metric, version of its method, case.
@@ -103,7 +92,7 @@ impl Store {
         }
         let placeholders: Vec<String> = (3..3 + machines.len()).map(|number| format!("${number}")).collect();
         let select = format!(
-            "SELECT key, id, started, started_us FROM run
+            "SELECT key, id, started FROM run
              WHERE machine IN ({}) AND status = 'complete' AND mode = $1
              AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
              ORDER BY started_us DESC, id DESC LIMIT $2",
@@ -112,7 +101,7 @@ impl Store {
         let parameters: Vec<SqlValue> =
             values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(sql_value)).collect();
         let mut runs = self.rows(&select, &parameters, |row| {
-            Ok(HistoryRunRow { key: row.get(0)?, id: row.get(1)?, started: row.get(2)?, started_us: row.get(3)? })
+            Ok(HistoryRunRow { key: row.get(0)?, id: row.get(1)?, started: row.get(2)? })
         })?;
         runs.reverse();
         Ok(runs)
@@ -130,7 +119,7 @@ impl Store {
         let mut places: Vec<(i64, usize)> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
         places.sort_unstable();
         let (Some(&(first, _)), Some(&(last, _))) = (places.first(), places.last()) else { return Ok(Vec::new()) };
-        let mut by_series: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
+        let mut by_series: BTreeMap<(Name, Case, u32), Vec<HistoryPoint>> = BTreeMap::new();
         for (series, (metric, version, case)) in self.wanted_series(is_wanted)? {
             let (mut values, mut next) = (Vec::new(), 0);
             self.connection().each_pair(SELECT_VALUES, values![series, first, last], &mut |key, value| {
@@ -139,11 +128,11 @@ impl Store {
                     next = places.partition_point(|place| place.0 < key);
                 }
                 if let Some(&(_, run)) = places.get(next).filter(|place| place.0 == key) {
-                    values.push(StoredValue { run, value });
+                    values.push(HistoryPoint { run, value });
                     next += 1;
                 }
             })?;
-            if values.iter().any(|value: &StoredValue| !value.value.is_finite()) {
+            if values.iter().any(|point: &HistoryPoint| !point.value.is_finite()) {
                 return Err(damaged_series(&format!("{metric} {case}"), "a value", "it is not finite"));
             }
             if !values.is_empty() {

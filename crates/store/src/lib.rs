@@ -42,7 +42,7 @@ pub use error::{
     InsertError, InvalidField, LabelError, LoadError, LocationError, OpenError, UploadError,
 };
 pub use headlines::HistoryFilter;
-pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries, StoredValue};
+pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries};
 pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, checked_note, labels};
 pub use location::Location;
 pub use migrations::SCHEMA_VERSION;

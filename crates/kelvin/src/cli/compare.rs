@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
@@ -35,26 +34,18 @@ pub struct CompareOutputArgs {
     /// Percentage by which a figure must differ to be better or worse, and within which it is the same
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent_up_to_50)]
     pub threshold: f64,
-    /// The gate
-    #[command(flatten)]
-    pub gate: GateArgs,
+    /// Exit with status 1 if a figure is worse, by this percentage if one is given, as in `worse:5%`
+    #[arg(long, value_name = "worse[:PERCENT]", value_parser = worse_share)]
+    pub fail_on: Option<f64>,
+    /// Exit with status 1 if a figure misses this policy: a TOML file of bounds, owners and known issues (see the book on compare)
+    #[arg(long, value_name = "FILE", conflicts_with = "fail_on")]
+    pub policy: Option<PathBuf>,
     /// Print all figures instead of one screen, and which controls of causes a side lacks
     #[arg(long)]
     pub full: bool,
     /// How and where it is written
     #[command(flatten)]
     pub output: OutputArgs<CompareFormat>,
-}
-
-/// A gate, which makes the exit status 1.
-#[derive(Debug, Args)]
-pub struct GateArgs {
-    /// Exit with status 1 if a figure is worse, by this percentage if one is given, as in `worse:5%`
-    #[arg(long, value_name = "worse[:PERCENT]")]
-    pub fail_on: Option<WorseBy>,
-    /// Exit with status 1 if a figure misses this policy: a TOML file of bounds, owners and known issues (see the book on compare)
-    #[arg(long, value_name = "FILE", conflicts_with = "fail_on")]
-    pub policy: Option<PathBuf>,
 }
 
 /// A format of `kelvin compare`.
@@ -72,20 +63,13 @@ pub enum CompareFormat {
     Json,
 }
 
-/// A gate: a figure is worse, by so much.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WorseBy(pub f64);
-
-impl FromStr for WorseBy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const FAIL_ON_HELP: &str = "worse, or worse:5% for worse by 5 %, is right";
-        match text.split_once(':').unwrap_or((text, "")) {
-            ("worse", "") if text == "worse" => Ok(Self(0.0)),
-            ("worse", share) => percent_up_to_50(share).map(Self).map_err(|why| format!("{FAIL_ON_HELP}: {why}")),
-            _ => Err(FAIL_ON_HELP.into()),
-        }
+/// By which share a figure must be worse to miss the gate.
+fn worse_share(text: &str) -> Result<f64, String> {
+    const FAIL_ON_HELP: &str = "worse, or worse:5% for worse by 5 %, is right";
+    match text.split_once(':') {
+        None if text == "worse" => Ok(0.0),
+        Some(("worse", share)) => percent_up_to_50(share).map_err(|why| format!("{FAIL_ON_HELP}: {why}")),
+        _ => Err(FAIL_ON_HELP.into()),
     }
 }
 
@@ -95,11 +79,11 @@ mod tests {
 
     #[test]
     fn fail_on_needs_worse_and_percentage() {
-        assert_eq!("worse".parse(), Ok(WorseBy(0.0)));
-        assert_eq!("worse:5%".parse(), Ok(WorseBy(0.05)));
-        assert_eq!("worse:2.5".parse(), Ok(WorseBy(0.025)));
+        assert_eq!(worse_share("worse"), Ok(0.0));
+        assert_eq!(worse_share("worse:5%"), Ok(0.05));
+        assert_eq!(worse_share("worse:2.5"), Ok(0.025));
         for wrong in ["", "worse:", "worse:0", "worse:x", "better", "worse:99%"] {
-            assert!(wrong.parse::<WorseBy>().is_err(), "{wrong}");
+            assert!(worse_share(wrong).is_err(), "{wrong}");
         }
     }
 }

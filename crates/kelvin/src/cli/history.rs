@@ -1,9 +1,7 @@
 //! Flags of `kelvin history`.
 
-use std::str::FromStr;
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use kelvin_core::quantity::parse_duration;
@@ -33,8 +31,8 @@ pub struct HistoryArgs {
     pub mode: Option<String>,
     /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, changes that
     /// became known since then
-    #[arg(long, value_name = "WHEN")]
-    pub since: Option<Since>,
+    #[arg(long, value_name = "WHEN", value_parser = |text: &str| parse_since(text, Timestamp::now()))]
+    pub since: Option<Timestamp>,
     /// Use only this many of the newest runs
     #[arg(long, value_name = "RUNS", default_value_t = DEFAULT_RUNS, value_parser = number_between(1, MAX_RUNS))]
     pub limit: u32,
@@ -85,39 +83,18 @@ fn parse_metric_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Since when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// So long ago.
-    Ago(Duration),
-    /// Microseconds since 1970.
-    At(i64),
-}
-
-impl Since {
-    /// Microseconds since 1970, if it is that time now.
-    pub fn microseconds(self, now: i64) -> i64 {
-        match self {
-            Self::Ago(time) => now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
-            Self::At(time) => time,
-        }
+/// The time that is so long before now, or at which a day begins.
+fn parse_since(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    const SINCE_HELP: &str = "a time back is right, such as 30d, 12h or 8w, or a day such as 2026-10-01";
+    // A bare number is neither.
+    if text.ends_with(|letter: char| letter.is_alphabetic()) {
+        let age = parse_duration(text).map_err(|_| format!("{SINCE_HELP}, within a century"))?;
+        return Ok(now.saturating_sub(age).unwrap_or(Timestamp::MIN));
     }
-}
-
-impl FromStr for Since {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const SINCE_HELP: &str = "a time back is right, such as 30d, 12h or 8w, or a day such as 2026-10-01";
-        // A bare number is neither.
-        if text.ends_with(|letter: char| letter.is_alphabetic()) {
-            return parse_duration(text).map(Self::Ago).map_err(|_| format!("{SINCE_HELP}, within a century"));
-        }
-        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-        let day: Date = text.parse().ok().filter(|_| is_plain).ok_or_else(|| SINCE_HELP.to_owned())?;
-        let begin = day.to_zoned(TimeZone::UTC).map_err(|_| SINCE_HELP.to_owned())?;
-        Ok(Self::At(begin.timestamp().as_microsecond()))
-    }
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let day: Date = text.parse().ok().filter(|_| is_plain).ok_or_else(|| SINCE_HELP.to_owned())?;
+    let begin = day.to_zoned(TimeZone::UTC).map_err(|_| SINCE_HELP.to_owned())?;
+    Ok(begin.timestamp())
 }
 
 #[cfg(test)]
@@ -126,15 +103,13 @@ mod tests {
 
     #[test]
     fn since_is_duration_or_day() {
-        let back = |hours: u64| Ok(Since::Ago(Duration::from_secs(3600 * hours)));
-        assert_eq!(("12h".parse(), "30d".parse(), "2w".parse()), (back(12), back(720), back(336)));
-        assert_eq!("1970-01-02".parse(), Ok(Since::At(86_400_000_000)));
-        assert_eq!(Since::Ago(Duration::from_secs(1)).microseconds(3_000_000), 2_000_000);
-        assert_eq!(Since::At(5).microseconds(0), 5);
+        let since = |text: &str| parse_since(text, Timestamp::UNIX_EPOCH).map(Timestamp::as_second);
+        assert_eq!(["12h", "30d", "2w"].map(since), [12, 720, 336].map(|hours| Ok(-3600 * hours)));
+        assert_eq!(since("1970-01-02"), Ok(86_400));
         for wrong in
             ["", "d", "0d", "-1d", "30", "2026-13-01", "yesterday", "99999999999999999999d", "40000d", "2026-10-01T00"]
         {
-            assert!(wrong.parse::<Since>().is_err(), "{wrong}");
+            assert!(since(wrong).is_err(), "{wrong}");
         }
     }
 }

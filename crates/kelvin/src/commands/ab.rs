@@ -10,7 +10,7 @@ use std::time::Instant;
 use kelvin_harness::Effort;
 
 use self::interleave::interleave;
-use super::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
+use super::comparison_output::{ComparisonOutput, report_gate};
 use crate::cli::{AbArgs, RunOptions};
 use crate::cli_error::CmdResult;
 
@@ -41,10 +41,9 @@ pub fn ab(args: &AbArgs) -> CmdResult {
             compare(&ProbeComparison { names: &args.names, effort, options: &args.options, sides }, &limits)?
         }
     };
-    // What is measured in turn is chosen for the settings, and no picture of a machine.
-    let view = ComparisonView { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
     let is_kept = args.with_private || !shown.is_redirected();
-    let comparison = shown.show(view, is_kept)?;
+    // What is measured in turn is chosen for the settings, and no picture of a machine: it has no ladder.
+    let comparison = shown.show(outcome.comparison, |_| Vec::new(), ("--full", is_kept))?;
     if !outcome.is_complete {
         return Ok(false);
     }
@@ -54,7 +53,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
             kelvin_core::units::percent(until)
         );
     }
-    Ok(report_gate(&args.shown.gate, &comparison))
+    Ok(report_gate(&args.shown, &comparison))
 }
 
 /// When measuring in turn that begins now ends, as its flags say.

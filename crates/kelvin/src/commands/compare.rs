@@ -4,16 +4,15 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use kelvin_analysis::{ComparisonRequest, ComparisonSubject, STEADY_CHAIN, SideInput, foreign_reference, references};
-use kelvin_core::{FOREIGN_MODE, Metric, Reference, Run, RunStatus, SpreadHistory};
+use kelvin_core::{Comparison, FOREIGN_MODE, Metric, Reference, Run, RunStatus, SpreadHistory};
 use kelvin_machine::redact::redact_machine;
 use kelvin_store::{HistoryFilter, RunFilter, RunSummary, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
-use crate::commands::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
+use crate::commands::comparison_output::{ComparisonOutput, report_gate};
 use crate::measure::MAX_HISTORY_RUNS;
-use crate::stores::load_run;
-use crate::stores::{open_existing_store, store_to_read};
+use crate::stores::{load_run, open_existing_store, store_to_read};
 
 /// `kelvin compare`.
 pub fn compare(args: &CompareArgs) -> CmdResult {
@@ -28,22 +27,17 @@ pub fn compare(args: &CompareArgs) -> CmdResult {
     let request =
         ComparisonRequest { base: base.as_side(), other: other.as_side(), learned, learned_in_cycles, threshold };
     let more = format!("kelvin compare {} {} --full", base.name, other.name);
-    let view =
-        ComparisonView { comparison: request.compare(), ladder: &|comparison| request.ladder(comparison), more: &more };
-    Ok(report_gate(&args.shown.gate, &shown.show(view, args.with_private)?))
+    let ladder = |comparison: &Comparison| request.ladder(comparison);
+    Ok(report_gate(&args.shown, &shown.show(request.compare(), ladder, (&more, args.with_private))?))
 }
 
 /// One side, in memory.
 struct CompareInput {
     name: String,
-    runs: InputRuns,
-}
-
-enum InputRuns {
-    Runs(Vec<Run>),
-    Published(&'static Reference),
-    /// A run that another program made.
-    Foreign(Box<(Run, Reference)>),
+    /// None of a published machine.
+    runs: Vec<Run>,
+    /// A published machine, or what the run of another program is compared as.
+    reference: Option<Reference>,
 }
 
 impl CompareInput {
@@ -51,36 +45,35 @@ impl CompareInput {
         let text = name.to_string_lossy().into_owned();
         let published = references().iter().find(|reference| reference.id == *text.as_str());
         let is_file = Path::new(name).is_file();
-        let runs = match (published, text.split_once("..")) {
-            (Some(reference), _) if !is_file => InputRuns::Published(reference),
-            (_, Some(ends)) if !is_file => InputRuns::Runs(read_range(&text, ends, args)?),
-            _ if text.starts_with(TAG_PREFIX) => InputRuns::Runs(read_tagged(&text, args)?),
+        let (runs, reference) = match (published, text.split_once("..")) {
+            (Some(reference), _) if !is_file => (Vec::new(), Some(reference.clone())),
+            (_, Some(ends)) if !is_file => (read_range(&text, ends, args)?, None),
+            _ if text.starts_with(TAG_PREFIX) => (read_tagged(&text, args)?, None),
             _ => {
                 let run = redacted(load_run(name, &args.store)?, args.with_private);
-                match foreign_reference(&run) {
-                    Some(reference) => InputRuns::Foreign(Box::new((run, reference))),
-                    None => InputRuns::Runs(vec![run]),
-                }
+                let reference = foreign_reference(&run);
+                (vec![run], reference)
             }
         };
-        Ok(Self { name: text, runs })
+        Ok(Self { name: text, runs, reference })
     }
 
     fn as_side(&self) -> SideInput<'_> {
-        let subject = match &self.runs {
-            InputRuns::Runs(runs) => ComparisonSubject::Runs(runs),
-            InputRuns::Published(reference) => ComparisonSubject::Published(reference),
-            InputRuns::Foreign(foreign) => ComparisonSubject::Foreign(&foreign.0, &foreign.1),
+        let subject = match (&self.runs[..], &self.reference) {
+            (runs, None) => ComparisonSubject::Runs(runs),
+            ([run], Some(reference)) => ComparisonSubject::Foreign(run, reference),
+            (_, Some(reference)) => ComparisonSubject::Published(reference),
         };
         SideInput { name: self.name.clone(), subject }
     }
 
     fn ids(&self) -> Vec<&str> {
-        match &self.runs {
-            InputRuns::Runs(runs) => runs.iter().map(|run| run.header.id.as_str()).collect(),
-            InputRuns::Published(reference) => vec![reference.id.as_str()],
-            InputRuns::Foreign(foreign) => vec![foreign.0.header.id.as_str()],
-        }
+        let published = self.reference.iter().filter(|_| self.runs.is_empty());
+        self.runs
+            .iter()
+            .map(|run| run.header.id.as_str())
+            .chain(published.map(|reference| reference.id.as_str()))
+            .collect()
     }
 }
 
@@ -150,10 +143,10 @@ fn learn_spreads(
     other: &CompareInput,
     store: &StoreArgs,
 ) -> Result<[Vec<SpreadHistory>; 2], CliError> {
-    let (InputRuns::Runs(before), InputRuns::Runs(after)) = (&base.runs, &other.runs) else {
+    if base.reference.is_some() || other.reference.is_some() {
         return Ok(Default::default());
-    };
-    let runs: Vec<&Run> = before.iter().chain(after).collect();
+    }
+    let runs: Vec<&Run> = base.runs.iter().chain(&other.runs).collect();
     let series = |run: &Run| (run.header.machine.identity.clone(), run.header.settings.mode);
     let (machine, mode) = series(runs[0]);
     let are_alike = runs.iter().all(|run| series(run) == (machine.clone(), mode));

@@ -10,7 +10,7 @@ use kelvin_harness::UnknownName;
 use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUnit};
 use kelvin_sys::fs::open_to_read;
 
-use crate::cli::{CompareFormat, CompareOutputArgs, GateArgs};
+use crate::cli::{CompareFormat, CompareOutputArgs};
 use crate::cli_error::{CliError, Context};
 use crate::output::{self, Outlet};
 use crate::redact::without_private;
@@ -31,7 +31,7 @@ impl<'a> ComparisonOutput<'a> {
     /// # Errors
     /// A policy that is none, flags that say nothing together, or a file that cannot be written.
     pub fn new(args: &'a CompareOutputArgs) -> Result<Self, CliError> {
-        let gate = read_gate(&args.gate)?;
+        let gate = read_gate(args)?;
         let format = args.output.format();
         if args.full && format != CompareFormat::Terminal {
             bail!("--full: every format but that of the terminal is in full: leave it out");
@@ -49,12 +49,17 @@ impl<'a> ComparisonOutput<'a> {
         self.args.output.path().is_some() || self.args.output.format() != CompareFormat::Terminal
     }
 
-    /// Judges a comparison and shows it, without what is private unless that is kept. Returns it as it was judged.
+    /// Judges a comparison and shows it, with its ladder in a page and in JSON, without what is private unless that is kept. `more` is the
+    /// command that shows all of it. Returns it as it was judged.
     ///
     /// # Errors
     /// What keeps it from being written.
-    pub fn show(self, view: ComparisonView<'_>, keeps_private: bool) -> Result<Comparison, CliError> {
-        let ComparisonView { mut comparison, ladder, more } = view;
+    pub fn show(
+        self,
+        mut comparison: Comparison,
+        ladder: impl Fn(&Comparison) -> Vec<ComparedRung>,
+        (more, keeps_private): (&str, bool),
+    ) -> Result<Comparison, CliError> {
         let format = self.args.output.format();
         if matches!(format, CompareFormat::Html | CompareFormat::Json) {
             comparison.ladder = ladder(&comparison);
@@ -78,18 +83,8 @@ impl<'a> ComparisonOutput<'a> {
     }
 }
 
-/// A comparison to show, and what else is shown with it.
-pub struct ComparisonView<'a> {
-    /// The comparison, without its ladder.
-    pub comparison: Comparison,
-    /// Finds its ladder, which a page and JSON have.
-    pub ladder: &'a dyn Fn(&Comparison) -> Vec<ComparedRung>,
-    /// The command that shows all of it.
-    pub more: &'a str,
-}
-
 /// Says what misses the gate, what is known, and what could not have missed it; whether nothing misses it.
-pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> bool {
+pub fn report_gate(args: &CompareOutputArgs, comparison: &Comparison) -> bool {
     let Some(gated @ GateResult { failures: missed, known, resolved: not_seen, .. }) = &comparison.gate else {
         return true;
     };
@@ -103,8 +98,8 @@ pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> bool {
 }
 
 /// The gate that was asked for, if one was.
-fn read_gate(args: &GateArgs) -> Result<Option<Gate>, CliError> {
-    let Some(path) = &args.policy else { return Ok(args.fail_on.map(|worse| Gate::from_share(worse.0))) };
+fn read_gate(args: &CompareOutputArgs) -> Result<Option<Gate>, CliError> {
+    let Some(path) = &args.policy else { return Ok(args.fail_on.map(Gate::from_share)) };
     let option = format!("--policy {}", path.display());
     let text = read_policy(path).context(&option)?;
     let gate = Gate::from_policy(&text).context(&option)?;

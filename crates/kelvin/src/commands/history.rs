@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 
+use jiff::Timestamp;
 use kelvin_analysis::{
     HistoryInput, HistoryInputRun, HistoryInputSeries, STEADY_CHAIN, annotate_changes, fact_differences, new_changes,
 };
@@ -12,7 +13,7 @@ use kelvin_harness::UnknownName;
 use kelvin_machine::hardware_identity;
 use kelvin_machine::redact::redact_machine;
 use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal};
-use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries, StoredValue};
+use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
 use crate::cli_error::{CliError, CmdResult};
@@ -47,7 +48,7 @@ pub fn history(args: &HistoryArgs) -> CmdResult {
 ///
 /// # Errors
 /// A name of nothing, a machine or mode without runs, or a store that is not there or fails.
-pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliError> {
+pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryInput), CliError> {
     let names = NameFilter::parse(&args.names)?;
     let store = open_existing_store(&args.store)?
         .ok_or_else(|| CliError::msg("there is no store yet: `kelvin run` makes one, or name one with --store FILE"))?;
@@ -81,15 +82,14 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
         };
         // Some series are of what rounds took: no metric of a run.
         let Some(metric) = defined.get(&metric).copied() else { continue };
-        let points = values.into_iter().map(|StoredValue { run, value }| HistoryPoint { run, value }).collect();
         let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
         match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {
             // Versions follow each other, the newest last.
             Some(last) => {
-                last.versions.push((version, points));
+                last.versions.push((version, values));
                 (last.metric, last.others) = (metric, others);
             }
-            None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, points)], others }),
+            None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, values)], others }),
         }
     }
     if series.is_empty() {
@@ -97,17 +97,16 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
         bail!("no {mode} run of this machine has a figure of {asked}");
     }
     let records = HistoryInput { machine: identity, cpu_model, mode, runs: input_runs, has_older, other_modes, series };
-    Ok((store, HistoryRecords { runs, records }))
+    Ok((store, records))
 }
 
-fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryArgs) -> Result<(), CliError> {
-    let since = args.since.map(|since| since.microseconds(jiff::Timestamp::now().as_microsecond()));
-    let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
+fn show(store: &Store, records: HistoryInput, outlet: Outlet, args: &HistoryArgs) -> Result<(), CliError> {
+    let first = first_run_since(&records, args).unwrap_or(0);
     if first == records.runs.len() {
         let newest = records.runs.last().map_or_else(String::new, |run| run.started.clone());
         bail!("--since: no run is that new: the newest is of {newest}");
     }
-    let history = redacted_history(store, records.records.since_run(first).history(), args)?;
+    let history = redacted_history(store, records.since_run(first).history(), args)?;
     let format = args.output.format();
     outlet.write_output(format == HistoryFormat::Terminal, |out: &mut dyn Write| match format {
         HistoryFormat::Terminal => {
@@ -122,30 +121,29 @@ fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryAr
     })
 }
 
+/// The index of the first run since the time that was asked for.
+fn first_run_since(records: &HistoryInput, args: &HistoryArgs) -> Option<usize> {
+    let since = args.since?;
+    let is_before = |run: &HistoryInputRun| run.started.parse::<Timestamp>().is_ok_and(|started| started < since);
+    Some(records.runs.partition_point(is_before))
+}
+
 fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> {
     HistoryTerminal { width: output::width(), unicode: output::is_utf8_locale(), full: args.full, more }
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.
-fn print_alerts(store: &Store, records: &HistoryRecords, threshold: f64, args: &HistoryArgs) -> CmdResult {
-    let runs = &records.runs;
-    let first = match args.since {
-        Some(since) => {
-            runs.partition_point(|run| run.started_us < since.microseconds(jiff::Timestamp::now().as_microsecond()))
-        }
-        None => runs.len() - 1,
-    };
-    let before = records.records.before_run(first).history();
-    let now = records.records.history();
+fn print_alerts(store: &Store, records: &HistoryInput, threshold: f64, args: &HistoryArgs) -> CmdResult {
+    let first = first_run_since(records, args).unwrap_or(records.runs.len() - 1);
+    let before = records.before_run(first).history();
+    let now = records.history();
     if new_changes(&now, &before, threshold).is_empty() {
         return Ok(true);
     }
     let now = redacted_history(store, now, args)?;
     let news = new_changes(&now, &before, threshold);
-    match args.output.format() == HistoryFormat::Json {
-        true => output::print_json(&news)?,
-        false => output::print(|out| history_screen(args, "").render_news(&news, &now, out))?,
-    }
+    let is_json = args.output.format() == HistoryFormat::Json;
+    output::print_answer(is_json, &news, |out| history_screen(args, "").render_news(&news, &now, out))?;
     Ok(false)
 }
 
@@ -310,11 +308,4 @@ fn identities(groups: &[HardwareRuns]) -> impl Iterator<Item = &str> {
 /// The first few of some names, each once.
 fn first_sorted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     output::first_names(BTreeSet::from_iter(names).into_iter())
-}
-
-/// What was read.
-pub struct HistoryRecords {
-    runs: Vec<HistoryRunRow>,
-    /// What a history is made of.
-    pub records: HistoryInput,
 }

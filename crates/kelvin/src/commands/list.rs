@@ -131,10 +131,8 @@ impl ListedMetric<'_> {
         };
         let needs = self.needs.map(|option| format!("with {option}"));
         let aside: Vec<String> = cases.into_iter().chain(needs).collect();
-        match aside.is_empty() {
-            true => self.metric.summary.to_string(),
-            false => format!("{} ({})", self.metric.summary, aside.join("; ")),
-        }
+        let aside = if aside.is_empty() { String::new() } else { format!(" ({})", aside.join("; ")) };
+        format!("{}{aside}", self.metric.summary)
     }
 }
 

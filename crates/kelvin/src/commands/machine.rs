@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kelvin_core::{Hazard, Machine, Severity};
+use kelvin_core::{Hazard, Machine};
 use kelvin_machine::redact::redact_machine;
 use serde::Serialize;
 
@@ -56,12 +56,7 @@ fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) ->
         writeln!(out, "  none found")?;
     }
     for hazard in hazards {
-        let severity = match hazard.severity {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Serious => "serious",
-        };
-        output::hanging(out, &format!("  {severity:8} "), &hazard.summary)?;
+        output::hanging(out, &format!("  {:8} ", hazard.severity.name()), &hazard.summary)?;
         output::hanging(out, INDENT, &hazard.effect)?;
         match &hazard.remedy {
             // A command stands on one line, to be copied.

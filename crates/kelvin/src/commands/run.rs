@@ -20,6 +20,7 @@ use crate::placement::LocalMachine;
 use crate::redact::Redaction;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{RunDefaults, RunSchedule};
+use crate::run_writer::RunWriter;
 use crate::selection::{Selection, plan_names, studies_that_need};
 use crate::stores::{open_existing_store, open_store};
 
@@ -157,7 +158,7 @@ impl<'a> RunOutput<'a> {
         plan.redaction = Redaction::from_flag(to.with_private);
         plan.members = Some(compared.members);
         if let Some(store) = to.store() {
-            plan.store_in(store, labels(&to.tags, to.note.as_deref()))?;
+            plan.writer = Some(RunWriter::open(store, labels(&to.tags, to.note.as_deref()))?);
         }
         Ok(Self { to, page, text, references: compared.published })
     }

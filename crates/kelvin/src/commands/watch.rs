@@ -34,6 +34,7 @@ use crate::placement::LocalMachine;
 use crate::redact::Redaction;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{RunDefaults, RunSchedule};
+use crate::run_writer::RunWriter;
 use crate::selection::Selection;
 use crate::stores::{open_local_store, open_store};
 
@@ -187,13 +188,13 @@ impl<'a> Watcher<'a> {
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
         let measured = self.measure_cycle(local, schedule);
         let changes = match &measured {
-            Ok(MeasuredCycle { interrupted: Some(signal), .. }) => Ok(ControlFlow::Break(*signal)),
+            Ok((_, Some(signal))) => Ok(ControlFlow::Break(*signal)),
             Ok(_) => self.report_changes().map(ControlFlow::Continue),
             Err(_) => Ok(ControlFlow::Continue(false)),
         };
         let total = cpu_time();
         let cpu = total.saturating_sub(std::mem::replace(&mut self.counted, total));
-        if let Ok(MeasuredCycle { time, interrupted: None }) = measured {
+        if let Ok((time, None)) = measured {
             self.state.record_load(&self.names, time, cpu);
         }
         self.save_cycle(Cycle { began_us, cpu: cpu.as_secs_f64() })?;
@@ -214,10 +215,15 @@ impl<'a> Watcher<'a> {
         Ok((local, schedule))
     }
 
-    fn measure_cycle(&self, local: LocalMachine, schedule: RunSchedule) -> Result<MeasuredCycle, CliError> {
+    /// Measures and stores a run: its seconds, and the signal that ended it early.
+    fn measure_cycle(
+        &self,
+        local: LocalMachine,
+        schedule: RunSchedule,
+    ) -> Result<(f64, Option<&'static str>), CliError> {
         let mut plan = RunPlan::new(local, schedule, &self.options)?;
         plan.redaction = Redaction::from_flag(self.args.with_private);
-        plan.store_in(&self.args.store, labels(&self.args.tags, None))?;
+        plan.writer = Some(RunWriter::open(&self.args.store, labels(&self.args.tags, None))?);
         plan.schedule.announce(&plan.destination_text(None));
         let FinishedRun { run, analysis, store_error, spool_file } = plan.measure()?;
         if let Some(file) = spool_file {
@@ -232,7 +238,7 @@ impl<'a> Watcher<'a> {
         }
         let is_complete = run.status == RunStatus::Complete;
         let interrupted = (!is_complete).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
-        Ok(MeasuredCycle { time: run.seconds, interrupted })
+        Ok((run.seconds, interrupted))
     }
 
     /// The time of a turn as far as its share allows it, at most that of a default run: more narrows no figure of it much.
@@ -287,7 +293,6 @@ impl<'a> Watcher<'a> {
         let mut args = HistoryArgs::for_watch(self.names.clone(), WATCH_MODE, self.args.store.clone());
         args.with_private = self.args.with_private;
         let (store, records) = read_history(&args)?;
-        let records = &records.records;
         let now = records.history();
         let before = || records.before_run(records.runs.len() - 1).history();
         let new = self.state.new_changes(&now, before, self.args.alert);
@@ -307,14 +312,6 @@ impl<'a> Watcher<'a> {
         self.state.record_cycle(turn);
         output::write_file(&self.file, |out| Ok(serde_json::to_writer(out, &self.state)?))
     }
-}
-
-/// What a turn has measured.
-struct MeasuredCycle {
-    /// Seconds of its run.
-    time: f64,
-    /// The signal that ended it early.
-    interrupted: Option<&'static str>,
 }
 
 /// CPU time of this process and all its children that have ended.

@@ -8,6 +8,7 @@ use kelvin_harness::Setup;
 
 use crate::cli::{Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
+use crate::placement::placement_on;
 use crate::run_plan::{RunPlan, create_scratch_in};
 use crate::socket_options;
 
@@ -72,7 +73,7 @@ impl Arm {
                     let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
                     bail!("this process may use CPUs {list}");
                 }
-                setup.placement = plan.placement_on(*cpu);
+                setup.placement = placement_on(&plan.machine, allowed, *cpu);
             }
             SettingKind::Directory(directory) => {
                 let scratch = create_scratch_in(directory, "dir")?;

@@ -72,11 +72,6 @@ impl InterleaveLimits {
         if self.blocks_are_required { self.blocks } else { MIN_INTERVAL_ROUNDS as u32 }
     }
 
-    /// When the time that was asked for is over.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.budget.map(|asked| self.began + asked)
-    }
-
     /// Whether this many seconds are left of the time that was asked for.
     fn has_time(&self, sides: &dyn Arms, seconds: f64) -> bool {
         self.budget.is_none() || sides.seconds_since(self.began) + seconds <= self.seconds

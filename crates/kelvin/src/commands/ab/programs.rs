@@ -49,7 +49,7 @@ impl ProgramArms {
     /// If signals cannot be watched for.
     pub fn new(commands: [&String; 2], limits: &InterleaveLimits) -> Result<Self, CliError> {
         kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
-        let budget = limits.budget.zip(limits.deadline());
+        let budget = limits.budget.map(|budget| (budget, limits.began + budget));
         Ok(Self { commands: commands.map(Clone::clone), began: monotonic(), budget, has_run: [false; 2] })
     }
 

@@ -39,10 +39,8 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
         return Err(failed(ErrorKind::NotADirectory.into()));
     }
     let quick = kelvin_machine::file_cache(Path::new("/")).map_err(CliError::msg)?;
-    let measured = match args.measure {
-        true => Some(measure(&args.directory, args.limit.unwrap_or(DEFAULT_LIMIT), &quick)?),
-        false => None,
-    };
+    let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
+    let measured = args.measure.then(|| measure(&args.directory, limit, &quick)).transpose()?;
     let report = CacheReport { bytes: quick.bounds.first().map_or(0, |bound| bound.bytes), now: quick, measured };
     figures::print_result(args.json, &report, || report.lines())?;
     let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.matches_limit);

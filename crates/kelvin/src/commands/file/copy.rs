@@ -163,7 +163,7 @@ impl CopyReport {
                 VerifiedFrom::InMemory => "in memory",
                 VerifiedFrom::FromDevice => "from its device",
             }),
-            limit: limit_name(limit),
+            limit: limit_texts(limit).0,
             limit_share,
             time: TimeShares::of(spent),
             expected: copied.expected.as_ref().ok().copied(),
@@ -228,19 +228,14 @@ impl CopyReport {
             return "nothing was copied".into();
         }
         let share_text = format!("{} of the time", units::share(share));
+        let is_in_calls = !matches!(limit, CopyBottleneck::OtherWork | CopyBottleneck::Flush);
         let split = match (self.time.reading, self.time.writing) {
-            (Some(reading), Some(writing)) => {
+            (Some(reading), Some(writing)) if is_in_calls => {
                 format!(", {} of it in pread and {} in pwrite", units::share(reading), units::share(writing))
             }
             _ => String::new(),
         };
-        let what = match limit {
-            CopyBottleneck::Cpu => format!("the CPU, busy {share_text}{split}"),
-            CopyBottleneck::OtherWork => format!("other work, which had the CPU {share_text}"),
-            CopyBottleneck::Source => format!("reading the source, which was waited for {share_text}{split}"),
-            CopyBottleneck::Target => format!("writing the target, which was waited for {share_text}{split}"),
-            CopyBottleneck::Flush => format!("the flush, {share_text}"),
-        };
+        let what = format!("{} {share_text}{split}", limit_texts(limit).1);
         if share < MIN_BOTTLENECK_SHARE { format!("no part alone; most {what}") } else { what }
     }
 
@@ -264,20 +259,20 @@ impl CopyReport {
             _ if rate > expected.high => "; the rate is above it, not explained".into(),
             _ if rate >= expected.low => String::new(),
             (CopyBottleneck::Cpu, _) => "; the rate is below it, not explained".to_owned(),
-            (limit, share) => format!("; below it for {}, {} of the time", limit_name(limit), units::share(share)),
+            (limit, share) => format!("; below it for {}, {} of the time", limit_texts(limit).0, units::share(share)),
         };
         format!("{range} from memory to memory: {how}{verdict}")
     }
 }
 
-/// What limited a copy, for programs, and after "for".
-fn limit_name(limit: CopyBottleneck) -> &'static str {
+/// What limited a copy, for programs and after "for"; and before its share of the time.
+fn limit_texts(limit: CopyBottleneck) -> (&'static str, &'static str) {
     match limit {
-        CopyBottleneck::Cpu => "the CPU",
-        CopyBottleneck::OtherWork => "other work on the CPU",
-        CopyBottleneck::Source => "waiting for the source",
-        CopyBottleneck::Target => "waiting for the target",
-        CopyBottleneck::Flush => "the flush",
+        CopyBottleneck::Cpu => ("the CPU", "the CPU, busy"),
+        CopyBottleneck::OtherWork => ("other work on the CPU", "other work, which had the CPU"),
+        CopyBottleneck::Source => ("waiting for the source", "reading the source, which was waited for"),
+        CopyBottleneck::Target => ("waiting for the target", "writing the target, which was waited for"),
+        CopyBottleneck::Flush => ("the flush", "the flush,"),
     }
 }
 
