@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use kelvin_sys::kmod::{KernelSocket, KmodDevice, PageEntry};
 use kelvin_sys::mapping::{FileMapping, memory_file, page_bytes};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{Error, Result};
 
@@ -25,16 +25,62 @@ pub enum AccessStage {
     Written,
 }
 
-/// An entry, and when it was looked at.
-pub type StagedEntry = (AccessStage, PageEntry);
+/// A number, in JSON in hexadecimal: JSON's numbers do not have this many digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hex(pub u64);
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
+    }
+}
+
+/// An entry at one moment, without the number of its frame.
+#[derive(Clone, Debug, Serialize)]
+pub struct StagedEntry {
+    /// When it was looked at.
+    pub moment: AccessStage,
+    /// Whether it maps memory.
+    pub is_present: bool,
+    /// Of the table that it is in: 1 is the last.
+    pub level: u32,
+    /// The bytes that it covers.
+    pub bytes: u64,
+    /// Its flags.
+    pub flags: Hex,
+    /// The names of the flags that are set.
+    pub names: Vec<&'static str>,
+}
 
 /// What was seen at both ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct PageTableEntries {
     /// A file in memory that the sender has mapped for reading: it cannot be written.
     pub sender: Vec<StagedEntry>,
     /// The receiver's window.
     pub receiver: Vec<StagedEntry>,
+    /// Flags of both that were published: see [`Processor::published`].
+    pub published: Option<[Hex; 2]>,
+    /// The flags of the processor.
+    pub bits: &'static [EntryBit],
+}
+
+impl PageTableEntries {
+    /// Entries of the sender's and of the receiver's page, as a processor means them.
+    pub fn new(
+        processor: Processor,
+        sender: Vec<(AccessStage, PageEntry)>,
+        receiver: Vec<(AccessStage, PageEntry)>,
+    ) -> Self {
+        let staged = |(moment, entry): (AccessStage, PageEntry)| {
+            let PageEntry { entry, level, shift, is_present, .. } = entry;
+            let flags = processor.flags(entry);
+            let names = if is_present { bit_names(processor.bits, flags) } else { Vec::new() };
+            StagedEntry { moment, is_present, level, bytes: 1 << shift, flags: Hex(flags), names }
+        };
+        let [sender, receiver] = [sender, receiver].map(|entries| entries.into_iter().map(staged).collect());
+        Self { sender, receiver, published: processor.published, bits: processor.bits }
+    }
 }
 
 /// Looks at the pages of both ends, each by its own device, before and after they are accessed.
@@ -43,13 +89,12 @@ pub struct PageTableEntries {
 /// No device; failed calls.
 pub fn read_entries() -> Result<PageTableEntries> {
     let (sender, mut receiver) = (KernelSocket::open(KmodDevice::Sender)?, KernelSocket::open(KmodDevice::Receiver)?);
-    Ok(PageTableEntries {
-        sender: sender_entries(&sender).map_err(Error::call("look at the sender's page"))?,
-        receiver: receiver_entries((&sender, &mut receiver)).map_err(Error::call("look at the receiver's page"))?,
-    })
+    let of_sender = sender_entries(&sender).map_err(Error::call("look at the sender's page"))?;
+    let of_receiver = receiver_entries((&sender, &mut receiver)).map_err(Error::call("look at the receiver's page"))?;
+    Ok(PageTableEntries::new(Processor::CURRENT, of_sender, of_receiver))
 }
 
-fn sender_entries(sender: &KernelSocket) -> std::io::Result<Vec<StagedEntry>> {
+fn sender_entries(sender: &KernelSocket) -> std::io::Result<Vec<(AccessStage, PageEntry)>> {
     let file = memory_file()?;
     file.write_all_at(&vec![b'k'; page_bytes()], 0)?;
     let mapping = FileMapping::whole(&file, page_bytes())?;
@@ -59,7 +104,9 @@ fn sender_entries(sender: &KernelSocket) -> std::io::Result<Vec<StagedEntry>> {
 }
 
 /// A byte is received into it first, while the processor has no entry for it.
-fn receiver_entries((sender, receiver): (&KernelSocket, &mut KernelSocket)) -> std::io::Result<Vec<StagedEntry>> {
+fn receiver_entries(
+    (sender, receiver): (&KernelSocket, &mut KernelSocket),
+) -> std::io::Result<Vec<(AccessStage, PageEntry)>> {
     sender.connect(receiver.listen((std::net::Ipv4Addr::LOCALHOST, 0).into())?)?;
     receiver.accept()?;
     receiver.set_window(page_bytes())?;
@@ -88,7 +135,7 @@ pub struct Processor {
     pub bits: &'static [EntryBit],
     /// The entries that the study kernel-transfer-2020 printed, without frame numbers: of the sender's page, and of the
     /// receiver's. Its machine was an x86-64.
-    pub published: Option<(u64, u64)>,
+    pub published: Option<[Hex; 2]>,
     /// Bits of the frame's number.
     frame: u64,
 }
@@ -97,7 +144,7 @@ impl Processor {
     /// x86-64: Intel's manual, volume 3, table 4-20.
     pub const X86: Self = Self {
         bits: X86_BITS,
-        published: Some((0x8000_0000_0000_0025, 0x8000_0000_0000_0067)),
+        published: Some([Hex(0x8000_0000_0000_0025), Hex(0x8000_0000_0000_0067)]),
         frame: 0x000f_ffff_ffff_f000,
     };
     /// aarch64: Arm's manual, D8.3, bits 12 to 49, as Linux uses them.
@@ -112,18 +159,19 @@ impl Processor {
 }
 
 /// A bit of an entry, or several that go together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct EntryBit {
     /// The mask of all of them.
-    pub mask: u64,
+    pub mask: Hex,
     /// What it is called.
     pub name: &'static str,
     /// Why it is as it is in the entries of a sender and of a receiver.
+    #[serde(rename = "meaning")]
     pub why: &'static str,
 }
 
 const fn entry_bit(number: u32, name: &'static str, why: &'static str) -> EntryBit {
-    EntryBit { mask: 1 << number, name, why }
+    EntryBit { mask: Hex(1 << number), name, why }
 }
 
 /// `arch/x86/include/asm/pgtable_types.h`.
@@ -131,12 +179,12 @@ const X86_BITS: &[EntryBit] = &[
     entry_bit(0, "present", "the first access faulted, and the kernel made the entry"),
     entry_bit(1, "writable", "as mapped: the file for reading, the window for writing too"),
     entry_bit(2, "user", "both are memory of a process, which user mode may use"),
-    EntryBit { mask: 0x18, name: "uncached", why: "it is memory, which the processor caches as usual" },
+    EntryBit { mask: Hex(0x18), name: "uncached", why: "it is memory, which the processor caches as usual" },
     entry_bit(5, "accessed", "marked used by the access that made it, or by the processor since"),
     entry_bit(6, "dirty", "set by the processor at the first write through this entry"),
     entry_bit(7, "huge", "at the last level not that, but how the page is cached (PAT)"),
     entry_bit(8, "global", "only the kernel's own entries outlive a switch of address spaces"),
-    EntryBit { mask: 0x600, name: "software", why: "left to the kernel, which has no use for them here" },
+    EntryBit { mask: Hex(0x600), name: "software", why: "left to the kernel, which has no use for them here" },
     entry_bit(11, "soft-dirty", "noted by the kernel where it makes an entry for a write"),
     entry_bit(63, "no-execute", "neither is mapped to be executed"),
 ];
@@ -154,8 +202,8 @@ const ARM_BITS: &[EntryBit] = &[
 ];
 
 /// The names of the bits that are set.
-pub fn bit_names(processor: Processor, entry: u64) -> Vec<&'static str> {
-    processor.bits.iter().filter(|bit| entry & bit.mask != 0).map(|bit| bit.name).collect()
+pub fn bit_names(bits: &[EntryBit], entry: u64) -> Vec<&'static str> {
+    bits.iter().filter(|bit| entry & bit.mask.0 != 0).map(|bit| bit.name).collect()
 }
 
 #[cfg(test)]
@@ -164,17 +212,11 @@ mod tests {
 
     #[test]
     fn published_entries_decode() {
-        let (sender, receiver) = Processor::X86.published.unwrap();
-        assert_eq!(bit_names(Processor::X86, sender), ["present", "user", "accessed", "no-execute"]);
-        assert_eq!(
-            bit_names(Processor::X86, receiver),
-            ["present", "writable", "user", "accessed", "dirty", "no-execute"]
-        );
-        assert_eq!(
-            bit_names(Processor::X86, 0x867),
-            ["present", "writable", "user", "accessed", "dirty", "soft-dirty"]
-        );
-        assert_eq!(bit_names(Processor::ARM, 1 << 55 | 0x401), ["present", "accessed", "dirty"]);
+        let [Hex(sender), Hex(receiver)] = Processor::X86.published.unwrap();
+        assert_eq!(bit_names(X86_BITS, sender), ["present", "user", "accessed", "no-execute"]);
+        assert_eq!(bit_names(X86_BITS, receiver), ["present", "writable", "user", "accessed", "dirty", "no-execute"]);
+        assert_eq!(bit_names(X86_BITS, 0x867), ["present", "writable", "user", "accessed", "dirty", "soft-dirty"]);
+        assert_eq!(bit_names(ARM_BITS, 1 << 55 | 0x401), ["present", "accessed", "dirty"]);
     }
 
     #[test]
@@ -184,8 +226,9 @@ mod tests {
         for processor in [Processor::X86, Processor::ARM] {
             let mut seen = 0;
             for bit in processor.bits {
-                assert_eq!((seen & bit.mask, processor.flags(bit.mask)), (0, bit.mask), "{}", bit.name);
-                seen |= bit.mask;
+                let Hex(mask) = bit.mask;
+                assert_eq!((seen & mask, processor.flags(mask)), (0, mask), "{}", bit.name);
+                seen |= mask;
             }
         }
     }

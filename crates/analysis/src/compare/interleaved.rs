@@ -19,14 +19,24 @@ const SIDE_ROUNDS_PER_BLOCK: u32 = 2;
 
 /// One case of one probe on both sides. The number of a round is twice that of its block for the first of its side there, and one more
 /// for the second.
-#[derive(Clone, Copy, Debug)]
-pub struct InterleavedCase<'a> {
+#[derive(Clone, Debug)]
+pub struct InterleavedCase {
     /// What is measured.
-    pub metrics: &'a [Metric],
+    pub metrics: Vec<Metric>,
     /// The case.
-    pub case: &'a Case,
+    pub case: Case,
     /// The rounds of the base and of the other.
-    pub sides: [&'a Measurement; 2],
+    pub sides: [Measurement; 2],
+}
+
+impl InterleavedCase {
+    /// A case of a probe, or of what stands for one, without rounds yet.
+    pub fn new(probe: Name, metrics: Vec<Metric>, case: Case) -> Self {
+        let ids = metrics.iter().map(|metric| metric.id).collect();
+        let planned = PlannedMeasurement { probe, metrics: ids, case: case.clone(), only_input: false };
+        let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
+        Self { metrics, case, sides: [empty.clone(), empty] }
+    }
 }
 
 /// Two settings with interleaved measurements.
@@ -41,18 +51,18 @@ pub struct InterleavedSettings<'a> {
     /// Seconds that all of it took.
     pub seconds: f64,
     /// What was measured.
-    pub cases: &'a [InterleavedCase<'a>],
+    pub cases: &'a [&'a InterleavedCase],
 }
 
 /// Compares them.
 pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
     let (mut figures, mut not_compared) = (Vec::new(), Vec::new());
     for entry in turns.cases {
-        for metric in entry.metrics.iter().filter(|metric| metric.is_measured_at(entry.case)) {
+        for metric in entry.metrics.iter().filter(|metric| metric.is_measured_at(&entry.case)) {
             match MetricBlocks::from_case(metric, entry) {
-                Ok(blocks) => figures.push(blocks.into_pending(metric, entry.case)),
+                Ok(blocks) => figures.push(blocks.into_pending(metric, &entry.case)),
                 Err(why) => {
-                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, entry.case), reason: why });
+                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, &entry.case), reason: why });
                 }
             }
         }
@@ -87,13 +97,13 @@ struct MetricBlocks {
 
 impl MetricBlocks {
     /// The whole blocks, or why there is nothing to compare.
-    fn from_case(metric: &Metric, measured: &InterleavedCase<'_>) -> Result<Self, NotComparedReason> {
+    fn from_case(metric: &Metric, measured: &InterleavedCase) -> Result<Self, NotComparedReason> {
         // As found: a setting may be what disturbs.
-        let [base, other] = measured.sides.map(|side| round_medians(side, metric));
+        let [base, other] = measured.sides.each_ref().map(|side| round_medians(side, metric));
         match (base.is_empty(), other.is_empty()) {
-            (false, true) => return Err(NotComparedReason::OnlyBase(missing_text(measured.sides[1]))),
-            (true, false) => return Err(NotComparedReason::OnlyOther(missing_text(measured.sides[0]))),
-            (true, true) => return Err(NotComparedReason::Neither(missing_text(measured.sides[0]))),
+            (false, true) => return Err(NotComparedReason::OnlyBase(missing_text(&measured.sides[1]))),
+            (true, false) => return Err(NotComparedReason::OnlyOther(missing_text(&measured.sides[0]))),
+            (true, true) => return Err(NotComparedReason::Neither(missing_text(&measured.sides[0]))),
             (false, false) => {}
         }
         let mut result = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };

@@ -2,12 +2,10 @@
 
 use std::io::{self, Write};
 
-use kelvin_sys::kmod::PageEntry;
 use kelvin_transfer::Error;
 use kelvin_transfer::page_tables::{
-    AccessStage, EntryBit, PageTableEntries, Processor, StagedEntry, bit_names, read_entries,
+    AccessStage, EntryBit, Hex, PageTableEntries, StagedEntry, bit_names, read_entries,
 };
-use serde::{Serialize, Serializer};
 
 use crate::cli::StudyArgs;
 use crate::cli_error::CliError;
@@ -19,87 +17,32 @@ pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
         Error::Device(why) => CliError::new("study page needs the kernel module", why),
         error => CliError::new("study page", error),
     })?;
-    let report = PageTableReport::new(&entries, Processor::CURRENT);
-    output::print_answer(args.to.json, &report, |out| write_text(out, &entries, Processor::CURRENT))
+    output::print_answer(args.to.json, &entries, |out| write_text(out, &entries))
 }
 
-/// A number in hexadecimal: JSON's numbers do not have this many digits.
-struct Hex(u64);
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
-    }
-}
-
-/// An entry as data.
-#[derive(Serialize)]
-struct EntryReport {
-    moment: AccessStage,
-    is_present: bool,
-    level: u32,
-    bytes: u64,
-    flags: Hex,
-    names: Vec<&'static str>,
-}
-
-#[derive(Serialize)]
-struct PageTableReport {
-    sender: Vec<EntryReport>,
-    receiver: Vec<EntryReport>,
-    published: Option<[Hex; 2]>,
-    bits: Vec<FlagBit>,
-}
-
-/// A bit as data.
-#[derive(Serialize)]
-struct FlagBit {
-    mask: Hex,
-    name: &'static str,
-    meaning: &'static str,
-}
-
-impl PageTableReport {
-    fn new(entries: &PageTableEntries, processor: Processor) -> Self {
-        let bit = |&EntryBit { mask, name, why }: &EntryBit| FlagBit { mask: Hex(mask), name, meaning: why };
-        let entry = |&(moment, entry): &StagedEntry| {
-            let PageEntry { entry, level, shift, is_present, .. } = entry;
-            let flags = processor.flags(entry);
-            let names = if is_present { bit_names(processor, flags) } else { Vec::new() };
-            EntryReport { moment, is_present, level, bytes: 1 << shift, flags: Hex(flags), names }
-        };
-        Self {
-            sender: entries.sender.iter().map(entry).collect(),
-            receiver: entries.receiver.iter().map(entry).collect(),
-            published: processor.published.map(|(sender, receiver)| [sender, receiver].map(Hex)),
-            bits: processor.bits.iter().map(bit).collect(),
-        }
-    }
-}
-
-fn write_text(out: &mut dyn Write, entries: &PageTableEntries, processor: Processor) -> io::Result<()> {
-    let PageTableReport { sender, receiver, published, bits } = PageTableReport::new(entries, processor);
-    write_entries(out, "The sender's page: a file, mapped for reading", &sender)?;
+fn write_text(out: &mut dyn Write, entries: &PageTableEntries) -> io::Result<()> {
+    let PageTableEntries { sender, receiver, published, bits } = entries;
+    write_entries(out, "The sender's page: a file, mapped for reading", sender)?;
     writeln!(out, "  {:14} not possible: the mapping does not allow it", moment_text(AccessStage::Written))?;
-    write_entries(out, "\nThe receiver's page: its device's window", &receiver)?;
+    write_entries(out, "\nThe receiver's page: its device's window", receiver)?;
     writeln!(out, "  (what the module receives it writes by the kernel's own mapping)")?;
     writeln!(out, "\nBit by bit:")?;
-    let flags_at = |entries: &[EntryReport], moment: AccessStage| {
+    let flags_at = |entries: &[StagedEntry], moment: AccessStage| {
         entries.iter().find(|entry| entry.moment == moment).map_or(0, |entry| entry.flags.0)
     };
-    let sender_read = flags_at(&sender, AccessStage::Read);
-    let [read, written] = [AccessStage::Read, AccessStage::Written].map(|moment| flags_at(&receiver, moment));
+    let sender_read = flags_at(sender, AccessStage::Read);
+    let [read, written] = [AccessStage::Read, AccessStage::Written].map(|moment| flags_at(receiver, moment));
     let columns = [("sender", sender_read), ("receiver, read", read), ("written", written)];
     writeln!(out, "{:>18}  {:24}  {}", "value", "name", columns.map(|(head, _)| head).join("  "))?;
-    for FlagBit { mask: Hex(mask), name, .. } in &bits {
+    for EntryBit { mask: Hex(mask), name, .. } in *bits {
         let mark = |(head, flags): (&str, u64)| {
             format!("{:>width$}", if flags & mask == 0 { "-" } else { "yes" }, width = head.len())
         };
         writeln!(out, "{mask:#18x}  {name:24}  {}", columns.map(mark).join("  "))?;
     }
     writeln!(out, "\nWhy:")?;
-    bits.iter().try_for_each(|FlagBit { name, meaning, .. }| writeln!(out, "  {name}: {meaning}"))?;
-    let Some([Hex(published_sender), Hex(published_receiver)]) = published else { return Ok(()) };
+    bits.iter().try_for_each(|EntryBit { name, why, .. }| writeln!(out, "  {name}: {why}"))?;
+    let Some([Hex(published_sender), Hex(published_receiver)]) = *published else { return Ok(()) };
     // What the published study printed, and whether it is the same here.
     writeln!(out, "\nBeside the study kernel-transfer-2020:")?;
     for (end, flags, published) in
@@ -107,16 +50,16 @@ fn write_text(out: &mut dyn Write, entries: &PageTableEntries, processor: Proces
     {
         let verdict = match flags ^ published {
             0 => "the same here".to_owned(),
-            difference => format!("{flags:#x} here: other in {}", bit_names(processor, difference).join(", ")),
+            difference => format!("{flags:#x} here: other in {}", bit_names(bits, difference).join(", ")),
         };
         writeln!(out, "  {end:8} {published:#x}: {verdict}")?;
     }
     Ok(())
 }
 
-fn write_entries(out: &mut dyn Write, title: &str, entries: &[EntryReport]) -> io::Result<()> {
+fn write_entries(out: &mut dyn Write, title: &str, entries: &[StagedEntry]) -> io::Result<()> {
     writeln!(out, "{title}")?;
-    entries.iter().try_for_each(|EntryReport { moment, is_present, level, flags: Hex(flags), .. }| {
+    entries.iter().try_for_each(|StagedEntry { moment, is_present, level, flags: Hex(flags), .. }| {
         let moment = moment_text(*moment);
         match is_present {
             true => writeln!(out, "  {moment:14} {flags:#x}"),
@@ -136,34 +79,36 @@ fn moment_text(moment: AccessStage) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_sys::kmod::PageEntry;
+    use kelvin_transfer::page_tables::Processor;
+
     use super::*;
 
     fn entry(entry: u64) -> PageEntry {
         PageEntry { entry, level: 1, shift: 12, is_mapped: true, is_present: entry & 1 == 1, has_frame: false }
     }
 
-    fn looks(written: u64) -> PageTableEntries {
+    fn looks(processor: Processor, written: u64) -> PageTableEntries {
         let read = 0x8000_0000_1234_5027;
-        PageTableEntries {
-            sender: vec![(AccessStage::Untouched, entry(0)), (AccessStage::Read, entry(0x8000_0000_0765_4025))],
-            receiver: vec![
-                (AccessStage::Untouched, entry(0)),
-                (AccessStage::Received, entry(0)),
-                (AccessStage::Read, entry(read)),
-                (AccessStage::Written, entry(written)),
-            ],
-        }
+        let sender = vec![(AccessStage::Untouched, entry(0)), (AccessStage::Read, entry(0x8000_0000_0765_4025))];
+        let receiver = vec![
+            (AccessStage::Untouched, entry(0)),
+            (AccessStage::Received, entry(0)),
+            (AccessStage::Read, entry(read)),
+            (AccessStage::Written, entry(written)),
+        ];
+        PageTableEntries::new(processor, sender, receiver)
     }
 
     fn page_table_text(looks: &PageTableEntries) -> String {
         let mut out = Vec::new();
-        write_text(&mut out, looks, Processor::X86).unwrap();
+        write_text(&mut out, looks).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn entries_are_decoded_without_frame_numbers() {
-        let text = page_table_text(&looks(0x8000_0000_1234_5067));
+        let text = page_table_text(&looks(Processor::X86, 0x8000_0000_1234_5067));
         for line in [
             "  before touch   no entry in the table of level 1: an access would fault",
             "  after a read   0x8000000000000025",
@@ -182,7 +127,7 @@ mod tests {
     fn text_fits_80_columns() {
         let texts = [Processor::X86, Processor::ARM].map(|processor| {
             let mut out = Vec::new();
-            write_text(&mut out, &looks(0x67), processor).unwrap();
+            write_text(&mut out, &looks(processor, 0x67)).unwrap();
             String::from_utf8(out).unwrap()
         });
         let wide: Vec<&str> = texts.iter().flat_map(|text| text.lines()).filter(|line| line.len() > 80).collect();
@@ -191,9 +136,9 @@ mod tests {
 
     #[test]
     fn difference_to_published_is_named() {
-        let text = page_table_text(&looks(0x8000_0000_0000_0867));
+        let text = page_table_text(&looks(Processor::X86, 0x8000_0000_0000_0867));
         assert!(text.contains("0x8000000000000867 here: other in soft-dirty"), "{text}");
-        let answer = serde_json::to_value(PageTableReport::new(&looks(0x67), Processor::X86)).unwrap();
+        let answer = serde_json::to_value(looks(Processor::X86, 0x67)).unwrap();
         assert_eq!(answer["receiver"][3]["flags"], "0x67");
         assert_eq!(answer["sender"][0]["is_present"], false);
         assert_eq!(answer["published"][0], "0x8000000000000025");

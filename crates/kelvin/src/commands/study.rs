@@ -326,9 +326,12 @@ mod tests {
             assert!(is_listed, "{}: {names:?}", probe.id);
         }
         for id in kelvin_analysis::study_ids() {
-            let rests_on = kelvin_analysis::study_metrics(&id);
-            let is_study = |name: &str| rests_on.iter().any(|metric| kelvin_core::is_dotted_prefix(name, metric));
-            assert!(names.iter().any(|name| id == **name || is_study(name)), "{id}: {names:?}");
+            let rests_on = kelvin_analysis::study_metrics(id.as_str());
+            let is_of = |probe: &&Probe| {
+                probe.kind == ProbeKind::Study && rests_on.iter().any(|name| probe.is_selected_by(name))
+            };
+            let is_study = kelvin_probes::all().iter().any(is_of);
+            assert!(is_study || names.contains(&id.as_str()), "{id}: {names:?}");
         }
         let is_known = |name: &&str| *name == PAGE_TABLE_STUDY || StudySelection::by_name(name).is_ok();
         assert!(names.iter().all(is_known), "{names:?}");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_analysis::{InterleavedCase, InterleavedSettings, compare_interleaved};
 use kelvin_core::units::seconds;
-use kelvin_core::{Case, Comparison, FactDifference, Measurement, Metric, Name, PlannedMeasurement, Round};
+use kelvin_core::{Comparison, FactDifference, Round};
 use kelvin_probes::causes::EarlyEnd;
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random};
 
@@ -21,8 +21,8 @@ pub trait Arms {
     fn names(&self) -> [String; 2];
     /// What differs between them.
     fn differences(&self) -> Vec<FactDifference>;
-    /// What is measured: a probe or command, its metrics and a case.
-    fn subjects(&self) -> Vec<SubjectSpec>;
+    /// What is measured: each case of a probe or command.
+    fn cases(&self) -> Vec<InterleavedCase>;
     /// Measures one of them on a side once.
     ///
     /// # Errors
@@ -32,17 +32,6 @@ pub trait Arms {
     fn seconds_since(&self, began: Instant) -> f64 {
         began.elapsed().as_secs_f64()
     }
-}
-
-/// What is measured on both sides.
-#[derive(Clone, Debug)]
-pub struct SubjectSpec {
-    /// Its probe, or what stands for one.
-    pub probe: Name,
-    /// Its metrics.
-    pub metrics: Vec<Metric>,
-    /// Its case.
-    pub case: Case,
 }
 
 /// When it ends.
@@ -122,20 +111,13 @@ pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Int
     Ok(InterleaveResult { comparison, is_complete, is_precise })
 }
 
-/// One thing, and what was measured of it.
+/// One case, and what was measured of it.
 struct Subject {
     /// Its place among those of the sides.
     index: usize,
-    spec: SubjectSpec,
+    measured: InterleavedCase,
     /// Seconds of its last block.
     block: f64,
-    rounds: [Measurement; 2],
-}
-
-impl Subject {
-    fn case(&self) -> InterleavedCase<'_> {
-        InterleavedCase { metrics: &self.spec.metrics, case: &self.spec.case, sides: self.rounds.each_ref() }
-    }
 }
 
 /// What was measured so far.
@@ -153,8 +135,8 @@ impl InterleaveState {
         let blocks = BLOCK_TIME_SLACK * f64::from(limits.min_blocks());
         // Seconds of a block of all subjects.
         let mut total = 0.0;
-        for (index, spec) in sides.subjects().into_iter().enumerate() {
-            let name = format!("{} {}", spec.probe, spec.case).trim_end().to_owned();
+        for (index, measured) in sides.cases().into_iter().enumerate() {
+            let name = format!("{} {}", measured.sides[0].planned.probe, measured.case).trim_end().to_owned();
             // It is expected to be like those before it.
             let next = total / subjects.len().max(1) as f64;
             if !limits.has_time(sides, next / 2.0 + blocks * (total + next)) {
@@ -174,10 +156,7 @@ impl InterleaveState {
                 left_out.push(name);
                 continue;
             }
-            let (metrics, case) = (spec.metrics.iter().map(|metric| metric.id).collect(), spec.case.clone());
-            let planned = PlannedMeasurement { probe: spec.probe, metrics, case, only_input: false };
-            let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
-            subjects.push(Subject { index, spec, block, rounds: [empty.clone(), empty] });
+            subjects.push(Subject { index, measured, block });
             total += block;
         }
         let time = limits.budget.unwrap_or_default();
@@ -223,7 +202,7 @@ impl InterleaveState {
                     Err(end) => return Ok(Some(end)),
                 };
                 turns[side] += 1;
-                subject.rounds[side].rounds.push(round);
+                subject.measured.sides[side].rounds.push(round);
             }
             subject.block = sides.seconds_since(limits.began) - begun;
         }
@@ -231,7 +210,7 @@ impl InterleaveState {
     }
 
     fn compare(&self, threshold: f64, seconds: f64) -> Comparison {
-        let cases: Vec<InterleavedCase<'_>> = self.subjects.iter().map(Subject::case).collect();
+        let cases: Vec<&InterleavedCase> = self.subjects.iter().map(|subject| &subject.measured).collect();
         let (names, differences) = (self.names.clone(), self.differences.clone());
         compare_interleaved(&InterleavedSettings { names, differences, threshold, seconds, cases: &cases })
     }
@@ -248,7 +227,7 @@ fn are_ratios_within(comparison: &Comparison, share: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use kelvin_core::catalogue::command::TIME;
-    use kelvin_core::{ChangeVerdict, MetricReadings, OverheadReading, Readings, RoundOutcome};
+    use kelvin_core::{Case, ChangeVerdict, MetricReadings, OverheadReading, Readings, RoundOutcome};
 
     use super::*;
 
@@ -273,10 +252,9 @@ mod tests {
             Vec::new()
         }
 
-        fn subjects(&self) -> Vec<SubjectSpec> {
-            let thing =
-                |n| SubjectSpec { probe: TIME.id, metrics: vec![TIME], case: Case::new().with_number("n", n as u64) };
-            (0..self.takes.len()).map(thing).collect()
+        fn cases(&self) -> Vec<InterleavedCase> {
+            let case = |n| InterleavedCase::new(TIME.id, vec![TIME], Case::new().with_number("n", n as u64));
+            (0..self.takes.len()).map(case).collect()
         }
 
         fn seconds_since(&self, _: Instant) -> f64 {

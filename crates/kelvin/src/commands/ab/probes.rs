@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
+use kelvin_analysis::InterleavedCase;
 use kelvin_core::units::seconds;
 use kelvin_core::{FactDifference, Machine, Name, Round};
 use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
-use kelvin_machine::tune::SettingSwitch;
+use kelvin_machine::tune::{JOURNAL_PATH, SettingSwitch};
 use kelvin_probes::causes::EarlyEnd;
 
 use super::arm::Arm;
-use super::interleave::{Arms, InterleaveLimits, InterleaveResult, SubjectSpec, interleave};
+use super::interleave::{Arms, InterleaveLimits, InterleaveResult, interleave};
 use crate::cli::{RunOptions, Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
 use crate::costs::Costs;
@@ -19,7 +20,6 @@ use crate::placement::LocalMachine;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{self, RunSchedule};
 use crate::selection::plan_names;
-use kelvin_machine::tune::JOURNAL_PATH;
 
 /// Timing of a round, warm-up included, as in `why`.
 const ROUND_TIMING: Duration = Duration::from_millis(15);
@@ -92,10 +92,8 @@ impl<'p> ProbeArms<'p> {
         let [a, b] = probed.sides;
         let arms = [Arm::new("--a", a, plan)?, Arm::new("--b", b, plan)?];
         let settings: Vec<(&str, &str)> = arms.iter().flat_map(Arm::system_settings).collect();
-        let switch = match settings.is_empty() {
-            true => None,
-            false => Some(SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &settings)?),
-        };
+        let record = || SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &settings);
+        let switch = (!settings.is_empty()).then(record).transpose()?;
         let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
         let sides = Self { units: &cases.units, arms, switch, runner };
         [0, 1].into_iter().try_for_each(|side| sides.switch_to(side))?;
@@ -146,13 +144,12 @@ impl Arms for ProbeArms<'_> {
         settings.into_iter().map(fact).filter(|fact| fact.base != fact.other).collect()
     }
 
-    fn subjects(&self) -> Vec<SubjectSpec> {
-        let thing = |unit: &PlanUnit| SubjectSpec {
-            probe: Name::new(unit.probe.id),
-            metrics: unit.probe.metrics.iter().map(|metric| **metric).collect(),
-            case: unit.case.clone(),
+    fn cases(&self) -> Vec<InterleavedCase> {
+        let case = |PlanUnit { probe, case, .. }: &PlanUnit| {
+            let metrics = probe.metrics.iter().map(|metric| **metric).collect();
+            InterleavedCase::new(Name::new(probe.id), metrics, case.clone())
         };
-        self.units.iter().map(thing).collect()
+        self.units.iter().map(case).collect()
     }
 
     fn measure(&mut self, subject: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {

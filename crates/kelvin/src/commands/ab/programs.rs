@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kelvin_analysis::InterleavedCase;
 use kelvin_core::catalogue::command::ALL;
 use kelvin_core::{Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome};
 use kelvin_probes::causes::EarlyEnd;
@@ -14,7 +15,7 @@ use kelvin_sys::thread_spawn::process_error;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::{Deserialize, Serialize};
 
-use super::interleave::{Arms, InterleaveLimits, SubjectSpec};
+use super::interleave::{Arms, InterleaveLimits};
 use crate::cli_error::{CliError, Context};
 
 /// Time limit of a command without a budget: a guard against one that waits for ever.
@@ -98,9 +99,9 @@ impl Arms for ProgramArms {
         if is_same { Vec::new() } else { vec![fact] }
     }
 
-    fn subjects(&self) -> Vec<SubjectSpec> {
+    fn cases(&self) -> Vec<InterleavedCase> {
         let metrics = ALL.iter().map(|metric| **metric).collect();
-        vec![SubjectSpec { probe: Name::new("command"), metrics, case: Case::new() }]
+        vec![InterleavedCase::new(Name::new("command"), metrics, Case::new())]
     }
 
     fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
