@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
-use std::time::{Duration, SystemTime};
 
 use rustix::fs::Stat;
 use serde::de::Error as _;
@@ -299,17 +298,6 @@ impl Mtime {
     pub(crate) fn of_stat(stat: &Stat) -> Self {
         Self { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 }
     }
-
-    /// The same for the standard library; none where it is out of its range.
-    pub fn to_system_time(self) -> Option<SystemTime> {
-        let distance = Duration::from_secs(self.seconds.unsigned_abs());
-        let second = match self.seconds {
-            0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
-            _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
-        };
-        let rest = (self.nanoseconds < 1_000_000_000).then(|| Duration::from_nanos(self.nanoseconds.into()));
-        second?.checked_add(rest?)
-    }
 }
 
 /// What the sender measured, and what it could not send.
@@ -445,19 +433,6 @@ pub struct ReceiverReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mtime_before_1970_and_out_of_range() {
-        let time = |seconds, nanoseconds| Mtime { seconds, nanoseconds }.to_system_time();
-        let from = |time: Option<SystemTime>| SystemTime::UNIX_EPOCH.duration_since(time.unwrap()).unwrap_err();
-        assert_eq!(from(time(1, 5)).duration(), Duration::new(1, 5));
-        assert_eq!(
-            SystemTime::UNIX_EPOCH.duration_since(time(-2, 250_000_000).unwrap()).unwrap(),
-            Duration::from_millis(1750)
-        );
-        assert_eq!(time(0, 1_000_000_000), None);
-        assert_eq!((time(i64::MAX, 999_999_999).is_some(), time(i64::MIN, 0).is_some()), (true, true));
-    }
 
     #[test]
     fn received_messages_are_bounded() {

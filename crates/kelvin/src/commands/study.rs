@@ -73,14 +73,14 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         needing.check_given(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.options)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
-    let is_system = args.name == os::STUDY.as_str();
-    let usual = if chosen.kind == ProbeKind::Study || is_system { Effort::Default } else { Effort::Thorough };
+    let (kind, is_system) = (chosen.probes[0].kind, args.name == os::STUDY.as_str());
+    let usual = if kind == ProbeKind::Study || is_system { Effort::Default } else { Effort::Thorough };
     let (effort, extent) = match (args.quick, args.thorough) {
         (true, _) => (Effort::Quick, 0),
         (_, false) => (usual, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_names(chosen.kind, &chosen.names, &local, effort)?;
+    let plan = plan_names(kind, &chosen.names, &local, effort)?;
     let plan = with_remote_size(plan, &args.options)?;
     let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
     let plan = without_devices(select_cases(plan, &args.only)?);
@@ -176,9 +176,8 @@ fn without_devices(plan: Plan) -> Plan {
 
 /// What a name chooses.
 struct StudySelection {
-    /// Probes of one kind.
+    /// Probes of one kind, at least one.
     probes: Vec<&'static Probe>,
-    kind: ProbeKind,
     /// What selects them.
     names: Vec<String>,
 }
@@ -187,7 +186,7 @@ impl StudySelection {
     /// One study, all of it: its area where that is all one study, as that of transfers, of files in memory and of others.
     fn whole_study(probe: &'static Probe) -> Self {
         let name = if probe.id == TIME.id.as_str() { TIME.area() } else { probe.id };
-        Self { probes: vec![probe], kind: probe.kind, names: vec![name.to_owned()] }
+        Self { probes: vec![probe], names: vec![name.to_owned()] }
     }
 
     /// By a name that is printed somewhere: a study or its short name, a probe, or a metric, an area, a study of a report, or any leading
@@ -208,7 +207,7 @@ impl StudySelection {
             match probes[..] {
                 [] => {}
                 [probe] => return Ok(Self::whole_study(probe)),
-                _ => return Ok(Self { probes, kind, names: names.iter().map(ToString::to_string).collect() }),
+                _ => return Ok(Self { probes, names: names.iter().map(ToString::to_string).collect() }),
             }
         }
         if !selected(ProbeKind::Truth).is_empty() {

@@ -7,7 +7,7 @@
 //! A method (`methods`) says how bytes get from the file to the socket, a mode how a call waits for the socket. The setup refuses
 //! what makes no sense ([`PathSetup::check`]). What was asked for is not always what is achieved: [`IoCounts`].
 //!
-//! After an error the connection has lost its place and is of no more use, with one exception: where `ReceivePath::receive`
+//! After an error the connection has lost its place and is of no more use, with one exception: where `DataPath::transfer`
 //! failed because of the file, `DataPath::moved` says how many bytes have left the socket, and the rest can be read and dropped.
 
 mod method;

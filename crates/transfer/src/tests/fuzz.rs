@@ -172,7 +172,6 @@ fn any_sender_message_parses_bounded() {
             let name = entry.name.as_os_str();
             assert!(!name.is_empty() && Path::new(name).file_name() == Some(name), "{name:?}");
             assert!(entry.attributes.len() <= crate::message::MAX_ATTRIBUTES);
-            entry.modified.to_system_time();
         }),
         SenderMessage::Abandoned { why, .. } => assert_bounded(&why),
         _ => {}

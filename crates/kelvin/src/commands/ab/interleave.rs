@@ -103,7 +103,7 @@ pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Int
             seconds(needed)
         );
     }
-    let comparison = state.compare(limits.threshold, sides.seconds_since(limits.began) - first);
+    let comparison = state.compare(sides, limits.threshold, sides.seconds_since(limits.began) - first);
     if comparison.figures.is_empty() && !is_complete {
         bail!("interrupted before there was a whole block");
     }
@@ -123,8 +123,6 @@ struct Subject {
 /// What was measured so far.
 struct InterleaveState {
     subjects: Vec<Subject>,
-    names: [String; 2],
-    differences: Vec<FactDifference>,
 }
 
 impl InterleaveState {
@@ -161,7 +159,7 @@ impl InterleaveState {
         }
         let time = limits.budget.unwrap_or_default();
         output::eprint_names(format_args!("kelvin: {time:?} is too short for these, which are left out:"), &left_out);
-        Ok(Self { subjects, names: sides.names(), differences: sides.differences() })
+        Ok(Self { subjects })
     }
 
     /// Seconds of a block of all things.
@@ -174,9 +172,9 @@ impl InterleaveState {
         if made < limits.min_blocks() {
             return !limits.has_time(sides, 0.0);
         }
-        let is_precise =
-            |until| are_ratios_within(&self.compare(limits.threshold, sides.seconds_since(limits.began)), until);
-        sides.seconds_since(limits.began) + self.block_seconds() >= limits.seconds
+        let elapsed = sides.seconds_since(limits.began);
+        let is_precise = |until| are_ratios_within(&self.compare(sides, limits.threshold, elapsed), until);
+        elapsed + self.block_seconds() >= limits.seconds
             || made >= limits.blocks && made.is_power_of_two() && limits.until.is_some_and(is_precise)
     }
 
@@ -209,9 +207,9 @@ impl InterleaveState {
         Ok(None)
     }
 
-    fn compare(&self, threshold: f64, seconds: f64) -> Comparison {
+    fn compare(&self, sides: &dyn Arms, threshold: f64, seconds: f64) -> Comparison {
         let cases: Vec<&InterleavedCase> = self.subjects.iter().map(|subject| &subject.measured).collect();
-        let (names, differences) = (self.names.clone(), self.differences.clone());
+        let (names, differences) = (sides.names(), sides.differences());
         compare_interleaved(&InterleavedSettings { names, differences, threshold, seconds, cases: &cases })
     }
 }

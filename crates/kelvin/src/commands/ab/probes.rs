@@ -127,21 +127,17 @@ impl Arms for ProbeArms<'_> {
     }
 
     fn differences(&self) -> Vec<FactDifference> {
-        let mut settings: Vec<&Setting> = Vec::new();
-        for setting in
-            self.arms.iter().flat_map(|arm| &arm.settings).filter(|setting| setting.kind != SettingKind::AsFound)
-        {
-            if !settings.iter().any(|known| known.name == setting.name) {
-                settings.push(setting);
-            }
-        }
+        // A side has each setting once.
+        let [a, b] = self.arms.each_ref().map(|arm| &arm.settings);
+        let of_b_alone = b.iter().filter(|setting| !a.iter().any(|known| known.name == setting.name));
+        let settings = a.iter().chain(of_b_alone).filter(|setting| setting.kind != SettingKind::AsFound);
         let fact = |setting: &Setting| FactDifference {
             group: "Setting".into(),
             label: setting.name.clone(),
             base: Some(self.value(0, setting)),
             other: Some(self.value(1, setting)),
         };
-        settings.into_iter().map(fact).filter(|fact| fact.base != fact.other).collect()
+        settings.map(fact).filter(|fact| fact.base != fact.other).collect()
     }
 
     fn cases(&self) -> Vec<InterleavedCase> {
