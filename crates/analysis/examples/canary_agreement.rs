@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use kelvin_analysis::analyse;
 use kelvin_core::{Batches, Canary, HeadlineSamples, Measurement, Metric, Readings, RoundOutcome, Run, SampleTags};
-use kelvin_stats::Samples;
+use kelvin_stats::Sorted;
 
 /// A canary that is nearer to its reference than this is at it.
 const MAX_REFERENCE_DISTANCE: f64 = 0.015;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "| canary | off by | samples | 25 % | median | 75 % | 95 % |\n|---|---|---|---|---|---|---|")?;
     for ((canary, group), ratios) in found {
-        let sorted = Samples::new(ratios)?.sorted();
+        let sorted = Sorted::new(ratios).ok_or("a ratio is not finite")?;
         let [low, median, high, most] = [0.25, 0.5, 0.75, 0.95].map(|share| sorted.quantile(share));
         let bound = GROUP_BOUNDS[group];
         let off = if bound.is_finite() { format!("up to {} %", 100.0 * bound) } else { "more".into() };
@@ -60,7 +60,7 @@ fn add_samples(
     let samples: Vec<(f64, BTreeMap<Canary, f64>)> = all.iter().flat_map(|one| samples(one, metric, of_run)).collect();
     let is_at_reference = |off: &f64| *off <= MAX_REFERENCE_DISTANCE;
     let steady = samples.iter().filter(|(_, off)| off.values().all(is_at_reference)).map(|(time, _)| *time).collect();
-    let Ok(steady) = Samples::new(steady).map(|steady| steady.sorted()) else { return };
+    let Some(steady) = Sorted::new(steady) else { return };
     if steady.values().len() < MIN_REFERENCE_SAMPLES {
         return;
     }

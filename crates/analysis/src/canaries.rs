@@ -69,8 +69,8 @@ fn steady_state_at(nanoseconds: f64, sorted: &Sorted, floor: f64) -> Option<Stea
 /// The finite readings in order, at most [`MAX_REFERENCE_READINGS`] of them.
 fn thin_evenly(readings: &[f64]) -> Option<Sorted> {
     let step = readings.len().div_ceil(MAX_REFERENCE_READINGS).max(1);
-    let some = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
-    Some(Samples::new(some).ok()?.sorted())
+    let kept = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
+    Sorted::new(kept)
 }
 
 /// Spread of a steady state: on each side the distance that 68 % of the nearby readings keep to the reference, and of

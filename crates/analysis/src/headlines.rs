@@ -91,10 +91,10 @@ fn missing_input_of(
         let (value, bound) = (value_text(ceiling.value, metric.unit), value_text(ceiling.bound, metric.unit));
         return MissingInput::NoFigure(format!("came out at {value}, beyond what is possible ({bound})"));
     }
-    let Ok(pooled) = Samples::new(found.samples.concat()) else {
+    let Some(sorted) = Sorted::new(found.samples.concat()) else {
         return MissingInput::NoFigure("has no sample".into());
     };
-    let (value, [low, high]) = (found.headline, [0.05, 0.95].map(|share| pooled.sorted().quantile(share)));
+    let (value, [low, high]) = (found.headline, [0.05, 0.95].map(|share| sorted.quantile(share)));
     MissingInput::AsFound(AsFoundValue { value, low, high, reason: samples.shortage_reason() })
 }
 
@@ -254,7 +254,7 @@ impl<'g> ComputedHeadline<'g> {
     /// Half-width for what is made of several figures of one run, in which what differs from run to run cancels.
     fn half_width(&self) -> f64 {
         let quartiles = || {
-            let sorted = Samples::new(self.samples.concat()).ok()?.sorted();
+            let sorted = Sorted::new(self.samples.concat())?;
             Some((sorted.quantile(0.75) - sorted.quantile(0.25)) / 2.0)
         };
         self.own_interval.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)

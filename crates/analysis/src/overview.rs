@@ -74,7 +74,7 @@ fn precision(analysis: &Analysis) -> Option<Precision> {
     let asked = analysis.results.iter().filter(|result| !result.only_input);
     let shares: Vec<f64> = asked.filter_map(share).collect();
     let figures = shares.len();
-    let sorted = Samples::new(shares).ok()?.sorted();
+    let sorted = Sorted::new(shares)?;
     Some(Precision { figures, median: sorted.quantile(0.5), p90: sorted.quantile(0.9) })
 }
 

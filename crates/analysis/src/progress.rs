@@ -59,8 +59,8 @@ fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, baselines: &Basel
         standing.half_width = wider(standing.half_width, width);
         // More rounds do not narrow what has states, drifts or changes in stretches.
         let has_stretches = || {
-            let pooled = Samples::new(computed.samples.concat());
-            pooled.is_ok_and(|pooled| has_persistent_modes(&computed.samples, &pooled.sorted(), computed.headline))
+            let sorted = Sorted::new(computed.samples.concat());
+            sorted.is_some_and(|sorted| has_persistent_modes(&computed.samples, &sorted, computed.headline))
         };
         let can_be_narrowed = || {
             computed.states.is_none()

@@ -44,8 +44,8 @@ pub(crate) fn summarise(
     let headline = ComputedHeadline::from_samples(samples, history);
     let known = headline.is_some();
     let head = headline.as_ref().unwrap_or(&as_found);
-    let pooled = Samples::new(head.samples.concat()).ok()?;
-    let sorted = pooled.sorted();
+    let pooled = head.samples.concat();
+    let sorted = Sorted::new(pooled.clone())?;
     let effective = effective_samples(&head.samples);
     let undisturbed = match metric.headline {
         HeadlineSamples::AsFound => {
@@ -90,7 +90,7 @@ fn headline_figure(computed: &ComputedHeadline<'_>) -> Figure {
     Figure { value: computed.headline, interval: computed.interval, n: computed.sample_count() as u64 }
 }
 
-fn distribution(samples: &Samples, sorted: &Sorted, better: Better, of_batch_means: bool) -> Distribution {
+fn distribution(samples: &[f64], sorted: &Sorted, better: Better, of_batch_means: bool) -> Distribution {
     Distribution {
         is_of_batch_means: of_batch_means,
         n: samples.len() as u64,
@@ -103,8 +103,8 @@ fn distribution(samples: &Samples, sorted: &Sorted, better: Better, of_batch_mea
         p95: sorted.quantile(0.95),
         p99: sorted.quantile(0.99),
         max: sorted.max(),
-        mean: samples.mean(),
-        std: samples.std(),
+        mean: mean(samples),
+        std: variance(samples).sqrt(),
     }
 }
 

@@ -30,7 +30,7 @@ impl Canary {
 pub const CANARY_CHAIN_MULTIPLIES: u32 = 2752;
 
 /// A set of canaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Canaries(u8);
 

@@ -16,17 +16,13 @@ const CHAIN_ITERATIONS: u64 = CANARY_CHAIN_MULTIPLIES as u64 / kernels::CHAIN_LE
 pub(crate) struct CanaryReader {
     clock: Clock,
     nanoseconds_per_tick: f64,
-    enabled: bool,
+    /// Whether they are read at all.
+    pub(crate) enabled: bool,
 }
 
 impl CanaryReader {
     pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, enabled: bool) -> Self {
         Self { clock, nanoseconds_per_tick, enabled }
-    }
-
-    /// Whether they are read at all.
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.enabled
     }
 
     /// Times every canary of `canaries` once and appends to its column.

@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use kelvin_core::Canary;
-use kelvin_stats::{Samples, fastest_mode};
+use kelvin_stats::{Sorted, fastest_mode};
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
@@ -81,7 +81,7 @@ fn sample_canaries(canaries: CanaryReader, time: Duration, columns: &mut BTreeMa
 /// The share of the readings of each CPU in the fastest state of all.
 fn shares_in_fastest_mode(readings: &[Vec<f64>]) -> Option<Vec<f64>> {
     let finite = readings.iter().flatten().copied().filter(|ratio| ratio.is_finite());
-    let sorted = Samples::new(finite.collect()).ok()?.sorted();
+    let sorted = Sorted::new(finite.collect())?;
     let (steady, _) = fastest_mode(&sorted, QUIET_MODE_WIDTH, MIN_MODE_SHARE)?;
     let share = |ratios: &Vec<f64>| {
         let undisturbed = ratios.iter().filter(|&&ratio| (ratio / steady - 1.0).abs() <= QUIET_MODE_WIDTH).count();

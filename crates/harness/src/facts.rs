@@ -15,6 +15,9 @@ use crate::reference_machines::ReferenceMachines;
 /// A look-up by metric id and case.
 type Lookup<'a, T> = &'a dyn Fn(&str, &Case) -> T;
 
+/// How a probe predicts one of its metrics at one case from facts and lower metrics; pure.
+pub type PredictFn = fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>;
+
 /// Inputs of predictions: the hardware, and the headlines of this run.
 pub struct PredictionInputs<'a> {
     hardware: HardwareFacts<'a>,
@@ -164,17 +167,12 @@ impl<'a> PredictionInputs<'a> {
         Ok(FormulaPrediction { prediction, log_half_range: by_samples.map(|samples| samples.hypot(by_intervals)) })
     }
 
-    /// A prediction of a metric at a case: by a formula over these facts, in the range that other machines tell, or where it has
+    /// A prediction of a metric at a case: by the formula of its probe over these facts, in the range that other machines tell, or where it has
     /// none by what the same is on them; never above what the hardware carries.
     ///
     /// # Errors
     /// The formula's reason for no prediction.
-    pub(crate) fn predict(
-        &self,
-        metric: &Metric,
-        case: &Case,
-        formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
-    ) -> Result<Prediction, NoPrediction> {
+    pub(crate) fn predict(&self, metric: &Metric, case: &Case, formula: PredictFn) -> Result<Prediction, NoPrediction> {
         let prediction = self.predict_unbounded(metric, case, formula)?;
         let bound = self.bounds.iter().find(|record| record.metric == metric.id && record.case == *case);
         let Some(bound) = bound.map(|record| &record.bound).filter(|bound| bound.limit < prediction.high) else {
@@ -191,41 +189,29 @@ impl<'a> PredictionInputs<'a> {
     }
 
     /// Like `predict`, whatever the hardware carries.
-    fn predict_unbounded(
-        &self,
-        metric: &Metric,
-        case: &Case,
-        formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
-    ) -> Result<Prediction, NoPrediction> {
+    fn predict_unbounded(&self, metric: &Metric, case: &Case, formula: PredictFn) -> Result<Prediction, NoPrediction> {
+        let measured = |metric: &Metric, case: &Case| self.measured(metric, case).ok().map(|input| input.value);
+        let from_peers = |references: &ReferenceMachines, why| {
+            references.predict_from_peers((self.machine(), &measured), metric, case, why)
+        };
         let first = self.references.filter(|references| references.prefers_proxy(metric, case));
         let without = || NoPrediction::new("the figure of other machines tells more than its formula");
-        match first.map(|references| self.predict_from_peers(references, metric, case, without())) {
+        match first.map(|references| from_peers(references, without())) {
             Some(Ok(prediction)) => return Ok(prediction),
             // Its proxy was not measured: by the formula it would have another prediction than where it was.
             Some(Err(reason)) if reason != without() => return Err(reason),
             Some(Err(_)) | None => {}
         }
-        match (self.predict_by_formula(formula), self.references) {
+        match (self.predict_by_formula(|facts| formula(facts, metric, case)), self.references) {
             (Ok(FormulaPrediction { prediction, log_half_range: Some(inputs) }), Some(references)) => {
                 Ok(references.calibrate(prediction, metric, case, inputs))
             }
             (Ok(FormulaPrediction { prediction, .. }), _) => Ok(prediction),
             // A run with that input predicts it by the formula.
             (Err(why), Some(_)) if self.inputs_seen.borrow().missing_reasons.contains(&why.0) => Err(why),
-            (Err(why), Some(references)) => self.predict_from_peers(references, metric, case, why),
+            (Err(why), Some(references)) => from_peers(references, why),
             (Err(why), None) => Err(why),
         }
-    }
-
-    fn predict_from_peers(
-        &self,
-        references: &ReferenceMachines,
-        metric: &Metric,
-        case: &Case,
-        why: NoPrediction,
-    ) -> Result<Prediction, NoPrediction> {
-        let measured = |metric: &Metric, case: &Case| self.measured(metric, case).ok().map(|input| input.value);
-        references.predict_from_peers((self.machine(), &measured), metric, case, why)
     }
 }
 

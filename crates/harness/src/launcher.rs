@@ -27,9 +27,9 @@ const MAX_STACK_PADDING: u64 = 4096;
 
 /// Re-executes this program in its hidden probe role for each round.
 pub(crate) struct ProcessLauncher {
-    pub program: OsString,
-    pub arguments: Vec<String>,
-    pub began: u64,
+    program: OsString,
+    arguments: Vec<String>,
+    began: u64,
 }
 
 impl Launcher for ProcessLauncher {
@@ -43,6 +43,13 @@ impl Launcher for ProcessLauncher {
 }
 
 impl ProcessLauncher {
+    /// One that starts this program with these arguments, which must call [`crate::run_probe_process`].
+    pub(crate) fn new((program, arguments): (OsString, Vec<String>)) -> Self {
+        // Without it, orphans of a probe go to init, which reaps them too; we just cannot be sure that they have ended.
+        let _ = child::adopt_orphans();
+        Self { program, arguments, began: kelvin_sys::clock::monotonic() }
+    }
+
     fn run(&self, request: &RoundRequest, wait_limit: WaitLimit) -> Result<Option<RoundResponse>, String> {
         let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
         let padding = "x".repeat((request.seed % MAX_STACK_PADDING) as usize);
@@ -143,11 +150,8 @@ pub struct ProbeRunner {
 
 impl ProbeRunner {
     /// One whose rounds are made by this program with these arguments, which must call [`crate::run_probe_process`].
-    pub fn new((program, arguments): (OsString, Vec<String>), seed: u64) -> Self {
-        // Without it, orphans of a probe go to init, which reaps them too.
-        let _ = child::adopt_orphans();
-        let launch = Box::new(ProcessLauncher { program, arguments, began: kelvin_sys::clock::monotonic() });
-        Self { launch, random: Random::new(seed ^ 0x006c_6162) }
+    pub fn new(program: (OsString, Vec<String>), seed: u64) -> Self {
+        Self { launch: Box::new(ProcessLauncher::new(program)), random: Random::new(seed ^ 0x006c_6162) }
     }
 
     /// Makes one round; `None` if this process was asked to stop meanwhile.

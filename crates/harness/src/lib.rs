@@ -29,12 +29,12 @@ pub use bench::Bench;
 pub use budget_fit::ExpectedCost;
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
 pub use cpu_select::{max_sampled_cpus, undisturbed_shares};
-pub use facts::{BoundedMetric, HardwareFacts, PredictionInputs, bound_records};
+pub use facts::{BoundedMetric, HardwareFacts, PredictFn, PredictionInputs, bound_records};
 /// The source of [`PredictionInputs`].
 pub use kelvin_core::MeasuredValue;
 pub use launcher::{ProbeRunner, RoundSpec};
 pub use method::Method;
-pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName, input_probes};
+pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, UnknownName, input_probes};
 pub use probe::{Effort, Probe, ProbeKind, prediction_records};
 pub use probe_error::ProbeError;
 pub use probe_process::run_probe_process;

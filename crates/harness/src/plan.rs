@@ -107,15 +107,6 @@ impl PlanRank {
     }
 }
 
-/// The time of a run and what it must hold.
-#[derive(Clone, Copy, Debug)]
-pub struct TimeBudget {
-    /// Time for rounds.
-    pub time: Duration,
-    /// Minimum of rounds of each case.
-    pub rounds: u32,
-}
-
 /// The plan of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -232,7 +223,7 @@ impl Plan {
             let facts = references.iter().fold(facts, |facts, references| facts.with_references(references));
             for metric in unit.probe.metrics.iter().filter(|metric| metric.is_measured_at(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is known once everything is measured.
-                let _ = facts.predict(metric, &unit.case, |facts| (unit.probe.predict)(facts, metric, &unit.case));
+                let _ = facts.predict(metric, &unit.case, unit.probe.predict);
             }
             unit.required_inputs = asked_for.take();
         }
@@ -270,14 +261,14 @@ impl Plan {
         self
     }
 
-    /// This plan with what fits into the room, each case with all its rounds: by their rank, and among equals first one case of each
+    /// This plan with what fits into this time, each case with this many rounds: by their rank, and among equals first one case of each
     /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are: they keep nothing
     /// out.
     #[must_use]
-    pub fn fit_to_budget(mut self, room: TimeBudget) -> Self {
-        let full_duration = self.expected_duration(room.rounds).div_f64(EQUAL_PASS_SHARE);
-        let budget = EQUAL_PASS_SHARE * as_nanoseconds(room.time);
-        let without = self.units_over_budget(self.unit_costs(room.rounds), budget);
+    pub fn fit_to_budget(mut self, time: Duration, rounds: u32) -> Self {
+        let full_duration = self.expected_duration(rounds).div_f64(EQUAL_PASS_SHARE);
+        let budget = EQUAL_PASS_SHARE * as_nanoseconds(time);
+        let without = self.units_over_budget(self.unit_costs(rounds), budget);
         let reason = SkipReason::new(format!(
             "no time for it beside what is more important; all cases take about {}",
             seconds(full_duration.as_secs_f64())
@@ -617,8 +608,8 @@ mod tests {
                 ("test.top", Some(2)) => ExpectedCost::estimated(Duration::from_millis(2495)),
                 _ => ExpectedCost::estimated(Duration::from_millis(95)),
             };
-            let room = TimeBudget { time: Duration::from_secs_f64(time / EQUAL_PASS_SHARE + 1e-3), rounds: 4 };
-            let plan = plan.with_expected_costs(expected).fit_to_budget(room);
+            let time = Duration::from_secs_f64(time / EQUAL_PASS_SHARE + 1e-3);
+            let plan = plan.with_expected_costs(expected).fit_to_budget(time, 4);
             let (inputs, top): (Vec<PlanUnit>, Vec<PlanUnit>) =
                 plan.units.into_iter().partition(|unit| unit.only_input);
             let size = |case: &Case| SIZE.number_in(case).unwrap();

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use kelvin_core::{
-    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, is_dotted_prefix,
+    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, PredictionRecord, is_dotted_prefix,
 };
 use serde::Serialize;
 
 use crate::bench::Bench;
-use crate::facts::PredictionInputs;
+use crate::facts::{PredictFn, PredictionInputs};
 use crate::probe_error::ProbeError;
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields.
@@ -35,7 +35,7 @@ pub struct Probe {
     pub run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
     /// Predicts one of its metrics at one case from facts and lower metrics; pure.
     #[serde(skip)]
-    pub predict: fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
+    pub predict: PredictFn,
 }
 
 impl Probe {
@@ -87,12 +87,9 @@ impl Probe {
 
     /// Its prediction for one of its metrics at one case, or the reason for none.
     fn predict(&self, facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> PredictionRecord {
-        let (prediction, none_because) = match facts.predict(metric, case, |facts| (self.predict)(facts, metric, case))
-        {
-            Ok(prediction) => (Some(prediction), None),
-            Err(reason) => (None, Some(reason)),
-        };
-        PredictionRecord { metric: metric.id, case: case.clone(), prediction, missing_reason: none_because }
+        let predicted = facts.predict(metric, case, self.predict);
+        let missing_reason = predicted.as_ref().err().cloned();
+        PredictionRecord { metric: metric.id, case: case.clone(), prediction: predicted.ok(), missing_reason }
     }
 }
 

@@ -10,7 +10,7 @@ use kelvin_core::{
 };
 use kelvin_stats::Random;
 use kelvin_sys::child::WaitLimit;
-use kelvin_sys::{child, stop_signals};
+use kelvin_sys::stop_signals;
 
 use crate::launcher::{LIVE_ROUND_FACTOR, Launcher, ProcessLauncher, RoundSpec};
 use crate::plan::{Plan, PlanUnit};
@@ -68,11 +68,7 @@ pub fn supervise(
     options: &SuperviseOptions,
     observer: &mut dyn RunObserver,
 ) -> RunStatus {
-    let (program, arguments) = options.program.clone();
-    let mut processes = ProcessLauncher { program, arguments, began: kelvin_sys::clock::monotonic() };
-    // Without it, orphans of a probe go to init, which reaps them too; we just cannot be sure that they have ended.
-    let _ = child::adopt_orphans();
-    run(plan, header, options, &mut processes, observer)
+    run(plan, header, options, &mut ProcessLauncher::new(options.program.clone()), observer)
 }
 
 fn run(

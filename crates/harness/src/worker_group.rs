@@ -11,6 +11,7 @@ use crate::canary::CanaryReader;
 use crate::probe_error::ProbeError;
 
 /// A group of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
+#[derive(Default)]
 pub(crate) struct WorkerGroup {
     size: usize,
     /// Number of the round that may start; [`STOP_ROUND`] ends the group.
@@ -22,6 +23,7 @@ pub(crate) struct WorkerGroup {
 }
 
 /// The combined canary readings of some workers.
+#[derive(Default)]
 struct CombinedCanaries {
     requested: kelvin_core::Canaries,
     /// The worker whose turn it is.
@@ -40,19 +42,7 @@ const MAX_WORKERS_PER_READING: usize = 7;
 
 impl WorkerGroup {
     pub(crate) fn new(size: usize) -> Self {
-        Self {
-            size,
-            round: AtomicU64::new(0),
-            iterations: AtomicU64::new(0),
-            finished: AtomicUsize::new(0),
-            failure: Mutex::new(None),
-            combined: Mutex::new(CombinedCanaries {
-                requested: kelvin_core::Canaries::NONE,
-                current_worker: 0,
-                next_first_worker: 0,
-                longest: BTreeMap::new(),
-            }),
-        }
+        Self { size, ..Self::default() }
     }
 
     /// The loop of one worker, numbered from 0, with its own canaries.
@@ -104,7 +94,7 @@ impl WorkerGroup {
         canaries: kelvin_core::Canaries,
         columns: &mut BTreeMap<Canary, Vec<f32>>,
     ) -> Result<(), ProbeError> {
-        if !own.is_enabled() || canaries == kelvin_core::Canaries::NONE {
+        if !own.enabled || canaries == kelvin_core::Canaries::NONE {
             return Ok(());
         }
         let mut longest = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kelvin_core::units::seconds;
-use kelvin_harness::{BudgetLimit, Effort, Plan, TimeBudget};
+use kelvin_harness::{BudgetLimit, Effort, Plan};
 
 use crate::cli::{Budget, RunOptions};
 use crate::cli_error::CliError;
@@ -107,7 +107,7 @@ impl RunSchedule {
             schedule.limit = BudgetLimit::Fixed;
             schedule.causes_time = usable_cause_time(time.mul_f64(defaults.causes_share));
             let time = time.saturating_sub(STARTUP_TIME + REPORT_TIME + schedule.causes_time);
-            let fitting = schedule.cases.clone().fit_to_budget(TimeBudget { time, rounds });
+            let fitting = schedule.cases.clone().fit_to_budget(time, rounds);
             if fitting.units.is_empty() && !schedule.cases.units.is_empty() {
                 bail!(
                     "{} {}: {rounds} rounds of no case fit; all take about {}",

@@ -12,15 +12,14 @@ use std::path::Path;
 
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::load::{SimulatedStudy, combined_run, user_grid};
-use kelvin_report::compare::ComparePage;
-use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, figures, svg};
+use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, compare, figures, svg};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|compare]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
     if arguments.get(1).is_some_and(|what| what == "compare") {
-        return ComparePage.render(&comparison::gated_comparison(), &mut File::create(path)?);
+        return compare::write_page(&comparison::gated_comparison(), &mut File::create(path)?);
     }
     let sample = match arguments.get(1).map_or("full", String::as_str) {
         "full" => synthetic::full(),

@@ -6,8 +6,8 @@ use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::{Interval, MetricResult, Summary};
 use kelvin_core::text::escape_invisible;
 use kelvin_core::{Batches, Canary, Case, MetricReadings, Name, Readings, Round, SampleTags, Unit};
-use serde::Serialize;
 
+use crate::text::data_name;
 use crate::{Report, labels};
 
 /// A row of either table.
@@ -151,14 +151,6 @@ impl<'a> SampleRow<'a> {
     fn canary(&self, canary: Canary) -> Option<f64> {
         let (before, after) = self.batches()?.neighbours(canary, self.sample)?;
         Some(f64::midpoint(before.into(), after.into()))
-    }
-}
-
-/// The name that a value has in data.
-fn data_name(value: &impl Serialize) -> Cow<'static, str> {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(name)) => name.into(),
-        _ => "".into(),
     }
 }
 

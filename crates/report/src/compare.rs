@@ -13,9 +13,9 @@ use kelvin_analysis::wording::compare::{
 use kelvin_core::{ChangeVerdict, ComparedFigure, Comparison, FactDifference};
 use schemars::Schema;
 
-pub use self::html::ComparePage;
-pub use self::junit::JUnit;
-pub use self::markdown::CompareMarkdown;
+pub use self::html::write_page;
+pub use self::junit::write_junit;
+pub use self::markdown::write_markdown;
 use crate::text::{clean, display_width, pad_right, wrap};
 
 /// Lines of a screen, at most.

@@ -11,6 +11,7 @@ use crate::columns::{
     sample_columns,
 };
 use crate::figures::{Drawing, Figure};
+use crate::text::data_name;
 use crate::{Render, Report};
 
 /// One row for each metric at each case.
@@ -90,7 +91,7 @@ pub fn write_figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> 
             {
                 let [x, y, low, high] = [point.x, point.y, point.low, point.high].map(|value| value.to_string());
                 let label = escape_formula(&series.label);
-                lines.write_record([label.as_ref(), series.role.name(), &x, &y, &low, &high])?;
+                lines.write_record([label.as_ref(), &data_name(&series.role), &x, &y, &low, &high])?;
             }
         }
         Drawing::Heat(heat) => {

@@ -130,7 +130,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// What a series is.
+/// What a series is. Its name in data is that in style sheets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeriesRole {
@@ -154,19 +154,6 @@ impl SeriesRole {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History, Self::LoadSteps];
-
-    /// Its name in data and style sheets.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Predicted => "predicted",
-            Self::Fitted => "fitted",
-            Self::AsFound => "as_found",
-            Self::Reference => "reference",
-            Self::History => "history",
-            Self::LoadSteps => "load_steps",
-        }
-    }
 }
 
 /// One point with its interval.

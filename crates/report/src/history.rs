@@ -14,8 +14,8 @@ use kelvin_core::units::brief_value;
 use kelvin_core::{History, HistoryChange, SeriesHistory};
 use schemars::Schema;
 
-pub use self::html::HistoryPage;
-pub use self::markdown::HistoryMarkdown;
+pub use self::html::write_page;
+pub use self::markdown::write_markdown;
 use self::sparkline::sparkline;
 use crate::compare::titled_section;
 use crate::terminal::first_screen::to_ascii;

@@ -44,15 +44,11 @@ pub fn is_gap(verdict: RangeVerdict) -> bool {
     matches!(verdict, RangeVerdict::Above | RangeVerdict::Below)
 }
 
-/// The best sample of a result in bytes per second of which more is better: `best 23.3 GB/s`.
+/// The best samples of those results in bytes per second of which more is better, from the lowest to the highest: `best 23.3 GB/s`,
+/// `best 8.9 to 131 GB/s`.
 ///
 /// A rate's median is what a program gets, its best what the machine can do: with the median alone, a simple tool that
 /// keeps its best of many would seem to move more bytes than the machine can.
-pub fn best(result: &MetricResult) -> Option<String> {
-    best_span(&[result])
-}
-
-/// The best samples of several rates, from the lowest to the highest: `best 8.9 to 131 GB/s`.
 pub fn best_span(results: &[&MetricResult]) -> Option<String> {
     let is_rate = |metric: &Metric| metric.unit == Unit::BytesPerSecond && metric.better == Better::Higher;
     let rates = results.iter().filter(|result| is_rate(&result.metric));

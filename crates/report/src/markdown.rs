@@ -176,7 +176,7 @@ fn row(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
     let Some(summary) = result.outcome.summary() else { return MarkdownText::new() };
     let unit = result.metric.unit;
     let name = md!("{}{}", label(result, alike), if result.only_input { " (input only)" } else { "" });
-    let best = labels::best(result).map(|best| format!("; {best}"));
+    let best = labels::best_span(&[result]).map(|best| format!("; {best}"));
     let measured = md!("{}{}", units::measured_text(summary, unit), best);
     let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
     let (cycles, ratio, verdict) =

@@ -13,7 +13,7 @@ use crate::figures::{Drawing, Figure, Guide, Mark, Point, SeriesRole};
 use crate::palette::{self, HEAT_COLORS, SERIES_COLORS};
 use crate::plot_layout::{LineStyle, Marker, PlotLayout, PlotLine};
 use crate::scale::Tick;
-use crate::text::wrap;
+use crate::text::{data_name, wrap};
 use path::number;
 
 const WIDTH: f64 = 720.0;
@@ -61,7 +61,7 @@ fn role_style(role: SeriesRole) -> String {
     let LineStyle { width, dash, round, band, .. } = LineStyle::for_role(role);
     let dash = if dash.is_empty() { String::new() } else { format!(";stroke-dasharray:{} {}", dash[0], dash[1]) };
     let round = if round { ";stroke-linecap:round" } else { "" };
-    let class = if role == SeriesRole::Measured { String::new() } else { format!(".{}", role.name()) };
+    let class = if role == SeriesRole::Measured { String::new() } else { format!(".{}", data_name(&role)) };
     format!(".line{class}{{stroke-width:{width}{dash}{round}}}.band{class}{{fill-opacity:{band}}}")
 }
 
@@ -88,6 +88,24 @@ fn title_lines(lines: &[String], [x, top]: [f64; 2], height: f64, class: &str) -
 pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl HtmlPiece) -> Markup {
     let height = number(height);
     html!("<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>", class, width, height, drawn)
+}
+
+/// How wide a drawing of rows is, with the room for their names, and for the figures behind them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowLayout {
+    pub width: f64,
+    pub names: f64,
+    pub figures: f64,
+}
+
+/// What these layouts have, a wide one and one for a phone, where letters must not shrink: the style sheet shows one of them. A table
+/// next to it has its contents for readers who do not see it.
+fn wide_and_narrow(layouts: [RowLayout; 2], drawn: impl Fn(RowLayout) -> (Markup, f64)) -> Markup {
+    let drawing = |(class, layout): (&str, RowLayout)| {
+        let (drawn, height) = drawn(layout);
+        unlabelled(class, [layout.width, height], drawn)
+    };
+    ["drawing wide", "drawing narrow"].into_iter().zip(layouts).map(drawing).collect()
 }
 
 /// A file of its own, with colours and a white ground.
@@ -341,7 +359,7 @@ fn draw_line(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Markup {
 }
 
 fn classes(what: &str, line: &PlotLine<'_>) -> String {
-    let role = if line.role == SeriesRole::Measured { String::new() } else { format!(" {}", line.role.name()) };
+    let role = if line.role == SeriesRole::Measured { String::new() } else { format!(" {}", data_name(&line.role)) };
     format!("{what}{role} s{}", line.color)
 }
 

@@ -1,5 +1,6 @@
 //! Text made safe for terminals and scripts, and laid out in columns.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use kelvin_core::text::escape_invisible;
@@ -29,6 +30,14 @@ pub fn json_for_script(value: &impl Serialize) -> serde_json::Result<String> {
         }
     }
     Ok(safe)
+}
+
+/// The name that a value has in data.
+pub(crate) fn data_name(value: &impl Serialize) -> Cow<'static, str> {
+    match serde_json::to_value(value) {
+        Ok(Value::String(name)) => name.into(),
+        _ => "".into(),
+    }
 }
 
 /// Escapes invisible characters in every text of a value.

@@ -11,7 +11,7 @@ use schemars::Schema;
 use crate::text::{display_width, pad_left, pad_right, wrap};
 
 pub(crate) use page::sum_and_notes;
-pub use page::{WhyDrawing, WhyPage};
+pub use page::{write_drawing, write_page};
 
 /// Minimum columns; a narrower terminal wraps them.
 const MIN_WIDTH: usize = 80;
@@ -47,15 +47,11 @@ impl WhyTerminal {
         for sentence in &text.sentences {
             wrap(sentence, self.width()).into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
-        let head = ExplanationRow {
-            what: "what".into(),
-            amount: text.unit,
-            share: "share".into(),
-            shown_by: "shown by".into(),
-            is_within: false,
-        };
         writeln!(out)?;
-        std::iter::once(&head).chain(&text.rows).try_for_each(|row| self.row(row, out))?;
+        self.row(["what", &text.unit, "share", "shown by"], 0, out)?;
+        for ExplanationRow { what, amount, share, shown_by, is_within } in &text.rows {
+            self.row([what, amount, share, shown_by], if *is_within { INDENT_WIDTH } else { 0 }, out)?;
+        }
         let line = "-".repeat(display_width(&text.whole).max(4));
         for amount in [&line, &text.whole] {
             writeln!(out, "  {}{}", " ".repeat(WHAT_WIDTH), pad_left(amount, AMOUNT_WIDTH))?;
@@ -70,13 +66,13 @@ impl WhyTerminal {
         self.width.clamp(MIN_WIDTH, 100)
     }
 
-    fn row(&self, row: &ExplanationRow, out: &mut dyn io::Write) -> io::Result<()> {
+    fn row(&self, cells: [&str; 4], inset: usize, out: &mut dyn io::Write) -> io::Result<()> {
         let before = COLUMN_GAP + WHAT_WIDTH + AMOUNT_WIDTH + SHARE_WIDTH + COLUMN_GAP;
-        let inset = if row.is_within { INDENT_WIDTH } else { 0 };
-        let (what, shown_by) = (wrap(&row.what, WHAT_WIDTH - inset), wrap(&row.shown_by, self.width() - before));
+        let [what, amount, share, shown_by] = cells;
+        let (what, shown_by) = (wrap(what, WHAT_WIDTH - inset), wrap(shown_by, self.width() - before));
         for line in 0..what.len().max(shown_by.len()) {
             let part = |lines: &[String]| lines.get(line).cloned().unwrap_or_default();
-            let (amount, share) = if line == 0 { (row.amount.as_str(), row.share.as_str()) } else { ("", "") };
+            let (amount, share) = if line == 0 { (amount, share) } else { ("", "") };
             let what = format!("{}{}", " ".repeat(inset), part(&what));
             let shown_by = part(&shown_by);
             let text = format!("  {what:WHAT_WIDTH$}{amount:>AMOUNT_WIDTH$}{share:>SHARE_WIDTH$}  {shown_by}");

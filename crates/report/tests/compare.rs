@@ -8,7 +8,7 @@ use kelvin_core::{
     Case, CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate,
     FactDifference, GateResult, Interleaving, MetricCase, Name, NotComparedReason, PValue, SpreadSource,
 };
-use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUnit, MAX_SCREEN_LINES, schema};
+use kelvin_report::compare::{CompareTerminal, MAX_SCREEN_LINES, schema, write_junit, write_markdown, write_page};
 use kelvin_report::text::display_width;
 
 fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
@@ -19,14 +19,14 @@ fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> Str
 
 #[test]
 fn markdown_lists_worse_figures_first() {
-    let page = render_to_string(|out| CompareMarkdown.render(&gated_comparison(), out));
+    let page = render_to_string(|out| write_markdown(&gated_comparison(), out));
     insta::assert_snapshot!(page);
     let tags: Vec<&str> = page.match_indices('<').map(|(at, _)| &page[at..at + 4]).collect();
     assert!(tags.iter().all(|tag| ["<det", "<sum", "</su", "</de"].contains(tag)), "{tags:?}");
     assert!(!page.contains('\u{1b}'));
-    assert!(!render_to_string(|out| CompareMarkdown.render(&comparison(), out)).contains("gate"));
+    assert!(!render_to_string(|out| write_markdown(&comparison(), out)).contains("gate"));
     let passed = Comparison { gate: Some(GateResult::default()), ..comparison() };
-    assert!(render_to_string(|out| CompareMarkdown.render(&passed, out)).contains("No figure misses"));
+    assert!(render_to_string(|out| write_markdown(&passed, out)).contains("No figure misses"));
 }
 
 /// A cause of the first figure, whose control both sides hold, and one of the second, which the base lacks.
@@ -63,15 +63,15 @@ fn cause_is_beside_its_figure() {
     // Of what is not known to differ only in full.
     assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
     assert_eq!(terminal(true).matches("is not known:").count(), 1);
-    let html = render_to_string(|out| ComparePage.render(&with_causes(), out));
+    let html = render_to_string(|out| write_page(&with_causes(), out));
     assert!(html.contains("translation of &lt;addresses&gt; explains 0.90 of it"), "{html}");
-    let page = render_to_string(|out| CompareMarkdown.render(&with_causes(), out));
+    let page = render_to_string(|out| write_markdown(&with_causes(), out));
     assert!(
         page.contains("| what explains it |") && page.contains("translation of &lt;addresses&gt; explains 0.90"),
         "{page}"
     );
-    assert!(!render_to_string(|out| CompareMarkdown.render(&comparison(), out)).contains("what explains it"));
-    let tests = render_to_string(|out| JUnit.render(&with_causes(), out));
+    assert!(!render_to_string(|out| write_markdown(&comparison(), out)).contains("what explains it"));
+    let tests = render_to_string(|out| write_junit(&with_causes(), out));
     assert!(
         tests.contains("ratio 1.27, 95 % 1.24 to 1.30; translation of &lt;addresses&gt; explains 0.90 of it"),
         "{tests}"
@@ -132,12 +132,12 @@ fn interleaved_comparison_counts_blocks() {
         |figure: ComparedFigure| ComparedFigure { times_to_decide: figure.times_to_decide.map(|_| 1.0), ..figure };
     let figures = comparison.figures.iter().cloned().map(soon).collect();
     let decided = Comparison { figures, ..comparison.clone() };
-    let page = render_to_string(|out| CompareMarkdown.render(&decided, out));
+    let page = render_to_string(|out| write_markdown(&decided, out));
     assert!(page.contains("takes about 13 blocks, 2.58 s more"), "{page}");
     let same = Comparison { differences: Vec::new(), ..comparison };
     for page in [
         render_to_string(|out| CompareTerminal { width: 80, full: true, more: "--full" }.render(&same, out)),
-        render_to_string(|out| CompareMarkdown.render(&same, out)),
+        render_to_string(|out| write_markdown(&same, out)),
     ] {
         assert!(page.contains("Nothing differs: both are the same setting."), "{page}");
     }
@@ -145,17 +145,17 @@ fn interleaved_comparison_counts_blocks() {
 
 #[test]
 fn junit_fails_figures_missing_the_gate() {
-    let page = render_to_string(|out| JUnit.render(&gated_comparison(), out));
+    let page = render_to_string(|out| write_junit(&gated_comparison(), out));
     insta::assert_snapshot!(page);
     let count = |what: &str| page.matches(what).count();
     assert_eq!([count("<testcase "), count("<failure "), count("<skipped ")], [7, 3, 2]);
-    let without = render_to_string(|out| JUnit.render(&comparison(), out));
+    let without = render_to_string(|out| write_junit(&comparison(), out));
     assert!(without.contains("failures=\"0\"") && !without.contains("<failure"), "{without}");
 }
 
 /// The page of a comparison.
 fn page(of: &Comparison) -> String {
-    render_to_string(|out| ComparePage.render(of, out))
+    render_to_string(|out| write_page(of, out))
 }
 
 /// Its elements, a line for each that begins something; drawings without the places of what they draw.

@@ -4,7 +4,7 @@ use kelvin_core::{
     Axis, AxisScale, Case, FactDifference, HISTORY_FORMAT, HeadlineSamples, History, HistoryChange, HistoryChangeKind,
     HistoryPoint, HistoryRun, MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
 };
-use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal, MAX_SCREEN_LINES, schema};
+use kelvin_report::history::{HistoryTerminal, MAX_SCREEN_LINES, schema, write_markdown, write_page};
 
 const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
 static LATENCY: Metric =
@@ -111,12 +111,12 @@ fn many_series_fit_one_screen() {
 
 #[test]
 fn history_markdown_snapshot() {
-    insta::assert_snapshot!(render_to_string(|out| HistoryMarkdown.render(&history(), out)));
+    insta::assert_snapshot!(render_to_string(|out| write_markdown(&history(), out)));
 }
 
 #[test]
 fn page_plots_each_series_and_escapes_texts() {
-    let page = render_to_string(|out| HistoryPage.render(&history(), out));
+    let page = render_to_string(|out| write_page(&history(), out));
     assert_eq!(page.matches("<svg class=\"drawing\"").count(), 3);
     // A break between versions, places of changes with levels on both sides.
     assert_eq!((page.matches("mark-line\" d").count(), page.matches("class=\"level\"").count()), (1, 2));

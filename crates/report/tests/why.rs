@@ -5,7 +5,7 @@ mod synthetic;
 use std::path::Path;
 
 use kelvin_core::{Explanation, Name};
-use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal, schema};
+use kelvin_report::why::{WhyTerminal, schema, write_drawing, write_page};
 use synthetic::explanation::{explanation, share};
 
 #[test]
@@ -31,7 +31,7 @@ fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> Str
 
 #[test]
 fn page_has_waterfall_and_table() {
-    let page = render_to_string(|out| WhyPage.render(&explanation(), out));
+    let page = render_to_string(|out| write_page(&explanation(), out));
     let (_, body) = page.split_once("<body>").unwrap();
     insta::assert_snapshot!(body.replace('<', "\n<").replace("\n</", "</"));
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src &#39;none&#39;"));
@@ -42,7 +42,7 @@ fn page_has_waterfall_and_table() {
 
 #[test]
 fn standalone_waterfall_has_title() {
-    let drawing = render_to_string(|out| WhyDrawing.render(&explanation(), out));
+    let drawing = render_to_string(|out| write_drawing(&explanation(), out));
     let (_, drawn) = drawing.split_once("</style>").unwrap();
     insta::assert_snapshot!(drawn.replace('<', "\n<").replace("\n</", "</"));
     assert!(drawing.contains("<desc>without these: 5.3 µs, 8 %; waking an idle CPU: 55.9 µs, 90 %;"), "{drawing}");
@@ -52,10 +52,9 @@ fn standalone_waterfall_has_title() {
 /// Bars follow each other: each begins where the one before it ends, and the remainder goes back where the parts are too much.
 #[test]
 fn texts_are_escaped_and_bars_fit_drawing() {
-    for text in [
-        render_to_string(|out| WhyPage.render(&hostile(), out)),
-        render_to_string(|out| WhyDrawing.render(&hostile(), out)),
-    ] {
+    for text in
+        [render_to_string(|out| write_page(&hostile(), out)), render_to_string(|out| write_drawing(&hostile(), out))]
+    {
         assert!(!text.contains("<script") && !text.contains('\u{202e}'), "{text}");
         let bars = text.split("<path class=\"bar ").skip(1).map(|bar| bar.split('"').nth(2).unwrap());
         for bar in bars {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::change_points::MIN_LEVEL_VALUES;
 use crate::modes::two_states;
 use crate::ranks::rank_change_points;
+use crate::samples::sorted;
 use crate::{MAD_TO_STD, VarianceEstimate, mad, mean, median, variance};
 
 /// Level of all intervals of headlines.
@@ -37,14 +38,13 @@ const NOISIER_VARIANCE_RATIO: f64 = 3.5;
 /// the rounds themselves.
 pub fn within_run_variance(rounds: &[f64]) -> Option<VarianceEstimate> {
     let constants = MedianConstants::for_count(rounds.len())?;
-    let plain =
-        VarianceEstimate { variance: variance(rounds) * constants.median_variance, degrees: rounds.len() as f64 - 1.0 };
+    let plain = VarianceEstimate::new(variance(rounds) * constants.median_variance, rounds.len() as f64 - 1.0);
     if rounds.len() < MIN_WINSORISED_ROUNDS {
         return Some(plain);
     }
     let variance = winsorised_variance(rounds) * constants.winsorised_to_variance * constants.median_variance;
     // A Winsorised variance of zero is the tie of the middle rounds, not the absence of noise.
-    let winsorised = VarianceEstimate { variance, degrees: constants.winsorised_degrees };
+    let winsorised = VarianceEstimate::new(variance, constants.winsorised_degrees);
     Some(if variance > 0.0 { winsorised } else { plain })
 }
 
@@ -152,6 +152,11 @@ impl BetweenRunVariance {
         own.variance > NOISIER_VARIANCE_RATIO * self.within
     }
 
+    /// The component with its degrees of freedom.
+    pub(crate) fn component_estimate(&self) -> VarianceEstimate {
+        VarianceEstimate::new(self.component, self.runs as f64 - 1.0)
+    }
+
     /// What the rounds of this run explain of its headline's variance, pooled with that of earlier runs, which count no more than the
     /// run itself or than 24 degrees of freedom, and not at all if this run is clearly noisier.
     pub(crate) fn pooled_within_run(&self, own: VarianceEstimate) -> VarianceEstimate {
@@ -159,7 +164,7 @@ impl BetweenRunVariance {
         let known = own.degrees * self.runs as f64;
         let lent = if self.is_noisier(own) { 0.0 } else { own.degrees.max(MAX_HISTORY_DEGREES).min(known) };
         let share = own.degrees / (own.degrees + lent);
-        VarianceEstimate { variance: share * own.variance + (1.0 - share) * self.within, degrees: own.degrees + lent }
+        VarianceEstimate::new(share * own.variance + (1.0 - share) * self.within, own.degrees + lent)
     }
 
     /// The variance of this run's headline.
@@ -169,17 +174,14 @@ impl BetweenRunVariance {
     /// rounds' variance, and beside it what those of earlier ones do not explain.
     pub fn headline_variance(&self, own: VarianceEstimate) -> VarianceEstimate {
         let rounds = self.pooled_within_run(own);
-        let degrees = self.runs as f64 - 1.0;
         if self.is_noisier(own) {
-            return rounds.plus(VarianceEstimate { variance: self.component, degrees });
+            return rounds.plus(self.component_estimate());
         }
+        let degrees = self.runs as f64 - 1.0;
         let explained = if self.between > rounds.variance { rounds.variance / self.between } else { 1.0 };
         let guess = BETWEEN_RUN_PRIOR_DEGREES * explained.powi(2);
         let total_degrees = guess + degrees;
-        VarianceEstimate {
-            variance: (guess * rounds.variance + degrees * self.between) / total_degrees,
-            degrees: total_degrees,
-        }
+        VarianceEstimate::new((guess * rounds.variance + degrees * self.between) / total_degrees, total_degrees)
     }
 }
 
@@ -199,8 +201,7 @@ fn without_outlier_runs(runs: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 
 /// Variance after the lowest and highest fifth (rounded down) are moved to their nearest neighbour inside.
 fn winsorised_variance(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
+    let mut sorted = sorted(values);
     let moved = values.len() / 5;
     let (low, high) = (sorted[moved], sorted[values.len() - 1 - moved]);
     for value in &mut sorted {

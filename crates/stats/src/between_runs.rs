@@ -59,21 +59,16 @@ pub enum BetweenRunPrior {
 impl BetweenRunPrior {
     /// The spread of the figure of one run whose rounds explain so much of it.
     fn run_variance(&self, within: VarianceEstimate) -> VarianceEstimate {
-        let assumed =
-            |deviation: &f64| VarianceEstimate { variance: deviation.powi(2), degrees: ASSUMED_VARIANCE_DEGREES };
+        let assumed = |deviation: &f64| VarianceEstimate::new(deviation.powi(2), ASSUMED_VARIANCE_DEGREES);
         let (spread, max_degrees) = match self {
             Self::Learned { history, usual } => {
                 let of_rounds = history.pooled_within_run(within);
-                let seen = VarianceEstimate { variance: history.component, degrees: history.runs as f64 - 1.0 };
                 let max_degrees = (1.0 + DEGREES_PER_EARLIER_RUN * history.runs as f64).min(MAX_BETWEEN_RUN_DEGREES);
-                (of_rounds.plus(pool_variances(assumed(usual), Some(seen))), max_degrees)
+                (of_rounds.plus(pool_variances(assumed(usual), Some(history.component_estimate()))), max_degrees)
             }
             Self::Assumed(deviation) => (within.plus(assumed(deviation)), MAX_BETWEEN_RUN_DEGREES),
         };
-        VarianceEstimate {
-            variance: spread.variance.max(MIN_BETWEEN_RUN_STD.powi(2)),
-            degrees: spread.degrees.min(max_degrees),
-        }
+        VarianceEstimate::new(spread.variance.max(MIN_BETWEEN_RUN_STD.powi(2)), spread.degrees.min(max_degrees))
     }
 }
 
@@ -91,10 +86,8 @@ pub fn ratio_of_runs(base: &[RunFigure], other: &[RunFigure], between: &BetweenR
     let [(base, of_base), (other, of_other)] = medians([base, other], between)?;
     // What is known of the spread from run to run is the same knowledge for both: it counts once.
     let variance = of_base.variance + of_other.variance;
-    Some(UncertainValue::from_variance(
-        other - base,
-        VarianceEstimate { variance, degrees: of_base.degrees.max(of_other.degrees) },
-    ))
+    let spread = VarianceEstimate::new(variance, of_base.degrees.max(of_other.degrees));
+    Some(UncertainValue::from_variance(other - base, spread))
 }
 
 /// The medians of the runs of two sides by themselves, as logarithms; `None` where they have no ratio.
@@ -118,7 +111,7 @@ fn medians(sides: [&[RunFigure]; 2], between: &BetweenRunPrior) -> Option<[(f64,
     Some(sides.map(|side| {
         let variances: Vec<f64> = side.iter().map(|run| run.within_run.variance).collect();
         let degrees = side.iter().map(|run| run.within_run.degrees).sum();
-        let run = pool_variances(between.run_variance(VarianceEstimate { variance: mean(&variances), degrees }), seen);
+        let run = pool_variances(between.run_variance(VarianceEstimate::new(mean(&variances), degrees)), seen);
         let of_median = MedianConstants::for_count(side.len()).map_or(1.0, |constants| constants.median_variance);
         (median(&logarithms(side)), VarianceEstimate { variance: run.variance * of_median, ..run })
     }))
@@ -128,7 +121,7 @@ fn medians(sides: [&[RunFigure]; 2], between: &BetweenRunPrior) -> Option<[(f64,
 fn pool_variances(known: VarianceEstimate, seen: Option<VarianceEstimate>) -> VarianceEstimate {
     let Some(seen) = seen else { return known };
     let degrees = known.degrees + seen.degrees;
-    VarianceEstimate { variance: (known.degrees * known.variance + seen.degrees * seen.variance) / degrees, degrees }
+    VarianceEstimate::new((known.degrees * known.variance + seen.degrees * seen.variance) / degrees, degrees)
 }
 
 /// How many times too small the errors of many figures are, of which at least half did not change: the median of how strange each is,

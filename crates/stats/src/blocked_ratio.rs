@@ -5,7 +5,7 @@
 //! says nothing of a side that has two modes by itself, and of those the mean alone is a fair summary.
 
 use crate::variance_estimate::VarianceEstimate;
-use crate::{Cluster, MIN_INTERVAL_ROUNDS, Samples, UncertainValue, clusters, mean, two_states};
+use crate::{Cluster, MIN_INTERVAL_ROUNDS, Sorted, UncertainValue, clusters, mean, two_states};
 
 /// A block: the values of the base, and as many of the other.
 pub type Block = [Vec<f64>; 2];
@@ -53,8 +53,8 @@ pub fn modes_of(values: &[f64]) -> Vec<Cluster> {
     if let Some(states) = two_states(values) {
         return vec![states.low, states.high];
     }
-    let Ok(samples) = Samples::new(values.to_vec()) else { return Vec::new() };
-    let mut modes = clusters(&samples.sorted(), values.len() as f64);
+    let Some(sorted) = Sorted::new(values.to_vec()) else { return Vec::new() };
+    let mut modes = clusters(&sorted, values.len() as f64);
     modes.sort_by(|a, b| a.center.total_cmp(&b.center));
     let is_apart =
         modes.windows(2).any(|pair| pair[0].center > 0.0 && pair[1].center / pair[0].center >= MIN_MODE_RATIO);
@@ -107,7 +107,7 @@ fn ratio_of_means(blocks: &[Block]) -> Option<UncertainValue> {
     let without: Vec<f64> = sums.iter().map(|block| log_ratio([total[0] - block[0], total[1] - block[1]])).collect();
     let middle = mean(&without);
     let squares: f64 = without.iter().map(|ratio| (ratio - middle).powi(2)).sum();
-    let spread = VarianceEstimate { variance: squares * (many - 1) as f64 / many as f64, degrees: (many - 1) as f64 };
+    let spread = VarianceEstimate::new(squares * (many - 1) as f64 / many as f64, (many - 1) as f64);
     Some(UncertainValue::from_variance(log_ratio(total), spread))
 }
 

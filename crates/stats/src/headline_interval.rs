@@ -101,7 +101,7 @@ impl UnobservedVariance {
                 (left * (self.frequency * value).powi(2) - history.component).max(0.0)
             }
         };
-        VarianceEstimate { variance, degrees: UNOBSERVED_DEGREES }
+        VarianceEstimate::new(variance, UNOBSERVED_DEGREES)
     }
 }
 
@@ -117,10 +117,7 @@ pub fn headline_interval(
         return Some(HeadlineInterval::confidence(figure));
     }
     let middle = headline(rounds);
-    let between = history.map_or(VarianceEstimate::NONE, |history| VarianceEstimate {
-        variance: history.component,
-        degrees: history.runs as f64 - 1.0,
-    });
+    let between = history.map_or(VarianceEstimate::NONE, BetweenRunVariance::component_estimate);
     let beyond = between.plus(unseen.unlearned_variance(middle, history)).half_width(CONFIDENCE_LEVEL);
     let lower = middle - (middle - rounds.iter().copied().fold(f64::INFINITY, f64::min)).hypot(beyond);
     let upper = middle + (rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max) - middle).hypot(beyond);

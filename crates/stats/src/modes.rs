@@ -1,7 +1,10 @@
 //! Modes of many samples: the dominant one, and whether there is more than one; two states of a few values, one per round or run; and how
 //! values change between two modes.
 
+use std::ops::Range;
+
 use crate::distributions::binomial_upper_tail;
+use crate::samples::sorted;
 use crate::variance_estimate::pooled_variance;
 use crate::{MAD_TO_STD, Sorted, mad, median, normal_cdf, variance};
 
@@ -24,9 +27,14 @@ pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
             (best, best_count, best_width) = (start, count, width);
         }
     }
-    let window = &values[best..best + best_count];
-    let middle = f64::midpoint(window[(best_count - 1) / 2], window[best_count / 2]);
-    (middle, best_count as f64 / values.len() as f64)
+    mode_of_window(values, best..best + best_count)
+}
+
+/// The median of a window of ascending values, and the share of them that it holds.
+fn mode_of_window(values: &[f64], window: Range<usize>) -> (f64, f64) {
+    let inside = &values[window];
+    let middle = f64::midpoint(inside[(inside.len() - 1) / 2], inside[inside.len() / 2]);
+    (middle, inside.len() as f64 / values.len() as f64)
 }
 
 /// The fastest steady state of positive readings: of all windows [x, x (1 + `relative_width`)] that hold at least
@@ -48,9 +56,7 @@ pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> O
         let near = start..reach(start, 2.0);
         let fullest = near.max_by_key(|&index| (counts[index], std::cmp::Reverse(index)))?;
         if fullest == start && counts[start] >= min_count {
-            let window = &values[start..start + counts[start]];
-            let middle = f64::midpoint(window[(window.len() - 1) / 2], window[window.len() / 2]);
-            return Some((middle, window.len() as f64 / values.len() as f64));
+            return Some(mode_of_window(values, start..start + counts[start]));
         }
         start = if fullest > start { fullest } else { start + 1 };
     }
@@ -347,8 +353,7 @@ pub fn two_states(values: &[f64]) -> Option<TwoStates> {
     if values.len() < MIN_BIMODAL_VALUES || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
         return None;
     }
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
+    let sorted = sorted(values);
     let logs: Vec<f64> = sorted.iter().map(|value| value.ln()).collect();
     let cuts = MIN_STATE_VALUES..=sorted.len() - MIN_STATE_VALUES;
     let cut = cuts.max_by(|&a, &b| (logs[a] - logs[a - 1]).total_cmp(&(logs[b] - logs[b - 1])))?;
@@ -402,10 +407,10 @@ pub fn mode_pattern(sequences: &[&[f64]], bound: f64) -> Option<ModePattern> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Random, Samples};
+    use crate::Random;
 
     fn sorted(values: Vec<f64>) -> Sorted {
-        Samples::new(values).unwrap().sorted()
+        Sorted::new(values).unwrap()
     }
 
     fn find_clusters(values: Vec<f64>) -> Vec<Cluster> {

@@ -20,11 +20,6 @@ pub enum MachineRelation {
     Kind,
 }
 
-impl MachineRelation {
-    /// All of them, from the most distant.
-    pub const ALL: [Self; 3] = [Self::Other, Self::Group, Self::Kind];
-}
-
 /// Variances of the parts of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VarianceComponents {
@@ -52,7 +47,7 @@ const UNKNOWN_COMMON_VARIANCE_FACTOR: f64 = 1e6;
 
 impl VarianceComponents {
     /// By semivariances, half of the mean square of the difference of two machines, by how they are related (in the order of
-    /// [`MachineRelation::ALL`]), and by the mean square of figures. Machines that are closer differ by no more; without a mean square, nothing
+    /// [`MachineRelation`]), and by the mean square of figures. Machines that are closer differ by no more; without a mean square, nothing
     /// is known of the common part.
     pub fn from_semivariances(semivariances: [f64; 3], square: Option<f64>) -> Self {
         let [unrelated, group, kind] = semivariances;

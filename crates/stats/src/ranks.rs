@@ -1,5 +1,6 @@
 //! Statistics by ranks: correlation, drift, and change points at which the level of a sequence shifts for good.
 
+use crate::samples::sorted;
 use crate::{Random, median, median_in_place, normal_cdf, t_upper_tail};
 
 /// Ranks from 1; ties get their mean rank.
@@ -93,9 +94,7 @@ fn has_ties(values: &[f64]) -> bool {
 
 /// Sizes of the groups of equal values.
 pub(crate) fn tie_sizes(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    sorted.chunk_by(|a, b| a == b).map(|group| group.len() as f64).collect()
+    sorted(values).chunk_by(|a, b| a == b).map(|group| group.len() as f64).collect()
 }
 
 /// P(|score| at least this) from the number of permutations with each count of inversions.

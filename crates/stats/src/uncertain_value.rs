@@ -7,6 +7,7 @@
 //! side that faces it. `examples/coverage.rs` prints what all of this covers.
 
 use crate::between_run_variance::{BetweenRunVariance, CONFIDENCE_LEVEL, within_run_variance};
+use crate::samples::sorted;
 use crate::variance_estimate::VarianceEstimate;
 use crate::{mean, median, t_quantile, t_upper_tail, variance};
 
@@ -72,10 +73,8 @@ impl UncertainValue {
     /// The mean of values, with Student's error; `None` with fewer than two.
     pub fn mean(values: &[f64]) -> Option<Self> {
         let degrees = values.len().checked_sub(1).filter(|&degrees| degrees > 0)? as f64;
-        Some(Self::from_variance(
-            mean(values),
-            VarianceEstimate { variance: variance(values) / values.len() as f64, degrees },
-        ))
+        let spread = VarianceEstimate::new(variance(values) / values.len() as f64, degrees);
+        Some(Self::from_variance(mean(values), spread))
     }
 
     /// A figure with an error that is the same towards both sides.
@@ -86,7 +85,7 @@ impl UncertainValue {
 
     /// The mean of both sides.
     pub(crate) fn mean_variance(self) -> VarianceEstimate {
-        VarianceEstimate { variance: f64::midpoint(self.below.powi(2), self.above.powi(2)), degrees: self.degrees }
+        VarianceEstimate::new(f64::midpoint(self.below.powi(2), self.above.powi(2)), self.degrees)
     }
 
     /// The figure less another that was measured apart from it.
@@ -218,8 +217,7 @@ pub(crate) fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
 
 /// Distances of the ends of the 95 % interval from the median.
 fn interval_distances(rounds: &[f64], median: f64) -> [f64; 2] {
-    let mut sorted = rounds.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
+    let sorted = sorted(rounds);
     let last = sorted.len() - 1;
     if let Some(factor) = RANGE_WIDENING.get(rounds.len() - MIN_INTERVAL_ROUNDS) {
         return [factor * (median - sorted[0]), factor * (sorted[last] - median)];

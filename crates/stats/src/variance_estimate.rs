@@ -15,7 +15,12 @@ pub struct VarianceEstimate {
 
 impl VarianceEstimate {
     /// No spread at all.
-    pub(crate) const NONE: Self = Self { variance: 0.0, degrees: f64::INFINITY };
+    pub(crate) const NONE: Self = Self::new(0.0, f64::INFINITY);
+
+    /// A variance with its degrees of freedom.
+    pub const fn new(variance: f64, degrees: f64) -> Self {
+        Self { variance, degrees }
+    }
 
     /// Half-width of the interval at `level` around an estimate with this variance.
     pub fn half_width(&self, level: f64) -> f64 {
@@ -41,5 +46,5 @@ pub(crate) fn pooled_variance<const N: usize>(groups: [impl AsRef<[f64]>; N]) ->
     let parts = groups.each_ref().map(|group| (variance(group.as_ref()), group.as_ref().len() as f64 - 1.0));
     let degrees: f64 = parts.iter().map(|(_, degrees)| degrees).sum();
     let squares: f64 = parts.iter().map(|(variance, degrees)| variance * degrees).sum();
-    VarianceEstimate { variance: squares / degrees, degrees }
+    VarianceEstimate::new(squares / degrees, degrees)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::{Case, Machine, Metric, Name, PlannedMeasurement};
-use kelvin_stats::{MachineRelation, PREDICTION_LEVEL, Samples, mean, normal_quantile};
+use kelvin_stats::{MachineRelation, PREDICTION_LEVEL, Sorted, mean, normal_quantile};
 
 use super::variance_model::{
     PROXY_VARIANCE, PairVariances, UNMODELLED_VARIANCE, VarianceModel, all_pairs, metric_group,
@@ -155,7 +155,7 @@ fn range_deviations(metrics: &BTreeMap<Name, &'static Metric>, machines: &[Refer
                 Some(((error - range.mean).abs() - half_width).max(0.0) / range.std)
             }));
         }
-        Some(Samples::new(distances).ok()?.sorted().quantile(PREDICTION_LEVEL))
+        Some(Sorted::new(distances)?.quantile(PREDICTION_LEVEL))
     };
     (0..machines.len()).filter_map(quantile).fold(normal_quantile(f64::midpoint(1.0, PREDICTION_LEVEL)), f64::max)
 }

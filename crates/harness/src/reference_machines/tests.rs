@@ -82,7 +82,7 @@ fn predicted(elsewhere: &ReferenceMachines, metric: &Metric, half_width: f64) ->
     let (here, case) = (machine(9), Case::new());
     let measured = |id: &str, _: &Case| (id == "test.call").then_some(MeasuredValue { value: 200.0, half_width });
     let facts = PredictionInputs::new(&here, &measured).with_references(elsewhere);
-    facts.predict(metric, &case, |facts| (PROBE.predict)(facts, metric, &case))
+    facts.predict(metric, &case, PROBE.predict)
 }
 
 fn one_machine() -> [ReferenceRecord; 1] {
@@ -119,7 +119,7 @@ fn correction_is_per_formula_and_below_ceiling() {
             |id: &str, _: &Case| (id == "test.call").then_some(MeasuredValue { value: 200.0, half_width: 0.0 });
         let elsewhere = ReferenceMachines::new(&[&PROBE], others, &RULES, (&here, &[]));
         let facts = PredictionInputs::new(&here, &measured).with_references(&elsewhere);
-        facts.predict(&TWICE, &Case::new(), |facts| (PROBE.predict)(facts, &TWICE, &Case::new())).unwrap()
+        facts.predict(&TWICE, &Case::new(), PROBE.predict).unwrap()
     };
     let mut others = one_machine();
     let apart = predicted(&others);
@@ -185,7 +185,7 @@ fn missing_size_maps_by_position() {
     let (here, nothing) = (machine(9), |_: &str, _: &Case| None);
     let value = |elsewhere: &ReferenceMachines, bytes| {
         let facts = PredictionInputs::new(&here, &nothing).with_references(elsewhere);
-        let found = facts.predict(&WORK, &size(bytes), |facts| (PROBE.predict)(facts, &WORK, &size(bytes)));
+        let found = facts.predict(&WORK, &size(bytes), PROBE.predict);
         found.ok().map(|found| found.value.round())
     };
     let of_any = of(&ReferenceRules::NONE, &[planned(32), planned(8)]);
@@ -219,7 +219,7 @@ fn part_case_uses_mean_of_reference_parts() {
     let (here, nothing, case) = (machine(9), |_: &str, _: &Case| None, Case::new().with_number("place", 7u64));
     let value = |elsewhere: &ReferenceMachines| {
         let facts = PredictionInputs::new(&here, &nothing).with_references(elsewhere);
-        facts.predict(&WORK, &case, |facts| (PROBE.predict)(facts, &WORK, &case)).ok().map(|found| found.value)
+        facts.predict(&WORK, &case, PROBE.predict).ok().map(|found| found.value)
     };
     assert_eq!(value(&of(&ReferenceRules::NONE)), None);
     let found = value(&of(&ReferenceRules { part_metrics: &[&WORK], ..ReferenceRules::NONE })).unwrap();
@@ -246,7 +246,7 @@ fn unmeasured_proxy_gives_no_prediction() {
     let predicted = |rules: &ReferenceRules<'_>, metric: &Metric| {
         let (here, case, elsewhere) = (machine(9), Case::new(), reference_machines(&one_machine(), rules, 9));
         let facts = PredictionInputs::new(&here, &|_, _| None).with_references(&elsewhere);
-        facts.predict(metric, &case, |facts| (PROBE.predict)(facts, metric, &case))
+        facts.predict(metric, &case, PROBE.predict)
     };
     let scaled = predicted(&RULES, &WORK).unwrap_err();
     assert_eq!(scaled.0, "it is scaled by test.call, which this run did not measure");

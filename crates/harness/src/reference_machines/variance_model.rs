@@ -30,7 +30,7 @@ pub(super) type MetricGroup = (String, Unit);
 /// Mean squares of metrics by their group.
 type MeanSquares = BTreeMap<MetricGroup, Vec<f64>>;
 
-/// Like `MeanSquares`, of differences of two machines, halved, by their relation in the order of [`MachineRelation::ALL`].
+/// Like `MeanSquares`, of differences of two machines, halved, by their relation in the order of [`MachineRelation`].
 pub(super) type PairVariances = [MeanSquares; 3];
 
 /// The group of a metric.

@@ -7,7 +7,7 @@ use kelvin_analysis::Gate;
 use kelvin_analysis::wording::compare::{gate_finding, gate_resolved_issue, gate_undetectable};
 use kelvin_core::{ComparedRung, Comparison, GateResult, is_dotted_prefix, json};
 use kelvin_harness::UnknownName;
-use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUnit};
+use kelvin_report::compare::{CompareTerminal, write_junit, write_markdown, write_page};
 use kelvin_sys::fs::open_to_read;
 
 use crate::cli::{CompareFormat, CompareOutputArgs};
@@ -74,9 +74,9 @@ impl<'a> ComparisonOutput<'a> {
             CompareFormat::Terminal => {
                 CompareTerminal { width: output::width(), full: self.args.full, more }.render(&comparison, out)
             }
-            CompareFormat::Html => ComparePage.render(&comparison, out),
-            CompareFormat::Md => CompareMarkdown.render(&comparison, out),
-            CompareFormat::Junit => JUnit.render(&comparison, out),
+            CompareFormat::Html => write_page(&comparison, out),
+            CompareFormat::Md => write_markdown(&comparison, out),
+            CompareFormat::Junit => write_junit(&comparison, out),
             CompareFormat::Json => writeln!(out, "{}", json::to_string_pretty(&comparison)?),
         })?;
         Ok(comparison)

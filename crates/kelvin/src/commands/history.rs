@@ -12,7 +12,7 @@ use kelvin_core::{FactDifference, History, HistoryPoint, Metric, Name, OtherMode
 use kelvin_harness::UnknownName;
 use kelvin_machine::hardware_identity;
 use kelvin_machine::redact::redact_machine;
-use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal};
+use kelvin_report::history::{HistoryTerminal, write_markdown, write_page};
 use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
@@ -115,8 +115,8 @@ fn show(store: &Store, records: HistoryInput, outlet: Outlet, args: &HistoryArgs
             let more = format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "));
             history_screen(args, &more).render(&history, out)
         }
-        HistoryFormat::Html => HistoryPage.render(&history, out),
-        HistoryFormat::Md => HistoryMarkdown.render(&history, out),
+        HistoryFormat::Html => write_page(&history, out),
+        HistoryFormat::Md => write_markdown(&history, out),
         HistoryFormat::Json => writeln!(out, "{}", json::to_string_pretty(&history)?),
     })
 }

@@ -10,7 +10,7 @@ use kelvin_core::units::case_pairs;
 use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{Effort, Probe, ProbeKind};
 use kelvin_probes::causes::{Cause, CauseText, EarlyEnd};
-use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
+use kelvin_report::why::{WhyTerminal, write_drawing, write_page};
 
 use super::causes_page;
 use crate::cause_experiment::{CauseExperiment, ExperimentLimits, ExperimentResult, find_metric};
@@ -48,8 +48,8 @@ pub fn why(args: &WhyArgs) -> CmdResult {
     let format = args.output.format();
     let write = |out: &mut dyn Write| match format {
         WhyFormat::Terminal => WhyTerminal { width: output::width() }.render(&explanation, out),
-        WhyFormat::Html => WhyPage.render(&explanation, out),
-        WhyFormat::Svg => WhyDrawing.render(&explanation, out),
+        WhyFormat::Html => write_page(&explanation, out),
+        WhyFormat::Svg => write_drawing(&explanation, out),
         WhyFormat::Json => writeln!(out, "{}", json::to_string_pretty(&explanation)?),
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;

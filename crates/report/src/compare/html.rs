@@ -29,29 +29,23 @@ const MAX_SHOWN: usize = 12;
 /// The sides, as the page calls them.
 const SIDES: [&str; 2] = ["A", "B"];
 
-/// A comparison as a page that opens offline, prints, and fits a phone; light and dark.
-#[derive(Clone, Copy, Debug)]
-pub struct ComparePage;
-
-impl ComparePage {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let body = html!(
-            "<h1>Comparison</h1>{}{}{}{}{}{}{}",
-            sides(comparison),
-            differences(comparison),
-            verdict(comparison),
-            comparison.gate.as_ref().map(|gated| gate(gated, comparison)),
-            ladder(comparison),
-            figures(comparison),
-            one_sided(comparison)
-        );
-        let title = format!("{} against {}", comparison.other.name, comparison.base.name);
-        PageShell { of: "compare", title: &title, style: STYLE, body }.write(out)
-    }
+/// Writes a comparison as a page that opens offline, prints, and fits a phone; light and dark.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_page(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+    let body = html!(
+        "<h1>Comparison</h1>{}{}{}{}{}{}{}",
+        sides(comparison),
+        differences(comparison),
+        verdict(comparison),
+        comparison.gate.as_ref().map(|gated| gate(gated, comparison)),
+        ladder(comparison),
+        figures(comparison),
+        one_sided(comparison)
+    );
+    let title = format!("{} against {}", comparison.other.name, comparison.base.name);
+    PageShell { of: "compare", title: &title, style: STYLE, body }.write(out)
 }
 
 fn ladder(comparison: &Comparison) -> Markup {

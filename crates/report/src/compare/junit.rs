@@ -10,28 +10,22 @@ use kelvin_core::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateRe
 
 use crate::escape::{Markup, html};
 
-/// A comparison as JUnit's XML. Without a gate nothing fails.
-#[derive(Clone, Copy, Debug)]
-pub struct JUnit;
-
-impl JUnit {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let gate = GateFindings::from_gated(comparison.gate.as_ref());
-        let cases = comparison.figures.iter().map(|figure| gate.case(figure, comparison));
-        let cases: Vec<(TestStatus, Markup)> = cases.chain(gate.not_compared(comparison)).collect();
-        let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
-        let name = html!("name=\"kelvin compare {} {}\"", comparison.base.name, comparison.other.name);
-        let (failed, skipped) = (count(TestStatus::Failed), count(TestStatus::Skipped));
-        let counts = html!("failures=\"{}\" errors=\"0\" skipped=\"{}\"", failed, skipped);
-        let head = html!("<testsuite {} tests=\"{}\" {}>\n", name, cases.len(), counts);
-        let suite = html!("{}{}</testsuite>\n", head, cases.into_iter().map(|case| case.1).collect::<Markup>());
-        let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
-        out.write_all(page.as_str().as_bytes())
-    }
+/// Writes a comparison as JUnit's XML. Without a gate nothing fails.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_junit(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+    let gate = GateFindings::from_gated(comparison.gate.as_ref());
+    let cases = comparison.figures.iter().map(|figure| gate.case(figure, comparison));
+    let cases: Vec<(TestStatus, Markup)> = cases.chain(gate.not_compared(comparison)).collect();
+    let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
+    let name = html!("name=\"kelvin compare {} {}\"", comparison.base.name, comparison.other.name);
+    let (failed, skipped) = (count(TestStatus::Failed), count(TestStatus::Skipped));
+    let counts = html!("failures=\"{}\" errors=\"0\" skipped=\"{}\"", failed, skipped);
+    let head = html!("<testsuite {} tests=\"{}\" {}>\n", name, cases.len(), counts);
+    let suite = html!("{}{}</testsuite>\n", head, cases.into_iter().map(|case| case.1).collect::<Markup>());
+    let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
+    out.write_all(page.as_str().as_bytes())
 }
 
 /// What became of a case.

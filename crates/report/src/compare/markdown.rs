@@ -11,27 +11,21 @@ use kelvin_core::{Comparison, FactDifference, GateFinding, GateResult};
 use super::{UNDECIDED_TABLE, VerdictTable, fact_texts, verdict_tables};
 use crate::escape::{MarkdownText, md};
 
-/// A comparison as Markdown (GitHub's flavour: tables, and what folds).
-#[derive(Clone, Copy, Debug)]
-pub struct CompareMarkdown;
-
-impl CompareMarkdown {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let tables = verdict_tables(comparison).map(|VerdictTable { index, title, figures }| {
-            let rows = figures.into_iter().map(|(_, figure)| comparison_row(figure, comparison));
-            table(title, index >= UNDECIDED_TABLE, &rows.collect::<Vec<_>>(), comparison)
-        });
-        let (other, base) = (&comparison.other.name, &comparison.base.name);
-        let title = md!("### kelvin: {} against {}\n\n{}\n\n", other, base, verdict_counts(comparison));
-        let gate = comparison.gate.as_ref().map(gate);
-        let tables = md!("{}{}", differences(comparison), tables.collect::<MarkdownText>());
-        let page = md!("{}{}{}{}{}", title, gate, tables, one_sided(comparison), how_known(comparison));
-        out.write_all(page.as_str().as_bytes())
-    }
+/// Writes a comparison as Markdown (GitHub's flavour: tables, and what folds).
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_markdown(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+    let tables = verdict_tables(comparison).map(|VerdictTable { index, title, figures }| {
+        let rows = figures.into_iter().map(|(_, figure)| comparison_row(figure, comparison));
+        table(title, index >= UNDECIDED_TABLE, &rows.collect::<Vec<_>>(), comparison)
+    });
+    let (other, base) = (&comparison.other.name, &comparison.base.name);
+    let title = md!("### kelvin: {} against {}\n\n{}\n\n", other, base, verdict_counts(comparison));
+    let gate = comparison.gate.as_ref().map(gate);
+    let tables = md!("{}{}", differences(comparison), tables.collect::<MarkdownText>());
+    let page = md!("{}{}{}{}{}", title, gate, tables, one_sided(comparison), how_known(comparison));
+    out.write_all(page.as_str().as_bytes())
 }
 
 /// What misses the gate, and what would if it were not known.

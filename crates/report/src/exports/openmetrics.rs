@@ -6,7 +6,6 @@
 //! Sources: OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec), the text format of Prometheus
 //! (prometheus.io/docs/instrumenting/exposition_formats), its advice on names (prometheus.io/docs/practices/naming).
 
-use std::collections::HashMap;
 use std::io;
 
 use jiff::Timestamp;
@@ -24,10 +23,13 @@ pub struct OpenMetrics;
 
 impl Render for OpenMetrics {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut families = Families::default();
-        add_run(report, &mut families);
-        exported_figures(report).0.iter().for_each(|figure| add_figure(figure, &mut families));
-        families.write(out)
+        let figures = exported_figures(report).0;
+        let samples: Vec<Sample> =
+            run_samples(report).into_iter().chain(figures.iter().flat_map(figure_samples)).collect();
+        // One name must not come twice.
+        let families = grouped(samples.iter().map(|sample| (sample.name.as_str(), sample)));
+        families.iter().try_for_each(|(name, samples)| write_family(name, samples, out))?;
+        writeln!(out, "# EOF")
     }
 }
 
@@ -37,52 +39,38 @@ const MAX_TAGS: usize = 32;
 /// Labels of a sample, in their order.
 type Labels = Vec<(String, String)>;
 
-/// Metrics of one name.
-struct Family {
+/// A sample of the metric `kelvin_STEM_UNIT`.
+struct Sample {
     name: String,
     unit: &'static str,
     help: String,
-    samples: Vec<(Labels, f64)>,
+    labels: Labels,
+    value: f64,
 }
 
-/// All of them, in the order in which they came: one name must not come twice.
-#[derive(Default)]
-struct Families {
-    all: Vec<Family>,
-    places: HashMap<String, usize>,
+fn sample(stem: &str, unit: &'static str, help: impl Into<String>, (labels, value): (Labels, f64)) -> Sample {
+    let separator = if unit.is_empty() { "" } else { "_" };
+    Sample { name: format!("kelvin_{stem}{separator}{unit}"), unit, help: help.into(), labels, value }
 }
 
-impl Families {
-    /// Adds a sample to the family `kelvin_STEM_UNIT`.
-    fn add(&mut self, stem: &str, unit: &'static str, help: impl FnOnce() -> String, sample: (Labels, f64)) {
-        let separator = if unit.is_empty() { "" } else { "_" };
-        let name = format!("kelvin_{stem}{separator}{unit}");
-        let place = *self.places.entry(name.clone()).or_insert_with(|| {
-            self.all.push(Family { name, unit, help: help(), samples: Vec::new() });
-            self.all.len() - 1
-        });
-        self.all[place].samples.push(sample);
+/// Writes the samples of a name, of which the first has the help text.
+fn write_family(name: &str, samples: &[&Sample], out: &mut dyn io::Write) -> io::Result<()> {
+    let Sample { unit, help, .. } = samples[0];
+    writeln!(out, "# HELP {name} {}", escape_help(help))?;
+    writeln!(out, "# TYPE {name} gauge")?;
+    if !unit.is_empty() {
+        writeln!(out, "# UNIT {name} {unit}")?;
     }
-
-    fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        for Family { name, unit, help, samples } in &self.all {
-            writeln!(out, "# HELP {name} {}", escape_help(help))?;
-            writeln!(out, "# TYPE {name} gauge")?;
-            if !unit.is_empty() {
-                writeln!(out, "# UNIT {name} {unit}")?;
-            }
-            for (labels, value) in samples {
-                let pairs = labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escape_label_value(text)));
-                let pairs = pairs.collect::<Vec<String>>().join(",");
-                let set = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
-                writeln!(out, "{name}{set} {value:?}")?;
-            }
-        }
-        writeln!(out, "# EOF")
+    for Sample { labels, value, .. } in samples {
+        let pairs = labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escape_label_value(text)));
+        let pairs = pairs.collect::<Vec<String>>().join(",");
+        let set = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
+        writeln!(out, "{name}{set} {value:?}")?;
     }
+    Ok(())
 }
 
-fn add_run(report: &Report<'_>, families: &mut Families) {
+fn run_samples(report: &Report<'_>) -> Vec<Sample> {
     let (run, outline) = (report.run, &report.run.header);
     let status = if run.status == RunStatus::Complete { "complete" } else { "partial" };
     let unknown = || "unknown".to_owned();
@@ -103,20 +91,21 @@ fn add_run(report: &Report<'_>, families: &mut Families) {
     if let Some(more) = tags.len().checked_sub(MAX_TAGS).filter(|&more| more > 0) {
         labels.push(("tags_left_out".to_owned(), more.to_string()));
     }
-    families.add("run_info", "", || "The run and the machine that these figures are of.".into(), (labels, 1.0));
+    let mut samples = vec![sample("run_info", "", "The run and the machine that these figures are of.", (labels, 1.0))];
     if let Ok(started) = outline.started.parse::<Timestamp>() {
         let seconds = started.as_microsecond() as f64 / 1e6;
-        families.add("run_start_time", "seconds", || "When the run began, since 1970.".into(), (vec![], seconds));
+        samples.push(sample("run_start_time", "seconds", "When the run began, since 1970.", (vec![], seconds)));
     }
-    families.add("run_duration", "seconds", || "How long the run took.".into(), (vec![], run.seconds));
+    samples.push(sample("run_duration", "seconds", "How long the run took.", (vec![], run.seconds)));
     let outcomes = report.analysis.results.iter().map(|result| (labels::status(&result.outcome), result));
-    for (outcome, figures) in grouped(outcomes) {
-        let help = || "Figures of the run by what became of them; only measured ones have a value.".into();
-        families.add("run_figures", "", help, (vec![("outcome".into(), outcome.into())], figures.len() as f64));
-    }
+    let help = "Figures of the run by what became of them; only measured ones have a value.";
+    samples.extend(grouped(outcomes).into_iter().map(|(outcome, figures)| {
+        sample("run_figures", "", help, (vec![("outcome".into(), outcome.into())], figures.len() as f64))
+    }));
+    samples
 }
 
-fn add_figure(figure: &ExportedFigure<'_>, families: &mut Families) {
+fn figure_samples(figure: &ExportedFigure<'_>) -> Vec<Sample> {
     let (metric, summary) = (&figure.result.metric, figure.summary);
     let (unit, to_base) = base_unit(metric.unit);
     let stem = metric.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
@@ -124,7 +113,7 @@ fn add_figure(figure: &ExportedFigure<'_>, families: &mut Families) {
     let axes = figure.result.case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
     let labels: Labels = std::iter::once(("metric".to_owned(), metric.id.to_string())).chain(axes).collect();
     let about = |what: &str| format!("{what} {}", metric_help(metric));
-    families.add(&stem, unit, || metric_help(metric), (labels.clone(), to_base(summary.headline)));
+    let mut samples = vec![sample(&stem, unit, metric_help(metric), (labels.clone(), to_base(summary.headline)))];
     if let Some(interval) = summary.interval {
         let mut labels = labels.clone();
         let (kind, low, high) = match interval.kind {
@@ -134,14 +123,15 @@ fn add_figure(figure: &ExportedFigure<'_>, families: &mut Families) {
             IntervalKind::Range => ("range", "Lowest round of:", "Highest round of:"),
         };
         labels.push(("interval".into(), kind.into()));
-        families.add(&format!("{stem}_lower"), unit, || about(low), (labels.clone(), to_base(interval.lower)));
-        families.add(&format!("{stem}_upper"), unit, || about(high), (labels, to_base(interval.upper)));
+        samples.push(sample(&format!("{stem}_lower"), unit, about(low), (labels.clone(), to_base(interval.lower))));
+        samples.push(sample(&format!("{stem}_upper"), unit, about(high), (labels, to_base(interval.upper))));
     }
     if let Some(prediction) = &figure.result.prediction {
         let value = (labels.clone(), to_base(prediction.value));
-        families.add(&format!("{stem}_predicted"), unit, || about("Predicted value of:"), value);
+        samples.push(sample(&format!("{stem}_predicted"), unit, about("Predicted value of:"), value));
     }
-    families.add(&format!("{stem}_rounds"), "", || about("Rounds behind:"), (labels, f64::from(summary.rounds)));
+    samples.push(sample(&format!("{stem}_rounds"), "", about("Rounds behind:"), (labels, f64::from(summary.rounds))));
+    samples
 }
 
 /// What a metric is, with the direction that is better.

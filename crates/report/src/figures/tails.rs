@@ -2,7 +2,7 @@
 
 use kelvin_analysis::{MetricResult, samples_as_found};
 use kelvin_core::{AxisScale, Case, Name, Unit, Value};
-use kelvin_stats::Samples;
+use kelvin_stats::Sorted;
 
 use super::curves::name_with_suffix;
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, safe_file_name};
@@ -64,8 +64,8 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
 struct TailLine {
     metric: Name,
     label: String,
-    all: kelvin_stats::Sorted,
-    rounds: Vec<kelvin_stats::Sorted>,
+    all: Sorted,
+    rounds: Vec<Sorted>,
 }
 
 impl TailLine {
@@ -77,19 +77,18 @@ impl TailLine {
         };
         let measurement = report.run.measurements.iter().find(is_its)?;
         let rounds = samples_as_found(measurement, metric);
-        let sorted = |samples: Vec<f64>| Some(Samples::new(samples).ok()?.sorted());
-        let all = sorted(rounds.concat())?;
+        let all = Sorted::new(rounds.concat())?;
         let rest: Case = case.iter().filter(|(name, _)| fixed.get(name).is_none()).collect();
         let own = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, own)| own);
         let placed = units::case(metric, &rest);
         let label = if placed.is_empty() { own.to_owned() } else { name_with_suffix(own, &placed) };
-        Some(Self { metric: metric.id, label, all, rounds: rounds.into_iter().filter_map(sorted).collect() })
+        Some(Self { metric: metric.id, label, all, rounds: rounds.into_iter().filter_map(Sorted::new).collect() })
     }
 
     /// The time that 1 in N exceeds, with the range over rounds; `None` with too few samples.
     fn point_at(&self, one_in: f64) -> Option<Point> {
-        let has = |samples: &kelvin_stats::Sorted, beyond: f64| samples.values().len() as f64 >= beyond * one_in;
-        let quantile = |samples: &kelvin_stats::Sorted| samples.quantile(1.0 - 1.0 / one_in);
+        let has = |samples: &Sorted, beyond: f64| samples.values().len() as f64 >= beyond * one_in;
+        let quantile = |samples: &Sorted| samples.quantile(1.0 - 1.0 / one_in);
         let of_rounds: Vec<f64> =
             self.rounds.iter().filter(|round| has(round, MIN_SAMPLES_BEYOND_IN_ROUND)).map(quantile).collect();
         let tells = has(&self.all, MIN_SAMPLES_BEYOND) && of_rounds.len() >= MIN_ROUNDS.min(self.rounds.len());

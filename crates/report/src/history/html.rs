@@ -31,24 +31,18 @@ const MAX_LABELLED_TICKS: usize = 4;
 /// From this many values on there is a line and no dots.
 const MAX_DOTS: usize = 80;
 
-/// A history as a page: small pictures that open offline, print, and fit a phone; light and dark.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HistoryPage;
-
-impl HistoryPage {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let texts = std::iter::once(change_counts(history)).chain(remarks(history));
-        let texts: Markup = texts.map(|text| html!("<p>{}</p>", text)).collect();
-        let sections = sections(history).into_iter().map(|(title, series)| section(title, &series, history));
-        let (lead, sections) = (history_title(history), sections.collect::<Markup>());
-        let body = html!("<h1>History</h1><p class=\"lead\">{}</p>{}{}", lead, texts, sections);
-        let title = history.cpu_model.as_deref().unwrap_or("a machine");
-        PageShell { of: "history", title, style: STYLE, body }.write(out)
-    }
+/// Writes a history as a page: small pictures that open offline, print, and fit a phone; light and dark.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_page(history: &History, out: &mut dyn io::Write) -> io::Result<()> {
+    let texts = std::iter::once(change_counts(history)).chain(remarks(history));
+    let texts: Markup = texts.map(|text| html!("<p>{}</p>", text)).collect();
+    let sections = sections(history).into_iter().map(|(title, series)| section(title, &series, history));
+    let (lead, sections) = (history_title(history), sections.collect::<Markup>());
+    let body = html!("<h1>History</h1><p class=\"lead\">{}</p>{}{}", lead, texts, sections);
+    let title = history.cpu_model.as_deref().unwrap_or("a machine");
+    PageShell { of: "history", title, style: STYLE, body }.write(out)
 }
 
 fn section(title: &str, series: &[&SeriesHistory], history: &History) -> Markup {

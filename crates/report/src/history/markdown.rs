@@ -13,22 +13,16 @@ use crate::escape::{MarkdownText, md};
 /// Columns of the small picture.
 const SPARKLINE_WIDTH: usize = 24;
 
-/// A history as Markdown (GitHub's flavour: tables, and what folds).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HistoryMarkdown;
-
-impl HistoryMarkdown {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let texts = [history_title(history), change_counts(history)].into_iter().chain(remarks(history));
-        let texts: MarkdownText = texts.map(|text| md!("{}\n\n", text)).collect();
-        let tables = sections(history).into_iter().map(|(title, series)| series_table(title, &series, history));
-        let page = md!("### kelvin history\n\n{}{}", texts, tables.collect::<MarkdownText>());
-        out.write_all(page.as_str().as_bytes())
-    }
+/// Writes a history as Markdown (GitHub's flavour: tables, and what folds).
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_markdown(history: &History, out: &mut dyn io::Write) -> io::Result<()> {
+    let texts = [history_title(history), change_counts(history)].into_iter().chain(remarks(history));
+    let texts: MarkdownText = texts.map(|text| md!("{}\n\n", text)).collect();
+    let tables = sections(history).into_iter().map(|(title, series)| series_table(title, &series, history));
+    let page = md!("### kelvin history\n\n{}{}", texts, tables.collect::<MarkdownText>());
+    out.write_all(page.as_str().as_bytes())
 }
 
 fn series_table(title: &str, series: &[&SeriesHistory], history: &History) -> MarkdownText {

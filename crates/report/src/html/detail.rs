@@ -199,7 +199,7 @@ fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'sta
 
 /// The results of a group, each with its derivation; of a rate also the best sample.
 fn points(group: &ResultGroup<'_>) -> Markup {
-    let with_best = group.points.iter().any(|(_, result)| labels::best(result).is_some());
+    let with_best = group.points.iter().any(|(_, result)| labels::best_span(&[result]).is_some());
     let derivations: Vec<&str> = group.points.iter().map(|(_, result)| derivation(result)).collect();
     let row = |(index, (position, result)): (usize, &(String, &MetricResult))| {
         let (unit, summary) = (result.metric.unit, result.outcome.summary());

@@ -222,27 +222,11 @@ pub(super) fn methods(report: &Report<'_>) -> Markup {
     )
 }
 
+/// Words of the page, each with its meaning.
+const GLOSSARY: &str = include_str!("../../assets/glossary.txt");
+
 /// The terms of this page, a line each.
 pub(super) fn glossary() -> Markup {
-    let words = [
-        ("metric", "one quantity with a name, a unit and a better direction"),
-        (
-            "batch",
-            "operations timed together, so that the clock's cost is negligible; a sample is the mean of one batch",
-        ),
-        ("round", "one fresh process that measures one metric once"),
-        ("± interval", "95 % of repeats of the whole run give a value inside it; with too few rounds, their range"),
-        ("undisturbed", "samples whose neighbouring canaries were at their reference: the machine left alone"),
-        ("as found", "all samples except the warm-up: what a user of this machine gets"),
-        ("canary", "a short fixed piece of work timed between batches, which shows disturbance that no counter shows"),
-        (
-            "prediction",
-            "the value expected from hardware facts and lower metrics of the same run; never adjusted afterwards",
-        ),
-        ("ratio", "measured over predicted; the shaded part of its bar is the predicted range"),
-        ("cycles", "core clock cycles at the measured frequency of the core, not ticks of the time-stamp counter"),
-        ("hazard", "something about the machine or its state that can spoil a number"),
-        ("invalid", "physically impossible, so never a headline"),
-    ];
-    html!("{}{}", heading("glossary", "Words"), definition_list(words.map(|(term, text)| (term, Markup::from(text)))))
+    let words = GLOSSARY.lines().filter_map(|line| line.split_once(": "));
+    html!("{}{}", heading("glossary", "Words"), definition_list(words.map(|(term, text)| (term, text.into()))))
 }

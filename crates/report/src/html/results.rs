@@ -216,7 +216,7 @@ fn other_figure(result: &MetricResult) -> Markup {
         (HeadlineSamples::AsFound, None) => "as found".into(),
         _ => format!("as found {}; {share}", units::figure_text(&summary.as_found, unit)),
     };
-    html!("{}{}", other_text(&labels::best(result).unwrap_or_default()), other_text(&text))
+    html!("{}{}", other_text(&labels::best_span(&[result]).unwrap_or_default()), other_text(&text))
 }
 
 /// A second figure below the first; nothing for no text.

@@ -3,21 +3,15 @@
 use kelvin_analysis::wording::explanation::ExplanationText;
 use kelvin_core::{Estimate, ExplainedPart, Explanation, PartKind};
 
-use super::{CHARACTER_WIDTH, GridLines, SvgFile, anchored_text, path, text_at, title_lines, unlabelled};
+use super::{
+    CHARACTER_WIDTH, GridLines, RowLayout, SvgFile, anchored_text, path, text_at, title_lines, wide_and_narrow,
+};
 use crate::escape::{Markup, html};
 use crate::text::wrap;
 
-/// How wide a drawing is, with the room for its names and for the amounts behind the bars.
-#[derive(Clone, Copy, Debug)]
-struct WaterfallLayout {
-    width: f64,
-    names: f64,
-    amounts: f64,
-}
-
-const WIDE_LAYOUT: WaterfallLayout = WaterfallLayout { width: 720.0, names: 220.0, amounts: 132.0 };
+const WIDE_LAYOUT: RowLayout = RowLayout { width: 720.0, names: 220.0, figures: 132.0 };
 /// On a phone, where letters must not shrink.
-const NARROW_LAYOUT: WaterfallLayout = WaterfallLayout { width: 380.0, names: 130.0, amounts: 116.0 };
+const NARROW_LAYOUT: RowLayout = RowLayout { width: 380.0, names: 130.0, figures: 116.0 };
 /// Above the rows: the shares of the axis.
 const TOP: f64 = 24.0;
 /// Height of a row of one line, of each further line of its name, of its bar, and of the ends of its interval.
@@ -109,14 +103,9 @@ impl<'w> Waterfall<'w> {
         Self { bars, worded: said }
     }
 
-    /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one. A table beside it says the same to who
-    /// does not see it.
+    /// For the inside of a page.
     pub(crate) fn inline(&self) -> Markup {
-        let drawing = |class: &str, layout: WaterfallLayout| {
-            let (drawn, height) = self.body(layout);
-            unlabelled(class, [layout.width, height], drawn)
-        };
-        html!("{}{}", drawing("drawing wide", WIDE_LAYOUT), drawing("drawing narrow", NARROW_LAYOUT))
+        wide_and_narrow([WIDE_LAYOUT, NARROW_LAYOUT], |layout| self.body(layout))
     }
 
     /// As a file of its own, with title, colours and a white ground.
@@ -142,9 +131,9 @@ impl<'w> Waterfall<'w> {
     }
 
     /// What is drawn, and how high it is.
-    fn body(&self, layout: WaterfallLayout) -> (Markup, f64) {
+    fn body(&self, layout: RowLayout) -> (Markup, f64) {
         let (low, high) = self.share_range();
-        let room = layout.width - layout.names - layout.amounts - 2.0 * LABEL_GAP;
+        let room = layout.width - layout.names - layout.figures - 2.0 * LABEL_GAP;
         let across = |share: f64| layout.names + LABEL_GAP + (share - low) / (high - low) * room;
         let (mut rows, mut top, mut before) = (Markup::new(), TOP, None);
         for bar in &self.bars {
@@ -181,14 +170,14 @@ fn interval_ends(from: f64, share: &Estimate) -> Option<[f64; 2]> {
 
 impl WaterfallBar<'_> {
     /// The row, and how high it is.
-    fn row(&self, layout: WaterfallLayout, top: f64, across: &impl Fn(f64) -> f64) -> (Markup, f64) {
+    fn row(&self, layout: RowLayout, top: f64, across: &impl Fn(f64) -> f64) -> (Markup, f64) {
         let middle = top + ROW_HEIGHT / 2.0;
         let names = wrap(self.what, (layout.names / CHARACTER_WIDTH) as usize);
         let x = if self.is_within { INDENT_WIDTH } else { 0.0 };
         let name = names.iter().enumerate();
         let name = name.map(|(index, line)| text_at(x, middle + 4.0 + TEXT_LINE_HEIGHT * index as f64, line));
         // What lies beyond the axis ends at its edge.
-        let within = |share: f64| across(share).clamp(layout.names, layout.width - layout.amounts);
+        let within = |share: f64| across(share).clamp(layout.names, layout.width - layout.figures);
         let [from, to] = [self.from, self.to].map(within);
         let width = (to - from).abs().max(MIN_BAR_WIDTH);
         let bar = path::rectangle(from.min(to), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);

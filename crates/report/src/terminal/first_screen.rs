@@ -36,33 +36,28 @@ const MIN_AXIS_WIDTH: usize = 20;
 const RATE_WIDTH: usize = 18;
 
 /// The marks of a ladder.
-#[derive(Clone, Copy, Debug)]
-struct MarkSet {
-    grid: char,
-    class: char,
-    predicted: char,
-    interval: char,
-    measured: char,
-    as_found: char,
-    published: char,
-}
-
-const UNICODE_MARKS: MarkSet =
-    MarkSet {
-        grid: '┊', class: '┄', predicted: '━', interval: '─', measured: '●', as_found: '◇', published: '○'
-    };
-
-const ASCII_MARKS: MarkSet =
-    MarkSet { grid: ':', class: '.', predicted: '=', interval: '-', measured: 'o', as_found: '~', published: '*' };
+const GRID_MARK: char = '┊';
+const CLASS_MARK: char = '┄';
+const PREDICTED_MARK: char = '━';
+const INTERVAL_MARK: char = '─';
+const MEASURED_MARK: char = '●';
+const AS_FOUND_MARK: char = '◇';
+const PUBLISHED_MARK: char = '○';
 
 /// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
 pub(crate) fn to_ascii(text: &str) -> String {
     let like = |c: char| match c {
         _ if c.is_ascii() => c,
+        GRID_MARK => ':',
+        CLASS_MARK => '.',
+        PREDICTED_MARK => '=',
+        MEASURED_MARK => 'o',
+        AS_FOUND_MARK => '~',
+        PUBLISHED_MARK => '*',
         'µ' => 'u',
         '×' => 'x',
         '±' => '~',
-        '–' | '—' | '─' => '-',
+        '–' | '—' | INTERVAL_MARK => '-',
         '\u{a0}' | '\u{202f}' => ' ',
         '…' => '.',
         _ => '?',
@@ -89,10 +84,6 @@ pub(super) struct ScreenDrawing<'a> {
 impl ScreenDrawing<'_> {
     fn width(&self) -> usize {
         self.options.terminal.width().min(MAX_WIDTH)
-    }
-
-    fn marks(&self) -> MarkSet {
-        if self.options.unicode { UNICODE_MARKS } else { ASCII_MARKS }
     }
 
     fn paint(&self, paint: TextStyle, text: &str) -> String {
@@ -194,7 +185,7 @@ impl ScreenDrawing<'_> {
     fn trailing_text(&self, figure: &OverviewFigure) -> String {
         match labels::as_found_suffix(figure) {
             "" => String::new(),
-            labels::AS_FOUND_MARK => format!(" {}", self.marks().as_found),
+            labels::AS_FOUND_MARK => format!(" {}", labels::AS_FOUND_MARK),
             word => format!(" {}", pad_right(word, VERDICT_WIDTH)),
         }
     }
@@ -211,24 +202,23 @@ impl ScreenDrawing<'_> {
 
     /// The line of a rung between name and figure.
     fn track(&self, rung: &Rung, axis: &LadderAxis, width: usize) -> String {
-        let marks = self.marks();
         let column = |seconds: f64| column_of(axis.share(seconds), width);
         let mut cells = vec![(' ', TextStyle::Faint); width];
-        axis.labels().for_each(|(share, _)| cells[column_of(share, width)].0 = marks.grid);
+        axis.labels().for_each(|(share, _)| cells[column_of(share, width)].0 = GRID_MARK);
         let mut fill = |from: f64, to: f64, cell: (char, TextStyle)| cells[column(from)..=column(to)].fill(cell);
         if let Some(class) = &rung.figure.class_range {
-            fill(class.low, class.high, (marks.class, TextStyle::Faint));
+            fill(class.low, class.high, (CLASS_MARK, TextStyle::Faint));
         }
         if let Some(predicted) = &rung.figure.predicted {
-            fill(predicted.low, predicted.high, (marks.predicted, TextStyle::Faint));
+            fill(predicted.low, predicted.high, (PREDICTED_MARK, TextStyle::Faint));
         }
         let published = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
         if let Some(seconds) = published {
-            fill(seconds, seconds, (marks.published, TextStyle::Faint));
+            fill(seconds, seconds, (PUBLISHED_MARK, TextStyle::Faint));
         }
         if let Some(Estimate { value, low, high, .. }) = rung.figure.drawn_value() {
-            let mark = if rung.figure.measured.is_some() { marks.measured } else { marks.as_found };
-            fill(low, high, (marks.interval, TextStyle::Title));
+            let mark = if rung.figure.measured.is_some() { MEASURED_MARK } else { AS_FOUND_MARK };
+            fill(low, high, (INTERVAL_MARK, TextStyle::Title));
             fill(value, value, (mark, TextStyle::Title));
         }
         let same = |a: &(char, TextStyle), b: &(char, TextStyle)| a.1 == b.1;
@@ -241,16 +231,15 @@ impl ScreenDrawing<'_> {
 
     /// What the marks mean, below the axis if there is room.
     fn legend(&self, named: usize) -> String {
-        let marks = self.marks();
         let has_class = self.screen.rungs.iter().any(|rung| rung.figure.class_range.is_some());
         let machine = compared_reference(self.report).map(|(_, title)| title.chars().take(MAX_TITLE_CHARS).collect());
         let has_as_found = self.figures().any(|figure| figure.as_found.is_some());
         let parts = [
-            (marks.predicted, Some("predicted".to_owned())),
-            (marks.measured, Some("measured".into())),
-            (marks.class, has_class.then(|| labels::CLASS_LABEL.into())),
-            (marks.published, machine.map(|machine: String| clean(&machine))),
-            (marks.as_found, has_as_found.then(|| labels::AS_FOUND_LABEL.into())),
+            (PREDICTED_MARK, Some("predicted".to_owned())),
+            (MEASURED_MARK, Some("measured".into())),
+            (CLASS_MARK, has_class.then(|| labels::CLASS_LABEL.into())),
+            (PUBLISHED_MARK, machine.map(|machine: String| clean(&machine))),
+            (AS_FOUND_MARK, has_as_found.then(|| labels::AS_FOUND_LABEL.into())),
         ];
         let parts = parts.into_iter().filter_map(|(mark, text)| Some(format!("{mark} {}", text?)));
         let verdicts = [PredictionVerdict::Slower, PredictionVerdict::Faster].into_iter();
@@ -382,7 +371,7 @@ mod tests {
     #[test]
     fn ascii_keeps_columns() {
         let text = "29 µs ± 1 \u{202f}● é";
-        assert_eq!(to_ascii(text), "29 us ~ 1  ? ?");
+        assert_eq!(to_ascii(text), "29 us ~ 1  o ?");
         assert_eq!(to_ascii(text).chars().count(), text.chars().count());
     }
 }

@@ -164,7 +164,7 @@ impl Terminal {
     fn row(&self, result: &MetricResult, columns: TableColumns<'_>, footnotes: &mut Footnotes) -> Vec<String> {
         let label = format!("{}{}", label(result, columns.alike), footnotes.marks(&[result]));
         let mut lines = self.figures(&label, result, columns);
-        lines.extend(self.best(labels::best(result), columns));
+        lines.extend(self.best(labels::best_span(&[result]), columns));
         lines
     }
 

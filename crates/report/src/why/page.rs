@@ -12,26 +12,20 @@ use crate::svg::waterfall::Waterfall;
 
 const STYLE: &str = include_str!("../../assets/compare.css");
 
-/// An explanation as a page that opens offline, prints, and fits a phone; light and dark.
-#[derive(Clone, Copy, Debug)]
-pub struct WhyPage;
-
-impl WhyPage {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let text = word_explanation(explanation);
-        let mut sentences = text.sentences.iter().filter(|sentence| !sentence.is_empty());
-        let what = sentences.next().map_or("", String::as_str);
-        let more: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
-        let drawing = html!("<div class=\"ladder\">{}</div>", Waterfall::new(explanation, &text).inline());
-        let sum = html!("<section id=\"sum\"><h2>What makes it what it is</h2>{}{}</section>", drawing, sum(&text));
-        let notes = html!("<section id=\"notes\"><h2>What else was found</h2>{}</section>", notes(&text));
-        let body = html!("<h1>{}</h1>{}{}{}", what, more, sum, notes);
-        PageShell { of: "why", title: what, style: STYLE, body }.write(out)
-    }
+/// Writes an explanation as a page that opens offline, prints, and fits a phone; light and dark.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_page(explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
+    let text = word_explanation(explanation);
+    let mut sentences = text.sentences.iter().filter(|sentence| !sentence.is_empty());
+    let what = sentences.next().map_or("", String::as_str);
+    let more: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
+    let drawing = html!("<div class=\"ladder\">{}</div>", Waterfall::new(explanation, &text).inline());
+    let sum = html!("<section id=\"sum\"><h2>What makes it what it is</h2>{}{}</section>", drawing, sum(&text));
+    let notes = html!("<section id=\"notes\"><h2>What else was found</h2>{}</section>", notes(&text));
+    let body = html!("<h1>{}</h1>{}{}{}", what, more, sum, notes);
+    PageShell { of: "why", title: what, style: STYLE, body }.write(out)
 }
 
 /// An explanation within another page.
@@ -61,17 +55,11 @@ fn sum(text: &ExplanationText) -> Markup {
     scrollable("The sum", html!("<table class=\"plain sum\">{}<tbody>{}</tbody></table>", head, rows))
 }
 
-/// An explanation as a drawing, a file of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct WhyDrawing;
-
-impl WhyDrawing {
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let text = word_explanation(explanation);
-        out.write_all(Waterfall::new(explanation, &text).standalone().as_bytes())
-    }
+/// Writes an explanation as a drawing, a file of its own.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_drawing(explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
+    let text = word_explanation(explanation);
+    out.write_all(Waterfall::new(explanation, &text).standalone().as_bytes())
 }

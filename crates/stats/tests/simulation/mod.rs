@@ -4,7 +4,7 @@
 pub mod report;
 
 use kelvin_stats::{
-    BetweenRunVariance, CONFIDENCE_LEVEL, Random, Samples, UncertainValue, UnobservedVariance, headline,
+    BetweenRunVariance, CONFIDENCE_LEVEL, Random, Sorted, UncertainValue, UnobservedVariance, headline,
     headline_interval, mean, median, repeat_interval, t_quantile, variance, within_run_variance,
 };
 
@@ -148,7 +148,7 @@ impl Method {
             Self::Bootstrap => {
                 let mut drawn =
                     || median(&rounds.iter().map(|_| rounds[random.index_below(rounds.len())]).collect::<Vec<_>>());
-                let medians = Samples::new((0..200).map(|_| drawn()).collect()).ok()?.sorted();
+                let medians = Sorted::new((0..200).map(|_| drawn()).collect())?;
                 Some((medians.quantile(0.025), medians.quantile(0.975)))
             }
             Self::T => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kelvin_analysis::InterleavedCase;
 use kelvin_core::units::seconds;
 use kelvin_core::{FactDifference, Machine, Name, Round};
-use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
+use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec};
 use kelvin_machine::tune::{JOURNAL_PATH, SettingSwitch};
 use kelvin_probes::causes::EarlyEnd;
 
@@ -59,7 +59,7 @@ fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result
     let all = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
     // Two of each side in a block, and one of each before.
     let rounds = 4 * limits.min_blocks() + 2;
-    let plan = all.clone().fit_to_budget(TimeBudget { time: time.saturating_sub(run_schedule::STARTUP_TIME), rounds });
+    let plan = all.clone().fit_to_budget(time.saturating_sub(run_schedule::STARTUP_TIME), rounds);
     if plan.units.is_empty() && !all.units.is_empty() {
         bail!(
             "--budget {time:?}: {} blocks of no case fit; of all they take about {}",

@@ -3,15 +3,15 @@
 use kelvin_analysis::wording::compare::{change_word, ratio_text};
 use kelvin_core::{ChangeVerdict, ComparedRung, Comparison};
 
-use super::super::path;
-use super::frame::{LadderFrame, LadderLayout, LadderRow, LegendMark, NARROW_LAYOUT, WIDE_LAYOUT, circle, ring};
+use super::super::{RowLayout, path};
+use super::frame::{LadderFrame, LadderRow, LegendMark, NARROW_LAYOUT, WIDE_LAYOUT, circle, ring};
 use crate::escape::{Markup, html};
 use crate::labels;
 use crate::ladder::LadderAxis;
 
 /// With room behind the axis for a ratio and a verdict.
-const LAYOUTS: [LadderLayout; 2] =
-    [LadderLayout { figures: 124.0, ..WIDE_LAYOUT }, LadderLayout { figures: 84.0, ..NARROW_LAYOUT }];
+const LAYOUTS: [RowLayout; 2] =
+    [RowLayout { figures: 124.0, ..WIDE_LAYOUT }, RowLayout { figures: 84.0, ..NARROW_LAYOUT }];
 
 /// How it looks where nothing changed, or nobody knows.
 const OPEN_CLASS: &str = "open";

@@ -1,21 +1,13 @@
 //! What ladders have in common: rows on one axis of times, its lines, and what the marks mean.
 
 use super::super::path::{self, number};
-use super::super::{GridLines, legend_positions, text_at, text_width, unlabelled};
+use super::super::{GridLines, RowLayout, legend_positions, text_at, text_width, wide_and_narrow};
 use crate::escape::{Markup, html};
 use crate::ladder::LadderAxis;
 
-/// How wide a ladder is, with the room for its names and for the figures behind the axis.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LadderLayout {
-    pub width: f64,
-    pub names: f64,
-    pub figures: f64,
-}
-
-pub(super) const WIDE_LAYOUT: LadderLayout = LadderLayout { width: 720.0, names: 172.0, figures: 138.0 };
+pub(super) const WIDE_LAYOUT: RowLayout = RowLayout { width: 720.0, names: 172.0, figures: 138.0 };
 /// On a phone, where letters must not shrink.
-pub(super) const NARROW_LAYOUT: LadderLayout = LadderLayout { width: 380.0, names: 140.0, figures: 124.0 };
+pub(super) const NARROW_LAYOUT: RowLayout = RowLayout { width: 380.0, names: 140.0, figures: 124.0 };
 
 /// Above the rows: the times of the axis.
 const TOP: f64 = 24.0;
@@ -34,7 +26,7 @@ const LEGEND_LINE_HEIGHT: f64 = 20.0;
 pub(super) struct LadderFrame {
     pub axis: LadderAxis,
     pub rows: usize,
-    pub layout: LadderLayout,
+    pub layout: RowLayout,
 }
 
 /// What a row is of.
@@ -53,20 +45,17 @@ pub(super) struct LadderRow<'r> {
 pub(super) type LegendMark = fn(f64, f64) -> Markup;
 
 impl LadderFrame {
-    /// What is drawn above a legend of these marks, for the inside of a page: a wide one and a narrow one, of which the style sheet shows
-    /// one. A table next to it has its contents for readers who do not see it.
+    /// What is drawn above a legend of these marks, for the inside of a page.
     pub fn inline(
         &self,
-        layouts: [LadderLayout; 2],
+        layouts: [RowLayout; 2],
         marks: &[(LegendMark, &str)],
         drawn: impl Fn(&Self) -> Markup,
     ) -> Markup {
-        let drawing = |(class, layout)| {
+        wide_and_narrow(layouts, |layout| {
             let frame = Self { layout, ..*self };
-            let drawn = html!("{}{}", drawn(&frame), frame.legend(marks));
-            unlabelled(class, [layout.width, frame.height(marks)], drawn)
-        };
-        ["drawing wide", "drawing narrow"].into_iter().zip(layouts).map(drawing).collect()
+            (html!("{}{}", drawn(&frame), frame.legend(marks)), frame.height(marks))
+        })
     }
 
     /// The lines of the axis with their times, and the rows, of which some lead to an element.
@@ -89,7 +78,7 @@ impl LadderFrame {
 
     /// Where each mark of a legend begins, and in which line: on a narrow ladder from its edge.
     fn legend_positions(&self, marks: &[(LegendMark, &str)]) -> impl Iterator<Item = (f64, f64)> {
-        let LadderLayout { width, names, .. } = self.layout;
+        let RowLayout { width, names, .. } = self.layout;
         let left = if width < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
         legend_positions(left, width + 14.0, marks.iter().map(|(_, text)| 34.0 + text_width(text)))
     }
@@ -105,7 +94,7 @@ impl LadderFrame {
 
     /// Where a share of the axis is.
     fn x_of_share(&self, share: f64) -> f64 {
-        let LadderLayout { width, names, figures } = self.layout;
+        let RowLayout { width, names, figures } = self.layout;
         names + share * (width - names - figures)
     }
 
