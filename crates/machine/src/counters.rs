@@ -1,9 +1,8 @@
 //! Counters of machine activity: /proc/stat, pressure, throttling.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use kelvin_sys::procfs::{CpuThrottling, CpuTicks, ProcessStat, cgroup_device_reads};
+use kelvin_sys::procfs::{CpuStat, CpuThrottling, CpuTicks, ProcessStat, cgroup_device_reads};
 
 use crate::limits::ProcessCgroups;
 use crate::root::{FileRoot, parse_number};
@@ -24,31 +23,8 @@ pub(crate) fn ratio(part: u64, total: u64) -> f64 {
 }
 
 /// The CPU times of /proc/stat.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CpuStat {
-    /// Of all CPUs together.
-    pub all: CpuTicks,
-    /// Of each.
-    pub cpus: BTreeMap<u32, CpuTicks>,
-}
-
-impl CpuStat {
-    pub(crate) fn read(root: FileRoot<'_>) -> Option<Self> {
-        parse_stat(&root.text("/proc/stat")?)
-    }
-}
-
-/// The CPU times in the text of /proc/stat.
-pub fn parse_stat(text: &str) -> Option<CpuStat> {
-    let mut stat = CpuStat::default();
-    let mut has_total = false;
-    for (cpu, ticks) in text.lines().filter_map(CpuTicks::parse_line) {
-        match cpu {
-            Some(cpu) => _ = stat.cpus.insert(cpu, ticks),
-            None => (stat.all, has_total) = (ticks, true),
-        }
-    }
-    has_total.then_some(stat)
+pub(crate) fn cpu_stat(root: FileRoot<'_>) -> Option<CpuStat> {
+    CpuStat::parse(&root.text("/proc/stat")?)
 }
 
 /// Ticks of this process and its reaped children.
@@ -129,13 +105,6 @@ pub(crate) fn thermal_throttles(root: FileRoot<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stat_has_total_and_per_cpu_ticks() {
-        let stat = parse_stat("cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 80 4 0 2 3 9 9\nintr 1\n").unwrap();
-        assert_eq!((stat.all.steal, stat.cpus[&0].total()), (3, 105));
-        assert_eq!(parse_stat("cpu0 1 2 3 4\n"), None);
-    }
 
     #[test]
     fn pressure_is_parsed() {

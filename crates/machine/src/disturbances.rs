@@ -5,10 +5,10 @@ use std::path::Path;
 use kelvin_core::{Hazard, Severity, cpu_ranges};
 
 use crate::limits::ProcessCgroups;
-use kelvin_sys::procfs::CpuThrottling;
+use kelvin_sys::procfs::{CpuStat, CpuThrottling};
 
-use crate::counters::{self, CpuStat, StallKind, THERMAL_THROTTLE_FILES, busy_share, ratio, steal_share};
-use crate::hazards::{PRESSURE_RULES, PressureRule, hazard, percent, severity_at, stat_difference};
+use crate::counters::{self, StallKind, THERMAL_THROTTLE_FILES, busy_share, ratio, steal_share};
+use crate::hazards::{PRESSURE_RULES, PressureRule, hazard, percent, severity_at};
 use crate::kernel::CLOCK_SOURCE_FILE;
 use crate::root::FileRoot;
 
@@ -31,7 +31,7 @@ impl DisturbanceMonitor {
     pub fn start(root: &Path) -> Self {
         let root = FileRoot::new(root);
         Self {
-            stat: CpuStat::read(root),
+            stat: counters::cpu_stat(root),
             own_ticks: counters::own_cpu_ticks(root),
             throttled: ProcessCgroups::read(root).ok().and_then(|groups| counters::cpu_throttling(&groups)),
             clock_source: root.text(CLOCK_SOURCE_FILE),
@@ -74,7 +74,7 @@ struct CounterInterval<'a> {
 impl CounterInterval<'_> {
     /// The CPU times between them.
     fn cpu_stat(&self) -> Option<CpuStat> {
-        Some(stat_difference(self.end.stat.as_ref()?, self.start.stat.as_ref()?))
+        Some(self.end.stat.as_ref()?.since(self.start.stat.as_ref()?))
     }
 
     fn clock_source(&self) -> Option<Hazard> {

@@ -8,8 +8,9 @@ mod settings;
 use std::path::Path;
 
 use kelvin_core::{Hazard, Machine, Name, Severity};
+use kelvin_sys::procfs::CpuStat;
 
-use crate::counters::CpuStat;
+use crate::counters::cpu_stat;
 use crate::root::{FileRoot, data_lines};
 
 /// Time between the two readings of /proc/stat that show the current steal and load.
@@ -77,13 +78,13 @@ pub(crate) struct HazardContext<'a> {
 impl<'a> HazardContext<'a> {
     fn new(root: &'a Path, machine: &'a Machine, scratch: &'a Path) -> Self {
         let root = FileRoot::new(root);
-        let since_boot = CpuStat::read(root);
+        let since_boot = cpu_stat(root);
         let now = root
             .is_live()
             .then(|| std::thread::sleep(STAT_SAMPLE_TIME))
-            .and_then(|()| CpuStat::read(root))
+            .and_then(|()| cpu_stat(root))
             .zip(since_boot.as_ref());
-        let now = now.map(|(later, earlier)| stat_difference(&later, earlier));
+        let now = now.map(|(later, earlier)| later.since(earlier));
         Self { root, machine, scratch, since_boot, now }
     }
 
@@ -95,15 +96,6 @@ impl<'a> HazardContext<'a> {
     /// The CPU that probes run on.
     pub(crate) fn first_cpu(&self) -> u32 {
         crate::topology::first_allowed(&self.machine.topology.allowed)
-    }
-}
-
-/// The CPU times between two readings.
-pub(crate) fn stat_difference(later: &CpuStat, earlier: &CpuStat) -> CpuStat {
-    let earlier_ticks = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
-    CpuStat {
-        all: later.all.since(earlier.all),
-        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(earlier_ticks(cpu)))).collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kelvin_sys::procfs::{CpuThrottling, MountInfo, ProcessStat};
+use kelvin_sys::procfs::{CpuStat, CpuThrottling, MountInfo, ProcessStat};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -198,7 +198,7 @@ proptest! {
         cpu::parse_cpuinfo(&text);
         memory::kibibytes(&text, "MemTotal");
         MountInfo::parse(&text);
-        counters::parse_stat(&text);
+        CpuStat::parse(&text);
         counters::parse_pressure(&text, counters::StallKind::Some);
         CpuThrottling::parse(&text);
         ProcessStat::parse(&text);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::procfs::CpuTicks;
-use crate::usage::{CounterFile, clock_ticks};
+use crate::procfs::CpuStat;
+use crate::usage::CounterFile;
 use crate::{Result, check, check_code};
 
 unsafe extern "C" {
@@ -39,48 +39,22 @@ impl ThreadClock {
     }
 }
 
-/// CPU times since boot, in nanoseconds; the kernel's resolution is 10 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuCounters {
-    /// Number of the CPU.
-    pub cpu: u32,
-    /// Idle time.
-    pub idle: u64,
-    /// Time in interrupts and softirqs, such as received packets.
-    pub interrupts: u64,
-}
-
-/// Its source.
-const PROC_STAT: &str = "/proc/stat";
-
-/// Reads them again and again.
+/// Reads /proc/stat again and again; the kernel's resolution is 10 ms.
 #[derive(Debug)]
-pub struct CpuCountersReader {
-    file: CounterFile,
-    nanoseconds_per_tick: u64,
-}
+pub struct CpuStatReader(CounterFile);
 
-impl CpuCountersReader {
-    /// Opens the source.
+impl CpuStatReader {
+    /// Opens the file.
     ///
     /// # Errors
     /// `NotFound` where it is not shown, as in some containers.
     pub fn open() -> Result<Self> {
-        let nanoseconds_per_tick = 1_000_000_000 / clock_ticks().max(1);
-        Ok(Self { file: CounterFile::open(PROC_STAT)?, nanoseconds_per_tick })
+        CounterFile::open("/proc/stat").map(Self)
     }
 
-    /// The current times of each.
-    ///
-    /// # Errors
-    /// What the system call says.
-    pub fn read(&mut self) -> Result<Vec<CpuCounters>> {
-        let counters = |line| {
-            let (cpu, ticks) = CpuTicks::parse_line(line)?;
-            let [idle, interrupts] = [ticks.idle, ticks.interrupts].map(|ticks| ticks * self.nanoseconds_per_tick);
-            Some(CpuCounters { cpu: cpu?, idle, interrupts })
-        };
-        Ok(self.file.read()?.lines().filter_map(counters).collect())
+    /// The current times; `None` where it cannot be read, or does not list all CPUs together.
+    pub fn read(&mut self) -> Option<CpuStat> {
+        CpuStat::parse(self.0.read().ok()?)
     }
 }
 
@@ -113,8 +87,8 @@ mod tests {
 
     #[test]
     fn every_cpu_is_listed() {
-        let told = CpuCountersReader::open().unwrap().read().unwrap();
+        let stat = CpuStatReader::open().unwrap().read().unwrap();
         let allowed = crate::cpu::allowed().unwrap();
-        assert!(allowed.iter().all(|cpu| told.iter().any(|one| one.cpu == *cpu)), "{told:?}");
+        assert!(stat.sum(&allowed).is_some(), "{stat:?}");
     }
 }

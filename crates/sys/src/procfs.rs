@@ -1,5 +1,6 @@
 //! What files of /proc and of control groups say, read from their texts, so that recorded ones can be read as well.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -269,6 +270,18 @@ impl CpuTicks {
         self.busy().saturating_add(self.idle).saturating_add(self.steal)
     }
 
+    /// Those of two together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            user: self.user.saturating_add(other.user),
+            system: self.system.saturating_add(other.system),
+            interrupts: self.interrupts.saturating_add(other.interrupts),
+            idle: self.idle.saturating_add(other.idle),
+            steal: self.steal.saturating_add(other.steal),
+        }
+    }
+
     /// Those since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
@@ -279,6 +292,45 @@ impl CpuTicks {
             idle: self.idle.saturating_sub(earlier.idle),
             steal: self.steal.saturating_sub(earlier.steal),
         }
+    }
+}
+
+/// The CPU times of /proc/stat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuStat {
+    /// Of all CPUs together.
+    pub all: CpuTicks,
+    /// Of each online CPU.
+    pub cpus: BTreeMap<u32, CpuTicks>,
+}
+
+impl CpuStat {
+    /// The text of /proc/stat; none where it lacks the line of all CPUs.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut stat = Self::default();
+        let mut has_total = false;
+        for (cpu, ticks) in text.lines().filter_map(CpuTicks::parse_line) {
+            match cpu {
+                Some(cpu) => _ = stat.cpus.insert(cpu, ticks),
+                None => (stat.all, has_total) = (ticks, true),
+            }
+        }
+        has_total.then_some(stat)
+    }
+
+    /// The times since an earlier reading; of a CPU that was offline then, all of them.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let earlier_ticks = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
+        Self {
+            all: self.all.since(earlier.all),
+            cpus: self.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(earlier_ticks(cpu)))).collect(),
+        }
+    }
+
+    /// The sum over these CPUs; none where one of them has no line.
+    pub fn sum(&self, cpus: &[u32]) -> Option<CpuTicks> {
+        cpus.iter().try_fold(CpuTicks::default(), |sum, cpu| Some(sum.plus(*self.cpus.get(cpu)?)))
     }
 }
 
@@ -425,6 +477,26 @@ mod tests {
         for wrong in ["intr 1 2 3 4 5 6 7", "cpu0 1 2 3", "cpux 1 2 3 4", ""] {
             assert_eq!(CpuTicks::parse_line(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn stat_has_total_and_per_cpu_ticks() {
+        let stat = CpuStat::parse("cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 80 4 0 2 3 9 9\nintr 1\n").unwrap();
+        assert_eq!((stat.all.steal, stat.cpus[&0].total()), (3, 105));
+        assert_eq!(CpuStat::parse("cpu0 1 2 3 4\n"), None);
+    }
+
+    #[test]
+    fn stat_is_summed_over_cpus_and_compared_with_earlier() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\n\
+                    cpu1 10 1 5 100 4 1 3 7 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
+        let stat = CpuStat::parse(text).unwrap();
+        let sum = CpuTicks { user: 11 + 2, system: 9 + 3, interrupts: 4 + 2, idle: 104 + 2, steal: 7 + 1 };
+        assert_eq!(stat.sum(&[1, 10]), Some(sum));
+        assert_eq!(stat.sum(&[2]), None);
+        let earlier = CpuStat::parse("cpu  8 9 9 9 9 9 9 9\ncpu1 10 1 5 99 4 1 3 7\n").unwrap();
+        let since = stat.since(&earlier);
+        assert_eq!((since.all.total(), since.cpus[&1].total(), since.cpus[&10]), (1, 1, stat.cpus[&10]));
     }
 
     #[test]

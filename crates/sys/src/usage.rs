@@ -141,9 +141,9 @@ impl RunQueueWait {
     }
 }
 
-/// Ticks per second of the times in /proc/stat.
-pub fn clock_ticks() -> u64 {
-    rustix::param::clock_ticks_per_second()
+/// Nanoseconds of ticks as /proc counts them, of which the kernel shows 100 a second.
+pub fn ticks_to_nanoseconds(ticks: u64) -> f64 {
+    ticks as f64 * (1e9 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 #[cfg(test)]

@@ -1,32 +1,25 @@
 //! The host's CPUs and memory, and for how long its tasks waited.
 
-use crate::counters::{self, StallKind, cpu_throttling, parse_stat};
+use crate::counters::{self, StallKind, cpu_throttling};
 use crate::file_page_bytes;
 use crate::limits::{ProcessCgroups, cpu_quota};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 use kelvin_core::resources::{CpuStats, MemoryStats, PressureStall};
-use kelvin_sys::procfs::CpuTicks;
-
-/// Ticks of the kernel's accounting, in nanoseconds.
-pub(crate) fn ticks_to_nanoseconds(ticks: u64) -> f64 {
-    ticks as f64 * (1e9 / kelvin_sys::usage::clock_ticks() as f64)
-}
+use kelvin_sys::procfs::{CpuStat, CpuTicks};
+use kelvin_sys::usage::ticks_to_nanoseconds;
 
 /// The CPUs, and what a process in these groups that may run on these CPUs may use of them.
 pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allowed: &[u32]) -> CpuStats {
     let text = root.text("/proc/stat").unwrap_or_default();
-    let stat = parse_stat(&text).unwrap_or_default();
+    let stat = CpuStat::parse(&text).unwrap_or_default();
     let known_quota = groups.and_then(|groups| cpu_quota(groups).get().copied());
     let quota = known_quota.flatten();
     let throttled = groups.and_then(cpu_throttling);
     let cpus = stat.cpus.len() as u32;
     let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
-    let own =
-        || stat.cpus.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu)).map(|(_, ticks)| ticks);
-    let of_own = |counter: fn(&CpuTicks) -> u64| {
-        own().next().map(|_| own().map(|ticks| ticks_to_nanoseconds(counter(ticks))).sum())
-    };
+    let own = stat.cpus.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu));
+    let own = own.map(|(_, ticks)| *ticks).reduce(CpuTicks::plus);
     CpuStats {
         user: ticks_to_nanoseconds(stat.all.user),
         system: ticks_to_nanoseconds(stat.all.system),
@@ -34,8 +27,8 @@ pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allow
         idle: ticks_to_nanoseconds(stat.all.idle),
         cpus,
         allowed: quota.unwrap_or(may_run_on).min(may_run_on),
-        allowed_busy: of_own(|ticks| ticks.user.saturating_add(ticks.system).saturating_add(ticks.steal)),
-        allowed_idle: of_own(|ticks| ticks.idle),
+        allowed_busy: own.map(|ticks| ticks_to_nanoseconds(ticks.busy().saturating_add(ticks.steal))),
+        allowed_idle: own.map(|ticks| ticks_to_nanoseconds(ticks.idle)),
         quota,
         is_quota_known: known_quota.is_some(),
         throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),

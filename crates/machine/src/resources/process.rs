@@ -7,7 +7,7 @@ use crate::root::{FileRoot, value_of_key};
 use kelvin_core::resources::ProcessStats;
 use kelvin_sys::procfs::{ProcessStat, SchedStat};
 
-use crate::resources::host::ticks_to_nanoseconds;
+use kelvin_sys::usage::ticks_to_nanoseconds;
 
 /// Most processes, and most threads of each, that are looked at one by one, so that a look at a server with thousands of them still
 /// has an end.

@@ -8,9 +8,9 @@ use kelvin_core::catalogue::os::{
     THREAD_CREATE, TaskKind,
 };
 use kelvin_sys::process::{Child, fork_worker};
-use kelvin_sys::procfs::CpuTicks;
+use kelvin_sys::procfs::{CpuStat, CpuTicks};
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_sys::usage::{Usage, UsageScope, clock_ticks, read_usage};
+use kelvin_sys::usage::{Usage, UsageScope, read_usage, ticks_to_nanoseconds};
 use kelvin_sys::{cpu, kernels};
 
 use crate::prelude::*;
@@ -107,7 +107,7 @@ struct ObservedTimes {
     user: f64,
     system: f64,
     cpus: f64,
-    stat: CpuTimes,
+    stat: CpuTicks,
 }
 
 impl ObservedTimes {
@@ -121,9 +121,10 @@ impl ObservedTimes {
     }
 
     fn describe_unaccounted(&self) -> String {
-        let Self { elapsed, cpus, stat: CpuTimes { busy, idle, steal }, .. } = self;
+        let Self { elapsed, cpus, stat, .. } = self;
         let own = self.user + self.system;
-        let times = [elapsed * cpus, own, *idle, *steal, (busy - own).max(0.0)];
+        let [busy, idle, steal] = [stat.busy(), stat.idle, stat.steal].map(ticks_to_nanoseconds);
+        let times = [elapsed * cpus, own, idle, steal, (busy - own).max(0.0)];
         let [total, own, idle, stolen, others] = times.map(|nanoseconds| nanoseconds / 1e6);
         format!(
             "of {total:.1} ms on {cpus} CPUs the work got {own:.1} ms; by /proc/stat {idle:.1} ms were idle, {stolen:.1} ms \
@@ -133,13 +134,13 @@ impl ObservedTimes {
 }
 
 fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> ProbeResult) -> ProbeResult<ObservedTimes> {
-    let stat_before = cpu_times(cpus)?;
+    let stat_before = cpu_ticks(cpus)?;
     let usage = || [UsageScope::Process, UsageScope::Children].map(read_usage);
     let before = usage();
     let (ticks, outcome) = bench.clock().time(work);
     outcome?;
     let used: Vec<Usage> = usage().into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
-    let stat = cpu_times(cpus)?.difference(stat_before);
+    let stat = cpu_ticks(cpus)?.since(stat_before);
     Ok(ObservedTimes {
         elapsed: bench.nanoseconds(ticks),
         user: used.iter().map(|usage| usage.user as f64).sum(),
@@ -149,37 +150,10 @@ fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> ProbeResult) 
     })
 }
 
-/// How CPUs spent their time, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct CpuTimes {
-    busy: f64,
-    idle: f64,
-    steal: f64,
-}
-
-impl CpuTimes {
-    fn difference(self, before: Self) -> Self {
-        Self { busy: self.busy - before.busy, idle: self.idle - before.idle, steal: self.steal - before.steal }
-    }
-}
-
-fn cpu_times(cpus: &[u32]) -> ProbeResult<CpuTimes> {
-    let stat = std::fs::read_to_string("/proc/stat")?;
-    parse_cpu_times(&stat, cpus, clock_ticks()).or_fail("/proc/stat lacks a line of an allowed CPU")
-}
-
-/// Adds up the lines of these CPUs.
-fn parse_cpu_times(stat: &str, cpus: &[u32], ticks_per_second: u64) -> Option<CpuTimes> {
-    let lines: Vec<_> = stat.lines().filter_map(CpuTicks::parse_line).collect();
-    let nanoseconds = |ticks: u64| ticks as f64 * 1e9 / ticks_per_second as f64;
-    let mut sum = CpuTimes::default();
-    for &cpu in cpus {
-        let (_, ticks) = lines.iter().find(|(line_cpu, _)| *line_cpu == Some(cpu))?;
-        sum.busy += nanoseconds(ticks.busy());
-        sum.idle += nanoseconds(ticks.idle);
-        sum.steal += nanoseconds(ticks.steal);
-    }
-    Some(sum)
+/// How these CPUs have spent their time since boot.
+fn cpu_ticks(cpus: &[u32]) -> ProbeResult<CpuTicks> {
+    let stat = CpuStat::parse(&std::fs::read_to_string("/proc/stat")?);
+    stat.and_then(|stat| stat.sum(cpus)).or_fail("/proc/stat lacks a line of an allowed CPU")
 }
 
 /// Tolerance of the predicted range: the core's frequency varies this much with the number of busy cores.
@@ -279,23 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn stat_is_summed_over_allowed_cpus() {
-        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\n\
-                    cpu1 10 1 5 100 4 1 3 7 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
-        let times = parse_cpu_times(stat, &[1, 10], 100).unwrap();
-        // busy 10+1+5+1+3 and 1+1+1+1+1 ticks of 10 ms; idle 104 and 2; steal 7 and 1
-        assert_eq!(times, CpuTimes { busy: 250e6, idle: 1060e6, steal: 80e6 });
-        assert_eq!(parse_cpu_times(stat, &[2], 100), None);
-    }
-
-    #[test]
     fn unaccounted_time_is_attributed() {
         let observed = ObservedTimes {
             elapsed: 100e6,
             user: 140e6,
             system: 10e6,
             cpus: 2.0,
-            stat: CpuTimes { busy: 160e6, idle: 30e6, steal: 10e6 },
+            // Ticks are of 10 ms.
+            stat: CpuTicks { user: 15, system: 1, interrupts: 0, idle: 3, steal: 1 },
         };
         assert!((observed.unaccounted_share() - 50e6).abs() < 1.0);
         assert_eq!(

@@ -7,7 +7,9 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kelvin_sys::cpu_usage::{CpuCounters, CpuCountersReader, ThreadClock};
+use kelvin_sys::cpu_usage::{CpuStatReader, ThreadClock};
+use kelvin_sys::procfs::CpuStat;
+use kelvin_sys::usage::ticks_to_nanoseconds;
 use serde::{Deserialize, Serialize};
 
 use crate::lock;
@@ -96,7 +98,7 @@ impl ThreadClocks {
 #[derive(Debug)]
 pub struct CpuUsageMeter<'a> {
     threads: &'a ThreadClocks,
-    cpus: Option<CpuCountersReader>,
+    cpus: Option<CpuStatReader>,
     last: CpuSample,
 }
 
@@ -105,13 +107,13 @@ pub struct CpuUsageMeter<'a> {
 struct CpuSample {
     time: Instant,
     threads: Vec<Option<Duration>>,
-    cpus: Vec<CpuCounters>,
+    cpus: CpuStat,
 }
 
 impl<'a> CpuUsageMeter<'a> {
     /// Begins now.
     pub fn start(threads: &'a ThreadClocks) -> Self {
-        let mut cpus = CpuCountersReader::open().ok();
+        let mut cpus = CpuStatReader::open().ok();
         let last = CpuSample::now(threads, cpus.as_mut());
         Self { threads, cpus, last }
     }
@@ -126,8 +128,8 @@ impl<'a> CpuUsageMeter<'a> {
 }
 
 impl CpuSample {
-    fn now(threads: &ThreadClocks, cpus: Option<&mut CpuCountersReader>) -> Self {
-        let cpus = cpus.and_then(|cpus| cpus.read().ok()).unwrap_or_default();
+    fn now(threads: &ThreadClocks, cpus: Option<&mut CpuStatReader>) -> Self {
+        let cpus = cpus.and_then(CpuStatReader::read).unwrap_or_default();
         Self { time: Instant::now(), threads: threads.cpu_times(), cpus }
     }
 
@@ -139,11 +141,10 @@ impl CpuSample {
             Some(now.as_ref()?.saturating_sub(before).as_secs_f64() / passed)
         });
         let used: Vec<f64> = used.collect();
-        let cpus = self.cpus.iter().filter_map(|now| {
-            let before = earlier.cpus.iter().find(|before| before.cpu == now.cpu)?;
-            let share = |now: u64, before: u64| (now.saturating_sub(before) as f64 / 1e9 / passed).min(1.0);
-            let (share, interrupts) = (1.0 - share(now.idle, before.idle), share(now.interrupts, before.interrupts));
-            Some(BusiestCpu { number: now.cpu, share, interrupts })
+        let share = |ticks: u64| (ticks_to_nanoseconds(ticks) / 1e9 / passed).min(1.0);
+        let cpus = self.cpus.cpus.iter().filter_map(|(cpu, now)| {
+            let spent = now.since(*earlier.cpus.cpus.get(cpu)?);
+            Some(BusiestCpu { number: *cpu, share: 1.0 - share(spent.idle), interrupts: share(spent.interrupts) })
         });
         // Of several saturated ones, the one that receives the packets.
         let rank = |cpu: &BusiestCpu| (cpu.share.min(SATURATED_SHARE), cpu.interrupts);
@@ -154,6 +155,8 @@ impl CpuSample {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_sys::procfs::CpuTicks;
+
     use super::*;
 
     fn usage(busiest_thread: f64, threads: f64, share: f64, interrupts: f64) -> CpuUsage {
@@ -178,19 +181,14 @@ mod tests {
     fn shares_cover_time_between_samples() {
         let time = Instant::now();
         let second = Duration::from_secs(1);
-        let spent = |cpu, idle: u64, interrupts: u64| CpuCounters {
-            cpu,
-            idle: idle * 1_000_000,
-            interrupts: interrupts * 1_000_000,
+        // Ticks are of 10 ms.
+        let stat = |cpus: &[(u32, u64, u64)]| {
+            let ticks = |&(cpu, idle, interrupts)| (cpu, CpuTicks { idle, interrupts, ..CpuTicks::default() });
+            CpuStat { cpus: cpus.iter().map(ticks).collect(), ..CpuStat::default() }
         };
-        let before =
-            CpuSample { time, threads: vec![Some(second), None], cpus: vec![spent(0, 0, 0), spent(1, 500, 0)] };
+        let before = CpuSample { time, threads: vec![Some(second), None], cpus: stat(&[(0, 0, 0), (1, 50, 0)]) };
         let threads = vec![Some(second * 3), None, Some(second)];
-        let after = CpuSample {
-            time: time + second * 4,
-            threads,
-            cpus: vec![spent(0, 3000, 40), spent(1, 600, 2000), spent(2, 0, 0)],
-        };
+        let after = CpuSample { time: time + second * 4, threads, cpus: stat(&[(0, 300, 4), (1, 60, 200), (2, 0, 0)]) };
         let busy = after.since(&before);
         assert_eq!((busy.busiest_thread, busy.threads), (0.5, 0.75));
         assert_eq!(busy.cpu, Some(BusiestCpu { number: 1, share: 0.975, interrupts: 0.5 }));
