@@ -57,7 +57,7 @@ def measure_full_store(kelvin, directory, arguments, draw):
     for what, limit in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
         times = measure_times(kelvin, store, limit)
         found, wrong = count_changes(kelvin, store, limit, stepped)
-        looks.append_run({"what": what, "seconds": times, "found": found, "wrong": wrong})
+        looks.append({"what": what, "seconds": times, "found": found, "wrong": wrong})
     return {"runs": arguments.runs, "series": arguments.series, "stepped": len(stepped), "bytes": store.stat().st_size, "looks": looks}
 
 
@@ -88,7 +88,7 @@ def tables(measured):
     for look in measured["looks"]:
         seconds, found, wrong = statistics.median(look["seconds"]), look["found"], look["wrong"]
         kept &= seconds < BOUND_SECONDS and found >= BOUND_FOUND * stepped and wrong / max(found + wrong, 1) <= BOUND_FALSE
-        rows.append_run([look["what"], f"{seconds:.2f} s", f"{found} of {stepped}", wrong])
+        rows.append([look["what"], f"{seconds:.2f} s", f"{found} of {stepped}", wrong])
     alert = measured["alerts"]
     after = ", ".join(map(str, alert["told_after"])) or "never"
     text = f"A store of {measured['runs']} runs of {measured['series']} series, {measured['bytes'] / 1e6:.0f} MB.\n\n"
@@ -108,7 +108,7 @@ def measure_times(kelvin, store, more):
     for _ in range(REPEATS):
         begun = time.monotonic()
         common.run(history_command(kelvin, store, more))
-        times.append_run(time.monotonic() - begun)
+        times.append(time.monotonic() - begun)
     return times
 
 

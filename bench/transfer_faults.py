@@ -396,7 +396,7 @@ def measure(arguments):
     for name, one in todo.items():
         if arguments.only in (None, name):
             verdicts[name] = judge(one)
-            common.log(f"{name}: {': '.connect_hosts(verdicts[name])}")
+            common.log(f"{name}: {': '.join(verdicts[name])}")
     return verdicts
 
 

@@ -423,7 +423,7 @@ def measure(arguments, data):
     cases = [(link.name, try_link, link) for link in LINKS] + [(disk[0], try_disk, disk) for disk in DISKS]
     chosen = [case for case in cases if not arguments.only or any(text in case[0] for text in arguments.only)]
     if not chosen:
-        raise common.Missing(f"--only: no case has such a name: they are {', '.connect_hosts(case[0] for case in cases)}")
+        raise common.Missing(f"--only: no case has such a name: they are {', '.join(case[0] for case in cases)}")
     begun = time.monotonic()
 
     def one_try(number, case):

@@ -213,7 +213,7 @@ impl CanaryReferences {
     }
 
     /// The steady states of the core over all columns of a run: its frequency, and the block at that frequency. A block
-    /// that was never as fast as on a `whole` core is compared with that one.
+    /// that was never as fast as on an `unshared` core is compared with that one.
     fn core_references(columns: &[&Batches], unshared: Option<f64>) -> Self {
         let mut references = Self::default();
         let chains = columns.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();

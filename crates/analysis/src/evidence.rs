@@ -215,7 +215,7 @@ impl TestedFigure {
         Some(Self { estimate: median.estimate.map(f64::exp), is_ratio: true, ..median })
     }
 
-    /// It with an interval that holds jointly with those of others, `all` together.
+    /// It with an interval that holds jointly with those of others, `count` together.
     pub fn at_joint_level(&self, count: usize) -> Self {
         let level = bonferroni_level(count);
         let wider = |error| match self.is_ratio {
@@ -316,7 +316,7 @@ impl ClaimTest {
 /// A question about a ratio of medians: what it asks, on which side of which limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RatioTest {
-    question: RatioQuestion,
+    pub question: RatioQuestion,
     holds: SideOfLimit,
     limit: f64,
     /// Among how many points one of the two was chosen from the same rounds.
@@ -328,7 +328,7 @@ pub(crate) struct RatioAnswer {
     pub base: MetricValue,
     pub other: MetricValue,
     pub ratio: Estimate,
-    asked: RatioTest,
+    pub asked: RatioTest,
     test: ClaimTest,
 }
 

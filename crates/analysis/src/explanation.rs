@@ -661,12 +661,15 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         let texts: Vec<String> = explanation.causes.iter().filter_map(text).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
     };
+    let verdict_notes: Vec<Option<(&str, String)>> =
+        explanation.causes.iter().map(|cause| verdict_note(cause, scale)).collect();
     let by_verdict = VERDICT_LABELS.map(|label| {
-        let text = |cause: &CauseResult| {
-            let (_, text) = verdict_note(cause, scale).filter(|(own, _)| *own == label)?;
+        let of_label = |(cause, note): (&CauseResult, &Option<(&str, String)>)| {
+            let (_, text) = note.as_ref().filter(|(own, _)| *own == label)?;
             Some(format!("{}{text}", cause.summary))
         };
-        (label, list(&text))
+        let texts: Vec<String> = explanation.causes.iter().zip(&verdict_notes).filter_map(of_label).collect();
+        (label, (!texts.is_empty()).then(|| texts.join("; ")))
     });
     let untried = "nothing: kelvin knows no cause that can touch this figure and that it can take away";
     let is_above = explanation.not_explained.amount.is_above(0.0);

@@ -52,7 +52,7 @@ impl Headlines {
 
     /// What the run has of a metric at a case without a headline.
     pub fn missing_input(&self, metric: &str, case: &Case) -> MissingInput {
-        let missing = |(known, figure): &CaseFigure| figure.clone().err().filter(|_| known == case);
+        let missing = |(known, figure): &CaseFigure| figure.as_ref().err().filter(|_| known == case).cloned();
         let known = self.figures(metric).iter().find_map(missing);
         known.unwrap_or_else(|| MissingInput::NoFigure("this run did not measure".into()))
     }

@@ -464,7 +464,7 @@ pub fn change_line(series: &SeriesHistory, history: &History) -> Option<String> 
     Some(format!("{name}: {before} -> {after}, {sentence}; by chance: {chance}; {others}"))
 }
 
-/// What else changed with a change, at most `most` facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
+/// What else changed with a change, at most `max_facts` facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
 pub fn other_changes(change: &HistoryChange, max_facts: usize) -> String {
     let facts = &change.differences;
     if facts.is_empty() {

@@ -12,7 +12,7 @@ pub(crate) use crate::headlines::{
 pub(crate) use crate::metric_selector::{MetricSelector, select};
 pub(crate) use crate::result::*;
 pub(crate) use crate::samples::{
-    SampleSet, assumed_between_run_std, each_once, find_or_push, min_max, missing_outcome, missing_text, round_medians,
+    SampleSet, assumed_between_run_std, each_once, find_or_push, missing_outcome, missing_text, round_medians,
 };
 pub(crate) use crate::studies::crossing::{distinct, without_axes};
 pub(crate) use crate::summary::{modes_text, rename_modes};

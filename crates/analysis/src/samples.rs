@@ -315,11 +315,6 @@ pub(crate) fn find_or_push<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new
     &mut list[index]
 }
 
-/// The least and the greatest of some values; `None` of none.
-pub(crate) fn min_max(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.map(|value| (value, value)).reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))
-}
-
 /// The medians of the rounds of a metric, as found, by their numbers.
 pub(crate) fn round_medians(measurement: &Measurement, metric: &Metric) -> BTreeMap<u32, f64> {
     let samples = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());

@@ -110,9 +110,8 @@ fn distribution(samples: &[f64], sorted: &Sorted, better: Better, of_batch_means
 
 fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
     let clusters_of_samples = clusters(sorted, effective);
-    let centers = || clusters_of_samples.iter().map(|cluster| cluster.center);
-    let apart = centers().fold(f64::NEG_INFINITY, f64::max) - centers().fold(f64::INFINITY, f64::min);
-    if clusters_of_samples.len() < 2 || apart <= MIN_MODE_DISTANCE * headline.abs() {
+    let distance = min_max(clusters_of_samples.iter().map(|cluster| cluster.center)).map(|(low, high)| high - low);
+    if clusters_of_samples.len() < 2 || distance.unwrap_or(0.0) <= MIN_MODE_DISTANCE * headline.abs() {
         return Vec::new();
     }
     clusters_of_samples.iter().map(mode_from_cluster).collect()
@@ -246,8 +245,8 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
         "the interval of this run alone, ± {width}, is {multiple} the value; the target of {wanted} was not reached"
     );
     // A target relative to the value means nothing for a value of zero.
-    let (kind, share, target) = (WarningKind::WideInterval, Some(share), Some(target));
-    (share.is_some_and(f64::is_finite) && share > target).then_some(Warning { kind, share, target, text })
+    let kind = WarningKind::WideInterval { share, target };
+    (share.is_finite() && share > target).then_some(Warning::new(kind, text))
 }
 
 fn disturbed_warning(samples: &SampleSet, metric: &Metric, known: bool) -> Option<Warning> {

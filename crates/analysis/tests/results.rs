@@ -129,7 +129,12 @@ fn modes_suppress_wide_interval_warning() {
         "{:?}",
         result.warnings
     );
-    assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning { kind: WarningKind::WideInterval, .. })));
+    assert!(
+        !result
+            .warnings
+            .iter()
+            .any(|warning| matches!(warning, Warning { kind: WarningKind::WideInterval { .. }, .. }))
+    );
 }
 
 #[test]
@@ -218,7 +223,7 @@ fn drift_warns_and_suppresses_wide_interval() {
 #[test]
 fn unexplained_wide_interval_warns() {
     let analysis = analyse(&scalars(&[100.0, 110.0, 95.0, 104.0, 91.0, 108.0]));
-    let [Warning { kind: WarningKind::WideInterval, text, .. }] = &only_result(&analysis).warnings[..] else {
+    let [Warning { kind: WarningKind::WideInterval { .. }, text, .. }] = &only_result(&analysis).warnings[..] else {
         panic!("{:?}", only_result(&analysis).warnings)
     };
     assert!(text.contains("the target of 2.0 % was not reached"), "{text}");

@@ -21,11 +21,11 @@ pub(crate) use plan::proactive_reclaim;
 pub use plan::{plan_changes, unreadable_settings};
 pub use setting_switch::SettingSwitch;
 
-/// Directory of the journal: the settings last until the next boot, and so does it.
-pub const JOURNAL_PATH: &str = "/run/kelvin/tune.json";
-
 use crate::root::{FileRoot, bracketed_word};
 use journal::{Journal, JournalLock};
+
+/// The journal, in a directory that the next boot clears: the settings last no longer either.
+pub const JOURNAL_PATH: &str = "/run/kelvin/tune.json";
 
 /// A setting that could be changed to quieten the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -86,12 +86,12 @@ pub fn write_figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> 
     match &figure.drawing {
         Drawing::Plot(plot) => {
             lines.write_record(["series", "role", "x", "y", "low", "high"])?;
-            for (series, point) in
-                plot.series.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)))
-            {
-                let [x, y, low, high] = [point.x, point.y, point.low, point.high].map(|value| value.to_string());
-                let label = escape_formula(&series.label);
-                lines.write_record([label.as_ref(), &data_name(&series.role), &x, &y, &low, &high])?;
+            for series in &plot.series {
+                let (label, role) = (escape_formula(&series.label), data_name(&series.role));
+                for point in &series.points {
+                    let [x, y, low, high] = [point.x, point.y, point.low, point.high].map(|value| value.to_string());
+                    lines.write_record([label.as_ref(), &role, &x, &y, &low, &high])?;
+                }
             }
         }
         Drawing::Heat(heat) => {

@@ -8,12 +8,12 @@ mod tails;
 mod timeline;
 
 use kelvin_core::Name;
+use kelvin_stats::min_max;
 use serde::{Serialize, Serializer};
 
 use crate::Report;
 pub(crate) use crate::axis::Sig6;
 pub use crate::axis::{AxisKind, FigureAxis};
-use crate::scale::min_max;
 use crate::sections::{Section, sections};
 
 pub use canaries::canary_figure;

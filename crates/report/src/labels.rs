@@ -5,10 +5,10 @@ use kelvin_core::{
     Better, Canary, ClockKind, Hazard, HeadlineSamples, Metric, MissingFigures, MissingReason, OverviewFigure,
     PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunHeader, RunStatus, Unit, UsualRange,
 };
+use kelvin_stats::min_max;
 
 pub use kelvin_core::units::plural;
 
-use crate::scale::min_max;
 use crate::{Report, units};
 
 /// The areas in the order of reports, with their titles.
@@ -233,16 +233,17 @@ pub fn against_prediction(against: PredictionVerdict) -> &'static str {
     }
 }
 
-/// What stands behind a figure that is only as found.
-pub(crate) const AS_FOUND_MARK: &str = "◇";
+/// The mark of a figure that is only as found.
+pub(crate) const AS_FOUND_MARK: char = '◇';
 
 /// What stands behind a figure that is not as predicted, or only as found. A word means the same for a time and a rate, where an arrow
 /// would point the other way.
-pub fn as_found_suffix(figure: &OverviewFigure) -> &'static str {
+pub fn as_found_suffix(figure: &OverviewFigure) -> String {
     match figure.verdict {
-        PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.verdict),
-        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared if figure.as_found.is_some() => AS_FOUND_MARK,
-        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
+        PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.verdict).to_owned(),
+        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => {
+            figure.as_found.iter().map(|_| AS_FOUND_MARK).collect()
+        }
     }
 }
 

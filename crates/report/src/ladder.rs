@@ -2,9 +2,9 @@
 
 use kelvin_core::units::value_text;
 use kelvin_core::{Name, Rung, Unit};
+use kelvin_stats::min_max;
 
 use crate::Report;
-use crate::scale::min_max;
 
 /// Decades of an axis of which every one is labelled; of a longer one every second is.
 const MAX_LABELLED_DECADES: i32 = 5;

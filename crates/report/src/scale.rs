@@ -1,6 +1,7 @@
 //! Axes: the place of a value, linear or logarithmic, and the ticks.
 
 use kelvin_core::Unit;
+use kelvin_stats::min_max;
 use serde::{Serialize, Serializer};
 
 use crate::axis::{AxisKind, FigureAxis, Sig6};
@@ -104,11 +105,6 @@ impl AxisScaling {
     pub fn ticks(&self) -> &[Tick] {
         &self.ticks
     }
-}
-
-/// The minimum and the maximum of values; `None` without any.
-pub(crate) fn min_max(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
-    values.into_iter().map(|value| (value, value)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 /// How far a value is from the lower to the upper end of a range, on a logarithmic or a linear axis; not limited to 0 to 1.

@@ -1,7 +1,9 @@
 //! Text made safe for terminals and scripts, and laid out in columns.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::Hash;
 
 use kelvin_core::text::escape_invisible;
 use serde::Serialize;
@@ -69,13 +71,15 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Values by their keys, in the order in which the keys first come.
-pub(crate) fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+pub(crate) fn grouped<K: Clone + Eq + Hash, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    let mut indices: HashMap<K, usize> = HashMap::new();
     for (key, value) in pairs {
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, values)) => values.push(value),
-            None => groups.push((key, vec![value])),
-        }
+        let index = *indices.entry(key).or_insert_with_key(|key| {
+            groups.push((key.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[index].1.push(value);
     }
     groups
 }

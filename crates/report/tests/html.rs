@@ -420,8 +420,7 @@ fn wide_intervals_of_group_are_one_warning() {
     let mut count = 0;
     for (result, share) in points.zip(&mut shares) {
         let text = format!("the interval is {share} of the value");
-        result.warnings =
-            vec![Warning { kind: WarningKind::WideInterval, share: Some(share), target: Some(0.02), text }];
+        result.warnings = vec![Warning::new(WarningKind::WideInterval { share, target: 0.02 }, text)];
         count += 1;
     }
     assert!(count > 2);

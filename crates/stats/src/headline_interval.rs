@@ -11,9 +11,9 @@
 //! is noisier than the earlier ones, with degrees of freedom after Satterthwaite (1946).
 
 use crate::between_run_variance::{BetweenRunVariance, CONFIDENCE_LEVEL, MAX_HISTORY_RUNS};
-use crate::median;
 use crate::uncertain_value::UncertainValue;
 use crate::variance_estimate::VarianceEstimate;
+use crate::{median, min_max};
 
 /// Half-width of an interval where states of the machine outlast several rounds, over that where none does: as if there were half as
 /// many rounds.
@@ -119,8 +119,8 @@ pub fn headline_interval(
     let middle = headline(rounds);
     let between = history.map_or(VarianceEstimate::NONE, BetweenRunVariance::component_estimate);
     let beyond = between.plus(unseen.unlearned_variance(middle, history)).half_width(CONFIDENCE_LEVEL);
-    let lower = middle - (middle - rounds.iter().copied().fold(f64::INFINITY, f64::min)).hypot(beyond);
-    let upper = middle + (rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max) - middle).hypot(beyond);
+    let (low, high) = min_max(rounds.iter().copied())?;
+    let [lower, upper] = [middle - (middle - low).hypot(beyond), middle + (high - middle).hypot(beyond)];
     (rounds.len() > 1).then_some(HeadlineInterval { kind: HeadlineIntervalKind::Range, lower, upper })
 }
 

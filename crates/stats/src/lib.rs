@@ -48,7 +48,7 @@ pub use queueing::{
 };
 pub use random::Random;
 pub use ranks::{MAX_EXACT_VALUES, RankChangePoint, Trend, rank_change_points, spearman, trend};
-pub use samples::{MAD_TO_STD, Sorted, mad, mean, median, median_in_place, variance};
+pub use samples::{MAD_TO_STD, Sorted, mad, mean, median, median_in_place, min_max, variance};
 pub use scalability::{
     ErrorModel, MAX_MISFIT, MIN_LOADS, RepeatedLoad, Scalability, ScalabilityFit, WorstMisfit, fit_scalability,
     fit_scalability_with_intervals,

@@ -230,7 +230,7 @@ impl ClosedNetwork {
         })
     }
 
-    /// Logarithms of the normalising constants G(0) to G(most) of think time, delays and stations of one server.
+    /// Logarithms of the normalising constants G(0) to G(`max_customers`) of think time, delays and stations of one server.
     fn single_server_constants(&self, max_customers: usize) -> Vec<f64> {
         let is_single = |station: &&Station| station.service == Service::Queue(NonZeroU32::MIN) && station.demand > 0.0;
         let delays = self.stations.iter().filter(|station| station.service == Service::Delay);

@@ -88,6 +88,11 @@ pub fn median_in_place(values: &mut [f64]) -> f64 {
     lower + (upper - lower) / 2.0
 }
 
+/// The minimum and the maximum of values; `None` of none.
+pub fn min_max(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    values.into_iter().map(|value| (value, value)).reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))
+}
+
 /// Median absolute deviation from the median, unscaled; 0 for no values.
 pub fn mad(values: &[f64]) -> f64 {
     let center = median(values);

@@ -34,7 +34,7 @@ impl InterleavedCase {
     pub fn new(probe: Name, metrics: Vec<Metric>, case: Case) -> Self {
         let ids = metrics.iter().map(|metric| metric.id).collect();
         let planned = PlannedMeasurement { probe, metrics: ids, case: case.clone(), only_input: false };
-        let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
+        let empty = Measurement::from_plan(planned);
         Self { metrics, case, sides: [empty.clone(), empty] }
     }
 }

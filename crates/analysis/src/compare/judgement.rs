@@ -11,6 +11,9 @@ use crate::prelude::*;
 /// What figures are judged by.
 pub(super) struct ComparisonJudge<'a> {
     request: &'a ComparisonRequest<'a>,
+    is_same_machine: bool,
+    /// Whether a side is published values.
+    is_published: bool,
     /// Logarithm of the core frequency of the other over that of the base.
     clock: f64,
     learned: HashMap<(Name, &'a Case), &'a SpreadHistory>,
@@ -25,6 +28,8 @@ impl<'a> ComparisonJudge<'a> {
         };
         Self {
             request,
+            is_same_machine: request.is_same_machine(),
+            is_published: request.subjects().iter().any(|subject| subject.published().is_some()),
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
             learned: by_case(request.learned),
             learned_in_cycles: by_case(request.learned_in_cycles),
@@ -98,8 +103,7 @@ impl<'a> ComparisonJudge<'a> {
         let assumed = assumed_between_run_std(&base.metric, &key.case).max(ASSUMED_BETWEEN_RUN_STD);
         let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
-        let is_published = self.request.subjects().iter().any(|subject| subject.published().is_some());
-        let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !is_published);
+        let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
         let side_errors = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &between));
         let of_clock = match base.metric.unit {
             _ if base.is_at_one_frequency => 0.0,
@@ -123,7 +127,7 @@ impl<'a> ComparisonJudge<'a> {
         let mut pending = PendingFigure::new(metric, &key.case, values, pair.map(side), spread_source);
         let ends = (low / base_high, high / base_low);
         pending.figure.ratio = Estimate { is_range: true, ..Estimate::new(values[1] / values[0], ends) };
-        if is_published {
+        if self.is_published {
             pending.figure.verdict = ChangeVerdict::NotKnown(UndecidedReason::Published);
         }
         PendingFigure { error, side_errors, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)], ..pending }
@@ -141,10 +145,9 @@ impl<'a> ComparisonJudge<'a> {
         let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
         let given = learned.get(&(key.metric, &key.case)).copied().and_then(learn);
         let own = pair.iter().filter_map(|side: &&FigureRuns<'_>| side.learned).filter_map(learn);
-        let is_same_machine = self.request.is_same_machine();
         match given {
-            Some(given) if is_same_machine => Some(given),
-            None if is_same_machine => own.max_by_key(|history| history.runs),
+            Some(given) if self.is_same_machine => Some(given),
+            None if self.is_same_machine => own.max_by_key(|history| history.runs),
             given => given.into_iter().chain(own).max_by(|a, b| a.between.total_cmp(&b.between)),
         }
     }

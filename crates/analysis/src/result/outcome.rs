@@ -251,20 +251,15 @@ pub enum RangeVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// Of what.
+    #[serde(flatten)]
     pub kind: WarningKind,
-    /// Half of a wide interval over the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-    /// What that should have been at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<f64>,
     /// In words, with figures.
     pub text: String,
 }
 
 /// Of what a warning is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind")]
 pub enum WarningKind {
     /// The value has two or more modes, which no repetition narrows.
     Modes,
@@ -273,7 +268,12 @@ pub enum WarningKind {
     /// The samples are so correlated that few are independent.
     FewEffectiveSamples,
     /// The target for the interval was not reached.
-    WideInterval,
+    WideInterval {
+        /// Half of the interval over the value.
+        share: f64,
+        /// What that should have been at most.
+        target: f64,
+    },
     /// Few samples were undisturbed.
     Disturbed,
     /// Halves of the run differ: comparisons with it are weak.
@@ -285,8 +285,8 @@ pub enum WarningKind {
 }
 
 impl Warning {
-    /// A warning without figures of its own.
+    /// A warning of this kind.
     pub fn new(kind: WarningKind, text: String) -> Self {
-        Self { kind, share: None, target: None, text }
+        Self { kind, text }
     }
 }

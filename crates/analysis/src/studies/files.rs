@@ -106,15 +106,20 @@ impl FileCurve {
         let against_best = |point: &RoundHeadlines<'_>, ask: RatioTest| {
             (point.case != best.case).then(|| ask.chosen_among(points.len()).test(best, point)).flatten()
         };
-        let conclude = |answer: RatioAnswer, claim: &str| {
+        let conclude = |answer: RatioAnswer| {
             let [position, best] = [&answer.other, &answer.base].map(|side| self.position(side));
             let (enough, share) = (percent(SUFFICIENT_RATE_SHARE), share_text(&answer.ratio));
             let (what, rate) = (self.what, amount_text(&answer.base));
-            let text = match claim {
-                "is too large" => format!(
-                    "{what} {position} {claim}: the rate falls below {enough} of the best: it is {share} of that with {best}, {rate}"
+            let text = match answer.asked.question {
+                RatioQuestion::LargestBlock => format!(
+                    "{what} {position} is too large: the rate falls below {enough} of the best: it is {share} of that with {best}, {rate}"
                 ),
-                _ => format!("{what} {position} {claim} {enough} of the rate with {best}, {rate}: it reaches {share}"),
+                question => {
+                    let not = if question == RatioQuestion::BlockInsufficient { "not " } else { "" };
+                    format!(
+                        "{what} {position} is {not}enough for {enough} of the rate with {best}, {rate}: it reaches {share}"
+                    )
+                }
             };
             answer.conclude(text)
         };
@@ -123,13 +128,9 @@ impl FileCurve {
         let before = knee.checked_sub(1).map(|before| points[before]);
         let largest = points.last().filter(|largest| !is_enough(largest));
         [
-            against_best(points[knee], sufficient).map(|answer| conclude(answer, "is enough for")),
-            before
-                .and_then(|before| against_best(before, below(RatioQuestion::BlockInsufficient)))
-                .map(|answer| conclude(answer, "is not enough for")),
-            largest
-                .and_then(|largest| against_best(largest, below(RatioQuestion::LargestBlock)))
-                .map(|answer| conclude(answer, "is too large")),
+            against_best(points[knee], sufficient).map(conclude),
+            before.and_then(|before| against_best(before, below(RatioQuestion::BlockInsufficient))).map(conclude),
+            largest.and_then(|largest| against_best(largest, below(RatioQuestion::LargestBlock))).map(conclude),
         ]
     }
 

@@ -99,23 +99,26 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
 
 /// What matters most of the network, where the test supports it.
 pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
-    // The sides of a ratio that answers a question.
-    let base_of = |conclusion: &StatedConclusion, asked: RatioQuestion| match &conclusion.claim {
-        Claim::Ratio { question, base, .. } if *question == asked => Some(base.clone()),
-        _ => None,
-    };
-    let is_of_tcp = |base: MetricValue| base.metric == RTT_TCP.id;
-    let is_large = |base: MetricValue| MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE);
+    let is_of_tcp = |base: &MetricValue| base.metric == RTT_TCP.id;
+    let is_large = |base: &MetricValue| MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE);
     let mut stated = studies.iter().flat_map(|study| &study.conclusions);
     let essential = [
-        stated.clone().find(|one| base_of(one, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
-        stated.clone().find(|one| base_of(one, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
+        stated.clone().find(|one| ratio_base(one, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
+        stated.clone().find(|one| ratio_base(one, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
         stated.clone().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
-        stated.clone().rfind(|one| base_of(one, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
+        stated.clone().rfind(|one| ratio_base(one, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
         stated.find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
     ];
     let certain = essential.into_iter().flatten().filter(|one| one.holds == Some(true));
     certain.map(|one| one.text.clone()).collect()
+}
+
+/// The base of the ratio that answers a question.
+fn ratio_base(conclusion: &StatedConclusion, asked: RatioQuestion) -> Option<&MetricValue> {
+    match &conclusion.claim {
+        Claim::Ratio { question, base, .. } if *question == asked => Some(base),
+        _ => None,
+    }
 }
 
 /// Both placements, apart first.

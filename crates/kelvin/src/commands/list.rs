@@ -5,7 +5,7 @@ use kelvin_core::{Case, Metric, units};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_probes::Primitive;
 use kelvin_probes::calibration::{CoverageSummary, predict_figures};
-use kelvin_stats::median;
+use kelvin_stats::{median, min_max};
 use serde::Serialize;
 
 use crate::cli::ListArgs;
@@ -109,9 +109,8 @@ fn held_out_text() -> Result<String, CliError> {
 fn primitive_text(primitive: &Primitive) -> String {
     let Primitive { metric, case, reason, proxy, on_references } = primitive;
     let case = if case.is_empty() { String::new() } else { format!("{case}: ") };
-    let values = on_references.values().copied();
-    let range = [values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max)];
-    let [low, high] = range.map(|value| units::value_text(value, metric.unit));
+    let range = min_max(on_references.values().copied()).unwrap_or_default();
+    let [low, high] = <[f64; 2]>::from(range).map(|value| units::value_text(value, metric.unit));
     let by = proxy.map(|by| format!(", told by {by}")).unwrap_or_default();
     let elsewhere = match on_references.len() {
         0 => String::new(),

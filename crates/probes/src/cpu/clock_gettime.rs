@@ -37,8 +37,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         cpu::KernelClock::MonotonicCoarse => KernelClock::MonotonicCoarse,
         cpu::KernelClock::ThreadCpu => KernelClock::ThreadCpu,
     };
-    let library = || libc_clock_gettime_loop(clock, TRIAL_CALLS);
-    let is_in_user_mode = takes_less_than_half(bench.clock(), library, || clock_gettime_loop(clock, TRIAL_CALLS));
+    let library = || Ok(libc_clock_gettime_loop(clock, TRIAL_CALLS)?);
+    let kernel = || Ok(clock_gettime_loop(clock, TRIAL_CALLS)?);
+    let is_in_user_mode = takes_less_than_half(bench.clock(), library, kernel)?;
     bench.note(if is_in_user_mode {
         "vDSO: less than half the time of the bare system call for the same clock"
     } else {

@@ -4,13 +4,13 @@
 //! mem.bandwidth.copy, by the best loop for this processor in huge pages.
 
 use kelvin_core::catalogue::mem::{
-    BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, MemoryCpus, RequestedPages,
+    BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, RequestedPages,
 };
 use kelvin_sys::kernels::bandwidth::{Operation, library_copy, memcpy_library};
 use kelvin_sys::memory::PagePolicy;
 
 use super::axes::{number, page_sizes, skip_if_out_of_memory};
-use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case};
+use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case, one_cpu_case};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -63,7 +63,7 @@ const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = required_number(BYTES, case)?;
-    let one_cpu = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
+    let one_cpu = one_cpu_case(bytes);
     let byte = |name: &str| fact(name, 1.0, Unit::Bytes, "arrays of the operation");
     let (read, written) = (byte("bytes read"), byte("bytes written"));
     let reads = read.clone() / measured(facts, &BANDWIDTH_READ, &one_cpu)?;

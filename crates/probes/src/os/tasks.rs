@@ -35,7 +35,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // Without a known mask the study still shows one CPU.
     let cpus = machine.topology.allowed.get().map_or(1, |cpus| cpus.len().max(1)) as u64;
     let counts = task_counts(cpus, effort);
-    TaskKind::ALL.iter().flat_map(|&kind| numbers(TASK_COUNT, &counts).words(&[kind])).collect()
+    words(TaskKind::ALL).numbers(TASK_COUNT, &counts)
 }
 
 /// 1 to 2 P: all of them on a small machine; on a large one the powers of two, halfway between them, and P - 1, P,

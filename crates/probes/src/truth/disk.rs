@@ -44,20 +44,22 @@ const MAX_RELATIVE_ERROR: f64 = 0.02;
 /// Its names in the scratch directory: the mount point, and with a suffix the files behind it.
 const TRUTH_DISK_PREFIX: &str = "kelvin-truth-disk";
 
+/// In which the file is read.
+const CACHE_STATES: [CacheState; 2] = [CacheState::Direct, CacheState::Uncached];
+
 pub(super) static PROBE: Probe = Probe {
     summary: "A loop device in a cgroup that may read 32 MiB/s of it",
     method: include_str!("disk.md"),
-    cases: |_, _| words(&[CacheState::Direct, CacheState::Uncached]),
+    cases: |_, _| words(&CACHE_STATES),
     run,
     predict,
     ..Probe::truth(&[&DISK, &DISK_COUNTED_RATIO])
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let state = match CacheState::of(case) {
-        Some(CacheState::Direct) => PageCacheState::Direct,
-        Some(CacheState::Uncached) => PageCacheState::Uncached,
-        _ => return Err(ProbeError::fail(format!("the case needs cache=direct or cache=uncached, not {case}"))),
+    let state = match required_word(CacheState::of(case), &CACHE_STATES, case)? {
+        CacheState::Direct => PageCacheState::Direct,
+        _ => PageCacheState::Uncached,
     };
     let disk = LoopDisk::open(&shared_image(bench)?, bench.scratch())?;
     let group = Cgroup::create(Controller::BlockIo).map_err(super::probe_error)?;

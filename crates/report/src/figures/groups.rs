@@ -135,8 +135,7 @@ fn capitalized(part: &str) -> String {
     if word == "cpu" {
         return "CPU".into();
     }
-    let mut characters = word.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    kelvin_analysis::wording::capitalise(&word)
 }
 
 // ---- A delay against its rate: both are measured, the parameter only sets them.

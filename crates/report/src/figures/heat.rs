@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use kelvin_analysis::BestCell;
 use kelvin_core::{Axis, AxisScale, Case, Name, Unit};
+use kelvin_stats::min_max;
 use serde::{Serialize, Serializer};
 
 use super::curves::{headline, metric_title, predicted_interval, prefix, verdict_counts};
 use super::{AxisKind, Drawing, Figure, Sig6, safe_file_name};
 use crate::palette::HEAT_COLORS;
-use crate::scale::{min_max, share_between};
+use crate::scale::share_between;
 use crate::sections::{Curve, Matrix, MatrixCell, case_without};
 use crate::{Report, labels, units};
 

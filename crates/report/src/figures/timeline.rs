@@ -1,9 +1,9 @@
 //! The visits of a study over its time: whether what was measured stayed the same.
 
 use kelvin_analysis::{Timeline, TimelineGroup};
+use kelvin_stats::min_max;
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Mark, Plot, Point, Series, SeriesRole, safe_file_name};
-use crate::scale::min_max;
 use crate::{Report, units};
 
 /// The figures of a report's timelines.

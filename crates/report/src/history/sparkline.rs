@@ -2,8 +2,7 @@
 
 use kelvin_core::{HistoryPoint, SeriesHistory};
 use kelvin_stats::median;
-
-use crate::scale::min_max;
+use kelvin_stats::min_max;
 
 /// Bars from low to high, with Unicode and without.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

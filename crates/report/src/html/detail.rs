@@ -1,13 +1,13 @@
 //! The details of a row: derivation, samples, warnings, proofs, published values, and the method.
 
 use kelvin_analysis::wording as analysis_words;
-use kelvin_analysis::{MetricResult, RangeVerdict, Summary, Warning};
+use kelvin_analysis::{MetricResult, RangeVerdict, Summary, Warning, WarningKind};
 use kelvin_core::{Case, Input, Metric, Prediction, Unit};
+use kelvin_stats::min_max;
 
 use super::group::ResultGroup;
 use super::{DataTable, anchor, cells, definition_list, list, pill, plots, text_cell, why};
 use crate::escape::{Markup, html};
-use crate::scale::min_max;
 use crate::text::grouped;
 use crate::{ProbeDocs, Report, labels, units};
 
@@ -265,7 +265,10 @@ fn warnings(results: &[&MetricResult]) -> Markup {
 
 /// Half of an interval over its value, and its target, of a warning of that.
 fn wide_warning(warning: &Warning) -> Option<(f64, f64)> {
-    warning.share.zip(warning.target)
+    match warning.kind {
+        WarningKind::WideInterval { share, target } => Some((share, target)),
+        _ => None,
+    }
 }
 
 /// Published values of the same metric on other machines, marked if not of the same quantity.

@@ -2,9 +2,9 @@
 
 use kelvin_analysis::{MetricResult, Summary};
 use kelvin_core::Unit;
+use kelvin_stats::min_max;
 
 use crate::escape::{Markup, html};
-use crate::scale::min_max;
 use crate::svg::{anchored_text, path, text_at, unlabelled};
 use crate::units;
 

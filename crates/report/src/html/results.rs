@@ -2,13 +2,13 @@
 
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict};
 use kelvin_core::{HeadlineSamples, Metric, Unit};
+use kelvin_stats::min_max;
 
 use super::group::ResultGroup;
 use super::method::is_in_study;
 use super::{cells, detail, figure, folded, heading, pill, plots, why};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
-use crate::scale::min_max;
 use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry, without_area};
 use crate::text::grouped;
 use crate::{Report, labels, study_tables, units};

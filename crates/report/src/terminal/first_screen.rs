@@ -41,7 +41,6 @@ const CLASS_MARK: char = '┄';
 const PREDICTED_MARK: char = '━';
 const INTERVAL_MARK: char = '─';
 const MEASURED_MARK: char = '●';
-const AS_FOUND_MARK: char = '◇';
 const PUBLISHED_MARK: char = '○';
 
 /// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
@@ -52,7 +51,7 @@ pub(crate) fn to_ascii(text: &str) -> String {
         CLASS_MARK => '.',
         PREDICTED_MARK => '=',
         MEASURED_MARK => 'o',
-        AS_FOUND_MARK => '~',
+        labels::AS_FOUND_MARK => '~',
         PUBLISHED_MARK => '*',
         'µ' => 'u',
         '×' => 'x',
@@ -183,10 +182,11 @@ impl ScreenDrawing<'_> {
     /// What stands behind a figure of the ladder: a word where it is not as predicted, a mark where it is only as found. The word is the
     /// same for a time and a rate, where an arrow would point the other way.
     fn trailing_text(&self, figure: &OverviewFigure) -> String {
-        match labels::as_found_suffix(figure) {
-            "" => String::new(),
-            labels::AS_FOUND_MARK => format!(" {}", labels::AS_FOUND_MARK),
-            word => format!(" {}", pad_right(word, VERDICT_WIDTH)),
+        let suffix = labels::as_found_suffix(figure);
+        match figure.verdict {
+            PredictionVerdict::Slower | PredictionVerdict::Faster => format!(" {}", pad_right(&suffix, VERDICT_WIDTH)),
+            _ if suffix.is_empty() => suffix,
+            _ => format!(" {suffix}"),
         }
     }
 
@@ -217,7 +217,7 @@ impl ScreenDrawing<'_> {
             fill(seconds, seconds, (PUBLISHED_MARK, TextStyle::Faint));
         }
         if let Some(Estimate { value, low, high, .. }) = rung.figure.drawn_value() {
-            let mark = if rung.figure.measured.is_some() { MEASURED_MARK } else { AS_FOUND_MARK };
+            let mark = if rung.figure.measured.is_some() { MEASURED_MARK } else { labels::AS_FOUND_MARK };
             fill(low, high, (INTERVAL_MARK, TextStyle::Title));
             fill(value, value, (mark, TextStyle::Title));
         }
@@ -239,7 +239,7 @@ impl ScreenDrawing<'_> {
             (MEASURED_MARK, Some("measured".into())),
             (CLASS_MARK, has_class.then(|| labels::CLASS_LABEL.into())),
             (PUBLISHED_MARK, machine.map(|machine: String| clean(&machine))),
-            (AS_FOUND_MARK, has_as_found.then(|| labels::AS_FOUND_LABEL.into())),
+            (labels::AS_FOUND_MARK, has_as_found.then(|| labels::AS_FOUND_LABEL.into())),
         ];
         let parts = parts.into_iter().filter_map(|(mark, text)| Some(format!("{mark} {}", text?)));
         let verdicts = [PredictionVerdict::Slower, PredictionVerdict::Faster].into_iter();

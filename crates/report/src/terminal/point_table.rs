@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use kelvin_analysis::wording::verdict_word;
 use kelvin_core::{AxisScale, Case, Unit, Value};
+use kelvin_stats::min_max;
 
 use super::text_plot::column_of;
 use super::{Terminal, TextStyle};
 use crate::figures::needs_log_axis;
-use crate::scale::{min_max, share_between};
+use crate::scale::share_between;
 use crate::sections::{CommonAxes, Curve, CurveSeries};
 use crate::text::{clean, display_width, grouped, wrap};
 use crate::{labels, units};

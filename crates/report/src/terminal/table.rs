@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kelvin_analysis::wording::{class_comparison, half_width_count};
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning, WarningKind};
 use kelvin_core::{Unit, Value};
+use kelvin_stats::min_max;
 
 use super::{Terminal, TextStyle};
-use crate::scale::{min_max, share_between};
+use crate::scale::share_between;
 use crate::sections::{
     CommonAxes, Curve, CurveSeries, MAX_NAMED, Matrix, MissingResults, Section, SectionEntry, without_area,
 };
@@ -67,7 +68,7 @@ struct Footnotes {
 /// Letter and meaning of the warnings on precision; the page has the figures of each.
 fn warning_letter(warning: &Warning) -> Option<(char, &'static str)> {
     match warning.kind {
-        WarningKind::WideInterval => Some(('w', "its interval is wider than the target")),
+        WarningKind::WideInterval { .. } => Some(('w', "its interval is wider than the target")),
         WarningKind::FewEffectiveSamples => Some(('s', "its samples are correlated: few are independent")),
         WarningKind::Disturbed => Some(('d', "few of its samples were undisturbed")),
         _ => None,

@@ -218,7 +218,7 @@ fn os() -> Vec<MetricResult> {
     results.push(predicted(m::SIGNAL, Case::new(), 812.0, 0.02, 700.0));
     let mut timer = measured(m::TIMER, Case::new(), 54_312.0, 0.08);
     let text = "half-width 8.0 % after 20 rounds; the target is 2 %".into();
-    timer.warnings.push(Warning { kind: WarningKind::WideInterval, share: Some(0.08), target: Some(0.02), text });
+    timer.warnings.push(Warning::new(WarningKind::WideInterval { share: 0.08, target: 0.02 }, text));
     if let Outcome::Measured(summary) = &mut timer.outcome {
         summary.distribution.is_of_batch_means = false;
         summary.distribution.max = 3_912_443.0;

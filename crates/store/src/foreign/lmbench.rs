@@ -39,9 +39,8 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         results.add_note(PARALLEL_COPIES_NOTE);
         return Ok(results);
     }
-    let rows: Vec<MetricMapping> = MetricMapping::of_tool(Tool::Lmbench).collect();
     for line in text.lines().filter(|line| !line.starts_with('[')) {
-        let Some(&MetricMapping { key, ours, .. }) = rows.iter().find(|row| line.starts_with(row.key)) else {
+        let Some(&MetricMapping { key, ours, .. }) = results.rows.iter().find(|row| line.starts_with(row.key)) else {
             continue;
         };
         if ours.is_none() {

@@ -47,12 +47,15 @@ impl MetricMapping {
         let rows = RESULTS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
         rows.filter_map(move |row| {
             let [program, key, theirs, why] = row[..] else { return None };
-            let metric = METRICS.iter().find(|(of, known, _)| (*of, *known) == (tool, key));
-            (program == tool.name()).then(|| Self { key, theirs, ours: metric.map(|(.., metric)| *metric), why })
+            (program == tool.name()).then(|| {
+                let metric = METRICS.iter().find(|(of, known, _)| (*of, *known) == (tool, key));
+                Self { key, theirs, ours: metric.map(|(.., metric)| *metric), why }
+            })
         })
     }
 
     /// The kind of result of a program with this key, which is in the table.
+    #[cfg(test)]
     pub(crate) fn find(tool: Tool, key: &str) -> Self {
         Self::of_tool(tool).find(|row| row.key == key).unwrap_or_else(|| unreachable!("{tool:?} {key} has no row"))
     }
@@ -76,6 +79,8 @@ pub(crate) struct ImportedValue {
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedResults {
     pub tool: Tool,
+    /// The kinds of results of the program.
+    pub rows: Vec<MetricMapping>,
     /// As the program says; only what is a version.
     pub version: String,
     /// Milliseconds since 1970.
@@ -89,13 +94,26 @@ pub(crate) struct ParsedResults {
 impl ParsedResults {
     /// Nothing yet, by the version of a program that this text begins with.
     pub fn new(tool: Tool, version: &str) -> Self {
-        let (machine, values, not_imported) = (Machine::default(), Vec::new(), Vec::new());
-        Self { tool, version: version_prefix(version), measured_at_ms: None, machine, values, not_imported }
+        Self {
+            tool,
+            rows: MetricMapping::of_tool(tool).collect(),
+            version: version_prefix(version),
+            measured_at_ms: None,
+            machine: Machine::default(),
+            values: Vec::new(),
+            not_imported: Vec::new(),
+        }
+    }
+
+    /// The kind of result with this key, which is in the table.
+    fn row(&self, key: &str) -> MetricMapping {
+        let row = self.rows.iter().find(|row| row.key == key);
+        *row.unwrap_or_else(|| unreachable!("{:?} {key} has no row", self.tool))
     }
 
     /// Keeps a value: the first of a metric and case. One that cannot be read, or is no finite number above 0, is none.
     pub fn add_value(&mut self, key: &str, case: Case, value: impl Into<Option<f64>>) {
-        let row = MetricMapping::find(self.tool, key);
+        let row = self.row(key);
         let problem = match (row.ours, value.into()) {
             (None, _) => row.why.to_owned(),
             (_, None) => "its value cannot be read".to_owned(),
@@ -112,12 +130,12 @@ impl ParsedResults {
 
     /// Says that a result is not imported.
     pub fn add_not_imported(&mut self, key: &str) {
-        self.add_note(MetricMapping::find(self.tool, key).not_imported_text());
+        self.add_note(self.row(key).not_imported_text());
     }
 
     /// Says that a result is not imported because of an option; a text of a file that is no name of one is not shown.
     pub fn add_unknown_option(&mut self, key: &str, option: &str) {
-        let row = MetricMapping::find(self.tool, key);
+        let row = self.row(key);
         let is_name =
             option.len() <= 40 && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
         let name = if is_name { format!(" ({option})") } else { String::new() };

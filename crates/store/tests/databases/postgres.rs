@@ -201,7 +201,11 @@ fn certificate_check_follows_sslmode() {
     for mode in ["require", "verify-ca"] {
         assert!(uses_tls(&format!("sslmode={mode}&sslrootcert={}", other.display())).is_err(), "{mode}");
     }
-    assert!(matches!(uses_tls("sslmode=verify-ca&sslrootcert=/nonexistent"), Err(OpenError::Server { .. })));
+    let error = uses_tls("sslmode=verify-ca&sslrootcert=/nonexistent").unwrap_err();
+    assert!(
+        matches!(&error, OpenError::Server { .. }) && error.to_string().contains("sslrootcert /nonexistent: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
     LoadConclusion::new(LoadClaim::Limit(Box::new(limit.clone())), is_certain.then_some(true), visits_test(sweep), text)
 }
 
-/// The answer of a sweep, with the lines that follow those of the limit. `all` are the cases of the study's sweeps.
+/// The answer of a sweep, with the lines that follow those of the limit. `cases` are those of the study's sweeps.
 pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, cases: &[Case]) -> StudyAnswer {
     let [_, from] = knee_texts(limit);
     let verdict = verdict_text(limit, &from, ':');

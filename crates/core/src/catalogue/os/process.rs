@@ -49,7 +49,6 @@ metrics! {
         PROCESS_FORK_RSS = task_creation_metric("os.process.fork_rss").with_axes([PageSize::AXIS, RESIDENT]),
         /// A vfork, the child's exit, and the parent's wait for it
         PROCESS_VFORK = task_creation_metric("os.process.vfork"),
-        // This and the next two last so long that only the core's speed guards them.
         /// posix_spawn of /bin/true, until it has ended and is reaped
         PROCESS_SPAWN = task_creation_metric("os.process.spawn"),
         /// fork and execve of /bin/true, until it has ended and is reaped

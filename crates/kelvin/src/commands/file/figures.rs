@@ -4,6 +4,7 @@ use kelvin_core::Unit;
 use kelvin_file::read_job::IoResult as Moved;
 use kelvin_file::write_job::SyncMode;
 use kelvin_report::{text, units};
+use kelvin_stats::min_max;
 use serde::Serialize;
 
 use super::LatencyTimer;
@@ -234,7 +235,7 @@ impl TransferFigures {
         }
         if let Some(fairness) = self.fairness {
             let rates = self.by_thread.iter().map(|thread| thread.bytes as f64 / thread.seconds);
-            let (low, high) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
+            let (low, high) = min_max(rates).unwrap_or_default();
             let range = units::span(low, high, Unit::BytesPerSecond);
             lines.push(("threads", format!("{range} each; Jain's fairness {fairness:.3}")));
         }

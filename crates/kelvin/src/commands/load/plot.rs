@@ -3,6 +3,7 @@
 use kelvin_core::Unit;
 use kelvin_core::load::{LatencySummary, LoadResult, OfferedLoad};
 use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole};
+use kelvin_stats::min_max;
 
 use super::sentence::load_sentence;
 
@@ -20,8 +21,8 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
         .enumerate()
         .map(|(style, line)| Series { style, ..line })
         .collect();
-    let times = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
-    let (fastest, slowest) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    let times = series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
+    let (fastest, slowest) = min_max(times).unwrap_or_default();
     Figure {
         id: "load".into(),
         title: format!("response times of {}", loads.first().map_or("", |load| &load.target)),

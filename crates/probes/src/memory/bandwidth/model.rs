@@ -84,6 +84,10 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         Some(MemoryCpus::All) => {
             all_cpus_rate(facts, operation, level, case).map_or_else(|| scaled_from_one_cpu(facts, metric, &of_one), Ok)
         }
+        // Without the rate of the stores that it is made of, there is no prediction: the peak does not stand for it.
+        _ if matches!(operation, Operation::Fill | Operation::Zero) => {
+            Ok(one_cpu_rate(facts, operation, level, &of_one)?)
+        }
         _ => one_cpu_rate(facts, operation, level, &of_one),
     };
     let peak = if level == SetLevel::Memory { peak_rate(facts, operation, case) } else { None };
