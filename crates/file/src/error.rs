@@ -155,7 +155,11 @@ impl Error {
             | Self::DirectUnsupported { path, .. }
             | Self::MmapUnsupported { path }
             | Self::CacheStateNotReached { path, .. } => *path = name.to_owned(),
-            _ => {}
+            Self::UringUnavailable(_)
+            | Self::InvalidSetting { .. }
+            | Self::CgroupUnavailable(_)
+            | Self::ThreadStart(_)
+            | Self::Interrupted(_) => {}
         }
         self
     }

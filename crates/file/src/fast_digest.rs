@@ -6,10 +6,11 @@
 use std::io::{ErrorKind, Read};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::lock;
 use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
@@ -400,10 +401,6 @@ impl<'a> DigestWork<'a> {
 /// Whether a file, or the rest of it, is worth a search of this many pieces: they are half of it at most.
 fn has_enough_left(bytes: u64, source: DataSource, pieces: u64) -> bool {
     bytes / 2 >= pieces * source.tuning().trial_bytes
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds up one thread's blocks.

@@ -88,7 +88,8 @@ fn write_atomically(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Re
     if flushed {
         file.sync_all()?;
     }
-    kelvin_sys::fs::close(file)?;
+    // A duplicate is closed, which fails alike: this one keeps its lock, and so sweeps of others away, until the file has its name.
+    file.try_clone().and_then(kelvin_sys::fs::close)?;
     unfinished.persist(path).map_err(|error| error.error)
 }
 

@@ -42,7 +42,7 @@ impl StartBarrier {
     }
 
     fn state(&self) -> MutexGuard<'_, BarrierState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        kelvin_sys::lock(&self.state)
     }
 }
 

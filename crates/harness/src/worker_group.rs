@@ -1,11 +1,12 @@
 //! Threads that work in step: one start, one finish, each on its own CPU.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kelvin_core::Canary;
 use kelvin_sys::cpu;
+use kelvin_sys::lock;
 
 use crate::canary::CanaryReader;
 use crate::probe_error::ProbeError;
@@ -141,10 +142,6 @@ impl WorkerGroup {
 fn record_longest(longest: &mut BTreeMap<Canary, f32>, canary: Canary, nanoseconds: f32) {
     let known = longest.entry(canary).or_insert(nanoseconds);
     *known = known.max(nanoseconds);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

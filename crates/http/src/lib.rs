@@ -7,8 +7,3 @@
 pub mod load;
 pub mod serve;
 pub mod sweep;
-
-/// What a lock guards, also after a panic of a thread that held it.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}

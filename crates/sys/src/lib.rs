@@ -53,6 +53,11 @@ pub use std::io::Error;
 /// The result of a system call.
 pub type Result<T> = std::io::Result<T>;
 
+/// What a mutex guards, also after a panic of a thread that held it.
+pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Turns the `-1` of a libc call into the error that `errno` holds.
 pub(crate) fn check(result: libc::c_int) -> Result<libc::c_int> {
     if result == -1 { Err(Error::last_os_error()) } else { Ok(result) }

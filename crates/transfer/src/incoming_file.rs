@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use kelvin_file::Error as FileError;
 use kelvin_file::atomic_file::{AtomicFile, PinnedPath};
+use kelvin_sys::lock;
 use rustix::fs::FallocateFlags;
 
 use crate::blocks::{self, BLOCK_BYTES, BlockMap};
@@ -22,7 +23,7 @@ use crate::open_directory::OpenDirectory;
 use crate::secure_channel::PART_BYTES;
 use crate::summary::ByteCounts;
 use crate::wire::Hasher;
-use crate::{Error, Result, lock};
+use crate::{Error, Result};
 
 /// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
 const MAX_UNFLUSHED: u64 = 64 * BLOCK_BYTES;

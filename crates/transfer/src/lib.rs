@@ -46,7 +46,6 @@ pub mod summary;
 mod tests;
 pub mod wire;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::wire::handshake::{HandshakeProtocol, ProgramRole};
@@ -62,8 +61,3 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
-
-/// The value of a mutex, whatever became of the thread that had it last.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

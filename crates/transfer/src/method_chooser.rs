@@ -128,8 +128,7 @@ impl<M: PathMethod> MethodChooser<M> {
                     return Ok(PieceMethod::BUFFERED);
                 };
                 let path = DataPath::new(socket, setup)?;
-                // As others expect who use the same socket.
-                path.socket.set_waiting(Mode::Blocking, STOP_POLL_INTERVAL)?;
+                wait_in_calls(&path)?;
                 Some(Box::new(path))
             }
             (path, _) => path,
@@ -183,6 +182,28 @@ impl<M: PathMethod> MethodChooser<M> {
     }
 }
 
+/// Makes calls wait in the call, for a short time: as those of a channel that uses the same socket expect.
+fn wait_in_calls<M: PathMethod>(path: &DataPath<M>) -> std::io::Result<()> {
+    path.socket.set_waiting(Mode::Blocking, STOP_POLL_INTERVAL)
+}
+
+/// Moves a range of a file with calls that wait as the mode has them, for so long; then they wait in the call again.
+///
+/// # Errors
+/// Those of setting how they wait; inside them those of [`DataPath::transfer`].
+fn transfer_in_mode<M: PathMethod>(
+    path: &mut DataPath<M>,
+    timeout: Duration,
+    file: &File,
+    range: Range<u64>,
+    observer: ByteObserver<'_>,
+) -> std::io::Result<std::io::Result<u64>> {
+    path.socket.set_waiting(path.setup.mode, timeout)?;
+    let moved = path.transfer(file, range, observer);
+    wait_in_calls(path)?;
+    Ok(moved)
+}
+
 /// Sends a range of a file, and says how many bytes have gone: fewer if the file became shorter, or could not be read. None at all
 /// of a file that would be mapped and cannot be.
 ///
@@ -195,8 +216,7 @@ pub(crate) fn send_range(
     observer: ByteObserver<'_>,
 ) -> Result<Option<u64>> {
     let SendSetup { method, timeout, .. } = path.setup;
-    // The channel's own calls wait in the call, for a short time.
-    let sent = path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.transfer(file, range, observer));
+    let sent = transfer_in_mode(path, timeout, file, range, observer);
     let error = match sent.map_err(Error::call(SETUP_STEP))? {
         Ok(sent) => return Ok(Some(sent)),
         Err(error) => check_connection(error, TAKE_STEP, timeout)?,
@@ -223,7 +243,7 @@ pub(crate) fn receive_range(
 ) -> Result<(u64, std::io::Result<()>)> {
     let timeout = meter.required.within;
     path.socket.incoming = Some(std::mem::take(meter));
-    let received = path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.transfer(file, range, observer));
+    let received = transfer_in_mode(path, timeout, file, range, observer);
     *meter = path.socket.incoming.take().unwrap_or_default();
     match received.map_err(Error::call(SETUP_STEP))? {
         Ok(bytes) => Ok((bytes, Ok(()))),

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::lock;
+use kelvin_sys::lock;
 
 /// How often a limited sender sends something, at least: in parts of this time.
 const PART_SECONDS: f64 = 0.02;

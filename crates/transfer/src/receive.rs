@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::thread::Scope;
 use std::time::Duration;
 
+use kelvin_sys::lock;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::datapath::ReceiveSetup;
@@ -20,7 +21,7 @@ use crate::wire::admission::{AdmissionLimits, PoolSlot, SlotPool};
 use crate::wire::cipher::{Opener, Sealer};
 use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
 use crate::wire::secret::Secret;
-use crate::{Error, HANDSHAKE, PROTOCOL, Result, lock};
+use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
 pub(crate) const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -11,6 +11,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use kelvin_sys::lock;
+
 use crate::wire::cipher::TAG_BYTES;
 use crate::wire::secret::new_nonce;
 
@@ -20,7 +22,7 @@ use crate::message::{
     SessionSettings,
 };
 use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
-use crate::{Error, HANDSHAKE, Result, blocks, lock};
+use crate::{Error, HANDSHAKE, Result, blocks};
 
 /// Most connections of a session at one time, the first one included.
 pub const MAX_STREAMS: u32 = 8;

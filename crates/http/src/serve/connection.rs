@@ -36,8 +36,7 @@ pub struct Connection {
     more_ranges: Option<Box<MultipartRanges>>,
     /// Whether it ends when all that is sent.
     close_when_sent: bool,
-    /// Requests that were answered, and bytes that were sent.
-    pub(crate) answered: u64,
+    /// Bytes that were sent.
     pub(crate) bytes_sent: u64,
     /// What counts its requests, if it is tracked.
     pub(crate) tracker: Option<RequestTracker>,
@@ -202,7 +201,6 @@ impl Connection {
                 self.close_when_sent = !site.keeps_alive(&request);
                 self.consumed += length;
                 self.retry_at = 0;
-                self.answered += 1;
                 site.answered += 1;
             }
         }

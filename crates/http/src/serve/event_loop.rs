@@ -21,10 +21,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{SocketFlags, sockopt};
 use slab::Slab;
 
-use crate::lock;
 use crate::serve::accept::{BatchEnd, SHUTDOWN_POLL_INTERVAL, accept_batch, accept_final, limit_unsent};
 use crate::serve::error::{Error, Result};
 use crate::serve::worker_context::{ClientState, ClientStep, ServerTotals, Service, WorkerContext, is_local};
+use kelvin_sys::lock;
 
 /// How often connections are looked at whose time may be over.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

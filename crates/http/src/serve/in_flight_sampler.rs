@@ -24,11 +24,11 @@ use kelvin_sys::net::tx_timestamp;
 use kelvin_sys::random::split_mix;
 use kelvin_sys::usage::{RunQueueWait, UsageScope, read_usage};
 
-use crate::lock;
 use crate::serve::counter_slot::{
     ConnectionCounters, CounterSlot, CounterTotals, DepartureLead, LEFT_LATER, SlotWord, TimedState,
 };
 use crate::serve::error::{Error, Result};
+use kelvin_sys::lock;
 
 /// Parts that the connections are in: a thread that accepts or ends one waits for a sample of one part at the longest.
 const SHARDS: usize = 16;

@@ -9,10 +9,10 @@ use http::StatusCode;
 use kelvin_sys::shared_slots::SharedSlots;
 use rustix::fs::{Dir, FileType};
 
-use crate::lock;
 use crate::serve::decoded_path::{DecodedPath, percent_encode};
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::open_file_cache::OpenFile;
+use kelvin_sys::lock;
 
 /// Most names on a page: a directory of millions must not become memory.
 const MAX_NAMES: usize = 10_000;

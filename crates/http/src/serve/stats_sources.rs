@@ -7,9 +7,9 @@ use http::StatusCode;
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_transfer::wire::secret::Secret;
 
-use crate::lock;
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::request::HttpRequest;
+use kelvin_sys::lock;
 
 /// The path of the statistics.
 pub const STATS_PATH: &str = "/.kelvin/stats";

@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use crate::lock;
 use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::worker_context::{ClientState, ClientStep, LINGER_TIMEOUT, ServerTotals, Service, WorkerContext};
+use kelvin_sys::lock;
 
 /// A thread that serves connections; a request needs a few KiB of its stack.
 const WORKER_THREAD: ThreadBuilder<'static> = ThreadBuilder::named("serve").stack_bytes(256 << 10);

@@ -19,8 +19,8 @@ use crate::cli_error::{CliError, Context};
 
 /// How long a connection lasts.
 const LIFETIMES: &[Word<ConnectionLifetime>] = &[
-    ("persistent", ConnectionLifetime::Persistent, "For all files"),
-    ("per-file", ConnectionLifetime::PerFile, "For one file"),
+    (ConnectionLifetime::Persistent.word(), ConnectionLifetime::Persistent, "For all files"),
+    (ConnectionLifetime::PerFile.word(), ConnectionLifetime::PerFile, "For one file"),
 ];
 
 /// Whether a sender waits after each file.

@@ -18,6 +18,7 @@ use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::kernels::bandwidth::{ArrayWindow, Arrays, BandwidthKernel, LOOP_BYTES, Operation};
+use kelvin_sys::lock;
 use kelvin_sys::memory::PagePolicy;
 
 use super::axes::number;
@@ -433,10 +434,6 @@ fn describe_counting(operation: Operation) -> &'static str {
         }
         Operation::NonTemporalWrite => "each byte written counts once",
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

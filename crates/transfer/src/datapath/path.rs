@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::time::Duration;
 
 use kelvin_sys::kmod::KernelSocket;
 
-use super::method::{Mode, PathMethod, PathSetup, ReceiveMethod, SendMethod};
+use super::method::{PathMethod, PathSetup, ReceiveMethod, SendMethod};
 use super::methods::{DeviceWindow, TransferMethod, implementer};
 use super::range_cursor::{ByteObserver, RangeCursor};
 use super::socket_io::SocketIo;
@@ -66,17 +65,6 @@ impl<M: PathMethod> DataPath<M> {
     pub fn reconnect(&mut self, stream: TcpStream) -> Result<()> {
         self.socket.reconnect(stream)?;
         self.method.reconnect(&mut self.socket)
-    }
-
-    /// Moves something with calls that wait as the mode has them, for so long; then they wait in the call for another time.
-    ///
-    /// # Errors
-    /// Those of setting it.
-    pub fn in_mode<T>(&mut self, [timeout, after]: [Duration; 2], work: impl FnOnce(&mut Self) -> T) -> Result<T> {
-        self.socket.set_waiting(self.setup.mode, timeout)?;
-        let outcome = work(self);
-        self.socket.set_waiting(Mode::Blocking, after)?;
-        Ok(outcome)
     }
 
     /// Moves these bytes of a file, and returns how many have gone through the socket: fewer only if the file that is sent, or the stream

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use kelvin_sys::lock;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::SendSession;
@@ -20,7 +21,7 @@ use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, Refus
 use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::wire::Hasher;
-use crate::{Error, Result, lock};
+use crate::{Error, Result};
 
 /// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
 /// looks whether it is to stop.

@@ -12,8 +12,8 @@ use kelvin_sys::procfs::CpuStat;
 use kelvin_sys::usage::ticks_to_nanoseconds;
 use serde::{Deserialize, Serialize};
 
-use crate::lock;
 use crate::wire::limits_serde;
+use kelvin_sys::lock;
 
 /// The share from which on something is saturated: idle time is counted in hundredths of a second.
 pub const SATURATED_SHARE: f64 = 0.95;

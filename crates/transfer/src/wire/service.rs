@@ -77,7 +77,10 @@ impl<'a> TestSession<'a> {
             AgentRequest::Count | AgentRequest::End => {
                 return Err(refused("no test is running"));
             }
-            _ => return Err(refused("no server of files is running")),
+            AgentRequest::Names { .. }
+            | AgentRequest::ReadFromDisk
+            | AgentRequest::SetCacheState { .. }
+            | AgentRequest::KeepAlive => return Err(refused("no server of files is running")),
         }
         let used = read_usage(UsageScope::Thread).since(before);
         report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];

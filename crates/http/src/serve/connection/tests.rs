@@ -87,11 +87,11 @@ fn read_ahead_ends_with_its_file() {
     connection.mark_received(2 * request.len());
     connection.advance(&mut site);
     // The first response is sent whole, its file read ahead; the buffers stay attached, as while a socket takes everything.
-    while connection.answered == 1 && connection.next_io() == NextIo::Send {
+    while site.answered == 1 && connection.next_io() == NextIo::Send {
         send(&mut connection, 1000, &mut sent);
     }
     connection.advance(&mut site);
-    assert_eq!(connection.answered, 2);
+    assert_eq!(site.answered, 2);
     // The socket takes nothing of the second.
     connection.detach_buffers(&mut buffers);
     connection.attach_buffers(&mut buffers);

@@ -7,12 +7,13 @@ use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kelvin_transfer::wire::limits_serde::truncate;
 
 use crate::output::ERASE_LINE;
+use kelvin_sys::lock;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// Maximum bytes of a line.
@@ -69,7 +70,7 @@ impl Log {
 
     /// Logs a line about a client, unless there are too many.
     pub fn write_line(&self, about: LogSource, text: &str) {
-        let mut allowance = self.allowances[about as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowance = lock(&self.allowances[about as usize]);
         let line = format!("kelvin: {}\n", truncate(text, MAX_LINE_BYTES));
         if !allowance.try_take(Instant::now()) || self.queue.try_send(LogMessage::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +91,7 @@ impl Log {
     /// Waits until all lines are written, for at most this long.
     pub fn close(&self, patience: Duration) {
         if self.queue.try_send(LogMessage::End).is_ok() {
-            let _ = self.is_written.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(patience);
+            let _ = lock(&self.is_written).recv_timeout(patience);
         }
     }
 }
