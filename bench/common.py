@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: running kelvin and the tools beside it, statistics of pairs, tables in Markdown, and what is kept.
+"""Helpers that the benchmarks share: running kelvin and other tools, statistics of pairs, Markdown tables, and result records.
 
 Python's standard library only. Times in nanoseconds.
 """
@@ -24,8 +24,8 @@ RIVALS = ROOT / "bench" / "rivals"
 RESULTS = ROOT / "bench" / "results"
 
 
-class Missing(Exception):
-    """Something that a benchmark needs is not here."""
+class BenchmarkError(Exception):
+    """The benchmark cannot run, for example because a program that it needs is missing."""
 
 
 # ---- running things
@@ -40,7 +40,7 @@ def require_program(program, package):
     """The path of a program that must be installed."""
     path = shutil.which(program)
     if path is None:
-        raise Missing(f"{program} is not here; on Debian: apt-get install {package}")
+        raise BenchmarkError(f"{program} is not here; on Debian: apt-get install {package}")
     return path
 
 
@@ -56,16 +56,16 @@ def run(command, timeout=600, **options):
         **options,
     )
     if completed.returncode != 0:
-        words = " ".join(map(str, command))
-        last = (completed.stderr.strip() or completed.stdout.strip()).splitlines()[-1:]
-        raise RuntimeError(f"{words}: exit status {completed.returncode}: {' '.join(last)}")
+        command_text = " ".join(map(str, command))
+        last_line = (completed.stderr.strip() or completed.stdout.strip()).splitlines()[-1:]
+        raise RuntimeError(f"{command_text}: exit status {completed.returncode}: {' '.join(last_line)}")
     return completed.stdout
 
 
 def make_parser(description, is_series=False):
     """A parser of the arguments that every benchmark has; a series can be measured in several pieces."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kelvin", type=Path, default=ROOT / "target/release/kelvin", help="the program [default: %(default)s]")
+    parser.add_argument("--kelvin", type=Path, default=ROOT / "target/release/kelvin", help="the kelvin program [default: %(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random orders [default: %(default)s]")
     parser.add_argument("--keep", nargs="?", const="", metavar="KIND", help="keep what is measured, in bench/results/NAME-DATE-KIND.json.xz [KIND: the arguments]")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="make the tables of a kept measurement again; measure nothing")
@@ -74,24 +74,26 @@ def make_parser(description, is_series=False):
     return parser
 
 
-# Fewer give no interval.
+# Fewer pairs give no interval.
 MIN_PAIRS = 5
 
 
 def make_pairs_parser(description, seconds, max_pairs=None, is_series=False):
-    """The same for a benchmark of pairs, each side of which takes some seconds; with a most, unsettled comparisons get more
-    pairs."""
+    """The same parser with the arguments of a benchmark of pairs. `seconds` is the default time of each side.
+
+    With `max_pairs`, comparisons that are not settled get more pairs, up to that number.
+    """
     parser = make_parser(description, is_series)
-    least = "pairs of each comparison" + (", at least" if max_pairs else "")
-    parser.add_argument("--pairs", type=int, default=15, help=f"{least} [default: %(default)s]")
+    pairs_help = "pairs of each comparison" + (", at least" if max_pairs else "")
+    parser.add_argument("--pairs", type=int, default=15, help=f"{pairs_help} [default: %(default)s]")
     if max_pairs:
-        parser.add_argument("--max-pairs", type=int, default=max_pairs, help="pairs of one that is not settled, at most [default: %(default)s]")
+        parser.add_argument("--max-pairs", type=int, default=max_pairs, help="pairs of a comparison that is not settled, at most [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=seconds, help="time of each side of a pair [default: %(default)s]")
     return parser
 
 
 def parse_pairs(parser):
-    """The arguments, checked: --pairs must be enough for an interval, and no more than the most."""
+    """The checked arguments: --pairs must be enough for an interval, and at most --max-pairs."""
     arguments = parser.parse_args()
     if arguments.pairs < MIN_PAIRS:
         parser.error(f"--pairs must be at least {MIN_PAIRS}: fewer give no 90 % interval")
@@ -102,21 +104,23 @@ def parse_pairs(parser):
     return arguments
 
 
-def pair_rounds(arguments, chosen):
-    """The number of each round, from 1 on, and the comparisons that need a pair in it: all until there are enough pairs, then
-    the unsettled ones."""
-    for completed in range(1, arguments.max_pairs + 1):
-        unsettled = [one for one in chosen if completed <= arguments.pairs or one.verdict() == "not settled"]
+def pair_rounds(arguments, comparisons):
+    """The number of each round, from 1 on, and the comparisons that need a pair in that round.
+
+    Every comparison needs one until --pairs is reached. After that only the unsettled ones do.
+    """
+    for round_number in range(1, arguments.max_pairs + 1):
+        unsettled = [comparison for comparison in comparisons if round_number <= arguments.pairs or comparison.verdict() == "not settled"]
         if not unsettled:
             return
-        yield completed, unsettled
+        yield round_number, unsettled
 
 
 def kelvin_program(path):
     """The absolute path of the kelvin to measure."""
     path = Path(path)
     if not path.is_file():
-        raise Missing(f"{path} is not here; make build builds it")
+        raise BenchmarkError(f"{path} is not here; make build builds it")
     return path.resolve()
 
 
@@ -150,29 +154,29 @@ def describe_machine():
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
-# Rounds of 15 ms, and of what takes longer to set up.
+# Rounds of 15 ms first, then fewer rounds for probes that take longer to set up.
 ROUNDS_PER_SECOND = (48, 16, 4, 1)
 
 
-def measure(kelvin, names, seconds, *flags):
-    """The JSON report of a kelvin run that is not drawn, and not stored unless the flags name a store.
+def run_kelvin(kelvin, names, seconds, *flags):
+    """The JSON report of a kelvin run. The run draws no page, and is stored only if the flags name a store.
 
-    kelvin would end as soon as its interval is narrow enough; as many rounds as fit make it take the whole time, so that it
-    meets the same disturbances as a program beside it.
+    kelvin would end as soon as its interval is narrow enough. As many rounds as fit make it take the whole time. So it meets
+    the same disturbances as the program that it is compared with.
     """
     command = [kelvin, "run", *names, "--json", "--no-report", "--budget", f"{seconds:g}s"]
     command += [] if "--store" in flags else ["--no-store"]
     if "--rounds" in flags:
         return json.loads(run([*command, *flags]))
     for per_second in ROUNDS_PER_SECOND:
-        report = complete_report([*command, "--rounds", str(max(round(seconds * per_second), 4)), *flags])
+        report = run_to_completion([*command, "--rounds", str(max(round(seconds * per_second), 4)), *flags])
         if report is not None:
             return report
     raise RuntimeError(f"{' '.join(map(str, command))}: not all cases fit into the time")
 
 
-def complete_report(command):
-    """The JSON report of a run that left nothing out for want of time; None if it did."""
+def run_to_completion(command):
+    """The JSON report of a run that had time for every case; None if it skipped a case for lack of time."""
     try:
         report = json.loads(run(command))
     except RuntimeError as error:
@@ -184,71 +188,71 @@ def complete_report(command):
     return None if any(reason.startswith("no time for it") for reason in reasons) else report
 
 
-def results(report):
+def requested_results(report):
     """The requested results of a report, by metric and case."""
     return {
-        (result["metric"]["id"], case_text(result["case"])): result
+        (result["metric"]["id"], format_case(result["case"])): result
         for result in report["analysis"]["results"]
         if not result["only_input"]
     }
 
 
-def case_text(case):
+def format_case(case):
     return " ".join(f"{axis}={value}" for axis, value in sorted(case.items()))
 
 
-def summary(result):
+def result_summary(result):
     """The summary of a measured result; None if there is no headline."""
     outcome = result["outcome"]
     return outcome.get("measured") if isinstance(outcome, dict) else None
 
 
 def find_summary(report, metric, case=""):
-    """The summary of one metric at one case of a report; an error with the outcome instead."""
-    result = results(report).get((metric, case))
+    """The summary of one metric at one case of a report. Raises an error with the outcome if there is none."""
+    result = requested_results(report).get((metric, case))
     if result is None:
         raise RuntimeError(f"{metric} ({case}) is not in the report")
-    entry = summary(result)
-    if entry is None:
+    summary = result_summary(result)
+    if summary is None:
         outcome = result["outcome"]
-        # Not known: the headline is missing, but the samples as found are there.
-        entry = outcome.get("not_known") if isinstance(outcome, dict) else None
-    if entry is None:
+        # A figure that is not known has no headline, but it has the samples as found.
+        summary = outcome.get("not_known") if isinstance(outcome, dict) else None
+    if summary is None:
         raise RuntimeError(f"{metric} ({case}) was not measured: {result['outcome']}")
-    return entry
+    return summary
 
 
 # ---- statistics
 
 
 def robust_deviation(values):
-    """Standard deviation from the median absolute deviation, right for normal values."""
-    middle = statistics.median(values)
-    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+    """Standard deviation estimated from the median absolute deviation; consistent for normal values."""
+    median = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - median) for value in values)
 
 
-def signed_rank_quantile(n, share):
-    """The largest k such that the signed-rank statistic of n values is below k with at most this probability, exactly.
+def signed_rank_quantile(n, probability):
+    """The largest k such that the signed-rank statistic of n values is below k with at most this exact probability.
 
-    Hollander, Wolfe: Nonparametric Statistical Methods, 3.1 and 3.3: counts by dynamic programming.
+    See Hollander, Wolfe: Nonparametric Statistical Methods, 3.1 and 3.3. Dynamic programming counts the rank sums.
     """
-    most = n * (n + 1) // 2
-    ways = [1] + [0] * most
+    max_rank_sum = n * (n + 1) // 2
+    counts = [1] + [0] * max_rank_sum
     for rank in range(1, n + 1):
-        for total in range(most, rank - 1, -1):
-            ways[total] += ways[total - rank]
-    limit, below = share * 2**n, 0
-    for k in range(most + 1):
-        if below + ways[k] > limit:
+        for rank_sum in range(max_rank_sum, rank - 1, -1):
+            counts[rank_sum] += counts[rank_sum - rank]
+    max_count, cumulative_count = probability * 2**n, 0
+    for k in range(max_rank_sum + 1):
+        if cumulative_count + counts[k] > max_count:
             return k
-        below += ways[k]
-    return most
+        cumulative_count += counts[k]
+    return max_rank_sum
 
 
 def pseudo_median(values, level=0.90):
     """The Hodges-Lehmann estimate of the centre of values, and its exact interval from the signed-rank test.
 
-    It needs no normal values: one pair disturbed by a neighbour does not widen it, as it would an interval from t.
+    It does not assume normal values. One disturbed pair does not widen it, as it would widen a t interval.
     """
     n = len(values)
     walsh = sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
@@ -256,36 +260,36 @@ def pseudo_median(values, level=0.90):
     return statistics.median(walsh), walsh[max(k - 1, 0)], walsh[min(len(walsh) - k, len(walsh) - 1)]
 
 
-def ratio_of_pairs(ours, theirs, level=0.90):
-    """The ratio ours / theirs over pairs measured side by side: estimate, lower and upper end."""
+def paired_ratio(ours, theirs, level=0.90):
+    """The ratio ours / theirs over interleaved pairs: estimate, lower and upper end."""
     logs = [math.log(a / b) for a, b in zip(ours, theirs)]
     return tuple(math.exp(value) for value in pseudo_median(logs, level))
 
 
-def agreement(lower, upper, within):
-    """Whether the interval of a ratio says that it lies within so much of 1: `agrees`, `differs` or `not settled`."""
-    if 1 - within <= lower and upper <= 1 + within:
+def agreement_verdict(lower, upper, tolerance):
+    """The verdict on whether a ratio lies within the tolerance of 1: `agrees`, `differs` or `not settled`."""
+    if 1 - tolerance <= lower and upper <= 1 + tolerance:
         return "agrees"
-    return "differs" if upper < 1 - within or lower > 1 + within else "not settled"
+    return "differs" if upper < 1 - tolerance or lower > 1 + tolerance else "not settled"
 
 
 # ---- tables
 
 
 def table(header, rows):
-    """A Markdown table; figures to the right."""
+    """A Markdown table, with numeric columns aligned to the right."""
     rows = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    right = [all(re.match(r"^[-+0-9.<>~x%, ()–]*( ?(ns|us|ms|s|MiB|KiB|%))?$", row[i]) for row in rows) for i in range(len(header))]
+    is_numeric = [all(re.match(r"^[-+0-9.<>~x%, ()–]*( ?(ns|us|ms|s|MiB|KiB|%))?$", row[i]) for row in rows) for i in range(len(header))]
 
-    def line(cells):
-        return "| " + " | ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)) + " |"
+    def format_line(cells):
+        return "| " + " | ".join(c.rjust(width) if numeric else c.ljust(width) for c, width, numeric in zip(cells, widths, is_numeric)) + " |"
 
-    rule = "|" + "|".join("-" * (w + 1) + (":" if r else "-") for w, r in zip(widths, right)) + "|"
-    return "\n".join([line(header), rule, *map(line, rows)])
+    separator = "|" + "|".join("-" * (width + 1) + (":" if numeric else "-") for width, numeric in zip(widths, is_numeric)) + "|"
+    return "\n".join([format_line(header), separator, *map(format_line, rows)])
 
 
-def time_text(nanoseconds):
+def format_time(nanoseconds):
     """A time as text."""
     for limit, factor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
         if nanoseconds < limit:
@@ -293,25 +297,25 @@ def time_text(nanoseconds):
     return f"{nanoseconds / 1e9:.4g} s"
 
 
-def percent(share):
-    return f"{share * 100:.2f} %"
+def format_percent(fraction):
+    return f"{fraction * 100:.2f} %"
 
 
-# ---- what is kept of a benchmark
+# ---- records of results
 
 
-def unkept_field():
-    """A field of a dataclass that is there only while it is measured, such as a function or a program: it is not kept."""
-    return dataclasses.field(default=None, metadata={"live": True})
+def transient_field():
+    """A dataclass field that is needed only while measuring, such as a function or a program. Records omit it."""
+    return dataclasses.field(default=None, metadata={"is_transient": True})
 
 
-def to_json(one):
-    """A dataclass as JSON keeps it."""
-    return {field.name: getattr(one, field.name) for field in dataclasses.fields(one) if not field.metadata.get("live")}
+def to_json(instance):
+    """A dataclass instance as a JSON object, without its transient fields."""
+    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance) if not field.metadata.get("is_transient")}
 
 
 def new_record(arguments):
-    """The record of a measurement that begins now; what was measured is missing, and so is whether every bound was kept."""
+    """The record of a measurement that begins now. Its result and its verdict on the bounds are still None."""
     return {
         "benchmark": Path(sys.argv[0]).stem,
         "kind": None if arguments.keep is None else file_name_part(arguments.keep or " ".join(measurement_arguments())),
@@ -326,36 +330,36 @@ def new_record(arguments):
     }
 
 
-def file_name_part(words):
-    """Words as they stand in the name of a file."""
-    return re.sub(r"[^\w.]+", "-", words).strip("-.") or "default"
+def file_name_part(text):
+    """Text as part of a file name."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "default"
 
 
 def measurement_arguments():
-    """The words of the command line, without those that only say where something is."""
-    places = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    """The words of the command line, without the options that only name a location."""
+    location_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--kelvin", "--continue", "--reports", "--dir"):
-        places.add_argument(flag)
-    places.add_argument("--keep", nargs="?")
-    return places.parse_known_args()[1]
+        location_parser.add_argument(flag)
+    location_parser.add_argument("--keep", nargs="?")
+    return location_parser.parse_known_args()[1]
 
 
 def load_continued_record(path, arguments):
-    """The record at a path, if this build on this machine may add to it."""
-    record, now = read_record(path), new_record(arguments)
-    for what in ("benchmark", "kelvin", "commit", "machine"):
-        if record[what] != now[what]:
-            raise Missing(f"--continue: the {what} of {path} is {record[what]}, and not {now[what]}")
+    """The record at a path. Raises an error unless the same build on the same machine made it."""
+    record, current_record = read_record(path), new_record(arguments)
+    for field in ("benchmark", "kelvin", "commit", "machine"):
+        if record[field] != current_record[field]:
+            raise BenchmarkError(f"--continue: the {field} of {path} is {record[field]}, and not {current_record[field]}")
     return record
 
 
 def new_record_path(record):
-    """Where a record is to be kept; None if it is not. Nothing is written over."""
+    """The path at which a record is kept; None if it is not kept. No existing file is overwritten."""
     if record["kind"] is None:
         return None
     path = RESULTS / f"{record['benchmark']}-{record['date']}-{record['kind']}.json.xz"
     if path.exists():
-        raise Missing(f"--keep: {path} is there already: name another KIND")
+        raise BenchmarkError(f"--keep: {path} is there already: name another KIND")
     return path
 
 
@@ -364,7 +368,7 @@ def read_record(path):
         with lzma.open(path, "rt") as file:
             return json.load(file)
     except (OSError, lzma.LZMAError, ValueError) as error:
-        raise Missing(f"{path} is no kept measurement: {error}") from error
+        raise BenchmarkError(f"{path} is no kept measurement: {error}") from error
 
 
 def write_record(path, record):
@@ -376,12 +380,12 @@ def write_record(path, record):
 
 
 def provenance(record):
-    """When, by what and where something was measured."""
+    """The date, the program and the machine of a measurement."""
     return f"{record['date']}, {record['kelvin']} ({record['commit']}), {record['machine']}"
 
 
 def command_note(record):
-    """The command of a measurement, and what else the machine did."""
+    """The command of a measurement, and the load of the machine before it."""
     command = shlex.join([f"bench/{record['benchmark']}.py", *record["arguments"]])
     return f"`{command}`, load {record['load']:.2f} before it."
 
@@ -398,7 +402,7 @@ def run_benchmark(parse, measure, tables):
     arguments = parse()
     if arguments.source:
         record = read_record(arguments.source)
-        text, kept = tables(record["measured"])
+        text, are_bounds_met = tables(record["measured"])
     else:
         is_series = hasattr(arguments, "earlier")
         earlier = arguments.earlier if is_series else None
@@ -409,20 +413,20 @@ def run_benchmark(parse, measure, tables):
             record["kept"] = None
             if path:
                 write_record(path, record)
-        text, kept = tables(record["measured"])
+        text, are_bounds_met = tables(record["measured"])
         if path:
-            write_record(path, {**record, "kept": kept})
+            write_record(path, {**record, "kept": are_bounds_met})
     print(f"{provenance(record)}\n\n{command_note(record)}\n\n{text}")
-    return kept
+    return are_bounds_met
 
 
 def main(parse, measure, tables):
     """Runs a benchmark: exit status 0 if every bound was kept, 1 if not, 2 if it could not be done."""
-    # As Ctrl-C: what was set up is taken down.
+    # SIGTERM acts as Ctrl-C does, so that everything that was set up is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(0 if run_benchmark(parse, measure, tables) else 1)
-    except Missing as error:
+    except BenchmarkError as error:
         log(f"{Path(sys.argv[0]).name}: {error}")
         sys.exit(2)
     except KeyboardInterrupt:

@@ -3,11 +3,11 @@
 
   default run, quick run   wall time of `kelvin run cpu os` with store and page, as a user runs it
   memory                   peak resident memory of the kelvin process itself (VmHWM, read ten times a second until it
-                           ends), not of the probes, whose memory is what is measured
+                           ends), without the probes, whose memory is measured elsewhere
   start-up                 median wall time of `kelvin --version`, 50 times
   page                     size of the report.html of the default run
 
-Bounds: 30 s, 10 s, 64 MiB, 10 ms, 2 MiB.  Exit status: 0 all kept, 1 one was not, 2 it could not be done.
+Bounds: 30 s, 10 s, 64 MiB, 10 ms, 2 MiB.  Exit status: 0 every bound was kept, 1 at least one was not, 2 it could not be done.
 """
 import statistics
 import subprocess
@@ -20,7 +20,7 @@ import common
 MIB = 1 << 20
 # Seconds, seconds, bytes, seconds, bytes.
 BOUNDS = {"default run": 30.0, "quick run": 10.0, "memory": 64 * MIB, "start-up": 0.010, "page": 2 * MIB}
-PERIOD = 0.1
+POLL_SECONDS = 0.1
 
 
 def peak_resident(process):
@@ -34,33 +34,33 @@ def peak_resident(process):
     return 0
 
 
-def timed_run(kelvin, directory, *flags):
-    """Wall time in seconds, peak memory and page size in bytes of one run in a directory of its own."""
+def measure_run(kelvin, directory, *flags):
+    """Wall time in seconds, and peak memory and page size in bytes, of one run in a directory of its own."""
     page = Path(directory) / "report.html"
     command = [kelvin, "run", "cpu", "os", "--store", Path(directory) / "runs.sqlite", "--report", page, *flags]
-    begun, peak = time.monotonic(), 0
+    start_time, peak = time.monotonic(), 0
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while True:
             peak = max(peak, peak_resident(process.pid))
             try:
-                process.wait(PERIOD)
+                process.wait(POLL_SECONDS)
                 break
             except subprocess.TimeoutExpired:
                 continue
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start_time
     if process.returncode not in (0, 1):
         raise RuntimeError(f"kelvin run ended with status {process.returncode}")
     return seconds, peak, page.stat().st_size
 
 
-def start_up(kelvin, times=50):
-    """Median wall time of starting and ending, in seconds."""
-    def once():
-        begun = time.monotonic()
+def start_up_time(kelvin, repeats=50):
+    """The median wall time of `kelvin --version`, in seconds."""
+    def run_once():
+        start_time = time.monotonic()
         common.run([kelvin, "--version"])
-        return time.monotonic() - begun
+        return time.monotonic() - start_time
 
-    return statistics.median(once() for _ in range(times))
+    return statistics.median(run_once() for _ in range(repeats))
 
 
 def parse():
@@ -75,22 +75,22 @@ def measure(arguments):
     for _ in range(arguments.runs):
         for what, flags in (("default run", []), ("quick run", ["--quick"])):
             with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
-                seconds, peak, page = timed_run(kelvin, directory, *flags)
+                seconds, peak, page = measure_run(kelvin, directory, *flags)
             common.log(f"{what}: {seconds:.2f} s, {peak / MIB:.1f} MiB, page {page / MIB:.2f} MiB")
             values[what].append(seconds)
             values["memory"].append(peak)
             values["page"].append(page)
-    values["start-up"].append(start_up(kelvin))
+    values["start-up"].append(start_up_time(kelvin))
     return values
 
 
 def tables(measured):
     worst = {what: max(values) for what, values in measured.items()}
-    rows = [[what, len(measured[what]), text(what, worst[what]), text(what, bound), "yes" if worst[what] <= bound else "NO"] for what, bound in BOUNDS.items()]
+    rows = [[what, len(measured[what]), format_value(what, worst[what]), format_value(what, bound), "yes" if worst[what] <= bound else "NO"] for what, bound in BOUNDS.items()]
     return common.table(["what", "values", "the worst", "bound", "kept"], rows), all(row[-1] == "yes" for row in rows)
 
 
-def text(what, value):
+def format_value(what, value):
     if what in ("memory", "page"):
         return f"{value / MIB:.2f} MiB"
     return f"{value * 1e3:.2f} ms" if what == "start-up" else f"{value:.2f} s"

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""How fast `kelvin history` is over very many runs, what it finds in them, and how often it is wrong.
+"""How fast `kelvin history` is with very many runs, how many steps it finds, and how many false changes it reports.
 
-Fills a store with 10,000 runs of 500 series each (--runs, --series), in which some series step for the worse and none of the others
-does anything, times the command from the store to its output, and counts. Bounds: over the newest 1000 runs, which are shown by
-default, and over all of them it takes less than two seconds; of the steps nine in ten are found; of the changes that are told at most
-one in ten is false. Then 60 runs are looked at one by one, as cron would, with --alert: how many runs after a step it is told, and
-how often without one.
+It fills a store with 10,000 runs of 500 series each (--runs, --series). Some series step for the worse; the others do not change. It
+times the command from the store to its output, and counts the reported changes. Bounds: it takes less than two seconds, over the newest
+1000 runs, which are the default, and over all runs. 90 % of the steps are found. At most 10 % of the reported changes are false. Then it
+adds 60 runs one by one, and runs --alert after each, as cron would. It counts the runs from a step to its alert, and the false alerts.
 """
 import json
 import random
@@ -19,127 +18,127 @@ from pathlib import Path
 
 import common
 
-# Series of which so many in a hundred step, by this share of the value, where it spreads by one per cent from run to run.
+# The share of series that step, the factor of a step, and the relative deviation from run to run.
 STEPPED_SHARE = 0.04
 STEP_FACTOR = 1.05
 DEVIATION = 0.01
-BOUND_SECONDS = 2.0
-BOUND_FOUND = 0.9
-BOUND_FALSE = 0.1
-REPEATS = 5
-# A metric that every kelvin knows, and whose axis takes any number of values.
+MAX_SECONDS = 2.0
+MIN_FOUND_SHARE = 0.9
+MAX_FALSE_SHARE = 0.1
+TIME_REPEATS = 5
+# A metric of every kelvin version, with an axis that takes any number of values.
 METRIC, AXIS = "mem.latency", "bytes"
 
 
 def parse():
     parser = common.make_parser(__doc__)
     parser.add_argument("--runs", type=int, default=10_000, help="runs in the store [default: %(default)s]")
-    parser.add_argument("--series", type=int, default=500, help="series of each [default: %(default)s]")
+    parser.add_argument("--series", type=int, default=500, help="series of each run [default: %(default)s]")
     return parser.parse_args()
 
 
 def measure(arguments):
-    kelvin, draw = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    kelvin, random_source = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as directory:
-        return {**measure_full_store(kelvin, Path(directory), arguments, draw), "alerts": measure_alerts(kelvin, Path(directory), draw)}
+        return {**measure_full_store(kelvin, Path(directory), arguments, random_source), "alerts": measure_alerts(kelvin, Path(directory), random_source)}
 
 
-def measure_full_store(kelvin, directory, arguments, draw):
-    """What is found in a store of many runs, and how fast."""
+def measure_full_store(kelvin, directory, arguments, random_source):
+    """The steps found in a store of many runs, and the time of the command."""
     store = directory / "runs.sqlite"
     create_template(kelvin, store)
-    stepped = set(draw.sample(range(arguments.series), round(STEPPED_SHARE * arguments.series)))
-    # Within the runs that are shown by default.
-    step_at = arguments.runs - min(arguments.runs, 1000) // 3
+    stepped_series = set(random_source.sample(range(arguments.series), round(STEPPED_SHARE * arguments.series)))
+    # The step is within the runs that are shown by default.
+    step_run = arguments.runs - min(arguments.runs, 1000) // 3
     common.log(f"filling {arguments.runs} runs of {arguments.series} series")
-    fill_store(store, arguments.runs, arguments.series, lambda series, run: STEP_FACTOR if series in stepped and run >= step_at else 1.0, draw)
-    looks = []
-    for what, limit in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
-        times = measure_times(kelvin, store, limit)
-        found, wrong = count_changes(kelvin, store, limit, stepped)
-        looks.append({"what": what, "seconds": times, "found": found, "wrong": wrong})
-    return {"runs": arguments.runs, "series": arguments.series, "stepped": len(stepped), "bytes": store.stat().st_size, "looks": looks}
+    fill_store(store, arguments.runs, arguments.series, lambda series, run: STEP_FACTOR if series in stepped_series and run >= step_run else 1.0, random_source)
+    views = []
+    for what, limit_flags in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
+        times = measure_times(kelvin, store, limit_flags)
+        found_count, false_count = count_changes(kelvin, store, limit_flags, stepped_series)
+        views.append({"what": what, "seconds": times, "found": found_count, "wrong": false_count})
+    return {"runs": arguments.runs, "series": arguments.series, "stepped": len(stepped_series), "bytes": store.stat().st_size, "looks": views}
 
 
-def measure_alerts(kelvin, directory, draw):
-    """Runs one by one, as cron would."""
-    run_count, step_at, series = 60, 40, 100
-    stepped = {7, 70}
-    values = [[draw_value(draw) * (STEP_FACTOR if one in stepped and run >= step_at else 1.0) for one in range(series)] for run in range(run_count)]
-    told, wrong = {}, 0
+def measure_alerts(kelvin, directory, random_source):
+    """Adds runs one by one and checks for alerts after each, as cron would."""
+    run_count, step_run, series = 60, 40, 100
+    stepped_series = {7, 70}
+    values = [[draw_value(random_source) * (STEP_FACTOR if index in stepped_series and run >= step_run else 1.0) for index in range(series)] for run in range(run_count)]
+    alert_delays, false_count = {}, 0
     store = directory / "alerts.sqlite"
     create_template(kelvin, store)
     for run in range(run_count):
         append_run(store, run, values[run])
-        done = subprocess.run(history_command(kelvin, store, ["--alert", "--json"]), capture_output=True, text=True, timeout=60)
-        if done.returncode not in (0, 1):
-            raise RuntimeError(done.stderr)
-        for one in json.loads(done.stdout or "[]"):
-            which = series_number(one)
-            if which in stepped and run >= step_at:
-                told.setdefault(which, run - step_at + 1)
+        process = subprocess.run(history_command(kelvin, store, ["--alert", "--json"]), capture_output=True, text=True, timeout=60)
+        if process.returncode not in (0, 1):
+            raise RuntimeError(process.stderr)
+        for alert in json.loads(process.stdout or "[]"):
+            number = series_number(alert)
+            if number in stepped_series and run >= step_run:
+                alert_delays.setdefault(number, run - step_run + 1)
             else:
-                wrong += 1
-    return {"runs": run_count, "series": series, "steps": len(stepped), "told_after": [told[one] for one in sorted(told)], "wrong": wrong}
+                false_count += 1
+    return {"runs": run_count, "series": series, "steps": len(stepped_series), "told_after": [alert_delays[number] for number in sorted(alert_delays)], "wrong": false_count}
 
 
 def tables(measured):
-    rows, kept, stepped = [], True, measured["stepped"]
-    for look in measured["looks"]:
-        seconds, found, wrong = statistics.median(look["seconds"]), look["found"], look["wrong"]
-        kept &= seconds < BOUND_SECONDS and found >= BOUND_FOUND * stepped and wrong / max(found + wrong, 1) <= BOUND_FALSE
-        rows.append([look["what"], f"{seconds:.2f} s", f"{found} of {stepped}", wrong])
+    rows, are_bounds_met, step_count = [], True, measured["stepped"]
+    for view in measured["looks"]:
+        seconds, found_count, false_count = statistics.median(view["seconds"]), view["found"], view["wrong"]
+        are_bounds_met &= seconds < MAX_SECONDS and found_count >= MIN_FOUND_SHARE * step_count and false_count / max(found_count + false_count, 1) <= MAX_FALSE_SHARE
+        rows.append([view["what"], f"{seconds:.2f} s", f"{found_count} of {step_count}", false_count])
     alert = measured["alerts"]
-    after = ", ".join(map(str, alert["told_after"])) or "never"
+    delays = ", ".join(map(str, alert["told_after"])) or "never"
     text = f"A store of {measured['runs']} runs of {measured['series']} series, {measured['bytes'] / 1e6:.0f} MB.\n\n"
     text += common.table(["runs", "time", "steps found", "false changes"], rows)
     text += f"\n\n`--alert` after each of {alert['runs']} runs of {alert['series']} series: {len(alert['told_after'])} of {alert['steps']} steps told, "
-    text += f"by run number {after} after them; {alert['wrong']} false alerts."
-    return text, kept and len(alert["told_after"]) == alert["steps"] and alert["wrong"] <= 2
+    text += f"by run number {delays} after them; {alert['wrong']} false alerts."
+    return text, are_bounds_met and len(alert["told_after"]) == alert["steps"] and alert["wrong"] <= 2
 
 
-def history_command(kelvin, store, more):
-    return [str(kelvin), "history", "--all", "--store", str(store), *more]
+def history_command(kelvin, store, flags):
+    return [str(kelvin), "history", "--all", "--store", str(store), *flags]
 
 
-def measure_times(kelvin, store, more):
-    """The times to one screen, in seconds."""
+def measure_times(kelvin, store, flags):
+    """The times of the command, in seconds."""
     times = []
-    for _ in range(REPEATS):
-        begun = time.monotonic()
-        common.run(history_command(kelvin, store, more))
-        times.append(time.monotonic() - begun)
+    for _ in range(TIME_REPEATS):
+        start_time = time.monotonic()
+        common.run(history_command(kelvin, store, flags))
+        times.append(time.monotonic() - start_time)
     return times
 
 
-def count_changes(kelvin, store, more, stepped):
-    """How many steps were found, and how many other changes were told."""
-    history = json.loads(common.run(history_command(kelvin, store, [*more, "--json"])))
+def count_changes(kelvin, store, flags, stepped_series):
+    """The number of steps found, and of false changes reported."""
+    history = json.loads(common.run(history_command(kelvin, store, [*flags, "--json"])))
     changes = {series_number(series): len(series["versions"][-1]["changes"]) for series in history["series"]}
-    found = sum(1 for series in stepped if changes.get(series, 0) > 0)
-    wrong = sum(max(count - (series in stepped), 0) for series, count in changes.items())
-    return found, wrong
+    found_count = sum(1 for series in stepped_series if changes.get(series, 0) > 0)
+    false_count = sum(max(count - (series in stepped_series), 0) for series, count in changes.items())
+    return found_count, false_count
 
 
 def series_number(series):
     return series["case"][AXIS]
 
 
-# ---- a store as kelvin writes it, filled without measuring
+# ---- a store in the format of kelvin, filled without measuring
 
 
 def create_template(kelvin, store):
-    """One short run, whose machine and definitions all others share."""
+    """Makes one short run, whose machine and definitions all other runs share."""
     common.run([kelvin, "run", METRIC, "--quick", "--budget", "minimum", "--rounds", "4", "--no-report", "--store", store])
-    with sqlite3.connect(store) as base:
-        base.execute("DELETE FROM headline")
-        base.execute("DELETE FROM series")
-        base.execute("DELETE FROM round")
-    base.close()
+    with sqlite3.connect(store) as connection:
+        connection.execute("DELETE FROM headline")
+        connection.execute("DELETE FROM series")
+        connection.execute("DELETE FROM round")
+    connection.close()
 
 
-def draw_value(draw):
-    return 100.0 * (1.0 + DEVIATION * draw.gauss(0, 1))
+def draw_value(random_source):
+    return 100.0 * (1.0 + DEVIATION * random_source.gauss(0, 1))
 
 
 def axes_json(series):
@@ -147,39 +146,39 @@ def axes_json(series):
 
 
 def append_run(store, run, values):
-    with sqlite3.connect(store) as base:
-        insert_run(base, run)
-        for series, one in enumerate(values):
-            base.execute("INSERT OR IGNORE INTO series (metric, version, axes) VALUES (?, 1, ?)", (METRIC, axes_json(series)))
-            base.execute(
+    with sqlite3.connect(store) as connection:
+        insert_run(connection, run)
+        for series, value in enumerate(values):
+            connection.execute("INSERT OR IGNORE INTO series (metric, version, axes) VALUES (?, 1, ?)", (METRIC, axes_json(series)))
+            connection.execute(
                 "INSERT INTO headline SELECT key, (SELECT key FROM run WHERE id = ?), ?, 0 FROM series WHERE axes = ?",
-                (f"bench-{run}", one, axes_json(series)),
+                (f"bench-{run}", value, axes_json(series)),
             )
-    base.close()
+    connection.close()
 
 
-def fill_store(store, runs, series, level, draw):
-    with sqlite3.connect(store) as base:
-        base.executemany(
-            "INSERT INTO series (metric, version, axes) VALUES (?, 1, ?)", ((METRIC, axes_json(one)) for one in range(series))
+def fill_store(store, runs, series, factor, random_source):
+    with sqlite3.connect(store) as connection:
+        connection.executemany(
+            "INSERT INTO series (metric, version, axes) VALUES (?, 1, ?)", ((METRIC, axes_json(index)) for index in range(series))
         )
-        keys = {one: key for key, one in base.execute("SELECT key, json_extract(axes, '$." + AXIS + "') FROM series")}
+        keys = {index: key for key, index in connection.execute("SELECT key, json_extract(axes, '$." + AXIS + "') FROM series")}
         for run in range(runs):
-            insert_run(base, run)
-        first = base.execute("SELECT min(key) FROM run WHERE id LIKE 'bench-%'").fetchone()[0]
-        for one in range(series):
-            rows = ((keys[one], first + run, draw_value(draw) * level(one, run), 0.0) for run in range(runs))
-            base.executemany("INSERT INTO headline VALUES (?, ?, ?, ?)", rows)
-    base.close()
+            insert_run(connection, run)
+        first = connection.execute("SELECT min(key) FROM run WHERE id LIKE 'bench-%'").fetchone()[0]
+        for index in range(series):
+            rows = ((keys[index], first + run, draw_value(random_source) * factor(index, run), 0.0) for run in range(runs))
+            connection.executemany("INSERT INTO headline VALUES (?, ?, ?, ?)", rows)
+    connection.close()
 
 
-def insert_run(base, run):
-    """A copy of the template's row, later."""
-    started = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(minutes=run + 1)
-    base.execute(
+def insert_run(connection, run):
+    """Inserts a copy of the row of the template, with a later start time."""
+    start_time = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(minutes=run + 1)
+    connection.execute(
         "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline, status, partial_reason, seconds, notes)"
         " SELECT ?, format, ?, ?, machine, cpu_model, mode, kelvin, outline, status, partial_reason, seconds, notes FROM run LIMIT 1",
-        (f"bench-{run}", started.strftime("%Y-%m-%dT%H:%M:%SZ"), int(started.timestamp() * 1e6)),
+        (f"bench-{run}", start_time.strftime("%Y-%m-%dT%H:%M:%SZ"), int(start_time.timestamp() * 1e6)),
     )
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""kelvin's load generator beside wrk: CPU time a request against nginx, response times against planted ones, and the kept rate.
+"""kelvin's load generator compared with wrk: CPU time of a request to nginx, response times of a planted server, and the rate.
 
-The planted server answers one request at a time, each after 4 ms, and stalls for 100 ms every 10 s. What users and requests at a
-rate wait there follows from the schedule alone, queueing included. What is found is compared with the kernel's time stamps of the
-packets, which see as well what was not planned: a pause of the machine moves every request after it, and the clock of a server
-that is paused itself begins to count only when it has read a request. wrk has no rate, so it is beside kelvin in the closed loop
-only. Rates are counted by the same time stamps. Response times and rates need root, for the packets.
+The planted server answers one request at a time, each after 4 ms, and stalls for 100 ms every 10 s. The response times of users, and of
+requests at a rate, follow from that schedule, queueing included. The measured times are compared with the kernel's time stamps of the
+packets. These also show unplanned delays: a pause of the machine delays every later request, and a paused server would start its clock
+only when it reads a request. wrk has no rate, so it is compared in the closed loop only. The rates are counted by the same time stamps.
+Response times and rates need root, for the packet capture.
 """
 import json
 import math
@@ -22,14 +22,14 @@ import servers
 import stalling_server
 import wire_times
 
-SERVICE, STALL, PERIOD = 0.004, 0.1, 10.0
+SERVICE_SECONDS, STALL_SECONDS, PERIOD_SECONDS = 0.004, 0.1, 10.0
 USERS, RATE = 16, 125
-# Of a response time against what the packets show.
-BOUND = 0.05
-# Of a constant rate against what was asked for.
-RATE_BOUND = 0.001
+# Tolerance of a response time relative to that of the packets.
+RESPONSE_TOLERANCE = 0.05
+# Tolerance of a constant rate relative to the requested rate.
+RATE_TOLERANCE = 0.001
 
-NGINX = """worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/errors;
+NGINX_CONFIG = """worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/errors;
 events {{ worker_connections 4096; }}
 http {{ access_log off; sendfile on; open_file_cache max=100; keepalive_requests 1000000000;
 server {{ listen 127.0.0.1:{port} backlog=4096; root {directory}; }} }}
@@ -40,35 +40,35 @@ def run_pinned(command, cpu):
     """The output of a command pinned to a CPU, and its CPU time in seconds."""
     process = subprocess.Popen(["taskset", "-c", str(cpu), *map(str, command)], stdout=subprocess.PIPE, text=True)
     output = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise RuntimeError(f"{command[0]}: exit status {process.returncode}")
-    return output, used.ru_utime + used.ru_stime
+    return output, usage.ru_utime + usage.ru_stime
 
 
 def kelvin_cpu_time(kelvin, url, connections, seconds, cpu):
     command = [kelvin, "load", url, "--users", connections, "--duration", f"{seconds:g}s", "--no-warm-up", "--json"]
-    output, used = run_pinned(command, cpu)
+    output, cpu_seconds = run_pinned(command, cpu)
     load = json.loads(output)
     if load["errors"]["first"]:
         raise RuntimeError(f"kelvin: {load['errors']['first']}")
-    return used / load["requests"]
+    return cpu_seconds / load["requests"]
 
 
 def wrk_cpu_time(wrk, url, connections, seconds, cpu):
-    output, used = run_pinned([wrk, "-t1", f"-c{connections}", f"-d{max(round(seconds), 1)}", url], cpu)
-    return used / int(re.search(r"(\d+) requests in", output)[1])
+    output, cpu_seconds = run_pinned([wrk, "-t1", f"-c{connections}", f"-d{max(round(seconds), 1)}", url], cpu)
+    return cpu_seconds / int(re.search(r"(\d+) requests in", output)[1])
 
 
 def measure_cpu_times(arguments, kelvin, wrk, directory):
-    """Pairs of CPU times a request, of each file and number of connections."""
+    """Pairs of CPU times per request, for each file and number of connections."""
     port, workers = servers.free_port(), len(os.sched_getaffinity(0))
     for name, size in (("small", 100), ("large", 2 << 20)):
         (directory / name).write_bytes(bytes(size))
         (directory / name).chmod(0o644)
     directory.chmod(0o755)
-    (directory / "nginx.conf").write_text(NGINX.format(directory=directory, port=port, workers=workers))
+    (directory / "nginx.conf").write_text(NGINX_CONFIG.format(directory=directory, port=port, workers=workers))
     results, order = [], random.Random(arguments.seed)
     cpu = common.last_allowed_cpu()
     with servers.Server(common.require_program("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory):
@@ -86,11 +86,11 @@ def measure_cpu_times(arguments, kelvin, wrk, directory):
     return results
 
 
-def cpu_row(one):
-    ratio, low, high = common.ratio_of_pairs(one["ours"], one["theirs"])
-    ours, theirs = (common.time_text(sorted(one[side])[len(one[side]) // 2] * 1e9) for side in ("ours", "theirs"))
+def cpu_row(result):
+    ratio, low, high = common.paired_ratio(result["ours"], result["theirs"])
+    ours, theirs = (common.format_time(sorted(result[side])[len(result[side]) // 2] * 1e9) for side in ("ours", "theirs"))
     verdict = "holds" if high <= 1 else "does not hold" if low > 1 else "not settled"
-    return [one["file"], one["connections"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
+    return [result["file"], result["connections"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
 
 
 class StallingServer:
@@ -98,7 +98,7 @@ class StallingServer:
 
     def __enter__(self):
         script = Path(stalling_server.__file__)
-        arguments = ["--service", SERVICE, "--stall", STALL, "--period", PERIOD]
+        arguments = ["--service", SERVICE_SECONDS, "--stall", STALL_SECONDS, "--period", PERIOD_SECONDS]
         command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, script, *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
@@ -112,96 +112,98 @@ class StallingServer:
 
 def expected_times(seconds, is_open):
     """Response times that follow from the planted schedule alone, over a whole number of periods."""
-    planted = stalling_server.StallingQueue(SERVICE, STALL, PERIOD)
+    queue = stalling_server.StallingQueue(SERVICE_SECONDS, STALL_SECONDS, PERIOD_SECONDS)
     if is_open:
-        return stalling_server.expected_open(planted, [number / RATE for number in range(int(seconds * RATE))])
-    return stalling_server.expected_closed(planted, USERS, seconds)
+        return stalling_server.expected_open(queue, [number / RATE for number in range(int(seconds * RATE))])
+    return stalling_server.expected_closed(queue, USERS, seconds)
 
 
 def wrk_times(output):
     """The median and the 99 % quantile that wrk prints, in seconds."""
     units = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-    matches = {share: re.search(rf"{share}%\s+([\d.]+)(us|ms|s)", output) for share in (50, 99)}
-    return {f"p{share}": float(one[1]) * units[one[2]] for share, one in matches.items()}
+    matches = {percentile: re.search(rf"{percentile}%\s+([\d.]+)(us|ms|s)", output) for percentile in (50, 99)}
+    return {f"p{percentile}": float(match[1]) * units[match[2]] for percentile, match in matches.items()}
 
 
-def kelvin_load(kelvin, server, cpu, *how):
-    """What kelvin finds, and the exchanges that the packets show."""
-    with wire_times.PacketCapture(server.port) as wire:
-        output, _ = run_pinned([kelvin, "load", server.url, *how, "--no-warm-up", "--json"], cpu)
-        return json.loads(output), wire.exchanges()
+def kelvin_load(kelvin, server, cpu, *load_flags):
+    """The result of `kelvin load`, and the exchanges in the packet capture."""
+    with wire_times.PacketCapture(server.port) as capture:
+        output, _ = run_pinned([kelvin, "load", server.url, *load_flags, "--no-warm-up", "--json"], cpu)
+        return json.loads(output), capture.exchanges()
 
 
 def packet_response_times(exchanges, is_open):
-    """Response times by the packets: at a constant rate from when each request was due, which is the earliest schedule that none
-    was sent ahead of."""
+    """Response times from the packets. At a constant rate they start when a request was due.
+
+    The schedule starts as early as possible such that no request was sent before it was due.
+    """
     if not is_open:
-        return [answered - sent for sent, answered in exchanges]
-    begun = min(sent - number / RATE for number, (sent, _) in enumerate(exchanges))
-    return [answered - begun - number / RATE for number, (_, answered) in enumerate(exchanges)]
+        return [answer_time - send_time for send_time, answer_time in exchanges]
+    start_time = min(send_time - number / RATE for number, (send_time, _) in enumerate(exchanges))
+    return [answer_time - start_time - number / RATE for number, (_, answer_time) in enumerate(exchanges)]
 
 
 def measure_response_times(kelvin, wrk, seconds):
-    """Response times in seconds: planted, by the packets, and found."""
+    """Response times in seconds: planted, from the packets, and measured."""
     rows, cpu = [], common.last_allowed_cpu()
     for tool, is_open in (("kelvin", False), ("wrk", False), ("kelvin", True)):
         with StallingServer() as server:
             if tool == "wrk":
-                with wire_times.PacketCapture(server.port) as wire:
+                with wire_times.PacketCapture(server.port) as capture:
                     output, _ = run_pinned([wrk, "-t1", f"-c{USERS}", f"-d{seconds:g}", "--latency", server.url], cpu)
-                    exchanges = wire.exchanges()
-                times, late = wrk_times(output), None
+                    exchanges = capture.exchanges()
+                times, late_p99 = wrk_times(output), None
             else:
-                how = ["--rate", RATE] if is_open else ["--users", USERS]
-                load, exchanges = kelvin_load(kelvin, server, cpu, *how, "--duration", f"{seconds:g}s")
+                load_flags = ["--rate", RATE] if is_open else ["--users", USERS]
+                load, exchanges = kelvin_load(kelvin, server, cpu, *load_flags, "--duration", f"{seconds:g}s")
                 times = {name: load["response"][name] / 1e9 for name in ("p50", "p95", "p99", "p999")}
-                late = load["generator"]["late"]["p99"]
-        planned, shown = expected_times(seconds, is_open), packet_response_times(exchanges, is_open)
-        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
+                late_p99 = load["generator"]["late"]["p99"]
+        expected_values, packet_values = expected_times(seconds, is_open), packet_response_times(exchanges, is_open)
+        for name, quantile in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
             if name not in times:
                 continue
-            planted, right = (stalling_server.quantile(waits, share) for waits in (planned, shown))
-            loop = f"{RATE} a second" if is_open else f"{USERS} users"
-            rows.append({"load": loop, "by": tool, "figure": name, "planted": planted, "packets": right, "found": times[name], "late": late})
-            common.log(" ".join(map(str, truth_row(rows[-1]))))
+            expected_quantile, packet_quantile = (stalling_server.quantile(values, quantile) for values in (expected_values, packet_values))
+            load_text = f"{RATE} a second" if is_open else f"{USERS} users"
+            rows.append({"load": load_text, "by": tool, "figure": name, "planted": expected_quantile, "packets": packet_quantile, "found": times[name], "late": late_p99})
+            common.log(" ".join(map(str, response_row(rows[-1]))))
     return rows
 
 
-def truth_row(one):
-    off = one["found"] / one["packets"] - 1
-    times = [common.time_text(one[what] * 1e9) for what in ("planted", "packets", "found")]
-    late = "" if one["late"] is None else common.time_text(one["late"])
-    return [one["load"], one["by"], one["figure"], *times, f"{off * 100:+.1f} %", late, "holds" if abs(off) <= BOUND else "does not hold"]
+def response_row(result):
+    error = result["found"] / result["packets"] - 1
+    times = [common.format_time(result[key] * 1e9) for key in ("planted", "packets", "found")]
+    late_text = "" if result["late"] is None else common.format_time(result["late"])
+    return [result["load"], result["by"], result["figure"], *times, f"{error * 100:+.1f} %", late_text, "holds" if abs(error) <= RESPONSE_TOLERANCE else "does not hold"]
 
 
 def measure_rates(kelvin, seconds):
-    """Rates by the packets of requests, and how many of these there were, by the packets and by kelvin."""
+    """Request rates from the packets, and the number of requests according to the packets and to kelvin."""
     rows, cpu = [], common.last_allowed_cpu()
-    for spread in ("constant", "poisson"):
+    for arrivals in ("constant", "poisson"):
         with StallingServer() as server:
-            how = ["--rate", RATE, "--arrivals", spread, "--seed", 7, "--duration", f"{seconds:g}s"]
-            load, exchanges = kelvin_load(kelvin, server, cpu, *how)
+            load_flags = ["--rate", RATE, "--arrivals", arrivals, "--seed", 7, "--duration", f"{seconds:g}s"]
+            load, exchanges = kelvin_load(kelvin, server, cpu, *load_flags)
         first, last = exchanges[0][0], exchanges[-1][0]
         rate = (len(exchanges) - 1) / (last - first)
-        rows.append({"spread": spread, "requests": len(exchanges), "counted": load["response"]["count"], "rate": rate})
+        rows.append({"spread": arrivals, "requests": len(exchanges), "counted": load["response"]["count"], "rate": rate})
         common.log(" ".join(map(str, rate_row(rows[-1]))))
     return rows
 
 
-def rate_row(one):
+def rate_row(result):
     # A Poisson process of n arrivals has a standard deviation of the root of n; 99.7 % are within three of them.
-    bound = RATE_BOUND if one["spread"] == "constant" else 3 / math.sqrt(one["requests"])
-    off = one["rate"] / RATE - 1
-    is_kept = abs(off) <= bound and one["requests"] == one["counted"]
-    cells = [f"{RATE} /s", f"{one['rate']:.4f} /s", f"{off * 100:+.4f} %", f"{bound * 100:.1f} %", "holds" if is_kept else "does not hold"]
-    return [one["spread"], one["requests"], *cells]
+    bound = RATE_TOLERANCE if result["spread"] == "constant" else 3 / math.sqrt(result["requests"])
+    error = result["rate"] / RATE - 1
+    is_bound_met = abs(error) <= bound and result["requests"] == result["counted"]
+    cells = [f"{RATE} /s", f"{result['rate']:.4f} /s", f"{error * 100:+.4f} %", f"{bound * 100:.1f} %", "holds" if is_bound_met else "does not hold"]
+    return [result["spread"], result["requests"], *cells]
 
 
 def parse():
     parser = common.make_pairs_parser(__doc__, seconds=3)
     parser.add_argument("--truth-seconds", type=float, default=60, help="time of each load on the planted server, a multiple of 10 [default: %(default)s]")
     parser.add_argument("--only", choices=["cpu", "truth", "rate"], help="only one of the three parts")
-    parser.add_argument("--rate-seconds", type=float, default=10, help="time of each load of which the rate is counted [default: %(default)s]")
+    parser.add_argument("--rate-seconds", type=float, default=10, help="time of each load whose rate is counted [default: %(default)s]")
     return common.parse_pairs(parser)
 
 
@@ -218,19 +220,19 @@ def measure(arguments):
     return results
 
 
-# Of each part the header of its table, and how a row is made.
-PARTS = {
+# The table header of each part, and the function that makes a row.
+TABLES = {
     "cpu": (["file", "connections", "kelvin, CPU a request", "wrk", "ratio", "90 % interval", "at most 1"], cpu_row),
-    "truth": (["load", "by", "figure", "planted", "by packets", "found", "off", "sent late, p99", "within 5 %"], truth_row),
+    "truth": (["load", "by", "figure", "planted", "by packets", "found", "off", "sent late, p99", "within 5 %"], response_row),
     "rate": (["spread", "requests", "asked for", "by packets", "off", "bound", "verdict"], rate_row),
 }
 
 
 def tables(measured):
-    rows = {part: [PARTS[part][1](one) for one in results] for part, results in measured.items()}
-    # What is not settled is no miss, and wrk's response times are not judged.
-    missed = [row for of_part in rows.values() for row in of_part if row[-1] == "does not hold" and row[1] != "wrk"]
-    return "\n\n".join(common.table(PARTS[part][0], of_part) for part, of_part in rows.items()), not missed
+    rows = {part: [TABLES[part][1](result) for result in results] for part, results in measured.items()}
+    # A result that is not settled is no failure, and the response times of wrk are not judged.
+    failures = [row for part_rows in rows.values() for row in part_rows if row[-1] == "does not hold" and row[1] != "wrk"]
+    return "\n\n".join(common.table(TABLES[part][0], part_rows) for part, part_rows in rows.items()), not failures
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The work of kelvin's cases by plain loops and other tools: their spread from run to run is the machine's share of it.
+"""The operations of kelvin's cases, done by plain loops and other tools. Their spread from run to run is that of the machine.
 
-An area's loops follow from the results of a run: for each of its cases that another program can do, the metric, the case, and a
-function without arguments that runs the program and gives its figure.
+The loops of an area follow from the results of a run. For each case that another program can do there is a metric, a case, and a
+function without arguments that runs the program and returns its figure.
 """
 import statistics
 
@@ -11,66 +11,65 @@ from net import NetworkRivals
 from streams import Iperf3
 
 # Operations of the memory area that have a C loop: those of stream_loop.
-STREAMED = ["read", "write", "copy", "triad", "fill", "zero"]
-# Processes among which the time of a ping-pong is divided, as kelvin divides its own among rounds, and how long each
-# lasts.
-PROCESSES = 6
-TRIP_SECONDS = 0.05
+STREAM_OPERATIONS = ["read", "write", "copy", "triad", "fill", "zero"]
+# Processes that share the time of a ping-pong, as rounds do in kelvin, and the seconds of each.
+PINGPONG_PROCESSES = 6
+PROCESS_SECONDS = 0.05
 STREAM_SECONDS = 1
-# The smallest message that iperf3 sends as fast as the connection accepts it, and not as fast as it can read the clock.
+# The smallest message for which the connection limits iperf3, and not its reads of the clock.
 MIN_STREAM_MESSAGE = 4096
 
 
 class Loops:
-    """The loops of some areas, on the CPU of those rivals and another one; a loop of memory takes this long."""
+    """The loops of some areas, on the CPU of the rivals and another CPU. `seconds` is the time of a memory loop."""
 
     def __init__(self, rivals, other_cpu, areas, seconds):
         self.rivals, self.areas, self.seconds = rivals, areas, seconds
-        # What is missing is reported before the first run, not after it.
-        self.movers = MemoryRivals(self.rivals, seconds) if "mem" in areas else None
-        self.others = NetworkRivals(self.rivals, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
+        # A missing program is reported before the first run, not after it.
+        self.memory_rivals = MemoryRivals(self.rivals, seconds) if "mem" in areas else None
+        self.network_rivals = NetworkRivals(self.rivals, other_cpu, PINGPONG_PROCESSES * PROCESS_SECONDS, PINGPONG_PROCESSES)
         if "net" in areas:
             self.rivals.program("pingpong")
             self.iperf3 = Iperf3(common.require_program("iperf3", "iperf3"), (rivals.cpu, other_cpu))
 
-    def measure_loops(self, run, chance):
-        """The figure of each now, in random order."""
+    def measure_loops(self, run, random_source):
+        """Runs every loop, in random order, and returns the figures."""
         loops = []
         if "mem" in self.areas:
             loops += self.memory_loops(run)
         if "net" in self.areas:
             loops += self.network_loops(run)
-        return [{"metric": metric, "case": case, "value": loop()} for metric, case, loop in chance.sample(loops, len(loops))]
+        return [{"metric": metric, "case": case, "value": run_loop()} for metric, case, run_loop in random_source.sample(loops, len(loops))]
 
     def memory_loops(self, run):
         cases = cases_by_metric(run)
-        # Its first fifty batches, of 3 ms in memory and more where that is busy, warm up.
-        chase = lambda bytes, pages: lambda: self.rivals.c_loop("chase_loop", "chase.load", max(self.seconds, 2), str(bytes), pages)
-        stream = lambda loop, threads, bytes: lambda: self.movers.stream(loop, threads, bytes * threads).median
+        # The first fifty batches warm up. In memory each takes 3 ms, or more if the memory is busy.
+        chase = lambda size, pages: lambda: self.rivals.run_c_loop("chase_loop", "chase.load", max(self.seconds, 2), str(size), pages)
+        stream = lambda loop, threads, size: lambda: self.memory_rivals.stream(loop, threads, size * threads).median
         loops = []
         latencies = [(int(axes["bytes"]), axes["pages"], case) for axes, case in cases.get("mem.latency", [])]
         for pages in ("base", "huge"):
-            of_pages = [(bytes, case) for bytes, kind, case in latencies if kind == pages]
-            wanted = {256 << 10, max((bytes for bytes, _ in of_pages), default=0)}
-            loops += [("mem.latency", case, chase(bytes, pages)) for bytes, case in of_pages if bytes in wanted]
-        for operation in STREAMED:
+            page_cases = [(size, case) for size, kind, case in latencies if kind == pages]
+            chase_sizes = {256 << 10, max((size for size, _ in page_cases), default=0)}
+            loops += [("mem.latency", case, chase(size, pages)) for size, case in page_cases if size in chase_sizes]
+        for operation in STREAM_OPERATIONS:
             metric = f"mem.bandwidth.{operation}"
             for cpus, threads in (("one", 1), ("all", self.rivals.cpu + 1)):
-                of_cpus = [(int(axes["bytes"]), case) for axes, case in cases.get(metric, []) if axes["cpus"] == cpus]
-                for bytes, case in sorted(of_cpus)[-1:]:
-                    loops.append((metric, case, stream(operation, threads, bytes)))
+                cpu_cases = [(int(axes["bytes"]), case) for axes, case in cases.get(metric, []) if axes["cpus"] == cpus]
+                for size, case in sorted(cpu_cases)[-1:]:
+                    loops.append((metric, case, stream(operation, threads, size)))
         return loops
 
     def network_loops(self, run):
         """Round trips on one CPU by a C ping-pong, single TCP streams by iperf3, with sender and receiver on the same CPUs."""
         cases = cases_by_metric(run)
-        trip = lambda protocol, bytes: lambda: self.others.round_trip(protocol, "same_cpu", bytes)
-        stream = lambda bytes, placement: lambda: self.iperf3.rate(bytes, 1, STREAM_SECONDS, placement)
+        round_trip = lambda protocol, size: lambda: self.network_rivals.c_round_trip(protocol, "same_cpu", size)
+        stream = lambda size, placement: lambda: self.iperf3.rate(size, 1, STREAM_SECONDS, placement)
         loops = []
         for protocol in ("tcp", "udp", "unix"):
             metric = f"net.rtt.{protocol}"
-            on_one = [(axes, case) for axes, case in cases.get(metric, []) if axes["placement"] == "same_cpu"]
-            loops += [(metric, case, trip(protocol, int(axes["message"]))) for axes, case in on_one]
+            same_cpu_cases = [(axes, case) for axes, case in cases.get(metric, []) if axes["placement"] == "same_cpu"]
+            loops += [(metric, case, round_trip(protocol, int(axes["message"]))) for axes, case in same_cpu_cases]
         metric = "net.bandwidth.tcp"
         for axes, case in cases.get(metric, []):
             if axes["streams"] == "1" and int(axes["message"]) >= MIN_STREAM_MESSAGE:
@@ -82,15 +81,15 @@ def cases_by_metric(run):
     """The cases of a run: metric to pairs of parameters and the case's text."""
     cases = {}
     for result in run["results"]:
-        axes = dict(part.split("=") for part in result["case"].split())
+        axes = dict(pair.split("=") for pair in result["case"].split())
         cases.setdefault(result["metric"], []).append((axes, result["case"]))
     return cases
 
 
 def deviations(data):
-    """The coefficient of variation of each loop over the runs: (metric, case) to it, where there are three values."""
+    """The coefficient of variation of each loop with at least three values over the runs, by metric and case."""
     values = {}
     for run in data["runs"]:
         for loop in run.get("loops", []):
             values.setdefault((loop["metric"], loop["case"]), []).append(loop["value"])
-    return {key: statistics.stdev(all) / statistics.fmean(all) for key, all in values.items() if len(all) >= 3}
+    return {key: statistics.stdev(loop_values) / statistics.fmean(loop_values) for key, loop_values in values.items() if len(loop_values) >= 3}

@@ -2,13 +2,13 @@
 """Whether kelvin's figures to another host agree with iperf3's.
 
 Two hosts, which are network namespaces of this machine; the link between them is shaped (--rate). A pair is one run of kelvin
-against `kelvin agent`, and five of iperf3 against its server on the same host, in random order: TCP with one stream, the same
-back (-R), and in messages of 4 KiB, datagrams as fast as possible, datagrams offered at 10 Mbit/s; all of them counted at the
-receiver, with the system's default congestion control. The ratio kelvin / iperf3 over the pairs is judged: its Hodges-Lehmann
-estimate and the exact 90 % interval of the signed-rank test. Rates must not be lower by more than 3 %, an offer must arrive the
-same within 3 %.
+against `kelvin agent`, and five runs of iperf3 against its server on the same host, in random order. The five are: TCP with one
+stream, the same in the other direction (-R), TCP in messages of 4 KiB, datagrams as fast as possible, and datagrams at an offered
+10 Mbit/s. All are counted at the receiver, with the default congestion control. The ratio kelvin / iperf3 over the pairs is judged:
+its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. Rates may be lower by at most 3 %. The received rate
+of offered datagrams must agree within 3 %.
 
-Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+Exit status: 0 all hold, 1 at least one does not, 2 it could not be done.
 """
 import json
 import os
@@ -21,38 +21,38 @@ from dataclasses import dataclass, field
 import common
 import hosts
 
-WITHIN = 0.03
-PACKET = 1472
+TOLERANCE = 0.03
+DATAGRAM_BYTES = 1472
 
 
 @dataclass
 class Quantity:
-    """A figure of kelvin's, and the arguments with which iperf3 measures the same."""
+    """A figure of kelvin, and the arguments with which iperf3 measures the same."""
 
     name: str
     metric: str
     case: str
     arguments: list
-    # Whether more than iperf3 is as wrong as less.
+    # Whether a higher figure than that of iperf3 is an error as well.
     both_ways: bool
     ours: list = field(default_factory=list)
     theirs: list = field(default_factory=list)
 
     def interval(self):
-        return common.ratio_of_pairs(self.ours, self.theirs)
+        return common.paired_ratio(self.ours, self.theirs)
 
     def verdict(self):
         _, lower, upper = self.interval()
-        if lower >= 1 - WITHIN and (upper <= 1 + WITHIN or not self.both_ways):
+        if lower >= 1 - TOLERANCE and (upper <= 1 + TOLERANCE or not self.both_ways):
             return "holds"
-        too_high = self.both_ways and lower > 1 + WITHIN
-        return "differs" if upper < 1 - WITHIN or too_high else "not settled"
+        is_too_high = self.both_ways and lower > 1 + TOLERANCE
+        return "differs" if upper < 1 - TOLERANCE or is_too_high else "not settled"
 
     def row(self):
         ratio, lower, upper = self.interval()
-        middle = lambda values: f"{sorted(values)[len(values) // 2] * 8 / 1e6:.2f} Mbit/s"
+        format_median = lambda values: f"{sorted(values)[len(values) // 2] * 8 / 1e6:.2f} Mbit/s"
         bound = "within 3 %" if self.both_ways else "above 0.97"
-        return [self.name, middle(self.ours), middle(self.theirs), f"{ratio:.4f}", f"{lower:.4f} to {upper:.4f}", bound, len(self.ours),
+        return [self.name, format_median(self.ours), format_median(self.theirs), f"{ratio:.4f}", f"{lower:.4f} to {upper:.4f}", bound, len(self.ours),
                 self.verdict()]
 
 
@@ -61,19 +61,19 @@ def quantities():
         Quantity("TCP, one stream", "net.peer.bandwidth", "direction=to_agent streams=1", ["-O", 1], False),
         Quantity("TCP, one stream back", "net.peer.bandwidth", "direction=from_agent streams=1", ["-O", 1, "-R"], False),
         Quantity("TCP, messages of 4 KiB", "net.peer.bandwidth.message", "message=4096 way=send", ["-O", 1, "-l", 4096], False),
-        Quantity("datagrams, as fast as possible", "net.peer.bandwidth.udp", f"message={PACKET}", ["-u", "-b", 0, "-l", PACKET], False),
-        Quantity("datagrams, 10 Mbit/s offered", "net.peer.offered", "offered=10000000", ["-u", "-b", "10M", "-l", PACKET], True),
+        Quantity("datagrams, as fast as possible", "net.peer.bandwidth.udp", f"message={DATAGRAM_BYTES}", ["-u", "-b", 0, "-l", DATAGRAM_BYTES], False),
+        Quantity("datagrams, 10 Mbit/s offered", "net.peer.offered", "offered=10000000", ["-u", "-b", "10M", "-l", DATAGRAM_BYTES], True),
     ]
 
 
-def iperf3(host, cpu, seconds, arguments):
-    """Bytes a second that the receiver counted."""
-    command = [common.require_program("iperf3", "iperf3"), "-c", hosts.AGENT, "--json", "-t", seconds, "-A", cpu, *arguments]
-    end = json.loads(common.run(hosts.in_namespace(host, *command)))["end"]
-    # Of datagrams, older versions report one sum, that of what was sent, and the share that was lost.
-    received = end.get("sum_received")
+def iperf3_rate(host, cpu, seconds, arguments):
+    """Bytes per second that the receiver counted."""
+    command = [common.require_program("iperf3", "iperf3"), "-c", hosts.AGENT_ADDRESS, "--json", "-t", seconds, "-A", cpu, *arguments]
+    end_report = json.loads(common.run(hosts.in_namespace(host, *command)))["end"]
+    # For datagrams, older versions report only the sum that was sent, and the share that was lost.
+    received = end_report.get("sum_received")
     if received is None:
-        return end["sum"]["bits_per_second"] / 8 * (1 - end["sum"]["lost_percent"] / 100)
+        return end_report["sum"]["bits_per_second"] / 8 * (1 - end_report["sum"]["lost_percent"] / 100)
     return received["bits_per_second"] / 8
 
 
@@ -83,37 +83,37 @@ def parse():
 
 def measure(arguments):
     kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
-    cpus, chosen = sorted(os.sched_getaffinity(0)), quantities()
+    cpus, selection = sorted(os.sched_getaffinity(0)), quantities()
     with ExitStack() as stack:
-        secret = stack.enter_context(hosts.token())
+        token_path = stack.enter_context(hosts.token_file())
         names = stack.enter_context(hosts.three_hosts(arguments.rate))
-        stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], secret))
+        stack.enter_context(hosts.running_agent(kelvin, names["agent"], cpus[0], token_path))
         server = hosts.in_namespace(names["agent"], "taskset", "-c", cpus[0], common.require_program("iperf3", "iperf3"), "-s")
-        stack.enter_context(hosts.running(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        stack.enter_context(hosts.background_process(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         time.sleep(0.5)
 
-        def ours():
-            report = hosts.measure(kelvin, names["kelvin"], cpus[-1], secret, arguments.seconds)
-            for one in chosen:
-                one.ours.append(common.find_summary(report, one.metric, one.case)["headline"])
+        def measure_kelvin():
+            report = hosts.run_against_agent(kelvin, names["kelvin"], cpus[-1], token_path, arguments.seconds)
+            for quantity in selection:
+                quantity.ours.append(common.find_summary(report, quantity.metric, quantity.case)["headline"])
 
-        def theirs():
-            for one in chosen:
-                seconds = max(round(arguments.seconds / len(chosen)), 1)
-                one.theirs.append(iperf3(names["kelvin"], cpus[-1], seconds, one.arguments))
+        def measure_iperf3():
+            for quantity in selection:
+                seconds = max(round(arguments.seconds / len(selection)), 1)
+                quantity.theirs.append(iperf3_rate(names["kelvin"], cpus[-1], seconds, quantity.arguments))
 
-        for done, _ in common.pair_rounds(arguments, chosen):
-            for side in order.sample([ours, theirs], 2):
+        for pair_number, _ in common.pair_rounds(arguments, selection):
+            for side in order.sample([measure_kelvin, measure_iperf3], 2):
                 side()
-            common.log(f"{done} pairs")
-    return {"seconds": arguments.seconds, "rate": arguments.rate, "quantities": chosen}
+            common.log(f"{pair_number} pairs")
+    return {"seconds": arguments.seconds, "rate": arguments.rate, "quantities": selection}
 
 
 def tables(measured):
-    chosen = [Quantity(**one) for one in measured["quantities"]]
+    results = [Quantity(**entry) for entry in measured["quantities"]]
     header = ["quantity", "kelvin", "iperf3", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     text = f"{measured['seconds']:g} s a side, link of {measured['rate']}."
-    return f"{text}\n\n{common.table(header, [one.row() for one in chosen])}", all(one.verdict() == "holds" for one in chosen)
+    return f"{text}\n\n{common.table(header, [entry.row() for entry in results])}", all(entry.verdict() == "holds" for entry in results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Limits of known size for programs under test: control groups and disks of their own."""
+"""Known limits for the programs under test: control groups and disks of their own."""
 
 import itertools
 import os
@@ -8,23 +8,23 @@ from pathlib import Path
 
 import common
 
-NUMBERS = itertools.count()
+GROUP_NUMBERS = itertools.count()
 
 
 @contextmanager
 def cgroup(controller, **limits):
-    """A cgroup with limits: the file by which a process enters it."""
-    group = Path("/sys/fs/cgroup", controller, f"kelvin-bench-{os.getpid()}-{next(NUMBERS)}")
+    """A cgroup with limits. Yields the file that adds a process to it. In the name of a limit `__` stands for a dot."""
+    group = Path("/sys/fs/cgroup", controller, f"kelvin-bench-{os.getpid()}-{next(GROUP_NUMBERS)}")
     try:
         group.mkdir()
     except OSError as error:
-        raise common.Missing(f"needs root and the cgroup controller {controller}, version 1: {error}") from error
+        raise common.BenchmarkError(f"needs root and the cgroup controller {controller}, version 1: {error}") from error
     try:
         for name, value in limits.items():
             (group / name.replace("__", ".")).write_text(value)
         yield group / "cgroup.procs"
     finally:
-        # Its processes have ended, and may not have left yet.
+        # Its processes have ended, but the kernel may not have removed them yet.
         for _ in range(100):
             try:
                 group.rmdir()
@@ -34,22 +34,22 @@ def cgroup(controller, **limits):
 
 
 @contextmanager
-def disk(base, options="loop"):
-    """A file system on a loop device, mounted with these options: where it is mounted."""
-    image, place = Path(base, "image"), Path(base, "disk")
+def loop_disk(base, options="loop"):
+    """A file system on a loop device, mounted with these options. Yields its mount point."""
+    image, mount_point = Path(base, "image"), Path(base, "disk")
     with open(image, "wb") as file:
         file.truncate(1 << 30)
     common.run([common.require_program("mkfs.ext4", "e2fsprogs"), "-q", "-F", image])
-    place.mkdir()
-    common.run(["mount", "-o", options, image, place])
+    mount_point.mkdir()
+    common.run(["mount", "-o", options, image, mount_point])
     try:
-        yield place
+        yield mount_point
     finally:
-        common.run(["umount", place])
+        common.run(["umount", mount_point])
         image.unlink()
-        place.rmdir()
+        mount_point.rmdir()
 
 
-def device_number(place):
-    device = os.stat(place).st_dev
+def device_number(path):
+    device = os.stat(path).st_dev
     return f"{os.major(device)}:{os.minor(device)}"

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Whether `kelvin serve` answers at least as many requests a second as nginx does.
+"""Whether `kelvin serve` answers at least as many requests per second as nginx does.
 
-Files of 100 B, 4 KiB, 64 KiB and 2 MiB in a tmpfs are fetched over loopback with 1, 8 and 64 connections by wrk, in a network namespace
-whose connections begin under cubic; with --link RATE from another namespace over a link of that rate, which needs root. nginx is Debian's, with one worker for each CPU, no access log, and each of sendfile and
-open_file_cache on and off; the best of the four for a file and a number of connections, found by three visits to each before, is what
-kelvin is compared with. A pair is one visit to either, in random order.
+wrk fetches files of 100 B, 4 KiB, 64 KiB and 2 MiB from a tmpfs with 1, 8 and 64 connections. By default this is over loopback, in a
+network namespace whose connections start with cubic. With --link RATE it is from another namespace over a link of that rate, which needs
+root. nginx is Debian's, with one worker for each CPU and no access log. It runs in four configurations: with sendfile and open_file_cache
+each on and off. For each file and number of connections kelvin is compared with the best configuration, by three earlier visits to each.
+A pair is one visit to each of kelvin and that nginx, in random order.
 
-The ratio is kelvin's requests per second over nginx's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank
-test, whose lower end must be above 1 for 100 B and 4 KiB and above 0.97 for larger ones, where copies of the kernel are most of the
-work, and over a link. Beside it stands the server's CPU time of a request, which is not judged.
+The ratio is kelvin's requests per second over those of nginx: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank
+test. The lower end must be above 1 for 100 B and 4 KiB. It must be above 0.97 for larger files, where copies in the kernel are most of
+the work, and over a link. The server's CPU time per request is reported and not judged.
 
-Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+Exit status: 0 all hold, 1 at least one does not, 2 it could not be done.
 """
 import itertools
 import os
@@ -28,18 +29,18 @@ import common
 import hosts
 from servers import free_port
 
-CONTROL = "cubic"
+CONGESTION_CONTROL = "cubic"
 LOOPBACK = "127.0.0.1"
-CLIENT, SERVER = "198.18.93.1", "198.18.93.2"
-# Bytes of each file, and what the lower end of the ratio must be above.
+CLIENT_ADDRESS, SERVER_ADDRESS = "198.18.93.1", "198.18.93.2"
+# The size of each file, and the lower bound of its ratio.
 FILES = {"100": (100, 1.0), "4K": (4 << 10, 1.0), "64K": (64 << 10, 0.97), "2M": (2 << 20, 0.97)}
-OVER_A_LINK = 0.97
+LINK_BOUND = 0.97
 CONNECTIONS = [1, 8, 64]
-# Visits to each nginx by which the fastest is found.
-FINDING = 3
-PATIENCE = 10
+# Visits to each nginx that select the fastest.
+SELECTION_VISITS = 3
+MAX_START_SECONDS = 10
 
-NGINX = """
+NGINX_CONFIG = """
 daemon off; worker_processes {cpus}; pid {base}/{port}.pid; error_log {base}/{port}.log;
 events {{ worker_connections 4096; }}
 http {{
@@ -52,85 +53,85 @@ http {{
 
 @dataclass
 class ServerPlace:
-    """Where servers listen, and the namespaces of servers and clients, if these are apart."""
+    """The address of servers, and the namespaces of servers and clients, if they have separate ones."""
 
     address: str = LOOPBACK
     servers: str = None
     clients: str = None
 
-    def of_server(self, *command):
+    def server_command(self, *command):
         return hosts.in_namespace(self.servers, *command) if self.servers else [str(word) for word in command]
 
-    def of_client(self, *command):
+    def client_command(self, *command):
         return hosts.in_namespace(self.clients, *command) if self.clients else [str(word) for word in command]
 
 
 @contextmanager
-def linked(rate):
-    """Servers and clients apart, joined by a link of this rate."""
-    names = [f"kelvin-{what}-{os.getpid()}" for what in ("clients", "servers")]
+def linked_place(rate):
+    """Servers and clients in separate namespaces, joined by a link of this rate."""
+    names = [f"kelvin-{role}-{os.getpid()}" for role in ("clients", "servers")]
     try:
         for name in names:
             hosts.ip("netns", "add", name)
             hosts.ip("-netns", name, "link", "set", "lo", "up")
-        hosts.connect_hosts(names[0], f"{CLIENT}/30", names[1], f"{SERVER}/30", "s")
-        shape = ["qdisc", "add", "dev", "far-s", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
-        common.run([common.require_program("tc", "iproute2"), "-netns", names[1], *shape])
-        yield ServerPlace(SERVER, names[1], names[0])
+        hosts.connect_hosts(names[0], f"{CLIENT_ADDRESS}/30", names[1], f"{SERVER_ADDRESS}/30", "s")
+        shaper = ["qdisc", "add", "dev", "far-s", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
+        common.run([common.require_program("tc", "iproute2"), "-netns", names[1], *shaper])
+        yield ServerPlace(SERVER_ADDRESS, names[1], names[0])
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
 
-def listening(place, port):
-    until = time.monotonic() + PATIENCE
-    connect = place.of_client("bash", "-c", f": < /dev/tcp/{place.address}/{port}")
+def wait_for_listener(place, port):
+    deadline = time.monotonic() + MAX_START_SECONDS
+    connect = place.client_command("bash", "-c", f": < /dev/tcp/{place.address}/{port}")
     while subprocess.run(connect, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise RuntimeError(f"nothing listens on port {port}")
         time.sleep(0.02)
 
 
 class Server:
-    """A server that listens, ended with the block."""
+    """A server that listens. It is terminated at the end of the block."""
 
     def __init__(self, place, name, port, *command):
-        self.place, self.name, self.port, self.command = place, name, port, place.of_server(*command)
+        self.place, self.name, self.port, self.command = place, name, port, place.server_command(*command)
 
     def __enter__(self):
-        quiet = subprocess.DEVNULL
-        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet)
-        listening(self.place, self.port)
+        devnull = subprocess.DEVNULL
+        self.process = subprocess.Popen(self.command, stdin=devnull, stdout=devnull, stderr=devnull)
+        wait_for_listener(self.place, self.port)
         return self
 
-    def cpu(self):
-        """Seconds of CPU of the server and its workers so far."""
+    def cpu_seconds(self):
+        """The CPU time of the server and its workers so far, in seconds."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        fields = [Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split() for process in [self.process.pid, *children]]
-        return sum(int(of[11]) + int(of[12]) for of in fields) / os.sysconf("SC_CLK_TCK")
+        stats = [Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split() for process in [self.process.pid, *children]]
+        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
 
 
-def nginx(place, base, root, sendfile, cache):
+def nginx_server(place, base, root, sendfile, cache):
     port = free_port()
-    settings = base / f"{port}.conf"
-    held = "open_file_cache max=1000 inactive=60s;" if cache == "on" else ""
+    config_file = base / f"{port}.conf"
+    cache_setting = "open_file_cache max=1000 inactive=60s;" if cache == "on" else ""
     cpus = len(os.sched_getaffinity(0))
-    settings.write_text(NGINX.format(cpus=cpus, base=base, port=port, host=place.address, root=root, sendfile=sendfile, cache=held))
-    return Server(place, f"nginx, sendfile {sendfile}, open_file_cache {cache}", port, "nginx", "-c", settings)
+    config_file.write_text(NGINX_CONFIG.format(cpus=cpus, base=base, port=port, host=place.address, root=root, sendfile=sendfile, cache=cache_setting))
+    return Server(place, f"nginx, sendfile {sendfile}, open_file_cache {cache}", port, "nginx", "-c", config_file)
 
 
-def kelvin(place, program, root, *flags):
+def kelvin_server(place, program, root, *flags):
     port = free_port()
     return Server(place, " ".join(["kelvin", *flags]), port, program, "serve", root, "--listen", f"{place.address}:{port}", *flags)
 
 
 @dataclass
 class LoadVisit:
-    """What wrk fetches."""
+    """One visit of wrk: the file, the number of connections, and the time."""
 
     name: str
     connections: int
@@ -139,47 +140,47 @@ class LoadVisit:
     def command(self, server):
         threads = min(self.connections, len(os.sched_getaffinity(0)))
         url = f"http://{server.place.address}:{server.port}/{self.name}"
-        return server.place.of_client("wrk", f"-t{threads}", f"-c{self.connections}", f"-d{self.seconds}s", url)
+        return server.place.client_command("wrk", f"-t{threads}", f"-c{self.connections}", f"-d{self.seconds}s", url)
 
-    def rate_of(self, told, server):
-        """Requests a second, by what wrk told; an error if one failed."""
-        if "Socket errors" in told or "Non-2xx" in told:
-            raise RuntimeError(f"{server.name}: {told}")
-        return float(re.search(r"Requests/sec:\s*([0-9.]+)", told)[1])
+    def parse_rate(self, output, server):
+        """The requests per second in the output of wrk. Raises an error if a request failed."""
+        if "Socket errors" in output or "Non-2xx" in output:
+            raise RuntimeError(f"{server.name}: {output}")
+        return float(re.search(r"Requests/sec:\s*([0-9.]+)", output)[1])
 
     def rate(self, server):
         return self.measure(server)[0]
 
     def measure(self, server):
-        """Requests a second, and seconds of the server's CPU for each."""
-        before = server.cpu()
-        told = common.run(self.command(server))
-        requests = int(re.search(r"(\d+) requests in", told)[1])
-        return self.rate_of(told, server), (server.cpu() - before) / max(requests, 1)
+        """Requests per second, and seconds of server CPU time per request."""
+        cpu_before = server.cpu_seconds()
+        output = common.run(self.command(server))
+        requests = int(re.search(r"(\d+) requests in", output)[1])
+        return self.parse_rate(output, server), (server.cpu_seconds() - cpu_before) / max(requests, 1)
 
 
 @dataclass
 class Comparison:
-    """kelvin and the nginx that is fastest at one visit; requests per second."""
+    """kelvin and the fastest nginx for one visit, in requests per second."""
 
     file: str
     connections: int
     bound: float
     beside: str
-    visit: LoadVisit = common.unkept_field()
-    ours: Server = common.unkept_field()
-    theirs: Server = common.unkept_field()
+    visit: LoadVisit = common.transient_field()
+    ours: Server = common.transient_field()
+    theirs: Server = common.transient_field()
     measured: list = field(default_factory=list)
-    cpu: list = field(default_factory=list)
+    cpu_seconds: list = field(default_factory=list)
 
     def measure(self, order):
-        taken = {side: getattr(self, side) for side in order.sample(["ours", "theirs"], 2)}
-        figures = {side: self.visit.measure(server) for side, server in taken.items()}
+        servers = {side: getattr(self, side) for side in order.sample(["ours", "theirs"], 2)}
+        figures = {side: self.visit.measure(server) for side, server in servers.items()}
         self.measured.append(tuple(figures[side][0] for side in ("ours", "theirs")))
         self.cpu.append(tuple(figures[side][1] for side in ("ours", "theirs")))
 
     def interval(self):
-        return common.ratio_of_pairs(*zip(*self.measured))
+        return common.paired_ratio(*zip(*self.measured))
 
     def verdict(self):
         ratio, lower, _ = self.interval()
@@ -193,32 +194,32 @@ class Comparison:
                 f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
 
 
-def fastest(visit, servers):
-    """The one with the best median, visited in turn."""
+def fastest_server(visit, servers):
+    """The server with the highest median rate over interleaved visits."""
     rates = {server: [] for server in servers}
-    for _ in range(FINDING):
+    for _ in range(SELECTION_VISITS):
         [rates[server].append(visit.rate(server)) for server in servers]
     return max(rates, key=lambda server: statistics.median(rates[server]))
 
 
-def comparisons(arguments, servers, own):
-    found = []
+def comparisons(arguments, servers, kelvin_instance):
+    selection = []
     for name, connections in itertools.product(arguments.file or FILES, arguments.connections or CONNECTIONS):
         visit = LoadVisit(name, connections, arguments.seconds)
-        bound = OVER_A_LINK if arguments.link else FILES[name][1]
-        beside = fastest(visit, servers)
-        found.append(Comparison(name, connections, bound, beside.name, visit, own, beside))
-        common.log(f"{name} with {connections}: {beside.name}")
-    return found
+        bound = LINK_BOUND if arguments.link else FILES[name][1]
+        best_nginx = fastest_server(visit, servers)
+        selection.append(Comparison(name, connections, bound, best_nginx.name, visit, kelvin_instance, best_nginx))
+        common.log(f"{name} with {connections}: {best_nginx.name}")
+    return selection
 
 
 def parse():
     parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=30)
-    parser.add_argument("--file", choices=FILES, action="append", help="only this one")
-    parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
-    parser.add_argument("--send", choices=["auto", "rw", "mmap", "sendfile", "splice"], help="how kelvin sends files [default: as it does by itself]")
-    parser.add_argument("--link", metavar="RATE", help="over a link of this rate, as tc has it, such as 1gbit [default: over loopback]")
-    parser.add_argument("--model", choices=["fork", "thread", "pool", "epoll", "uring"], help="how kelvin serves connections [default: as it does by itself]")
+    parser.add_argument("--file", choices=FILES, action="append", help="only this file")
+    parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only this number of connections")
+    parser.add_argument("--send", choices=["auto", "rw", "mmap", "sendfile", "splice"], help="the method by which kelvin sends files [default: that of kelvin]")
+    parser.add_argument("--link", metavar="RATE", help="use a link of this rate, in the notation of tc, such as 1gbit [default: loopback]")
+    parser.add_argument("--model", choices=["fork", "thread", "pool", "epoll", "uring"], help="the model by which kelvin serves connections [default: that of kelvin]")
     arguments = common.parse_pairs(parser)
     # wrk counts whole seconds.
     arguments.seconds = max(round(arguments.seconds), 1)
@@ -229,34 +230,34 @@ def measure(arguments):
     common.require_program("wrk", "wrk")
     common.require_program("nginx", "nginx")
     if not arguments.link:
-        hosts.in_own_network(CONTROL)
+        hosts.enter_own_network(CONGESTION_CONTROL)
     order = random.Random(arguments.seed)
-    wanted = {"--send": arguments.send, "--model": arguments.model}
-    flags = [word for flag, value in wanted.items() if value for word in (flag, value)]
+    options = {"--send": arguments.send, "--model": arguments.model}
+    flags = [argument for flag, value in options.items() if value for argument in (flag, value)]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as base, ExitStack() as stack:
         base, root = Path(base), Path(base) / "files"
-        place = stack.enter_context(linked(arguments.link)) if arguments.link else ServerPlace()
-        # Workers of nginx are another user.
+        place = stack.enter_context(linked_place(arguments.link)) if arguments.link else ServerPlace()
+        # The workers of nginx run as another user.
         root.mkdir()
         [path.chmod(0o755) for path in (base, root)]
         for name, (size, _) in FILES.items():
             (root / name).write_bytes(os.urandom(size))
-        kinds = itertools.product(["on", "off"], ["on", "off"])
-        servers = [stack.enter_context(nginx(place, base, root, *kind)) for kind in kinds]
-        own = stack.enter_context(kelvin(place, common.kelvin_program(arguments.kelvin), root, *flags))
-        chosen = comparisons(arguments, servers, own)
-        for done, todo in common.pair_rounds(arguments, chosen):
-            for one in order.sample(todo, len(todo)):
-                one.measure(order)
-            common.log(f"{done} pairs")
-    return {"link": arguments.link, "comparisons": chosen}
+        settings = itertools.product(["on", "off"], ["on", "off"])
+        servers = [stack.enter_context(nginx_server(place, base, root, *setting)) for setting in settings]
+        kelvin_instance = stack.enter_context(kelvin_server(place, common.kelvin_program(arguments.kelvin), root, *flags))
+        selection = comparisons(arguments, servers, kelvin_instance)
+        for pair_number, unsettled in common.pair_rounds(arguments, selection):
+            for comparison in order.sample(unsettled, len(unsettled)):
+                comparison.measure(order)
+            common.log(f"{pair_number} pairs")
+    return {"link": arguments.link, "comparisons": selection}
 
 
 def tables(measured):
-    chosen = [Comparison(**one) for one in measured["comparisons"]]
+    results = [Comparison(**entry) for entry in measured["comparisons"]]
     header = ["file", "connections", "kelvin, requests/s", "CPU of each", "beside it", "its requests/s", "CPU of each", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    text = f"Over {'a link of ' + measured['link'] if measured['link'] else 'loopback'}.\n\n{common.table(header, [one.row() for one in chosen])}"
-    return text, all(one.verdict() == "holds" for one in chosen)
+    text = f"Over {'a link of ' + measured['link'] if measured['link'] else 'loopback'}.\n\n{common.table(header, [entry.row() for entry in results])}"
+    return text, all(entry.verdict() == "holds" for entry in results)
 
 
 if __name__ == "__main__":

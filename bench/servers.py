@@ -1,4 +1,4 @@
-"""Programs that listen for another one on a port of this machine."""
+"""Server programs that listen on a port of this machine."""
 import os
 import shutil
 import signal
@@ -10,32 +10,32 @@ from pathlib import Path
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 class Server:
-    """A program that listens on a port of the loopback address, ended with the block."""
+    """A program that listens on a port of the loopback address. It is killed at the end of the block."""
 
     def __init__(self, *command):
         self.command = [str(word) for word in command]
 
     def __enter__(self):
-        quiet = subprocess.DEVNULL
-        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+        devnull = subprocess.DEVNULL
+        self.process = subprocess.Popen(self.command, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True)
         time.sleep(0.15)
         return self
 
     def __exit__(self, *_):
-        # With its workers, which outlive a server that is killed alone.
+        # The whole process group: workers would survive a server that is killed alone.
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 @contextmanager
-def started(command, **options):
-    """A program whose output is read, killed with the block."""
+def piped_process(command, **options):
+    """A program whose standard output is a pipe. It is killed at the end of the block."""
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options)
     try:
         yield process
@@ -45,24 +45,26 @@ def started(command, **options):
 
 
 @contextmanager
-def stats_server(kelvin, base, count, size, listen="127.0.0.1:0", before=(), processes=None, **options):
-    """kelvin's server of so many files of so many bytes, which tells what it uses: its address, and the arguments of a study of it but
-    for the URL. Words before it start it elsewhere. A list is given its process."""
-    files, token, listed = (Path(base, name) for name in ("served", "served.token", "served.list"))
+def stats_server(kelvin, base, file_count, file_size, listen="127.0.0.1:0", prefix=(), processes=None, **options):
+    """A `kelvin serve` of equal files that exposes its resource use. Yields its address, and the arguments of a study except the URL.
+
+    `prefix` is a command that starts the server elsewhere, for example in a namespace. The process is appended to `processes`.
+    """
+    files, token, url_list = (Path(base, name) for name in ("served", "served.token", "served.list"))
     files.mkdir()
-    for number in range(count):
-        (files / str(number)).write_bytes(bytes(size))
-    listed.write_text("".join(f"{one.name}\n" for one in files.iterdir()))
+    for number in range(file_count):
+        (files / str(number)).write_bytes(bytes(file_size))
+    url_list.write_text("".join(f"{path.name}\n" for path in files.iterdir()))
     token.touch(mode=0o600)
     token.write_text(os.urandom(16).hex())
-    exposed = ["--listen", listen, "--expose-stats", "--token-file", token]
+    flags = ["--listen", listen, "--expose-stats", "--token-file", token]
     try:
-        with started([*before, kelvin, "serve", files, *exposed], **options) as server:
+        with piped_process([*prefix, kelvin, "serve", files, *flags], **options) as server:
             if processes is not None:
                 processes.append(server)
-            address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
-            yield address, ["--url-list", str(listed), "--stats-token", str(token), "--stats-address", resources]
+            address, stats_address = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
+            yield address, ["--url-list", str(url_list), "--stats-token", str(token), "--stats-address", stats_address]
     finally:
         shutil.rmtree(files)
         token.unlink()
-        listed.unlink()
+        url_list.unlink()

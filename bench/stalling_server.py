@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An HTTP server that answers one request at a time, each after the same service time, and stalls at planted times.
 
-What response times follow from that is computed by `expected_closed` and `expected_open`, which serve the same queue without a
-socket. Prints its port. It does not say how long its answers took: a server that was paused begins to count when it goes on.
+`expected_closed` and `expected_open` compute the response times that follow: they serve the same queue without a socket. The server
+prints its port. It does not report response times: a paused server would start its clock only when it continues.
 """
 import argparse
 import collections
@@ -12,55 +12,55 @@ import signal
 import socket
 import time
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class StallingQueue:
-    """One server of a queue: a service time, and stalls of a length at the end of each period; all in seconds."""
+    """A queue with one server: a service time, and a stall at the end of each period, in seconds."""
 
     def __init__(self, service, stall, period):
-        self.service, self.stall, self.period, self.free = service, stall, period, 0.0
+        self.service, self.stall, self.period, self.free_at = service, stall, period, 0.0
 
     def finish(self, arrival):
-        """When a request that arrives at this time is answered."""
-        start = max(arrival, self.free)
-        stalls = (start // self.period + 1) * self.period - self.stall
-        if start >= stalls:
-            end = stalls + self.stall + self.service
-        elif start + self.service > stalls:
-            # What is not done before the stall is done after it.
+        """The time at which a request that arrives at this time is answered."""
+        start = max(arrival, self.free_at)
+        stall_start = (start // self.period + 1) * self.period - self.stall
+        if start >= stall_start:
+            end = stall_start + self.stall + self.service
+        elif start + self.service > stall_start:
+            # Work that is not done before the stall is done after it.
             end = start + self.stall + self.service
         else:
             end = start + self.service
-        self.free = end
+        self.free_at = end
         return end
 
 
-def expected_closed(planted, users, seconds):
-    """Response times of users who do not think."""
+def expected_closed(queue, users, seconds):
+    """Response times of users without think time."""
     arrivals, times = [(0.0, user) for user in range(users)], []
     while True:
-        at, user = heapq.heappop(arrivals)
-        if at >= seconds:
+        arrival, user = heapq.heappop(arrivals)
+        if arrival >= seconds:
             return times
-        end = planted.finish(at)
-        times.append(end - at)
-        heapq.heappush(arrivals, (end, user))
+        finish_time = queue.finish(arrival)
+        times.append(finish_time - arrival)
+        heapq.heappush(arrivals, (finish_time, user))
 
 
-def expected_open(planted, arrivals):
+def expected_open(queue, arrivals):
     """Response times of requests that arrive at these times."""
-    return [planted.finish(at) - at for at in arrivals]
+    return [queue.finish(arrival) - arrival for arrival in arrivals]
 
 
 def quantile(times, share):
-    ordered = sorted(times)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+    sorted_times = sorted(times)
+    return sorted_times[min(int(share * len(sorted_times)), len(sorted_times) - 1)]
 
 
-def serve(planted):
+def serve(queue):
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    begun = time.monotonic()
+    start_time = time.monotonic()
     print(listener.getsockname()[1], flush=True)
     listener.setblocking(False)
     poll = select.epoll()
@@ -85,18 +85,18 @@ def serve(planted):
                 del connections[descriptor]
                 connection.close()
             elif received.endswith(b"\r\n\r\n"):
-                arrival = time.monotonic() - begun
-                pending.append((planted.finish(arrival), connection))
+                arrival = time.monotonic() - start_time
+                pending.append((queue.finish(arrival), connection))
 
     stop_requested = []
     signal.signal(signal.SIGTERM, lambda *_: stop_requested.append(True))
-    # Never asleep: a sleeping thread is woken up late.
+    # It polls instead of sleeping, because a sleeping thread wakes late.
     while not stop_requested:
         poll_sockets()
-        if pending and time.monotonic() - begun >= pending[0][0]:
+        if pending and time.monotonic() - start_time >= pending[0][0]:
             _, connection = pending.popleft()
             try:
-                connection.send(ANSWER)
+                connection.send(RESPONSE)
             except OSError:
                 continue
 

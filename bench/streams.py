@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Whether anything streams more bytes between two processes of this machine than kelvin reports as possible.
+"""Whether iperf3 streams more bytes between two processes of this machine than the maximum that kelvin reports.
 
-A pair is one kelvin run of net.bandwidth.tcp, all its cases, and one run of iperf3 for each comparison, in random order: TCP
-over loopback, the same message, the same congestion control (cubic), counted at the receiver. iperf3 leaves its first second
-out, as kelvin does slow start. Sender and receiver of one stream are on one CPU or on the two that kelvin uses; those of
-several are placed by the system, and compared with the better of kelvin's placements. Mean against mean: the ratio kelvin /
-iperf3 over the pairs, its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, whose lower end must be
-above 0.97. Ratios that straddle it get more pairs.
+A pair is one kelvin run of net.bandwidth.tcp with all its cases, and one run of iperf3 for each comparison, in random order. Both
+use TCP over loopback, the same message size and the same congestion control (cubic), and count at the receiver. iperf3 omits its
+first second, as kelvin omits slow start. Sender and receiver of one stream are on one CPU or on the two that kelvin uses. The
+system places those of several streams, and they are compared with the better of kelvin's placements. The ratio kelvin / iperf3 of
+the means is judged over the pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. Its lower end
+must be above 0.97. Ratios whose interval contains that bound get more pairs.
 
-It runs in a network namespace whose connections begin under cubic: iperf3 sets it only after connecting, and a connection that
-began under bbr, where that is the system's, stays paced and slow.
+It runs in a network namespace whose connections start with cubic. iperf3 sets its congestion control only after connecting. If the
+default of the system is bbr, such a connection stays paced and slow.
 
-It takes two CPUs, so that, unlike elsewhere here, no side waits for an unshared core: the order and the number of pairs guard
-against neighbours.
+It uses two CPUs. So, unlike in other benchmarks, no side waits until the core is not shared. The random order and the number of
+pairs guard against neighbours.
 
-Versions of iperf3 before 3.16 send and receive all streams by one thread; with --iperf3 another one can be named, more than
-once.
+Versions of iperf3 before 3.16 send and receive all streams in one thread. --iperf3 names another program; it may be given more
+than once.
 
-Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+Exit status: 0 all hold, 1 at least one does not, 2 it could not be done.
 """
 import json
 import os
@@ -31,46 +31,46 @@ import hosts
 from servers import Server, free_port
 
 METRIC = "net.bandwidth.tcp"
-# Messages, in bytes: one of which the calls are most of the cost, and one of which the bytes are.
-MESSAGES = [4 << 10, 64 << 10]
-# Streams, their placement, and the placements of kelvin's that they are compared with.
-SAME, TWO = "same_cpu", "two_cpus"
-STREAM_PLACEMENTS = [(1, "on one CPU", [SAME]), (1, "on two CPUs", [TWO]), (2, "placed by the system", [SAME, TWO])]
-CONTROL = "cubic"
-BOUND = 0.97
-VERSION = re.compile(r"^iperf (\S+)", re.MULTILINE)
+# Messages, in bytes: one whose cost is mostly that of the calls, and one whose cost is mostly that of the bytes.
+MESSAGE_SIZES = [4 << 10, 64 << 10]
+# Number of streams, their placement, and kelvin's placements that they are compared with.
+SAME_CPU, TWO_CPUS = "same_cpu", "two_cpus"
+STREAM_PLACEMENTS = [(1, "on one CPU", [SAME_CPU]), (1, "on two CPUs", [TWO_CPUS]), (2, "placed by the system", [SAME_CPU, TWO_CPUS])]
+CONGESTION_CONTROL = "cubic"
+MIN_RATIO = 0.97
+VERSION_LINE = re.compile(r"^iperf (\S+)", re.MULTILINE)
 # Fresh processes for each of kelvin's cases.
 ROUNDS = 4
 
 
 class Iperf3:
-    """One iperf3, whose single streams are on these two CPUs or on the first."""
+    """One iperf3 program. Its single streams run on these two CPUs, or on the first CPU."""
 
     def __init__(self, program, cpus):
         self.program = program
-        self.cpus = {SAME: (cpus[0], cpus[0]), TWO: cpus}
-        self.name = f"iperf3 {VERSION.search(common.run([program, '--version']))[1]}"
+        self.cpus = {SAME_CPU: (cpus[0], cpus[0]), TWO_CPUS: cpus}
+        self.name = f"iperf3 {VERSION_LINE.search(common.run([program, '--version']))[1]}"
 
     def rate(self, message, streams, seconds, placement=None):
         """Bytes per second that the receiver counted; without a placement the system chooses."""
         port = free_port()
         with Server(self.program, "-s", "-1", "-B", "127.0.0.1", "-p", port):
-            pinned = ["-A", ",".join(map(str, self.cpus[placement]))] if placement else []
+            pin_flags = ["-A", ",".join(map(str, self.cpus[placement]))] if placement else []
             output = common.run([self.program, "-c", "127.0.0.1", "-p", port, "-l", message, "-P", streams, "-t", max(round(seconds), 1),
-                                 "-O", 1, "-C", CONTROL, "--json", *pinned])  # fmt: skip
+                                 "-O", 1, "-C", CONGESTION_CONTROL, "--json", *pin_flags])  # fmt: skip
         return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8
 
 
 @dataclass
 class Comparison:
-    """One message and number of streams, by kelvin and by another program; figures in bytes per second."""
+    """One message size and number of streams, by kelvin and by another program, in bytes per second."""
 
     name: str
     message: int
     streams: int
     where: str
     placements: list
-    tool: Iperf3 = common.unkept_field()
+    tool: Iperf3 = common.transient_field()
     # By placement.
     ours: dict = field(default_factory=dict)
     theirs: list = field(default_factory=list)
@@ -80,7 +80,7 @@ class Comparison:
         self.theirs.append(self.tool.rate(self.message, self.streams, seconds, placement))
 
     def add_report(self, report):
-        """The means of kelvin's windows."""
+        """Adds the means of kelvin's windows."""
         for placement in self.placements:
             case = f"message={self.message} placement={placement} streams={self.streams}"
             summary = common.find_summary(report, METRIC, case)
@@ -91,68 +91,68 @@ class Comparison:
         return max(self.ours.items(), key=lambda item: statistics.median(item[1]))
 
     def interval(self):
-        return common.ratio_of_pairs(self.best_placement()[1], self.theirs)
+        return common.paired_ratio(self.best_placement()[1], self.theirs)
 
     def verdict(self):
         ratio, lower, _ = self.interval()
-        return "holds" if lower > BOUND else "slower" if ratio <= BOUND else "not settled"
+        return "holds" if lower > MIN_RATIO else "slower" if ratio <= MIN_RATIO else "not settled"
 
     def row(self):
         ratio, lower, upper = self.interval()
-        rate = lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s"
+        format_rate = lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s"
         placement, ours = self.best_placement()
         streams = f"{self.streams} stream{'s' * (self.streams > 1)}"
-        return [f"{streams}, messages of {self.message >> 10} KiB", placement, rate(ours), f"{self.name}, {self.where}",
-                rate(self.theirs), f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", f"above {BOUND:g}", len(ours), self.verdict()]  # fmt: skip
+        return [f"{streams}, messages of {self.message >> 10} KiB", placement, format_rate(ours), f"{self.name}, {self.where}",
+                format_rate(self.theirs), f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", f"above {MIN_RATIO:g}", len(ours), self.verdict()]  # fmt: skip
 
 
-def compare(kelvin, tools, arguments, order):
-    """The comparisons, with as many pairs as they need."""
+def measure_comparisons(kelvin, tools, arguments, order):
+    """Measures the comparisons, with as many pairs as they need, and returns them."""
     flags = ["--cpu", str(common.last_allowed_cpu()), "--rounds", str(ROUNDS)]
-    measured = lambda seconds: common.measure(kelvin, [METRIC], seconds, *flags)
-    # A run's time is divided among its cases.
-    cases = sum(metric == METRIC for metric, _ in common.results(measured(1)))
-    chosen = [Comparison(tool.name, message, *placed, tool) for tool in tools for message in MESSAGES for placed in STREAM_PLACEMENTS]
-    for done, todo in common.pair_rounds(arguments, chosen):
+    run_kelvin = lambda seconds: common.run_kelvin(kelvin, [METRIC], seconds, *flags)
+    # The cases of a run share its time.
+    case_count = sum(metric == METRIC for metric, _ in common.requested_results(run_kelvin(1)))
+    selection = [Comparison(tool.name, message, *placement, tool) for tool in tools for message in MESSAGE_SIZES for placement in STREAM_PLACEMENTS]
+    for pair_number, unsettled in common.pair_rounds(arguments, selection):
         reports = []
 
-        def ours():
-            reports.append(measured(arguments.seconds * cases))
+        def measure_kelvin():
+            reports.append(run_kelvin(arguments.seconds * case_count))
 
-        def theirs(one):
-            return lambda: one.measure(arguments.seconds)
+        def rival_measurement(comparison):
+            return lambda: comparison.measure(arguments.seconds)
 
-        sides = [ours, *map(theirs, todo)]
+        sides = [measure_kelvin, *map(rival_measurement, unsettled)]
         for side in order.sample(sides, len(sides)):
             side()
-        for one in todo:
-            one.add_report(reports[0])
-        common.log(f"{done} pairs")
-    return chosen
+        for comparison in unsettled:
+            comparison.add_report(reports[0])
+        common.log(f"{pair_number} pairs")
+    return selection
 
 
 def parse():
     parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=45)
-    parser.add_argument("--iperf3", action="append", metavar="PROGRAM", help="an iperf3 beside kelvin; may be given more than once [default: iperf3]")
+    parser.add_argument("--iperf3", action="append", metavar="PROGRAM", help="an iperf3 to compare with kelvin; may be given more than once [default: iperf3]")
     return common.parse_pairs(parser)
 
 
 def measure(arguments):
-    hosts.in_own_network(CONTROL)
+    hosts.enter_own_network(CONGESTION_CONTROL)
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise common.Missing("streams between two CPUs need two allowed CPUs")
+        raise common.BenchmarkError("streams between two CPUs need two allowed CPUs")
     programs = arguments.iperf3 or [common.require_program("iperf3", "iperf3")]
     tools = [Iperf3(program, (cpus[-1], cpus[0])) for program in programs]
-    chosen = compare(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))
-    return {"seconds": arguments.seconds, "cpus": [cpus[-1], cpus[0]], "comparisons": chosen}
+    selection = measure_comparisons(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))
+    return {"seconds": arguments.seconds, "cpus": [cpus[-1], cpus[0]], "comparisons": selection}
 
 
 def tables(measured):
-    chosen = [Comparison(**one) for one in measured["comparisons"]]
+    results = [Comparison(**entry) for entry in measured["comparisons"]]
     header = ["quantity", "kelvin's ends", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     text = "{:g} s a case, CPUs {} and {}.".format(measured["seconds"], *measured["cpus"])
-    return f"{text}\n\n{common.table(header, [one.row() for one in chosen])}", all(one.verdict() == "holds" for one in chosen)
+    return f"{text}\n\n{common.table(header, [entry.row() for entry in results])}", all(entry.verdict() == "holds" for entry in results)
 
 
 if __name__ == "__main__":

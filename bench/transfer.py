@@ -231,8 +231,8 @@ class Comparison:
     manner: str
     name: str
     bound: float
-    ours: object = common.unkept_field()
-    theirs: object = common.unkept_field()
+    ours: object = common.transient_field()
+    theirs: object = common.transient_field()
     # Whether files arrive, and can be compared.
     arrives: bool = True
     measured: list = field(default_factory=list)
@@ -249,7 +249,7 @@ class Comparison:
     def interval(self):
         # The faster the smaller: so a ratio above one is in kelvin's favour.
         ours, theirs = zip(*self.measured)
-        return common.ratio_of_pairs(theirs, ours)
+        return common.paired_ratio(theirs, ours)
 
     def verdict(self):
         ratio, lower, _ = self.interval()
@@ -258,7 +258,7 @@ class Comparison:
     def row(self):
         ratio, lower, upper = self.interval()
         ours, theirs = (sorted(side)[len(side) // 2] * 1e9 for side in zip(*self.measured))
-        return [self.files, self.manner, common.time_text(ours), self.name, common.time_text(theirs), f"{ratio:.2f}",
+        return [self.files, self.manner, common.format_time(ours), self.name, common.format_time(theirs), f"{ratio:.2f}",
                 f"{lower:.2f}..{upper:.2f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def parse():
 def measure(arguments):
     for program, package in [("nc", "netcat-openbsd"), ("socat", "socat"), ("rsync", "rsync"), ("iperf3", "iperf3"), ("scp", "openssh-client"), ("/usr/sbin/sshd", "openssh-server")]:  # fmt: skip
         common.require_program(program, package)
-    hosts.in_own_network(CONTROL)
+    hosts.enter_own_network(CONTROL)
     order = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as base:
         ends = TransferEnds(base)

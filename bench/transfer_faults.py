@@ -31,7 +31,7 @@ from pathlib import Path
 
 import common
 import hosts
-from faults import check, judge, require_root, tables
+from faults import require, run_check, require_root, tables
 
 LARGE = 150 << 20
 SMALL = 400
@@ -97,7 +97,7 @@ class TransferEnds:
             directories[:] = [name for name in directories if not name.startswith(KELVINS_OWN)]
             for path in (Path(above, name) for name in files if not name.startswith(KELVINS_OWN)):
                 source = self.base / path.relative_to(self.into)
-                check(filecmp.cmp(source, path, shallow=False), f"{path.relative_to(self.into)} is not whole")
+                require(filecmp.cmp(source, path, shallow=False), f"{path.relative_to(self.into)} is not whole")
                 count += 1
         return count
 
@@ -110,14 +110,14 @@ class TransferEnds:
             if status == 0:
                 break
             # The connection that was cut may not have ended at the receiver.
-            check(time.monotonic() < end, f"it is not completed: {output[:500]}")
+            require(time.monotonic() < end, f"it is not completed: {output[:500]}")
             time.sleep(0.05)
         self.check_whole()
         found, wanted = ({path.relative_to(base): describe(path) for path in base.rglob("*")} for base in (self.into / "tree", self.tree))
         differs = [str(name) for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)]
-        check(not differs, f"after it was completed, {len(differs)} are not as they were: {sorted(differs)[:3]}")
+        require(not differs, f"after it was completed, {len(differs)} are not as they were: {sorted(differs)[:3]}")
         left = [path.name for path in self.into.iterdir() if path.name != "tree"]
-        check(not left, f"left behind: {left}")
+        require(not left, f"left behind: {left}")
         return resumed
 
     def clear(self):
@@ -152,7 +152,7 @@ class KillTest:
         begun = time.monotonic()
         status, _, output = self.here.send("tree", to)
         self.longest = time.monotonic() - begun
-        check(status == 0, output)
+        require(status == 0, output)
         self.here.clear()
 
     def once(self, sender, victim):
@@ -172,7 +172,7 @@ class KillTest:
         common.log(f"killed {self.killed} of {self.kills}")
 
     def output(self):
-        check(self.resumed > 0, "nothing was ever gone on with")
+        require(self.resumed > 0, "nothing was ever gone on with")
         return f"{self.killed} kills under way, {self.whole} files found whole after them, {self.resumed / MIB:.0f} MiB gone on with"
 
 
@@ -229,7 +229,7 @@ def link():
 
 
 def link_cut(kelvin, _):
-    with ends(kelvin) as here, link() as (near, far), hosts.token() as secret:
+    with ends(kelvin) as here, link() as (near, far), hosts.token_file() as secret:
         here.grow()
         switch = lambda state: hosts.ip("-netns", near, "link", "set", "near-t", state)
         far_end = {"address": f"{FAR}:0", "host": far}
@@ -241,7 +241,7 @@ def link_cut(kelvin, _):
             time.sleep(2)
             switch("up")
             told, output = sender.communicate(timeout=PATIENCE)
-            check(sender.returncode == 0, f"cut for a moment, it ends: {output.strip()}")
+            require(sender.returncode == 0, f"cut for a moment, it ends: {output.strip()}")
             here.check_whole()
             seconds = json.loads(told)["seconds"]
             here.clear()
@@ -253,12 +253,12 @@ def link_cut(kelvin, _):
             _, output = sender.communicate(timeout=PATIENCE)
             ended = time.monotonic() - begun
             status = receiver.wait(PATIENCE)
-            check(sender.returncode == 1 and status == 1, f"cut for good, they end with {sender.returncode} and {status}: {output.strip()}")
+            require(sender.returncode == 1 and status == 1, f"cut for good, they end with {sender.returncode} and {status}: {output.strip()}")
             here.check_whole()
         switch("up")
         with here.receiver(*with_secret, **far_end) as (_, to):
             status, told, output = here.send("tree", to, "--update", *with_secret, host=near)
-            check(status == 0 and told["resumed"] > 0, f"then: {output}")
+            require(status == 0 and told["resumed"] > 0, f"then: {output}")
             here.check_whole()
         return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {ended:.0f} s: {output or 'then gone on with'}"
 
@@ -282,14 +282,14 @@ def full_disk(kelvin, _):
                     except OSError:
                         pass
                 _, output = sender.communicate(timeout=PATIENCE)
-                check(sender.returncode == 1 and "No space" in output, f"exit status {sender.returncode}: {output}")
-                check(not (here.into / "large").exists(), "it has its name")
+                require(sender.returncode == 1 and "No space" in output, f"exit status {sender.returncode}: {output}")
+                require(not (here.into / "large").exists(), "it has its name")
                 other.unlink()
                 status, _, again = here.send("large", to)
-                check(status == 0, f"with room: {again}")
-                check(filecmp.cmp(here.base / "large", here.into / "large", shallow=False), "it is not whole")
+                require(status == 0, f"with room: {again}")
+                require(filecmp.cmp(here.base / "large", here.into / "large", shallow=False), "it is not whole")
                 left = sorted(path.name for path in here.into.iterdir())
-                check(left == ["large"], f"left behind: {left}")
+                require(left == ["large"], f"left behind: {left}")
                 return output.strip().splitlines()[-1]
         finally:
             common.run(["umount", here.into])
@@ -330,20 +330,20 @@ def source_changed(kelvin, _):
             source.write_bytes(content)
             sender = here.start("send", "large", to, "--limit", "100MiB")
             time.sleep(0.7)
-            check(sender.poll() is None, f"{name}: it was over before")
+            require(sender.poll() is None, f"{name}: it was over before")
             change(source)
             _, output = sender.communicate(timeout=PATIENCE)
             # What was opened is still there when its name is not.
             is_there = target.exists()
-            check(not is_there or target.read_bytes() == content, f"{name}: what arrived is not what was there")
-            check(is_there == (sender.returncode == 0), f"{name}: exit status {sender.returncode}")
+            require(not is_there or target.read_bytes() == content, f"{name}: what arrived is not what was there")
+            require(is_there == (sender.returncode == 0), f"{name}: exit status {sender.returncode}")
             found.append(f"{name}: {'whole, as it was' if is_there else re.sub('^.*(large )', '', output.strip())}")
             target.unlink(missing_ok=True)
             if source.exists():
                 status, _, output = here.send("large", to)
-                check(status == 0 and filecmp.cmp(source, target, shallow=False), f"{name}, then: {output}")
+                require(status == 0 and filecmp.cmp(source, target, shallow=False), f"{name}, then: {output}")
                 target.unlink()
-            check(not list(here.into.iterdir()), f"{name}: left behind: {list(here.into.iterdir())}")
+            require(not list(here.into.iterdir()), f"{name}: left behind: {list(here.into.iterdir())}")
     return "; ".join(found)
 
 
@@ -369,9 +369,9 @@ def memory(kelvin, _):
                 while sender.poll() is None:
                     most = max(most, peak_memory(sender))
                     time.sleep(0.005)
-                check(sender.wait(PATIENCE) == 0, f"{what}: exit status {sender.returncode}")
+                require(sender.wait(PATIENCE) == 0, f"{what}: exit status {sender.returncode}")
                 both = most, peak_memory(receiver)
-                check(max(both) < MEMORY, f"{what}: {both[0] / MIB:.0f} and {both[1] / MIB:.0f} MiB")
+                require(max(both) < MEMORY, f"{what}: {both[0] / MIB:.0f} and {both[1] / MIB:.0f} MiB")
                 found.append(f"{what}: {both[0] / MIB:.0f} MiB at the sender, {both[1] / MIB:.0f} MiB at the receiver")
             here.clear()
     return "; ".join(found)
@@ -395,7 +395,7 @@ def measure(arguments):
     verdicts = {}
     for name, one in todo.items():
         if arguments.only in (None, name):
-            verdicts[name] = judge(one)
+            verdicts[name] = run_check(one)
             common.log(f"{name}: {': '.join(verdicts[name])}")
     return verdicts
 

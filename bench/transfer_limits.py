@@ -36,7 +36,7 @@ from pathlib import Path
 
 import common
 import hosts
-from planted import cgroup, device_number, disk
+from planted import cgroup, device_number, loop_disk
 
 MB = 10**6
 MIB = 1 << 20
@@ -115,7 +115,7 @@ def two_hosts():
                 hosts.ip("netns", "add", name)
                 hosts.ip("-netns", name, "link", "set", "lo", "up")
         except RuntimeError as error:
-            raise common.Missing(f"needs root and network namespaces: {error}") from error
+            raise common.BenchmarkError(f"needs root and network namespaces: {error}") from error
         yield names
     finally:
         for name in names:
@@ -202,7 +202,7 @@ class SlowReader:
 
 
 def slow_source(ends, source):
-    with tempfile.TemporaryDirectory(dir=ends.base) as base, disk(base) as place:
+    with tempfile.TemporaryDirectory(dir=ends.base) as base, loop_disk(base) as place:
         path = write_random_file(place / "source", PLANTED)
         drop_from_cache(path)
         with cgroup("blkio", blkio__throttle__read_bps_device=f"{device_number(place)} {SLOW}") as group:
@@ -210,7 +210,7 @@ def slow_source(ends, source):
 
 
 def slow_target(ends, source, *arguments):
-    with tempfile.TemporaryDirectory(dir=ends.base) as base, disk(base) as place:
+    with tempfile.TemporaryDirectory(dir=ends.base) as base, loop_disk(base) as place:
         with cgroup("blkio", blkio__throttle__write_bps_device=f"{device_number(place)} {SLOW}") as group:
             return ends.move(source, place, *arguments, receiver={"cgroup": group})
 
@@ -246,7 +246,7 @@ CASES = {
 def iperf3(near, far):
     """Bytes per second that arrive in as long a time as a transfer takes."""
     program = common.require_program("iperf3", "iperf3")
-    with hosts.running(hosts.in_namespace(far, program, "-s", "-1"), stdout=subprocess.DEVNULL):
+    with hosts.background_process(hosts.in_namespace(far, program, "-s", "-1"), stdout=subprocess.DEVNULL):
         time.sleep(0.5)
         told = common.run(hosts.in_namespace(near, program, "-c", FAR, "-n", LINKED, "--json"))
     return json.loads(told)["end"]["sum_received"]["bits_per_second"] / 8
@@ -300,7 +300,7 @@ def parse():
 
 def measure(arguments):
     if os.geteuid() != 0:
-        raise common.Missing("needs root")
+        raise common.BenchmarkError("needs root")
     kelvin, sentences_of_case, links = common.kelvin_program(arguments.kelvin), {}, {}
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as base:
         ends = TransferEnds(kelvin, base)

@@ -182,13 +182,13 @@ def shaped_hosts(link, kelvin):
             for name in names.values():
                 hosts.ip("netns", "add", name)
                 hosts.ip("-netns", name, "link", "set", "lo", "up")
-            hosts.connect_hosts(names["kelvin"], f"{hosts.KELVIN_HOST}/30", names["agent"], f"{hosts.AGENT}/30", "a")
+            hosts.connect_hosts(names["kelvin"], f"{hosts.KELVIN_ADDRESS}/30", names["agent"], f"{hosts.AGENT_ADDRESS}/30", "a")
             link.shape(names["kelvin"], "near-a")
             link.shape(names["agent"], "far-a")
         except RuntimeError as error:
-            raise common.Missing(f"needs root, network namespaces, veth, tbf and htb: {error}") from error
-        secret = stack.enter_context(hosts.token())
-        stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], secret))
+            raise common.BenchmarkError(f"needs root, network namespaces, veth, tbf and htb: {error}") from error
+        secret = stack.enter_context(hosts.token_file())
+        stack.enter_context(hosts.running_agent(kelvin, names["agent"], cpus[0], secret))
         yield names, secret
 
 
@@ -210,7 +210,7 @@ def try_link(link, kelvin, arguments):
     with shaped_hosts(link, kelvin) as (names, secret), ExitStack() as stack:
         counters = [("to_agent", names["kelvin"], "near-a"), ("from_agent", names["agent"], "far-a")]
         watchers = {way: stack.enter_context(CounterWatcher(link_counter(host, device), LINK_EVERY)) for way, host, device in counters}
-        report = measured(kelvin, ["net.peer.bandwidth.burst", "--peer", hosts.AGENT, "--token-file", secret], arguments, cpus[-1], hosts.in_namespace(names["kelvin"]))
+        report = measured(kelvin, ["net.peer.bandwidth.burst", "--peer", hosts.AGENT_ADDRESS, "--token-file", secret], arguments, cpus[-1], hosts.in_namespace(names["kelvin"]))
         stack.close()
         truths = {way: link_rate(watcher.rows) for way, watcher in watchers.items()}
     found = []
@@ -230,8 +230,8 @@ def measured(kelvin, what, arguments, cpu, before=(), **options):
 
 def figure(case, what, report, metric, truth):
     """A figure beside the truth."""
-    result = common.results(report)[metric]
-    summary = common.summary(result) or {"headline": None, "interval": None}
+    result = common.requested_results(report)[metric]
+    summary = common.result_summary(result) or {"headline": None, "interval": None}
     interval = summary["interval"]
     return {
         "case": case, "what": what, "headline": summary["headline"], "truth": truth,
@@ -245,7 +245,7 @@ def round_values(report, metric, case):
     """The values of a metric at a case that each round gave."""
     found = []
     for measurement in report["run"]["measurements"]:
-        if common.case_text(measurement["case"]) != case:
+        if common.format_case(measurement["case"]) != case:
             continue
         for round_ in measurement["rounds"]:
             for reading in round_["outcome"].get("measured", []):
@@ -423,7 +423,7 @@ def measure(arguments, data):
     cases = [(link.name, try_link, link) for link in LINKS] + [(disk[0], try_disk, disk) for disk in DISKS]
     chosen = [case for case in cases if not arguments.only or any(text in case[0] for text in arguments.only)]
     if not chosen:
-        raise common.Missing(f"--only: no case has such a name: they are {', '.join(case[0] for case in cases)}")
+        raise common.BenchmarkError(f"--only: no case has such a name: they are {', '.join(case[0] for case in cases)}")
     begun = time.monotonic()
 
     def one_try(number, case):

@@ -1,45 +1,45 @@
-"""When requests and answers of a server passed the loopback interface, by the kernel's time stamps of their packets.
+"""Times at which requests and responses of a server pass the loopback interface, from the kernel's time stamps of their packets.
 
-A second clock for response times: neither the client nor the server takes part, and a pause of either is seen. The packets wait in
-the socket until they are read after the load, so that nothing runs beside it. Needs root (CAP_NET_RAW).
+It is an independent clock for response times. Neither client nor server takes part, and a pause of either shows. The packets wait in
+the socket until the load has ended, so that no other program runs during the load. Needs root (CAP_NET_RAW).
 """
 import ctypes
 import socket
 import struct
 
-# Room for the packets of a load, of which the kernel charges about 1 KiB each.
+# Buffer for the packets of a load. The kernel charges about 1 KiB for each.
 RECEIVE_BUFFER_BYTES = 256 << 20
-# Of a packet: what leads to times, addresses and lengths.
-SNAPSHOT_BYTES = 96
+# Captured bytes of a packet: its headers, with addresses and lengths.
+CAPTURE_BYTES = 96
 
 SO_ATTACH_FILTER, SO_RCVBUFFORCE, SO_TIMESTAMPNS, ETH_P_IP = 26, 33, 35, 0x0800
 
 
-class Filter(ctypes.Structure):
+class SocketFilter(ctypes.Structure):
     """struct sock_fprog, with its instructions kept alive."""
 
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
 
     def __init__(self, instructions):
-        self.instructions_buffer = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
+        self.instructions_buffer = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in instructions))
         super().__init__(len(instructions), ctypes.addressof(self.instructions_buffer))
 
 
 def port_filter(port):
-    """A filter for TCP packets without IP options from or to a port, of which it keeps the beginning (linux/filter.h)."""
-    load_half, jump_equal, accept = 0x28, 0x15, 0x06
-    return Filter([
-        (load_half, 0, 0, 14 + 20),
+    """A filter that accepts the start of TCP packets without IP options from or to a port (linux/filter.h)."""
+    load_halfword, jump_equal, return_length = 0x28, 0x15, 0x06
+    return SocketFilter([
+        (load_halfword, 0, 0, 14 + 20),
         (jump_equal, 2, 0, port),
-        (load_half, 0, 0, 14 + 22),
+        (load_halfword, 0, 0, 14 + 22),
         (jump_equal, 0, 1, port),
-        (accept, 0, 0, SNAPSHOT_BYTES),
-        (accept, 0, 0, 0),
+        (return_length, 0, 0, CAPTURE_BYTES),
+        (return_length, 0, 0, 0),
     ])
 
 
 class PacketCapture:
-    """Takes the packets of a port while it is entered."""
+    """Captures the packets of a port within a `with` block."""
 
     def __init__(self, port):
         self.port = port
@@ -58,28 +58,32 @@ class PacketCapture:
         self.socket.close()
 
     def exchanges(self):
-        """Pairs of when a request was sent and when its answer came, in seconds, by when they were sent: one request at a time on
-        each connection, and each answer in one packet."""
-        pending, found = {}, []
-        for at, source, target in self.packets():
+        """Pairs of the times, in seconds, of a request and of its response, sorted by the request.
+
+        Each connection has one request at a time, and each response is one packet.
+        """
+        pending, exchanges = {}, []
+        for time, source, target in self.packets():
             if target == self.port:
-                pending.setdefault(source, at)
+                pending.setdefault(source, time)
             elif target in pending:
-                found.append((pending.pop(target), at))
-        return sorted(found)
+                exchanges.append((pending.pop(target), time))
+        return sorted(exchanges)
 
     def packets(self):
-        """Time in seconds and ports of each packet with content. The loopback interface shows each twice: on its way out, which
-        is left out, and in."""
+        """The time in seconds and the ports of each packet with payload.
+
+        The loopback interface shows each packet twice, outgoing and incoming. The outgoing one is skipped.
+        """
         while True:
             try:
-                packet, ancillary, _, address = self.socket.recvmsg(SNAPSHOT_BYTES, 64)
+                packet, ancillary, _, address = self.socket.recvmsg(CAPTURE_BYTES, 64)
             except BlockingIOError:
                 return
-            length, = struct.unpack_from("!H", packet, 14 + 2)
-            source, target = struct.unpack_from("!HH", packet, 14 + 20)
-            content = length - 20 - (packet[14 + 20 + 12] >> 4) * 4
-            if address[2] == socket.PACKET_OUTGOING or content <= 0:
+            total_length, = struct.unpack_from("!H", packet, 14 + 2)
+            source, destination = struct.unpack_from("!HH", packet, 14 + 20)
+            payload_length = total_length - 20 - (packet[14 + 20 + 12] >> 4) * 4
+            if address[2] == socket.PACKET_OUTGOING or payload_length <= 0:
                 continue
             seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
-            yield seconds + nanoseconds / 1e9, source, target
+            yield seconds + nanoseconds / 1e9, source, destination

@@ -15,40 +15,41 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in env::args().skip(1) {
         let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
         let run: Run = serde_json::from_value(report["run"].take())?;
-        let made = analyse(&run);
+        let analysis = analyse(&run);
         let is_awaited = |tags: SampleTags| tags.intersects(SampleTags::AWAITED);
-        let without = |tags| if is_awaited(tags) { SampleTags::WARM_UP } else { tags };
-        let without = analyse(&with_tags(&run, without));
-        let alone = |tags| if is_awaited(tags) { SampleTags::NONE } else { SampleTags::WARM_UP };
-        let alone = analyse(&with_tags(&run, alone));
+        let drop_awaited = |tags| if is_awaited(tags) { SampleTags::WARM_UP } else { tags };
+        let without_awaited = analyse(&with_tags(&run, drop_awaited));
+        let keep_awaited = |tags| if is_awaited(tags) { SampleTags::NONE } else { SampleTags::WARM_UP };
+        let awaited_only = analyse(&with_tags(&run, keep_awaited));
         writeln!(
             out,
             "{file}: {:.1} % undisturbed; of {} figures {} not known, {} without what was waited for",
-            100.0 * made.undisturbed_share.unwrap_or(f64::NAN),
-            made.results.len(),
-            unknown_figures(&made),
-            unknown_figures(&without)
+            100.0 * analysis.undisturbed_share.unwrap_or(f64::NAN),
+            analysis.results.len(),
+            unknown_figures(&analysis),
+            unknown_figures(&without_awaited)
         )?;
-        for (own, awaited) in without.results.iter().zip(&alone.results) {
-            if let (Outcome::Measured(own), Outcome::Measured(awaited)) = (&own.outcome, &awaited.outcome)
-                && own.undisturbed.is_some()
-                && own.headline > 0.0
+        for (result, awaited_result) in without_awaited.results.iter().zip(&awaited_only.results) {
+            if let (Outcome::Measured(summary), Outcome::Measured(awaited_summary)) =
+                (&result.outcome, &awaited_result.outcome)
+                && summary.undisturbed.is_some()
+                && summary.headline > 0.0
             {
-                ratios.push(awaited.headline / own.headline);
+                ratios.push(awaited_summary.headline / summary.headline);
             }
         }
     }
     ratios.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| ratios.get((share * ratios.len() as f64) as usize).copied().unwrap_or(f64::NAN);
+    let quantile = |share: f64| ratios.get((share * ratios.len() as f64) as usize).copied().unwrap_or(f64::NAN);
     writeln!(
         out,
         "awaited over the rounds' own undisturbed samples, {} figures: median {:.4}, half of them {:.3} to {:.3}, 80 % {:.3} to {:.3}",
         ratios.len(),
-        at(0.5),
-        at(0.25),
-        at(0.75),
-        at(0.1),
-        at(0.9)
+        quantile(0.5),
+        quantile(0.25),
+        quantile(0.75),
+        quantile(0.1),
+        quantile(0.9)
     )?;
     Ok(())
 }
@@ -57,13 +58,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn with_tags(run: &Run, tags: impl Fn(SampleTags) -> SampleTags) -> Run {
     let mut run = run.clone();
     let readings =
-        run.measurements.iter_mut().flat_map(|one| &mut one.rounds).filter_map(|round| match &mut round.outcome {
-            RoundOutcome::Measured(readings) => Some(readings),
-            _ => None,
-        });
+        run.measurements.iter_mut().flat_map(|measurement| &mut measurement.rounds).filter_map(
+            |round| match &mut round.outcome {
+                RoundOutcome::Measured(readings) => Some(readings),
+                _ => None,
+            },
+        );
     for reading in readings.flatten() {
-        if let Readings::Batches(Batches { tags: all, .. }) = &mut reading.readings {
-            all.iter_mut().for_each(|one| *one = tags(*one));
+        if let Readings::Batches(Batches { tags: tag_list, .. }) = &mut reading.readings {
+            tag_list.iter_mut().for_each(|tag| *tag = tags(*tag));
         }
     }
     run

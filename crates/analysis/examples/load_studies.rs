@@ -10,11 +10,11 @@ fn main() {
     for seed in 0..studies {
         let planted = PlantedStudy::random(seed);
         let run = planted.study.run();
-        let judged = planted.judge(&kelvin_analysis::studies(&run));
-        if judged.is_wrong() {
-            println!("{seed}: {judged:?} {planted:?}");
+        let judgement = planted.judge(&kelvin_analysis::studies(&run));
+        if judgement.is_wrong() {
+            println!("{seed}: {judgement:?} {planted:?}");
         }
-        *tally.entry(judged.label()).or_default() += 1;
+        *tally.entry(judgement.label()).or_default() += 1;
     }
     for (kind, count) in tally {
         println!("{count:6} {kind}");

@@ -33,15 +33,17 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
     let machine = &run.header.machine;
     let mut levels = levels::levels_from_results(&results, machine);
     let mut studies = studies::uncorrected_studies(&evidence);
-    let of_levels = levels.iter_mut().flat_map(|levels| &mut levels.conclusions);
-    studies::correct_p_values(studies.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
+    let level_conclusions = levels.iter_mut().flat_map(|levels| &mut levels.conclusions);
+    studies::correct_p_values(
+        studies.iter_mut().flat_map(|study| &mut study.conclusions).chain(level_conclusions).collect(),
+    );
     studies::add_answers(&mut studies);
     if let Some(levels) = &levels {
         results.iter_mut().for_each(|result| levels::name_latency_modes(result, levels));
     }
     cpu_placement_modes::name_bandwidth_modes(&mut results);
     sanity::add_warnings(&evidence, &mut results);
-    let normal = class_comparison::compare_with_class(library, machine, &mut results);
+    let class_comparison = class_comparison::compare_with_class(library, machine, &mut results);
     let (model_lines, knees) = load::model_lines(evidence.sweeps());
     let references = &evidence.baselines.references;
     let mut analysis = Analysis {
@@ -54,7 +56,7 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
         studies: add_tables(studies, &results),
         results,
         canaries: references.histories(run),
-        class_comparison: normal,
+        class_comparison,
         model_lines,
         knees,
         timelines: load::timelines(evidence.sweeps()),
@@ -82,16 +84,16 @@ fn metric_result<'r>(
     hertz: Option<f64>,
 ) -> MetricResult {
     let case = &measurement.planned.case;
-    let past = baselines.metric_history(metric.id, case);
+    let history = baselines.metric_history(metric.id, case);
     let mut warnings = Vec::new();
-    let outcome = match summarise(samples, metric, &past, run.header.settings.target) {
+    let outcome = match summarise(samples, metric, &history, run.header.settings.target) {
         None => missing_outcome(measurement),
-        Some(summarised) => {
-            warnings = summarised.warnings;
-            match exceeded_bound(metric, run.bound(&metric.id, case), summarised.summary.headline) {
+        Some(draft) => {
+            warnings = draft.warnings;
+            match exceeded_bound(metric, run.bound(&metric.id, case), draft.summary.headline) {
                 Some(ceiling) => Outcome::Invalid(ceiling),
-                None if summarised.is_known => Outcome::Measured(Box::new(summarised.summary)),
-                None => Outcome::NotKnown(Box::new(summarised.summary)),
+                None if draft.is_known => Outcome::Measured(Box::new(draft.summary)),
+                None => Outcome::NotKnown(Box::new(draft.summary)),
             }
         }
     };

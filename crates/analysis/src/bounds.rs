@@ -4,17 +4,18 @@ use crate::prelude::*;
 
 /// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's
 /// hardware.
-pub(crate) fn exceeded_bound(metric: &Metric, of_machine: Option<&Bound>, headline: f64) -> Option<ImpossibleValue> {
-    let everywhere = |bound: f64, too_low| ImpossibleValue {
+pub(crate) fn exceeded_bound(metric: &Metric, machine_bound: Option<&Bound>, headline: f64) -> Option<ImpossibleValue> {
+    let impossible_value = |bound: f64, too_low| ImpossibleValue {
         value: headline,
         bound,
         derivation: None,
         likely_cause: likely_cause(metric.unit, too_low, bound).into(),
     };
-    let too_low = metric.floor.filter(|floor| headline < *floor).map(|floor| everywhere(floor, true));
-    let too_high = || metric.ceiling.filter(|ceiling| headline > *ceiling).map(|ceiling| everywhere(ceiling, false));
-    let beyond_hardware = || {
-        let bound = of_machine.filter(|bound| headline > bound.limit)?;
+    let too_low = metric.floor.filter(|floor| headline < *floor).map(|floor| impossible_value(floor, true));
+    let too_high =
+        || metric.ceiling.filter(|ceiling| headline > *ceiling).map(|ceiling| impossible_value(ceiling, false));
+    let above_hardware = || {
+        let bound = machine_bound.filter(|bound| headline > bound.limit)?;
         Some(ImpossibleValue {
             value: headline,
             bound: bound.limit,
@@ -22,7 +23,7 @@ pub(crate) fn exceeded_bound(metric: &Metric, of_machine: Option<&Bound>, headli
             likely_cause: bound.likely_cause.clone(),
         })
     };
-    too_low.or_else(beyond_hardware).or_else(too_high)
+    too_low.or_else(above_hardware).or_else(too_high)
 }
 
 fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {
@@ -37,8 +38,8 @@ fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {
         (Unit::Nanoseconds | Unit::Cycles, false) => {
             "the time includes something else: a stopped machine or a lost wake-up"
         }
-        (Unit::BytesPerSecond, false) => "a cache answered: the bytes never crossed the link, bus or memory channel",
-        (Unit::PerSecond, false) => "not all operations were done: a cache or a queue answered first",
+        (Unit::BytesPerSecond, false) => "a cache served them: the bytes never crossed the link, bus or memory channel",
+        (Unit::PerSecond, false) => "not all operations were done: a cache or a queue acknowledged them first",
         (Unit::BytesPerSecond | Unit::PerSecond, true) => {
             "the time includes something else, or a counter ran backwards"
         }

@@ -24,7 +24,7 @@ const MIN_BLOCK_TOLERANCE: f64 = 0.04;
 const MAX_REFERENCE_READINGS: usize = 20_000;
 /// Maximum points of a canary's history.
 const MAX_HISTORY_POINTS: usize = 2000;
-/// The logarithm that one reading of the block counts with at most: what took longer was interrupted, and says nothing of a neighbour.
+/// The logarithm that one reading of the block counts with at most: a longer one was interrupted, and shows no neighbour.
 const MAX_LOG_SLOWDOWN: f64 = 1.0;
 /// A chain reading beyond this factor of the reference is an interruption, not a frequency.
 const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
@@ -69,8 +69,8 @@ fn steady_state_at(nanoseconds: f64, sorted: &Sorted, floor: f64) -> Option<Stea
 /// The finite readings in order, at most [`MAX_REFERENCE_READINGS`] of them.
 fn thin_evenly(readings: &[f64]) -> Option<Sorted> {
     let step = readings.len().div_ceil(MAX_REFERENCE_READINGS).max(1);
-    let kept = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
-    Sorted::new(kept)
+    let thinned = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
+    Sorted::new(thinned)
 }
 
 /// Spread of a steady state: on each side the distance that 68 % of the nearby readings keep to the reference, and of
@@ -78,16 +78,16 @@ fn thin_evenly(readings: &[f64]) -> Option<Sorted> {
 fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     let values = sorted.values();
     let side = |from: f64, to: f64| {
-        let inside = &values[values.partition_point(|&v| v < from)..values.partition_point(|&v| v <= to)];
-        let mut distances: Vec<f64> = inside.iter().map(|value| (value - reference).abs()).collect();
+        let nearby = &values[values.partition_point(|&v| v < from)..values.partition_point(|&v| v <= to)];
+        let mut distances: Vec<f64> = nearby.iter().map(|value| (value - reference).abs()).collect();
         distances.sort_unstable_by(f64::total_cmp);
         distances.get((distances.len() * 68 / 100).min(distances.len().saturating_sub(1))).copied()
     };
-    let below = side(reference * (1.0 - MODE_REACH_RATIO), reference);
-    let above = side(reference, reference * (1.0 + MODE_REACH_RATIO));
-    match (below, above) {
-        (Some(below), Some(above)) => below.min(above),
-        (one, other) => one.or(other).unwrap_or(0.0),
+    let lower = side(reference * (1.0 - MODE_REACH_RATIO), reference);
+    let upper = side(reference, reference * (1.0 + MODE_REACH_RATIO));
+    match (lower, upper) {
+        (Some(lower), Some(upper)) => lower.min(upper),
+        (lower, upper) => lower.or(upper).unwrap_or(0.0),
     }
 }
 
@@ -99,8 +99,8 @@ const MIN_CASE_READINGS: usize = 12;
 /// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
 /// seen twice is no accident.
 fn unshared_block_ratio(run: &Run) -> Option<f64> {
-    let learned = &run.header.core_ratio_history;
-    let mut ratios = learned[learned.len().saturating_sub(MAX_EARLIER_RUNS)..].to_vec();
+    let history = &run.header.core_ratio_history;
+    let mut ratios = history[history.len().saturating_sub(MAX_EARLIER_RUNS)..].to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios.get(1).copied()
 }
@@ -112,8 +112,10 @@ fn block_at_reference(columns: &[&Batches], chain: Option<&SteadyState>) -> Vec<
     for batches in columns {
         let chains = batches.canaries.get(&Canary::Chain);
         for (index, &block) in batches.canaries.get(&Canary::Block).into_iter().flatten().enumerate() {
-            let slowness =
-                chains.and_then(|column| column.get(index)).zip(chain).map(|(&own, chain)| chain.ratio_to_steady(own));
+            let slowness = chains
+                .and_then(|column| column.get(index))
+                .zip(chain)
+                .map(|(&reading, chain)| chain.ratio_to_steady(reading));
             if slowness.zip(chain).is_none_or(|(slowness, chain)| chain.is_steady(slowness)) {
                 blocks.push(f64::from(block) / slowness.unwrap_or(1.0));
             }
@@ -151,12 +153,12 @@ pub fn steady_core(run: &Run) -> Option<CoreSteadyState> {
 fn own_frequency_state(measurement: &Measurement, metric: &Metric) -> Option<SteadyState> {
     let mut readings = Vec::new();
     for round in &measurement.rounds {
-        let RoundOutcome::Measured(all) = &round.outcome else { continue };
-        for reading in all.iter().filter(|reading| reading.metric == metric.id) {
+        let RoundOutcome::Measured(metric_readings) = &round.outcome else { continue };
+        for reading in metric_readings.iter().filter(|reading| reading.metric == metric.id) {
             let Readings::Batches(batches) = &reading.readings else { continue };
             // The first comes before the work.
-            let after = batches.canaries.get(&Canary::Chain).into_iter().flatten().skip(1);
-            readings.extend(after.map(|&reading| f64::from(reading)));
+            let chain_readings = batches.canaries.get(&Canary::Chain).into_iter().flatten().skip(1);
+            readings.extend(chain_readings.map(|&reading| f64::from(reading)));
         }
     }
     if readings.len() < MIN_CASE_READINGS { None } else { dominant_state(&readings) }
@@ -173,22 +175,22 @@ pub(crate) struct CanaryReferences {
     pub frequency_deviation: Option<f64>,
     /// How much longer work took on average than on the core left alone, by the block canary: a logarithm.
     pub log_slowdown: Option<f64>,
-    of_run: BTreeMap<Canary, SteadyState>,
+    steady_states: BTreeMap<Canary, SteadyState>,
 }
 
 impl CanaryReferences {
     pub fn from_run(run: &Run) -> Self {
-        let with_measurements: Vec<(&Measurement, &Batches)> = canary_columns(run).collect();
-        let columns: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
+        let measured_columns: Vec<(&Measurement, &Batches)> = canary_columns(run).collect();
+        let columns: Vec<&Batches> = measured_columns.iter().map(|(_, batches)| *batches).collect();
         let mut references = Self::core_references(&columns, unshared_block_ratio(run));
         // Not those of a measurement that sets its own frequency.
         let is_of_core = |measurement: &Measurement| {
             let mut metrics = measurement.planned.metrics.iter().filter_map(|metric| run.metric(metric));
             !metrics.any(|metric| metric.own_frequency)
         };
-        let of_the_core = with_measurements.iter().filter(|(measurement, _)| is_of_core(measurement));
-        let of_the_core = of_the_core.map(|(_, batches)| *batches);
-        references.frequency_deviation = references.deviation_of_frequency(of_the_core);
+        let core_columns = measured_columns.iter().filter(|(measurement, _)| is_of_core(measurement));
+        let core_batches = core_columns.map(|(_, batches)| *batches);
+        references.frequency_deviation = references.deviation_of_frequency(core_batches);
         references.log_slowdown = references.get(Canary::Block).and_then(|block| mean_log_slowdown(&columns, &block));
         references
     }
@@ -219,18 +221,18 @@ impl CanaryReferences {
         let chains = columns.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
         let Some(chain) = dominant_state(&chains.map(|&reading| f64::from(reading)).collect::<Vec<f64>>()) else {
             let block = fastest_state(&block_at_reference(columns, None));
-            references.of_run.extend(block.map(|block| (Canary::Block, block)));
+            references.steady_states.extend(block.map(|block| (Canary::Block, block)));
             return references;
         };
-        references.of_run.insert(Canary::Chain, chain);
+        references.steady_states.insert(Canary::Chain, chain);
         if let Some(mut block) = fastest_state(&block_at_reference(columns, Some(&chain))) {
-            let own = block.nanoseconds / chain.nanoseconds;
-            references.block_over_chain = Some(own);
-            if let Some(unshared) = unshared.filter(|unshared| own > unshared * (1.0 + SHARED_CORE_SLOWDOWN)) {
-                references.sharing_ratio = Some(own / unshared);
+            let ratio = block.nanoseconds / chain.nanoseconds;
+            references.block_over_chain = Some(ratio);
+            if let Some(unshared) = unshared.filter(|unshared| ratio > unshared * (1.0 + SHARED_CORE_SLOWDOWN)) {
+                references.sharing_ratio = Some(ratio / unshared);
                 block.nanoseconds = unshared * chain.nanoseconds;
             }
-            references.of_run.insert(Canary::Block, block);
+            references.steady_states.insert(Canary::Block, block);
         }
         references
     }
@@ -240,17 +242,17 @@ impl CanaryReferences {
         let mut references = self.clone();
         if metric.own_frequency
             && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
-            && let Some(own) = own_frequency_state(measurement, metric)
+            && let Some(metric_chain) = own_frequency_state(measurement, metric)
         {
-            references.of_run.insert(Canary::Chain, own);
-            let nanoseconds = block.nanoseconds * own.nanoseconds / chain.nanoseconds;
-            references.of_run.insert(Canary::Block, SteadyState { nanoseconds, ..block });
+            references.steady_states.insert(Canary::Chain, metric_chain);
+            let nanoseconds = block.nanoseconds * metric_chain.nanoseconds / chain.nanoseconds;
+            references.steady_states.insert(Canary::Block, SteadyState { nanoseconds, ..block });
         }
         references
     }
 
     pub fn get(&self, canary: Canary) -> Option<SteadyState> {
-        self.of_run.get(&canary).copied()
+        self.steady_states.get(&canary).copied()
     }
 
     /// Core frequency that the chain of dependent multiplies shows in its steady state, in hertz.
@@ -262,39 +264,50 @@ impl CanaryReferences {
     /// Judges batches by the canaries next to them. Of a quantity that is a fixed number of core cycles (`by_cycles`) the frequency, which is
     /// divided out of its values, is divided out of the other canaries too, so that a batch at another but steady frequency is
     /// undisturbed; `None` where the chain that shows it was not read.
-    pub fn judge_batches(&self, batches: &Batches, canaries: Canaries, by_cycles: bool) -> Option<DisturbedBatches> {
-        let (mut frequency, mut agreement) = (Vec::new(), 0.0);
-        if by_cycles {
+    pub fn judge_batches(
+        &self,
+        batches: &Batches,
+        canaries: Canaries,
+        is_cycle_normalised: bool,
+    ) -> Option<DisturbedBatches> {
+        let (mut frequency, mut tolerance) = (Vec::new(), 0.0);
+        if is_cycle_normalised {
             let (reference, chain) = (self.get(Canary::Chain)?, batches.canaries.get(&Canary::Chain)?);
             frequency = chain.iter().map(|&reading| reference.ratio_to_steady(reading)).collect();
-            agreement = reference.tolerance;
+            tolerance = reference.tolerance;
         }
-        let of_others = canaries.iter().filter(|&canary| !by_cycles || canary != Canary::Chain);
-        let columns: Vec<(SteadyState, &[f32])> = of_others
+        let other_canaries = canaries.iter().filter(|&canary| !is_cycle_normalised || canary != Canary::Chain);
+        let columns: Vec<(SteadyState, &[f32])> = other_canaries
             .filter_map(|canary| Some((self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
             .collect();
-        let readings = match by_cycles {
+        let readings = match is_cycle_normalised {
             true => frequency.len(),
             false => columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0),
         };
-        let off = (0..readings).map(|index| {
+        let disturbed = (0..readings).map(|index| {
             let slowness = frequency.get(index).copied().unwrap_or(1.0);
-            let is_off = |(reference, column): &(SteadyState, &[f32])| {
+            let is_disturbed = |(reference, column): &(SteadyState, &[f32])| {
                 column
                     .get(index)
                     .is_some_and(|&reading| !reference.is_steady(reference.ratio_to_steady(reading) / slowness))
             };
-            !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || columns.iter().any(is_off)
+            !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || columns.iter().any(is_disturbed)
         });
-        Some(DisturbedBatches { off: off.collect(), stride: batches.canary_stride.max(1), frequency, agreement })
+        Some(DisturbedBatches {
+            flags: disturbed.collect(),
+            stride: batches.canary_stride.max(1),
+            frequency,
+            tolerance,
+        })
     }
 
     /// Each canary over the run.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
         let history = |(canary, mut points): (Canary, Vec<CanaryReading>)| {
             let reference = self.get(canary)?;
-            let steady = points.iter().filter(|p| reference.is_steady(p.nanoseconds / reference.nanoseconds)).count();
-            let steady_share = steady as f64 / points.len() as f64;
+            let steady_count =
+                points.iter().filter(|p| reference.is_steady(p.nanoseconds / reference.nanoseconds)).count();
+            let steady_share = steady_count as f64 / points.len() as f64;
             if points.len() > MAX_HISTORY_POINTS {
                 let group = points.len().div_ceil(MAX_HISTORY_POINTS / 3);
                 points = points.chunks_mut(group).flat_map(lowest_median_highest).collect();
@@ -315,29 +328,29 @@ impl CanaryReferences {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DisturbedBatches {
     /// For each reading of the canaries whether one was off.
-    off: Vec<bool>,
+    flags: Vec<bool>,
     stride: usize,
     /// For each reading the chain as a multiple of its reference, where values are normalised by it.
     frequency: Vec<f64>,
     /// How far two neighbouring chain readings may differ for the frequency between them to be known.
-    agreement: f64,
+    tolerance: f64,
 }
 
 impl DisturbedBatches {
     /// Whether a canary was read at all.
     pub fn has_readings(&self) -> bool {
-        !self.off.is_empty()
+        !self.flags.is_empty()
     }
 
     /// Whether the canaries on either side of a batch show a disturbance.
     pub fn is_disturbed(&self, batch: usize) -> bool {
         let before = batch / self.stride;
-        let off = |index: usize| self.off.get(index).copied().unwrap_or(false);
+        let is_reading_disturbed = |index: usize| self.flags.get(index).copied().unwrap_or(false);
         let has_frequency_moved = match (self.frequency.get(before), self.frequency.get(before + 1)) {
-            (Some(before), Some(after)) => (before / after - 1.0).abs() > self.agreement,
+            (Some(before), Some(after)) => (before / after - 1.0).abs() > self.tolerance,
             _ => false,
         };
-        off(before) || off(before + 1) || has_frequency_moved
+        is_reading_disturbed(before) || is_reading_disturbed(before + 1) || has_frequency_moved
     }
 
     /// Factor from the time of a batch to that at the reference frequency; 1 without normalising.
@@ -345,7 +358,7 @@ impl DisturbedBatches {
         let before = batch / self.stride;
         match (self.frequency.get(before), self.frequency.get(before + 1)) {
             (Some(before), Some(after)) => 2.0 / (before + after),
-            (Some(one), None) | (None, Some(one)) => 1.0 / one,
+            (Some(frequency), None) | (None, Some(frequency)) => 1.0 / frequency,
             (None, None) => 1.0,
         }
     }
@@ -360,11 +373,11 @@ fn canary_points(run: &Run) -> BTreeMap<Canary, Vec<CanaryReading>> {
     for round in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
-        let mut done = 0.0;
+        let mut offset = 0.0;
         for batches in columns {
             let moment = |batch: f64| round.start_seconds + round.seconds * batch / total;
-            let (start, end) = (moment(done), moment(done + found_count(batches) as f64));
-            done += batches.len() as f64;
+            let (start, end) = (moment(offset), moment(offset + found_count(batches) as f64));
+            offset += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
                 let column = found_readings(batches, column);
                 let reading = |(index, &nanoseconds): (usize, &f32)| CanaryReading {
@@ -382,8 +395,8 @@ fn canary_points(run: &Run) -> BTreeMap<Canary, Vec<CanaryReading>> {
 /// The columns of all rounds of a run, each once, with what they are of.
 fn canary_columns(run: &Run) -> impl Iterator<Item = (&Measurement, &Batches)> {
     run.measurements.iter().flat_map(|measurement| {
-        let of_rounds = measurement.rounds.iter().flat_map(distinct_columns);
-        of_rounds.map(move |batches| (measurement, batches))
+        let columns = measurement.rounds.iter().flat_map(distinct_columns);
+        columns.map(move |batches| (measurement, batches))
     })
 }
 

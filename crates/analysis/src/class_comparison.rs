@@ -21,15 +21,15 @@ pub(crate) fn compare_with_class(
     let classes = [MetricArea::Hardware, MetricArea::Kernel].map(|area| MachineClass::from_own_facts(machine, area));
     let (hardware, kernel) = match classes {
         [Ok(hardware), Ok(kernel)] => (hardware, kernel),
-        [Err(why), _] | [_, Err(why)] => {
-            return ClassComparison { missing_reason: Some(why), ..ClassComparison::default() };
+        [Err(reason), _] | [_, Err(reason)] => {
+            return ClassComparison { missing_reason: Some(reason), ..ClassComparison::default() };
         }
     };
     // Nothing is published of machines that hide their model: their class has a user's own members, or none.
-    if let Err(why) = MachineClass::from_facts(machine, MetricArea::Hardware)
+    if let Err(reason) = MachineClass::from_facts(machine, MetricArea::Hardware)
         && !library.machines().iter().any(|member| hardware.contains(member))
     {
-        return ClassComparison { missing_reason: Some(why), ..ClassComparison::default() };
+        return ClassComparison { missing_reason: Some(reason), ..ClassComparison::default() };
     }
     let class_of = |metric| if MetricArea::from_metric(metric) == MetricArea::Hardware { &hardware } else { &kernel };
     for result in results.iter_mut().filter(|result| !result.only_input) {
@@ -39,9 +39,11 @@ pub(crate) fn compare_with_class(
         let value = result.outcome.summary()?.headline / base_unit(result.metric.unit)?;
         (value > 0.0).then(|| MachineFigure { metric: result.metric.id, case: result.case.clone(), value })
     };
-    let judged: Vec<MachineFigure> = results.iter().filter(|result| !result.only_input).filter_map(figure).collect();
-    let areas =
-        JUDGED_AREAS.into_iter().filter_map(|area| self::area_comparison(library, class_of(area), area, &judged));
+    let machine_figures: Vec<MachineFigure> =
+        results.iter().filter(|result| !result.only_input).filter_map(figure).collect();
+    let areas = JUDGED_AREAS
+        .into_iter()
+        .filter_map(|area| self::area_comparison(library, class_of(area), area, &machine_figures));
     ClassComparison { class: Some(hardware.to_string()), missing_reason: None, areas: areas.collect() }
 }
 
@@ -71,22 +73,22 @@ fn area_comparison(
     library: &ReferenceLibrary,
     class: &MachineClass,
     area: Name,
-    judged: &[MachineFigure],
+    figures: &[MachineFigure],
 ) -> Option<AreaComparison> {
-    let usual = library.area_factor(class, area.as_str(), judged, AREA_RANGE_LEVEL)?;
+    let area_factor = library.area_factor(class, area.as_str(), figures, AREA_RANGE_LEVEL)?;
     Some(AreaComparison {
         area,
         class: class.to_string(),
         compared_with: class.plural(),
-        factor: usual.factor,
-        low: usual.low,
-        high: usual.high,
-        figures: usual.figures,
-        members: usual.members.iter().map(|machine| machine.id).collect(),
-        has_few_members: usual.members.len() < MIN_KNOWN_MEMBERS,
-        verdict: match usual.factor {
-            factor if factor > usual.high => ClassVerdict::Slower,
-            factor if factor < usual.low => ClassVerdict::Faster,
+        factor: area_factor.factor,
+        low: area_factor.low,
+        high: area_factor.high,
+        figures: area_factor.figures,
+        members: area_factor.members.iter().map(|machine| machine.id).collect(),
+        has_few_members: area_factor.members.len() < MIN_KNOWN_MEMBERS,
+        verdict: match area_factor.factor {
+            factor if factor > area_factor.high => ClassVerdict::Slower,
+            factor if factor < area_factor.low => ClassVerdict::Faster,
             _ => ClassVerdict::Usual,
         },
     })
@@ -99,18 +101,18 @@ fn figure_class_range(
     result: &MetricResult,
 ) -> Option<FigureClassRange> {
     let base = base_unit(result.metric.unit)?;
-    let usual = library.class_range(class, result.metric.id, &result.case, FIGURE_RANGE_LEVEL)?;
-    if usual.members + usual.related < MIN_KNOWN_MEMBERS {
+    let range = library.class_range(class, result.metric.id, &result.case, FIGURE_RANGE_LEVEL)?;
+    if range.members + range.related < MIN_KNOWN_MEMBERS {
         return None;
     }
-    let [low, middle, high] = [usual.low, usual.center, usual.high].map(|end| end * base);
+    let [low, center, high] = [range.low, range.center, range.high].map(|end| end * base);
     Some(FigureClassRange {
         low,
-        center: middle,
+        center,
         high,
-        members: usual.members,
-        related: usual.related,
-        has_few_members: usual.is_of_few_members(),
+        members: range.members,
+        related: range.related,
+        has_few_members: range.is_of_few_members(),
         verdict: result.outcome.summary().and_then(|summary| class_verdict(summary, (low, high), result.metric.better)),
     })
 }
@@ -141,16 +143,16 @@ pub(crate) fn usual_range(area: &AreaComparison) -> String {
 }
 
 /// The class, and each area against it, a line each; or in one line why there is no class. None before a run was judged.
-pub fn class_lines(normal: &ClassComparison) -> Vec<String> {
-    let Some(class) = &normal.class else {
-        let why = normal.missing_reason.iter();
-        return why.map(|why| format!("No published machines to compare with: {why}.")).collect();
+pub fn class_lines(comparison: &ClassComparison) -> Vec<String> {
+    let Some(class) = &comparison.class else {
+        let reason = comparison.missing_reason.iter();
+        return reason.map(|reason| format!("No published machines to compare with: {reason}.")).collect();
     };
-    if normal.areas.is_empty() {
+    if comparison.areas.is_empty() {
         return vec![format!("Class: {class}. No published machine of it has figures of this run.")];
     }
     let mut lines = vec![format!("Class: {class}.")];
-    lines.extend(normal.areas.iter().map(area_line));
+    lines.extend(comparison.areas.iter().map(area_line));
     lines
 }
 
@@ -161,15 +163,18 @@ fn area_line(area: &AreaComparison) -> String {
         ClassVerdict::Usual => "usual",
         ClassVerdict::Faster => "faster than usual",
     };
-    let few = if area.has_few_members { "; few machines of this class are known" } else { "" };
+    let caveat = if area.has_few_members { "; few machines of this class are known" } else { "" };
     let (factor, members) = (number(area.factor), member_text(area));
     let (figures, range) = (figure_count(area), usual_range(area));
-    format!("{}: {factor} times as slow as {members}, {figures}; 95 % of them are at {range}: {word}{few}.", area.area)
+    format!(
+        "{}: {factor} times as slow as {members}, {figures}; 95 % of them are at {range}: {word}{caveat}.",
+        area.area
+    )
 }
 
 /// A figure against its class in one word, the same for a time and a rate; empty without a range.
 pub fn class_word(result: &MetricResult) -> &'static str {
-    match result.class_range.and_then(|of_class| of_class.verdict) {
+    match result.class_range.and_then(|class_range| class_range.verdict) {
         Some(ClassVerdict::Slower) => "slower",
         Some(ClassVerdict::Usual) => "usual",
         Some(ClassVerdict::Faster) => "faster",
@@ -180,14 +185,14 @@ pub fn class_word(result: &MetricResult) -> &'static str {
 /// A figure's range in its class, with the machines that it is of: `class 95 to 140 ns (15 machines): slower`, `class 43 to 297 us (2 machines
 /// of it, 13 others): usual`. `None` without a range or a figure.
 pub fn figure_class_text(result: &MetricResult) -> Option<String> {
-    let of_class = result.class_range.filter(|of_class| of_class.verdict.is_some())?;
-    let range = span(of_class.low, of_class.high, result.metric.unit);
+    let class_range = result.class_range.filter(|candidate| candidate.verdict.is_some())?;
+    let range = span(class_range.low, class_range.high, result.metric.unit);
     let machines = |count| if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") };
     // Of a class of few those of other classes too.
-    let members = match of_class.members {
-        members if !of_class.has_few_members => machines(members),
-        0 => format!("of other classes, {}", machines(of_class.related)),
-        members => format!("{} of it, {} others", machines(members), of_class.related),
+    let members = match class_range.members {
+        members if !class_range.has_few_members => machines(members),
+        0 => format!("of other classes, {}", machines(class_range.related)),
+        members => format!("{} of it, {} others", machines(members), class_range.related),
     };
     Some(format!("class {range} ({members}): {}", class_word(result)))
 }
@@ -207,15 +212,15 @@ mod tests {
 
     /// A library of a user's own guests, measured by the same method, whose figures of the kernel differ by a few percent.
     fn guest_library() -> ReferenceLibrary {
-        let of = |machine: &&kelvin_reference::LibraryMachine| machine.rows.iter().any(|row| row.metric == CALL);
-        let stated = built_in_library().machines().iter().find(of).expect("a machine with calls of the kernel");
+        let has_call = |machine: &&kelvin_reference::LibraryMachine| machine.rows.iter().any(|row| row.metric == CALL);
+        let template = built_in_library().machines().iter().find(has_call).expect("a machine with calls of the kernel");
         let member = |index: usize| {
-            let times = 1.0 + 0.02 * index as f64;
-            let own = |row: &PublishedFigure| {
+            let factor = 1.0 + 0.02 * index as f64;
+            let scale_row = |row: &PublishedFigure| {
                 let method = SourceMethod { factor: 1.02, ..row.method.clone() };
-                PublishedFigure { value: row.value * times, method, ..row.clone() }
+                PublishedFigure { value: row.value * factor, method, ..row.clone() }
             };
-            let rows = stated.rows.iter().filter(|row| row.metric.starts_with("os.")).map(own);
+            let rows = template.rows.iter().filter(|row| row.metric.starts_with("os.")).map(scale_row);
             kelvin_reference::LibraryMachine {
                 id: Name::intern(&format!("guest-{index}")),
                 core: Name::new("Zen 4"),
@@ -223,7 +228,7 @@ mod tests {
                 instance: Virtualisation::Guest,
                 mitigations: Some([ActiveMitigation::SafeReturn].into()),
                 rows: rows.collect(),
-                ..stated.clone()
+                ..template.clone()
             }
         };
         ReferenceLibrary::new((0..MEMBERS).map(member).collect())

@@ -30,7 +30,7 @@ use crate::headlines::Headlines;
 /// One side of a comparison.
 #[derive(Clone, Debug)]
 pub struct SideInput<'a> {
-    /// As it was asked for.
+    /// As it was requested.
     pub name: String,
     /// What it is.
     pub subject: ComparisonSubject<'a>,
@@ -54,11 +54,11 @@ pub struct ComparisonRequest<'a> {
     pub base: SideInput<'a>,
     /// What is compared.
     pub other: SideInput<'a>,
-    /// What other runs of the machine say of the spread from run to run: it counts before what the runs themselves knew, which may have
-    /// been made before there were any, and may count one another.
-    pub learned: &'a [SpreadHistory],
+    /// The spread from run to run by other runs of the machine. It takes precedence over the histories of the runs themselves, which may
+    /// have been made before there were any, and may include one another.
+    pub spread_histories: &'a [SpreadHistory],
     /// The spread of the headlines over [`STEADY_CHAIN`](crate::STEADY_CHAIN) in each of those runs, for what is a fixed number of core cycles.
-    pub learned_in_cycles: &'a [SpreadHistory],
+    pub cycle_spread_histories: &'a [SpreadHistory],
     /// Share by which a figure must differ to be better or worse.
     pub threshold: f64,
 }
@@ -74,10 +74,10 @@ impl ComparisonRequest<'_> {
         let (pairs, mut not_compared) = figure_pairs(&series);
         let judge = ComparisonJudge::new(self, clocks);
         let (figures, interval_inflation) = judge.judge(&series, &pairs, &mut not_compared);
-        let slowed = series.each_ref().map(|side| side.log_slowdown);
-        let differences = differences::differences_between(&sides.map(|side| side.subject.facts()), slowed);
-        let compared = new_comparison(sides.map(to_compared_side), self.threshold, figures, not_compared);
-        Comparison { differences, clocks, frequency, interval_inflation, ..compared }
+        let log_slowdowns = series.each_ref().map(|side| side.log_slowdown);
+        let differences = differences::differences_between(&sides.map(|side| side.subject.facts()), log_slowdowns);
+        let comparison = new_comparison(sides.map(to_compared_side), self.threshold, figures, not_compared);
+        Comparison { differences, clocks, frequency, interval_inflation, ..comparison }
     }
 
     fn subjects(&self) -> [ComparisonSubject<'_>; 2] {
@@ -126,13 +126,13 @@ fn new_comparison(
     figures: Vec<ComparedFigure>,
     not_compared: Vec<NotCompared>,
 ) -> Comparison {
-    let goodness: Vec<f64> = figures.iter().filter_map(verdicts::goodness_ratio).collect();
+    let goodness_ratios: Vec<f64> = figures.iter().filter_map(verdicts::goodness_ratio).collect();
     Comparison {
         compare_format: COMPARE_FORMAT,
         base,
         other,
         threshold,
-        median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
+        median_ratio: (!goodness_ratios.is_empty()).then(|| median(&goodness_ratios)),
         interval_inflation: 1.0,
         figures,
         not_compared,

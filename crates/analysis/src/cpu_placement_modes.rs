@@ -30,15 +30,15 @@ struct CoreDistance {
 
 /// Names the modes of the rates of all CPUs by their core-to-core latency, where that separates the modes.
 pub(crate) fn name_bandwidth_modes(results: &mut [MetricResult]) {
-    let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
-    let distance = of_metric.filter_map(|result| {
+    let latency_results = results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
+    let distance = latency_results.filter_map(|result| {
         let summary = result.outcome.summary()?;
         let rounds = summary.round_times.iter().copied().zip(summary.round_headlines.iter().copied()).collect();
         Some(CoreDistance { case: result.case.clone(), rounds, headline: summary.headline })
     });
     for distance in distance.collect::<Vec<_>>() {
-        let depends = |result: &&mut MetricResult| is_placement_rate(result) && result.case == distance.case;
-        results.iter_mut().filter(depends).for_each(|result| name_result_modes(result, &distance));
+        let is_dependent = |result: &&mut MetricResult| is_placement_rate(result) && result.case == distance.case;
+        results.iter_mut().filter(is_dependent).for_each(|result| name_result_modes(result, &distance));
     }
 }
 
@@ -56,12 +56,12 @@ fn name_result_modes(result: &mut MetricResult, distance: &CoreDistance) {
             .map(|mode| median_distance(summary, distance, |rate| (rate < bound) == (mode.center < bound))),
         // Core-to-core latency is known of this run only.
         _ => [first, second].map(|mode| {
-            let is_this = (summary.headline < bound) == (mode.center < bound);
-            is_this.then_some(distance.headline)
+            let is_run_mode = (summary.headline < bound) == (mode.center < bound);
+            is_run_mode.then_some(distance.headline)
         }),
     };
-    if let [Some(one), Some(other)] = times
-        && one.max(other) < MIN_LATENCY_RATIO * one.min(other)
+    if let [Some(first_time), Some(second_time)] = times
+        && first_time.max(second_time) < MIN_LATENCY_RATIO * first_time.min(second_time)
     {
         return;
     }
@@ -73,10 +73,11 @@ fn name_result_modes(result: &mut MetricResult, distance: &CoreDistance) {
 }
 
 /// Median core-to-core latency of the rounds that satisfy this; `None` if there are none.
-fn median_distance(summary: &Summary, distance: &CoreDistance, holds: impl Fn(f64) -> bool) -> Option<f64> {
+fn median_distance(summary: &Summary, distance: &CoreDistance, is_selected: impl Fn(f64) -> bool) -> Option<f64> {
     let rounds = summary.round_times.iter().zip(&summary.round_headlines);
-    let of_state = rounds.filter(|&(_, &rate)| holds(rate));
-    let time = |&start: &f64| distance.rounds.iter().find(|(begun, _)| *begun == start).map(|(_, time)| *time);
-    let times: Vec<f64> = of_state.filter_map(|(start, _)| time(start)).collect();
+    let selected = rounds.filter(|&(_, &rate)| is_selected(rate));
+    let time =
+        |&start: &f64| distance.rounds.iter().find(|(round_start, _)| *round_start == start).map(|(_, time)| *time);
+    let times: Vec<f64> = selected.filter_map(|(start, _)| time(start)).collect();
     (!times.is_empty()).then(|| median(&times))
 }

@@ -29,7 +29,7 @@ pub(crate) struct RoundHeadlines<'r> {
     /// The number of the round that each is of.
     indices: Vec<u32>,
     /// The headlines of earlier runs.
-    earlier: EarlierRuns<'r>,
+    earlier_runs: EarlierRuns<'r>,
     /// The spread between runs that they show.
     history: Option<BetweenRunVariance>,
 }
@@ -57,15 +57,15 @@ impl<'r> Evidence<'r> {
         if exceeded_bound(metric, self.run.bound(&metric.id, case), computed.headline).is_some() {
             return;
         }
-        let past = self.baselines.metric_history(metric.id, case);
+        let history = self.baselines.metric_history(metric.id, case);
         self.rounds.entry(metric.id).or_default().push(RoundHeadlines {
             metric,
             case,
             values: computed.round_headlines,
             only_input: measurement.planned.only_input,
             indices: computed.round_indices,
-            earlier: past.earlier,
-            history: past.between_runs,
+            earlier_runs: history.earlier_runs,
+            history: history.between_runs,
         });
     }
 
@@ -116,18 +116,18 @@ impl RoundHeadlines<'_> {
 
     /// The value that a round has, if it has one.
     fn value_at(&self, index: u32) -> Option<f64> {
-        self.indices.iter().position(|&own| own == index).map(|place| self.values[place])
+        self.indices.iter().position(|&round| round == index).map(|place| self.values[place])
     }
 
     /// Another quantity, from these rounds and those of the same passes, where both have a value. Earlier runs show nothing of it.
     pub fn combine(&self, other: &Self, quantity: impl Fn(f64, f64) -> f64) -> Self {
-        let both = self
+        let common = self
             .indices
             .iter()
             .zip(&self.values)
-            .filter_map(|(&index, &own)| Some((index, own, other.value_at(index)?)));
-        let (indices, values) = both.map(|(index, own, other)| (index, quantity(own, other))).unzip();
-        Self { values, indices, earlier: EarlierRuns::default(), history: None, ..self.clone() }
+            .filter_map(|(&index, &value)| Some((index, value, other.value_at(index)?)));
+        let (indices, values) = common.map(|(index, value, other)| (index, quantity(value, other))).unzip();
+        Self { values, indices, earlier_runs: EarlierRuns::default(), history: None, ..self.clone() }
     }
 
     /// The values of several in the passes in which each has one: a round that failed is missing in its own pass alone.
@@ -218,11 +218,11 @@ impl TestedFigure {
     /// It with an interval that holds jointly with those of others, `count` together.
     pub fn at_joint_level(&self, count: usize) -> Self {
         let level = bonferroni_level(count);
-        let wider = |error| match self.is_ratio {
+        let widen = |error| match self.is_ratio {
             true => estimate_from_logarithm(error, level),
             false => interval_estimate(error, level),
         };
-        Self { estimate: self.error.map_or(self.estimate, wider), ..*self }
+        Self { estimate: self.error.map_or(self.estimate, widen), ..*self }
     }
 
     /// The chance of a figure as far from a limit by accident; `None` of a range.
@@ -230,7 +230,7 @@ impl TestedFigure {
         self.error.map(|error| error.p_value(self.limit_on_scale(limit)))
     }
 
-    /// What the tests against a limit say; with a margin, a share of the limit, also whether it is the same. `None` of a range.
+    /// The results of the tests against a limit; with a margin, a share of the limit, also whether it is the same. `None` of a range.
     pub fn test(&self, limit: f64, margin: Option<f64>) -> Option<TestOutcome> {
         let error = self.error?;
         let [limit, low, high] = [1.0, 1.0 - margin.unwrap_or(0.0), 1.0 + margin.unwrap_or(0.0)]
@@ -254,7 +254,7 @@ pub(crate) fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Esti
     interval_estimate(error, level).map(f64::exp)
 }
 
-/// What a test of several comparisons together says, by the chance that decides; `None` where one of them is a range.
+/// The result of a test of several comparisons together, by the chance that decides; `None` where one of them is a range.
 pub(crate) fn outcome_of_p_value(chance: Option<f64>) -> Option<TestOutcome> {
     chance.map(|chance| TestOutcome {
         difference: PValue::new(chance.min(1.0)),
@@ -269,15 +269,15 @@ pub(crate) fn p_value_of_all(chances: impl IntoIterator<Item = Option<f64>>) -> 
 }
 
 /// The chance of an answer that any of these would do for, found among this many.
-pub(crate) fn p_value_of_any(chances: impl IntoIterator<Item = Option<f64>>, among: usize) -> Option<f64> {
+pub(crate) fn p_value_of_any(chances: impl IntoIterator<Item = Option<f64>>, count: usize) -> Option<f64> {
     let smallest = chances.into_iter().try_fold(1.0, |smallest, chance| Some(f64::min(smallest, chance?)))?;
-    Some(smallest * among as f64)
+    Some(smallest * count as f64)
 }
 
 /// Whether an interval is on the claimed side of a limit: [`Estimate::is_above`] or [`Estimate::is_below`].
 pub(crate) type SideOfLimit = fn(&Estimate, f64) -> Option<bool>;
 
-/// How a claim was tested: the data of its test, the test in words, and what it says.
+/// How a claim was tested: the data of its test, the test in words, and its result.
 pub(crate) struct ClaimTest {
     pub evidence: TestEvidence,
     pub text: String,
@@ -295,15 +295,15 @@ impl ClaimTest {
         outcome: Option<TestOutcome>,
     ) -> Self {
         let rounds = [other, base].map(|side| side.values.len());
-        let chosen = chosen_among
+        let choice = chosen_among
             .map_or_else(String::new, |count| format!("; the point was chosen among {count} from the same rounds"));
-        let text = format!("ratio of medians of {} against {} rounds{chosen}", rounds[0], rounds[1]);
+        let text = format!("ratio of medians of {} against {} rounds{choice}", rounds[0], rounds[1]);
         Self::new(TestEvidence::RatioOfMedians { rounds, chosen_among }, text, outcome)
     }
 
-    pub fn median(rounds: usize, over: Option<String>, outcome: Option<TestOutcome>) -> Self {
-        let besides = over.as_ref().map_or_else(String::new, |over| format!(", over {over}"));
-        Self::new(TestEvidence::Median { rounds, over }, format!("median of {rounds} rounds{besides}"), outcome)
+    pub fn median(rounds: usize, source: Option<String>, outcome: Option<TestOutcome>) -> Self {
+        let suffix = source.as_ref().map_or_else(String::new, |source| format!(", over {source}"));
+        Self::new(TestEvidence::Median { rounds, over: source }, format!("median of {rounds} rounds{suffix}"), outcome)
     }
 
     /// The conclusion on a claim, with its sentence.
@@ -317,28 +317,28 @@ impl ClaimTest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RatioTest {
     pub question: RatioQuestion,
-    holds: SideOfLimit,
+    side: SideOfLimit,
     limit: f64,
     /// Among how many points one of the two was chosen from the same rounds.
     chosen_among: Option<usize>,
 }
 
-/// What the rounds of two figures say of a question on their ratio.
+/// The answer of the rounds of two figures to a question on their ratio.
 pub(crate) struct RatioAnswer {
     pub base: MetricValue,
     pub other: MetricValue,
     pub ratio: Estimate,
-    pub asked: RatioTest,
+    pub hypothesis: RatioTest,
     test: ClaimTest,
 }
 
 impl RatioTest {
     pub const fn above(question: RatioQuestion, limit: f64) -> Self {
-        Self { question, holds: Estimate::is_above, limit, chosen_among: None }
+        Self { question, side: Estimate::is_above, limit, chosen_among: None }
     }
 
     pub const fn below(question: RatioQuestion, limit: f64) -> Self {
-        Self { question, holds: Estimate::is_below, limit, chosen_among: None }
+        Self { question, side: Estimate::is_below, limit, chosen_among: None }
     }
 
     pub const fn chosen_among(self, count: usize) -> Self {
@@ -354,7 +354,7 @@ impl RatioTest {
             base: base.metric_value(),
             other: other.metric_value(),
             ratio: tested.estimate,
-            asked: self,
+            hypothesis: self,
             test: ClaimTest::ratio_of_medians([other, base], self.chosen_among, outcome),
         })
     }
@@ -362,8 +362,8 @@ impl RatioTest {
 
 impl RatioAnswer {
     /// `3.61 times as long (95 %: 3.40 to 3.80), 47.6 us against 13.0 us`.
-    pub fn times(&self, as_what: &str) -> String {
-        format!("{}, {}", ratio_text(&self.ratio, as_what), self.amounts())
+    pub fn times(&self, degree: &str) -> String {
+        format!("{}, {}", ratio_text(&self.ratio, degree), self.amounts())
     }
 
     /// `47.6 us against 13.0 us`.
@@ -372,15 +372,15 @@ impl RatioAnswer {
     }
 
     /// The conclusion whose sentence is a claim with the ratio and both amounts.
-    pub fn conclude_times(self, claim: &str, as_what: &str) -> StatedConclusion {
-        let text = format!("{claim}: {}", self.times(as_what));
+    pub fn conclude_times(self, claim: &str, degree: &str) -> StatedConclusion {
+        let text = format!("{claim}: {}", self.times(degree));
         self.conclude(text)
     }
 
     /// The conclusion with its sentence.
     pub fn conclude(self, text: String) -> StatedConclusion {
-        let RatioTest { question, holds, limit, .. } = self.asked;
-        let holds = holds(&self.ratio, limit);
+        let RatioTest { question, side, limit, .. } = self.hypothesis;
+        let holds = side(&self.ratio, limit);
         let claim = Claim::Ratio { question, base: self.base, other: self.other, ratio: self.ratio, limit };
         self.test.conclude(claim, holds, text)
     }
@@ -388,27 +388,27 @@ impl RatioAnswer {
 
 /// The median of the other over that of the base; `None` without two rounds of each, all positive.
 pub(crate) fn ratio_of_rounds(base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>) -> Option<TestedFigure> {
-    let history = BetweenRunVariance::learn_ratio(base.earlier, other.earlier);
+    let history = BetweenRunVariance::learn_ratio(base.earlier_runs, other.earlier_runs);
     TestedFigure::ratio(&base.values, &other.values, history.as_ref())
 }
 
 /// A question about how large a share of something is.
 pub(crate) struct ShareTest<'s, 'r> {
     pub question: ShareQuestion,
-    pub of: MetricValue,
+    pub figure: MetricValue,
     pub shares: &'s RoundHeadlines<'r>,
-    pub holds: SideOfLimit,
+    pub side: SideOfLimit,
     pub limit: f64,
 }
 
 impl ShareTest<'_, '_> {
-    /// The answer, with a sentence that says the share and its interval; `None` with a single round.
+    /// The answer, with a sentence that states the share and its interval; `None` with a single round.
     pub fn conclude(self, text: impl FnOnce(&MetricValue, &Estimate) -> String) -> Option<StatedConclusion> {
-        let Self { question, of, shares, holds, limit } = self;
+        let Self { question, figure, shares, side, limit } = self;
         let tested = shares.tested_figure()?;
-        let (share, text) = (tested.estimate, text(&of, &tested.estimate));
+        let (share, text) = (tested.estimate, text(&figure, &tested.estimate));
         let test = ClaimTest::median(shares.values.len(), None, tested.test(limit, None));
-        Some(test.conclude(Claim::Share { question, figure: of, share, limit }, holds(&share, limit), text))
+        Some(test.conclude(Claim::Share { question, figure, share, limit }, side(&share, limit), text))
     }
 }
 

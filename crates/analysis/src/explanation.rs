@@ -12,7 +12,7 @@ use crate::prelude::*;
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
 const MIN_RELEVANT_SHARE: f64 = 0.05;
-/// Times that an experiment is looked at while it goes on, to see whether more passes are needed.
+/// Interim analyses of an experiment, to decide whether more passes are needed.
 const INTERIM_LOOKS: usize = 4;
 /// Nanoseconds in a second times the million bytes whose time stands for a rate.
 const RATE_TIME_FACTOR: f64 = 1e9 * 1e6;
@@ -23,9 +23,9 @@ type PassValues = BTreeMap<u32, f64>;
 /// What an experiment shows so far; `None` without four rounds of the figure.
 pub fn explain(experiment: &Experiment) -> Option<Explanation> {
     let data = ExperimentData::from_experiment(experiment)?;
-    let raw: Vec<f64> = arm_medians(experiment, &[], &data.asked).into_values().collect();
+    let raw: Vec<f64> = arm_medians(experiment, &[], &data.target).into_values().collect();
     let figure = interval_estimate(UncertainValue::median(&raw, None)?, CONFIDENCE_LEVEL);
-    let whole = interval_estimate(data.whole, CONFIDENCE_LEVEL);
+    let total = interval_estimate(data.total, CONFIDENCE_LEVEL);
     let causes: Vec<CauseResult> = experiment.causes.iter().map(|cause| data.judge_cause(cause)).collect();
     let (parts, not_explained) = data.sum(&causes);
     let record = experiment.predicted.as_ref();
@@ -35,11 +35,11 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         probe: experiment.probe,
         metric: experiment.metric,
         case: experiment.case.clone(),
-        passes: data.found.len(),
+        passes: data.figure_amounts.len(),
         seconds: experiment.seconds,
         figure: clamp_estimate(figure, &raw),
-        amounts: data.amounts,
-        whole: clamp_estimate(whole, &data.found.values().copied().collect::<Vec<_>>()),
+        amounts: data.amount_unit,
+        whole: clamp_estimate(total, &data.figure_amounts.values().copied().collect::<Vec<_>>()),
         predicted: record.and_then(|record| record.prediction.clone()),
         no_prediction_reason: record.and_then(|record| Some(record.missing_reason.as_ref()?.0.clone())),
         predicted_without: experiment.predicted_without.as_ref().and_then(|record| record.prediction.clone()),
@@ -51,8 +51,12 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
 }
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.
-pub fn measured_with_controls(experiment: &Experiment, under: &[Name], figure: &MetricCase) -> Option<MeasuredValue> {
-    let values: Vec<f64> = arm_medians(experiment, under, figure).into_values().collect();
+pub fn measured_with_controls(
+    experiment: &Experiment,
+    controls: &[Name],
+    figure: &MetricCase,
+) -> Option<MeasuredValue> {
+    let values: Vec<f64> = arm_medians(experiment, controls, figure).into_values().collect();
     let interval = UncertainValue::median(&values, None).map(|figure| figure.interval(CONFIDENCE_LEVEL));
     let half_width = interval.map_or(0.0, |(low, high)| (high - low) / 2.0);
     (!values.is_empty()).then(|| MeasuredValue { value: median(&values), half_width })
@@ -72,37 +76,37 @@ fn main_control(mechanism: &MechanismTrial) -> Option<Name> {
 }
 
 /// The rounds of a metric under controls.
-fn arm_measurement<'e>(experiment: &'e Experiment, under: &[Name], figure: &MetricCase) -> Option<&'e Measurement> {
+fn arm_measurement<'e>(experiment: &'e Experiment, controls: &[Name], figure: &MetricCase) -> Option<&'e Measurement> {
     let is_at = |planned: &PlannedMeasurement| planned.case == figure.case && planned.metrics.contains(&figure.metric);
-    let arm = experiment.arms.iter().find(|arm| arm.controls == under && is_at(&arm.measurement.planned))?;
+    let arm = experiment.arms.iter().find(|arm| arm.controls == controls && is_at(&arm.measurement.planned))?;
     Some(&arm.measurement)
 }
 
 /// Medians of the rounds of a metric under controls, in its unit.
-fn arm_medians(experiment: &Experiment, under: &[Name], figure: &MetricCase) -> PassValues {
-    let rounds = metric_at_case(experiment, figure).zip(arm_measurement(experiment, under, figure));
+fn arm_medians(experiment: &Experiment, controls: &[Name], figure: &MetricCase) -> PassValues {
+    let rounds = metric_at_case(experiment, figure).zip(arm_measurement(experiment, controls, figure));
     rounds.map_or_else(PassValues::new, |(metric, measurement)| round_medians(measurement, &metric))
 }
 
 fn metric_at_case(experiment: &Experiment, figure: &MetricCase) -> Option<Metric> {
-    let is_asked = figure.metric == experiment.metric.id;
-    if is_asked { Some(experiment.metric) } else { kelvin_core::catalogue::find(figure.metric).copied() }
+    let is_target = figure.metric == experiment.metric.id;
+    if is_target { Some(experiment.metric) } else { kelvin_core::catalogue::find(figure.metric).copied() }
 }
 
 /// The amounts of the figure in each pass under controls.
-fn arm_amounts(experiment: &Experiment, amounts: AmountUnit, under: &[Name], asked: &MetricCase) -> PassValues {
-    let rounds = arm_medians(experiment, under, asked).into_iter();
-    rounds.filter_map(|(pass, value)| Some((pass, to_amount(value, amounts, experiment.metric.unit)?))).collect()
+fn arm_amounts(experiment: &Experiment, amount_unit: AmountUnit, controls: &[Name], figure: &MetricCase) -> PassValues {
+    let rounds = arm_medians(experiment, controls, figure).into_iter();
+    rounds.filter_map(|(pass, value)| Some((pass, to_amount(value, amount_unit, experiment.metric.unit)?))).collect()
 }
 
 /// The rounds of an experiment, and how they become amounts.
 struct ExperimentData<'e> {
     experiment: &'e Experiment,
-    asked: MetricCase,
-    amounts: AmountUnit,
+    target: MetricCase,
+    amount_unit: AmountUnit,
     /// The amounts of the figure as found, and their median.
-    found: PassValues,
-    whole: UncertainValue,
+    figure_amounts: PassValues,
+    total: UncertainValue,
     /// The level of the intervals by which all mechanisms together are judged.
     joint_level: f64,
 }
@@ -120,19 +124,19 @@ impl MechanismResult<'_> {
         self.negative_control.as_ref().is_some_and(|bystander| bystander.moved)
     }
 
-    fn says(&self) -> Option<AmountVerdict> {
+    fn verdict(&self) -> Option<AmountVerdict> {
         self.amount.as_ref().ok().map(|amount| amount.verdict)
     }
 }
 
-/// An amount with its interval, and what it says by the wider one by which all mechanisms together are judged.
+/// An amount with its interval, and its verdict by the wider interval by which all mechanisms together are judged.
 #[derive(Clone, Copy)]
 struct CauseAmount {
     estimate: Estimate,
     verdict: AmountVerdict,
 }
 
-/// What an amount says of a mechanism.
+/// The verdict on a mechanism by its amount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AmountVerdict {
     Present,
@@ -144,43 +148,44 @@ enum AmountVerdict {
 impl<'e> ExperimentData<'e> {
     /// `None` without four rounds of the figure as found.
     fn from_experiment(experiment: &'e Experiment) -> Option<Self> {
-        let amounts = match experiment.metric.unit {
+        let amount_unit = match experiment.metric.unit {
             Unit::Nanoseconds | Unit::PerSecond => AmountUnit::Operation,
             Unit::BytesPerSecond => AmountUnit::Megabyte,
             _ => AmountUnit::MetricUnit,
         };
-        let tested: usize = experiment.causes.iter().map(|cause| cause.mechanisms.len()).sum();
-        let asked = MetricCase { metric: experiment.metric.id, case: experiment.case.clone() };
-        let found = arm_amounts(experiment, amounts, &[], &asked);
-        let whole = median_of(&found)?;
-        let joint_level = bonferroni_level(INTERIM_LOOKS * tested);
-        Some(Self { experiment, asked, amounts, found, whole, joint_level })
+        let mechanism_count: usize = experiment.causes.iter().map(|cause| cause.mechanisms.len()).sum();
+        let target = MetricCase { metric: experiment.metric.id, case: experiment.case.clone() };
+        let figure_amounts = arm_amounts(experiment, amount_unit, &[], &target);
+        let total = median_of(&figure_amounts)?;
+        let joint_level = bonferroni_level(INTERIM_LOOKS * mechanism_count);
+        Some(Self { experiment, target, amount_unit, figure_amounts, total, joint_level })
     }
 
     /// The amounts of the figure in each pass under controls.
-    fn amounts_under(&self, under: &[Name]) -> PassValues {
-        arm_amounts(self.experiment, self.amounts, under, &self.asked)
+    fn amounts_under(&self, controls: &[Name]) -> PassValues {
+        arm_amounts(self.experiment, self.amount_unit, controls, &self.target)
     }
 
     fn share(&self, amount: Estimate) -> AmountShare {
-        AmountShare { amount, share: amount.divided_by(self.whole.value) }
+        AmountShare { amount, share: amount.divided_by(self.total.value) }
     }
 
     fn judge_cause(&self, cause: &CauseTrial) -> CauseResult {
-        let shown = self.mechanism_results(cause);
-        let counted = self.counted_mechanisms(&shown);
-        let verdict = cause_verdict(&counted, &shown);
-        let amounts = counted.iter().filter_map(|result| Some(result.amount.as_ref().ok()?.estimate));
+        let results = self.mechanism_results(cause);
+        let valid_results = self.counted_mechanisms(&results);
+        let verdict = cause_verdict(&valid_results, &results);
+        let amounts = valid_results.iter().filter_map(|result| Some(result.amount.as_ref().ok()?.estimate));
         let lowest = amounts.min_by(|a, b| a.value.total_cmp(&b.value));
-        let of_host = lowest.filter(|_| verdict == CauseVerdict::Shown).and_then(|sum| self.host_amount(&shown, sum));
+        let host_part =
+            lowest.filter(|_| verdict == CauseVerdict::Shown).and_then(|sum| self.host_amount(&results, sum));
         CauseResult {
             id: cause.id,
             summary: cause.summary,
             remedy: cause.remedy,
             verdict,
             share: lowest.map(|amount| self.share(amount)),
-            host_share: of_host.map(|amount| self.share(amount)),
-            evidence: shown.iter().map(|one| mechanism_evidence(one, &counted)).collect(),
+            host_share: host_part.map(|amount| self.share(amount)),
+            evidence: results.iter().map(|result| mechanism_evidence(result, &valid_results)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| {
                 let median = UncertainValue::median(&self.figure_differences(size), None)?;
                 Some(FormulaSize { formula: size.clone(), nanoseconds: interval_estimate(median, CONFIDENCE_LEVEL) })
@@ -200,31 +205,32 @@ impl<'e> ExperimentData<'e> {
 
     /// What a mechanism shows of the figure, or why it shows nothing.
     fn mechanism_amount(&self, mechanism: &MechanismTrial) -> Result<CauseAmount, String> {
-        if let Some(SkipReason(refused)) = &mechanism.refused {
-            return Err(refused.clone());
+        if let Some(SkipReason(reason)) = &mechanism.refused {
+            return Err(reason.clone());
         }
         let differences = match &mechanism.amount {
             AmountFormula::Without(control) => {
-                let left = self.amounts_under(&[*control]);
+                let remaining = self.amounts_under(&[*control]);
                 // A busy machine makes both larger by the same factor, not by the same time: what is taken from the whole follows from
                 // the logarithm of how many times as large it is as what is left.
-                if let Some(times) = paired_ratio(&pass_pairs(&left, &self.found)) {
-                    let taken = |logarithm: f64| self.whole.value * (1.0 - (-logarithm).exp());
-                    return Ok(self.cause_amount(times, taken));
+                if let Some(times) = paired_ratio(&pass_pairs(&remaining, &self.figure_amounts)) {
+                    let reduction = |logarithm: f64| self.total.value * (1.0 - (-logarithm).exp());
+                    return Ok(self.cause_amount(times, reduction));
                 }
-                pass_differences(&self.found, &left)
+                pass_differences(&self.figure_amounts, &remaining)
             }
-            AmountFormula::Sweep([little, much]) => {
-                pass_differences(&self.amounts_under(&[*much]), &self.amounts_under(&[*little]))
+            AmountFormula::Sweep([weak, strong]) => {
+                pass_differences(&self.amounts_under(&[*strong]), &self.amounts_under(&[*weak]))
             }
             AmountFormula::BeyondLinear([weaker, stronger]) => {
-                let strongest = self.amounts_under(&[*stronger]);
-                let taken = UncertainValue::median(&pass_differences(&self.found, &strongest), None);
-                if taken.is_some_and(|taken| self.cause_amount(taken, |amount| amount).verdict == AmountVerdict::Absent)
-                {
-                    return Err("its control takes nothing away here".into());
+                let residual = self.amounts_under(&[*stronger]);
+                let reduction = UncertainValue::median(&pass_differences(&self.figure_amounts, &residual), None);
+                if reduction.is_some_and(|reduction| {
+                    self.cause_amount(reduction, |amount| amount).verdict == AmountVerdict::Absent
+                }) {
+                    return Err("its control removes nothing here".into());
                 }
-                pass_differences(&self.amounts_under(&[*weaker]), &strongest)
+                pass_differences(&self.amounts_under(&[*weaker]), &residual)
             }
             AmountFormula::Difference(difference) => self.figure_differences(difference),
         };
@@ -236,11 +242,11 @@ impl<'e> ExperimentData<'e> {
     fn cause_amount(&self, figure: UncertainValue, amount: impl Fn(f64) -> f64) -> CauseAmount {
         let estimate = |level: f64| interval_estimate(figure, level).map(&amount);
         let [value, low, high] = estimate(self.joint_level).parts();
-        let matters = MIN_RELEVANT_SHARE * self.whole.value;
+        let min_amount = MIN_RELEVANT_SHARE * self.total.value;
         let verdict = match () {
-            () if low > 0.0 && value >= matters => AmountVerdict::Present,
-            () if high < 0.0 && value <= -matters => AmountVerdict::Opposite,
-            () if high < matters => AmountVerdict::Absent,
+            () if low > 0.0 && value >= min_amount => AmountVerdict::Present,
+            () if high < 0.0 && value <= -min_amount => AmountVerdict::Opposite,
+            () if high < min_amount => AmountVerdict::Absent,
             () => AmountVerdict::Undecided,
         };
         CauseAmount { estimate: estimate(CONFIDENCE_LEVEL), verdict }
@@ -254,65 +260,69 @@ impl<'e> ExperimentData<'e> {
 
     /// Why a mechanism has too few rounds.
     fn missing_reason(&self, mechanism: &MechanismTrial) -> String {
-        let under = match &mechanism.amount {
+        let controls = match &mechanism.amount {
             AmountFormula::Without(control) => vec![*control],
-            AmountFormula::Sweep([_, much]) | AmountFormula::BeyondLinear([_, much]) => vec![*much],
+            AmountFormula::Sweep([_, strong]) | AmountFormula::BeyondLinear([_, strong]) => vec![*strong],
             AmountFormula::Difference(_) => Vec::new(),
         };
-        match arm_measurement(self.experiment, &under, &self.asked).map(missing_outcome) {
-            Some(Outcome::Failed(why)) => format!("its rounds failed: {why}"),
-            Some(Outcome::Skipped(SkipReason(why))) => why,
+        match arm_measurement(self.experiment, &controls, &self.target).map(missing_outcome) {
+            Some(Outcome::Failed(reason)) => format!("its rounds failed: {reason}"),
+            Some(Outcome::Skipped(SkipReason(reason))) => reason,
             _ => "it has fewer than four rounds".into(),
         }
     }
 
     /// The mechanisms that count: all that could be tried, less one that does nothing in a virtual machine where another shows the
     /// cause; a substitute counts only where one of those is missing.
-    fn counted_mechanisms<'s>(&self, shown: &'s [MechanismResult<'e>]) -> Vec<&'s MechanismResult<'e>> {
-        let of_its_own = || shown.iter().filter(|result| !result.mechanism.is_substitute);
-        let is_shown = of_its_own().any(|result| !result.is_void() && result.says() == Some(AmountVerdict::Present));
+    fn counted_mechanisms<'s>(&self, results: &'s [MechanismResult<'e>]) -> Vec<&'s MechanismResult<'e>> {
+        let primaries = || results.iter().filter(|result| !result.mechanism.is_substitute);
+        let is_shown = primaries().any(|result| !result.is_void() && result.verdict() == Some(AmountVerdict::Present));
         let is_idle = |result: &MechanismResult<'_>| {
-            let may_be = self.experiment.is_virtual && result.mechanism.idle_in_guest.is_some();
-            is_shown && may_be && result.says() == Some(AmountVerdict::Absent)
+            let can_be_idle = self.experiment.is_virtual && result.mechanism.idle_in_guest.is_some();
+            is_shown && can_be_idle && result.verdict() == Some(AmountVerdict::Absent)
         };
-        let counts = |result: &MechanismResult<'_>| result.amount.is_ok() && !result.is_void() && !is_idle(result);
-        let is_one_missing = of_its_own().any(|result| !counts(result));
-        shown.iter().filter(|result| counts(result) && (is_one_missing || !result.mechanism.is_substitute)).collect()
+        let is_valid = |result: &MechanismResult<'_>| result.amount.is_ok() && !result.is_void() && !is_idle(result);
+        let is_one_missing = primaries().any(|result| !is_valid(result));
+        results
+            .iter()
+            .filter(|result| is_valid(result) && (is_one_missing || !result.mechanism.is_substitute))
+            .collect()
     }
 
     /// What of a cause is the host's: where the guest's own part can be taken away and that changes nothing, and the cause grows all the
     /// same with the time for which the other end has been idle.
-    fn host_amount(&self, shown: &[MechanismResult<'_>], amount: Estimate) -> Option<Estimate> {
-        let is_of_guest = |result: &MechanismResult<'_>| {
-            result.mechanism.idle_in_guest.is_some() && result.says() != Some(AmountVerdict::Absent)
+    fn host_amount(&self, results: &[MechanismResult<'_>], amount: Estimate) -> Option<Estimate> {
+        let is_in_guest = |result: &MechanismResult<'_>| {
+            result.mechanism.idle_in_guest.is_some() && result.verdict() != Some(AmountVerdict::Absent)
         };
-        if !self.experiment.is_virtual || shown.iter().any(is_of_guest) {
+        if !self.experiment.is_virtual || results.iter().any(is_in_guest) {
             return None;
         }
-        let swept = shown.iter().find(|result| {
+        let sweep = results.iter().find(|result| {
             let is_sweep = matches!(result.mechanism.amount, AmountFormula::Sweep(_));
-            is_sweep && !result.is_void() && result.says() == Some(AmountVerdict::Present)
+            is_sweep && !result.is_void() && result.verdict() == Some(AmountVerdict::Present)
         })?;
-        let swept = swept.amount.as_ref().ok()?.estimate;
+        let sweep_estimate = sweep.amount.as_ref().ok()?.estimate;
         // A gap longer than the one in question shows more than there is in it.
-        Some(if swept.value < amount.value { swept } else { amount })
+        Some(if sweep_estimate.value < amount.value { sweep_estimate } else { amount })
     }
 
     fn negative_control(&self, cause: &CauseTrial, mechanism: &MechanismTrial) -> Option<NegativeControl> {
-        let (at, control) = (cause.negative_control.as_ref()?, main_control(mechanism)?);
-        let [found, under] = [&[][..], &[control]].map(|under| arm_medians(self.experiment, under, at));
-        let ratio = paired_ratio(&pass_pairs(&found, &under))?;
-        let shift = UncertainValue::median(&pass_differences(&under, &found), None)?;
+        let (bystander, control) = (cause.negative_control.as_ref()?, main_control(mechanism)?);
+        let [baseline, controlled] =
+            [&[][..], &[control]].map(|controls| arm_medians(self.experiment, controls, bystander));
+        let ratio = paired_ratio(&pass_pairs(&baseline, &controlled))?;
+        let shift = UncertainValue::median(&pass_differences(&controlled, &baseline), None)?;
         let (low, high) = shift.interval(self.joint_level);
-        let unit = metric_at_case(self.experiment, at)?.unit;
+        let unit = metric_at_case(self.experiment, bystander)?.unit;
         // A shift of a microsecond means nothing to a figure of a second.
-        let share = match (self.amounts, unit) {
-            (AmountUnit::Operation, Unit::Nanoseconds) => shift.value.abs() / self.whole.value,
+        let share = match (self.amount_unit, unit) {
+            (AmountUnit::Operation, Unit::Nanoseconds) => shift.value.abs() / self.total.value,
             _ => ratio.value.exp() - 1.0,
         };
         Some(NegativeControl {
-            at: at.clone(),
-            value: median_of(&found)?.value,
+            at: bystander.clone(),
+            value: median_of(&baseline)?.value,
             unit,
             ratio: estimate_from_logarithm(ratio, CONFIDENCE_LEVEL),
             moved: (low > 0.0 || high < 0.0) && share.abs() > MIN_RELEVANT_SHARE,
@@ -324,17 +334,17 @@ impl<'e> ExperimentData<'e> {
     fn shown_controls(&self) -> Vec<Name> {
         let mut controls: Vec<Name> = Vec::new();
         for cause in &self.experiment.causes {
-            let shown = self.mechanism_results(cause);
-            let counted = self.counted_mechanisms(&shown);
-            if cause_verdict(&counted, &shown) != CauseVerdict::Shown {
+            let results = self.mechanism_results(cause);
+            let valid_results = self.counted_mechanisms(&results);
+            if cause_verdict(&valid_results, &results) != CauseVerdict::Shown {
                 continue;
             }
             let amount = |result: &&MechanismResult<'_>| {
                 result.amount.as_ref().map_or(f64::NEG_INFINITY, |amount| amount.estimate.value)
             };
-            let with_control = counted.into_iter().filter(|result| main_control(result.mechanism).is_some());
-            let strongest = with_control.max_by(|a, b| amount(a).total_cmp(&amount(b)));
-            let control = strongest.and_then(|result| main_control(result.mechanism));
+            let controllable = valid_results.into_iter().filter(|result| main_control(result.mechanism).is_some());
+            let main_result = controllable.max_by(|a, b| amount(a).total_cmp(&amount(b)));
+            let control = main_result.and_then(|result| main_control(result.mechanism));
             controls.extend(control.filter(|control| !controls.contains(control)));
         }
         let mechanisms = || self.experiment.causes.iter().flat_map(|cause| &cause.mechanisms);
@@ -349,47 +359,49 @@ impl<'e> ExperimentData<'e> {
 
     /// The figure as a sum, and what no part of it explains.
     fn sum(&self, causes: &[CauseResult]) -> (Vec<ExplainedPart>, AmountShare) {
-        let shown = causes.iter().filter(|cause| cause.verdict == CauseVerdict::Shown);
-        let mut shown: Vec<(Name, AmountShare)> = shown.filter_map(|cause| Some((cause.id, cause.share?))).collect();
-        shown.sort_by(|a, b| b.1.amount.value.total_cmp(&a.1.amount.value));
+        let shown_causes = causes.iter().filter(|cause| cause.verdict == CauseVerdict::Shown);
+        let mut shown_shares: Vec<(Name, AmountShare)> =
+            shown_causes.filter_map(|cause| Some((cause.id, cause.share?))).collect();
+        shown_shares.sort_by(|a, b| b.1.amount.value.total_cmp(&a.1.amount.value));
         let rest = median_of(&self.amounts_under(&self.shown_controls()));
         let rest = rest.map_or_else(
             || {
-                let value = self.whole.value - shown.iter().map(|(_, share)| share.amount.value).sum::<f64>();
+                let value = self.total.value - shown_shares.iter().map(|(_, share)| share.amount.value).sum::<f64>();
                 Estimate { is_range: true, ..Estimate::exact(value) }
             },
             |rest| interval_estimate(rest, CONFIDENCE_LEVEL),
         );
         // What the figure without all that is shown should be; as found, if nothing is shown.
-        let record = if shown.is_empty() { &self.experiment.predicted } else { &self.experiment.predicted_without };
+        let record =
+            if shown_shares.is_empty() { &self.experiment.predicted } else { &self.experiment.predicted_without };
         let expected =
             record.as_ref().and_then(|record| self.expected(record)).filter(|expected| rest.low > expected.high);
         let (kind, amount) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
-        let not_explained = match (&kind, shown.is_empty()) {
+        let not_explained = match (&kind, shown_shares.is_empty()) {
             // The figure less itself.
             (PartKind::Rest, true) => Estimate::exact(0.0),
             _ => {
-                let parts = std::iter::once(amount).chain(shown.iter().map(|(_, share)| share.amount));
-                remainder(interval_estimate(self.whole, CONFIDENCE_LEVEL), parts)
+                let parts = std::iter::once(amount).chain(shown_shares.iter().map(|(_, share)| share.amount));
+                remainder(interval_estimate(self.total, CONFIDENCE_LEVEL), parts)
             }
         };
         let mut parts = vec![ExplainedPart { kind, share: self.share(amount) }];
-        parts.extend(shown.into_iter().map(|(id, share)| ExplainedPart { kind: PartKind::Cause(id), share }));
+        parts.extend(shown_shares.into_iter().map(|(id, share)| ExplainedPart { kind: PartKind::Cause(id), share }));
         (parts, self.share(not_explained))
     }
 
     /// A prediction of the figure as an amount.
     fn expected(&self, record: &PredictionRecord) -> Option<Estimate> {
         let prediction = record.prediction.as_ref()?;
-        let amount = |value: f64| to_amount(value, self.amounts, self.experiment.metric.unit);
+        let amount = |value: f64| to_amount(value, self.amount_unit, self.experiment.metric.unit);
         let (low, high) = (amount(prediction.low)?, amount(prediction.high)?);
         Some(Estimate::new(amount(prediction.value)?, (low.min(high), low.max(high))))
     }
 }
 
 /// A value of the figure as an amount.
-fn to_amount(value: f64, amounts: AmountUnit, unit: Unit) -> Option<f64> {
-    let amount = match (amounts, unit) {
+fn to_amount(value: f64, amount_unit: AmountUnit, unit: Unit) -> Option<f64> {
+    let amount = match (amount_unit, unit) {
         (AmountUnit::Megabyte, _) => RATE_TIME_FACTOR / value,
         (AmountUnit::Operation, Unit::PerSecond) => 1e9 / value,
         _ => value,
@@ -397,39 +409,43 @@ fn to_amount(value: f64, amounts: AmountUnit, unit: Unit) -> Option<f64> {
     amount.is_finite().then_some(amount)
 }
 
-fn cause_verdict(counted: &[&MechanismResult<'_>], shown: &[MechanismResult<'_>]) -> CauseVerdict {
-    let says: Vec<AmountVerdict> = counted.iter().filter_map(|result| result.says()).collect();
-    let Some(first) = says.first() else {
-        if shown.iter().any(MechanismResult::is_void) {
+fn cause_verdict(valid_results: &[&MechanismResult<'_>], results: &[MechanismResult<'_>]) -> CauseVerdict {
+    let amount_verdicts: Vec<AmountVerdict> = valid_results.iter().filter_map(|result| result.verdict()).collect();
+    let Some(first) = amount_verdicts.first() else {
+        if results.iter().any(MechanismResult::is_void) {
             return CauseVerdict::Invalid;
         }
-        let refused = shown.iter().find_map(|result| result.amount.as_ref().err());
-        return CauseVerdict::NotTried(SkipReason::new(refused.map_or("it has no control here", String::as_str)));
+        let refusal = results.iter().find_map(|result| result.amount.as_ref().err());
+        return CauseVerdict::NotTried(SkipReason::new(refusal.map_or("it has no control here", String::as_str)));
     };
-    let are_all = |verdicts: &[AmountVerdict]| says.iter().all(|result| verdicts.contains(result));
-    let declared = shown.iter().filter(|result| !result.mechanism.is_substitute).count();
+    let is_all_of = |verdicts: &[AmountVerdict]| amount_verdicts.iter().all(|result| verdicts.contains(result));
+    let declared_count = results.iter().filter(|result| !result.mechanism.is_substitute).count();
     match () {
-        () if are_all(&[AmountVerdict::Present]) && says.len() < declared => CauseVerdict::OneMechanism,
-        () if are_all(&[AmountVerdict::Present]) => CauseVerdict::Shown,
-        () if *first == AmountVerdict::Opposite && are_all(&[AmountVerdict::Opposite, AmountVerdict::Absent]) => {
+        () if is_all_of(&[AmountVerdict::Present]) && amount_verdicts.len() < declared_count => {
+            CauseVerdict::OneMechanism
+        }
+        () if is_all_of(&[AmountVerdict::Present]) => CauseVerdict::Shown,
+        () if *first == AmountVerdict::Opposite && is_all_of(&[AmountVerdict::Opposite, AmountVerdict::Absent]) => {
             CauseVerdict::Opposite
         }
-        () if are_all(&[AmountVerdict::Absent, AmountVerdict::Opposite]) => CauseVerdict::RuledOut,
-        () if says.contains(&AmountVerdict::Present) && !says.contains(&AmountVerdict::Undecided) => {
+        () if is_all_of(&[AmountVerdict::Absent, AmountVerdict::Opposite]) => CauseVerdict::RuledOut,
+        () if amount_verdicts.contains(&AmountVerdict::Present)
+            && !amount_verdicts.contains(&AmountVerdict::Undecided) =>
+        {
             CauseVerdict::MechanismsDisagree
         }
         () => CauseVerdict::Undecided,
     }
 }
 
-fn mechanism_evidence(result: &MechanismResult<'_>, counted: &[&MechanismResult<'_>]) -> MechanismEvidence {
-    let counts = counted.iter().any(|other| std::ptr::eq(other.mechanism, result.mechanism));
+fn mechanism_evidence(result: &MechanismResult<'_>, valid_results: &[&MechanismResult<'_>]) -> MechanismEvidence {
+    let is_counted = valid_results.iter().any(|candidate| std::ptr::eq(candidate.mechanism, result.mechanism));
     let missing_reason = match &result.amount {
-        Err(why) => Some(why.clone()),
-        Ok(_) if counts => None,
+        Err(reason) => Some(reason.clone()),
+        Ok(_) if is_counted => None,
         Ok(_) if result.is_void() => Some("it also changes a figure that it cannot act on".into()),
         Ok(_) if result.mechanism.is_substitute => Some("the other tests are enough".into()),
-        Ok(_) => result.mechanism.idle_in_guest.map(|why| why.to_string()),
+        Ok(_) => result.mechanism.idle_in_guest.map(|reason| reason.to_string()),
     };
     let amount = result.amount.as_ref().ok().map(|amount| amount.estimate);
     let (description, negative_control) = (result.mechanism.description, result.negative_control.clone());
@@ -441,12 +457,12 @@ fn median_of(values: &PassValues) -> Option<UncertainValue> {
 }
 
 /// What is left of the whole. Errors of what was measured apart add as squares (Zou and Donner 2008).
-fn remainder(whole: Estimate, parts: impl Iterator<Item = Estimate>) -> Estimate {
-    parts.fold(whole, |left, part| {
-        let value = left.value - part.value;
-        let below = (left.value - left.low).hypot(part.high - part.value);
-        let above = (left.high - left.value).hypot(part.value - part.low);
-        Estimate::new(value, (value - below, value + above))
+fn remainder(total: Estimate, parts: impl Iterator<Item = Estimate>) -> Estimate {
+    parts.fold(total, |remaining, part| {
+        let value = remaining.value - part.value;
+        let lower_error = (remaining.value - remaining.low).hypot(part.high - part.value);
+        let upper_error = (remaining.high - remaining.value).hypot(part.value - part.low);
+        Estimate::new(value, (value - lower_error, value + upper_error))
     })
 }
 
@@ -456,8 +472,8 @@ fn pass_pairs(first: &PassValues, second: &PassValues) -> Vec<[f64; 2]> {
 }
 
 /// Differences of two figures within passes.
-fn pass_differences(more: &PassValues, less: &PassValues) -> Vec<f64> {
-    more.iter().filter_map(|(pass, value)| Some(value - less.get(pass)?)).collect()
+fn pass_differences(minuend: &PassValues, subtrahend: &PassValues) -> Vec<f64> {
+    minuend.iter().filter_map(|(pass, value)| Some(value - subtrahend.get(pass)?)).collect()
 }
 
 /// An explanation in words.
@@ -470,8 +486,8 @@ pub struct ExplanationText {
     /// The rows of the sum.
     pub rows: Vec<ExplanationRow>,
     /// The sum itself.
-    pub whole: String,
-    /// What else is to be said, each with its label.
+    pub total: String,
+    /// Further remarks, each with its label.
     pub notes: Vec<(&'static str, String)>,
 }
 
@@ -479,7 +495,7 @@ pub struct ExplanationText {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplanationRow {
     /// What the part is.
-    pub what: String,
+    pub label: String,
     /// Its amount.
     pub amount: String,
     /// Its share.
@@ -494,8 +510,10 @@ pub struct ExplanationRow {
 pub fn explanations_summary(explanations: &[Explanation]) -> Option<String> {
     let is_part = |part: &ExplainedPart| matches!(part.kind, PartKind::Cause(_));
     let count = |is_shown: bool, is_explained: bool| {
-        let is_it = |one: &&Explanation| (one.parts.iter().any(is_part), one.is_explained) == (is_shown, is_explained);
-        explanations.iter().filter(is_it).count()
+        let is_counted = |explanation: &&Explanation| {
+            (explanation.parts.iter().any(is_part), explanation.is_explained) == (is_shown, is_explained)
+        };
+        explanations.iter().filter(is_counted).count()
     };
     let counts = [
         (count(true, true), "explained"),
@@ -503,7 +521,8 @@ pub fn explanations_summary(explanations: &[Explanation]) -> Option<String> {
         (count(false, false), "not explained"),
         (count(false, true), "not distinguishable from a prediction"),
     ];
-    let texts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let texts =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, description)| format!("{count} {description}"));
     let texts: Vec<String> = texts.collect();
     let figures = counted_text(explanations.len() as u64, "figure");
     (!texts.is_empty()).then(|| format!("{figures}: {}.", texts.join(", ")))
@@ -516,7 +535,7 @@ pub fn word_explanation(explanation: &Explanation) -> ExplanationText {
         sentences: sentences(explanation),
         unit: scale.unit(explanation.amounts),
         rows: rows(explanation, &scale),
-        whole: scale.text(explanation.whole.value),
+        total: scale.text(explanation.whole.value),
         notes: notes(explanation, &scale),
     }
 }
@@ -535,46 +554,46 @@ fn sentences(explanation: &Explanation) -> Vec<String> {
     let range = |predicted: &Prediction| span(predicted.low, predicted.high, unit);
     let predicted = match (&explanation.predicted, &explanation.no_prediction_reason) {
         (Some(predicted), _) => format!(", predicted {}", range(predicted)),
-        (None, Some(why)) => format!("; no prediction: {why}"),
+        (None, Some(reason)) => format!("; no prediction: {reason}"),
         (None, None) => String::new(),
     };
-    let without = explanation.predicted_without.as_ref();
-    let without = without.map(|predicted| format!("; without what is shown below {}", range(predicted)));
+    let prediction = explanation.predicted_without.as_ref();
+    let without_text = prediction.map(|predicted| format!("; without what is shown below {}", range(predicted)));
     vec![
         metric_and_case(metric, &explanation.case),
         format!("{}.", metric.summary),
         String::new(),
-        format!("{}{interval}{predicted}{}.", value_text(figure.value, unit), without.unwrap_or_default()),
+        format!("{}{interval}{predicted}{}.", value_text(figure.value, unit), without_text.unwrap_or_default()),
     ]
 }
 
 /// The parts with what the host has of them, and the remainder.
 fn rows(explanation: &Explanation, scale: &AmountFormat) -> Vec<ExplanationRow> {
-    let row = |what: String, share: &AmountShare, shown_by: String| ExplanationRow {
-        what,
+    let row = |label: String, share: &AmountShare, shown_by: String| ExplanationRow {
+        label,
         amount: scale.text(share.amount.value),
         share: whole_percent(share.share.value),
         shown_by,
         is_within: false,
     };
-    let is_whole = explanation.parts.len() == 1;
+    let is_single_part = explanation.parts.len() == 1;
     let mut rows = Vec::new();
     for ExplainedPart { kind, share } in &explanation.parts {
         let cause = explanation.causes.iter().find(|cause| *kind == PartKind::Cause(cause.id));
-        let (what, shown_by) = match (kind, cause) {
+        let (label, shown_by) = match (kind, cause) {
             (PartKind::Cause(_), Some(cause)) => {
-                let counted = cause.evidence.iter().filter(|evidence| evidence.missing_reason.is_none());
-                let mechanisms: Vec<&str> = counted.map(|evidence| evidence.description.as_str()).collect();
+                let valid_evidence = cause.evidence.iter().filter(|evidence| evidence.missing_reason.is_none());
+                let mechanisms: Vec<&str> = valid_evidence.map(|evidence| evidence.description.as_str()).collect();
                 let shown_by = format!("{}: {}", share_interval(&share.share), mechanisms.join("; "));
                 (cause.summary.to_string(), shown_by)
             }
             (PartKind::Cause(id), None) => (id.to_string(), String::new()),
-            (PartKind::Rest, _) if is_whole => ("no part of it is shown".into(), String::new()),
+            (PartKind::Rest, _) if is_single_part => ("no part of it is shown".into(), String::new()),
             (PartKind::Rest, _) => ("without these".into(), format!("measured so ({})", scale.interval(&share.amount))),
-            (PartKind::Expected, _) if is_whole => ("as predicted".into(), "its inputs, as found".into()),
+            (PartKind::Expected, _) if is_single_part => ("as predicted".into(), "its inputs, as measured".into()),
             (PartKind::Expected, _) => ("as predicted without these".into(), "its inputs, measured so".into()),
         };
-        rows.push(row(what, share, shown_by));
+        rows.push(row(label, share, shown_by));
         rows.extend(cause.and_then(|cause| cause.host_share).map(|share| {
             let shown_by = format!("{}: it grows with the time that the CPU was idle", share_interval(&share.share));
             ExplanationRow { is_within: true, ..row("of that the host".into(), &share, shown_by) }
@@ -587,7 +606,7 @@ fn rows(explanation: &Explanation, scale: &AmountFormat) -> Vec<ExplanationRow> 
             "it is within its predicted range".into()
         }
         Some(_) => "its interval overlaps its predicted range".into(),
-        None => "nothing says what it should be".into(),
+        None => "nothing predicts it".into(),
     };
     let is_overlap = rest.amount.is_above(0.0) == Some(false);
     rows.push(row(if is_overlap { "counted twice" } else { "not explained" }.into(), rest, shown_by));
@@ -615,9 +634,9 @@ impl AmountFormat {
         Self { scale, decimals }
     }
 
-    fn unit(&self, amounts: AmountUnit) -> String {
+    fn unit(&self, amount_unit: AmountUnit) -> String {
         let symbol = self.scale.symbol;
-        if amounts == AmountUnit::Megabyte { format!("{symbol}/MB") } else { symbol.to_owned() }
+        if amount_unit == AmountUnit::Megabyte { format!("{symbol}/MB") } else { symbol.to_owned() }
     }
 
     fn text(&self, amount: f64) -> String {
@@ -663,15 +682,15 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
     };
     let verdict_notes: Vec<Option<(&str, String)>> =
         explanation.causes.iter().map(|cause| verdict_note(cause, scale)).collect();
-    let by_verdict = VERDICT_LABELS.map(|label| {
-        let of_label = |(cause, note): (&CauseResult, &Option<(&str, String)>)| {
-            let (_, text) = note.as_ref().filter(|(own, _)| *own == label)?;
+    let verdict_texts = VERDICT_LABELS.map(|label| {
+        let labelled_text = |(cause, note): (&CauseResult, &Option<(&str, String)>)| {
+            let (_, text) = note.as_ref().filter(|(note_label, _)| *note_label == label)?;
             Some(format!("{}{text}", cause.summary))
         };
-        let texts: Vec<String> = explanation.causes.iter().zip(&verdict_notes).filter_map(of_label).collect();
+        let texts: Vec<String> = explanation.causes.iter().zip(&verdict_notes).filter_map(labelled_text).collect();
         (label, (!texts.is_empty()).then(|| texts.join("; ")))
     });
-    let untried = "nothing: kelvin knows no cause that can touch this figure and that it can take away";
+    let no_cause_text = "nothing: kelvin knows no cause that can affect this figure and that it can remove";
     let is_above = explanation.not_explained.amount.is_above(0.0);
     let not_explained = || {
         let was_tried = |cause: &&CauseResult| !matches!(cause.verdict, CauseVerdict::NotTried(_));
@@ -682,7 +701,7 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
             names => format!("{share} of it; tried: {}", names.join(", ")),
         }
     };
-    let overlap = "the parts are more than the whole: some causes act on the same time";
+    let overlap = "the parts add up to more than the whole: some causes act on the same time";
     let formula = |cause: &CauseResult| {
         let FormulaSize { formula, nanoseconds } = cause.by_formula.as_ref()?;
         let FigureDifference { minuend, subtrahend, factor } = formula;
@@ -692,9 +711,9 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
     };
     let remedy = |cause: &CauseResult| (cause.verdict == CauseVerdict::Shown).then(|| cause.remedy.to_string());
     let measured =
-        format!("{} passes in {}, medians of rounds as found", explanation.passes, seconds(explanation.seconds));
-    let others = [
-        ("tried", explanation.causes.is_empty().then(|| untried.to_owned())),
+        format!("{} passes in {}, medians of rounds as measured", explanation.passes, seconds(explanation.seconds));
+    let other_notes = [
+        ("tried", explanation.causes.is_empty().then(|| no_cause_text.to_owned())),
         ("not explained", (is_above == Some(true)).then(not_explained)),
         ("overlap", (is_above == Some(false)).then(|| overlap.to_owned())),
         ("by formula", list(&formula)),
@@ -703,13 +722,13 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         ("What helps", list(&remedy).map(|remedies| format!("{remedies}."))),
         ("measured", Some(measured)),
     ];
-    by_verdict.into_iter().chain(others).filter_map(|(label, text)| Some((label, text?))).collect()
+    verdict_texts.into_iter().chain(other_notes).filter_map(|(label, text)| Some((label, text?))).collect()
 }
 
-/// The labels of what is said of causes by their verdicts, in their order.
+/// The labels of the notes on causes by their verdicts, in their order.
 const VERDICT_LABELS: [&str; 5] = ["ruled out", "the opposite", "not decided", "void", "not tried"];
 
-/// What is said of a cause that is not shown, after what it is, with its label.
+/// The note on a cause that is not shown, after its summary, with its label.
 fn verdict_note(cause: &CauseResult, scale: &AmountFormat) -> Option<(&'static str, String)> {
     let mechanisms = || mechanism_list(cause, scale);
     Some(match &cause.verdict {
@@ -720,16 +739,18 @@ fn verdict_note(cause: &CauseResult, scale: &AmountFormat) -> Option<(&'static s
         }
         CauseVerdict::Opposite => {
             let amount = cause.share?.amount;
-            let more = Estimate::new(-amount.value, (-amount.high, -amount.low));
-            ("the opposite", format!(": without it, it takes {} more", scale.with_unit(&more)))
+            let increase = Estimate::new(-amount.value, (-amount.high, -amount.low));
+            ("the opposite", format!(": without it, it takes {} more", scale.with_unit(&increase)))
         }
         CauseVerdict::Undecided => {
             ("not decided", format!(" ({}): more passes, by --budget, may decide", mechanisms()))
         }
         CauseVerdict::MechanismsDisagree => ("not decided", format!(": its mechanisms disagree ({})", mechanisms())),
         CauseVerdict::OneMechanism => ("not decided", format!(": one mechanism alone shows it ({})", mechanisms())),
-        CauseVerdict::Invalid => ("void", ": its controls move what they cannot touch, and say nothing".to_owned()),
-        CauseVerdict::NotTried(SkipReason(why)) => ("not tried", format!(": {why}")),
+        CauseVerdict::Invalid => {
+            ("void", ": its controls also change what they cannot affect, and prove nothing".to_owned())
+        }
+        CauseVerdict::NotTried(SkipReason(reason)) => ("not tried", format!(": {reason}")),
     })
 }
 
@@ -737,8 +758,8 @@ fn verdict_note(cause: &CauseResult, scale: &AmountFormat) -> Option<(&'static s
 fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {
     let text = |evidence: &MechanismEvidence| match (&evidence.amount, &evidence.missing_reason) {
         (Some(amount), None) => format!("{}: {}", evidence.description, scale.with_unit(amount)),
-        (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.description, scale.with_unit(amount)),
-        (None, why) => format!("{}: not tried: {}", evidence.description, why.as_deref().unwrap_or("no rounds")),
+        (Some(amount), Some(reason)) => format!("{}: {}, {reason}", evidence.description, scale.with_unit(amount)),
+        (None, reason) => format!("{}: not tried: {}", evidence.description, reason.as_deref().unwrap_or("no rounds")),
     };
     cause.evidence.iter().map(text).collect::<Vec<_>>().join("; ")
 }
@@ -752,9 +773,9 @@ fn negative_controls(explanation: &Explanation) -> Vec<String> {
         let name = metric.map_or_else(|| control.at.to_string(), |metric| metric_at(metric, &control.at.case));
         let ratio = format!("{:.2} times {}", control.ratio.value, evidence.description);
         let text = if control.moved { format!("{ratio}, so it does not count") } else { ratio };
-        match controls.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) if known.contains(&text) => {}
-            Some((_, known)) => known.push_str(&format!(", {text}")),
+        match controls.iter_mut().find(|(existing_name, _)| *existing_name == name) {
+            Some((_, existing_text)) if existing_text.contains(&text) => {}
+            Some((_, existing_text)) => existing_text.push_str(&format!(", {text}")),
             None => controls.push((name, format!("{}, {text}", value_text(control.value, control.unit)))),
         }
     }

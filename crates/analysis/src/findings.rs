@@ -21,7 +21,7 @@ pub use gaps::gap_explanation;
 /// All findings of a run, the most important first; of equal importance in this order.
 pub(crate) fn findings(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let run = evidence.run;
-    let of_state = run_state::changed_clock(run)
+    let state_findings = run_state::changed_clock(run)
         .into_iter()
         .chain(run_state::partial_run(run))
         .chain(run_state::serious_hazards(run, analysis))
@@ -29,17 +29,17 @@ pub(crate) fn findings(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
         .chain(run_state::shared_core(analysis))
         .chain(run_state::moved_frequency(analysis))
         .chain(run_state::quietness(analysis));
-    let of_figures = missing::invalid_figures(analysis)
+    let figure_findings = missing::invalid_figures(analysis)
         .into_iter()
-        .chain(class::off_class(analysis))
+        .chain(class::class_deviations(analysis))
         .chain(missing::missing_counts(analysis))
         .chain(levels::memory_levels(analysis))
         .chain(moved_cpus::moved_cpus(analysis))
-        .chain(network::local(analysis))
-        .chain(network::other_host(evidence, analysis))
+        .chain(network::local_network(analysis))
+        .chain(network::peer_network(evidence, analysis))
         .chain(gaps::prediction_gaps(run, analysis))
         .chain(warnings::warnings(analysis));
-    let mut findings: Vec<Finding> = of_state.chain(of_figures).collect();
+    let mut findings: Vec<Finding> = state_findings.chain(figure_findings).collect();
     findings.sort_by_key(|finding| Reverse(finding.importance));
     findings
 }
@@ -67,7 +67,7 @@ fn name(result: &MetricResult) -> String {
     metric_at(&result.metric, &result.case)
 }
 
-/// What the run was asked for: what is measured only as an input of other predictions is no finding.
+/// The requested results: what is measured only as an input of other predictions is no finding.
 fn requested_results(analysis: &Analysis) -> impl Iterator<Item = &MetricResult> {
     analysis.results.iter().filter(|result| !result.only_input)
 }
@@ -79,9 +79,9 @@ fn attempted_figures(analysis: &Analysis) -> usize {
 }
 
 /// The metrics of some results, each once.
-fn metrics_of_results(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -> Vec<Name> {
+fn metrics_of_results(analysis: &Analysis, is_selected: impl Fn(&MetricResult) -> bool) -> Vec<Name> {
     let mut metrics: Vec<Name> =
-        requested_results(analysis).filter(|result| is_wanted(result)).map(|result| result.metric.id).collect();
+        requested_results(analysis).filter(|result| is_selected(result)).map(|result| result.metric.id).collect();
     metrics.dedup();
     metrics
 }
@@ -100,14 +100,16 @@ pub(crate) fn verdict(machine: &Machine, analysis: &Analysis) -> Vec<String> {
 
 /// What the machine is, in one line.
 fn machine_line(machine: &Machine) -> String {
-    let text = |fact: &Fact<String>, unknown: &str| fact.get().cloned().unwrap_or_else(|| unknown.into());
+    let text = |fact: &Fact<String>, fallback: &str| fact.get().cloned().unwrap_or_else(|| fallback.into());
     let mut parts = vec![text(&machine.cpu.model_name, "unknown CPU")];
     if let Some(name) = wording::core_name(&machine.cpu) {
         parts[0] = format!("{} ({name})", parts[0]);
     }
     let count = |fact: &Fact<Vec<u32>>| fact.get().map(Vec::len);
     match (count(&machine.topology.allowed), count(&machine.topology.online)) {
-        (Some(allowed), Some(online)) => parts.push(format!("{allowed} of {online} CPUs allowed")),
+        (Some(allowed_count), Some(online_count)) => {
+            parts.push(format!("{allowed_count} of {online_count} CPUs allowed"))
+        }
         (Some(cpus), None) | (None, Some(cpus)) => parts.push(format!("{cpus} CPUs")),
         (None, None) => {}
     }
@@ -129,7 +131,7 @@ impl Analysis {
     /// The places, among its findings, of the five that matter most: what changes how to read the run, then what is worse than predicted by
     /// most, then the rest in their order. Details are never among them.
     pub fn leading_findings(&self) -> Vec<usize> {
-        let (mut leading, mut worse, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut leading, mut worse, mut notable) = (Vec::new(), Vec::new(), Vec::new());
         for (index, finding) in self.findings.iter().enumerate() {
             match (&finding.data, finding.importance) {
                 (_, Importance::Major) => leading.push(index),
@@ -139,12 +141,12 @@ impl Analysis {
                         worse.push(index);
                     }
                 }
-                (_, Importance::Notable) => others.push(index),
+                (_, Importance::Notable) => notable.push(index),
                 (_, Importance::Detail) => {}
             }
         }
         let rest = worse.split_off(worse.len().min(MAX_LEADING_GAPS));
-        leading.extend(worse.into_iter().chain(others).chain(rest));
+        leading.extend(worse.into_iter().chain(notable).chain(rest));
         leading.truncate(MAX_LEADING_FINDINGS);
         leading
     }

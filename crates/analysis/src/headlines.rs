@@ -6,7 +6,7 @@ use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
 
 use crate::prelude::*;
 
-/// The headline of a metric at a case, or what there is without one.
+/// The headline of a metric at a case, or the input that is missing.
 type CaseFigure = (Case, Result<MeasuredValue, MissingInput>);
 
 /// The headlines of all metrics of a run at all cases.
@@ -30,8 +30,9 @@ impl Headlines {
             let history = baselines.between_run_variance(metric.id, case);
             let bound = run.bound(&metric.id, case);
             let computed = ComputedHeadline::from_samples(&samples, history.as_ref());
-            let possible = computed.filter(|computed| exceeded_bound(&metric, bound, computed.headline).is_none());
-            let figure = possible
+            let possible_headline =
+                computed.filter(|computed| exceeded_bound(&metric, bound, computed.headline).is_none());
+            let figure = possible_headline
                 .map(|computed| MeasuredValue { value: computed.headline, half_width: computed.half_width() })
                 .ok_or_else(|| missing_input_of(measurement, &metric, bound, &samples));
             figures.entry(metric.id).or_default().push((case.clone(), figure));
@@ -47,14 +48,15 @@ impl Headlines {
 
     /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.
     pub fn get(&self, metric: &str, case: &Case) -> Option<MeasuredValue> {
-        self.cases(metric).find(|(known, _)| *known == case).map(|(_, measured)| measured)
+        self.cases(metric).find(|(candidate, _)| *candidate == case).map(|(_, measured)| measured)
     }
 
     /// What the run has of a metric at a case without a headline.
     pub fn missing_input(&self, metric: &str, case: &Case) -> MissingInput {
-        let missing = |(known, figure): &CaseFigure| figure.as_ref().err().filter(|_| known == case).cloned();
-        let known = self.figures(metric).iter().find_map(missing);
-        known.unwrap_or_else(|| MissingInput::NoFigure("this run did not measure".into()))
+        let missing_input =
+            |(candidate, figure): &CaseFigure| figure.as_ref().err().filter(|_| candidate == case).cloned();
+        let input = self.figures(metric).iter().find_map(missing_input);
+        input.unwrap_or_else(|| MissingInput::NoFigure("this run did not measure".into()))
     }
 
     /// All cases at which a metric was measured, with its headlines.
@@ -65,8 +67,8 @@ impl Headlines {
     /// Frequency of the core that probes ran on, in hertz: the metric `cpu.frequency` where it was measured on one CPU,
     /// else what the chain canary shows.
     pub fn core_hertz(&self) -> Option<f64> {
-        let on_one_cpu = |case: &Case| BusyCpus::of(case) != Some(BusyCpus::All);
-        let measured = self.cases(&FREQUENCY.id).find(|(case, _)| on_one_cpu(case)).map(|(_, measured)| measured.value);
+        let is_one_cpu = |case: &Case| BusyCpus::of(case) != Some(BusyCpus::All);
+        let measured = self.cases(&FREQUENCY.id).find(|(case, _)| is_one_cpu(case)).map(|(_, measured)| measured.value);
         measured.or(self.chain_hertz)
     }
 }
@@ -78,7 +80,7 @@ fn missing_input_of(
     bound: Option<&Bound>,
     samples: &SampleSet,
 ) -> MissingInput {
-    let Some(found) = ComputedHeadline::from_treatment(samples, HeadlineSamples::AsFound, None) else {
+    let Some(as_found) = ComputedHeadline::from_treatment(samples, HeadlineSamples::AsFound, None) else {
         return MissingInput::NoFigure(match missing_outcome(measurement) {
             Outcome::Skipped(reason) => format!("was skipped: {reason}"),
             Outcome::Failed(reason) => format!("failed: {reason}"),
@@ -86,15 +88,16 @@ fn missing_input_of(
         });
     };
     // If the headline is impossible, the figure as found is no better.
-    let headline = ComputedHeadline::from_samples(samples, None).map_or(found.headline, |computed| computed.headline);
+    let headline =
+        ComputedHeadline::from_samples(samples, None).map_or(as_found.headline, |computed| computed.headline);
     if let Some(ceiling) = exceeded_bound(metric, bound, headline) {
         let (value, bound) = (value_text(ceiling.value, metric.unit), value_text(ceiling.bound, metric.unit));
         return MissingInput::NoFigure(format!("came out at {value}, beyond what is possible ({bound})"));
     }
-    let Some(sorted) = Sorted::new(found.samples.concat()) else {
+    let Some(sorted) = Sorted::new(as_found.samples.concat()) else {
         return MissingInput::NoFigure("has no sample".into());
     };
-    let (value, [low, high]) = (found.headline, [0.05, 0.95].map(|share| sorted.quantile(share)));
+    let (value, [low, high]) = (as_found.headline, [0.05, 0.95].map(|share| sorted.quantile(share)));
     MissingInput::AsFound(AsFoundValue { value, low, high, reason: samples.shortage_reason() })
 }
 
@@ -109,13 +112,13 @@ pub(crate) struct MetricHistory<'r> {
     /// The spread between runs.
     pub between_runs: Option<BetweenRunVariance>,
     /// Their headlines.
-    pub earlier: EarlierRuns<'r>,
+    pub earlier_runs: EarlierRuns<'r>,
 }
 
 /// What every metric of a run is judged by: the references of canaries, and what was learned from earlier runs.
 pub(crate) struct Baselines<'r> {
     pub references: CanaryReferences,
-    learned: HashMap<(Name, &'r Case), &'r SpreadHistory>,
+    histories: HashMap<(Name, &'r Case), &'r SpreadHistory>,
 }
 
 impl<'r> Baselines<'r> {
@@ -125,44 +128,44 @@ impl<'r> Baselines<'r> {
 
     /// With references that are known already.
     pub fn with_references(references: CanaryReferences, run: &'r Run) -> Self {
-        let learned =
-            run.header.spread_history.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
-        Self { references, learned }
+        let histories =
+            run.header.spread_history.iter().map(|history| ((history.metric, &history.case), history)).collect();
+        Self { references, histories }
     }
 
     /// What the run knew of a metric at a case from earlier runs.
-    pub fn learned(&self, metric: Name, case: &'r Case) -> Option<&'r SpreadHistory> {
-        self.learned.get(&(metric, case)).copied()
+    pub fn spread_history(&self, metric: Name, case: &'r Case) -> Option<&'r SpreadHistory> {
+        self.histories.get(&(metric, case)).copied()
     }
 
     /// The spread between runs learned from earlier ones; `None` with too few, or where they were bimodal: the distance
     /// between modes is no spread.
     pub fn between_run_variance(&self, metric: Name, case: &'r Case) -> Option<BetweenRunVariance> {
-        let learned = self.learned(metric, case)?;
-        if two_states(&learned.headlines).is_some() {
+        let history = self.spread_history(metric, case)?;
+        if two_states(&history.headlines).is_some() {
             return None;
         }
-        BetweenRunVariance::learn(&learned.headlines, &learned.within_variances)
+        BetweenRunVariance::learn(&history.headlines, &history.within_variances)
     }
 
     /// All that was learned of a metric at a case from earlier runs.
     pub fn metric_history(&self, metric: Name, case: &'r Case) -> MetricHistory<'r> {
-        let learned = self.learned(metric, case);
-        let earlier = |learned: &'r SpreadHistory| EarlierRuns {
-            headlines: &learned.headlines,
-            within_run: &learned.within_variances,
+        let history = self.spread_history(metric, case);
+        let to_earlier_runs = |spread: &'r SpreadHistory| EarlierRuns {
+            headlines: &spread.headlines,
+            within_run: &spread.within_variances,
         };
         MetricHistory {
             between_runs: self.between_run_variance(metric, case),
-            earlier: learned.map(earlier).unwrap_or_default(),
+            earlier_runs: history.map(to_earlier_runs).unwrap_or_default(),
         }
     }
 }
 
 /// Each metric of each measurement of a run.
 pub(crate) fn measured_metrics(run: &Run) -> impl Iterator<Item = (&Measurement, Metric)> {
-    let with_metrics = |measurement| metrics_of(run, measurement).into_iter().map(move |metric| (measurement, metric));
-    run.measurements.iter().flat_map(with_metrics)
+    let pair_metrics = |measurement| metrics_of(run, measurement).into_iter().map(move |metric| (measurement, metric));
+    run.measurements.iter().flat_map(pair_metrics)
 }
 
 /// The metrics of a measurement that the run defines: those planned, then those read without a plan.
@@ -221,29 +224,30 @@ impl<'g> ComputedHeadline<'g> {
         let round_times = selected.iter().map(|(round, _)| round.start_seconds).collect();
         let round_indices = selected.iter().map(|(round, _)| round.index).collect();
         let states = two_states(&round_headlines);
-        let counts =
+        let is_dominant =
             |headline: f64| states.is_none_or(|states| states.is_same_state(headline, states.dominant().center));
-        let counting: Vec<f64> = round_headlines.iter().copied().filter(|&headline| counts(headline)).collect();
-        let counted = selected.into_iter().zip(&round_headlines).filter(|(_, headline)| counts(**headline));
-        let within = within_run_variance(&counting);
-        // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
+        let dominant: Vec<f64> = round_headlines.iter().copied().filter(|&headline| is_dominant(headline)).collect();
+        let dominant_samples =
+            selected.into_iter().zip(&round_headlines).filter(|(_, headline)| is_dominant(**headline));
+        let within_run = within_run_variance(&dominant);
+        // The spread learned from earlier runs is of one mode or of both; in the latter case it is not that of one.
         let history = history.filter(|_| states.is_none());
         let interval_of = if samples.has_lasting_states { repeat_interval } else { headline_interval };
-        let within_zero = |interval: Option<HeadlineInterval>| {
+        let clamp = |interval: Option<HeadlineInterval>| {
             interval.map(|HeadlineInterval { kind, lower, upper }| {
                 let (kind, level) = match kind {
                     HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, CONFIDENCE_LEVEL),
                     HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),
                 };
-                Interval { kind, level, lower: lower.max(interval_floor(&counting)), upper }
+                Interval { kind, level, lower: lower.max(interval_floor(&dominant)), upper }
             })
         };
         Some(Self {
-            headline: kelvin_stats::headline(&counting),
-            interval: within_zero(interval_of(&counting, history, samples.unobserved)),
-            own_interval: within_zero(interval_of(&counting, None, UnobservedVariance::default())),
-            samples: counted.map(|((_, samples), _)| samples).collect(),
-            within_variance: within.map_or(0.0, |within| within.variance),
+            headline: kelvin_stats::headline(&dominant),
+            interval: clamp(interval_of(&dominant, history, samples.unobserved)),
+            own_interval: clamp(interval_of(&dominant, None, UnobservedVariance::default())),
+            samples: dominant_samples.map(|((_, samples), _)| samples).collect(),
+            within_variance: within_run.map_or(0.0, |estimate| estimate.variance),
             round_headlines,
             round_times,
             round_indices,

@@ -24,7 +24,7 @@ pub struct HistoryInputSeries {
     /// runs.
     pub versions: Vec<(u32, Vec<HistoryPoint>)>,
     /// The latest values of other machines, by the newest version.
-    pub others: Vec<f64>,
+    pub peer_values: Vec<f64>,
 }
 
 /// A run, as it was stored.
@@ -92,32 +92,34 @@ impl HistoryInput {
 
     /// The core's frequency in each run over the usual one, where it is known: what no core does is no frequency.
     fn frequencies(&self) -> Vec<Option<f64>> {
-        let known: Vec<f64> = self.runs.iter().filter_map(|run| run.chain).collect();
-        let usual = median(&known);
-        let over_usual =
-            |run: &HistoryInputRun| Some(usual / run.chain?).filter(|ratio| FREQUENCY_RATIO_RANGE.contains(ratio));
-        self.runs.iter().map(over_usual).collect()
+        let chains: Vec<f64> = self.runs.iter().filter_map(|run| run.chain).collect();
+        let usual_chain = median(&chains);
+        let frequency_ratio = |run: &HistoryInputRun| {
+            Some(usual_chain / run.chain?).filter(|ratio| FREQUENCY_RATIO_RANGE.contains(ratio))
+        };
+        self.runs.iter().map(frequency_ratio).collect()
     }
 
     /// Their history, the most consequential series first. A change counts only if it does so among all that are looked at
     /// together; what else changed with it is not known yet, see [`annotate_changes`].
     pub fn history(&self) -> History {
         let frequencies = self.frequencies();
-        let followed = all_version_changes(&self.series, &frequencies);
-        let alone: Vec<f64> = followed.iter().flatten().flat_map(|(_, changes)| p_values(changes)).collect();
-        let mut joint = adjusted_p_values(&alone).into_iter();
+        let version_changes = all_version_changes(&self.series, &frequencies);
+        let raw_p_values: Vec<f64> =
+            version_changes.iter().flatten().flat_map(|(_, changes)| p_values(changes)).collect();
+        let mut joint = adjusted_p_values(&raw_p_values).into_iter();
         let mut series: Vec<SeriesHistory> = self
             .series
             .iter()
-            .zip(followed)
-            .map(|(recorded, versions)| {
+            .zip(version_changes)
+            .map(|(input, versions)| {
                 let versions = versions.into_iter().map(|(version, changes)| {
                     let changes = significant_changes(&version.points, &changes, &mut || joint.next().unwrap_or(1.0));
                     VersionHistory { changes, ..version }
                 });
-                let (metric, case, versions) = (recorded.metric, recorded.case.clone(), versions.collect());
+                let (metric, case, versions) = (input.metric, input.case.clone(), versions.collect());
                 let mut series = SeriesHistory { metric, case, versions, ranking: None };
-                series.ranking = machine_ranking(series.latest(), &recorded.others, metric.better);
+                series.ranking = machine_ranking(series.latest(), &input.peer_values, metric.better);
                 series
             })
             .collect();
@@ -150,16 +152,16 @@ fn all_version_changes(series: &[HistoryInputSeries], frequencies: &[Option<f64>
     let changes = |series: &HistoryInputSeries| series.version_changes(frequencies);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = series.len().div_ceil(threads).max(1);
-    let of_part = |part: &[HistoryInputSeries]| part.iter().map(changes).collect::<Vec<Vec<VersionChanges>>>();
+    let part_changes = |part: &[HistoryInputSeries]| part.iter().map(changes).collect::<Vec<Vec<VersionChanges>>>();
     std::thread::scope(|scope| {
-        let of_part = &of_part;
-        let start = |part| (part, Builder::new().spawn_scoped(scope, move || of_part(part)));
+        let part_changes = &part_changes;
+        let start = |part| (part, Builder::new().spawn_scoped(scope, move || part_changes(part)));
         let parts: Vec<_> = series.chunks(share).map(start).collect();
         let changes = parts.into_iter().flat_map(|(part, thread)| match thread {
             // A part that panicked is a bug of ours, and reported as one.
             Ok(thread) => thread.join().expect("arithmetic does not panic"),
             // No thread for it: this one does it.
-            Err(_) => of_part(part),
+            Err(_) => part_changes(part),
         });
         changes.collect()
     })
@@ -173,14 +175,14 @@ impl HistoryInputSeries {
             let frequency = frequencies[point.run].filter(|_| is_of_core_cycles);
             HistoryPoint { value: point.value * frequency.unwrap_or(1.0), ..*point }
         };
-        let changes_of = |(version, points): &(u32, Vec<HistoryPoint>)| {
+        let detect_changes = |(version, points): &(u32, Vec<HistoryPoint>)| {
             let points: Vec<HistoryPoint> = points.iter().map(scaled_point).collect();
             let has_shares = is_logarithmic(&points);
             let scaled = points.iter().map(|point| if has_shares { point.value.ln() } else { point.value });
             let changes = detect_change_points(&scaled.collect::<Vec<f64>>());
             (VersionHistory { version: *version, points, changes: Vec::new() }, changes)
         };
-        self.versions.iter().map(changes_of).collect()
+        self.versions.iter().map(detect_changes).collect()
     }
 }
 
@@ -204,7 +206,7 @@ fn significant_changes(
 ) -> Vec<HistoryChange> {
     let level = |value: f64| if is_logarithmic(points) { value.exp() } else { value };
     let run = |index: usize| points[index].run;
-    let mut chance = |alone: f64| PValue { raw: alone, adjusted: joint() };
+    let mut chance = |raw: f64| PValue { raw, adjusted: joint() };
     let steps = course.steps.iter().map(|step| HistoryChange {
         kind: HistoryChangeKind::Step,
         run: run(step.index),
@@ -218,12 +220,12 @@ fn significant_changes(
     let mut changes: Vec<HistoryChange> = steps.collect();
     changes.extend(course.drifts.iter().map(|drift| HistoryChange {
         kind: HistoryChangeKind::Drift,
-        run: run(drift.to),
-        run_interval: [run(drift.from), run(drift.to)],
+        run: run(drift.end),
+        run_interval: [run(drift.start), run(drift.end)],
         before: level(drift.before),
         after: level(drift.after),
         p_value: chance(drift.p_value),
-        runs: [run(drift.from), run(drift.to)],
+        runs: [run(drift.start), run(drift.end)],
         differences: Vec::new(),
     }));
     if changes.is_empty() {
@@ -234,18 +236,18 @@ fn significant_changes(
     changes
 }
 
-fn machine_ranking(latest: f64, others: &[f64], better: Better) -> Option<MachineRanking> {
-    let machines = others.len() + 1;
+fn machine_ranking(value: f64, peer_values: &[f64], better: Better) -> Option<MachineRanking> {
+    let machines = peer_values.len() + 1;
     if machines < MIN_RANKED_MACHINES {
         return None;
     }
-    let is_better = |other: f64| if better == Better::Higher { other > latest } else { other < latest };
-    let count = |&other: &f64| match other {
-        other if is_better(other) => 1.0,
-        other if other == latest => 0.5,
+    let is_better = |peer: f64| if better == Better::Higher { peer > value } else { peer < value };
+    let count = |&peer: &f64| match peer {
+        peer if is_better(peer) => 1.0,
+        peer if peer == value => 0.5,
         _ => 0.0,
     };
-    Some(MachineRanking { machines, better: others.iter().map(count).sum::<f64>() / others.len() as f64 })
+    Some(MachineRanking { machines, better: peer_values.iter().map(count).sum::<f64>() / peer_values.len() as f64 })
 }
 
 /// Where a series stands: the smaller the sooner. First what was last for the worse, the largest change first.
@@ -263,29 +265,29 @@ fn sort_key(series: &SeriesHistory) -> (u8, Reverse<f64>) {
 /// nothing, between the ends of where it may be.
 ///
 /// # Errors
-/// Those of `differences`, which is asked once for each two runs.
+/// Those of `differences`, which is called once for each pair of runs.
 pub fn annotate_changes<E>(
     history: &mut History,
     mut differences: impl FnMut([usize; 2]) -> Result<Vec<FactDifference>, E>,
 ) -> Result<(), E> {
-    let mut known: HashMap<[usize; 2], Vec<FactDifference>> = HashMap::new();
-    let mut between = |runs: [usize; 2]| -> Result<Vec<FactDifference>, E> {
-        if let Some(facts) = known.get(&runs) {
+    let mut cache: HashMap<[usize; 2], Vec<FactDifference>> = HashMap::new();
+    let mut cached_differences = |runs: [usize; 2]| -> Result<Vec<FactDifference>, E> {
+        if let Some(facts) = cache.get(&runs) {
             return Ok(facts.clone());
         }
         let facts = differences(runs)?;
-        known.insert(runs, facts.clone());
+        cache.insert(runs, facts.clone());
         Ok(facts)
     };
     for version in history.series.iter_mut().flat_map(|series| &mut series.versions) {
         let points = &version.points;
         for change in &mut version.changes {
-            change.differences = between(change.runs)?;
+            change.differences = cached_differences(change.runs)?;
             if change.differences.is_empty() && change.kind == HistoryChangeKind::Step {
                 // The first place is a first run after it: the run before that is the last that is certainly of the old level.
                 let first = points.iter().rposition(|point| point.run < change.run_interval[0]);
                 let ends = [first.map_or(change.runs[0], |first| points[first].run), change.run_interval[1]];
-                let wider = if ends == change.runs { Vec::new() } else { between(ends)? };
+                let wider = if ends == change.runs { Vec::new() } else { cached_differences(ends)? };
                 if !wider.is_empty() {
                     (change.runs, change.differences) = (ends, wider);
                 }
@@ -300,7 +302,8 @@ pub fn alarming_changes(history: &History, share: f64) -> impl Iterator<Item = (
     history.series.iter().filter_map(move |series| {
         let better = series.metric.better;
         let change = series.last_change().filter(|change| change.p_value.is_significant(NEWS_DISCOVERY_RATE))?;
-        let is_worse = change.is_worse(better) == Some(true) && change.worse_by(better).is_some_and(|by| by >= share);
+        let is_worse = change.is_worse(better) == Some(true)
+            && change.worse_by(better).is_some_and(|worsening| worsening >= share);
         is_worse.then_some((series, change))
     })
 }
@@ -309,26 +312,26 @@ pub fn alarming_changes(history: &History, share: f64) -> impl Iterator<Item = (
 /// what came later was not there yet. A change is found some runs after it, so that it is news where it lies before the end of the
 /// earlier history, too.
 pub fn new_changes<'h>(now: &'h History, before: &History, share: f64) -> Vec<&'h SeriesHistory> {
-    let known: HashMap<(&str, &Case), &SeriesHistory> =
+    let earlier_series: HashMap<(&str, &Case), &SeriesHistory> =
         before.series.iter().map(|series| ((series.metric.id.as_str(), &series.case), series)).collect();
     let is_news = |(series, change): &(&SeriesHistory, &HistoryChange)| {
-        let earlier = known.get(&(series.metric.id.as_str(), &series.case));
+        let earlier = earlier_series.get(&(series.metric.id.as_str(), &series.case));
         let versions = earlier.into_iter().flat_map(|series| &series.versions);
-        let mut same = versions.filter(|version| version.version == series.newest().version);
-        let rises = |change: &HistoryChange| change.after > change.before;
-        let is_known = |known: &HistoryChange| {
-            let ([from, to], [known_from, known_to]) = (change.run_interval, known.run_interval);
-            known.p_value.is_significant(NEWS_DISCOVERY_RATE)
-                && rises(known) == rises(change)
-                && known_from <= to
-                && from <= known_to
+        let mut same_version = versions.filter(|version| version.version == series.newest().version);
+        let is_rise = |change: &HistoryChange| change.after > change.before;
+        let is_known = |earlier_change: &HistoryChange| {
+            let ([from, to], [earlier_from, earlier_to]) = (change.run_interval, earlier_change.run_interval);
+            earlier_change.p_value.is_significant(NEWS_DISCOVERY_RATE)
+                && is_rise(earlier_change) == is_rise(change)
+                && earlier_from <= to
+                && from <= earlier_to
         };
-        !same.any(|version| version.changes.iter().any(is_known))
+        !same_version.any(|version| version.changes.iter().any(is_known))
     };
     alarming_changes(now, share).filter(is_news).map(|(series, _)| series).collect()
 }
 
-/// The range of the core's frequency, as a share of the usual one, from which on it is said.
+/// The range of the core's frequency, as a share of the usual one, from which it is reported.
 const MIN_FREQUENCY_SPREAD: f64 = 0.005;
 /// Facts that are named of what changed besides, on one screen.
 pub const MAX_NAMED_FACTS: usize = 2;
@@ -347,9 +350,9 @@ pub fn history_title(history: &History) -> String {
     };
     let newest = if history.has_older { "newest " } else { "" };
     let machine = history.cpu_model.as_deref().unwrap_or("an unknown processor");
-    let short: String = history.machine.chars().take(8).collect();
+    let short_id: String = history.machine.chars().take(8).collect();
     let runs = counted_text(history.runs.len() as u64, "run");
-    format!("The {newest}{runs} in mode {} of {machine} ({short}), {days}.", history.mode)
+    format!("The {newest}{runs} in mode {} of {machine} ({short_id}), {days}.", history.mode)
 }
 
 /// The day of a run: `2026-10-01`.
@@ -371,38 +374,40 @@ pub fn change_counts(history: &History) -> String {
         history.series.iter().filter(|series| last(series) == Some(direction)).count()
     };
     let [worse, better, other] = [Some(true), Some(false), None].map(count);
-    let other_said = if other > 0 { format!(", {other} in another way") } else { String::new() };
-    let all = history.series.len();
-    let level = all - worse - better - other;
+    let other_text = if other > 0 { format!(", {other} in another way") } else { String::new() };
+    let total = history.series.len();
+    let level = total - worse - better - other;
     format!(
-        "Of {all} series: last changed for the worse {worse}, for the better {better}{other_said}; no change {level}."
+        "Of {total} series: last changed for the worse {worse}, for the better {better}{other_text}; no change {level}."
     )
 }
 
 /// What is to be known of it, a sentence each.
 pub fn remarks(history: &History) -> Vec<String> {
-    let others: Vec<String> = history.other_modes.iter().map(|mode| format!("{} {}", mode.runs, mode.mode)).collect();
-    let others = (!others.is_empty())
-        .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", others.join(", ")));
-    let few = (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
-    others.into_iter().chain(few).chain(frequency_remark(history)).collect()
+    let mode_texts: Vec<String> =
+        history.other_modes.iter().map(|mode| format!("{} {}", mode.runs, mode.mode)).collect();
+    let other_modes = (!mode_texts.is_empty())
+        .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", mode_texts.join(", ")));
+    let short_note =
+        (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
+    other_modes.into_iter().chain(short_note).chain(frequency_remark(history)).collect()
 }
 
 /// The frequency to which figures of core cycles are scaled, where it moved.
 fn frequency_remark(history: &History) -> Option<String> {
-    let known: Vec<f64> = history.runs.iter().filter_map(|run| run.frequency).collect();
-    let (lowest, highest) = min_max(known.iter().copied())?;
+    let frequencies: Vec<f64> = history.runs.iter().filter_map(|run| run.frequency).collect();
+    let (lowest, highest) = min_max(frequencies.iter().copied())?;
     let has_core_cycles = history.series.iter().any(|series| series.metric.for_case(&series.case).is_core_cycle_time());
     if !has_core_cycles || highest - lowest < MIN_FREQUENCY_SPREAD {
         return None;
     }
-    let but = match history.runs.len() - known.len() {
+    let exception = match history.runs.len() - frequencies.len() {
         0 => String::new(),
-        1 => "; 1 run did not keep it, and is told as it was".into(),
-        without => format!("; {without} runs did not keep it, and are told as they were"),
+        1 => "; 1 run did not keep it, and is shown as measured".into(),
+        count => format!("; {count} runs did not keep it, and are shown as measured"),
     };
     let range = [lowest, highest].map(number).join(" to ");
-    Some(format!("Figures of core cycles are told at the usual frequency: runs had {range} of it{but}."))
+    Some(format!("Figures of core cycles refer to the usual frequency: runs had {range} of it{exception}."))
 }
 
 /// A share by which something changed, with its sign: `+12 %`; from a factor of two on the factor.
@@ -448,8 +453,8 @@ pub fn change_sentence(change: &HistoryChange, better: Better, history: &History
             let first_run = run(change.run);
             let [_, begin] = run_moments([run(change.run.saturating_sub(1)), first_run]);
             let [first, last] = run_moments([run(from), run(to)]);
-            let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
-            format!("{size} from {begin} on (run {}{or})", first_run.id)
+            let interval_text = if from == to { String::new() } else { format!(", or {first} to {last}") };
+            format!("{size} from {begin} on (run {}{interval_text})", first_run.id)
         }
     }
 }
@@ -460,8 +465,8 @@ pub fn change_line(series: &SeriesHistory, history: &History) -> Option<String> 
     let [before, after] = [last.before, last.after].map(|value| brief_value(value, None, series.metric.unit));
     let sentence = change_sentence(last, series.metric.better, history);
     let chance = p_value(last.p_value.adjusted);
-    let (name, others) = (series_name(series), other_changes(last, MAX_NAMED_FACTS));
-    Some(format!("{name}: {before} -> {after}, {sentence}; by chance: {chance}; {others}"))
+    let (name, facts) = (series_name(series), other_changes(last, MAX_NAMED_FACTS));
+    Some(format!("{name}: {before} -> {after}, {sentence}; by chance: {chance}; {facts}"))
 }
 
 /// What else changed with a change, at most `max_facts` facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
@@ -474,10 +479,10 @@ pub fn other_changes(change: &HistoryChange, max_facts: usize) -> String {
     let fact = |fact: &FactDifference| {
         format!("{}, {}: {} -> {}", fact.group, fact.label, side(&fact.base), side(&fact.other))
     };
-    let named: Vec<String> = facts.iter().take(max_facts).map(fact).collect();
-    let more = facts.len() - named.len();
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    format!("with {}{more}", named.join("; "))
+    let fact_texts: Vec<String> = facts.iter().take(max_facts).map(fact).collect();
+    let remaining = facts.len() - fact_texts.len();
+    let suffix = if remaining > 0 { format!("; and {remaining} more") } else { String::new() };
+    format!("with {}{suffix}", fact_texts.join("; "))
 }
 
 /// The beginning of values by another version of the method: `method version 2 from 2026-10-01 on`.
@@ -490,7 +495,7 @@ pub fn version_breaks(series: &SeriesHistory, history: &History) -> Vec<String> 
 }
 
 /// Where a value stands among those of all machines.
-pub fn ranking_text(among: MachineRanking, better: Better) -> String {
+pub fn ranking_text(ranking: MachineRanking, better: Better) -> String {
     let word = if better == Better::Neither { "are lower" } else { "are better" };
-    format!("of {} other machines {} {word}", among.machines - 1, percent(among.better))
+    format!("of {} other machines {} {word}", ranking.machines - 1, percent(ranking.better))
 }

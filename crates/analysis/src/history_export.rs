@@ -36,11 +36,11 @@ pub fn round_costs(run: &Run) -> Vec<RoundCost> {
     for (place, &(position, round)) in rounds.iter().enumerate() {
         let (Some(timing), RoundOutcome::Measured(_)) = (round.timing, &round.outcome) else { continue };
         let end = rounds.get(place + 1).map_or(round.start_seconds + round.seconds, |(_, next)| next.start_seconds);
-        let took = 1e9 * (end - round.start_seconds - timing).max(0.0);
+        let nanoseconds = 1e9 * (end - round.start_seconds - timing).max(0.0);
         let (first, later) = costs.entry(position).or_default();
         match round.index {
-            0 => *first = Some(took),
-            index if index < run.header.settings.rounds => later.push(took),
+            0 => *first = Some(nanoseconds),
+            index if index < run.header.settings.rounds => later.push(nanoseconds),
             _ => {}
         }
     }
@@ -55,21 +55,21 @@ pub fn round_costs(run: &Run) -> Vec<RoundCost> {
 
 impl Analysis {
     /// The headlines that later runs learn from, of the metrics that are comparable between runs.
-    pub fn stored_headlines(&self, is_usual: impl Fn(&Metric) -> bool) -> Vec<StoredHeadline> {
+    pub fn stored_headlines(&self, is_comparable: impl Fn(&Metric) -> bool) -> Vec<StoredHeadline> {
         let chain = self.canaries.iter().find(|history| history.canary == Canary::Chain).map(|chain| chain.reference);
-        let of_core = [(&BLOCK_OVER_CHAIN, self.block_over_chain), (&STEADY_CHAIN, chain)];
-        let of_core = of_core.into_iter().filter_map(|(metric, value)| {
+        let core_metrics = [(&BLOCK_OVER_CHAIN, self.block_over_chain), (&STEADY_CHAIN, chain)];
+        let core_headlines = core_metrics.into_iter().filter_map(|(metric, value)| {
             let (metric, version) = (metric.id, metric.version);
             Some(StoredHeadline { metric, version, case: Case::new(), value: value?, within_variance: 0.0 })
         });
         // An input is measured briefly: it would be another series than the same figure for its own sake.
-        let usual = self.results.iter().filter(|result| !result.only_input && is_usual(&result.metric));
-        usual.filter_map(stored_headline).chain(of_core).collect()
+        let comparable = self.results.iter().filter(|result| !result.only_input && is_comparable(&result.metric));
+        comparable.filter_map(stored_headline).chain(core_headlines).collect()
     }
 }
 
 fn stored_headline(result: &MetricResult) -> Option<StoredHeadline> {
-    // A single round says nothing of the spread between rounds.
+    // A single round does not show the spread between rounds.
     let summary = result.outcome.summary().filter(|summary| summary.rounds > 1)?;
     Some(StoredHeadline {
         metric: result.metric.id,
@@ -89,17 +89,18 @@ mod tests {
 
     #[test]
     fn round_cost_ends_at_next_round() {
-        let round = |index, at, seconds, timing, attempt| Round {
+        let round = |index, start, seconds, timing, outcome| Round {
             index,
-            start_seconds: at,
+            start_seconds: start,
             seconds,
             timing,
             cpu: 0,
-            outcome: attempt,
+            outcome,
         };
-        let good =
-            |index, at, seconds, timing| round(index, at, seconds, Some(timing), RoundOutcome::Measured(Vec::new()));
-        let of_former_version = |index, at| round(index, at, 1.0, None, RoundOutcome::Measured(Vec::new()));
+        let measured_round = |index, start, seconds, timing| {
+            round(index, start, seconds, Some(timing), RoundOutcome::Measured(Vec::new()))
+        };
+        let old_round = |index, start| round(index, start, 1.0, None, RoundOutcome::Measured(Vec::new()));
         let failed = round(0, 1.0, 1.5, Some(0.5), RoundOutcome::Failed("a test".into()));
         let mut run = empty_run(&[METRIC]);
         run.header.settings.rounds = 4;
@@ -109,11 +110,11 @@ mod tests {
             &mut run,
             &METRIC,
             case(1),
-            rounds.map(|(index, at, seconds)| good(index, at, seconds, 0.25)).to_vec(),
+            rounds.map(|(index, start, seconds)| measured_round(index, start, seconds, 0.25)).to_vec(),
         );
-        add_measurement(&mut run, &METRIC, case(2), vec![failed, good(1, 2.0, 0.5, 0.5)]);
-        add_measurement(&mut run, &METRIC, case(3), vec![of_former_version(0, 3.5), of_former_version(1, 5.0)]);
-        add_measurement(&mut run, &METRIC, case(4), vec![good(0, 8.0, 0.5, 0.25)]);
+        add_measurement(&mut run, &METRIC, case(2), vec![failed, measured_round(1, 2.0, 0.5, 0.5)]);
+        add_measurement(&mut run, &METRIC, case(3), vec![old_round(0, 3.5), old_round(1, 5.0)]);
+        add_measurement(&mut run, &METRIC, case(4), vec![measured_round(0, 8.0, 0.5, 0.25)]);
         // Up to the failed round; up to a round of old, up to the single round of the fourth case, and up to the fifth round, whose
         // median is not their mean. The second case has no good first round.
         let expected =

@@ -69,7 +69,7 @@ pub struct CurvePoint {
 
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
 pub(crate) fn levels_from_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
-    let on_base_pages =
+    let has_base_pages =
         |result: &&MetricResult| result.metric.id == LATENCY.id && PageSize::of(&result.case) == Some(PageSize::Base);
     let point = |result: &MetricResult| {
         let summary = result.outcome.found_summary()?;
@@ -79,12 +79,12 @@ pub(crate) fn levels_from_results(results: &[MetricResult], machine: &Machine) -
         let was_flushed = result.metric.version < LATENCY_UNFLUSHED_VERSION && bytes > LATENCY_FLUSHED_BYTES;
         Some(CurvePoint { bytes, latency: summary.headline, lower, upper, is_known, was_flushed })
     };
-    let curve: Vec<CurvePoint> = results.iter().filter(on_base_pages).filter_map(point).collect();
+    let curve: Vec<CurvePoint> = results.iter().filter(has_base_pages).filter_map(point).collect();
     let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     let mut levels = levels(&curve, reported)?;
-    if let Some((translation, tested)) = translation_cost(results) {
+    if let Some((translation, outcome)) = translation_cost(results) {
         levels.translation = Some(translation);
-        levels.conclusions.push(translation_conclusion(&translation, tested, machine));
+        levels.conclusions.push(translation_conclusion(&translation, outcome, machine));
     }
     Some(levels)
 }
@@ -107,26 +107,26 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
     let data = reported.iter().filter(|cache| cache.kind != CacheKind::Instruction);
     let mut caches: Vec<(u32, u64)> = data.map(|cache| (cache.level, cache.bytes)).collect();
     caches.sort_unstable();
-    let shape = LogCurve::from_points(&points);
-    let plateaus = shape.plateaus();
+    let log_curve = LogCurve::from_points(&points);
+    let plateaus = log_curve.plateaus();
     let mut levels: Vec<MemoryLevel> = plateaus.iter().map(|plateau| level(&points[plateau.clone()])).collect();
     for index in 1..levels.len() {
         let (from, to) = (levels[index - 1].latency, levels[index].latency);
         levels[index - 1].capacity = capacity(&points, from, to);
     }
     name_levels(&mut levels, &caches, points[points.len() - 1].bytes);
-    let conclusions = conclusions(&levels, &caches, &points, &shape);
+    let conclusions = conclusions(&levels, &caches, &points, &log_curve);
     Some(MemoryLevels { metric: LATENCY.id, levels, translation: None, conclusions })
 }
 
 /// A plateau as a level without a name. Where some of its points are known, its latency is theirs.
 fn level(points: &[CurvePoint]) -> MemoryLevel {
-    let has_known = points.iter().any(|point| point.is_known);
-    let telling: Vec<&CurvePoint> = points.iter().filter(|point| point.is_known || !has_known).collect();
-    let values = |value: fn(&CurvePoint) -> f64| -> Vec<f64> { telling.iter().map(|point| value(point)).collect() };
+    let has_known_points = points.iter().any(|point| point.is_known);
+    let relevant: Vec<&CurvePoint> = points.iter().filter(|point| point.is_known || !has_known_points).collect();
+    let values = |value: fn(&CurvePoint) -> f64| -> Vec<f64> { relevant.iter().map(|point| value(point)).collect() };
     let latencies = values(|point| point.latency);
     // What the points span, and the uncertainty of one of them: a single one at the edge of a cache, sometimes in it and
-    // sometimes not, says nothing of the level.
+    // sometimes not, does not show the level.
     let ends = |end: fn(&CurvePoint) -> f64| median(&values(end));
     let lower = latencies.iter().copied().fold(ends(|point| point.lower), f64::min);
     let upper = latencies.iter().copied().fold(ends(|point| point.upper), f64::max);
@@ -146,11 +146,15 @@ fn level(points: &[CurvePoint]) -> MemoryLevel {
 /// smallest one beyond from which most have that of the next level. Not known where that one was flushed.
 fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Option<LevelCapacity> {
     let bound = |share: f64, factor: f64| (from + share * (to - from)).min(from * factor);
-    let fitting = bound(MAX_FITTING_MISSES, MAX_FITTING_LATENCY_RATIO);
-    let missing = bound(MIN_EXCEEDING_MISSES, MIN_EXCEEDING_LATENCY_RATIO);
-    let over = points.iter().position(|point| point.latency >= missing).unwrap_or(points.len() - 1);
-    let fits = points[..over].iter().rposition(|point| point.latency <= fitting).unwrap_or(over.saturating_sub(1));
-    (!points[over].was_flushed).then(|| LevelCapacity { low: points[fits].bytes, high: points[over].bytes })
+    let fit_latency = bound(MAX_FITTING_MISSES, MAX_FITTING_LATENCY_RATIO);
+    let miss_latency = bound(MIN_EXCEEDING_MISSES, MIN_EXCEEDING_LATENCY_RATIO);
+    let first_miss = points.iter().position(|point| point.latency >= miss_latency).unwrap_or(points.len() - 1);
+    let last_fit = points[..first_miss]
+        .iter()
+        .rposition(|point| point.latency <= fit_latency)
+        .unwrap_or(first_miss.saturating_sub(1));
+    (!points[first_miss].was_flushed)
+        .then(|| LevelCapacity { low: points[last_fit].bytes, high: points[first_miss].bytes })
 }
 
 /// A curve on logarithmic scales, and how much its points scatter.
@@ -167,12 +171,12 @@ impl LogCurve {
         let logs: Vec<f64> = points.iter().map(|point| point.latency.ln()).collect();
         // A point's distance from the line between its neighbours is zero on plateaus and on even ramps; of noise
         // alone it has three halves of the variance of one point. The median does not see the few corners.
-        let off = |i: usize| {
+        let deviation = |i: usize| {
             let share = (octaves[i] - octaves[i - 1]) / (octaves[i + 1] - octaves[i - 1]);
             (logs[i] - logs[i - 1] - share * (logs[i + 1] - logs[i - 1])).abs()
         };
-        let off: Vec<f64> = (1..points.len() - 1).map(off).collect();
-        let noise = median(&off) * MAD_TO_STD / 1.5f64.sqrt();
+        let deviations: Vec<f64> = (1..points.len() - 1).map(deviation).collect();
+        let noise = median(&deviations) * MAD_TO_STD / 1.5f64.sqrt();
         Self { octaves, logs, noise }
     }
 
@@ -183,18 +187,19 @@ impl LogCurve {
         // The cheapest description that ends with a candidate, the points before it included; and the one before it.
         let mut best: Vec<(f64, Option<usize>)> = Vec::with_capacity(candidates.len());
         for candidate in &candidates {
-            let alone = (candidate.start as f64 * STRAY_POINT_COST, None);
-            let after = |(index, earlier): (usize, &PlateauCandidate)| {
-                let loose = candidate.start.checked_sub(earlier.end)?;
+            let initial = (candidate.start as f64 * STRAY_POINT_COST, None);
+            let extend = |(index, earlier): (usize, &PlateauCandidate)| {
+                let stray_points = candidate.start.checked_sub(earlier.end)?;
                 let points = |candidate: &PlateauCandidate| (candidate.end - candidate.start) as f64;
                 let error = self.noise * (1.0 / points(earlier) + 1.0 / points(candidate)).sqrt();
                 let is_separate_level =
                     candidate.center - earlier.center >= MIN_LEVEL_STEP.ln().max(MIN_STEP_STD_ERRORS * error);
-                is_separate_level.then(|| (best[index].0 + loose as f64 * STRAY_POINT_COST, Some(index)))
+                is_separate_level.then(|| (best[index].0 + stray_points as f64 * STRAY_POINT_COST, Some(index)))
             };
-            let others = candidates[..best.len()].iter().enumerate().filter_map(after);
-            let (before, previous) = others.fold(alone, |min, other| if other.0 < min.0 { other } else { min });
-            best.push((before + candidate.cost, previous));
+            let extensions = candidates[..best.len()].iter().enumerate().filter_map(extend);
+            let (preceding_cost, previous) =
+                extensions.fold(initial, |min, extension| if extension.0 < min.0 { extension } else { min });
+            best.push((preceding_cost + candidate.cost, previous));
         }
         let total = |index: usize| best[index].0 + (count - candidates[index].end) as f64 * STRAY_POINT_COST;
         let mut last = (0..candidates.len()).min_by(|&a, &b| total(a).total_cmp(&total(b)));
@@ -250,13 +255,13 @@ fn name_levels(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) 
     let count = first_memory_level(levels, caches, largest);
     let names = std::iter::once(MEMORY_NAME).chain(std::iter::repeat(TLB_MISS_MEMORY_NAME));
     levels[count..].iter_mut().zip(names).for_each(|(level, name)| level.name = name.into());
-    let levels_in_all = levels.len();
-    let of_caches = assign_caches(&levels[..count], caches);
-    for (index, (level, cache)) in levels.iter_mut().zip(of_caches).enumerate() {
+    let level_count = levels.len();
+    let assignments = assign_caches(&levels[..count], caches);
+    for (index, (level, cache)) in levels.iter_mut().zip(assignments).enumerate() {
         let Some((number, bytes)) = cache else {
             // A system may have a cache that it does not report beyond the second level, and what comes last may be memory.
             level.name = match caches.last() {
-                Some((last, _)) if *last > 2 || index + 1 == levels_in_all => format!("beyond L{last}"),
+                Some((last, _)) if *last > 2 || index + 1 == level_count => format!("beyond L{last}"),
                 _ => format!("L{}", index + 1),
             };
             continue;
@@ -280,12 +285,12 @@ fn first_memory_level(levels: &[MemoryLevel], caches: &[(u32, u64)], largest: u6
     let is_cache = |(index, level): &(usize, &MemoryLevel)| {
         level.latency < MAX_CACHE_LATENCY || caches.iter().skip(*index).any(|&(_, bytes)| is_of_size(level, bytes))
     };
-    let is_beyond = largest as f64 >= MIN_MEMORY_TO_CACHE_RATIO * largest_cache as f64;
+    let exceeds_caches = largest as f64 >= MIN_MEMORY_TO_CACHE_RATIO * largest_cache as f64;
     let cached = levels.iter().enumerate().take_while(is_cache).count();
-    if is_beyond { cached.min(last) } else { cached }
+    if exceeds_caches { cached.min(last) } else { cached }
 }
 
-/// Whether a machine says that it has the level of this name; every machine has memory.
+/// Whether a machine reports the level of this name; every machine has memory.
 pub(crate) fn is_reported(name: &str, machine: &Machine) -> bool {
     name == MEMORY_NAME || data_caches(machine).any(|cache| name == format!("L{}", cache.level))
 }
@@ -305,12 +310,12 @@ fn assign_caches(levels: &[MemoryLevel], caches: &[(u32, u64)]) -> Vec<Option<(u
     if levels.len() >= caches.len() {
         return (0..levels.len()).map(|index| caches.get(index).copied()).collect();
     }
-    let distance = |chosen: &[(u32, u64)]| -> f64 {
+    let distance = |choice: &[(u32, u64)]| -> f64 {
         let distance_of = |(level, cache): (&MemoryLevel, &(u32, u64))| {
             let size = level.capacity.map_or(level.to_bytes as f64, |c| (c.low as f64 * c.high as f64).sqrt());
             (size / cache.1 as f64).ln().abs()
         };
-        levels.iter().zip(chosen).map(distance_of).sum()
+        levels.iter().zip(choice).map(distance_of).sum()
     };
     let best = combinations(caches, levels.len()).into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     best.unwrap_or_default().into_iter().map(Some).collect()
@@ -322,9 +327,9 @@ fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
         return vec![Vec::new()];
     }
     let Some((&first, rest)) = items.split_first() else { return Vec::new() };
-    let with_first = combinations(rest, count - 1).into_iter().map(|mut chosen| {
-        chosen.insert(0, first);
-        chosen
+    let with_first = combinations(rest, count - 1).into_iter().map(|mut choice| {
+        choice.insert(0, first);
+        choice
     });
     with_first.chain(combinations(rest, count)).collect()
 }
@@ -333,31 +338,33 @@ fn conclusions(
     levels: &[MemoryLevel],
     caches: &[(u32, u64)],
     points: &[CurvePoint],
-    shape: &LogCurve,
+    log_curve: &LogCurve,
 ) -> Vec<StatedConclusion> {
     let span = [points[0].bytes, points[points.len() - 1].bytes];
     let [from, to] = span.map(bytes_text);
-    let (points_count, noise, step) = (points.len(), shape.noise, MIN_LEVEL_STEP);
+    let (points_count, noise, step) = (points.len(), log_curve.noise, MIN_LEVEL_STEP);
     let test = format!(
         "plateaus and ramps of log latency against log size by optimal partitioning, {points_count} points from {from} to {to}, {} off \
          the line between their neighbours; a level is a step of {step} times or more",
         percent(noise)
     );
     let evidence = TestEvidence::Partitioning { points: points_count, span, noise, step };
-    let conclude = |level: MemoryLevelClaim, holds: Option<bool>, text: String| {
-        ClaimTest::new(evidence.clone(), test.clone(), None).conclude(Claim::Level(level), holds, text)
+    let conclude = |claim: MemoryLevelClaim, holds: Option<bool>, text: String| {
+        ClaimTest::new(evidence.clone(), test.clone(), None).conclude(Claim::Level(claim), holds, text)
     };
-    let unseen = |&(level, bytes): &(u32, u64)| {
+    let absent_level = |&(level, bytes): &(u32, u64)| {
         // Only working sets beyond the next smaller cache, of a plateau's width, can show it.
-        let smaller = caches.iter().filter(|(number, _)| *number < level).map(|(_, bytes)| *bytes).max().unwrap_or(0);
-        let mut within = points.iter().map(|point| point.bytes).filter(|size| (smaller + 1..=bytes).contains(size));
-        let is_covered = within.next().is_some_and(|first| {
-            let last = within.next_back().unwrap_or(first);
+        let smaller_cache =
+            caches.iter().filter(|(number, _)| *number < level).map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let mut sizes =
+            points.iter().map(|point| point.bytes).filter(|size| (smaller_cache + 1..=bytes).contains(size));
+        let is_covered = sizes.next().is_some_and(|first| {
+            let last = sizes.next_back().unwrap_or(first);
             (last as f64 / first as f64).log2() >= MIN_PLATEAU_OCTAVES - 1e-9
         });
-        let found = if is_covered { "none is seen" } else { "too few working sets of its size were measured" };
+        let observation = if is_covered { "none is seen" } else { "too few working sets of its size were measured" };
         let text = format!(
-            "L{level}, {} by what the machine reports, has a plateau of its own in the curve: {found}",
+            "L{level}, {} by what the machine reports, has a plateau of its own in the curve: {observation}",
             bytes_text(bytes)
         );
         conclude(MemoryLevelClaim::NotFound { level, bytes }, is_covered.then_some(false), text)
@@ -367,14 +374,15 @@ fn conclusions(
             let text = format!("the curve from {from} to {to} shows no level of the memory hierarchy");
             vec![conclude(MemoryLevelClaim::NotVisible { span }, None, text)]
         }
-        [only] => {
-            let latency = value_text(only.latency, Unit::Nanoseconds);
+        [level] => {
+            let latency = value_text(level.latency, Unit::Nanoseconds);
             let text = format!("the curve is flat from {from} to {to}, at {latency}: no change of level");
-            vec![conclude(MemoryLevelClaim::Flat { latency: only.latency, span }, None, text)]
+            vec![conclude(MemoryLevelClaim::Flat { latency: level.latency, span }, None, text)]
         }
-        several => {
-            let missing = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let found = several.iter().map(|level| {
+        visible_levels => {
+            let undetected =
+                caches.iter().filter(|(number, _)| visible_levels.iter().all(|l| l.name != format!("L{number}")));
+            let level_conclusions = visible_levels.iter().map(|level| {
                 let latency = Estimate::new(level.latency, (level.interval.lower, level.interval.upper));
                 let claim = MemoryLevelClaim::Found {
                     name: level.name.clone(),
@@ -386,7 +394,7 @@ fn conclusions(
                 };
                 conclude(claim, level.matches_reported, level_sentence(level))
             });
-            found.chain(missing.map(unseen)).collect()
+            level_conclusions.chain(undetected.map(absent_level)).collect()
         }
     }
 }
@@ -404,13 +412,13 @@ fn level_sentence(level: &MemoryLevel) -> String {
         _ if is_memory(level) => format!("{name}: {load}, {ending}, beyond which address translation takes longer"),
         None => format!("{name}: {load}, {ending}; the machine reports no such cache"),
         Some(size) => {
-            let differs = match size {
+            let difference = match size {
                 size if size > ends.high => ", less, as with a shared or partitioned cache",
                 size if size < ends.low => ", more",
                 _ => "",
             };
             let size = bytes_text(size);
-            format!("{name} has the size that the machine reports, {size}: {load}, {ending}{differs}")
+            format!("{name} has the size that the machine reports, {size}: {load}, {ending}{difference}")
         }
     }
 }
@@ -422,55 +430,57 @@ fn is_memory(level: &MemoryLevel) -> bool {
 /// What base pages cost beyond huge ones, where both were measured at the same working sets, and the test of the largest.
 fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option<TestOutcome>)> {
     let summary = |pages, bytes| {
-        let is_it = |result: &&MetricResult| {
+        let has_case = |result: &&MetricResult| {
             PageSize::of(&result.case) == Some(pages) && BYTES.number_in(&result.case) == Some(bytes)
         };
-        results.iter().filter(|result| result.metric.id == LATENCY.id).find(is_it)?.outcome.summary()
+        results.iter().filter(|result| result.metric.id == LATENCY.id).find(has_case)?.outcome.summary()
     };
     let sets = distinct(results.iter().filter_map(|result| BYTES.number_in(&result.case))).into_iter();
     let pairs =
         sets.filter_map(|bytes| Some((bytes, summary(PageSize::Base, bytes)?, summary(PageSize::Huge, bytes)?)));
     let pairs: Vec<(u64, &Summary, &Summary)> = pairs.collect();
-    let costs =
+    let test_ratio =
         |base: &Summary, huge: &Summary| TestedFigure::ratio(&huge.round_headlines, &base.round_headlines, None);
-    let is_more = |ratio: &TestedFigure| ratio.estimate.is_above(1.0) == Some(true);
-    let shows = |(_, base, huge): &&(u64, &Summary, &Summary)| {
-        base.headline > huge.headline * (1.0 + MIN_TLB_SLOWDOWN) && costs(base, huge).as_ref().is_some_and(is_more)
+    let is_above_one = |ratio: &TestedFigure| ratio.estimate.is_above(1.0) == Some(true);
+    let is_visible = |(_, base, huge): &&(u64, &Summary, &Summary)| {
+        base.headline > huge.headline * (1.0 + MIN_TLB_SLOWDOWN)
+            && test_ratio(base, huge).as_ref().is_some_and(is_above_one)
     };
     let &(bytes, base, huge) = pairs.last()?;
-    let largest = costs(base, huge);
+    let largest = test_ratio(base, huge);
     let cost = TranslationCost {
         bytes,
         base: base.headline,
         huge: huge.headline,
-        disjoint: largest.as_ref().is_some_and(is_more),
-        visible_from: pairs.iter().find(shows).map(|pair| pair.0),
+        disjoint: largest.as_ref().is_some_and(is_above_one),
+        visible_from: pairs.iter().find(is_visible).map(|pair| pair.0),
     };
     Some((cost, largest.and_then(|ratio| ratio.test(1.0, Some(EQUIVALENCE_MARGIN)))))
 }
 
-fn translation_conclusion(cost: &TranslationCost, tested: Option<TestOutcome>, machine: &Machine) -> StatedConclusion {
+fn translation_conclusion(cost: &TranslationCost, outcome: Option<TestOutcome>, machine: &Machine) -> StatedConclusion {
     let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
     let TranslationCost { bytes, base, huge, disjoint, visible_from } = *cost;
     let latencies = [base, huge];
-    let reaches = reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
+    let reach_text =
+        reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
     let [slow, fast, cost] = [base, huge, base - huge].map(|time| value_text(time, Unit::Nanoseconds));
     let (set, share) = (bytes_text(bytes), percent((base - huge) / huge));
-    let more = format!("base pages cost {cost} more per load than huge pages at {set} ({share})");
+    let cost_text = format!("base pages cost {cost} more per load than huge pages at {set} ({share})");
     let text = match visible_from {
-        Some(from) => format!("{more}, noticeable from {} up{reaches}", bytes_text(from)),
-        None if base > huge => format!("{more}, hardly noticeable{reaches}"),
-        None => format!("base pages cost no more than huge pages up to {set}{reaches}"),
+        Some(from) => format!("{cost_text}, noticeable from {} up{reach_text}", bytes_text(from)),
+        None if base > huge => format!("{cost_text}, hardly noticeable{reach_text}"),
+        None => format!("base pages cost no more than huge pages up to {set}{reach_text}"),
     };
-    let (apart, ratio) = (if disjoint { "apart" } else { "not apart" }, number(base / huge));
+    let (separation, ratio) = (if disjoint { "apart" } else { "not apart" }, number(base / huge));
     let test = format!(
-        "{slow} with base pages against {fast} with huge pages; {apart} by the ratio of their medians, {ratio}"
+        "{slow} with base pages against {fast} with huge pages; {separation} by the ratio of their medians, {ratio}"
     );
     let claim = MemoryLevelClaim::Translation { bytes, latencies, visible_from, reach };
-    let test = ClaimTest::new(TestEvidence::Intervals { latencies, disjoint }, test, tested);
+    let test = ClaimTest::new(TestEvidence::Intervals { latencies, disjoint }, test, outcome);
     test.conclude(Claim::Level(claim), disjoint.then_some(true), text)
 }
 
@@ -546,9 +556,11 @@ mod tests {
             line_bytes: None,
             shared_by: vec![0],
         };
-        let found = levels(&curve, &[cache(1, 32 << 10), cache(2, 32 << 20)]).unwrap();
-        let explained: Vec<Option<&str>> =
-            results.iter().map(|result| smaller_cache_level(&found, result).map(|level| level.name.as_str())).collect();
-        assert_eq!(explained, [None, Some("L2"), Some("L2"), Some("L2"), None]);
+        let memory_levels = levels(&curve, &[cache(1, 32 << 10), cache(2, 32 << 20)]).unwrap();
+        let explanations: Vec<Option<&str>> = results
+            .iter()
+            .map(|result| smaller_cache_level(&memory_levels, result).map(|level| level.name.as_str()))
+            .collect();
+        assert_eq!(explanations, [None, Some("L2"), Some("L2"), Some("L2"), None]);
     }
 }

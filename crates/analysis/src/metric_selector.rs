@@ -22,15 +22,15 @@ pub(crate) const fn select(metric: &'static Metric) -> MetricSelector {
 impl MetricSelector {
     /// Adds a word.
     pub const fn with_word(mut self, word: AxisWord) -> Self {
-        let free = if self.words[0].is_none() { 0 } else { 1 };
-        self.words[free] = Some(word);
+        let slot = if self.words[0].is_none() { 0 } else { 1 };
+        self.words[slot] = Some(word);
         self
     }
 
     /// Adds a number.
     pub const fn with_number(mut self, axis: Axis, value: u64) -> Self {
-        let free = if self.numbers[0].is_none() { 0 } else { 1 };
-        self.numbers[free] = Some((axis, value));
+        let slot = if self.numbers[0].is_none() { 0 } else { 1 };
+        self.numbers[slot] = Some((axis, value));
         self
     }
 
@@ -41,16 +41,16 @@ impl MetricSelector {
     /// The result, of a run that measured it for its own sake; a skipped one only where all were.
     pub fn find<'a>(&self, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
         let was_tried = |result: &MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
-        let along = |result: &MetricResult| self.furthest.and_then(|axis| axis.number_in(&result.case));
-        self.find_all(results).max_by_key(|result| (was_tried(result), along(result)))
+        let position = |result: &MetricResult| self.furthest.and_then(|axis| axis.number_in(&result.case));
+        self.find_all(results).max_by_key(|result| (was_tried(result), position(result)))
     }
 
     /// All results at these words and numbers.
     pub fn find_all(self, results: &[MetricResult]) -> impl Iterator<Item = &MetricResult> {
-        let is_it = move |result: &&MetricResult| {
+        let is_match = move |result: &&MetricResult| {
             result.metric.id == self.metric.id && !result.only_input && self.is_selecting(&result.case)
         };
-        results.iter().filter(is_it)
+        results.iter().filter(is_match)
     }
 
     /// Whether a case has these words and numbers.

@@ -11,8 +11,8 @@ pub(crate) fn line_ceilings(results: &[MetricResult], cpus: u64) -> Vec<LineCeil
     let fixed = |case: &Case| {
         Some(Case::new().with_number(STREAMS, STREAMS.number_in(case)?).with_word(PairPlacement::of(case)?))
     };
-    let of_streams = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
-    let lines = distinct(of_streams.filter_map(|result| fixed(&result.case)));
+    let stream_results = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
+    let lines = distinct(stream_results.filter_map(|result| fixed(&result.case)));
     lines.into_iter().filter_map(|line| line_ceiling(results, cpus, line)).collect()
 }
 
@@ -24,13 +24,14 @@ fn line_ceiling(results: &[MetricResult], cpus: u64, fixed: Case) -> Option<Line
     let receive = byte_cost(results, &STREAM_TCP_RECEIVE)?;
     let streams = STREAMS.number_in(&fixed)? as f64;
     let share = streams / cpus.max(1) as f64;
-    let carried = |send: f64, receive: f64| {
-        let both = send + receive;
-        let alone = if PairPlacement::of(&fixed) == Some(PairPlacement::SameCpu) { both } else { send.max(receive) };
-        streams * 1e9 / alone.max(share * both)
+    let rate = |send: f64, receive: f64| {
+        let total_cost = send + receive;
+        let stream_cost =
+            if PairPlacement::of(&fixed) == Some(PairPlacement::SameCpu) { total_cost } else { send.max(receive) };
+        streams * 1e9 / stream_cost.max(share * total_cost)
     };
     // The most expensive bytes make the lowest rate.
-    let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
+    let (low, high) = (rate(send.1, receive.1), rate(send.0, receive.0));
     Some(LineCeiling { metric: BANDWIDTH_TCP.id, fixed, low, high, source: STREAM_TCP.id })
 }
 
@@ -41,12 +42,12 @@ fn byte_cost(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
         let interval = result.outcome.summary()?.run_interval?;
         Some((MESSAGE.number_in(&result.case)?, interval.lower, interval.upper))
     };
-    let of_metric = results.iter().filter(|result| result.metric.id == metric.id);
-    let mut points: Vec<(u64, f64, f64)> = of_metric.filter_map(ends).collect();
+    let metric_results = results.iter().filter(|result| result.metric.id == metric.id);
+    let mut points: Vec<(u64, f64, f64)> = metric_results.filter_map(ends).collect();
     points.sort_by_key(|&(message, ..)| message);
-    let [.., (small, least, most), (large, lower, upper)] = points[..] else { return None };
+    let [.., (small, small_lower, small_upper), (large, large_lower, large_upper)] = points[..] else { return None };
     let bytes = (large - small) as f64;
-    let (low, high) = ((lower - most) / bytes, (upper - least) / bytes);
+    let (low, high) = ((large_lower - small_upper) / bytes, (large_upper - small_lower) / bytes);
     (low > 0.0).then_some((low, high))
 }
 
@@ -55,8 +56,9 @@ static TAIL_METRICS: [&Metric; 4] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &RTT_ICMP];
 
 /// The round trips among results; `None` where none was measured.
 pub(crate) fn tails_from_results(results: &[MetricResult]) -> Option<TailGroup> {
-    let is_one = |result: &&MetricResult| TAIL_METRICS.iter().any(|metric| metric.id == result.metric.id);
-    let sizes: Vec<u64> = results.iter().filter(is_one).filter_map(|result| MESSAGE.number_in(&result.case)).collect();
+    let is_tail_metric = |result: &&MetricResult| TAIL_METRICS.iter().any(|metric| metric.id == result.metric.id);
+    let sizes: Vec<u64> =
+        results.iter().filter(is_tail_metric).filter_map(|result| MESSAGE.number_in(&result.case)).collect();
     let count = |size: u64| sizes.iter().filter(|&&message| message == size).count();
     // The smallest of several.
     let message = distinct(sizes.iter().copied()).into_iter().rev().max_by_key(|&size| count(size))?;

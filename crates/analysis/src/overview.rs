@@ -23,8 +23,8 @@ pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<O
         return None;
     }
     let rungs = ladder::ladder_rungs(run, analysis);
-    let known = rungs.iter().filter(|rung| rung.rung.figure.measured.is_some());
-    let probes: Vec<Name> = known.filter_map(|rung| Some(rung.from?.0)).collect();
+    let known_rungs = rungs.iter().filter(|rung| rung.rung.figure.measured.is_some());
+    let probes: Vec<Name> = known_rungs.filter_map(|rung| Some(rung.origin?.0)).collect();
     if probes.len() < MIN_RUNGS || probes.iter().collect::<BTreeSet<_>>().len() < MIN_PROBES {
         return None;
     }
@@ -49,14 +49,14 @@ fn cautions(analysis: &Analysis) -> Vec<String> {
 /// The remedies of hazards that spoil numbers, the worst first, each once with all hazards that it removes. What only shifts numbers
 /// in a known direction is no reason to act.
 fn remedies(hazards: &[Hazard]) -> Vec<Remedy> {
-    let mut worth: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.severity >= Severity::Warning).collect();
-    worth.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    let mut relevant: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.severity >= Severity::Warning).collect();
+    relevant.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let mut remedies: Vec<Remedy> = Vec::new();
-    for hazard in worth {
+    for hazard in relevant {
         let Some(command) = &hazard.remedy else { continue };
         let remedy = find_or_push(
             &mut remedies,
-            |known| known.command == *command,
+            |candidate| candidate.command == *command,
             || Remedy { command: command.clone(), is_command: hazard.remedy_is_command, ..Remedy::default() },
         );
         remedy.hazards.push(hazard.id);
@@ -71,8 +71,8 @@ fn precision(analysis: &Analysis) -> Option<Precision> {
         let summary = result.outcome.summary().filter(|summary| summary.headline != 0.0)?;
         Some(summary.interval?.half_width() / summary.headline.abs())
     };
-    let asked = analysis.results.iter().filter(|result| !result.only_input);
-    let shares: Vec<f64> = asked.filter_map(share).collect();
+    let requested = analysis.results.iter().filter(|result| !result.only_input);
+    let shares: Vec<f64> = requested.filter_map(share).collect();
     let figures = shares.len();
     let sorted = Sorted::new(shares)?;
     Some(Precision { figures, median: sorted.quantile(0.5), p90: sorted.quantile(0.9) })
@@ -89,11 +89,11 @@ fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
         Outcome::Failed(_) => Some(Failed),
         Outcome::NotReached => Some(NotReached),
     };
-    let figures = |why: MissingReason| {
-        let lacks = |result: &&MetricResult| !result.only_input && missing_reason(&result.outcome) == Some(why);
-        let results: Vec<&MetricResult> = analysis.results.iter().filter(lacks).collect();
+    let figures = |reason: MissingReason| {
+        let is_missing = |result: &&MetricResult| !result.only_input && missing_reason(&result.outcome) == Some(reason);
+        let results: Vec<&MetricResult> = analysis.results.iter().filter(is_missing).collect();
         let metrics = each_once(results.iter().map(|result| result.metric.id));
-        (!results.is_empty()).then_some(MissingFigures { reason: why, figures: results.len(), metrics })
+        (!results.is_empty()).then_some(MissingFigures { reason, figures: results.len(), metrics })
     };
     [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(figures).collect()
 }

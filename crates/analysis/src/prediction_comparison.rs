@@ -16,12 +16,12 @@ pub(crate) fn compare_with_prediction(run: &Run, result: &mut MetricResult) {
     result.verdict = range_verdict(summary, prediction);
     result.log_distance = range_distance(summary.headline, prediction);
     if matches!(result.verdict, RangeVerdict::Above | RangeVerdict::Below) {
-        let affecting = run.header.hazards.iter().filter(|hazard| hazard.is_affecting(&result.metric.id));
-        let mut affecting: Vec<&Hazard> = affecting.collect();
-        // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work
-        // disturbed are set apart already.
-        affecting.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
-        result.explained_by = affecting.into_iter().map(|hazard| hazard.id).collect();
+        let matching = run.header.hazards.iter().filter(|hazard| hazard.is_affecting(&result.metric.id));
+        let mut hazards: Vec<&Hazard> = matching.collect();
+        // A hazard of everything, such as a busy machine, explains less than one of this metric alone: samples that other work
+        // disturbed are excluded already.
+        hazards.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
+        result.explained_by = hazards.into_iter().map(|hazard| hazard.id).collect();
     }
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn range_distance(value: f64, prediction: &Prediction) -> Option<f64>
     let is_positive = ends.iter().all(|&end| end > 0.0);
     let [low, high, value] = ends.map(|end| if is_positive { end.ln() } else { end });
     let half_width = (high - low) / 2.0;
-    let beyond = (value - high).max(low - value).max(0.0);
-    (half_width > 0.0 && beyond.is_finite()).then(|| beyond / half_width)
+    let excess = (value - high).max(low - value).max(0.0);
+    (half_width > 0.0 && excess.is_finite()).then(|| excess / half_width)
 }
 
 #[cfg(test)]
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn range_distance_is_in_half_widths() {
         // A factor of 2 either way: 4 times its upper end is two of them beyond it, a quarter of its lower end as many.
-        let of = |value: f64| range_distance(value, &range(50.0, 200.0)).unwrap();
-        assert_eq!([of(50.0), of(100.0), of(200.0)], [0.0; 3]);
-        assert!((of(800.0) - 2.0).abs() < 1e-12 && (of(12.5) - 2.0).abs() < 1e-12);
+        let distance = |value: f64| range_distance(value, &range(50.0, 200.0)).unwrap();
+        assert_eq!([distance(50.0), distance(100.0), distance(200.0)], [0.0; 3]);
+        assert!((distance(800.0) - 2.0).abs() < 1e-12 && (distance(12.5) - 2.0).abs() < 1e-12);
         // The narrower the range the further: 1.21 times the end of a range of a factor of 1.1 are two.
         assert!((range_distance(1.331, &range(1.0 / 1.1, 1.1)).unwrap() - 2.0).abs() < 1e-12);
         // A share that may be 0 has no logarithm.

@@ -1,6 +1,6 @@
 //! How far the cases of a run have come while it goes on: whether their rounds count, and what more rounds would narrow.
 //!
-//! Judged by the code that makes the report, so that the planner of a run aims at what the report will say.
+//! Judged by the code that makes the report, so that the planner of a run aims at the figures of the report.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::summary::{has_persistent_modes, value_drift};
 /// have changed little before.
 const REJUDGE_GROWTH: f64 = 1.125;
 
-/// How far the cases of a run have come, kept from one look at it to the next.
+/// How far the cases of a run have come, kept from one update to the next.
 #[derive(Default)]
 pub struct RunProgress {
     /// What all cases are judged by, and how many rounds the run had.
@@ -33,30 +33,30 @@ impl RunProgress {
         for measurement in &run.measurements {
             let key = (measurement.planned.probe, measurement.planned.case.clone());
             let rounds = measurement.rounds.len();
-            if self.cases.get(&key).is_none_or(|&(judged, _)| judged != rounds) {
+            if self.cases.get(&key).is_none_or(|&(judged_rounds, _)| judged_rounds != rounds) {
                 self.cases.insert(key, (rounds, case_status(run, measurement, &baselines)));
             }
         }
-        self.cases.iter().map(|(key, &(_, standing))| (key.clone(), standing)).collect()
+        self.cases.iter().map(|(key, &(_, status))| (key.clone(), status)).collect()
     }
 }
 
 fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, baselines: &Baselines<'r>) -> CaseStatus {
     let target = run.header.settings.target;
-    let mut standing = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
+    let mut status = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
     for metric in metrics_of(run, measurement) {
         let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);
         if samples.rounds.is_empty() {
             continue;
         }
-        standing.counted_rounds = standing.counted_rounds.min(samples.counting_rounds());
+        status.counted_rounds = status.counted_rounds.min(samples.counting_rounds());
         let history = baselines.between_run_variance(metric.id, &measurement.planned.case);
         let Some(computed) = ComputedHeadline::from_samples(&samples, history.as_ref()) else { continue };
         let half_width = |interval: Option<Interval>| {
             Some(interval?.half_width() / computed.headline.abs()).filter(|width| width.is_finite())
         };
         let Some(width) = half_width(computed.interval) else { continue };
-        standing.half_width = wider(standing.half_width, width);
+        status.half_width = max_width(status.half_width, width);
         // More rounds do not narrow what has states, drifts or changes in stretches.
         let has_stretches = || {
             let sorted = Sorted::new(computed.samples.concat());
@@ -67,12 +67,12 @@ fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, baselines: &Basel
                 && value_drift(&computed.round_times, &computed.round_headlines, computed.headline).is_none()
                 && !has_stretches()
         };
-        let of_rounds = half_width(computed.own_interval).filter(|&width| width > target && can_be_narrowed());
-        standing.narrowable = of_rounds.map_or(standing.narrowable, |width| wider(standing.narrowable, width));
+        let narrowable_width = half_width(computed.own_interval).filter(|&width| width > target && can_be_narrowed());
+        status.narrowable = narrowable_width.map_or(status.narrowable, |width| max_width(status.narrowable, width));
     }
-    standing
+    status
 }
 
-fn wider(known: Option<f64>, width: f64) -> Option<f64> {
-    Some(known.map_or(width, |known| known.max(width)))
+fn max_width(current: Option<f64>, width: f64) -> Option<f64> {
+    Some(current.map_or(width, |current| current.max(width)))
 }

@@ -120,8 +120,8 @@ pub struct MetricResult {
 
 impl Analysis {
     /// The result of a metric at a case.
-    pub fn result_at(&self, at: &MetricCase) -> Option<&MetricResult> {
-        self.results.iter().find(|result| result.metric.id == at.metric && result.case == at.case)
+    pub fn result_at(&self, metric_case: &MetricCase) -> Option<&MetricResult> {
+        self.results.iter().find(|result| result.metric.id == metric_case.metric && result.case == metric_case.case)
     }
 }
 

@@ -7,8 +7,10 @@ use crate::prelude::*;
 impl RivalResult {
     /// Whether a result is part of a comparison, and so belongs in its table only.
     pub fn is_rival_metric(result: &MetricResult) -> bool {
-        let is_one = |metric: &Metric| metric.id == result.metric.id;
-        RIVAL_COMPARISONS.iter().any(|metrics| is_one(metrics.ratio) || is_one(metrics.kelvin) || is_one(metrics.other))
+        let is_same = |metric: &Metric| metric.id == result.metric.id;
+        RIVAL_COMPARISONS
+            .iter()
+            .any(|metrics| is_same(metrics.ratio) || is_same(metrics.kelvin) || is_same(metrics.other))
     }
 
     /// The comparisons among results, in their order.
@@ -29,9 +31,9 @@ impl RivalResult {
         let outcome = match (ratio.outcome.summary(), side(metrics.kelvin), side(metrics.other)) {
             (Some(summary), Some(kelvin), Some(other)) => {
                 // One round's notes represent the others, which differ in their figures only.
-                let own = summary.notes.first().cloned();
-                let of_side = |(name, side): (&str, &Summary)| Some(format!("{name}: {}", side.notes.first()?));
-                let of_sides = [("kelvin", kelvin), ("the other", other)].into_iter().filter_map(of_side);
+                let ratio_note = summary.notes.first().cloned();
+                let side_note = |(name, side): (&str, &Summary)| Some(format!("{name}: {}", side.notes.first()?));
+                let side_notes = [("kelvin", kelvin), ("the other", other)].into_iter().filter_map(side_note);
                 RivalOutcome::Compared(Box::new(RivalFigures {
                     unit: metrics.kelvin.unit,
                     kelvin: kelvin.headline_figure(),
@@ -39,7 +41,7 @@ impl RivalResult {
                     ratio: summary.headline_figure(),
                     expected: ratio.prediction.as_ref().map(|prediction| prediction.value),
                     verdict: ratio.verdict,
-                    notes: own.into_iter().chain(of_sides).collect(),
+                    notes: ratio_note.into_iter().chain(side_notes).collect(),
                 }))
             }
             _ => RivalOutcome::Missing(Box::new(ratio.outcome.clone())),

@@ -48,9 +48,9 @@ pub(crate) struct SampleSet {
     /// Rounds with samples, in the order in which they ran.
     pub rounds: Vec<RoundSamples>,
     /// Rounds that failed.
-    pub failed: u32,
+    pub failed_rounds: u32,
     /// Whether samples are means of batches.
-    pub of_batch_means: bool,
+    pub is_of_batch_means: bool,
     /// Whether there are timed batches, rather than values from counters only.
     pub is_timed: bool,
     /// Whether states of the machine outlast several rounds.
@@ -74,7 +74,7 @@ impl SampleSet {
         let metric = &metric.for_case(&measurement.planned.case);
         let references = &references.for_metric(measurement, metric);
         let mut set = Self {
-            failed: measurement.failures().count() as u32,
+            failed_rounds: measurement.failures().count() as u32,
             has_lasting_states: transfer::is_whole_transfer(metric),
             unobserved: unobserved_variance(metric, &measurement.planned.case, references),
             treatment: metric.headline,
@@ -105,30 +105,31 @@ impl SampleSet {
         reading: &MetricReadings,
         metric: &Metric,
         references: &CanaryReferences,
-        to: &mut RoundSamples,
+        samples: &mut RoundSamples,
     ) {
         reading.notes.iter().for_each(|note| self.add_note(note));
         let batches = match &reading.readings {
             Readings::Scalars(values) => {
                 let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-                to.undisturbed_found += finite.len();
-                to.as_found.extend(&finite);
-                to.undisturbed.extend(finite);
+                samples.undisturbed_found += finite.len();
+                samples.as_found.extend(&finite);
+                samples.undisturbed.extend(finite);
                 return;
             }
             Readings::Batches(batches) => batches,
         };
         self.is_timed = true;
-        self.of_batch_means |= batches.iterations.iter().any(|&iterations| iterations > 1);
+        self.is_of_batch_means |= batches.iterations.iter().any(|&iterations| iterations > 1);
         self.count_tags(&batches.tags);
-        let by_cycles = metric.headline == HeadlineSamples::CycleNormalised;
-        let judged = references.judge_batches(batches, metric.canaries, by_cycles).unwrap_or_else(|| {
-            self.add_note(
-                "the frequency canary was not read beside all samples: those are not normalised to one frequency",
-            );
-            references.judge_batches(batches, metric.canaries, false).unwrap_or_default()
-        });
-        self.is_guarded |= judged.has_readings();
+        let is_cycle_normalised = metric.headline == HeadlineSamples::CycleNormalised;
+        let disturbance =
+            references.judge_batches(batches, metric.canaries, is_cycle_normalised).unwrap_or_else(|| {
+                self.add_note(
+                    "the frequency canary was not read next to all samples: those are not normalised to one frequency",
+                );
+                references.judge_batches(batches, metric.canaries, false).unwrap_or_default()
+            });
+        self.is_guarded |= disturbance.has_readings();
         for batch in 0..batches.len() {
             let tags = batches.tags.get(batch).copied().unwrap_or(SampleTags::NONE);
             if tags.intersects(SampleTags::WARM_UP) {
@@ -141,16 +142,16 @@ impl SampleSet {
             };
             let was_awaited = tags.intersects(SampleTags::AWAITED);
             if !was_awaited {
-                to.as_found.push(value);
+                samples.as_found.push(value);
                 self.add_canary_neighbours(batches, batch, metric, time);
             }
             if !tags.intersects(metric.contaminants)
-                && !judged.is_disturbed(batch)
+                && !disturbance.is_disturbed(batch)
                 && let Some(normalised) =
-                    value_in_unit(time * judged.frequency_scale(batch), batches.work_per_iteration, metric.unit)
+                    value_in_unit(time * disturbance.frequency_scale(batch), batches.work_per_iteration, metric.unit)
             {
-                to.undisturbed.push(normalised);
-                to.undisturbed_found += usize::from(!was_awaited);
+                samples.undisturbed.push(normalised);
+                samples.undisturbed_found += usize::from(!was_awaited);
             }
         }
     }
@@ -177,7 +178,7 @@ impl SampleSet {
     }
 
     fn add_note(&mut self, note: &str) {
-        if !self.notes.iter().any(|known| known == note) {
+        if !self.notes.iter().any(|existing| existing == note) {
             self.notes.push(note.into());
         }
     }
@@ -187,7 +188,7 @@ impl SampleSet {
             let count = tags.iter().filter(|tags| tags.intersects(tag)).count() as u64;
             if count > 0 {
                 let new = || TagCount { tag: Name::new(name), count: 0 };
-                find_or_push(&mut self.tags, |known| known.tag == *name, new).count += count;
+                find_or_push(&mut self.tags, |existing| existing.tag == *name, new).count += count;
             }
         }
     }
@@ -237,9 +238,9 @@ impl SampleSet {
         if self.is_exception() {
             return format!("undisturbed in {share} of its samples, which are too few");
         }
-        let (enough, rounds) = (self.counting_rounds(), self.rounds.len());
+        let (usable_rounds, rounds) = (self.counting_rounds(), self.rounds.len());
         format!(
-            "undisturbed in {share} of its samples, enough of them in {enough} of {rounds} rounds where {MIN_UNDISTURBED_ROUNDS} are needed"
+            "undisturbed in {share} of its samples, enough of them in {usable_rounds} of {rounds} rounds where {MIN_UNDISTURBED_ROUNDS} are needed"
         )
     }
 
@@ -249,26 +250,26 @@ impl SampleSet {
             let rounds = self.rounds.iter().map(|round| (round, round.as_found.as_slice())).collect::<Vec<_>>();
             return (!rounds.is_empty()).then_some(rounds);
         }
-        let counting = self.rounds.iter().filter(|round| round.is_undisturbed());
+        let undisturbed_rounds = self.rounds.iter().filter(|round| round.is_undisturbed());
         let selected: Vec<(&RoundSamples, &[f64])> =
-            counting.map(|round| (round, round.undisturbed.as_slice())).collect();
-        let enough = selected.len() >= MIN_UNDISTURBED_ROUNDS.min(self.rounds.len()) && !self.is_exception();
-        (!selected.is_empty() && enough).then_some(selected)
+            undisturbed_rounds.map(|round| (round, round.undisturbed.as_slice())).collect();
+        let is_sufficient = selected.len() >= MIN_UNDISTURBED_ROUNDS.min(self.rounds.len()) && !self.is_exception();
+        (!selected.is_empty() && is_sufficient).then_some(selected)
     }
 }
 
 /// How much runs differ beyond what rounds show.
 fn unobserved_variance(metric: &Metric, case: &Case, references: &CanaryReferences) -> UnobservedVariance {
-    let assumed = assumed_between_run_std(metric, case);
-    if assumed == 0.0 {
+    let assumed_std = assumed_between_run_std(metric, case);
+    if assumed_std == 0.0 {
         return UnobservedVariance::default();
     }
     if metric.headline == HeadlineSamples::AsFound {
-        let of_neighbours = ASSUMED_NEIGHBOUR_STD * references.log_slowdown.unwrap_or(0.0);
-        return UnobservedVariance::from_assumed(assumed.hypot(of_neighbours));
+        let neighbour_std = ASSUMED_NEIGHBOUR_STD * references.log_slowdown.unwrap_or(0.0);
+        return UnobservedVariance::from_assumed(assumed_std.hypot(neighbour_std));
     }
     let frequency = references.frequency_deviation.filter(|_| metric.canaries.contains(Canary::Chain)).unwrap_or(0.0);
-    UnobservedVariance { frequency, ..UnobservedVariance::from_assumed(assumed) }
+    UnobservedVariance { frequency, ..UnobservedVariance::from_assumed(assumed_std) }
 }
 
 /// The standard deviation from run to run of a figure, as a part of it, that is assumed until earlier runs show it.
@@ -307,8 +308,8 @@ pub(crate) fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Ve
 }
 
 /// The entry of a list that satisfies this; a new one at its end where there is none.
-pub(crate) fn find_or_push<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
-    let index = list.iter().position(is_it).unwrap_or_else(|| {
+pub(crate) fn find_or_push<T>(list: &mut Vec<T>, is_match: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+    let index = list.iter().position(is_match).unwrap_or_else(|| {
         list.push(new());
         list.len() - 1
     });
@@ -360,7 +361,7 @@ pub(crate) fn missing_outcome(measurement: &Measurement) -> Outcome {
     }
     let mut failures: Vec<(&str, usize)> = Vec::new();
     for text in measurement.failures() {
-        find_or_push(&mut failures, |(known, _)| *known == text, || (text, 0)).1 += 1;
+        find_or_push(&mut failures, |(existing, _)| *existing == text, || (text, 0)).1 += 1;
     }
     // The most frequent, of equals the first.
     if let Some((reason, _)) = failures.into_iter().rev().max_by_key(|(_, count)| *count) {

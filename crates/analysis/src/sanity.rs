@@ -18,7 +18,7 @@ const NANOSECONDS_PER_SECOND: f64 = 1e9;
 #[derive(Clone, Copy, Debug)]
 struct SanityCheck {
     figures: [MetricSelector; 2],
-    /// What the figures are, the slower one first, as its sentence says it.
+    /// What the figures are, the slower one first, in the words of its sentence.
     names: [&'static str; 2],
     /// What mostly breaks it.
     cause: &'static str,
@@ -154,18 +154,19 @@ impl SanityCheck {
         let is_same_axes = faster.metric.axes().map(|axis| axis.name).eq(slower.metric.axes().map(|axis| axis.name));
         let violation = |slow: &'e RoundHeadlines<'r>| {
             let base = if is_same_axes { slow.case.clone() } else { Case::new() };
-            let fast = evidence.rounds_at(faster.metric, &faster.apply_to(&base))?;
-            let [fast_time, slow_time] = [fast, slow].map(|rounds| match rounds.metric.better {
+            let base_rounds = evidence.rounds_at(faster.metric, &faster.apply_to(&base))?;
+            let [fast_time, slow_time] = [base_rounds, slow].map(|rounds| match rounds.metric.better {
                 Better::Higher => rounds.combine(rounds, |value, _| 1.0 / value),
                 _ => rounds.combine(rounds, |value, _| value / NANOSECONDS_PER_SECOND),
             });
             let ratio = ratio_of_rounds(&fast_time, &slow_time)?.estimate;
             let is_broken = ratio.is_below(1.0 / MIN_VIOLATION_RATIO) == Some(true);
-            let [fast, slow_text] = [fast, slow].map(|rounds| value_text(rounds.headline(), rounds.metric.unit));
-            let [what, than] = self.names;
+            let [fast, slow_text] = [base_rounds, slow].map(|rounds| value_text(rounds.headline(), rounds.metric.unit));
+            let [subject, reference] = self.names;
             let times = number(1.0 / ratio.value);
             is_broken.then(|| {
-                let text = format!("{what} ({slow_text}) is {times} times as fast as {than} ({fast}): {}", self.cause);
+                let text =
+                    format!("{subject} ({slow_text}) is {times} times as fast as {reference} ({fast}): {}", self.cause);
                 (slow, text)
             })
         };
@@ -196,12 +197,13 @@ mod tests {
         for (metric, case, value) in figures {
             add_scalars(&mut run, metric, case.clone(), &ROUNDS.map(|share| share * value));
         }
-        let of_result = |result: &MetricResult| {
-            let implausible = result.warnings.iter().filter(|warning| warning.kind == WarningKind::Implausible);
+        let result_warnings = |result: &MetricResult| {
+            let implausible_warnings =
+                result.warnings.iter().filter(|warning| warning.kind == WarningKind::Implausible);
             let id = kelvin_core::catalogue::find(result.metric.id).unwrap().id.as_str();
-            implausible.map(|warning| (id, warning.text.clone())).collect::<Vec<_>>()
+            implausible_warnings.map(|warning| (id, warning.text.clone())).collect::<Vec<_>>()
         };
-        analyse(&run).results.iter().flat_map(of_result).collect()
+        analyse(&run).results.iter().flat_map(result_warnings).collect()
     }
 
     fn read(order: AccessOrder, bytes: u64) -> Case {
@@ -221,37 +223,37 @@ mod tests {
         };
         assert_eq!(figures(60_000.0), []);
         assert_eq!(figures(1_950.0), [], "they are about the same");
-        let found = figures(1_000.0);
-        assert_eq!(found.len(), 1);
-        insta::assert_snapshot!(found[0].1);
+        let warnings = figures(1_000.0);
+        assert_eq!(warnings.len(), 1);
+        insta::assert_snapshot!(warnings[0].1);
     }
 
     #[test]
     fn rates_and_times_are_compared() {
-        let of = |requests: f64| {
+        let warnings_at_rate = |requests: f64| {
             warnings_of(&[
                 (&file::DEVICE_REQUESTS, Case::new(), requests),
                 (&file::DEVICE_MEAN_LATENCY, Case::new(), 50_000.0),
             ])
         };
         // One alone every 50 us are 20,000 a second.
-        assert_eq!(of(80_000.0), []);
-        let found = of(10_000.0);
-        assert_eq!(found[0].0, file::DEVICE_MEAN_LATENCY.id.as_str());
-        insta::assert_snapshot!(found[0].1);
+        assert_eq!(warnings_at_rate(80_000.0), []);
+        let warnings = warnings_at_rate(10_000.0);
+        assert_eq!(warnings[0].0, file::DEVICE_MEAN_LATENCY.id.as_str());
+        insta::assert_snapshot!(warnings[0].1);
     }
 
     #[test]
     fn each_check_fails_by_slower_figure() {
-        let case = |at: &MetricSelector| {
+        let case = |selector: &MetricSelector| {
             // What the law does not name has any one value.
-            let named = |axis: &Axis| at.axes().any(|name| name == axis.name);
-            let rest = at
+            let is_named = |axis: &Axis| selector.axes().any(|name| name == axis.name);
+            let rest = selector
                 .metric
                 .axes()
-                .filter(|axis| !named(axis))
+                .filter(|axis| !is_named(axis))
                 .fold(Case::new(), |case, axis| case.with_number(axis.name, 4096));
-            at.apply_to(&rest)
+            selector.apply_to(&rest)
         };
         for law in &SANITY_CHECKS {
             let value = |metric: &Metric, seconds: f64| match metric.better {
@@ -260,12 +262,12 @@ mod tests {
             };
             let figures = |slow: f64| {
                 [(law.figures[0], 1e-6), (law.figures[1], slow)]
-                    .map(|(at, seconds)| (at.metric, case(&at), value(at.metric, seconds)))
+                    .map(|(selector, seconds)| (selector.metric, case(&selector), value(selector.metric, seconds)))
             };
             assert_eq!(warnings_of(&figures(2e-6)), [], "{law:?}");
-            let broken = warnings_of(&figures(0.5e-6));
-            assert_eq!(broken.len(), 1, "{law:?}");
-            assert_eq!(broken[0].0, law.figures[1].metric.id.as_str());
+            let warnings = warnings_of(&figures(0.5e-6));
+            assert_eq!(warnings.len(), 1, "{law:?}");
+            assert_eq!(warnings[0].0, law.figures[1].metric.id.as_str());
         }
     }
 }

@@ -92,14 +92,14 @@ pub fn round(index: usize, readings: Vec<MetricReadings>) -> Round {
 }
 
 /// The round of this index with this outcome.
-pub fn round_with_outcome(index: usize, attempt: RoundOutcome) -> Round {
+pub fn round_with_outcome(index: usize, outcome: RoundOutcome) -> Round {
     Round {
         index: index as u32,
         start_seconds: ROUND_PERIOD_SECONDS * index as f64,
         seconds: 1.0,
         timing: None,
         cpu: 1,
-        outcome: attempt,
+        outcome,
     }
 }
 

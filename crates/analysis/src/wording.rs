@@ -52,8 +52,8 @@ pub fn range_distance(result: &MetricResult) -> Option<String> {
 
 /// That distance as a number for a column: `2.4`, `12`; none where it rounds to nothing.
 pub fn half_width_count(result: &MetricResult) -> Option<String> {
-    let outside = result.log_distance.filter(|outside| *outside >= 0.05 && is_gap(result))?;
-    Some(if outside < 9.95 { format!("{outside:.1}") } else { format!("{outside:.0}") })
+    let half_widths = result.log_distance.filter(|outside| *outside >= 0.05 && is_gap(result))?;
+    Some(if half_widths < 9.95 { format!("{half_widths:.1}") } else { format!("{half_widths:.0}") })
 }
 
 fn is_gap(result: &MetricResult) -> bool {
@@ -69,13 +69,13 @@ pub fn figure_text(figure: &Figure, unit: Unit) -> Quantity {
 /// empty where there are none.
 pub fn cycles_text(result: &MetricResult) -> String {
     let (Some(cycles), Some(summary)) = (result.cycles, result.outcome.summary()) else { return String::new() };
-    let half = summary.interval.map(|interval| interval.half_width() * cycles / summary.headline);
-    without_cycles(&quantity(cycles, half, Unit::Cycles).short())
+    let half_width = summary.interval.map(|interval| interval.half_width() * cycles / summary.headline);
+    without_cycles(&quantity(cycles, half_width, Unit::Cycles).value_and_unit())
 }
 
 /// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
-pub(crate) fn metric_and_case(metric: &Metric, at: &Case) -> String {
-    let case = case(metric, at);
+pub(crate) fn metric_and_case(metric: &Metric, point: &Case) -> String {
+    let case = case(metric, point);
     if case.is_empty() { metric.id.to_string() } else { format!("{} {case}", metric.id) }
 }
 
@@ -86,9 +86,9 @@ pub fn capitalise(text: &str) -> String {
 }
 
 /// `3.61 times as long (95 %: 3.40 to 3.80)`.
-pub(crate) fn ratio_text(ratio: &Estimate, as_what: &str) -> String {
+pub(crate) fn ratio_text(ratio: &Estimate, degree: &str) -> String {
     let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(number);
-    format!("{value} times {as_what} ({}: {low} to {high})", interval_label(ratio))
+    format!("{value} times {degree} ({}: {low} to {high})", interval_label(ratio))
 }
 
 /// What the two ends of an estimate are.
@@ -112,8 +112,8 @@ pub(crate) fn amount_text(side: &MetricValue) -> String {
 }
 
 /// `1 stream`, `4 streams`.
-pub(crate) fn counted_text(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+pub(crate) fn counted_text(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// That idle CPUs halt.
@@ -141,12 +141,12 @@ mod tests {
     #[test]
     fn idle_states_cost_is_remote_wake_up() {
         let mut run = empty_run(&[SWITCH_CROSS_CPU]);
-        let idle = Name::new(IDLE_STATES_HAZARD);
-        assert_eq!(measured_cost(&idle, &analyse(&run)), None, "nothing was measured");
+        let hazard = Name::new(IDLE_STATES_HAZARD);
+        assert_eq!(measured_cost(&hazard, &analyse(&run)), None, "nothing was measured");
         let pipe = HandoffMechanism::Pipe.point();
         add_scalars(&mut run, &SWITCH_CROSS_CPU, Case::new().with_word(pipe), &[29_000.0; 8]);
-        let said = "measured in this run: 29.0 µs from passing a token until a process on another CPU has it";
-        assert_eq!(measured_cost(&idle, &analyse(&run)).as_deref(), Some(said));
+        let expected = "measured in this run: 29.0 µs from passing a token until a process on another CPU has it";
+        assert_eq!(measured_cost(&hazard, &analyse(&run)).as_deref(), Some(expected));
         assert_eq!(measured_cost(&Name::new("smt"), &analyse(&run)), None);
     }
 }

@@ -37,12 +37,12 @@ fn scaled_area_run(text: &str, area: &str, times: f64) -> Run {
     let mut run = empty_run(&metrics);
     run.header.machine = machine;
     for (metric, Figure { case, value, .. }) in figures {
-        let slower = match (metric.area() == area, metric.better) {
+        let scaled = match (metric.area() == area, metric.better) {
             (true, Better::Lower) => value * times,
             (true, Better::Higher) => value / times,
             _ => value,
         };
-        add_scalars(&mut run, metric, case, &ROUNDS.map(|share| share * slower));
+        add_scalars(&mut run, metric, case, &ROUNDS.map(|share| share * scaled));
     }
     run
 }
@@ -65,20 +65,20 @@ fn unscaled_machines_have_no_finding() {
 #[test]
 fn doubled_memory_latency_is_first_finding() {
     for (text, core) in [(ZEN_4, "Zen 4"), (EMERALD_RAPIDS, "Emerald Rapids")] {
-        let [usual, slow] = [1.0, 2.0].map(|times| analyse(&scaled_area_run(text, "mem", times)));
-        assert_eq!(named_areas(&slow), ["mem"]);
+        let [unscaled, scaled] = [1.0, 2.0].map(|times| analyse(&scaled_area_run(text, "mem", times)));
+        assert_eq!(named_areas(&scaled), ["mem"]);
         let finding =
-            slow.findings.iter().find(|finding| matches!(finding.data, FindingData::AreaOffClass(_))).unwrap();
+            scaled.findings.iter().find(|finding| matches!(finding.data, FindingData::AreaOffClass(_))).unwrap();
         let FindingData::AreaOffClass(area) = &finding.data else { unreachable!() };
         assert!(area.members.len() >= 5 && area.class == format!("{core}, server, guest"), "{area:?}");
-        let before = usual.class_comparison.areas.iter().find(|usual| usual.area == area.area).unwrap();
-        assert!((area.factor / before.factor - 2.0).abs() < 1e-9, "{} and {}", area.factor, before.factor);
-        assert_eq!(before.verdict, ClassVerdict::Usual);
+        let base = unscaled.class_comparison.areas.iter().find(|candidate| candidate.area == area.area).unwrap();
+        assert!((area.factor / base.factor - 2.0).abs() < 1e-9, "{} and {}", area.factor, base.factor);
+        assert_eq!(base.verdict, ClassVerdict::Usual);
         assert_eq!(finding.importance, Importance::Major);
-        let says =
+        let sentence =
             format!("times as slow as {} other {core} guests: perhaps fewer memory channels", area.members.len());
-        assert!(slow.verdict.iter().any(|line| line.starts_with("Memory as a whole") && line.contains(&says)));
-        let cautions = slow.overview.as_ref().map(|screen| screen.cautions.clone()).unwrap_or_default();
+        assert!(scaled.verdict.iter().any(|line| line.starts_with("Memory as a whole") && line.contains(&sentence)));
+        let cautions = scaled.overview.as_ref().map(|screen| screen.cautions.clone()).unwrap_or_default();
         assert!(cautions.contains(&finding.text), "{cautions:?}");
     }
 }
@@ -86,14 +86,14 @@ fn doubled_memory_latency_is_first_finding() {
 #[test]
 fn figures_have_the_range_of_their_class() {
     let analysis = analyse(&scaled_area_run(ZEN_4, "mem", 1.0));
-    let of_class: Vec<_> = analysis.results.iter().filter_map(|result| Some((result, result.class_range?))).collect();
-    assert!(of_class.len() >= 10, "{}", of_class.len());
-    for (result, range) in &of_class {
+    let ranged: Vec<_> = analysis.results.iter().filter_map(|result| Some((result, result.class_range?))).collect();
+    assert!(ranged.len() >= 10, "{}", ranged.len());
+    for (result, range) in &ranged {
         assert!(0.0 < range.low && range.low < range.center && range.center < range.high, "{}", result.metric.id);
         assert_eq!(range.has_few_members, range.members < 5, "{}", result.metric.id);
     }
     // The range is in the metric's unit: half a mebibyte of a Zen 4 takes nanoseconds.
-    let latency = of_class.iter().find(|(result, _)| result.case.to_string() == "bytes=524288 pages=base").unwrap().1;
+    let latency = ranged.iter().find(|(result, _)| result.case.to_string() == "bytes=524288 pages=base").unwrap().1;
     assert!(latency.low > 1.0 && latency.high < 20.0 && latency.members >= 5, "{latency:?}");
     assert_eq!(latency.verdict, Some(ClassVerdict::Usual));
 }
@@ -103,6 +103,6 @@ fn hidden_model_has_no_class() {
     let analysis = analyse(&scaled_area_run(HIDDEN_MODEL, "mem", 2.0));
     assert_eq!((analysis.class_comparison.class, analysis.class_comparison.areas.len()), (None, 0));
     assert!(analysis.results.iter().all(|result| result.class_range.is_none()));
-    let why = analysis.class_comparison.missing_reason.unwrap();
-    assert!(why.contains("hides its model") && why.contains("amx_tile"), "{why}");
+    let reason = analysis.class_comparison.missing_reason.unwrap();
+    assert!(reason.contains("hides its model") && reason.contains("amx_tile"), "{reason}");
 }

@@ -1,4 +1,4 @@
-//! A comparison of two sides: what it says of runs of an unchanged machine, what it finds of what was planted, what it names.
+//! A comparison of two sides: its reports on runs of an unchanged machine, the planted changes that it finds, the facts that it names.
 
 use std::slice;
 
@@ -31,12 +31,12 @@ fn side<'a>(name: &str, runs: &'a [Run]) -> SideInput<'a> {
     SideInput { name: name.into(), subject: ComparisonSubject::Runs(runs) }
 }
 
-fn compared(base: &[Run], other: &[Run]) -> Comparison {
+fn compare_runs(base: &[Run], other: &[Run]) -> Comparison {
     ComparisonRequest {
         base: side("A", base),
         other: side("B", other),
-        learned: &[],
-        learned_in_cycles: &[],
+        spread_histories: &[],
+        cycle_spread_histories: &[],
         threshold: 0.01,
     }
     .compare()
@@ -68,10 +68,11 @@ impl FigureNoise {
 
     /// The rounds of a run: one in twenty is far away, and so is one run in fifty.
     fn run(&self, random: &mut Random) -> Vec<f64> {
-        let far = |share: f64, random: &mut Random| if random.uniform() < share { 4.0 } else { 1.0 };
-        let run = self.run_deviation * far(0.02, random) * random.normal();
-        let round =
-            |random: &mut Random| self.value * (run + self.round_deviation * far(0.05, random) * random.normal()).exp();
+        let outlier_factor = |share: f64, random: &mut Random| if random.uniform() < share { 4.0 } else { 1.0 };
+        let run = self.run_deviation * outlier_factor(0.02, random) * random.normal();
+        let round = |random: &mut Random| {
+            self.value * (run + self.round_deviation * outlier_factor(0.05, random) * random.normal()).exp()
+        };
         (0..self.rounds).map(|_| round(random)).collect()
     }
 }
@@ -84,9 +85,9 @@ impl SimulatedMachine {
         Self((0..METRIC_COUNT).map(|number| (&TIME, case(number), FigureNoise::draw(random))).collect())
     }
 
-    fn run(&self, learned: &[SpreadHistory], random: &mut Random) -> Run {
+    fn run(&self, histories: &[SpreadHistory], random: &mut Random) -> Run {
         let mut run = empty_run(&[TIME, LATENCY]);
-        run.header.spread_history = learned.to_vec();
+        run.header.spread_history = histories.to_vec();
         self.0
             .iter()
             .for_each(|(metric, case, figure)| add_scalars(&mut run, metric, case.clone(), &figure.run(random)));
@@ -94,32 +95,32 @@ impl SimulatedMachine {
     }
 
     /// What a run knows of this many earlier ones.
-    fn learned(&self, runs: usize, random: &mut Random) -> Vec<SpreadHistory> {
-        let of = |(metric, case, figure): &(&'static Metric, Case, FigureNoise)| {
+    fn spread_histories(&self, runs: usize, random: &mut Random) -> Vec<SpreadHistory> {
+        let history = |(metric, case, figure): &(&'static Metric, Case, FigureNoise)| {
             let earlier: Vec<RunFigure> =
                 (0..runs).map(|_| RunFigure::from_rounds(&figure.run(random)).unwrap()).collect();
             let headlines: Vec<f64> = earlier.iter().map(|run| run.logarithm.exp()).collect();
-            let within =
+            let variances =
                 earlier.iter().zip(&headlines).map(|(run, headline)| run.within_run.variance * headline.powi(2));
-            SpreadHistory { metric: metric.id, case: case.clone(), within_variances: within.collect(), headlines }
+            SpreadHistory { metric: metric.id, case: case.clone(), within_variances: variances.collect(), headlines }
         };
-        self.0.iter().map(of).collect()
+        self.0.iter().map(history).collect()
     }
 }
 
-/// Of pairs of runs of a machine that nobody changed, how many reports say anything.
+/// Of pairs of runs of a machine that nobody changed, how many reports have a change.
 fn false_reports(earlier: usize, pairs: usize) -> usize {
     let mut random = Random::new(earlier as u64 + 1);
-    let mut any = 0;
+    let mut reports = 0;
     for _ in 0..pairs {
         let machine = SimulatedMachine::new(&mut random);
-        let learned = machine.learned(earlier, &mut random);
-        let [base, other] = [(), ()].map(|()| [machine.run(&learned, &mut random)]);
-        let comparison = compared(&base, &other);
+        let histories = machine.spread_histories(earlier, &mut random);
+        let [base, other] = [(), ()].map(|()| [machine.run(&histories, &mut random)]);
+        let comparison = compare_runs(&base, &other);
         assert_eq!(comparison.figures.len(), METRIC_COUNT);
-        any += usize::from(comparison.with_verdict(is_change).next().is_some());
+        reports += usize::from(comparison.with_verdict(is_change).next().is_some());
     }
-    any
+    reports
 }
 
 #[test]
@@ -127,38 +128,39 @@ fn unchanged_machine_rarely_reports_change() {
     for (earlier, pairs) in
         [(0, SIMULATED_PAIRS / 5), (3, SIMULATED_PAIRS / 5), (8, SIMULATED_PAIRS), (20, SIMULATED_PAIRS / 5)]
     {
-        let any = false_reports(earlier, pairs);
-        assert!(any as f64 <= 0.08 * pairs as f64, "{earlier} earlier runs: {any} of {pairs} reports");
+        let reports = false_reports(earlier, pairs);
+        assert!(reports as f64 <= 0.08 * pairs as f64, "{earlier} earlier runs: {reports} of {pairs} reports");
     }
 }
 
 #[test]
 fn detectable_change_found_with_stated_power() {
     let mut random = Random::new(7);
-    let (mut found, mut tried) = (0.0, 0.0);
+    let (mut hits, mut trials) = (0.0, 0.0);
     for _ in 0..SIMULATED_PAIRS / 3 {
         let machine = SimulatedMachine::new(&mut random);
-        let learned = machine.learned(8, &mut random);
-        let [base, other] = [(), ()].map(|()| machine.run(&learned, &mut random));
-        let unchanged = compared(slice::from_ref(&base), slice::from_ref(&other));
-        let known: Vec<&ComparedFigure> =
+        let histories = machine.spread_histories(8, &mut random);
+        let [base, other] = [(), ()].map(|()| machine.run(&histories, &mut random));
+        let unchanged = compare_runs(slice::from_ref(&base), slice::from_ref(&other));
+        let candidates: Vec<&ComparedFigure> =
             unchanged.figures.iter().filter(|figure| figure.detectable_change.is_some()).collect();
-        let figure = known[random.index_below(known.len())];
-        let slower = 1.0 + figure.detectable_change.unwrap();
-        let mut changed = other;
-        let number = changed.measurements.iter().position(|one| one.planned.case == figure.case).unwrap();
-        // The change of which the report spoke, beside the chance that is in the pair already: this is why it is found or not.
+        let figure = candidates[random.index_below(candidates.len())];
+        let factor = 1.0 + figure.detectable_change.unwrap();
+        let mut slowed_run = other;
+        let number =
+            slowed_run.measurements.iter().position(|measurement| measurement.planned.case == figure.case).unwrap();
+        // The change of which the report spoke, in addition to the scatter of the pair: this is why it is found or not.
         let rounds: Vec<f64> =
-            changed.measurements[number].readings(&TIME.id).map(|(_, one)| scalar(one) * slower).collect();
+            slowed_run.measurements[number].readings(&TIME.id).map(|(_, reading)| scalar(reading) * factor).collect();
         let mut planted = kelvin_analysis::testing::empty_run(&[TIME]);
         add_scalars(&mut planted, &TIME, figure.case.clone(), &rounds);
-        changed.measurements[number] = planted.measurements.remove(0);
-        let after = compared(&[base], &[changed]);
-        let verdict = &after.figures.iter().find(|one| one.case == figure.case).unwrap().verdict;
-        found += f64::from(u8::from(*verdict == ChangeVerdict::Worse));
-        tried += 1.0;
+        slowed_run.measurements[number] = planted.measurements.remove(0);
+        let after = compare_runs(&[base], &[slowed_run]);
+        let verdict = &after.figures.iter().find(|candidate| candidate.case == figure.case).unwrap().verdict;
+        hits += f64::from(u8::from(*verdict == ChangeVerdict::Worse));
+        trials += 1.0;
     }
-    let share = found / tried;
+    let share = hits / trials;
     assert!((0.74..0.88).contains(&share), "{share}");
 }
 
@@ -179,15 +181,15 @@ fn single_figure_run(metric: &Metric, value: f64) -> Run {
     let mut run = empty_run(&[*metric]);
     add_scalars(&mut run, metric, Case::new(), &rounds_around(value));
     let headlines: Vec<f64> = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| 100.0 + 0.1 * share).to_vec();
-    let within = vec![0.01; headlines.len()];
+    let variances = vec![0.01; headlines.len()];
     run.header.spread_history =
-        vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within_variances: within }];
+        vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within_variances: variances }];
     run
 }
 
 fn verdict(metric: &Metric, values: [f64; 2]) -> ChangeVerdict {
     let [base, other] = values.map(|value| [single_figure_run(metric, value)]);
-    let comparison = compared(&base, &other);
+    let comparison = compare_runs(&base, &other);
     assert!(comparison.not_compared.is_empty());
     assert!(matches!(comparison.figures[0].spread_source, SpreadSource::Runs(8)));
     comparison.figures[0].verdict.clone()
@@ -218,33 +220,34 @@ fn frequency_difference_is_no_change() {
         add_scalars(&mut run, &FREQUENCY, Case::new(), &[hertz; 6]);
         [run]
     };
-    let judged = |base: f64, other: f64, hertz: f64| {
-        let comparison = compared(&with_clock(base, 4e9), &with_clock(other, hertz));
+    let verdict_at = |base: f64, other: f64, hertz: f64| {
+        let comparison = compare_runs(&with_clock(base, 4e9), &with_clock(other, hertz));
         comparison.figures.iter().find(|figure| figure.metric.id == TIME.id).unwrap().verdict.clone()
     };
-    assert_eq!(judged(100.0, 110.0, 4e9), ChangeVerdict::Worse);
-    assert_eq!(judged(100.0, 110.0, 3.6e9), ChangeVerdict::NotKnown(UndecidedReason::CoreFrequency));
-    assert_eq!(judged(100.0, 100.0, 3.6e9), ChangeVerdict::Same);
+    assert_eq!(verdict_at(100.0, 110.0, 4e9), ChangeVerdict::Worse);
+    assert_eq!(verdict_at(100.0, 110.0, 3.6e9), ChangeVerdict::NotKnown(UndecidedReason::CoreFrequency));
+    assert_eq!(verdict_at(100.0, 100.0, 3.6e9), ChangeVerdict::Same);
     // More than it explains, or the other way.
-    assert_eq!(judged(100.0, 130.0, 3.6e9), ChangeVerdict::Worse);
-    assert_eq!(judged(100.0, 90.0, 3.6e9), ChangeVerdict::Better);
+    assert_eq!(verdict_at(100.0, 130.0, 3.6e9), ChangeVerdict::Worse);
+    assert_eq!(verdict_at(100.0, 90.0, 3.6e9), ChangeVerdict::Better);
 }
 
 #[test]
 fn too_few_rounds_give_undecided_range() {
-    let of = |values: &[f64]| {
+    let run_of = |values: &[f64]| {
         let mut run = empty_run(&[TIME]);
         add_scalars(&mut run, &TIME, Case::new(), values);
         run
     };
-    let comparison = compared(&[of(&[1.0, 1.1, 1.2])], &[of(&[9.0, 9.0, 9.0, 9.0])]);
+    let comparison = compare_runs(&[run_of(&[1.0, 1.1, 1.2])], &[run_of(&[9.0, 9.0, 9.0, 9.0])]);
     let figure = &comparison.figures[0];
     assert_eq!(figure.verdict, ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds));
     assert!(figure.ratio.is_range && figure.difference.is_none() && figure.detectable_change.is_none());
     assert!((figure.ratio.low - 7.5).abs() < 1e-9 && (figure.ratio.high - 9.0).abs() < 1e-9);
     // Two runs of each are as many rounds as one of six.
-    let pair = |value: f64| vec![of(&[value, 1.01 * value, 0.99 * value]), of(&[value, 1.01 * value, 0.99 * value])];
-    let comparison = compared(&pair(1.0), &pair(9.0));
+    let pair =
+        |value: f64| vec![run_of(&[value, 1.01 * value, 0.99 * value]), run_of(&[value, 1.01 * value, 0.99 * value])];
+    let comparison = compare_runs(&pair(1.0), &pair(9.0));
     assert_eq!(comparison.figures[0].verdict, ChangeVerdict::Worse);
     assert_eq!(comparison.figures[0].rounds, [6, 6]);
 }
@@ -254,13 +257,13 @@ fn incomparable_figures_have_reasons() {
     const TWO: Metric = Metric::duration("test.two", "Another time of a test").headline(HeadlineSamples::AsFound);
     const THREE: Metric = Metric::duration("test.three", "A third time of a test").headline(HeadlineSamples::AsFound);
     const FOUR: Metric = Metric::duration("test.four", "A fourth time of a test").headline(HeadlineSamples::AsFound);
-    let with = |metrics: &[Metric]| {
+    let run_with = |metrics: &[Metric]| {
         let mut run = empty_run(metrics);
         metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &rounds_around(100.0)));
         run
     };
-    let mut base = with(&[TIME, TWO, THREE]);
-    let mut other = with(&[TIME, TWO.version(2), THREE.unit(Unit::Cycles, Better::Lower), FOUR]);
+    let mut base = run_with(&[TIME, TWO, THREE]);
+    let mut other = run_with(&[TIME, TWO.version(2), THREE.unit(Unit::Cycles, Better::Lower), FOUR]);
     add_scalars(&mut base, &TIME, case(1), &rounds_around(1.0));
     add_scalars(&mut other, &TIME, case(2), &[0.0; 8]);
     add_scalars(&mut base, &TIME, case(2), &rounds_around(1.0));
@@ -275,16 +278,17 @@ fn incomparable_figures_have_reasons() {
         skipped: Some(kelvin_core::SkipReason::new("needs a second CPU")),
     });
     base.header.metrics.push(FOUR);
-    let comparison = compared(&[base], &[other]);
-    let why = |metric: &str, case: &str| {
-        let found = comparison.not_compared.iter().find(|one| one.metric == *metric && one.case == case);
-        found.unwrap_or_else(|| panic!("{metric} {case} is not named: {:?}", comparison.not_compared)).reason.clone()
+    let comparison = compare_runs(&[base], &[other]);
+    let reason_for = |metric: &str, case: &str| {
+        let entry =
+            comparison.not_compared.iter().find(|candidate| candidate.metric == *metric && candidate.case == case);
+        entry.unwrap_or_else(|| panic!("{metric} {case} is not named: {:?}", comparison.not_compared)).reason.clone()
     };
-    assert_eq!(why("test.two", ""), NotComparedReason::MethodVersion([1, 2]));
-    assert_eq!(why("test.three", ""), NotComparedReason::Definition);
-    assert_eq!(why("test.time", "number=1"), NotComparedReason::OnlyBase("not measured".into()));
-    assert_eq!(why("test.time", "number=2"), NotComparedReason::NoRatio);
-    assert_eq!(why("test.four", ""), NotComparedReason::OnlyOther("skipped: needs a second CPU".into()));
+    assert_eq!(reason_for("test.two", ""), NotComparedReason::MethodVersion([1, 2]));
+    assert_eq!(reason_for("test.three", ""), NotComparedReason::Definition);
+    assert_eq!(reason_for("test.time", "number=1"), NotComparedReason::OnlyBase("not measured".into()));
+    assert_eq!(reason_for("test.time", "number=2"), NotComparedReason::NoRatio);
+    assert_eq!(reason_for("test.four", ""), NotComparedReason::OnlyOther("skipped: needs a second CPU".into()));
     assert_eq!(comparison.figures.len(), 1);
     assert_eq!(comparison.not_compared.len(), 5);
     let methods = comparison.differences.iter().find(|fact| fact.group == "Methods").unwrap();
@@ -295,16 +299,16 @@ fn incomparable_figures_have_reasons() {
 fn fact_differences_are_listed() {
     let base = single_figure_run(&TIME, 100.0);
     let mut other = base.clone();
-    assert_eq!(compared(slice::from_ref(&base), slice::from_ref(&other)).differences, []);
+    assert_eq!(compare_runs(slice::from_ref(&base), slice::from_ref(&other)).differences, []);
     other.header.machine.kernel.release = Fact::known("7.1.0".into(), "uname");
     other.header.machine.memory.available_bytes = Fact::known(17, "/proc/meminfo");
     other.header.settings.mode = Name::new("quick");
-    let told: Vec<String> = compared(&[base], &[other])
+    let lines: Vec<String> = compare_runs(&[base], &[other])
         .differences
         .iter()
         .map(|fact| format!("{} {}: {:?} {:?}", fact.group, fact.label, fact.base, fact.other))
         .collect();
-    assert_eq!(told, [r#"Kernel Release: None Some("7.1.0")"#, r#"Run Mode: Some("default") Some("quick")"#]);
+    assert_eq!(lines, [r#"Kernel Release: None Some("7.1.0")"#, r#"Run Mode: Some("default") Some("quick")"#]);
 }
 
 #[test]
@@ -318,18 +322,18 @@ fn published_machine_has_ratios_without_verdicts() {
     let comparison = ComparisonRequest {
         base: published,
         other: side("B", &[other]),
-        learned: &[],
-        learned_in_cycles: &[],
+        spread_histories: &[],
+        cycle_spread_histories: &[],
         threshold: 0.01,
     }
     .compare();
     let figure = &comparison.figures[0];
     assert!((figure.ratio.value - 2.0).abs() < 1e-9, "{figure:?}");
     assert_eq!(figure.verdict, ChangeVerdict::NotKnown(UndecidedReason::Published));
-    assert!(comparison.not_compared.iter().any(|one| matches!(one.reason, NotComparedReason::OnlyBase(_))));
+    assert!(comparison.not_compared.iter().any(|entry| matches!(entry.reason, NotComparedReason::OnlyBase(_))));
 }
 
-/// Working sets in base and in huge pages, of which one cause can be told: what a load in base pages takes beyond one in huge pages.
+/// Working sets in base and in huge pages, of which one cause can be known: what a load in base pages takes beyond one in huge pages.
 const WORKING_SETS: usize = 24;
 /// How many of them change where a change is planted.
 const CHANGED_SETS: usize = 4;
@@ -356,64 +360,64 @@ impl ControlledMachine {
         let pair = |random: &mut Random| {
             let (figure, control) = (FigureNoise::draw(random), FigureNoise::draw(random));
             let value = figure.value * (1.0 / 3.0 + random.uniform() / 6.0);
-            // What is told of those with fewer rounds is that they are too few.
-            let enough = |figure: FigureNoise| FigureNoise { rounds: figure.rounds.max(4), ..figure };
-            [enough(figure), FigureNoise { value, ..enough(control) }]
+            // Fewer rounds are reported as too few.
+            let with_min_rounds = |figure: FigureNoise| FigureNoise { rounds: figure.rounds.max(4), ..figure };
+            [with_min_rounds(figure), FigureNoise { value, ..with_min_rounds(control) }]
         };
         Self((0..WORKING_SETS).map(|_| pair(random)).collect())
     }
 
     /// The machine with a change of the first few.
     fn changed(&self, planted: impl Fn(&[FigureNoise; 2]) -> PlantedChange) -> SimulatedMachine {
-        let of = |(number, pair): (usize, &[FigureNoise; 2])| {
+        let planted_figures = |(number, pair): (usize, &[FigureNoise; 2])| {
             let (plant, [figure, control]) = (planted(pair), pair);
             let change = if number < CHANGED_SETS { (plant.ratio - 1.0) * figure.value } else { 0.0 };
             let values = [figure.value + change, control.value + (1.0 - plant.share) * change];
             let [figure, control] =
-                [(figure, values[0]), (control, values[1])].map(|(one, value)| FigureNoise { value, ..*one });
+                [(figure, values[0]), (control, values[1])].map(|(noise, value)| FigureNoise { value, ..*noise });
             [(&LATENCY, set(PageSize::Base, number), figure), (&LATENCY, set(PageSize::Huge, number), control)]
         };
-        SimulatedMachine(self.0.iter().enumerate().flat_map(of).collect())
+        SimulatedMachine(self.0.iter().enumerate().flat_map(planted_figures).collect())
     }
 }
 
-/// The shares that are said in a comparison of a machine before and after a change: each with the number of its working set.
+/// The shares that are reported in a comparison of a machine before and after a change: each with the number of its working set.
 fn reported_shares(
     planted: impl Fn(&[FigureNoise; 2]) -> PlantedChange,
     random: &mut Random,
 ) -> Vec<(usize, Estimate)> {
     let machine = ControlledMachine::new(random);
     let before = machine.changed(|_| PlantedChange { ratio: 1.0, share: 0.0 });
-    let learned = before.learned(20, random);
-    let (base, other) = (before.run(&learned, random), machine.changed(planted).run(&learned, random));
+    let histories = before.spread_histories(20, random);
+    let (base, other) = (before.run(&histories, random), machine.changed(planted).run(&histories, random));
     let share = |figure: &ComparedFigure| match &figure.cause.as_ref()?.finding {
         CauseFinding::Explains { share, .. } => {
             Some(((BYTES.number_in(&figure.case)? / HUGE_PAGE) as usize - 1, *share))
         }
-        CauseFinding::NoControl(why) => panic!("{why:?}"),
+        CauseFinding::NoControl(reason) => panic!("{reason:?}"),
     };
-    compared(&[base], &[other]).figures.iter().filter_map(share).collect()
+    compare_runs(&[base], &[other]).figures.iter().filter_map(share).collect()
 }
 
 #[test]
 fn planted_cause_share_is_covered() {
     let mut random = Random::new(3);
-    let (mut all_held, mut all_told) = (0.0, 0.0);
-    // Of a share of 0.7 the control became slower by almost the same factor: it is said less often, and no less truly.
-    for (ratio, share, least) in [(1.5, 0.7, 0.3), (1.4, 0.9, 0.8), (1.5, 1.0, 0.9), (0.7, 0.9, 0.8)] {
-        let (mut held, mut told) = (0.0, 0.0);
+    let (mut total_hits, mut total_count) = (0.0, 0.0);
+    // Of a share of 0.7 the control became slower by almost the same factor: it is reported less often, and is as accurate.
+    for (ratio, share, min_share) in [(1.5, 0.7, 0.3), (1.4, 0.9, 0.8), (1.5, 1.0, 0.9), (0.7, 0.9, 0.8)] {
+        let (mut hits, mut count) = (0.0, 0.0);
         for _ in 0..PLANTED_PAIRS {
             let shares = reported_shares(|_| PlantedChange { ratio, share }, &mut random);
             let shares: Vec<Estimate> =
                 shares.into_iter().filter(|(set, _)| *set < CHANGED_SETS).map(|(_, share)| share).collect();
-            held += shares.iter().filter(|said| said.low <= share && share <= said.high).count() as f64;
-            told += shares.len() as f64;
+            hits += shares.iter().filter(|estimate| estimate.low <= share && share <= estimate.high).count() as f64;
+            count += shares.len() as f64;
         }
-        assert!(held >= 0.93 * told, "{ratio} {share}: {held} of {told}");
-        assert!(told >= least * (CHANGED_SETS * PLANTED_PAIRS) as f64, "{ratio} {share}: {told} are said");
-        (all_held, all_told) = (all_held + held, all_told + told);
+        assert!(hits >= 0.93 * count, "{ratio} {share}: {hits} of {count}");
+        assert!(count >= min_share * (CHANGED_SETS * PLANTED_PAIRS) as f64, "{ratio} {share}: {count} are said");
+        (total_hits, total_count) = (total_hits + hits, total_count + count);
     }
-    let covered = all_held / all_told;
+    let covered = total_hits / total_count;
     assert!((0.93..=0.98).contains(&covered), "{covered}");
 }
 
@@ -439,64 +443,76 @@ fn multi_figure_run(figures: &[(&Metric, Case, f64)]) -> Run {
     for (metric, case, value) in figures {
         add_scalars(&mut run, metric, case.clone(), &rounds_around(*value));
         let headlines = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| value * (1.0 + 0.001 * share)).to_vec();
-        let within = headlines.iter().map(|headline| (0.001 * headline).powi(2)).collect();
+        let variances = headlines.iter().map(|headline| (0.001 * headline).powi(2)).collect();
         run.header.spread_history.push(SpreadHistory {
             metric: metric.id,
             case: case.clone(),
             headlines,
-            within_variances: within,
+            within_variances: variances,
         });
     }
     run
 }
 
 fn cause_of(comparison: &Comparison, metric: &Metric) -> Option<CauseFinding> {
-    let is_it = |figure: &&ComparedFigure| figure.metric.id == metric.id && figure.cause.is_some();
-    Some(comparison.figures.iter().find(is_it)?.cause.as_ref()?.finding.clone())
+    let has_cause = |figure: &&ComparedFigure| figure.metric.id == metric.id && figure.cause.is_some();
+    Some(comparison.figures.iter().find(has_cause)?.cause.as_ref()?.finding.clone())
 }
 
 fn share_of(comparison: &Comparison, metric: &Metric) -> Option<f64> {
     match cause_of(comparison, metric)? {
         CauseFinding::Explains { share, .. } => Some(share.value),
-        CauseFinding::NoControl(why) => panic!("{why:?}"),
+        CauseFinding::NoControl(reason) => panic!("{reason:?}"),
     }
 }
 
 #[test]
 fn wake_up_change_split_by_one_cpu_control() {
     let pipe = || Case::new().with_word(HandoffMechanism::Pipe);
-    let of = |wake: f64, there_and_back: f64| {
+    let runs = |wake: f64, round_trip: f64| {
         [multi_figure_run(&[
             (&SWITCH_CROSS_CPU, pipe(), wake),
-            (&SWITCH_ROUND_TRIP, HandoffMechanism::Pipe.between_processes(), there_and_back),
+            (&SWITCH_ROUND_TRIP, HandoffMechanism::Pipe.between_processes(), round_trip),
         ])]
     };
     // 5 of 50 more are those of half a round trip on one CPU.
-    let comparison = compared(&of(100.0, 60.0), &of(150.0, 70.0));
+    let comparison = compare_runs(&runs(100.0, 60.0), &runs(150.0, 70.0));
     assert_eq!(
-        comparison.figures.iter().find(|one| one.metric.id == SWITCH_CROSS_CPU.id).unwrap().verdict,
+        comparison.figures.iter().find(|figure| figure.metric.id == SWITCH_CROSS_CPU.id).unwrap().verdict,
         ChangeVerdict::Worse
     );
     assert!((share_of(&comparison, &SWITCH_CROSS_CPU).unwrap() - 0.9).abs() < 0.01);
     // All by the same factor, and the switch alone.
-    assert_eq!(cause_of(&compared(&of(100.0, 120.0), &of(150.0, 180.0)), &SWITCH_CROSS_CPU), None);
-    assert_eq!(cause_of(&compared(&of(100.0, 100.0), &of(150.0, 200.0)), &SWITCH_CROSS_CPU), None);
+    assert_eq!(cause_of(&compare_runs(&runs(100.0, 120.0), &runs(150.0, 180.0)), &SWITCH_CROSS_CPU), None);
+    assert_eq!(cause_of(&compare_runs(&runs(100.0, 100.0), &runs(150.0, 200.0)), &SWITCH_CROSS_CPU), None);
 }
 
 #[test]
 fn missing_or_different_control_is_reported() {
-    let at = |placement: PairPlacement| Case::new().with_word(placement).with_number(MESSAGE, 1);
-    let both = |value: f64, metric: &Metric| {
-        multi_figure_run(&[(&RTT_TCP, at(PairPlacement::TwoCpus), value), (metric, at(PairPlacement::SameCpu), 10.0)])
+    let case_at = |placement: PairPlacement| Case::new().with_word(placement).with_number(MESSAGE, 1);
+    let with_control = |value: f64, metric: &Metric| {
+        multi_figure_run(&[
+            (&RTT_TCP, case_at(PairPlacement::TwoCpus), value),
+            (metric, case_at(PairPlacement::SameCpu), 10.0),
+        ])
     };
-    let alone = |value: f64| multi_figure_run(&[(&RTT_TCP, at(PairPlacement::TwoCpus), value)]);
-    let why = |base: Run, other: Run| match cause_of(&compared(&[base], &[other]), &RTT_TCP) {
-        Some(CauseFinding::NoControl(why)) => why,
+    let without_control = |value: f64| multi_figure_run(&[(&RTT_TCP, case_at(PairPlacement::TwoCpus), value)]);
+    let missing_reason = |base: Run, other: Run| match cause_of(&compare_runs(&[base], &[other]), &RTT_TCP) {
+        Some(CauseFinding::NoControl(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    assert_eq!(why(both(50.0, &RTT_TCP), alone(80.0)), NotComparedReason::OnlyBase("not measured".into()));
-    assert_eq!(why(alone(50.0), both(80.0, &RTT_TCP)), NotComparedReason::OnlyOther("not measured".into()));
-    assert_eq!(why(alone(50.0), alone(80.0)), NotComparedReason::Neither("not measured".into()));
+    assert_eq!(
+        missing_reason(with_control(50.0, &RTT_TCP), without_control(80.0)),
+        NotComparedReason::OnlyBase("not measured".into())
+    );
+    assert_eq!(
+        missing_reason(without_control(50.0), with_control(80.0, &RTT_TCP)),
+        NotComparedReason::OnlyOther("not measured".into())
+    );
+    assert_eq!(
+        missing_reason(without_control(50.0), without_control(80.0)),
+        NotComparedReason::Neither("not measured".into())
+    );
 }
 
 #[test]
@@ -505,33 +521,35 @@ fn control_of_other_version_is_ignored() {
         multi_figure_run(&[(&LATENCY, set(PageSize::Base, 1), 50.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
     let other = multi_figure_run(&[(&LATENCY, set(PageSize::Base, 1), 80.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
     assert!(
-        (share_of(&compared(slice::from_ref(&base), slice::from_ref(&other)), &LATENCY).unwrap() - 1.0).abs() < 0.01
+        (share_of(&compare_runs(slice::from_ref(&base), slice::from_ref(&other)), &LATENCY).unwrap() - 1.0).abs()
+            < 0.01
     );
     base.header.metrics.iter_mut().for_each(|metric| metric.version += 1);
-    let comparison = compared(&[base], &[other]);
+    let comparison = compare_runs(&[base], &[other]);
     assert_eq!((comparison.figures.len(), comparison.not_compared.len()), (0, 2));
 }
 
 #[test]
 fn sides_keep_rounds_and_own_intervals() {
-    let of = |value: f64| [single_figure_run(&TIME, value), single_figure_run(&TIME, 1.01 * value)];
-    let figure = compared(&of(100.0), &of(120.0)).figures.remove(0);
+    let runs = |value: f64| [single_figure_run(&TIME, value), single_figure_run(&TIME, 1.01 * value)];
+    let figure = compare_runs(&runs(100.0), &runs(120.0)).figures.remove(0);
     for (side, value) in figure.sides.iter().zip([figure.base, figure.other]) {
         assert_eq!(side.rounds.iter().map(Vec::len).collect::<Vec<usize>>(), [8, 8]);
         let [low, high] = side.interval.unwrap();
         assert!(low < value && value < high, "{side:?}");
     }
     assert_eq!(figure.sides[0].rounds[0], rounds_around(100.0));
-    let mut few = empty_run(&[TIME]);
-    add_scalars(&mut few, &TIME, Case::new(), &[1.0, 1.1, 1.2]);
-    let figure = compared(&[few.clone()], &[single_figure_run(&TIME, 1.0)]).figures.remove(0);
+    let mut short_run = empty_run(&[TIME]);
+    add_scalars(&mut short_run, &TIME, Case::new(), &[1.0, 1.1, 1.2]);
+    let figure = compare_runs(&[short_run.clone()], &[single_figure_run(&TIME, 1.0)]).figures.remove(0);
     assert!(figure.sides.iter().all(|side| side.interval.is_none()), "there is no interval where the ratio has none");
 }
 
 fn ladder(base: SideInput<'_>, other: SideInput<'_>) -> (Comparison, Vec<ComparedRung>) {
-    let ask = ComparisonRequest { base, other, learned: &[], learned_in_cycles: &[], threshold: 0.01 };
-    let comparison = ask.compare();
-    let ladder = ask.ladder(&comparison);
+    let request =
+        ComparisonRequest { base, other, spread_histories: &[], cycle_spread_histories: &[], threshold: 0.01 };
+    let comparison = request.compare();
+    let ladder = request.ladder(&comparison);
     (comparison, ladder)
 }
 
@@ -547,8 +565,8 @@ fn ladders_match_overview_rungs() {
     guest::replace(&mut other, &PROCESS_FORK, &fork(&base).case, 3.0 * before);
     let (comparison, rungs) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&other)));
     let screen = analyse(&base).overview.unwrap();
-    let known = |rung: &&kelvin_core::Rung| rung.figure.measured.is_some();
-    let expected: Vec<&str> = screen.rungs.iter().filter(known).map(|rung| rung.label.as_str()).collect();
+    let is_known = |rung: &&kelvin_core::Rung| rung.figure.measured.is_some();
+    let expected: Vec<&str> = screen.rungs.iter().filter(is_known).map(|rung| rung.label.as_str()).collect();
     assert_eq!(rungs.iter().map(|rung| rung.label.as_str()).collect::<Vec<&str>>(), expected);
     for rung in &rungs {
         let [base, other] = rung.seconds.map(Option::unwrap);
@@ -567,14 +585,14 @@ fn rung_of_one_side_keeps_position() {
     let mut other = base.clone();
     other.measurements.retain(|measurement| !measurement.planned.metrics.contains(&PROCESS_FORK.id));
     let names = |rungs: &[ComparedRung]| rungs.iter().map(|rung| rung.label.clone()).collect::<Vec<String>>();
-    let (_, all) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&base)));
-    for (sides, missing) in [([&base, &other], 1), ([&other, &base], 0)] {
+    let (_, complete) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&base)));
+    for (sides, missing_side) in [([&base, &other], 1), ([&other, &base], 0)] {
         let [a, b] = sides.map(slice::from_ref);
         let (_, rungs) = ladder(side("A", a), side("B", b));
-        assert_eq!(names(&rungs), names(&all));
+        assert_eq!(names(&rungs), names(&complete));
         let fork = rungs.iter().find(|rung| rung.label == "fork").unwrap();
-        assert_eq!((fork.seconds[missing], fork.figure), (None, None));
-        assert!(fork.seconds[1 - missing].is_some());
+        assert_eq!((fork.seconds[missing_side], fork.figure), (None, None));
+        assert!(fork.seconds[1 - missing_side].is_some());
     }
 }
 
@@ -584,28 +602,28 @@ fn published_machine_has_ladder() {
     let published = SideInput { name: "zenbook-2011".into(), subject: ComparisonSubject::Published(zenbook) };
     let run = guest::guest_run();
     let (comparison, rungs) = ladder(published, side("B", slice::from_ref(&run)));
-    let of_both: Vec<&ComparedRung> = rungs.iter().filter(|rung| rung.seconds[0].is_some()).collect();
-    assert!(of_both.len() >= 3 && rungs.iter().all(|rung| rung.seconds[1].is_some()), "{rungs:?}");
-    for rung in of_both {
-        let published = comparison.figures[rung.figure.unwrap()].base;
-        assert!(zenbook.values.iter().any(|value| value.value == published), "{rung:?}");
+    let shared: Vec<&ComparedRung> = rungs.iter().filter(|rung| rung.seconds[0].is_some()).collect();
+    assert!(shared.len() >= 3 && rungs.iter().all(|rung| rung.seconds[1].is_some()), "{rungs:?}");
+    for rung in shared {
+        let base_value = comparison.figures[rung.figure.unwrap()].base;
+        assert!(zenbook.values.iter().any(|value| value.value == base_value), "{rung:?}");
     }
 }
 
-/// Two quick runs of one machine, of which no earlier run tells how much they differ.
+/// Two quick runs of one machine, of which no earlier run shows how much they differ.
 #[test]
 fn all_undecided_reports_undetectable_change() {
     use kelvin_analysis::wording::compare::{remarks, verdict_counts};
-    let comparison = compared(&[guest::guest_run()], &[guest::guest_run()]);
+    let comparison = compare_runs(&[guest::guest_run()], &[guest::guest_run()]);
     let is_known = |figure: &ComparedFigure| !matches!(figure.verdict, ChangeVerdict::NotKnown(_));
     assert!(!comparison.figures.iter().any(is_known), "the assumed spread is wider than that");
-    let said = verdict_counts(&comparison);
-    assert!(said.starts_with("Nothing is known to differ: a change of less than "), "{said}");
-    assert!(said.contains(" cannot be seen in any figure between these runs") && !said.contains("0 worse"), "{said}");
-    assert!(remarks(&comparison).iter().all(|said| !said.contains("would have shown")), "it is said once");
+    let text = verdict_counts(&comparison);
+    assert!(text.starts_with("Nothing is known to differ: a change of less than "), "{text}");
+    assert!(text.contains(" cannot be seen in any figure between these runs") && !text.contains("0 worse"), "{text}");
+    assert!(remarks(&comparison).iter().all(|remark| !remark.contains("would have shown")), "it is said once");
     // One that is seen is counted as ever.
     let mut worse = guest::guest_run();
     guest::replace(&mut worse, &PROCESS_FORK, &Case::new(), 250_000.0);
-    let said = verdict_counts(&compared(&[guest::guest_run()], &[worse]));
-    assert!(said.contains(": 1 worse, 0 better, "), "{said}");
+    let text = verdict_counts(&compare_runs(&[guest::guest_run()], &[worse]));
+    assert!(text.contains(": 1 worse, 0 better, "), "{text}");
 }

@@ -32,7 +32,12 @@ fn rounds(count: usize, value: f64, noise: f64) -> Vec<f64> {
 
 fn conclusion_with(run: &Run, words: &str) -> StatedConclusion {
     let study = testing::study(run, "net.rtt").unwrap();
-    study.conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("{study:#?}")).clone()
+    study
+        .conclusions
+        .iter()
+        .find(|conclusion| conclusion.text.contains(words))
+        .unwrap_or_else(|| panic!("{study:#?}"))
+        .clone()
 }
 
 const BETWEEN_CPUS_TEXT: &str = "over TCP takes longer between two CPUs than on one";
@@ -44,42 +49,50 @@ fn range_is_never_tested() {
         let mut run = network();
         add_scalars(&mut run, &TCP, one_cpu_case(), &rounds(8, 10_000.0, 0.01));
         add_scalars(&mut run, &TCP, two_cpus_case(), &rounds(count, 40_000.0, 0.01));
-        let found = conclusion_with(&run, BETWEEN_CPUS_TEXT);
-        assert_eq!((found.holds, found.outcome.is_some()), (is_tested.then_some(true), is_tested), "{count} rounds");
-        let says = "nothing is tested with fewer than 4 rounds";
-        assert_eq!((found.text.contains("(range: "), found.test.contains(says)), (!is_tested, !is_tested), "{found:?}");
+        let conclusion = conclusion_with(&run, BETWEEN_CPUS_TEXT);
+        assert_eq!(
+            (conclusion.holds, conclusion.outcome.is_some()),
+            (is_tested.then_some(true), is_tested),
+            "{count} rounds"
+        );
+        let note = "nothing is tested with fewer than 4 rounds";
+        assert_eq!(
+            (conclusion.text.contains("(range: "), conclusion.test.contains(note)),
+            (!is_tested, !is_tested),
+            "{conclusion:?}"
+        );
     }
 }
 
 #[test]
 fn equivalence_and_rounds_to_decide_are_reported() {
-    let beside = |value: f64, noise: f64| {
+    let compare_with = |value: f64, noise: f64| {
         let mut run = network();
         add_scalars(&mut run, &TCP, one_cpu_case(), &rounds(8, 10_000.0, noise));
         add_scalars(&mut run, &UDP, one_cpu_case(), &rounds(8, value, noise));
         conclusion_with(&run, UDP_AGAINST_TCP_TEXT)
     };
-    let same = beside(10_010.0, 0.01);
-    assert_eq!((same.holds, same.same_within()), (None, Some(0.05)));
-    assert!(same.test.contains("the same within 5.0 %, p < 0.001 among all conclusions"), "{}", same.test);
-    let open = beside(9_700.0, 0.1);
+    let equal = compare_with(10_010.0, 0.01);
+    assert_eq!((equal.holds, equal.same_within()), (None, Some(0.05)));
+    assert!(equal.test.contains("the same within 5.0 %, p < 0.001 among all conclusions"), "{}", equal.test);
+    let open = compare_with(9_700.0, 0.1);
     assert_eq!((open.holds, open.same_within()), (None, None));
     assert!(open.test.contains("rounds would decide"), "{}", open.test);
-    let shorter = beside(8_000.0, 0.01);
+    let shorter = compare_with(8_000.0, 0.01);
     assert_eq!((shorter.holds, shorter.same_within()), (Some(true), None));
     // A small difference that is certain is a difference.
-    let little = beside(9_900.0, 0.001);
-    assert_eq!((little.holds, little.same_within()), (Some(true), None));
+    let small_difference = compare_with(9_900.0, 0.001);
+    assert_eq!((small_difference.holds, small_difference.same_within()), (Some(true), None));
 }
 
 #[test]
 fn significance_is_corrected_for_multiple_tests() {
     // Just apart.
-    let only = |others: usize| {
+    let conclusion_among = |other_count: usize| {
         let mut run = network();
         add_scalars(&mut run, &TCP, one_cpu_case(), &rounds(8, 10_000.0, 0.05));
         add_scalars(&mut run, &TCP, two_cpus_case(), &rounds(8, 10_500.0, 0.05));
-        if others > 0 {
+        if other_count > 0 {
             for metric in [UDP, UNIX] {
                 add_scalars(&mut run, &metric, one_cpu_case(), &rounds(8, 10_000.0, 0.05));
                 add_scalars(&mut run, &metric, two_cpus_case(), &rounds(8, 10_000.0, 0.05));
@@ -87,23 +100,27 @@ fn significance_is_corrected_for_multiple_tests() {
         }
         conclusion_with(&run, BETWEEN_CPUS_TEXT)
     };
-    let [alone, among] = [only(0), only(4)];
-    assert_eq!(alone.holds, Some(true));
-    assert_eq!(among.holds, None, "{}", among.test);
-    let [alone, among] = [alone, among].map(|one| one.outcome.unwrap().difference);
-    assert_eq!(alone.raw, among.raw);
-    assert!(alone.adjusted <= 0.05 && among.adjusted > 0.05 && alone.adjusted == alone.raw, "{alone:?} {among:?}");
+    let [single, corrected] = [conclusion_among(0), conclusion_among(4)];
+    assert_eq!(single.holds, Some(true));
+    assert_eq!(corrected.holds, None, "{}", corrected.test);
+    let [single_p, corrected_p] = [single, corrected].map(|conclusion| conclusion.outcome.unwrap().difference);
+    assert_eq!(single_p.raw, corrected_p.raw);
+    assert!(
+        single_p.adjusted <= 0.05 && corrected_p.adjusted > 0.05 && single_p.adjusted == single_p.raw,
+        "{single_p:?} {corrected_p:?}"
+    );
 }
 
 #[test]
 fn uncommon_run_variance_widens_ratio_error() {
-    let with = |of_two: [f64; 6]| {
+    let holds_with = |two_cpu_states: [f64; 6]| {
         let mut run = network();
         add_scalars(&mut run, &TCP, one_cpu_case(), &rounds(8, 10_000.0, 0.01));
         add_scalars(&mut run, &TCP, two_cpus_case(), &rounds(8, 10_500.0, 0.01));
         let machine = [1.0, 1.1, 0.95, 1.05, 0.9, 1.02];
-        let headlines = |own: [f64; 6]| machine.iter().zip(own).map(|(state, own)| 10_000.0 * state * own).collect();
-        for (case, headlines) in [(one_cpu_case(), headlines([1.0; 6])), (two_cpus_case(), headlines(of_two))] {
+        let headlines =
+            |states: [f64; 6]| machine.iter().zip(states).map(|(state, factor)| 10_000.0 * state * factor).collect();
+        for (case, headlines) in [(one_cpu_case(), headlines([1.0; 6])), (two_cpus_case(), headlines(two_cpu_states))] {
             run.header.spread_history.push(SpreadHistory {
                 metric: TCP.id,
                 case,
@@ -113,8 +130,8 @@ fn uncommon_run_variance_widens_ratio_error() {
         }
         conclusion_with(&run, BETWEEN_CPUS_TEXT).holds
     };
-    assert_eq!(with([1.05, 1.051, 1.049, 1.05, 1.052, 1.048]), Some(true));
-    assert_eq!(with([1.0, 1.2, 0.9, 1.1, 1.05, 0.85]), None);
+    assert_eq!(holds_with([1.05, 1.051, 1.049, 1.05, 1.052, 1.048]), Some(true));
+    assert_eq!(holds_with([1.0, 1.2, 0.9, 1.1, 1.05, 0.85]), None);
 }
 
 #[test]
@@ -122,9 +139,10 @@ fn network_paragraph_has_corrected_conclusions_only() {
     let mut run = network();
     add_scalars(&mut run, &TCP, one_cpu_case(), &rounds(8, 10_000.0, 0.01));
     add_scalars(&mut run, &TCP, two_cpus_case(), &rounds(3, 40_000.0, 0.01));
-    let says = |run: &Run| analyse(run).verdict.iter().any(|line| line.contains("takes longer between two CPUs"));
-    assert!(!says(&run));
+    let mentions_placement =
+        |run: &Run| analyse(run).verdict.iter().any(|line| line.contains("takes longer between two CPUs"));
+    assert!(!mentions_placement(&run));
     run.measurements.truncate(1);
     add_scalars(&mut run, &TCP, two_cpus_case(), &rounds(8, 40_000.0, 0.01));
-    assert!(says(&run));
+    assert!(mentions_placement(&run));
 }

@@ -19,12 +19,12 @@ const NEAR_LATENCY: f64 = 62.0;
 const FAR_LATENCY: f64 = 226.0;
 
 /// A run of these rates in GB/s and core-to-core latencies in ns, round by round.
-fn analysis_of(rates: [f64; 6], ways: [f64; 6]) -> Analysis {
+fn analysis_of(rates: [f64; 6], latencies: [f64; 6]) -> Analysis {
     let mut run = empty_run(&[FILL, CORE_TO_CORE]);
     let case =
         || Case::new().with_number("bytes", 128 << 20).with_word(kelvin_core::AxisWord::from_names("cpus", "all"));
     add_scalars(&mut run, &FILL, case(), &rates.map(|rate| rate * 1e9));
-    add_scalars(&mut run, &CORE_TO_CORE, case(), &ways);
+    add_scalars(&mut run, &CORE_TO_CORE, case(), &latencies);
     analyse(&run)
 }
 

@@ -44,7 +44,7 @@ impl PlantedExperiment {
     }
 
     /// Rounds of a metric under controls.
-    fn with_rounds(mut self, under: &[&'static str], metric: &Metric, value: f64) -> Self {
+    fn with_rounds(mut self, controls: &[&'static str], metric: &Metric, value: f64) -> Self {
         let rounds = (0..PASSES).map(|index| Round {
             index: index as u32,
             start_seconds: 0.0,
@@ -61,7 +61,7 @@ impl PlantedExperiment {
         let planned =
             PlannedMeasurement { probe: metric.id, metrics: vec![metric.id], case: case_of(metric), only_input: false };
         let measurement = Measurement { planned, rounds: rounds.collect(), skipped: None };
-        self.experiment.arms.push(Arm { controls: under.iter().map(|id| Name::new(id)).collect(), measurement });
+        self.experiment.arms.push(Arm { controls: controls.iter().map(|id| Name::new(id)).collect(), measurement });
         self
     }
 
@@ -168,32 +168,33 @@ fn empty_mechanism_contradicts_unless_idle_in_guest() {
     let in_guest = planted(Some("the host halts it")).explain();
     assert_eq!(verdict(&in_guest, "waking"), &CauseVerdict::Shown);
     // Taking the guest's own part away changes nothing: all that the sweep shows is the host's.
-    let of_host = |explanation: &Explanation| explanation.causes[0].host_share.map(|share| 100.0 * share.share.value);
-    assert!((of_host(&in_guest).unwrap() - 86.7).abs() < 2.0);
-    assert_eq!(of_host(&planted(None).explain()), None);
-    let said = word_explanation(&in_guest);
-    let host = said.rows.iter().position(|row| row.is_within).unwrap();
-    assert_eq!((said.rows[host].what.as_str(), said.rows[host - 1].what.as_str()), ("of that the host", "waking"));
+    let host_percent =
+        |explanation: &Explanation| explanation.causes[0].host_share.map(|share| 100.0 * share.share.value);
+    assert!((host_percent(&in_guest).unwrap() - 86.7).abs() < 2.0);
+    assert_eq!(host_percent(&planted(None).explain()), None);
+    let text = word_explanation(&in_guest);
+    let host = text.rows.iter().position(|row| row.is_within).unwrap();
+    assert_eq!((text.rows[host].label.as_str(), text.rows[host - 1].label.as_str()), ("of that the host", "waking"));
     // The sweep shows less than the spinner.
     assert!((share(&in_guest, "waking").unwrap() - 86.7).abs() < 2.0);
-    let mut alone = planted(Some("the host halts it"));
-    alone.last_mechanism().refused = Some(SkipReason::new("not here"));
-    assert_eq!(verdict(&alone.explain(), "waking"), &CauseVerdict::OneMechanism);
-    let mut on_metal = planted(Some("the host halts it"));
-    on_metal.experiment.is_virtual = false;
-    assert_eq!(verdict(&on_metal.explain(), "waking"), &CauseVerdict::MechanismsDisagree);
+    let mut single = planted(Some("the host halts it"));
+    single.last_mechanism().refused = Some(SkipReason::new("not here"));
+    assert_eq!(verdict(&single.explain(), "waking"), &CauseVerdict::OneMechanism);
+    let mut bare_metal = planted(Some("the host halts it"));
+    bare_metal.experiment.is_virtual = false;
+    assert_eq!(verdict(&bare_metal.explain(), "waking"), &CauseVerdict::MechanismsDisagree);
 }
 
 #[test]
 fn control_moving_negative_control_is_void() {
-    let with = |bystander| {
+    let explanation_with = |bystander| {
         let planted = PlantedExperiment::new(&RTT_TCP, 60_000.0).with_cause("waking", &["awake"], bystander);
         planted.with_rounds(&["awake"], &RTT_TCP, 6000.0).explain()
     };
-    assert_eq!(verdict(&with(12_000.0), "waking"), &CauseVerdict::Invalid);
-    assert_eq!(share(&with(12_000.0), "waking"), None);
+    assert_eq!(verdict(&explanation_with(12_000.0), "waking"), &CauseVerdict::Invalid);
+    assert_eq!(share(&explanation_with(12_000.0), "waking"), None);
     // By less than matters to a figure of 60 us.
-    assert_eq!(verdict(&with(3000.0), "waking"), &CauseVerdict::Shown);
+    assert_eq!(verdict(&explanation_with(3000.0), "waking"), &CauseVerdict::Shown);
 }
 
 #[test]

@@ -32,32 +32,32 @@ fn conclusions(run: &Run) -> Vec<StatedConclusion> {
 #[test]
 fn first_sufficient_block_is_found() {
     let run = blocks(&[(1 << 20, 10e9), (4096, 6e9), (65_536, 9.5e9), (16 << 20, 9.8e9)], 0.01);
-    let found = conclusions(&run);
-    assert_eq!(found.len(), 2, "{found:#?}");
-    let enough =
+    let results = conclusions(&run);
+    assert_eq!(results.len(), 2, "{results:#?}");
+    let sufficient_text =
         "cached reads: a block size of 64 KiB is enough for 90 % of the rate with 1 MiB, 10.0 GB/s: it reaches 95 %";
-    assert!(found[0].text.starts_with(enough), "{}", found[0].text);
-    let not_enough = "4 KiB is not enough for 90 % of the rate with 1 MiB, 10.0 GB/s: it reaches 60 %";
-    assert!(found[1].text.contains(not_enough), "{}", found[1].text);
-    assert_eq!((found[0].holds, found[1].holds), (Some(true), Some(true)));
-    assert!(found[0].test.contains("6 against 6 rounds"));
+    assert!(results[0].text.starts_with(sufficient_text), "{}", results[0].text);
+    let insufficient_text = "4 KiB is not enough for 90 % of the rate with 1 MiB, 10.0 GB/s: it reaches 60 %";
+    assert!(results[1].text.contains(insufficient_text), "{}", results[1].text);
+    assert_eq!((results[0].holds, results[1].holds), (Some(true), Some(true)));
+    assert!(results[0].test.contains("6 against 6 rounds"));
     // A finished run carries them.
     assert_eq!(analyse(&run).studies.iter().map(|study| study.id.as_str()).collect::<Vec<_>>(), ["file.blocksize"]);
 }
 
 #[test]
 fn noise_leaves_block_undecided() {
-    let found = conclusions(&blocks(&[(4096, 8.9e9), (65_536, 9.1e9), (1 << 20, 10e9)], 0.3));
-    assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found.iter().all(|conclusion| conclusion.holds.is_none()), "{found:#?}");
+    let results = conclusions(&blocks(&[(4096, 8.9e9), (65_536, 9.1e9), (1 << 20, 10e9)], 0.3));
+    assert_eq!(results.len(), 2, "{results:#?}");
+    assert!(results.iter().all(|conclusion| conclusion.holds.is_none()), "{results:#?}");
 }
 
 #[test]
 fn best_block_not_tested_against_itself() {
-    let found = conclusions(&blocks(&[(512, 1e9), (4096, 3e9), (65_536, 9e9)], 0.01));
-    assert_eq!(found.len(), 1, "{found:#?}");
-    let not_enough = "4 KiB is not enough for 90 % of the rate with 64 KiB, 9.02 GB/s: it reaches 33 %";
-    assert!(found[0].text.contains(not_enough) && found[0].holds == Some(true), "{}", found[0].text);
+    let results = conclusions(&blocks(&[(512, 1e9), (4096, 3e9), (65_536, 9e9)], 0.01));
+    assert_eq!(results.len(), 1, "{results:#?}");
+    let insufficient_text = "4 KiB is not enough for 90 % of the rate with 64 KiB, 9.02 GB/s: it reaches 33 %";
+    assert!(results[0].text.contains(insufficient_text) && results[0].holds == Some(true), "{}", results[0].text);
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn depth_curve_knee_is_found() {
     for (depth, rate) in [(1, 10e3), (4, 38e3), (16, 60e3), (64, 61e3), (256, 59e3)] {
         add_scalars(&mut run, &DEPTH, Case::new().with_number("depth", depth), &rounds(rate, 0.01));
     }
-    let found = testing::study(&run, "file.depth").unwrap().conclusions;
+    let results = testing::study(&run, "file.depth").unwrap().conclusions;
     assert!(
-        found[0].text.contains("a queue depth of 16 is enough for 90 % of the rate with 64, "),
+        results[0].text.contains("a queue depth of 16 is enough for 90 % of the rate with 64, "),
         "{}",
-        found[0].text
+        results[0].text
     );
-    assert!(found[1].text.contains(": it reaches 62 %"), "{}", found[1].text);
+    assert!(results[1].text.contains(": it reaches 62 %"), "{}", results[1].text);
     assert!(testing::study(&testing::empty_run(&[DEPTH]), "file.depth").is_none());
 }
 
@@ -91,13 +91,13 @@ fn much_faster_later_passes_show_cache() {
     const REPEAT: Metric = Metric::rate("file.device.repeat", "A ratio of passes")
         .unit(Unit::Ratio, Better::Neither)
         .headline(HeadlineSamples::AsFound);
-    let of = |ratio: f64, noise: f64| {
+    let conclusion_of = |ratio: f64, noise: f64| {
         let mut run = testing::empty_run(&[REPEAT]);
         add_scalars(&mut run, &REPEAT, Case::new(), &rounds(ratio, noise));
         testing::study(&run, "file.device").unwrap().conclusions.remove(0)
     };
-    let (cached, not, open) = (of(6.0, 0.05), of(1.1, 0.05), of(2.1, 0.5));
-    assert_eq!((cached.holds, not.holds, open.holds), (Some(true), Some(false), None));
+    let (cached, uncached, open) = (conclusion_of(6.0, 0.05), conclusion_of(1.1, 0.05), conclusion_of(2.1, 0.5));
+    assert_eq!((cached.holds, uncached.holds, open.holds), (Some(true), Some(false), None));
     assert!(cached.text.contains("as fast as the first: 6."), "{}", cached.text);
     assert!(testing::study(&testing::empty_run(&[REPEAT]), "file.device").is_none());
 }
@@ -130,24 +130,24 @@ fn random_order_slows_uncached_reads_only() {
     let mut figures: Vec<(Case, f64)> =
         figures.iter().map(|&(order, cache, value)| (case(order, cache), value)).collect();
     figures.push((case("random", "direct"), 80e3));
-    let found = study_conclusions(&SEQRAND, "file.seqrand", &figures);
-    assert_eq!(found.len(), 2, "{found:#?}");
-    let starts = "uncached, 16 MiB: blocks at random take longer than in order: 20.0 times as long (95 %: ";
-    assert!(found[0].text.starts_with(starts), "{}", found[0].text);
-    assert_eq!((found[0].holds, found[1].holds), (Some(true), None));
-    assert!(found[1].test.contains("the same within 5.0 %"), "{}", found[1].test);
+    let results = study_conclusions(&SEQRAND, "file.seqrand", &figures);
+    assert_eq!(results.len(), 2, "{results:#?}");
+    let prefix = "uncached, 16 MiB: blocks at random take longer than in order: 20.0 times as long (95 %: ";
+    assert!(results[0].text.starts_with(prefix), "{}", results[0].text);
+    assert_eq!((results[0].holds, results[1].holds), (Some(true), None));
+    assert!(results[1].test.contains("the same within 5.0 %"), "{}", results[1].test);
     assert!(study_conclusions(&SEQRAND, "file.seqrand", &figures[..1]).is_empty());
 }
 
 #[test]
-fn the_order_of_reads_is_answered_for_all_sizes_of_files_at_once() {
+fn read_order_answer_covers_all_sizes() {
     let run = |slower: f64| {
         let mut run = testing::empty_run(std::slice::from_ref(&SEQRAND));
         for (place, bytes) in [1_u64 << 20, 4 << 20, 16 << 20, 64 << 20].into_iter().enumerate() {
             let times = if place == 0 { slower } else { 20.0 + place as f64 };
-            let all =
+            let reads =
                 [("sequential", "uncached", 5e3), ("random", "uncached", 5e3 * times), ("sequential", "direct", 80e3)];
-            for (order, cache, value) in all.into_iter().chain([("random", "direct", 80e3)]) {
+            for (order, cache, value) in reads.into_iter().chain([("random", "direct", 80e3)]) {
                 let case = Case::new()
                     .with_number("bytes", bytes)
                     .with_word(named_word("order", order))
@@ -157,16 +157,16 @@ fn the_order_of_reads_is_answered_for_all_sizes_of_files_at_once() {
         }
         testing::study(&run, "file.seqrand").unwrap().answers
     };
-    let [all] = &run(30.0)[..] else { panic!("one answer") };
+    let [answer] = &run(30.0)[..] else { panic!("one answer") };
     assert_eq!(
-        all.text,
+        answer.text,
         "Uncached: blocks at random take longer than in order at all 4 file sizes, 21.0 to 30.0 times as long. \
          Direct: blocks at random take as long as in order within 5.0 % at all 4 file sizes."
     );
-    let [some] = &run(0.5)[..] else { panic!("one answer") };
-    let starts = "Uncached: blocks at random take longer than in order at 3 of 4 file sizes, 21.0 to 23.0 times as long, and less long at \
+    let [answer] = &run(0.5)[..] else { panic!("one answer") };
+    let prefix = "Uncached: blocks at random take longer than in order at 3 of 4 file sizes, 21.0 to 23.0 times as long, and less long at \
                   1, 0.50 times as long. Direct: ";
-    assert!(some.text.starts_with(starts), "{}", some.text);
+    assert!(answer.text.starts_with(prefix), "{}", answer.text);
 }
 
 #[test]
@@ -178,26 +178,30 @@ fn device_is_shared_evenly_from_two_threads() {
             .with_number("block", 1 << 20)
             .with_number("bytes", 64 << 20)
     };
-    let evenly =
+    let even_results =
         study_conclusions(&CONTENTION, "file.contention", &[(case(1), 1.5e6), (case(2), 2e6), (case(16), 16e6)]);
-    assert_eq!(evenly.len(), 2, "{evenly:#?}");
-    let starts = "direct reads of 1 MiB, each thread its own file of 64 MiB: a read takes longer beside a second thread: 1.33 times";
-    assert!(evenly[0].text.starts_with(starts), "{}", evenly[0].text);
-    assert_eq!((evenly[0].holds, evenly[1].holds), (Some(true), None));
-    assert!(evenly[1].text.contains("it is 8.00 times as long (95 %: "), "{}", evenly[1].text);
-    assert!(evenly[1].text.contains("for 8.00 times as many threads, 16.0 ms against 2.00 ms"), "{}", evenly[1].text);
+    assert_eq!(even_results.len(), 2, "{even_results:#?}");
+    let prefix = "direct reads of 1 MiB, each thread its own file of 64 MiB: a read takes longer with a second thread: 1.33 times";
+    assert!(even_results[0].text.starts_with(prefix), "{}", even_results[0].text);
+    assert_eq!((even_results[0].holds, even_results[1].holds), (Some(true), None));
+    assert!(even_results[1].text.contains("it is 8.00 times as long (95 %: "), "{}", even_results[1].text);
+    assert!(
+        even_results[1].text.contains("for 8.00 times as many threads, 16.0 ms against 2.00 ms"),
+        "{}",
+        even_results[1].text
+    );
     let worse = study_conclusions(&CONTENTION, "file.contention", &[(case(1), 1e6), (case(2), 2e6), (case(16), 48e6)]);
     assert_eq!(worse[1].holds, Some(true), "{}", worse[1].text);
 }
 
 #[test]
 fn slow_large_blocks_and_cache_gain_reported() {
-    let found = conclusions(&blocks(&[(4096, 3e9), (65_536, 9e9), (16 << 20, 3.4e9)], 0.01));
-    let fall = found.iter().find(|one| one.text.contains("16 MiB is too large")).unwrap();
-    assert!(fall.holds == Some(true) && fall.text.contains("it is 38 % ("), "{}", fall.text);
+    let results = conclusions(&blocks(&[(4096, 3e9), (65_536, 9e9), (16 << 20, 3.4e9)], 0.01));
+    let oversized = results.iter().find(|conclusion| conclusion.text.contains("16 MiB is too large")).unwrap();
+    assert!(oversized.holds == Some(true) && oversized.text.contains("it is 38 % ("), "{}", oversized.text);
     let case = |cache| Case::new().with_number("block", 4096).with_word(named_word("cache", cache));
-    let found = study_conclusions(&READ, "file.blocksize", &[(case("cached"), 5e9), (case("uncached"), 1e9)]);
-    assert_eq!(found.len(), 1, "{found:#?}");
-    let starts = "in blocks of 4 KiB cached reads are faster than uncached ones: 5.00 times as fast";
-    assert!(found[0].holds == Some(true) && found[0].text.starts_with(starts), "{}", found[0].text);
+    let results = study_conclusions(&READ, "file.blocksize", &[(case("cached"), 5e9), (case("uncached"), 1e9)]);
+    assert_eq!(results.len(), 1, "{results:#?}");
+    let prefix = "in blocks of 4 KiB cached reads are faster than uncached ones: 5.00 times as fast";
+    assert!(results[0].holds == Some(true) && results[0].text.starts_with(prefix), "{}", results[0].text);
 }

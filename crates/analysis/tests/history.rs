@@ -22,7 +22,7 @@ fn input_series(metric: Metric, n: u64, values: impl IntoIterator<Item = f64>) -
         metric,
         case: Case::new().with_number("n", n),
         versions: vec![(1, points)],
-        others: Vec::new(),
+        peer_values: Vec::new(),
     }
 }
 
@@ -44,28 +44,28 @@ fn step(random: &mut Random, from: usize, times: f64) -> Vec<f64> {
     (0..RUNS).map(|run| 100.0 * (1.0 + 0.01 * random.normal()) * if run < from { 1.0 } else { times }).collect()
 }
 
-/// A small step that is told when it is looked at alone, and of which something more holds.
-fn small_step(random: &mut Random, holds: impl Fn(&HistoryChange) -> bool) -> HistoryInputSeries {
-    let is_told = |one: &HistoryInputSeries| {
-        history_input(vec![one.clone()]).history().series[0].last_change().is_some_and(&holds)
+/// A small step that is reported on its own, and satisfies a condition.
+fn small_step(random: &mut Random, condition: impl Fn(&HistoryChange) -> bool) -> HistoryInputSeries {
+    let is_reported = |series: &HistoryInputSeries| {
+        history_input(vec![series.clone()]).history().series[0].last_change().is_some_and(&condition)
     };
-    (0..1000).map(|_| input_series(TIME, 0, step(random, 15, 1.013))).find(is_told).expect("one of a thousand")
+    (0..1000).map(|_| input_series(TIME, 0, step(random, 15, 1.013))).find(is_reported).expect("one of a thousand")
 }
 
 #[test]
 fn worst_series_is_first() {
     let mut random = Random::new(1);
-    let mut of = |metric, n, times| input_series(metric, n, step(&mut random, 20, times));
+    let mut series_with = |metric, n, times| input_series(metric, n, step(&mut random, 20, times));
     let series = vec![
-        of(TIME, 1, 1.0),
-        of(COUNT, 2, 1.5),
-        of(TIME, 3, 0.8),
-        of(RATE, 4, 0.8),
-        of(TIME, 5, 1.5),
-        of(RATE, 6, 1.2),
+        series_with(TIME, 1, 1.0),
+        series_with(COUNT, 2, 1.5),
+        series_with(TIME, 3, 0.8),
+        series_with(RATE, 4, 0.8),
+        series_with(TIME, 5, 1.5),
+        series_with(RATE, 6, 1.2),
     ];
     let history = history_input(series).history();
-    let order: Vec<u64> = history.series.iter().map(|one| case_number(&one.case)).collect();
+    let order: Vec<u64> = history.series.iter().map(|series| case_number(&series.case)).collect();
     // Worse by half, and by a fifth; better by a fifth, twice, the larger ratio first; neither; nothing.
     assert_eq!(order, [5, 4, 3, 6, 2, 1]);
     assert_eq!(history.series[0].last_change().unwrap().kind, HistoryChangeKind::Step);
@@ -85,28 +85,32 @@ fn many_series_require_smaller_p_value() {
     let steady: Vec<HistoryInputSeries> = (1..300).map(|n| input_series(TIME, n, step(&mut random, 0, 1.0))).collect();
     let large = input_series(TIME, 300, step(&mut random, 26, 1.1));
     let history = history_input([small, large].into_iter().chain(steady).collect()).history();
-    let changed: Vec<u64> =
-        history.series.iter().filter(|one| one.last_change().is_some()).map(|one| case_number(&one.case)).collect();
-    assert_eq!(changed, [300]);
+    let changed_numbers: Vec<u64> = history
+        .series
+        .iter()
+        .filter(|series| series.last_change().is_some())
+        .map(|series| case_number(&series.case))
+        .collect();
+    assert_eq!(changed_numbers, [300]);
 }
 
 #[test]
 fn method_versions_are_separate() {
     let mut random = Random::new(4);
     let values = step(&mut random, 15, 1.3);
-    let mut both = input_series(TIME, 1, []);
+    let mut versioned = input_series(TIME, 1, []);
     let points: Vec<HistoryPoint> =
         values.iter().enumerate().map(|(run, &value)| HistoryPoint { run, value }).collect();
-    both.versions = vec![(1, points[..15].to_vec()), (2, points[15..].to_vec())];
-    let history = history_input(vec![both.clone()]).history();
+    versioned.versions = vec![(1, points[..15].to_vec()), (2, points[15..].to_vec())];
+    let history = history_input(vec![versioned.clone()]).history();
     let series = &history.series[0];
     assert!(series.versions.iter().all(|version| version.changes.is_empty()) && series.versions.len() == 2);
     assert!((series.since_first().unwrap() - 1.0).abs() < 0.05, "of the same version");
     // Before its first run the newer one is not there; from the middle of it on, the older one is not.
-    assert_eq!(history_input(vec![both.clone()]).before_run(15).history().series[0].newest().version, 1);
-    let later = history_input(vec![both]).since_run(20);
-    assert_eq!((later.runs.len(), later.series[0].versions.len(), later.has_older), (10, 1, true));
-    assert_eq!(later.series[0].versions[0].1[0].run, 0);
+    assert_eq!(history_input(vec![versioned.clone()]).before_run(15).history().series[0].newest().version, 1);
+    let later_input = history_input(vec![versioned]).since_run(20);
+    assert_eq!((later_input.runs.len(), later_input.series[0].versions.len(), later_input.has_older), (10, 1, true));
+    assert_eq!(later_input.series[0].versions[0].1[0].run, 0);
 }
 
 #[test]
@@ -115,23 +119,23 @@ fn fact_differences_searched_at_then_around_change() {
     let small = small_step(&mut random, |change| change.run_interval[1] > change.run_interval[0]);
     let history = || history_input(vec![small.clone()]).history();
     let fact = FactDifference { group: "Kernel".into(), label: "Release".into(), base: None, other: None };
-    let mut at_place = history();
-    let mut asked = Vec::new();
-    annotate_changes(&mut at_place, |runs| {
-        asked.push(runs);
+    let mut annotated = history();
+    let mut queried = Vec::new();
+    annotate_changes(&mut annotated, |runs| {
+        queried.push(runs);
         Ok::<_, ()>(vec![fact.clone()])
     })
     .unwrap();
-    let change = at_place.series[0].last_change().unwrap();
-    assert_eq!((asked.as_slice(), change.differences.len()), (&[[change.run - 1, change.run]][..], 1));
-    let mut around = history();
-    annotate_changes(&mut around, |[base, other]| {
+    let change = annotated.series[0].last_change().unwrap();
+    assert_eq!((queried.as_slice(), change.differences.len()), (&[[change.run - 1, change.run]][..], 1));
+    let mut widened = history();
+    annotate_changes(&mut widened, |[base, other]| {
         Ok::<_, ()>(if other - base > 1 { vec![fact.clone()] } else { Vec::new() })
     })
     .unwrap();
-    let change = around.series[0].last_change().unwrap();
+    let change = widened.series[0].last_change().unwrap();
     assert_eq!((change.runs, change.differences.len()), ([change.run_interval[0] - 1, change.run_interval[1]], 1));
-    assert_eq!(annotate_changes(&mut around, |_| Err("gone")), Err("gone"));
+    assert_eq!(annotate_changes(&mut widened, |_| Err("gone")), Err("gone"));
 }
 
 #[test]
@@ -141,37 +145,38 @@ fn change_is_reported_once() {
         input_series(TIME, 1, step(&mut random, 20, 1.2)),
         input_series(RATE, 2, step(&mut random, 20, 1.2)),
     ]);
-    let at = |runs: usize| -> History { records.before_run(runs).history() };
-    let news_with = |runs: usize, least: f64| new_changes(&at(runs), &at(runs - 1), least).len();
-    let found: Vec<usize> = (2..=RUNS).filter(|&runs| news_with(runs, 0.01) > 0).collect();
-    assert_eq!(found, [23], "the third run after it, and of the series that is worse");
+    let history_at = |runs: usize| -> History { records.before_run(runs).history() };
+    let news_with =
+        |runs: usize, min_share: f64| new_changes(&history_at(runs), &history_at(runs - 1), min_share).len();
+    let news_runs: Vec<usize> = (2..=RUNS).filter(|&runs| news_with(runs, 0.01) > 0).collect();
+    assert_eq!(news_runs, [23], "the third run after it, and of the series that is worse");
     assert_eq!((news_with(23, 0.15), news_with(23, 0.25)), (1, 0));
-    assert_eq!(new_changes(&at(RUNS), &at(18), 0.01).len(), 1, "of a month as of a run");
+    assert_eq!(new_changes(&history_at(RUNS), &history_at(18), 0.01).len(), 1, "of a month as of a run");
 }
 
 #[test]
 fn ranking_needs_five_machines() {
-    let mut few = input_series(TIME, 1, [10.0]);
-    few.others = vec![9.0, 10.0, 11.0];
-    let of = |recorded: &HistoryInputSeries| history_input(vec![recorded.clone()]).history().series[0].ranking;
-    assert_eq!((few.others.len() + 2, of(&few)), (MIN_RANKED_MACHINES, None));
-    few.others.push(12.0);
-    assert_eq!(of(&few).unwrap().better, 1.5 / 4.0);
-    few.metric = RATE;
-    assert_eq!(of(&few).unwrap().better, 2.5 / 4.0);
+    let mut ranked = input_series(TIME, 1, [10.0]);
+    ranked.peer_values = vec![9.0, 10.0, 11.0];
+    let ranking = |series: &HistoryInputSeries| history_input(vec![series.clone()]).history().series[0].ranking;
+    assert_eq!((ranked.peer_values.len() + 2, ranking(&ranked)), (MIN_RANKED_MACHINES, None));
+    ranked.peer_values.push(12.0);
+    assert_eq!(ranking(&ranked).unwrap().better, 1.5 / 4.0);
+    ranked.metric = RATE;
+    assert_eq!(ranking(&ranked).unwrap().better, 2.5 / 4.0);
 }
 
-/// What is a number of core cycles: where the host lets its cores be slower, only what is told in time changes.
+/// What is a number of core cycles: where the host lets its cores be slower, only metrics of time change.
 #[test]
 fn cycle_metrics_use_usual_frequency() {
     let mut random = Random::new(7);
     let frequency = |run: usize| if run < 20 { 1.0 } else { 0.5 };
     let mut values = || step(&mut random, 20, 2.0);
     let mut records = history_input(vec![input_series(TIME, 1, values()), input_series(CYCLES, 2, values())]);
-    let in_time = records.series[1].versions[0].1.clone();
-    let changes = |records: &HistoryInput, n_of: u64| {
+    let raw_points = records.series[1].versions[0].1.clone();
+    let changes = |records: &HistoryInput, number: u64| {
         let history = records.history();
-        let series = history.series.iter().find(|series| case_number(&series.case) == n_of).unwrap();
+        let series = history.series.iter().find(|series| case_number(&series.case) == number).unwrap();
         series.newest().changes.iter().map(|change| change.run).collect::<Vec<usize>>()
     };
     assert_eq!((changes(&records, 1), changes(&records, 2)), (vec![20], vec![20]), "no run kept its frequency");
@@ -183,9 +188,9 @@ fn cycle_metrics_use_usual_frequency() {
     records.runs[25].chain = None;
     let history = records.history();
     assert_eq!([3, 25, 26].map(|run| history.runs[run].frequency), [Some(1.0), None, Some(0.5)]);
-    let told = history.series.iter().find(|series| series.metric.id == CYCLES.id).unwrap();
-    for (told, measured) in told.newest().points.iter().zip(&in_time) {
-        assert_eq!(told.value, measured.value * history.runs[told.run].frequency.unwrap_or(1.0));
+    let scaled = history.series.iter().find(|series| series.metric.id == CYCLES.id).unwrap();
+    for (point, measured) in scaled.newest().points.iter().zip(&raw_points) {
+        assert_eq!(point.value, measured.value * history.runs[point.run].frequency.unwrap_or(1.0));
     }
     // What somebody else wrote into a store may be anything.
     records.runs[26].chain = Some(0.0);

@@ -51,8 +51,8 @@ fn points(curve: &[(u64, f64)]) -> Vec<CurvePoint> {
     curve.iter().map(|&(bytes, latency)| exact_point(bytes, latency)).collect()
 }
 
-fn names(found: &MemoryLevels) -> Vec<&str> {
-    found.levels.iter().map(|level| level.name.as_str()).collect()
+fn names(memory_levels: &MemoryLevels) -> Vec<&str> {
+    memory_levels.levels.iter().map(|level| level.name.as_str()).collect()
 }
 
 fn levels_of(published: &PublishedCurve) -> MemoryLevels {
@@ -61,14 +61,14 @@ fn levels_of(published: &PublishedCurve) -> MemoryLevels {
 
 #[test]
 fn published_machine_levels_are_found() {
-    let all = published_curves();
-    assert!(all.len() >= 5);
-    for published in all {
-        let found = levels_of(&published);
-        let machine = format!("{} ({}): {found:#?}", published.machine, published.source);
+    let curves = published_curves();
+    assert!(curves.len() >= 5);
+    for published in curves {
+        let memory_levels = levels_of(&published);
+        let machine = format!("{} ({}): {memory_levels:#?}", published.machine, published.source);
         let expected: Vec<&str> = published.expected.iter().map(|level| level.name.as_str()).collect();
-        assert_eq!(names(&found), expected, "{machine}");
-        for (level, expected) in found.levels.iter().zip(&published.expected) {
+        assert_eq!(names(&memory_levels), expected, "{machine}");
+        for (level, expected) in memory_levels.levels.iter().zip(&published.expected) {
             assert!((expected.least..=expected.most).contains(&level.latency), "{} of {machine}", level.name);
             if let Some(bytes) = expected.bytes {
                 let ends = level.capacity.unwrap();
@@ -84,12 +84,12 @@ fn published_machine_levels_are_found() {
 #[test]
 fn slice_of_shared_cache_is_distinguished() {
     let vm = published_curves().into_iter().find(|published| published.machine.starts_with("Hetzner")).unwrap();
-    let found = levels_of(&vm);
-    let third = &found.levels[2];
+    let memory_levels = levels_of(&vm);
+    let third = &memory_levels.levels[2];
     let ends = third.capacity.unwrap();
     assert_eq!((ends.low, ends.high), (4 << 20, 8 << 20));
     assert_eq!((third.reported_bytes, third.matches_reported), (Some(32 << 20), Some(false)));
-    let conclusion = &found.conclusions[2];
+    let conclusion = &memory_levels.conclusions[2];
     assert_eq!(conclusion.holds, Some(false));
     assert!(conclusion.text.starts_with("L3 has the size that the machine reports, 32 MiB: "), "{}", conclusion.text);
     assert!(
@@ -136,13 +136,16 @@ fn long_ramp_is_no_level() {
         (256 << 10, 219.5),
     ];
     let curve: Vec<CurvePoint> = latencies.iter().map(|&(kib, latency)| exact_point(kib << 10, latency)).collect();
-    let found = levels(&curve, &[unified(1, 32 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
-    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"], "{found:#?}");
-    let ends: Vec<(u64, u64)> =
-        found.levels.iter().filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10))).collect();
+    let memory_levels = levels(&curve, &[unified(1, 32 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
+    assert_eq!(names(&memory_levels), ["L1", "L2", "L3", "DRAM"], "{memory_levels:#?}");
+    let ends: Vec<(u64, u64)> = memory_levels
+        .levels
+        .iter()
+        .filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10)))
+        .collect();
     assert_eq!(ends, [(32, 48), (512, 1536), (4 << 10, 6 << 10)]);
-    assert!((12.0..17.0).contains(&found.levels[2].latency), "{found:#?}");
-    assert_eq!(found.levels[1].matches_reported, Some(true));
+    assert!((12.0..17.0).contains(&memory_levels.levels[2].latency), "{memory_levels:#?}");
+    assert_eq!(memory_levels.levels[1].matches_reported, Some(true));
 }
 
 #[test]
@@ -161,15 +164,19 @@ fn memory_with_tlb_misses_is_no_cache() {
             exact_point(bytes, latency)
         })
         .collect();
-    let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
-    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM", "DRAM, TLB misses"]);
-    assert_eq!(found.levels[3].matches_reported, None);
-    assert!(found.conclusions[3].text.contains("address translation takes longer"), "{}", found.conclusions[3].text);
+    let memory_levels = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
+    assert_eq!(names(&memory_levels), ["L1", "L2", "L3", "DRAM", "DRAM, TLB misses"]);
+    assert_eq!(memory_levels.levels[3].matches_reported, None);
+    assert!(
+        memory_levels.conclusions[3].text.contains("address translation takes longer"),
+        "{}",
+        memory_levels.conclusions[3].text
+    );
     // Without reported caches a plateau is a level like any other.
     assert_eq!(names(&levels(&curve, &[]).unwrap()), ["L1", "L2", "L3", "L4", "DRAM"]);
 }
 
-/// A default run on a guest of a 300 MiB cache beside busy neighbours: in KiB and ns, `false` where only as found, and how far the
+/// A default run on a guest of a 300 MiB cache with busy neighbours: in KiB and ns, `false` where only as found, and how far the
 /// interval reaches then, as a share.
 const NEIGHBOURED_CURVE: [(u64, f64, bool, f64); 31] = [
     (4, 1.79, true, 0.0),
@@ -205,90 +212,96 @@ const NEIGHBOURED_CURVE: [(u64, f64, bool, f64); 31] = [
     (256 << 10, 201.5, true, 0.01),
 ];
 
-fn neighboured_levels(keep: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
-    let all = NEIGHBOURED_CURVE.map(|(kib, latency, is_known, off)| {
-        let (lower, upper) = (latency * (1.0 - off), latency * (1.0 + off));
+fn neighboured_levels(is_kept: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
+    let curve_points = NEIGHBOURED_CURVE.map(|(kib, latency, is_known, spread)| {
+        let (lower, upper) = (latency * (1.0 - spread), latency * (1.0 + spread));
         CurvePoint { bytes: kib << 10, latency, lower, upper, is_known, was_flushed: false }
     });
-    let curve: Vec<CurvePoint> = all.into_iter().filter(keep).collect();
+    let curve: Vec<CurvePoint> = curve_points.into_iter().filter(is_kept).collect();
     levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap()
 }
 
 #[test]
 fn as_found_points_separate_levels_only() {
-    let found = neighboured_levels(|_| true);
-    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"], "{found:#?}");
-    let latencies: Vec<f64> = found.levels.iter().map(|level| (level.latency * 10.0).round() / 10.0).collect();
+    let memory_levels = neighboured_levels(|_| true);
+    assert_eq!(names(&memory_levels), ["L1", "L2", "L3", "DRAM"], "{memory_levels:#?}");
+    let latencies: Vec<f64> = memory_levels.levels.iter().map(|level| (level.latency * 10.0).round() / 10.0).collect();
     assert_eq!(latencies, [1.8, 5.7, 44.6, 149.0]);
     // 6 MiB may be anything.
-    let ends: Vec<(u64, u64)> =
-        found.levels.iter().filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10))).collect();
+    let ends: Vec<(u64, u64)> = memory_levels
+        .levels
+        .iter()
+        .filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10)))
+        .collect();
     assert_eq!(ends, [(48, 64), (768, 1 << 10), (4 << 10, 12 << 10)]);
 }
 
 #[test]
 fn flushed_set_does_not_bound_capacity() {
     // A cache of 300 MiB, and sets above 64 MiB that were flushed from it.
-    let of = |bytes: u64| match bytes {
+    let latency_at = |bytes: u64| match bytes {
         0..=0xC000 => 1.5,
         0xC001..=0x20_0000 => 5.0,
         0x20_0001..=0x400_0000 => 40.0,
         _ => 110.0,
     };
-    let found = |was_flushed: fn(u64) -> bool| {
-        let point = |bytes: u64| CurvePoint { was_flushed: was_flushed(bytes), ..exact_point(bytes, of(bytes)) };
+    let third_level = |was_flushed: fn(u64) -> bool| {
+        let point =
+            |bytes: u64| CurvePoint { was_flushed: was_flushed(bytes), ..exact_point(bytes, latency_at(bytes)) };
         let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(point).collect();
-        let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap();
-        let third = found.levels.iter().find(|level| level.name == "L3").unwrap();
+        let memory_levels =
+            levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap();
+        let third = memory_levels.levels.iter().find(|level| level.name == "L3").unwrap();
         (third.capacity.is_some(), third.matches_reported)
     };
-    assert_eq!(found(|bytes| bytes > 64 << 20), (false, None), "64 MiB is only what was tried");
-    assert_eq!(found(|_| false), (true, Some(false)), "it ends there, as the sets that it could hold show");
+    assert_eq!(third_level(|bytes| bytes > 64 << 20), (false, None), "64 MiB is only what was tried");
+    assert_eq!(third_level(|_| false), (true, Some(false)), "it ends there, as the sets that it could hold show");
 }
 
 #[test]
 fn latency_above_any_cache_is_memory() {
-    let found = neighboured_levels(|point| point.is_known);
-    assert_eq!(names(&found), ["L1", "L2", "DRAM"], "{found:#?}");
-    let last = found.conclusions.last().unwrap();
+    let memory_levels = neighboured_levels(|point| point.is_known);
+    assert_eq!(names(&memory_levels), ["L1", "L2", "DRAM"], "{memory_levels:#?}");
+    let last = memory_levels.conclusions.last().unwrap();
     assert_eq!(
         last.text,
         "L3, 300 MiB by what the machine reports, has a plateau of its own in the curve: none is seen"
     );
     assert_eq!(last.holds, Some(false));
     // A slow machine may have a slow cache: its size shows that it is one.
-    let slow = |bytes: u64| match bytes {
+    let slow_latency_at = |bytes: u64| match bytes {
         0..=0xC000 => 10.0,
         0xC001..=0x20_0000 => 30.0,
         0x20_0001..=0x200_0000 => 120.0,
         _ => 400.0,
     };
-    let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(|bytes| exact_point(bytes, slow(bytes))).collect();
-    let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 32 << 20)]).unwrap();
-    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"]);
+    let curve: Vec<CurvePoint> =
+        curve_sizes().into_iter().map(|bytes| exact_point(bytes, slow_latency_at(bytes))).collect();
+    let memory_levels = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 32 << 20)]).unwrap();
+    assert_eq!(names(&memory_levels), ["L1", "L2", "L3", "DRAM"]);
 }
 
 #[test]
 fn levels_found_without_reported_caches() {
     for published in published_curves() {
-        let found = levels(&points(&published.curve), &[]).unwrap();
-        let latencies: Vec<f64> = found.levels.iter().map(|level| level.latency).collect();
-        let with: Vec<f64> = levels_of(&published).levels.iter().map(|level| level.latency).collect();
-        assert_eq!(latencies, with, "reported caches must not change the levels found: {}", published.machine);
-        assert_eq!(names(&found)[0], "L1");
-        assert_eq!(*names(&found).last().unwrap(), "DRAM", "{}", published.machine);
-        assert!(found.levels.iter().all(|level| level.matches_reported.is_none()));
+        let memory_levels = levels(&points(&published.curve), &[]).unwrap();
+        let latencies: Vec<f64> = memory_levels.levels.iter().map(|level| level.latency).collect();
+        let with_caches: Vec<f64> = levels_of(&published).levels.iter().map(|level| level.latency).collect();
+        assert_eq!(latencies, with_caches, "reported caches must not change the levels found: {}", published.machine);
+        assert_eq!(names(&memory_levels)[0], "L1");
+        assert_eq!(*names(&memory_levels).last().unwrap(), "DRAM", "{}", published.machine);
+        assert!(memory_levels.levels.iter().all(|level| level.matches_reported.is_none()));
     }
 }
 
 #[test]
 fn sparsely_measured_cache_is_unknown() {
     let n100 = published_curves().into_iter().find(|published| published.machine.starts_with("Intel N100")).unwrap();
-    let found = levels_of(&n100);
-    let last = found.conclusions.last().unwrap();
+    let memory_levels = levels_of(&n100);
+    let last = memory_levels.conclusions.last().unwrap();
     // Of its sizes one alone was measured: half an octave shows no plateau, and refutes none.
-    let says = "has a plateau of its own in the curve: too few working sets of its size were measured";
-    assert_eq!(last.text, format!("L3, 6 MiB by what the machine reports, {says}"));
+    let reason = "has a plateau of its own in the curve: too few working sets of its size were measured";
+    assert_eq!(last.text, format!("L3, 6 MiB by what the machine reports, {reason}"));
     assert_eq!(last.holds, None);
 }
 
@@ -300,11 +313,11 @@ fn curve_sizes() -> Vec<u64> {
 #[test]
 fn flat_curve_has_no_level() {
     let flat: Vec<CurvePoint> = curve_sizes().into_iter().map(|bytes| exact_point(bytes, 5.0)).collect();
-    let found = levels(&flat, &[unified(1, 32 << 10), unified(2, 1 << 20)]).unwrap();
-    assert_eq!(found.levels.len(), 1);
-    assert_eq!(found.conclusions.len(), 1);
-    assert!(found.conclusions[0].text.starts_with("the curve is flat from 4 KiB to 384 MiB, at 5.00 ns"));
-    assert_eq!(found.conclusions[0].holds, None);
+    let memory_levels = levels(&flat, &[unified(1, 32 << 10), unified(2, 1 << 20)]).unwrap();
+    assert_eq!(memory_levels.levels.len(), 1);
+    assert_eq!(memory_levels.conclusions.len(), 1);
+    assert!(memory_levels.conclusions[0].text.starts_with("the curve is flat from 4 KiB to 384 MiB, at 5.00 ns"));
+    assert_eq!(memory_levels.conclusions[0].holds, None);
     assert!(levels(&flat[..5], &[]).is_none());
 }
 
@@ -314,8 +327,8 @@ fn noise_makes_no_level() {
     for noise in [0.02, 0.1, 0.3, 0.6] {
         let phantoms = (0..200)
             .filter(|_| {
-                let of = |bytes| exact_point(bytes, 80.0 * (noise * random.normal()).exp());
-                let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(of).collect();
+                let noisy_point = |bytes| exact_point(bytes, 80.0 * (noise * random.normal()).exp());
+                let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(noisy_point).collect();
                 levels(&curve, &[]).unwrap().levels.len() > 1
             })
             .count();
@@ -326,7 +339,7 @@ fn noise_makes_no_level() {
 #[test]
 fn level_found_despite_noise_and_outlier() {
     let mut random = Random::new(5);
-    let mut right = 0;
+    let mut correct_count = 0;
     for _ in 0..100 {
         let mut curve: Vec<CurvePoint> = curve_sizes()
             .into_iter()
@@ -340,12 +353,12 @@ fn level_found_despite_noise_and_outlier() {
                 exact_point(bytes, latency * (0.05 * random.normal()).exp())
             })
             .collect();
-        let wild = random.index_below(curve.len());
-        curve[wild].latency *= 1.5;
-        let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
-        right += usize::from(names(&found) == ["L1", "L2", "L3", "DRAM"]);
+        let outlier = random.index_below(curve.len());
+        curve[outlier].latency *= 1.5;
+        let memory_levels = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
+        correct_count += usize::from(names(&memory_levels) == ["L1", "L2", "L3", "DRAM"]);
     }
-    assert!(right >= 95, "{right} of 100");
+    assert!(correct_count >= 95, "{correct_count} of 100");
 }
 
 static METRIC: Metric = Metric::duration("mem.latency", "A load at the address just loaded")
@@ -374,22 +387,22 @@ fn modes_are_named_by_level() {
     }
     let analysis = analyse(&run);
     assert_eq!(names(analysis.levels.as_ref().unwrap()), ["L1", "L2", "DRAM"]);
-    let at = |bytes| {
+    let result_at = |bytes| {
         analysis
             .results
             .iter()
             .find(|result| kelvin_core::catalogue::mem::BYTES.number_in(&result.case) == Some(bytes))
             .unwrap()
     };
-    let boundary = at(4 << 20);
+    let boundary = result_at(4 << 20);
     let modes = &boundary.outcome.summary().unwrap().modes;
-    let named: Vec<Option<&str>> = modes.iter().map(|mode| mode.level.as_deref()).collect();
-    assert_eq!(named, [Some("L2"), Some("DRAM")]);
+    let mode_levels: Vec<Option<&str>> = modes.iter().map(|mode| mode.level.as_deref()).collect();
+    assert_eq!(mode_levels, [Some("L2"), Some("DRAM")]);
     let [Warning { kind: WarningKind::Modes, text, .. }] = &boundary.warnings[..] else {
         panic!("{:?}", boundary.warnings)
     };
     assert!(text.contains("5.00 ns (67 %, L2) and 100 ns (33 %, DRAM) of the rounds"), "{text}");
-    assert!(at(2 << 20).outcome.summary().unwrap().modes.is_empty());
+    assert!(result_at(2 << 20).outcome.summary().unwrap().modes.is_empty());
 }
 
 /// A machine with two caches and 1024 translations, whose memory takes 100 ns a load with base pages, and this many at 32 MiB with huge ones.
@@ -417,9 +430,9 @@ fn with_huge_pages(huge: f64) -> Run {
 
 #[test]
 fn small_base_page_cost_is_reported() {
-    let found = analyse(&with_huge_pages(95.0)).levels.unwrap();
-    let last = found.conclusions.last().unwrap();
-    assert_eq!((last.holds, found.translation.unwrap().visible_from), (Some(true), None));
+    let memory_levels = analyse(&with_huge_pages(95.0)).levels.unwrap();
+    let last = memory_levels.conclusions.last().unwrap();
+    assert_eq!((last.holds, memory_levels.translation.unwrap().visible_from), (Some(true), None));
     let text = "base pages cost 5.00 ns more per load than huge pages at 32 MiB (5.3 %), hardly noticeable; the reported TLB reach is 4 MiB";
     assert_eq!(last.text, text);
     // Where they are alike nothing is claimed.
@@ -429,16 +442,16 @@ fn small_base_page_cost_is_reported() {
 #[test]
 fn run_reports_levels_and_base_page_cost() {
     let analysis = analyse(&with_huge_pages(80.0));
-    let found = analysis.levels.unwrap();
-    assert_eq!(names(&found), ["L1", "L2", "DRAM"]);
+    let memory_levels = analysis.levels.unwrap();
+    assert_eq!(names(&memory_levels), ["L1", "L2", "DRAM"]);
     let ends: Vec<(u64, u64)> =
-        found.levels.iter().filter_map(|level| Some((level.capacity?.low, level.capacity?.high))).collect();
+        memory_levels.levels.iter().filter_map(|level| Some((level.capacity?.low, level.capacity?.high))).collect();
     assert_eq!(ends, [(32 << 10, 64 << 10), (1 << 20, 2 << 20)]);
-    assert!(found.levels[0].interval.lower < 1.0 && found.levels[0].interval.upper > 1.0);
-    let translation = found.translation.unwrap();
+    assert!(memory_levels.levels[0].interval.lower < 1.0 && memory_levels.levels[0].interval.upper > 1.0);
+    let translation = memory_levels.translation.unwrap();
     assert_eq!((translation.bytes, translation.base, translation.huge), (32 << 20, 100.0, 80.0));
     assert_eq!((translation.disjoint, translation.visible_from), (true, Some(32 << 20)));
-    let last = found.conclusions.last().unwrap();
+    let last = memory_levels.conclusions.last().unwrap();
     assert_eq!(last.holds, Some(true));
     assert_eq!(
         last.text,
@@ -446,5 +459,5 @@ fn run_reports_levels_and_base_page_cost() {
          reported TLB reach is 4 MiB"
     );
     let line = "Latency by working set: L1 1.00 ns up to 32 KiB-64 KiB, L2 4.00 ns up to 1 MiB-2 MiB, DRAM 100 ns.";
-    assert!(analysis.verdict.iter().any(|said| said == line), "{:#?}", analysis.verdict);
+    assert!(analysis.verdict.iter().any(|verdict_line| verdict_line == line), "{:#?}", analysis.verdict);
 }

@@ -37,34 +37,34 @@ fn load_study(run: &Run) -> Study {
     study(run, "load").unwrap()
 }
 
-fn claims<'s, T>(study: &'s Study, is: impl Fn(&'s LoadClaim) -> Option<T>) -> Vec<(T, &'s StatedConclusion)> {
-    let of = |one: &'s StatedConclusion| match &one.conclusion.claim {
-        Claim::Load(claim) => is(claim).map(|found| (found, one)),
+fn claims<'s, T>(study: &'s Study, select: impl Fn(&'s LoadClaim) -> Option<T>) -> Vec<(T, &'s StatedConclusion)> {
+    let matching = |conclusion: &'s StatedConclusion| match &conclusion.conclusion.claim {
+        Claim::Load(claim) => select(claim).map(|value| (value, conclusion)),
         _ => None,
     };
-    study.conclusions.iter().filter_map(of).collect()
+    study.conclusions.iter().filter_map(matching).collect()
 }
 
 fn limit(run: &Run) -> LoadLimit {
     let study = load_study(run);
-    let found = claims(&study, |claim| match claim {
+    let limits = claims(&study, |claim| match claim {
         LoadClaim::Limit(limit) => Some(limit),
         _ => None,
     });
-    let [(limit, concluded)] = found.as_slice() else { panic!("{found:?}") };
+    let [(limit, conclusion)] = limits.as_slice() else { panic!("{limits:?}") };
     let is_known = !matches!(limit.verdict, LoadVerdict::Unknown { .. });
-    assert_eq!(concluded.conclusion.holds, (is_known && limit.doubts.is_empty()).then_some(true));
+    assert_eq!(conclusion.conclusion.holds, (is_known && limit.doubts.is_empty()).then_some(true));
     (***limit).clone()
 }
 
-fn law(run: &Run, wanted: LoadLaw) -> Option<bool> {
+fn law(run: &Run, expected: LoadLaw) -> Option<bool> {
     let study = load_study(run);
-    let found = claims(&study, |claim| match claim {
-        LoadClaim::Law(check) if check.law == wanted => Some(()),
+    let checks = claims(&study, |claim| match claim {
+        LoadClaim::Law(check) if check.law == expected => Some(()),
         _ => None,
     });
-    let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
-    concluded.conclusion.holds
+    let [(_, conclusion)] = checks.as_slice() else { panic!("{checks:?}") };
+    conclusion.conclusion.holds
 }
 
 fn resource_name(resource: Resource) -> Name {
@@ -73,7 +73,7 @@ fn resource_name(resource: Resource) -> Name {
 
 /// Multiplies what was read of a metric at some cases.
 fn scale_readings(run: &mut Run, metric: &Metric, factor: f64, is_at: impl Fn(&Case) -> bool) {
-    for measurement in run.measurements.iter_mut().filter(|one| is_at(&one.planned.case)) {
+    for measurement in run.measurements.iter_mut().filter(|measurement| is_at(&measurement.planned.case)) {
         for round in &mut measurement.rounds {
             let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
             for reading in readings.iter_mut().filter(|reading| reading.metric == metric.id) {
@@ -88,8 +88,8 @@ fn at_resource(resource: Resource) -> impl Fn(&Case) -> bool {
     move |case| Resource::of(case) == Some(resource)
 }
 
-fn unknown_verdict(because: UnknownLimit) -> LoadVerdict {
-    LoadVerdict::Unknown { reason: because }
+fn unknown_verdict(reason: UnknownLimit) -> LoadVerdict {
+    LoadVerdict::Unknown { reason }
 }
 
 /// What limits that was not watched, with its milliseconds to the nearest ten.
@@ -98,19 +98,19 @@ fn unwatched_limit(limit: &LoadLimit) -> (&'static str, u64, RequestLocation) {
     match limit.verdict {
         LoadVerdict::NotSampled {
             limit: UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds },
-            location: at,
-        } => ("one", tens(nanoseconds), at),
-        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { nanoseconds, .. }, location: at } => {
-            ("few", tens(nanoseconds), at)
+            location,
+        } => ("one", tens(nanoseconds), location),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { nanoseconds, .. }, location } => {
+            ("few", tens(nanoseconds), location)
         }
-        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { nanoseconds }, location: at } => {
-            ("each", tens(nanoseconds), at)
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { nanoseconds }, location } => {
+            ("each", tens(nanoseconds), location)
         }
-        LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand }, location: at } => {
-            ("losses", per_thousand, at)
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand }, location } => {
+            ("losses", per_thousand, location)
         }
-        LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { percent }, location: at } => {
-            ("refusals", percent, at)
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { percent }, location } => {
+            ("refusals", percent, location)
         }
         _ => panic!("{limit:?}"),
     }
@@ -119,52 +119,52 @@ fn unwatched_limit(limit: &LoadLimit) -> (&'static str, u64, RequestLocation) {
 #[test]
 fn limited_concurrency_is_named_by_location() {
     let lock = || with_lock(server_of([20.0, 10.0, 20.0, 5.0]), 200.0);
-    let found = limit(&lock().run());
+    let load_limit = limit(&lock().run());
     assert_eq!(
-        (unwatched_limit(&found), found.doubts.as_slice()),
+        (unwatched_limit(&load_limit), load_limit.doubts.as_slice()),
         (("one", 200, RequestLocation::Server), &[LoadDoubt::NotSampled][..])
     );
     // A tenth of what the client waits for is at the server.
-    let mut before = lock().run();
-    scale_readings(&mut before, &IN_FLIGHT, 0.1, |_| true);
-    assert_eq!(unwatched_limit(&limit(&before)), ("one", 200, RequestLocation::Between));
-    let on_the_way = SimulatedStudy { in_network: 0.9, ..lock() };
-    assert_eq!(unwatched_limit(&limit(&on_the_way.run())).2, RequestLocation::Network);
+    let mut proxied = lock().run();
+    scale_readings(&mut proxied, &IN_FLIGHT, 0.1, |_| true);
+    assert_eq!(unwatched_limit(&limit(&proxied)), ("one", 200, RequestLocation::Between));
+    let in_network = SimulatedStudy { network_share: 0.9, ..lock() };
+    assert_eq!(unwatched_limit(&limit(&in_network.run())).2, RequestLocation::Network);
     // The disk reads what is served, and tasks wait for it.
     assert_eq!(unwatched_limit(&limit(&lock().with_host_figure(&PRESSURE_IO, 0.9).run())).2, RequestLocation::Disk);
     // It has what it writes flushed, and the disk three writes of each request. Of a log that is written behind nobody waits.
-    let log = |written, writes| {
-        let writing = SimulatedStudy { written, cache: CacheState::Cached, ..lock() };
-        unwatched_limit(&limit(&writing.with_host_figure(&DISK_WRITES, writes).run())).2
+    let log = |written_bytes, writes| {
+        let writing_study = SimulatedStudy { written_bytes, cache: CacheState::Cached, ..lock() };
+        unwatched_limit(&limit(&writing_study.with_host_figure(&DISK_WRITES, writes).run())).2
     };
     assert_eq!(
         [log(4096.0, 15.0), log(100.0, 15.0), log(4096.0, 0.1)],
         [RequestLocation::Disk, RequestLocation::Server, RequestLocation::Server]
     );
-    let mut three = lock();
-    three.stations[4] = SimulatedStation { resource: None, demand: 0.6, servers: 3 };
-    let found = limit(&SimulatedStudy { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
+    let mut three_places = lock();
+    three_places.stations[4] = SimulatedStation { resource: None, demand: 0.6, servers: 3 };
+    let load_limit = limit(&SimulatedStudy { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three_places }.run());
     assert!(
         matches!(
-            found.verdict,
+            load_limit.verdict,
             LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: 3, .. }, .. }
         ),
-        "{found:?}"
+        "{load_limit:?}"
     );
     // Without a visit to one user it is not known how long a request takes by itself.
-    let crowded = limit(&SimulatedStudy { users: vec![4, 8, 16, 24], ..lock() }.run());
-    assert_eq!(crowded.verdict, unknown_verdict(UnknownLimit::NoneBusy));
+    let without_single_user = limit(&SimulatedStudy { users: vec![4, 8, 16, 24], ..lock() }.run());
+    assert_eq!(without_single_user.verdict, unknown_verdict(UnknownLimit::NoneBusy));
     let study = load_study(&lock().run());
-    let said = &study.answers[0].text;
-    assert!(said.starts_with("What limits is probably a lock in the server"), "{said}");
+    let text = &study.answers[0].text;
+    assert!(text.starts_with("What limits is probably a lock in the server"), "{text}");
 }
 
 #[test]
 fn per_request_delay_is_named() {
     let mut sleep = server_of([0.2, 0.1, 0.2, 0.1]);
     sleep.stations.push(SimulatedStation { resource: None, demand: 0.04, servers: 1000 });
-    let found = limit(&sleep.run());
-    assert_eq!((unwatched_limit(&found), found.knee), (("each", 40, RequestLocation::Server), None));
+    let load_limit = limit(&sleep.run());
+    assert_eq!((unwatched_limit(&load_limit), load_limit.knee), (("each", 40, RequestLocation::Server), None));
     // Users who think for longer than that are not held up by it, and one that each other's requests hold up is none of its own.
     let thinking = SimulatedStudy { think: 1000, users: vec![1, 2, 4, 8], ..sleep };
     assert_eq!(limit(&thinking.run()).verdict, unknown_verdict(UnknownLimit::StillGrowing { users: 8 }));
@@ -172,35 +172,35 @@ fn per_request_delay_is_named() {
 
 #[test]
 fn losses_limit_only_requests_in_network() {
-    let lost = |in_network| {
-        let mut waits = server_of([0.2, 0.1, 0.2, 0.1]);
-        // Two stations, so that it is not as if one served in turn and waited for as long alone.
-        waits.stations.extend([0.04, 0.04].map(|demand| SimulatedStation { resource: None, demand, servers: 2 }));
-        SimulatedStudy { in_network, users: vec![2, 4, 8, 16, 24, 32], ..waits }
+    let lost = |network_share| {
+        let mut delayed = server_of([0.2, 0.1, 0.2, 0.1]);
+        // Two stations, so that it differs from one that serves one after another and waits as long alone.
+        delayed.stations.extend([0.04, 0.04].map(|demand| SimulatedStation { resource: None, demand, servers: 2 }));
+        SimulatedStudy { network_share, users: vec![2, 4, 8, 16, 24, 32], ..delayed }
             .with_host_figure(&RETRANSMITTED_SEGMENTS, 0.05)
     };
-    let found = limit(&lost(0.9).run());
-    assert_eq!(unwatched_limit(&found), ("losses", 50, RequestLocation::Network));
-    assert_eq!(found.doubts[0], LoadDoubt::NotSampled);
+    let load_limit = limit(&lost(0.9).run());
+    assert_eq!(unwatched_limit(&load_limit), ("losses", 50, RequestLocation::Network));
+    assert_eq!(load_limit.doubts[0], LoadDoubt::NotSampled);
     assert_eq!(limit(&lost(0.1).run()).verdict, unknown_verdict(UnknownLimit::NoneBusy));
     // While throughput grows as well, of which no saturation is known.
-    let growing = SimulatedStudy { users: vec![2, 3, 4], ..lost(0.9) };
-    let found = limit(&growing.run());
-    assert_eq!((unwatched_limit(&found).0, found.knee), ("losses", None));
+    let growing_study = SimulatedStudy { users: vec![2, 3, 4], ..lost(0.9) };
+    let load_limit = limit(&growing_study.run());
+    assert_eq!((unwatched_limit(&load_limit).0, load_limit.knee), ("losses", None));
 }
 
 #[test]
 fn refused_requests_are_the_limit() {
-    let found = limit(&SimulatedStudy { failures_per_answer: 0.25, ..published() }.run());
-    assert_eq!(unwatched_limit(&found), ("refusals", 20, RequestLocation::Server));
-    assert_eq!(found.doubts, [LoadDoubt::NotSampled, LoadDoubt::Errors]);
+    let load_limit = limit(&SimulatedStudy { failures_per_answer: 0.25, ..published() }.run());
+    assert_eq!(unwatched_limit(&load_limit), ("refusals", 20, RequestLocation::Server));
+    assert_eq!(load_limit.doubts, [LoadDoubt::NotSampled, LoadDoubt::Errors]);
 }
 
 #[test]
 fn each_verdict_rule_applies() {
-    let mut beyond = published().run();
-    scale_readings(&mut beyond, &UTILISATION, 1.3, at_resource(Link));
-    let one = |resource| LoadVerdict::Resource { resource: resource_name(resource) };
+    let mut over_capacity = published().run();
+    scale_readings(&mut over_capacity, &UTILISATION, 1.3, at_resource(Link));
+    let resource_verdict = |resource| LoadVerdict::Resource { resource: resource_name(resource) };
     let quota =
         |periods| with_lock(server_of([20.0, 80.0, 10.0, 5.0]), 110.0).with_host_figure(&CPU_THROTTLED, periods).run();
     let planted: Vec<(&str, Run, LoadVerdict)> = vec![
@@ -210,7 +210,11 @@ fn each_verdict_rule_applies() {
             SimulatedStudy { users: vec![1, 2], ..published() }.run(),
             unknown_verdict(UnknownLimit::TooFewSamples),
         ),
-        ("a wrong capacity", beyond, unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) })),
+        (
+            "a wrong capacity",
+            over_capacity,
+            unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) }),
+        ),
         (
             "few users",
             SimulatedStudy { think: 9_000, ..published() }.run(),
@@ -231,11 +235,11 @@ fn each_verdict_rule_applies() {
             server_of([10.0, 10.0, 20.0, 70.0]).run(),
             LoadVerdict::Client { resource: resource_name(Generator) },
         ),
-        ("a slow link", published().run(), one(Link)),
-        ("a slow disk", server_of([120.0, 10.0, 40.0, 5.0]).run(), one(Disk)),
-        ("slow CPUs", server_of([10.0, 90.0, 20.0, 5.0]).run(), one(ServerCpu)),
+        ("a slow link", published().run(), resource_verdict(Link)),
+        ("a slow disk", server_of([120.0, 10.0, 40.0, 5.0]).run(), resource_verdict(Disk)),
+        ("slow CPUs", server_of([10.0, 90.0, 20.0, 5.0]).run(), resource_verdict(ServerCpu)),
         // A lock keeps the mean use of the CPU low, as the quota's unused remainders do.
-        ("a quota that is spent", quota(0.95), one(ServerCpu)),
+        ("a quota that is spent", quota(0.95), resource_verdict(ServerCpu)),
         (
             "a quota that is spent now and then",
             quota(0.85),
@@ -246,38 +250,45 @@ fn each_verdict_rule_applies() {
             with_lock(server_of([30.0, 50.0, 30.0, 5.0]), 110.0).with_host_figure(&CPU_THROTTLED, 1.0).run(),
             unknown_verdict(UnknownLimit::NoneBusy),
         ),
-        ("one worker", SimulatedStudy { workers: Some(1), ..server_of([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
+        (
+            "one worker",
+            SimulatedStudy { workers: Some(1), ..server_of([50.0, 30.0, 40.0, 5.0]) }.run(),
+            resource_verdict(Workers),
+        ),
     ];
-    for (what, run, verdict) in planted {
+    for (description, run, verdict) in planted {
         let limit = limit(&run);
-        assert_eq!(limit.verdict, verdict, "{what}: {}", limit.rule);
+        assert_eq!(limit.verdict, verdict, "{description}: {}", limit.rule);
     }
 }
 
 #[test]
 fn balanced_resources_are_named_together() {
     let equal = limit(&server_of([100.0, 10.0, 98.0, 5.0]).run());
-    let LoadVerdict::Both { resources: by } = &equal.verdict else { panic!("{equal:?}") };
-    assert!(by.contains(&resource_name(Disk)) && by.contains(&resource_name(Link)) && by.len() == 2, "{by:?}");
+    let LoadVerdict::Both { resources } = &equal.verdict else { panic!("{equal:?}") };
+    assert!(
+        resources.contains(&resource_name(Disk)) && resources.contains(&resource_name(Link)) && resources.len() == 2,
+        "{resources:?}"
+    );
     assert_eq!(equal.doubts, []);
     // At the very margin, with larger errors, it is not certain whether one or both.
-    let near = limit(&SimulatedStudy { error: 0.03, ..server_of([100.0, 10.0, 90.0, 5.0]) }.run());
-    assert!(!matches!(near.verdict, LoadVerdict::Unknown { .. } | LoadVerdict::Client { .. }), "{near:?}");
-    let apart = limit(&server_of([100.0, 10.0, 80.0, 5.0]).run());
-    assert_eq!(apart.verdict, LoadVerdict::Resource { resource: resource_name(Disk) });
+    let near_limit = limit(&SimulatedStudy { error: 0.03, ..server_of([100.0, 10.0, 90.0, 5.0]) }.run());
+    assert!(!matches!(near_limit.verdict, LoadVerdict::Unknown { .. } | LoadVerdict::Client { .. }), "{near_limit:?}");
+    let unequal = limit(&server_of([100.0, 10.0, 80.0, 5.0]).run());
+    assert_eq!(unequal.verdict, LoadVerdict::Resource { resource: resource_name(Disk) });
 }
 
 #[test]
 fn doubts_are_reported() {
-    let all = |_: &Case| true;
+    let any_case = |_: &Case| true;
     let doubts = |run: &Run| limit(run).doubts;
     let certain = published().run();
     assert_eq!(doubts(&certain), []);
-    let mut late = certain.clone();
-    scale_readings(&mut late, &LATENESS, 1e4, all);
-    assert_eq!(doubts(&late), [LoadDoubt::LateGenerator]);
+    let mut late_run = certain.clone();
+    scale_readings(&mut late_run, &LATENESS, 1e4, any_case);
+    assert_eq!(doubts(&late_run), [LoadDoubt::LateGenerator]);
     let mut lost = certain.clone();
-    scale_readings(&mut lost, &SENT_BYTE_RATE, 0.9, all);
+    scale_readings(&mut lost, &SENT_BYTE_RATE, 0.9, any_case);
     assert_eq!(doubts(&lost), [LoadDoubt::Law(LoadLaw::FlowBalance)]);
     let mut unwatched = published();
     unwatched.stations[3].resource = None;
@@ -288,43 +299,49 @@ fn doubts_are_reported() {
 
 #[test]
 fn lateness_harmless_with_think_time_or_client_limit() {
-    let late = |simulated: SimulatedStudy, times_as_late: f64| {
+    let lateness_doubts = |simulated: SimulatedStudy, times_as_late: f64| {
         let mut run = simulated.run();
         scale_readings(&mut run, &LATENESS, times_as_late, |_| true);
         limit(&run).doubts
     };
     // 0.6 s of answers that take 2 s, of users who think for 3 s.
     let thinking = || SimulatedStudy { think: 3000, users: user_grid(60), ..published() };
-    assert_eq!(late(thinking(), 6e3), []);
-    assert_eq!(late(thinking(), 6e4), [LoadDoubt::LateGenerator]);
-    assert_eq!(late(server_of([10.0, 10.0, 20.0, 70.0]), 1e4), []);
+    assert_eq!(lateness_doubts(thinking(), 6e3), []);
+    assert_eq!(lateness_doubts(thinking(), 6e4), [LoadDoubt::LateGenerator]);
+    assert_eq!(lateness_doubts(server_of([10.0, 10.0, 20.0, 70.0]), 1e4), []);
 }
 
 #[test]
 fn always_full_resource_explains_varying_throughput() {
-    let mut few = server_of([40.0, 40.0, 40.0, 0.5]);
-    (few.workers, few.requests, few.users) = (Some(1), 8, vec![1, 2, 3, 4, 6, 8]);
-    let found = limit(&few.run());
-    assert_eq!(found.verdict, LoadVerdict::Resource { resource: resource_name(Workers) });
-    assert!(found.utilisations[0].utilisation.low < 0.95, "by its throughput alone it would not be certain: {found:?}");
-    assert_eq!(found.doubts, [LoadDoubt::Untested], "and not that it is unexplained");
+    let mut server = server_of([40.0, 40.0, 40.0, 0.5]);
+    (server.workers, server.requests, server.users) = (Some(1), 8, vec![1, 2, 3, 4, 6, 8]);
+    let load_limit = limit(&server.run());
+    assert_eq!(load_limit.verdict, LoadVerdict::Resource { resource: resource_name(Workers) });
+    assert!(
+        load_limit.utilisations[0].utilisation.low < 0.95,
+        "by its throughput alone it would not be certain: {load_limit:?}"
+    );
+    assert_eq!(load_limit.doubts, [LoadDoubt::Untested], "and not that it is unexplained");
 }
 
 /// What hinders requests, with whether it is certain.
 fn hindrances(run: &Run) -> Vec<(DisturbanceClaim, Option<bool>, String)> {
     let study = load_study(run);
-    let found = claims(&study, |claim| match claim {
+    let matching_claims = claims(&study, |claim| match claim {
         LoadClaim::Disturbance(hindrance) => Some(hindrance.clone()),
         _ => None,
     });
-    found.into_iter().map(|(hindrance, of)| (hindrance, of.conclusion.holds, of.text.clone())).collect()
+    matching_claims
+        .into_iter()
+        .map(|(hindrance, conclusion)| (hindrance, conclusion.conclusion.holds, conclusion.text.clone()))
+        .collect()
 }
 
 #[test]
 fn hindrance_is_doubt_unless_limit_action() {
-    let hindered = |by| LoadDoubt::Disturbed { disturbance: by, of_server: true };
+    let doubt = |disturbance| LoadDoubt::Disturbed { disturbance, of_server: true };
     // A disk that a lock keeps from being so full that nothing else can matter.
-    let near = || with_lock(server_of([100.0, 10.0, 20.0, 5.0]), 100.0);
+    let server = || with_lock(server_of([100.0, 10.0, 20.0, 5.0]), 100.0);
     let planted: [(&Metric, f64, Disturbance, &str, &str); 4] = [
         (
             &LISTEN_OVERFLOWS,
@@ -355,22 +372,25 @@ fn hindrance_is_doubt_unless_limit_action() {
             "TCP sends at least 1.0 % of the server's segments again: 3.0 % (3.0 % to 3.0 %)",
         ),
     ];
-    assert_eq!(hindrances(&near().run()), []);
-    for (metric, amount, by, said, claimed) in planted {
-        let run = near().with_host_figure(metric, amount).run();
+    assert_eq!(hindrances(&server().run()), []);
+    for (metric, amount, disturbance, sentence, claimed) in planted {
+        let run = server().with_host_figure(metric, amount).run();
         let limit = limit(&run);
         assert_eq!(limit.verdict, LoadVerdict::Resource { resource: resource_name(Disk) });
-        assert!(limit.doubts.contains(&hindered(by)), "{by:?}: {:?}", limit.doubts);
-        let seen = hindrances(&run);
-        let [(hindrance, Some(true), text)] = seen.as_slice() else { panic!("{seen:?}") };
-        assert_eq!((hindrance.disturbance, hindrance.of_server, hindrance.is_how_it_limits), (by, true, false));
+        assert!(limit.doubts.contains(&doubt(disturbance)), "{disturbance:?}: {:?}", limit.doubts);
+        let observed = hindrances(&run);
+        let [(hindrance, Some(true), text)] = observed.as_slice() else { panic!("{observed:?}") };
+        assert_eq!(
+            (hindrance.disturbance, hindrance.of_server, hindrance.is_how_it_limits),
+            (disturbance, true, false)
+        );
         assert!(text.starts_with(claimed), "{text}");
         let study = load_study(&run);
-        let [StudyAnswer { text: says, reasons: because }] = study.answers.as_slice() else {
+        let [StudyAnswer { text: answer_text, reasons }] = study.answers.as_slice() else {
             panic!("{:?}", study.answers)
         };
-        assert!(says.contains("is probably the limit"), "{says}");
-        assert!(because.iter().any(|line| line.contains(&said[1..])), "{because:?}");
+        assert!(answer_text.contains("is probably the limit"), "{answer_text}");
+        assert!(reasons.iter().any(|line| line.contains(&sentence[1..])), "{reasons:?}");
     }
 }
 
@@ -384,13 +404,13 @@ fn limit_action_is_no_doubt() {
             (&limit.verdict, limit.doubts.as_slice()),
             (&LoadVerdict::Resource { resource: resource_name(resource) }, &[][..])
         );
-        let seen = hindrances(&run);
-        assert!(matches!(seen.as_slice(), [(hindrance, ..)] if hindrance.is_how_it_limits), "{seen:?}");
+        let observed = hindrances(&run);
+        assert!(matches!(observed.as_slice(), [(hindrance, ..)] if hindrance.is_how_it_limits), "{observed:?}");
     }
-    // Users who were not let in are missing whatever is full.
-    let missing = published().with_host_figure(&LISTEN_OVERFLOWS, 12.0).run();
+    // Users who were not let in are missing with any full resource.
+    let turned_away = published().with_host_figure(&LISTEN_OVERFLOWS, 12.0).run();
     assert_eq!(
-        limit(&missing).doubts,
+        limit(&turned_away).doubts,
         [LoadDoubt::Disturbed { disturbance: Disturbance::AcceptQueue, of_server: true }]
     );
 }
@@ -398,16 +418,18 @@ fn limit_action_is_no_doubt() {
 #[test]
 fn laws_hold_and_violations_are_found() {
     let certain = published().run();
-    for of in [LoadLaw::Little, LoadLaw::FlowBalance] {
-        assert_eq!(law(&certain, of), Some(true), "{of:?}");
+    for expected_law in [LoadLaw::Little, LoadLaw::FlowBalance] {
+        assert_eq!(law(&certain, expected_law), Some(true), "{expected_law:?}");
     }
     let miscounted = SimulatedStudy { in_flight_factor: 1.04, ..published() }.run();
     assert_eq!(law(&miscounted, LoadLaw::Little), Some(false));
     assert_eq!(limit(&miscounted).doubts, [LoadDoubt::Law(LoadLaw::Little)]);
     // At one number of users only.
-    let mut once = certain.clone();
-    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(6));
-    assert_eq!(law(&once, LoadLaw::Little), Some(false));
+    let mut miscounted_once = certain.clone();
+    scale_readings(&mut miscounted_once, &IN_FLIGHT, 1.1, |case| {
+        kelvin_core::catalogue::load::USERS.number_in(case) == Some(6)
+    });
+    assert_eq!(law(&miscounted_once, LoadLaw::Little), Some(false));
     let mut lost = certain.clone();
     scale_readings(&mut lost, &SENT_BYTE_RATE, 1.05, |_| true);
     assert_eq!(law(&lost, LoadLaw::FlowBalance), Some(false));
@@ -416,52 +438,52 @@ fn laws_hold_and_violations_are_found() {
 #[test]
 fn unreached_saturation_has_no_figure() {
     let run = SimulatedStudy { think: 9_000, ..published() }.run();
-    let found = limit(&run);
-    let at_most = run
+    let load_limit = limit(&run);
+    let last_load = run
         .measurements
         .iter()
-        .filter(|one| kelvin_core::catalogue::load::USERS.number_in(&one.planned.case) == Some(22));
-    let readings = at_most.flat_map(|one| &one.rounds).filter_map(|round| match &round.outcome {
-        RoundOutcome::Measured(readings) => readings.iter().find(|one| one.metric == THROUGHPUT.id),
+        .filter(|measurement| kelvin_core::catalogue::load::USERS.number_in(&measurement.planned.case) == Some(22));
+    let readings = last_load.flat_map(|measurement| &measurement.rounds).filter_map(|round| match &round.outcome {
+        RoundOutcome::Measured(readings) => readings.iter().find(|reading| reading.metric == THROUGHPUT.id),
         _ => None,
     });
-    let seen: Vec<f64> = readings
+    let throughputs: Vec<f64> = readings
         .flat_map(|reading| match &reading.readings {
             Readings::Scalars(values) => values.clone(),
             _ => Vec::new(),
         })
         .collect();
-    let most = seen.iter().sum::<f64>() / seen.len() as f64;
-    assert!((found.saturation.value / most - 1.0).abs() < 1e-9, "{:?} {most}", found.saturation);
-    assert_eq!(found.knee, None);
+    let mean = throughputs.iter().sum::<f64>() / throughputs.len() as f64;
+    assert!((load_limit.saturation.value / mean - 1.0).abs() < 1e-9, "{:?} {mean}", load_limit.saturation);
+    assert_eq!(load_limit.knee, None);
 }
 
 /// A pool of this many workers whose requests wait for 10 ms, one after another at a lock or all at once, and take next to nothing else.
-fn waiting_pool(workers: usize, at_once: usize, users: &[u64]) -> SimulatedStudy {
+fn waiting_pool(workers: usize, concurrency: usize, users: &[u64]) -> SimulatedStudy {
     let mut pool = server_of([0.02, 0.1, 0.05, 0.05]);
-    pool.stations.push(SimulatedStation { resource: None, demand: 0.01, servers: at_once });
+    pool.stations.push(SimulatedStation { resource: None, demand: 0.01, servers: concurrency });
     SimulatedStudy { workers: Some(workers), users: users.to_vec(), cache: CacheState::Cached, requests: 4000, ..pool }
 }
 
 #[test]
 fn workers_waiting_for_lock_are_not_limit() {
-    let wait = |refuted| unknown_verdict(UnknownLimit::WorkersWait { refuted });
+    let workers_wait = |refuted| unknown_verdict(UnknownLimit::WorkersWait { refuted });
     let from_one: &[u64] = &[1, 2, 3, 4, 6, 8, 16, 32];
     for workers in [2, 4] {
         // One worker with a connection serves as much as all of them.
-        let found = limit(&waiting_pool(workers, 1, from_one).run());
-        assert_eq!(unwatched_limit(&found), ("one", 10, RequestLocation::Server), "{workers}: {found:?}");
-        // All have one from the fewest users on: what they wait for cannot be told by that, but by a visit with more of them.
-        let full = waiting_pool(workers, 1, &[4, 8, 16, 32]);
-        assert_eq!(limit(&full.run()).verdict, wait(false), "{workers}");
-        let tested = SimulatedStudy { tries_more_workers: true, ..full };
-        assert_eq!(limit(&tested.run()).verdict, wait(true), "{workers}");
-        let study = load_study(&tested.run());
-        let said = &study.answers[0].text;
-        assert!(said.starts_with("What limits is not known: more workers serve no more"), "{said}");
-        let more = claims(&study, |claim| matches!(claim, LoadClaim::MoreWorkers(_)).then_some(()));
-        let [(_, more)] = more.as_slice() else { panic!("{more:?}") };
-        assert_eq!(more.conclusion.holds, Some(false), "{}", more.text);
+        let load_limit = limit(&waiting_pool(workers, 1, from_one).run());
+        assert_eq!(unwatched_limit(&load_limit), ("one", 10, RequestLocation::Server), "{workers}: {load_limit:?}");
+        // All have one from the fewest users on: that does not show what they wait for, but a visit with more of them does.
+        let saturated = waiting_pool(workers, 1, &[4, 8, 16, 32]);
+        assert_eq!(limit(&saturated.run()).verdict, workers_wait(false), "{workers}");
+        let tested_pool = SimulatedStudy { tries_more_workers: true, ..saturated };
+        assert_eq!(limit(&tested_pool.run()).verdict, workers_wait(true), "{workers}");
+        let study = load_study(&tested_pool.run());
+        let text = &study.answers[0].text;
+        assert!(text.starts_with("What limits is not known: more workers serve no more"), "{text}");
+        let matching_claims = claims(&study, |claim| matches!(claim, LoadClaim::MoreWorkers(_)).then_some(()));
+        let [(_, conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
+        assert_eq!(conclusion.conclusion.holds, Some(false), "{}", conclusion.text);
         assert!(claims(&study, |claim| matches!(claim, LoadClaim::WhatIf(_)).then_some(())).is_empty());
     }
 }
@@ -469,25 +491,25 @@ fn workers_waiting_for_lock_are_not_limit() {
 #[test]
 fn idle_workers_limit_only_if_more_helped() {
     let by_workers = LoadVerdict::Resource { resource: resource_name(Workers) };
-    let asleep = waiting_pool(4, 1000, &[1, 2, 3, 4, 6, 8, 16, 32]);
-    let found = limit(&asleep.run());
-    assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[LoadDoubt::Untested][..]));
-    let tested = SimulatedStudy { tries_more_workers: true, ..asleep };
-    let found = limit(&tested.run());
-    assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[][..]));
-    let study = load_study(&tested.run());
-    let more = claims(&study, |claim| match claim {
-        LoadClaim::MoreWorkers(more) => Some(more.clone()),
+    let sleeping_pool = waiting_pool(4, 1000, &[1, 2, 3, 4, 6, 8, 16, 32]);
+    let load_limit = limit(&sleeping_pool.run());
+    assert_eq!((&load_limit.verdict, load_limit.doubts.as_slice()), (&by_workers, &[LoadDoubt::Untested][..]));
+    let tested_pool = SimulatedStudy { tries_more_workers: true, ..sleeping_pool };
+    let load_limit = limit(&tested_pool.run());
+    assert_eq!((&load_limit.verdict, load_limit.doubts.as_slice()), (&by_workers, &[][..]));
+    let study = load_study(&tested_pool.run());
+    let matching_claims = claims(&study, |claim| match claim {
+        LoadClaim::MoreWorkers(claim) => Some(claim.clone()),
         _ => None,
     });
-    let [(more, concluded)] = more.as_slice() else { panic!("{more:?}") };
-    assert_eq!((more.workers, more.users, concluded.conclusion.holds), ([4, 8], 32, Some(true)));
-    assert!((more.ratio.value / 2.0 - 1.0).abs() < 0.05, "{more:?}");
+    let [(claim, conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
+    assert_eq!((claim.workers, claim.users, conclusion.conclusion.holds), ([4, 8], 32, Some(true)));
+    assert!((claim.ratio.value / 2.0 - 1.0).abs() < 0.05, "{claim:?}");
     let next = claims(&study, |claim| matches!(claim, LoadClaim::WhatIf(_)).then_some(()));
     assert!(next.is_empty(), "how many times as many would serve as many more was not seen: {next:?}");
-    // Of one worker alone nothing tells its sleep from a lock.
-    let one = limit(&waiting_pool(1, 1000, &[1, 2, 4, 8]).run());
-    assert_eq!(one.verdict, unknown_verdict(UnknownLimit::WorkersWait { refuted: false }));
+    // Nothing distinguishes the sleep of a single worker from a lock.
+    let single = limit(&waiting_pool(1, 1000, &[1, 2, 4, 8]).run());
+    assert_eq!(single.verdict, unknown_verdict(UnknownLimit::WorkersWait { refuted: false }));
     // Nor is there growth to the end where all workers of many have a connection at last.
     let thinking = SimulatedStudy { think: 9_000, workers: Some(22), ..published() };
     assert_eq!(limit(&thinking.run()).verdict, unknown_verdict(UnknownLimit::StillGrowing { users: 22 }));
@@ -495,155 +517,166 @@ fn idle_workers_limit_only_if_more_helped() {
 
 #[test]
 fn use_beyond_capacity_is_unknown_limit() {
-    let mut beyond = published().run();
-    scale_readings(&mut beyond, &UTILISATION, 1.08, at_resource(Link));
-    assert_eq!(limit(&beyond).verdict, unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) }));
+    let mut over_capacity = published().run();
+    scale_readings(&mut over_capacity, &UTILISATION, 1.08, at_resource(Link));
+    assert_eq!(
+        limit(&over_capacity).verdict,
+        unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) })
+    );
 }
 
 #[test]
 fn threads_waiting_for_used_cpus_lack_cpu() {
     // The server has a quarter of a CPU, and would have all of it.
-    let short = || with_lock(server_of([10.0, 30.0, 20.0, 5.0]), 110.0).with_host_figure(&THREADS_WITHOUT_CPU, 0.7);
+    let contended = || with_lock(server_of([10.0, 30.0, 20.0, 5.0]), 110.0).with_host_figure(&THREADS_WITHOUT_CPU, 0.7);
     let doubt = [LoadDoubt::Disturbed { disturbance: Disturbance::OffCpu, of_server: true }];
     let by_cpu = LoadVerdict::Resource { resource: resource_name(ServerCpu) };
-    let beside_others = short().with_host_figure(&CPU_USER, 0.9);
-    let mut hidden = short();
-    hidden.hosts.retain(|(_, metric, _)| metric.id != CPU_THROTTLED.id);
-    // A neighbour on the CPUs that it may run on, beside others that are idle.
-    let beside_one = short().with_host_figure(&CPU_ALLOWED, 0.99);
-    let all = [("other work", &beside_others), ("a quota that cannot be seen", &hidden), ("a neighbour", &beside_one)];
-    for (what, study) in all {
-        let found = limit(&study.run());
+    let busy_host = contended().with_host_figure(&CPU_USER, 0.9);
+    let mut hidden_quota = contended();
+    hidden_quota.hosts.retain(|(_, metric, _)| metric.id != CPU_THROTTLED.id);
+    // A neighbour on the CPUs that it may run on, with others that are idle.
+    let one_neighbour = contended().with_host_figure(&CPU_ALLOWED, 0.99);
+    let cases =
+        [("other work", &busy_host), ("a quota that cannot be seen", &hidden_quota), ("a neighbour", &one_neighbour)];
+    for (description, study) in cases {
+        let load_limit = limit(&study.run());
         let is_other_work = matches!(
-            found.verdict,
+            load_limit.verdict,
             LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { .. }, location: RequestLocation::Server }
         );
-        assert!(if what.starts_with("a quota") { found.verdict == by_cpu } else { is_other_work }, "{what}: {found:?}");
-        assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
+        assert!(
+            if description.starts_with("a quota") { load_limit.verdict == by_cpu } else { is_other_work },
+            "{description}: {load_limit:?}"
+        );
+        assert!(load_limit.doubts.ends_with(&doubt), "{description}: {:?}", load_limit.doubts);
         assert!(hindrances(&study.run()).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     }
     // Other work on CPUs where it may not run takes nothing from it.
-    let elsewhere = short().with_host_figure(&CPU_USER, 0.9).with_host_figure(&CPU_ALLOWED, 0.4);
+    let other_cpus = contended().with_host_figure(&CPU_USER, 0.9).with_host_figure(&CPU_ALLOWED, 0.4);
     assert_eq!(
-        (limit(&elsewhere.run()).verdict, hindrances(&elsewhere.run())),
+        (limit(&other_cpus.run()).verdict, hindrances(&other_cpus.run())),
         (unknown_verdict(UnknownLimit::NoneBusy), vec![])
     );
     // On CPUs that are not full they wait for each other.
-    assert_eq!(limit(&short().run()).verdict, unknown_verdict(UnknownLimit::NoneBusy));
-    assert_eq!(hindrances(&short().run()), []);
+    assert_eq!(limit(&contended().run()).verdict, unknown_verdict(UnknownLimit::NoneBusy));
+    assert_eq!(hindrances(&contended().run()), []);
 }
 
 /// A server whose requests take 0.4 ms of its CPU and 0.4 ms of the client's, and wait for 5 ms in all for CPUs that other work has: at the
 /// server for this share of the time, and at the client.
 fn beside_other_work(at_server: f64, at_client: f64) -> SimulatedStudy {
-    let mut both = server_of([0.01, 0.4, 0.01, 0.4]);
-    both.stations[3].resource = Some(ClientCpu);
-    both.stations.push(SimulatedStation { resource: None, demand: 5e-3, servers: 4 });
-    both.cache = CacheState::Cached;
-    both.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, at_client), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
-    both.with_host_figure(&CPU_ALLOWED, 1.0).with_host_figure(&THREADS_WITHOUT_CPU, at_server)
+    let mut server = server_of([0.01, 0.4, 0.01, 0.4]);
+    server.stations[3].resource = Some(ClientCpu);
+    server.stations.push(SimulatedStation { resource: None, demand: 5e-3, servers: 4 });
+    server.cache = CacheState::Cached;
+    server.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, at_client), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
+    server.with_host_figure(&CPU_ALLOWED, 1.0).with_host_figure(&THREADS_WITHOUT_CPU, at_server)
 }
 
 #[test]
-fn other_work_is_named_where_requests_wait_for_cpus_most_of_the_time() {
-    let found = limit(&beside_other_work(0.5, 0.35).run());
-    let of = |limit: &LoadLimit| match limit.verdict {
-        LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { percent }, location: at } => Some((percent, at)),
+fn other_work_limit_is_named() {
+    let load_limit = limit(&beside_other_work(0.5, 0.35).run());
+    let other_work = |limit: &LoadLimit| match limit.verdict {
+        LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { percent }, location } => Some((percent, location)),
         _ => None,
     };
-    assert_eq!(of(&found), Some((85, RequestLocation::Server)), "{found:?}");
-    assert_eq!(found.doubts[0], LoadDoubt::OtherWork);
+    assert_eq!(other_work(&load_limit), Some((85, RequestLocation::Server)), "{load_limit:?}");
+    assert_eq!(load_limit.doubts[0], LoadDoubt::OtherWork);
     // Also while throughput still grows.
-    let growing = SimulatedStudy { users: vec![1, 2, 3], ..beside_other_work(0.3, 0.6) };
-    let found = limit(&growing.run());
-    assert_eq!((of(&found), found.knee), (Some((90, RequestLocation::Client)), None));
+    let growing_study = SimulatedStudy { users: vec![1, 2, 3], ..beside_other_work(0.3, 0.6) };
+    let load_limit = limit(&growing_study.run());
+    assert_eq!((other_work(&load_limit), load_limit.knee), (Some((90, RequestLocation::Client)), None));
     assert!(
-        load_study(&growing.run()).answers[0]
+        load_study(&growing_study.run()).answers[0]
             .text
             .starts_with("What limits is probably other work on the CPUs of the load")
     );
     // Most of what a request takes is not that.
-    assert_eq!(of(&limit(&beside_other_work(0.2, 0.2).run())), None);
+    assert_eq!(other_work(&limit(&beside_other_work(0.2, 0.2).run())), None);
     // The CPUs are not full: threads of one end wait for each other.
-    let mut free = beside_other_work(0.5, 0.35).with_host_figure(&CPU_ALLOWED, 0.6);
-    free.hosts.retain(|(host, metric, _)| *host != LoadHost::Client || metric.id != CPU_ALLOWED.id);
-    assert_eq!(of(&limit(&free.run())), None);
+    let mut idle_cpus = beside_other_work(0.5, 0.35).with_host_figure(&CPU_ALLOWED, 0.6);
+    idle_cpus.hosts.retain(|(host, metric, _)| *host != LoadHost::Client || metric.id != CPU_ALLOWED.id);
+    assert_eq!(other_work(&limit(&idle_cpus.run())), None);
     // Both ends on one CPU wait for each other.
-    let mut shared = beside_other_work(0.5, 0.5);
-    (shared.stations[1].demand, shared.stations[3].demand) = (2e-3, 2e-3);
-    (shared.stations[4].demand, shared.stations[4].servers) = (4e-3, 1);
-    assert_eq!(of(&limit(&shared.run())), None);
+    let mut shared_cpu = beside_other_work(0.5, 0.5);
+    (shared_cpu.stations[1].demand, shared_cpu.stations[3].demand) = (2e-3, 2e-3);
+    (shared_cpu.stations[4].demand, shared_cpu.stations[4].servers) = (4e-3, 1);
+    assert_eq!(other_work(&limit(&shared_cpu.run())), None);
     // Users who think for longer than an answer takes.
     let thinking = SimulatedStudy { think: 100, users: vec![1, 2, 4, 8], ..beside_other_work(0.5, 0.35) };
-    assert_eq!(of(&limit(&thinking.run())), None);
+    assert_eq!(other_work(&limit(&thinking.run())), None);
 }
 
 #[test]
-fn a_client_beside_a_neighbour_is_the_limit_and_why_is_said() {
-    let mut slow = server_of([10.0, 10.0, 20.0, 70.0]);
-    slow.stations.push(SimulatedStation { resource: Some(ClientCpu), demand: 0.02, servers: 1 });
-    slow.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, 0.6), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
-    let run = slow.run();
+fn client_with_neighbour_is_limit() {
+    let mut slow_client = server_of([10.0, 10.0, 20.0, 70.0]);
+    slow_client.stations.push(SimulatedStation { resource: Some(ClientCpu), demand: 0.02, servers: 1 });
+    slow_client.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, 0.6), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
+    let run = slow_client.run();
     assert_eq!(limit(&run).verdict, LoadVerdict::Client { resource: resource_name(Generator) });
     assert!(
-        hindrances(&run).iter().any(|(of, ..)| of.disturbance == Disturbance::OffCpu && !of.of_server),
+        hindrances(&run).iter().any(|(claim, ..)| claim.disturbance == Disturbance::OffCpu && !claim.of_server),
         "{:?}",
         hindrances(&run)
     );
 }
 
 #[test]
-fn stalls_are_named_where_nothing_is_full_for_a_tenth_of_the_time() {
-    let stalling = |share, a_second, milliseconds: [f64; 4]| {
+fn stalls_without_full_resource_are_named() {
+    let stall_limit = |share, stalls_per_second, milliseconds: [f64; 4]| {
         let mut run = with_lock(server_of(milliseconds), 0.5);
-        (run.stalled, run.stalls, run.users) = (share, a_second, vec![1, 2, 4, 8, 16]);
+        (run.stalled_share, run.stalls, run.users) = (share, stalls_per_second, vec![1, 2, 4, 8, 16]);
         run.stations[4].servers = 2;
         limit(&run.run())
     };
-    let idle = [0.05, 0.1, 0.05, 0.05];
-    let found = stalling(0.3, 1.0, idle);
+    let idle_demands = [0.05, 0.1, 0.05, 0.05];
+    let load_limit = stall_limit(0.3, 1.0, idle_demands);
     let stalls = UnsampledLimit::Stalls { percent: 30, nanoseconds: 300_000_000, period_nanoseconds: 1_000_000_000 };
-    assert_eq!(found.verdict, LoadVerdict::NotSampled { limit: stalls, location: RequestLocation::Server });
-    assert_eq!(found.doubts[0], LoadDoubt::NotSampled);
+    assert_eq!(load_limit.verdict, LoadVerdict::NotSampled { limit: stalls, location: RequestLocation::Server });
+    assert_eq!(load_limit.doubts[0], LoadDoubt::NotSampled);
     let is_stalls = |limit: &LoadLimit| {
         matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Stalls { .. }, .. })
     };
     // A twentieth of the time, or a single one in all visits.
-    assert!(!is_stalls(&stalling(0.05, 1.0, idle)) && !is_stalls(&stalling(0.3, 0.01, idle)));
+    assert!(!is_stalls(&stall_limit(0.05, 1.0, idle_demands)) && !is_stalls(&stall_limit(0.3, 0.01, idle_demands)));
     // What is full all the same limits, and a full CPU is known to stall by its quota.
-    let full = stalling(0.3, 1.0, [0.05, 2.0, 0.05, 0.05]);
+    let saturated = stall_limit(0.3, 1.0, [0.05, 2.0, 0.05, 0.05]);
     assert_eq!(
-        (&full.verdict, full.doubts.as_slice()),
+        (&saturated.verdict, saturated.doubts.as_slice()),
         (&LoadVerdict::Resource { resource: resource_name(ServerCpu) }, &[][..])
     );
 }
 
 /// Files that fit into memory with up to this many users: with more the disk reads half of what is served.
-fn fits_until(most: u64, mut simulated: SimulatedStudy) -> Run {
+fn fits_until(max_users: u64, mut simulated: SimulatedStudy) -> Run {
     simulated.cache = CacheState::Uncached;
     let mut run = simulated.run();
     scale_readings(&mut run, &DISK_BYTE_RATE, 0.0, |case| {
-        kelvin_core::catalogue::load::USERS.number_in(case).is_some_and(|users| users <= most)
+        kelvin_core::catalogue::load::USERS.number_in(case).is_some_and(|users| users <= max_users)
     });
     scale_readings(&mut run, &DISK_BYTE_RATE, 0.5 / 2.4, |_| true);
     scale_readings(&mut run, &THROUGHPUT, 0.7, |case| {
-        kelvin_core::catalogue::load::USERS.number_in(case).is_some_and(|users| users > most)
+        kelvin_core::catalogue::load::USERS.number_in(case).is_some_and(|users| users > max_users)
     });
     run
 }
 
 #[test]
-fn memory_that_holds_the_files_of_few_users_only_is_named() {
-    let idle = || with_lock(server_of([0.2, 0.4, 0.2, 0.1]), 1.0);
-    let found = limit(&fits_until(8, idle()));
-    let how = UnsampledLimit::Memory { users: 10, percent: 50 };
-    assert_eq!(found.verdict, LoadVerdict::NotSampled { limit: how, location: RequestLocation::Disk }, "{found:?}");
-    assert_eq!(found.doubts[0], LoadDoubt::OutOfMemory);
+fn memory_for_few_users_is_named() {
+    let idle_server = || with_lock(server_of([0.2, 0.4, 0.2, 0.1]), 1.0);
+    let load_limit = limit(&fits_until(8, idle_server()));
+    let memory = UnsampledLimit::Memory { users: 10, percent: 50 };
+    assert_eq!(
+        load_limit.verdict,
+        LoadVerdict::NotSampled { limit: memory, location: RequestLocation::Disk },
+        "{load_limit:?}"
+    );
+    assert_eq!(load_limit.doubts[0], LoadDoubt::OutOfMemory);
     let is_memory = |limit: &LoadLimit| {
         matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. })
     };
     // Files that come from the disk with any number of users, or never.
-    assert!(!is_memory(&limit(&fits_until(0, idle()))) && !is_memory(&limit(&fits_until(100, idle()))));
+    assert!(!is_memory(&limit(&fits_until(0, idle_server()))) && !is_memory(&limit(&fits_until(100, idle_server()))));
     // A CPU that is full with many users as well.
     assert_eq!(
         limit(&fits_until(8, server_of([0.2, 4.0, 0.2, 0.1]))).verdict,
@@ -652,43 +685,48 @@ fn memory_that_holds_the_files_of_few_users_only_is_named() {
 }
 
 #[test]
-fn threads_that_wait_for_flushes_are_at_the_disk_whether_throughput_grows_or_not() {
+fn flush_waits_are_located_at_disk() {
     // Requests take 0.5 ms at a journal that flushes two at a time, and 0.1 ms of CPU.
-    let log = |users: &[u64], blocked: f64| {
+    let log = |users: &[u64], blocked_share: f64| {
         let mut log = server_of([0.01, 0.1, 0.01, 0.1]);
         log.stations.push(SimulatedStation { resource: None, demand: 0.5e-3, servers: 2 });
-        SimulatedStudy { cache: CacheState::Cached, users: users.to_vec(), written: 4096.0, blocked, ..log }
+        SimulatedStudy { cache: CacheState::Cached, users: users.to_vec(), written_bytes: 4096.0, blocked_share, ..log }
     };
     let place = |limit: &LoadLimit| match limit.verdict {
-        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, location: at } => Some(("each", at)),
-        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { .. }, location: at } => {
-            Some(("in turn", at))
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, location } => Some(("each", location)),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { .. }, location } => {
+            Some(("in turn", location))
         }
         _ => None,
     };
-    let found = limit(&log(&[1, 2, 3], 0.75).run());
-    assert_eq!((place(&found).map(|(_, at)| at), found.knee), (Some(RequestLocation::Disk), None), "{found:?}");
+    let load_limit = limit(&log(&[1, 2, 3], 0.75).run());
+    assert_eq!(
+        (place(&load_limit).map(|(_, location)| location), load_limit.knee),
+        (Some(RequestLocation::Disk), None),
+        "{load_limit:?}"
+    );
     assert_eq!(place(&limit(&log(&[1, 2, 4, 8, 16], 0.75).run())), Some(("in turn", RequestLocation::Disk)));
     // Threads that were not seen to wait, on a host of which none waits for a disk, do not wait for the log.
-    let elsewhere = limit(
+    let unwatched = limit(
         &log(&[1, 2, 4, 8, 16], 0.05).with_host_figure(&PRESSURE_IO, 0.05).with_host_figure(&DISK_WRITES, 1e4).run(),
     );
-    assert_ne!(place(&elsewhere).map(|(_, at)| at), Some(RequestLocation::Disk), "{elsewhere:?}");
+    assert_ne!(place(&unwatched).map(|(_, location)| location), Some(RequestLocation::Disk), "{unwatched:?}");
 }
 
 #[test]
 fn occasional_cpu_wait_is_no_limit() {
-    let beside_others = with_lock(server_of([0.2, 0.1, 0.2, 0.1]), 20.0)
+    let busy_host = with_lock(server_of([0.2, 0.1, 0.2, 0.1]), 20.0)
         .with_host_figure(&CPU_USER, 0.95)
         .with_host_figure(&THREADS_WITHOUT_CPU, 0.1);
-    assert_eq!(unwatched_limit(&limit(&beside_others.run())), ("one", 20, RequestLocation::Server));
+    assert_eq!(unwatched_limit(&limit(&busy_host.run())), ("one", 20, RequestLocation::Server));
     // Sixteen threads, each with a request that sleeps: one of them waits for a CPU on average.
     let mut sleep = server_of([0.1, 0.5, 0.1, 0.1]);
     sleep.stations.push(SimulatedStation { resource: None, demand: 0.04, servers: 1000 });
     sleep.stations.push(SimulatedStation { resource: Some(ServerThread), demand: 0.5e-3 / 16.0, servers: 1 });
     let threads = SimulatedStudy { users: vec![1, 2, 4, 8, 16], ..sleep };
-    let found = limit(&threads.with_host_figure(&CPU_USER, 0.95).with_host_figure(&THREADS_WITHOUT_CPU, 1.0).run());
-    assert_ne!(found.verdict, LoadVerdict::Resource { resource: resource_name(ServerCpu) }, "{found:?}");
+    let load_limit =
+        limit(&threads.with_host_figure(&CPU_USER, 0.95).with_host_figure(&THREADS_WITHOUT_CPU, 1.0).run());
+    assert_ne!(load_limit.verdict, LoadVerdict::Resource { resource: resource_name(ServerCpu) }, "{load_limit:?}");
 }
 
 #[test]
@@ -696,18 +734,19 @@ fn changing_limit_is_doubted() {
     // The disk is full in some visits, and in the others something that nobody watches limits.
     let mut run = server_of([100.0, 10.0, 20.0, 5.0]).run();
     let mut count = 0;
-    for one in run.measurements.iter_mut().filter(|one| at_resource(Disk)(&one.planned.case)) {
-        for round in &mut one.rounds {
+    for measurement in run.measurements.iter_mut().filter(|candidate| at_resource(Disk)(&candidate.planned.case)) {
+        for round in &mut measurement.rounds {
             count += 1;
             let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
-            for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && count % 5 == 0) {
+            for reading in readings.iter_mut().filter(|candidate| candidate.metric == UTILISATION.id && count % 5 == 0)
+            {
                 reading.readings = Readings::Scalars(vec![0.6]);
             }
         }
     }
-    let found = limit(&run);
-    assert_eq!(found.verdict, LoadVerdict::Resource { resource: resource_name(Disk) }, "{found:?}");
-    assert!(found.doubts.contains(&LoadDoubt::Unsteady), "{:?}", found.doubts);
+    let load_limit = limit(&run);
+    assert_eq!(load_limit.verdict, LoadVerdict::Resource { resource: resource_name(Disk) }, "{load_limit:?}");
+    assert!(load_limit.doubts.contains(&LoadDoubt::Unsteady), "{:?}", load_limit.doubts);
 }
 
 #[test]
@@ -719,51 +758,54 @@ fn unreached_saturation_gives_no_conclusion() {
         text.contains("throughput still grew at 22 users, and the limit was not reached: it serves at least 2."),
         "{text}"
     );
-    let of_saturation = claims(&study, |claim| match claim {
+    let saturation_claims = claims(&study, |claim| match claim {
         LoadClaim::WhatIf(_) => Some("what if"),
         LoadClaim::Law(check) if check.law == LoadLaw::Utilisation => Some("utilisation"),
         _ => None,
     });
-    assert!(of_saturation.is_empty(), "{of_saturation:?}");
+    assert!(saturation_claims.is_empty(), "{saturation_claims:?}");
     assert!(study.tables.iter().all(|table| !table.title.contains("at saturation")), "{:?}", study.tables);
 }
 
 #[test]
 fn generator_limit_is_reported_once() {
-    let of = |run: &Run| {
+    let generator_claim = |run: &Run| {
         let study = load_study(run);
-        let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
-        let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
-        (concluded.conclusion.holds, concluded.text.clone(), study.answers[0].reasons.join(" "))
+        let matching_claims = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
+        let [(_, conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
+        (conclusion.conclusion.holds, conclusion.text.clone(), study.answers[0].reasons.join(" "))
     };
-    let (holds, text, answer) = of(&server_of([10.0, 10.0, 20.0, 70.0]).run());
+    let (holds, text, answer) = generator_claim(&server_of([10.0, 10.0, 20.0, 70.0]).run());
     assert_eq!(holds, Some(false));
     assert!(text.starts_with("the load generator was not the limit, which is not so: "), "{text}");
     assert!(answer.contains("The load generator was the limit: "), "{answer}");
     // A link that is certainly fuller than a busy generator is the limit, and the generator is not.
     let busy = server_of([10.0, 10.0, 100.0, 87.0]).run();
     assert_eq!(
-        (&limit(&busy).verdict, of(&busy).0),
+        (&limit(&busy).verdict, generator_claim(&busy).0),
         (&LoadVerdict::Resource { resource: resource_name(Link) }, Some(true))
     );
 }
 
 #[test]
 fn lateness_below_saturation_is_no_limit() {
-    let kept_up = |run: &Run| {
+    let is_generator_excluded = |run: &Run| {
         let study = load_study(run);
-        let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
-        let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
-        concluded.conclusion.holds
+        let matching_claims = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
+        let [(_, conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
+        conclusion.conclusion.holds
     };
-    let late = |is_at: fn(&Case) -> bool| {
+    let lateness_result = |is_at: fn(&Case) -> bool| {
         let mut run = published().run();
         scale_readings(&mut run, &LATENESS, 1e4, is_at);
-        (limit(&run).doubts.contains(&LoadDoubt::LateGenerator), kept_up(&run))
+        (limit(&run).doubts.contains(&LoadDoubt::LateGenerator), is_generator_excluded(&run))
     };
-    assert_eq!(late(|_| false), (false, Some(true)));
-    assert_eq!(late(|case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(1)), (false, Some(true)));
-    assert_eq!(late(|_| true), (true, None), "it may have been");
+    assert_eq!(lateness_result(|_| false), (false, Some(true)));
+    assert_eq!(
+        lateness_result(|case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(1)),
+        (false, Some(true))
+    );
+    assert_eq!(lateness_result(|_| true), (true, None), "it may have been");
 }
 
 #[test]
@@ -772,46 +814,48 @@ fn next_limit_by_capacity_and_as_measured() {
     let mut run = published().run();
     scale_readings(&mut run, &UTILISATION, 2.4, at_resource(Disk));
     let study = load_study(&run);
-    let found: Vec<(NextLimitClaim, &StatedConclusion)> = claims(&study, |claim| match claim {
+    let matching_claims: Vec<(NextLimitClaim, &StatedConclusion)> = claims(&study, |claim| match claim {
         LoadClaim::WhatIf(what_if) => Some(what_if.clone()),
         _ => None,
     });
-    let [(what_if, concluded)] = found.as_slice() else { panic!("{found:?}") };
+    let [(what_if, conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
     assert_eq!((what_if.limit, what_if.next), (resource_name(Link), resource_name(Disk)));
-    let alone = what_if.from_capacity.unwrap();
-    assert!((alone.factor / (173.0 / 46.0) - 1.0).abs() < 0.05 && (alone.throughput * 0.046 - 1.0).abs() < 0.05);
+    let by_capacity = what_if.from_capacity.unwrap();
+    assert!(
+        (by_capacity.factor / (173.0 / 46.0) - 1.0).abs() < 0.05 && (by_capacity.throughput * 0.046 - 1.0).abs() < 0.05
+    );
     let measured = what_if.as_measured;
     assert!((measured.factor / (173.0 / 46.0 / 2.4) - 1.0).abs() < 0.05, "{what_if:?}");
     assert!((measured.throughput * 0.046 * 2.4 - 1.0).abs() < 0.05, "{what_if:?}");
     assert!(
-        concluded.text.starts_with("of what was watched the next limit is the disk: if the network were 3."),
+        conclusion.text.starts_with("of what was watched the next limit is the disk: if the network were 3."),
         "{}",
-        concluded.text
+        conclusion.text
     );
 }
 
 #[test]
 fn planted_leak_is_found() {
-    let grows = |simulated: &SimulatedStudy| {
+    let growth_of = |simulated: &SimulatedStudy| {
         let study = load_study(&simulated.run());
-        let found = claims(&study, |claim| match claim {
-            LoadClaim::Growth { of_server: true, bytes_per_request: bytes_a_request, .. } => Some(*bytes_a_request),
+        let matching_claims = claims(&study, |claim| match claim {
+            LoadClaim::Growth { of_server: true, bytes_per_request, .. } => Some(*bytes_per_request),
             _ => None,
         });
-        let [(growth, concluded)] = found.as_slice() else { panic!("{found:?}") };
-        (*growth, concluded.conclusion.holds)
+        let [(growth, conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
+        (*growth, conclusion.conclusion.holds)
     };
-    let (growth, holds) = grows(&SimulatedStudy { leak: 1024.0, ..published() });
+    let (growth, holds) = growth_of(&SimulatedStudy { leak: 1024.0, ..published() });
     assert_eq!(holds, Some(true));
     assert!((growth.value / 1024.0 - 1.0).abs() < 0.1, "{growth:?}");
-    assert_eq!(grows(&published()).1, Some(false));
+    assert_eq!(growth_of(&published()).1, Some(false));
 }
 
 /// The conclusions of one kind of claim, with their labels.
-fn labelled_conclusions(run: &Run, of: impl Fn(&LoadClaim) -> bool) -> Vec<(Option<bool>, String)> {
+fn labelled_conclusions(run: &Run, is_kind: impl Fn(&LoadClaim) -> bool) -> Vec<(Option<bool>, String)> {
     let study = load_study(run);
-    let found = claims(&study, |claim| of(claim).then_some(()));
-    found.into_iter().map(|(_, one)| (one.conclusion.holds, one.text.clone())).collect()
+    let matching_claims = claims(&study, |claim| is_kind(claim).then_some(()));
+    matching_claims.into_iter().map(|(_, conclusion)| (conclusion.conclusion.holds, conclusion.text.clone())).collect()
 }
 
 #[test]
@@ -828,24 +872,24 @@ fn label_matches_claim() {
         "{holds:?} {text}"
     );
     // Memory that grows by more for each request, but by little in all.
-    let grows = |claim: &LoadClaim| matches!(claim, LoadClaim::Growth { of_server: true, .. });
+    let is_growth = |claim: &LoadClaim| matches!(claim, LoadClaim::Growth { of_server: true, .. });
     let [(holds, text)] =
-        labelled_conclusions(&SimulatedStudy { leak: 1024.0, ..published() }.run(), grows).try_into().unwrap();
+        labelled_conclusions(&SimulatedStudy { leak: 1024.0, ..published() }.run(), is_growth).try_into().unwrap();
     assert_eq!(holds, Some(true), "{text}");
     assert!(text.contains(" in the study: by 1") && text.ends_with("in the study"), "{text}");
     // What no visit has tested is not known, however certain the limit is.
     let next = |claim: &LoadClaim| matches!(claim, LoadClaim::WhatIf(_));
     let [(holds, _)] = labelled_conclusions(&published().run(), next).try_into().unwrap();
     assert_eq!(holds, None);
-    let doubted = SimulatedStudy { failures_per_answer: 0.02, ..published() }.run();
-    let [(holds, text)] = labelled_conclusions(&doubted, next).try_into().unwrap();
+    let failing = SimulatedStudy { failures_per_answer: 0.02, ..published() }.run();
+    let [(holds, text)] = labelled_conclusions(&failing, next).try_into().unwrap();
     assert_eq!(holds, None, "nothing follows from a limit that is not certain: {text}");
     // Response times of single visits are no evidence of growth.
     let response = |claim: &LoadClaim| matches!(claim, LoadClaim::Response { .. });
     let [(holds, _)] = labelled_conclusions(&published().run(), response).try_into().unwrap();
     assert_eq!(holds, Some(true));
-    let once = SimulatedStudy { visits: 1, ..published() }.run();
-    assert!(labelled_conclusions(&once, response).iter().all(|(holds, _)| holds.is_none()));
+    let single_visit = SimulatedStudy { visits: 1, ..published() }.run();
+    assert!(labelled_conclusions(&single_visit, response).iter().all(|(holds, _)| holds.is_none()));
 }
 
 #[test]
@@ -853,17 +897,17 @@ fn shares_nonnegative_answers_within_file_size() {
     let mut run = published().run();
     // Every second visit used nothing of the disk, as far as was seen.
     let mut even = false;
-    for one in run.measurements.iter_mut().filter(|one| at_resource(Disk)(&one.planned.case)) {
-        for round in &mut one.rounds {
+    for measurement in run.measurements.iter_mut().filter(|candidate| at_resource(Disk)(&candidate.planned.case)) {
+        for round in &mut measurement.rounds {
             even = !even;
             let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
-            for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && even) {
+            for reading in readings.iter_mut().filter(|candidate| candidate.metric == UTILISATION.id && even) {
                 reading.readings = Readings::Scalars(vec![0.0]);
             }
         }
     }
     let used = limit(&run).utilisations;
-    assert!(used.iter().all(|one| one.utilisation.low >= 0.0), "{used:?}");
+    assert!(used.iter().all(|usage| usage.utilisation.low >= 0.0), "{used:?}");
     assert_eq!(limit(&published().run()).request_bytes.map(f64::round), Some(2e6));
     scale_readings(&mut run, &kelvin_core::catalogue::load::RATE, 1e6, |_| true);
     assert_eq!(limit(&run).request_bytes, None);
@@ -886,26 +930,28 @@ fn limit_sentence_is_complete() {
 fn no_certain_verdict_on_random_servers_is_wrong() {
     for seed in 0..24 {
         let planted = PlantedStudy::random(seed);
-        let judged = planted.judge(&studies(&planted.study.run()));
-        assert!(!judged.is_wrong(), "{seed}: {judged:?} of {planted:?}");
-        assert!(!judged.is_knee_far(), "{seed}: {judged:?} of {planted:?}");
+        let judgement = planted.judge(&studies(&planted.study.run()));
+        assert!(!judgement.is_wrong(), "{seed}: {judgement:?} of {planted:?}");
+        assert!(!judgement.is_knee_far(), "{seed}: {judgement:?} of {planted:?}");
     }
 }
 
 /// The answers of a study, as lines.
-fn answer_lines(what: &str, run: &Run) -> String {
+fn answer_lines(title: &str, run: &Run) -> String {
     let line = |answer: &StudyAnswer| format!("{}\n  {}\n", answer.text, answer.reasons.join("\n  "));
-    format!("# {what}\n{}", load_study(run).answers.iter().map(line).collect::<String>())
+    format!("# {title}\n{}", load_study(run).answers.iter().map(line).collect::<String>())
 }
 
 #[test]
 fn answers_match_snapshot() {
     let certain = published().run();
-    let [mut amplified, mut beyond, mut late, mut once] = [&certain; 4].map(Run::clone);
+    let [mut amplified, mut over_capacity, mut late, mut miscounted] = [&certain; 4].map(Run::clone);
     scale_readings(&mut amplified, &UTILISATION, 2.4, at_resource(Disk));
-    scale_readings(&mut beyond, &UTILISATION, 1.3, at_resource(Link));
+    scale_readings(&mut over_capacity, &UTILISATION, 1.3, at_resource(Link));
     scale_readings(&mut late, &LATENESS, 1e4, |_| true);
-    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(6));
+    scale_readings(&mut miscounted, &IN_FLIGHT, 1.1, |case| {
+        kelvin_core::catalogue::load::USERS.number_in(case) == Some(6)
+    });
     let planted = [
         ("a slow link, and a disk that reads more than is served", amplified),
         ("think time", SimulatedStudy { think: 1000, ..published() }.run()),
@@ -925,22 +971,22 @@ fn answers_match_snapshot() {
         ),
         ("workers that wait for a lock", waiting_pool(4, 1, &[1, 2, 4, 8, 16]).run()),
         ("late requests", late),
-        ("a law broken once", once),
+        ("a law broken once", miscounted),
         ("a leak", SimulatedStudy { leak: 1024.0, ..published() }.run()),
         ("one visit", SimulatedStudy { visits: 1, ..published() }.run()),
         ("few users", SimulatedStudy { think: 9_000, ..published() }.run()),
         ("a lock", with_lock(server_of([40.0, 10.0, 50.0, 5.0]), 110.0).run()),
         ("a lock beside a disk", with_lock(server_of([80.0, 10.0, 40.0, 5.0]), 110.0).run()),
-        ("a wrong capacity", beyond),
+        ("a wrong capacity", over_capacity),
     ];
-    let all: Vec<String> = planted.iter().map(|(what, run)| answer_lines(what, run)).collect();
-    insta::assert_snapshot!(all.join("\n"));
+    let answers: Vec<String> = planted.iter().map(|(title, run)| answer_lines(title, run)).collect();
+    insta::assert_snapshot!(answers.join("\n"));
 }
 
 /// The conclusions across cases, by what they compare.
 fn pair_conclusions(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
     let study = load_study(run);
-    let found = claims(&study, |claim| match claim {
+    let matching_claims = claims(&study, |claim| match claim {
         LoadClaim::Comparison(comparison) => Some(match comparison.figure {
             LoadFigure::Throughput { .. } => "throughput",
             LoadFigure::Knee => "knee",
@@ -948,14 +994,17 @@ fn pair_conclusions(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
         }),
         _ => None,
     });
-    found.into_iter().map(|(what, one)| (what, one.conclusion.holds, one.text.clone())).collect()
+    matching_claims
+        .into_iter()
+        .map(|(kind, conclusion)| (kind, conclusion.conclusion.holds, conclusion.text.clone()))
+        .collect()
 }
 
 fn stability_conclusions(run: &Run) -> Vec<(&'static str, Option<bool>)> {
-    pair_conclusions(run).into_iter().map(|(what, holds, _)| (what, holds)).collect()
+    pair_conclusions(run).into_iter().map(|(kind, holds, _)| (kind, holds)).collect()
 }
 
-/// Visits that are long enough to tell 5 %.
+/// Visits that are long enough to detect 5 %.
 fn with_long_steps(simulated: SimulatedStudy) -> SimulatedStudy {
     SimulatedStudy { requests: 1500, ..simulated }
 }
@@ -965,16 +1014,16 @@ fn fixed_file_spares_disk_under_link_limit() {
     let fixed = SimulatedStudy { pattern: RequestPattern::Fixed, seed: 8, ..server_of([0.1, 10.0, 173.0, 5.0]) };
     let run = combined_run(&[with_long_steps(published()), with_long_steps(fixed)]);
     assert_eq!(stability_conclusions(&run), [("throughput", Some(true)), ("from disk", Some(true))]);
-    let said: String = pair_conclusions(&run).into_iter().map(|(_, _, text)| text + "\n").collect();
+    let text: String = pair_conclusions(&run).into_iter().map(|(_, _, text)| text + "\n").collect();
     assert!(
-        said.contains("with one fixed file as with random files: 5.") && said.contains("disk reads less"),
-        "{said}"
+        text.contains("with one fixed file as with random files: 5.") && text.contains("disk reads less"),
+        "{text}"
     );
     let answers = load_study(&run).answers;
-    let says: Vec<&str> = answers.iter().map(|answer| answer.text.as_str()).collect();
-    assert!(says[0].starts_with("Random files: the network is the limit"), "{says:?}");
-    assert!(says[1].starts_with("One fixed file: the network is the limit"), "{says:?}");
-    assert_eq!(says[2], "One fixed file instead of random files: the throughput at saturation is the same.");
+    let texts: Vec<&str> = answers.iter().map(|answer| answer.text.as_str()).collect();
+    assert!(texts[0].starts_with("Random files: the network is the limit"), "{texts:?}");
+    assert!(texts[1].starts_with("One fixed file: the network is the limit"), "{texts:?}");
+    assert_eq!(texts[2], "One fixed file instead of random files: the throughput at saturation is the same.");
     let disk = answers[2].reasons.last().unwrap();
     assert!(disk.starts_with("The disk reads 0 instead of 2.4"), "{disk}");
 }
@@ -997,9 +1046,9 @@ fn think_time_moves_knee_only() {
     assert!(answers[2].reasons[1].starts_with("The knee is later: at 1"), "{:?}", answers[2].reasons);
     // The order in which they were measured is no matter, and the same think time is none.
     let shorter = SimulatedStudy { think: 1, seed: 8, ..published() };
-    let alike = stability_conclusions(&combined_run(&[with_long_steps(shorter), with_long_steps(published())]));
-    assert_eq!(alike[0], ("throughput", Some(true)));
-    assert_ne!(alike[1], ("knee", Some(true)));
+    let conclusions = stability_conclusions(&combined_run(&[with_long_steps(shorter), with_long_steps(published())]));
+    assert_eq!(conclusions[0], ("throughput", Some(true)));
+    assert_ne!(conclusions[1], ("knee", Some(true)));
 }
 
 #[test]
@@ -1012,20 +1061,23 @@ fn cached_and_uncached_sweeps_are_compared() {
 
 #[test]
 fn slowing_server_is_unstable() {
-    let steady = |simulated: &SimulatedStudy| {
+    let stability = |simulated: &SimulatedStudy| {
         let study = load_study(&simulated.run());
-        let found = claims(&study, |claim| match claim {
-            LoadClaim::Steady { drift, return_step: back, .. } => Some((*drift, *back)),
+        let matching_claims = claims(&study, |claim| match claim {
+            LoadClaim::Steady { drift, return_step, .. } => Some((*drift, *return_step)),
             _ => None,
         });
-        let [((drift, back), concluded)] = found.as_slice() else { panic!("{found:?}") };
-        (*drift, *back, concluded.conclusion.holds)
+        let [((drift, return_step), conclusion)] = matching_claims.as_slice() else { panic!("{matching_claims:?}") };
+        (*drift, *return_step, conclusion.conclusion.holds)
     };
-    let short = SimulatedStudy { users: vec![1, 2, 4, 8, 12], visits: 8, ..published() };
-    let (drift, back, holds) = steady(&short);
-    assert_eq!(holds, Some(true), "{drift:?}, {back:?}");
-    assert!(back.is_some_and(|(users, off)| users == 1 && off.low < 0.0 && off.high > 0.0), "{back:?}");
-    let (drift, _, holds) = steady(&SimulatedStudy { slowing: 0.3, ..short });
+    let short_study = SimulatedStudy { users: vec![1, 2, 4, 8, 12], visits: 8, ..published() };
+    let (drift, return_step, holds) = stability(&short_study);
+    assert_eq!(holds, Some(true), "{drift:?}, {return_step:?}");
+    assert!(
+        return_step.is_some_and(|(users, deviation)| users == 1 && deviation.low < 0.0 && deviation.high > 0.0),
+        "{return_step:?}"
+    );
+    let (drift, _, holds) = stability(&SimulatedStudy { slowdown: 0.3, ..short_study });
     assert_eq!(holds, Some(false), "{drift:?}");
     assert!(drift.low < -0.26 && drift.high > -0.30, "a third slower is 26 % less: {drift:?}");
 }
@@ -1037,8 +1089,8 @@ fn timeline_has_steps_and_return() {
     let [timeline] = analysis.timelines.as_slice() else { panic!("{:?}", analysis.timelines) };
     let points = || timeline.groups.iter().flat_map(|group| &group.points);
     assert_eq!(points().count(), 4 * user_grid(20).len() + 1);
-    assert!(timeline.groups.iter().all(|group| group.points.is_sorted_by_key(|(at, _)| *at)));
-    let last = points().map(|(at, _)| *at).fold(0.0, f64::max);
+    assert!(timeline.groups.iter().all(|group| group.points.is_sorted_by_key(|(time, _)| *time)));
+    let last = points().map(|(time, _)| *time).fold(0.0, f64::max);
     assert_eq!(timeline.marked_time, Some(("back to 1 user".to_owned(), last)));
-    assert!(timeline.groups[0].points.iter().any(|(at, _)| *at == last));
+    assert!(timeline.groups[0].points.iter().any(|(time, _)| *time == last));
 }

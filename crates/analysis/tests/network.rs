@@ -44,15 +44,18 @@ fn streams(message: u64, streams: u64, placement: &'static str) -> Case {
         .with_word(kelvin_core::AxisWord::from_names("placement", placement))
 }
 
-fn send_method_case(message: u64, way: &'static str) -> Case {
+fn send_method_case(message: u64, method: &'static str) -> Case {
     Case::new()
         .with_number("message", message)
         .with_word(kelvin_core::AxisWord::from_names("placement", "two_cpus"))
-        .with_word(kelvin_core::AxisWord::from_names("way", way))
+        .with_word(kelvin_core::AxisWord::from_names("way", method))
 }
 
 fn conclusion_with<'c>(conclusions: &'c [StatedConclusion], words: &str) -> &'c StatedConclusion {
-    conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
+    conclusions
+        .iter()
+        .find(|conclusion| conclusion.text.contains(words))
+        .unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
 /// A stream whose message costs a call of 500 ns and a nanosecond per ten bytes, which two streams double up to what
@@ -75,21 +78,21 @@ fn calls_are_compared_with_round_trip() {
     add(&mut run, &CONNECT, placement_case("same_cpu"), 20_000.0);
     add(&mut run, &CLOSE, placement_case("same_cpu"), 4000.0);
     let study = testing::study(&run, "net.rtt").unwrap();
-    let all = &study.conclusions;
-    let share = conclusion_with(all, "on one CPU is sending and receiving, not switching: 70 % (");
+    let conclusions = &study.conclusions;
+    let share = conclusion_with(conclusions, "on one CPU is sending and receiving, not switching: 70 % (");
     assert!(share.holds == Some(true) && share.text.ends_with("7.00 µs against 10.0 µs"), "{share:?}");
     assert!(
         share.test.contains("ratio of medians of 5 against 5 rounds; p < 0.001 among all conclusions"),
         "{share:?}"
     );
-    let between =
-        conclusion_with(all, "over TCP takes longer between two CPUs than on one: 4.00 times as long (95 %: ");
-    assert!(between.holds == Some(true) && between.text.ends_with("40.0 µs against 10.0 µs"), "{between:?}");
+    let placement =
+        conclusion_with(conclusions, "over TCP takes longer between two CPUs than on one: 4.00 times as long (95 %: ");
+    assert!(placement.holds == Some(true) && placement.text.ends_with("40.0 µs against 10.0 µs"), "{placement:?}");
     // Half a percent apart with one of noise: nothing follows.
-    assert_eq!(conclusion_with(all, "takes less time over Unix sockets than over TCP").holds, None);
-    assert_eq!(conclusion_with(all, "a TCP connect on one CPU costs more").holds, Some(true));
-    assert_eq!(conclusion_with(all, "a TCP close on one CPU costs more").holds, Some(false));
-    assert_eq!(all.len(), 5, "{all:#?}");
+    assert_eq!(conclusion_with(conclusions, "takes less time over Unix sockets than over TCP").holds, None);
+    assert_eq!(conclusion_with(conclusions, "a TCP connect on one CPU costs more").holds, Some(true));
+    assert_eq!(conclusion_with(conclusions, "a TCP close on one CPU costs more").holds, Some(false));
+    assert_eq!(conclusions.len(), 5, "{conclusions:#?}");
 }
 
 #[test]
@@ -98,19 +101,19 @@ fn byte_cost_size_is_found() {
     add_streams(&mut run);
     let study = testing::study(&run, "net.bandwidth").unwrap();
     // A message of 64 B takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
-    let even = conclusion_with(
+    let crossing = conclusion_with(
         &study.conclusions,
         "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB up",
     );
-    assert_eq!(even.holds, Some(true));
+    assert_eq!(crossing.holds, Some(true));
     assert!(
-        even.text.contains(
+        crossing.text.contains(
             "which doubles the time of a message: one of 64 KiB takes 13.9 times as long as one of 64 B (95 %: "
         ),
         "{}",
-        even.text
+        crossing.text
     );
-    assert!(even.test.contains("at each of 2 sizes"), "{}", even.test);
+    assert!(crossing.test.contains("at each of 2 sizes"), "{}", crossing.test);
 }
 
 #[test]
@@ -120,15 +123,15 @@ fn calls_always_costlier_is_reported() {
         add(&mut run, &RATE, streams(message, 1, "two_cpus"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
     }
     let study = testing::study(&run, "net.bandwidth").unwrap();
-    let [never] = &study.conclusions[..] else { panic!("{study:#?}") };
+    let [conclusion] = &study.conclusions[..] else { panic!("{study:#?}") };
     assert!(
-        never.text.starts_with(
+        conclusion.text.starts_with(
             "bytes cost more than calls in a TCP stream up to messages of 1 KiB, which doubles the time of a message: one of 1 KiB takes 1.19 "
         ),
-        "{never:?}"
+        "{conclusion:?}"
     );
-    assert_eq!(never.holds, Some(false));
-    // A size at which it lies in the balance says neither.
+    assert_eq!(conclusion.holds, Some(false));
+    // A size at which both costs are equal decides nothing.
     add(&mut run, &RATE, streams(5128, 1, "two_cpus"), 5128.0 * 1e9 / 1012.8);
     assert_eq!(testing::study(&run, "net.bandwidth").unwrap().conclusions[0].holds, None);
 }
@@ -137,23 +140,32 @@ fn calls_always_costlier_is_reported() {
 fn stream_method_and_loss_effects_are_sized() {
     let mut run = network();
     add_streams(&mut run);
-    let usual = 65_536.0 * 1e9 / 7053.6;
-    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "send"), usual);
-    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "sendfile"), 1.2 * usual);
-    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "zerocopy"), 0.8 * usual);
+    let base_rate = 65_536.0 * 1e9 / 7053.6;
+    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "send"), base_rate);
+    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "sendfile"), 1.2 * base_rate);
+    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "zerocopy"), 0.8 * base_rate);
     add(&mut run, &LOST, placement_case("two_cpus").with_number("message", 1472), 0.2);
     let study = testing::study(&run, "net.bandwidth").unwrap();
-    let all = &study.conclusions;
-    let small =
-        conclusion_with(all, "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ");
-    assert!(small.holds == Some(true) && small.text.contains("9.00 GB/s against 4.50 GB/s"), "{small:?}");
+    let conclusions = &study.conclusions;
+    let more_streams = conclusion_with(
+        conclusions,
+        "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ",
+    );
+    assert!(
+        more_streams.holds == Some(true) && more_streams.text.contains("9.00 GB/s against 4.50 GB/s"),
+        "{more_streams:?}"
+    );
     assert_eq!(
-        conclusion_with(all, "2 TCP streams in messages of 64 KiB, each between two CPUs, carry more than one").holds,
+        conclusion_with(conclusions, "2 TCP streams in messages of 64 KiB, each between two CPUs, carry more than one")
+            .holds,
         Some(false)
     );
-    assert_eq!(conclusion_with(all, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
-    assert_eq!(conclusion_with(all, "zerocopy carries more than send").holds, Some(false));
-    let lost = conclusion_with(all, "more than 1.0 % of datagrams of 1472 B are lost between two CPUs of this machine");
+    assert_eq!(conclusion_with(conclusions, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
+    assert_eq!(conclusion_with(conclusions, "zerocopy carries more than send").holds, Some(false));
+    let lost = conclusion_with(
+        conclusions,
+        "more than 1.0 % of datagrams of 1472 B are lost between two CPUs of this machine",
+    );
     assert!(lost.holds == Some(true) && lost.text.contains("20 % ("), "{lost:?}");
 }
 
@@ -165,26 +177,34 @@ fn placement_gain_of_streams_is_reported() {
         add(&mut run, &RATE, streams(64 * KIB, count, "same_cpu"), rate);
     }
     let study = testing::study(&run, "net.bandwidth").unwrap();
-    let all = &study.conclusions;
-    let one = conclusion_with(all, "a TCP stream in messages of 64 KiB carries more on one CPU than between two: ");
-    assert_eq!(one.holds, Some(false), "{one:?}");
-    let two = conclusion_with(
-        all,
+    let conclusions = &study.conclusions;
+    let single =
+        conclusion_with(conclusions, "a TCP stream in messages of 64 KiB carries more on one CPU than between two: ");
+    assert_eq!(single.holds, Some(false), "{single:?}");
+    let pair = conclusion_with(
+        conclusions,
         "2 TCP streams in messages of 64 KiB carry more each on one CPU than each between two: 1.78 times",
     );
-    assert!(two.holds == Some(true) && two.text.ends_with("16.0 GB/s against 9.00 GB/s"), "{two:?}");
-    let more =
-        conclusion_with(all, "2 TCP streams in messages of 64 KiB, each on one CPU, carry more than one: 2.00 times");
-    assert_eq!(more.holds, Some(true));
+    assert!(pair.holds == Some(true) && pair.text.ends_with("16.0 GB/s against 9.00 GB/s"), "{pair:?}");
+    let gain = conclusion_with(
+        conclusions,
+        "2 TCP streams in messages of 64 KiB, each on one CPU, carry more than one: 2.00 times",
+    );
+    assert_eq!(gain.holds, Some(true));
     // The paragraph has that of the most streams.
-    let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
-    assert!(said.contains("2 TCP streams in messages of 64 KiB carry more each on one CPU"), "{said}");
+    let text = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
+    assert!(text.contains("2 TCP streams in messages of 64 KiB carry more each on one CPU"), "{text}");
     // On one CPU alone the sizes are compared there.
-    let mut alone = network();
+    let mut one_cpu_run = network();
     for message in [64, 64 * KIB] {
-        add(&mut alone, &RATE, streams(message, 1, "same_cpu"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
+        add(
+            &mut one_cpu_run,
+            &RATE,
+            streams(message, 1, "same_cpu"),
+            message as f64 * 1e9 / (500.0 + 0.1 * message as f64),
+        );
     }
-    let study = testing::study(&alone, "net.bandwidth").unwrap();
+    let study = testing::study(&one_cpu_run, "net.bandwidth").unwrap();
     assert_eq!(conclusion_with(&study.conclusions, "bytes cost more than calls in a TCP stream").holds, Some(true));
 }
 
@@ -212,10 +232,10 @@ fn cpu_limited_streams_are_reported_once() {
     assert_eq!(limited(&[1.0, 0.95, 1.0]).1, None);
     let mut run = testing::empty_run(&[BUSY]);
     add(&mut run, &BUSY, streams(64, 1, "two_cpus"), 1.0);
-    let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
+    let text = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
     assert!(
-        said.starts_with("Network: TCP streams on this machine are CPU-limited in the one case measured"),
-        "{said}"
+        text.starts_with("Network: TCP streams on this machine are CPU-limited in the one case measured"),
+        "{text}"
     );
 }
 
@@ -229,7 +249,7 @@ fn stream_ceiling_is_byte_cost() {
         add(&mut run, &SEND, Case::new().with_number("message", message), 300.0 + 0.1 * message as f64);
         add(&mut run, &RECEIVE, Case::new().with_number("message", message), 500.0 + 0.06 * message as f64);
     }
-    let around = |cpus: u32, streams, placement, truth: f64| {
+    let check_ceiling = |cpus: u32, streams, placement, truth: f64| {
         let mut run = run.clone();
         run.header.machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         add(
@@ -238,16 +258,19 @@ fn stream_ceiling_is_byte_cost() {
             placement_case(placement).with_number("streams", streams).with_number("message", 64 * KIB),
             5e9,
         );
-        let [found] = &analyse(&run).ceilings[..] else { panic!("one line has one ceiling") };
-        assert!(found.low < truth && truth < found.high && found.high < 1.1 * found.low, "{found:?} around {truth}");
+        let [ceiling] = &analyse(&run).ceilings[..] else { panic!("one line has one ceiling") };
+        assert!(
+            ceiling.low < truth && truth < ceiling.high && ceiling.high < 1.1 * ceiling.low,
+            "{ceiling:?} around {truth}"
+        );
     };
     // The slower end of one stream; both ends of two streams on two CPUs; all on one CPU.
-    around(2, 1, "two_cpus", 10e9);
-    around(2, 2, "two_cpus", 12.5e9);
-    around(1, 1, "two_cpus", 6.25e9);
+    check_ceiling(2, 1, "two_cpus", 10e9);
+    check_ceiling(2, 2, "two_cpus", 12.5e9);
+    check_ceiling(1, 1, "two_cpus", 6.25e9);
     // Both ends of one on one CPU, of two on a CPU each.
-    around(2, 1, "same_cpu", 6.25e9);
-    around(2, 2, "same_cpu", 12.5e9);
+    check_ceiling(2, 1, "same_cpu", 6.25e9);
+    check_ceiling(2, 2, "same_cpu", 12.5e9);
     let mut without_costs = testing::empty_run(&[RATE]);
     add(
         &mut without_costs,
@@ -268,11 +291,11 @@ fn network_paragraph_has_supported_claims_only() {
     add_streams(&mut run);
     add(&mut run, &TCP, placement_case("same_cpu").with_number("message", 64), 10_000.0);
     add(&mut run, &CONNECT, placement_case("same_cpu"), 5000.0);
-    let said = network_of(&run).unwrap().text;
-    assert!(said.starts_with("Network: bytes cost more than calls in a TCP stream from messages of"), "{said}");
+    let text = network_of(&run).unwrap().text;
+    assert!(text.starts_with("Network: bytes cost more than calls in a TCP stream from messages of"), "{text}");
     // Connecting costs less than a round trip here, and two streams carry no more in large messages.
-    assert!(!said.contains("connect") && !said.contains("streams in messages"), "{said}");
+    assert!(!text.contains("connect") && !text.contains("streams in messages"), "{text}");
     let analysis = analyse(&run);
     assert_eq!(analysis.studies.iter().filter(|study| study.id.starts_with("net.")).count(), 2);
-    assert!(analysis.verdict.contains(&said), "{:?}", analysis.verdict);
+    assert!(analysis.verdict.contains(&text), "{:?}", analysis.verdict);
 }

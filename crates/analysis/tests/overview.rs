@@ -14,17 +14,17 @@ fn overview_of(run: &Run) -> Overview {
 }
 
 fn stand_out_questions(screen: &Overview) -> Vec<StandOutQuestion> {
-    screen.stand_outs.iter().map(|one| one.question).collect()
+    screen.stand_outs.iter().map(|stand_out| stand_out.question).collect()
 }
 
 fn answer(run: &Run, question: StandOutQuestion) -> Option<StandOut> {
-    overview_of(run).stand_outs.into_iter().find(|one| one.question == question)
+    overview_of(run).stand_outs.into_iter().find(|stand_out| stand_out.question == question)
 }
 
 #[test]
 fn guest_stand_outs_are_ordered() {
     let screen = overview_of(&guest::guest_run());
-    let sentences: Vec<&str> = screen.stand_outs.iter().map(|one| one.text.as_str()).collect();
+    let sentences: Vec<&str> = screen.stand_outs.iter().map(|stand_out| stand_out.text.as_str()).collect();
     insta::assert_debug_snapshot!(sentences);
     // No metric, no parentheses of axes, no statistics.
     for text in &sentences {
@@ -40,23 +40,23 @@ fn overview_figures_are_run_results() {
     let run = guest::guest_run();
     let analysis = analyse(&run);
     let screen = analysis.overview.as_ref().unwrap();
-    let has = |metric: &Name, case: &Case| {
+    let has_result = |metric: &Name, case: &Case| {
         analysis.results.iter().any(|result| result.metric.id == *metric && result.case == *case)
     };
     let figures = screen.rungs.iter().map(|rung| &rung.figure);
     let rates = screen.rates.iter().flat_map(|line| &line.rates).map(|rate| &rate.figure);
     let places: Vec<_> = figures.chain(rates).map(|figure| figure.source.clone().unwrap()).collect();
     assert!(places.len() > 30);
-    assert!(places.iter().all(|place| has(&place.metric, &place.case)), "{places:#?}");
-    let sides = screen.stand_outs.iter().flat_map(|one| &one.sides);
+    assert!(places.iter().all(|place| has_result(&place.metric, &place.case)), "{places:#?}");
+    let sides = screen.stand_outs.iter().flat_map(|stand_out| &stand_out.sides);
     assert!(sides.clone().count() > 8);
-    sides.for_each(|side| assert!(has(&side.metric, &side.case), "{side:?}"));
+    sides.for_each(|side| assert!(has_result(&side.metric, &side.case), "{side:?}"));
 }
 
 #[test]
 fn rung_times_in_seconds_with_predictions() {
     let screen = overview_of(&guest::guest_run());
-    let rung = |what: &str| &screen.rungs.iter().find(|rung| rung.label == what).unwrap().figure;
+    let rung = |label: &str| &screen.rungs.iter().find(|rung| rung.label == label).unwrap().figure;
     let cycle = rung("cycle");
     let measured = cycle.measured.unwrap();
     assert!((measured.value * 3.592e9 - 1.0).abs() < 1e-3, "{measured:?}");
@@ -104,28 +104,29 @@ fn disk_cache_below_kernel_is_distinguished() {
     let cached = answer(&run, StandOutQuestion::DiskCache).unwrap();
     assert!(cached.text.contains("3.0 times as fast as the first"), "{}", cached.text);
     assert!(
-        stand_out_questions(&overview_of(&run)).iter().position(|one| *one == StandOutQuestion::DiskCache) < Some(4),
+        stand_out_questions(&overview_of(&run)).iter().position(|question| *question == StandOutQuestion::DiskCache)
+            < Some(4),
         "it outranks abilities"
     );
 }
 
 #[test]
 fn congestion_control_cost_is_reported() {
-    let with = |systems| {
+    let answer_with = |systems| {
         let mut run = guest::guest_run();
         run.header.machine.kernel.congestion_control = Fact::known("bbr".into(), "a test");
         run.header.metrics.push(net::BANDWIDTH_TCP_SYSTEM);
-        let alone = Case::new().with_word(TwoCpus).with_number(net::MESSAGE, 64 << 10);
-        guest::measure(&mut run, &net::BANDWIDTH_TCP_SYSTEM, alone, systems);
-        answer(&run, StandOutQuestion::CongestionControl).map(|one| one.text)
+        let case = Case::new().with_word(TwoCpus).with_number(net::MESSAGE, 64 << 10);
+        guest::measure(&mut run, &net::BANDWIDTH_TCP_SYSTEM, case, systems);
+        answer(&run, StandOutQuestion::CongestionControl).map(|stand_out| stand_out.text)
     };
-    let text = with(3.17e9).unwrap();
+    let text = answer_with(3.17e9).unwrap();
     assert_eq!(
         text,
         "A local TCP stream reaches 3.17 GB/s with bbr, the default congestion control of this system, but 8.60 GB/s with another."
     );
     assert!(text.split_whitespace().count() <= 25);
-    assert_eq!(with(8.5e9), None);
+    assert_eq!(answer_with(8.5e9), None);
 }
 
 #[test]
@@ -134,28 +135,32 @@ fn two_rounds_give_no_stand_out() {
     for measurement in &mut run.measurements {
         measurement.rounds.truncate(2);
     }
-    let found = stand_out_questions(&overview_of(&run));
+    let questions = stand_out_questions(&overview_of(&run));
     let untested = [
         StandOutQuestion::WakeUp,
         StandOutQuestion::FreshMemory,
         StandOutQuestion::StreamsBetweenCpus,
         StandOutQuestion::DiskCache,
     ];
-    assert!(untested.iter().all(|one| !found.contains(one)), "{found:?}");
+    assert!(untested.iter().all(|question| !questions.contains(question)), "{questions:?}");
 }
 
 #[test]
 fn three_rounds_must_all_exceed() {
-    let with = |wakes: [f64; 3]| {
+    let has_wake_up = |wakes: [f64; 3]| {
         let mut run = guest::guest_run();
         run.measurements.iter_mut().for_each(|measurement| measurement.rounds.truncate(3));
-        let wake = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::SWITCH_CROSS_CPU.id]).unwrap();
+        let wake = run
+            .measurements
+            .iter_mut()
+            .find(|measurement| measurement.planned.metrics == [os::SWITCH_CROSS_CPU.id])
+            .unwrap();
         let readings = |value| vec![reading(&os::SWITCH_CROSS_CPU, Readings::Scalars(vec![value]))];
         wake.rounds = wakes.into_iter().enumerate().map(|(index, value)| round(index, readings(value))).collect();
         answer(&run, StandOutQuestion::WakeUp).is_some()
     };
-    assert!(with([29_000.0, 24_000.0, 32_000.0]));
-    assert!(!with([29_000.0, 1_900.0, 32_000.0]), "one round is 2.5 switches long");
+    assert!(has_wake_up([29_000.0, 24_000.0, 32_000.0]));
+    assert!(!has_wake_up([29_000.0, 1_900.0, 32_000.0]), "one round is 2.5 switches long");
 }
 
 #[test]
@@ -181,37 +186,37 @@ fn slowness_reason_only_if_measured() {
 
 #[test]
 fn idle_cache_loss_needs_all_rounds() {
-    let with = |stayed: &[f64]| {
+    let answer_with = |retained: &[f64]| {
         let mut run = guest::guest_run();
         run.header.metrics.extend([file::IDLE_RETAINED, file::IDLE_TIME]);
-        add_scalars(&mut run, &file::IDLE_RETAINED, Case::new(), stayed);
-        add_scalars(&mut run, &file::IDLE_TIME, Case::new(), &vec![140e9; stayed.len()]);
+        add_scalars(&mut run, &file::IDLE_RETAINED, Case::new(), retained);
+        add_scalars(&mut run, &file::IDLE_TIME, Case::new(), &vec![140e9; retained.len()]);
         answer(&run, StandOutQuestion::IdleCache)
     };
-    let some = with(&[0.751, 0.75, 0.75, 0.748]).unwrap();
+    let partial = answer_with(&[0.751, 0.75, 0.75, 0.748]).unwrap();
     assert_eq!(
-        some.text,
+        partial.text,
         "Of every 100 file pages unused for 2 min 20 s, 25 were evicted from the page cache: the next read goes to the disk."
     );
-    assert!(some.text.split_whitespace().count() <= 25);
-    let all = with(&[0.0; 7]).unwrap();
-    assert!(all.text.starts_with("All file pages unused for 2 min 20 s were evicted"), "{}", all.text);
-    assert!(all.factor > some.factor && all.factor.is_finite());
-    assert_eq!(with(&[1.0; 7]), None);
-    assert_eq!(with(&[0.75, 0.75, 0.96]), None, "one round still finds nearly all");
-    assert_eq!(with(&[0.5, 0.5]), None, "two rounds prove nothing");
+    assert!(partial.text.split_whitespace().count() <= 25);
+    let complete = answer_with(&[0.0; 7]).unwrap();
+    assert!(complete.text.starts_with("All file pages unused for 2 min 20 s were evicted"), "{}", complete.text);
+    assert!(complete.factor > partial.factor && complete.factor.is_finite());
+    assert_eq!(answer_with(&[1.0; 7]), None);
+    assert_eq!(answer_with(&[0.75, 0.75, 0.96]), None, "one round still finds nearly all");
+    assert_eq!(answer_with(&[0.5, 0.5]), None, "two rounds prove nothing");
 }
 
 #[test]
 fn fresh_memory_compared_with_reused_and_huge() {
-    let with = |first: f64| {
+    let answer_with = |first: f64| {
         let mut run = guest::guest_run();
         run.header.metrics.extend([mem::FIRST_TOUCH, mem::REPEATED_FIRST_TOUCH]);
         guest::measure(&mut run, &mem::FIRST_TOUCH, Case::new(), first);
         guest::measure(&mut run, &mem::REPEATED_FIRST_TOUCH, Case::new(), 1_500.0);
         answer(&run, StandOutQuestion::FreshMemory).unwrap()
     };
-    let fresh = with(2_700.0);
+    let fresh = answer_with(2_700.0);
     assert_eq!(
         fresh.text,
         "Fresh memory costs 2.70 µs a page of 4 KiB at first touch, memory just freed 1.50 µs; huge pages are 24 times cheaper."
@@ -220,9 +225,9 @@ fn fresh_memory_compared_with_reused_and_huge() {
     assert!((fresh.factor - 1.8).abs() < 0.05, "{fresh:?}");
     // Where it costs the same, only huge pages differ.
     assert!(
-        with(1_500.0).text.ends_with("at first touch, 6.8 times as much as in huge pages."),
+        answer_with(1_500.0).text.ends_with("at first touch, 6.8 times as much as in huge pages."),
         "{}",
-        with(1_500.0).text
+        answer_with(1_500.0).text
     );
 }
 
@@ -230,15 +235,17 @@ fn fresh_memory_compared_with_reused_and_huge() {
 fn missing_figures_are_counted_and_named() {
     let mut run = guest::guest_run();
     let failed = RoundOutcome::Failed("signal 11".into());
-    let exec = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::PROCESS_EXEC.id]).unwrap();
+    let exec =
+        run.measurements.iter_mut().find(|measurement| measurement.planned.metrics == [os::PROCESS_EXEC.id]).unwrap();
     exec.rounds = vec![round_with_outcome(0, failed)];
     let screen = overview_of(&run);
-    let missing: Vec<_> = screen.missing.iter().map(|one| (one.reason, one.figures, one.metrics.clone())).collect();
+    let missing_figures: Vec<_> =
+        screen.missing.iter().map(|entry| (entry.reason, entry.figures, entry.metrics.clone())).collect();
     let expected = [
         (MissingReason::Failed, 1, vec![os::PROCESS_EXEC.id]),
         (MissingReason::Skipped, 1, vec![mem::NODE_LATENCY.id]),
     ];
-    assert_eq!(missing, expected);
+    assert_eq!(missing_figures, expected);
     let rung = screen.rungs.iter().find(|rung| rung.label == "fork + exec").unwrap();
     assert_eq!((rung.figure.text.as_str(), rung.figure.missing_reason.as_deref()), ("failed", Some("signal 11")));
 }
@@ -247,31 +254,32 @@ fn missing_figures_are_counted_and_named() {
 fn never_undisturbed_is_shown_as_found() {
     let screen = overview_of(&guest::disturbed_run());
     let figure = &screen.rungs.iter().find(|rung| rung.label == "system call").unwrap().figure;
-    let found = figure.as_found.as_ref().unwrap();
-    assert_eq!((figure.text.as_str(), found.text.as_str()), ("not known", "131 ns"));
-    assert_eq!((figure.measured, figure.drawn_value()), (None, Some(found.value)));
-    assert!((found.value.value - 131e-9).abs() < 1e-9, "{found:?}");
-    assert!(found.value.low < found.value.value && found.value.value < found.value.high, "{found:?}");
+    let as_found = figure.as_found.as_ref().unwrap();
+    assert_eq!((figure.text.as_str(), as_found.text.as_str()), ("not known", "131 ns"));
+    assert_eq!((figure.measured, figure.drawn_value()), (None, Some(as_found.value)));
+    assert!((as_found.value.value - 131e-9).abs() < 1e-9, "{as_found:?}");
+    assert!(as_found.value.low < as_found.value.value && as_found.value.value < as_found.value.high, "{as_found:?}");
     // It is judged by nothing, and concluded from by nothing.
     assert_eq!(figure.verdict, PredictionVerdict::NotCompared);
     assert!(
         screen
             .missing
             .iter()
-            .any(|one| one.reason == MissingReason::NotKnown && one.metrics.contains(&os::SYSCALL_NULL.id))
+            .any(|entry| entry.reason == MissingReason::NotKnown && entry.metrics.contains(&os::SYSCALL_NULL.id))
     );
-    let found = screen.rungs.iter().filter(|rung| rung.figure.as_found.is_some());
-    assert_eq!(found.map(|rung| rung.label.as_str()).collect::<Vec<_>>(), ["L1 hit", "system call"]);
+    let rungs = screen.rungs.iter().filter(|rung| rung.figure.as_found.is_some());
+    assert_eq!(rungs.map(|rung| rung.label.as_str()).collect::<Vec<_>>(), ["L1 hit", "system call"]);
 }
 
 #[test]
 fn hidden_level_is_not_distinguishable() {
     let mut run = guest::guest_run();
-    let is_l3 = |one: &kelvin_core::Measurement| {
-        let bytes = mem::BYTES.number_in(&one.planned.case);
-        one.planned.metrics == [mem::LATENCY.id] && bytes.is_some_and(|bytes| (2 << 20..32 << 20).contains(&bytes))
+    let is_l3 = |measurement: &kelvin_core::Measurement| {
+        let bytes = mem::BYTES.number_in(&measurement.planned.case);
+        measurement.planned.metrics == [mem::LATENCY.id]
+            && bytes.is_some_and(|bytes| (2 << 20..32 << 20).contains(&bytes))
     };
-    run.measurements.retain(|one| !is_l3(one));
+    run.measurements.retain(|measurement| !is_l3(measurement));
     let rungs = overview_of(&run).rungs;
     let rung = rungs.iter().find(|rung| rung.label == "L3 hit").unwrap();
     assert_eq!((rung.figure.text.as_str(), &rung.figure.measured), ("not distinguishable from DRAM", &None));
@@ -279,7 +287,7 @@ fn hidden_level_is_not_distinguishable() {
 }
 
 fn keep_areas(run: &mut Run, areas: &[&str]) -> Analysis {
-    run.measurements.retain(|one| areas.iter().any(|area| one.planned.metrics[0].starts_with(area)));
+    run.measurements.retain(|measurement| areas.iter().any(|area| measurement.planned.metrics[0].starts_with(area)));
     analyse(run)
 }
 
@@ -293,7 +301,7 @@ fn few_figures_give_no_overview() {
     study.header.settings.mode = Name::new("study");
     assert!(analyse(&study).overview.is_none(), "a study answers its own question");
     let mut inputs = guest::guest_run();
-    inputs.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
+    inputs.measurements.iter_mut().for_each(|measurement| measurement.planned.only_input = true);
     assert!(analyse(&inputs).overview.is_none(), "nobody asked for these");
 }
 
@@ -339,19 +347,19 @@ fn moved_cpus_stand_out() {
     let case = Case::new().with_word(mem::MemoryCpus::All).with_number(mem::BYTES, 960 << 20);
     let rounds = [66.0, 67.0, 200.0, 66.5, 201.0, 199.0, 67.5, 66.2, 200.5, 198.5];
     add_scalars(&mut run, &mem::BANDWIDTH_CORE_TO_CORE, case, &rounds);
-    let moved = answer(&run, StandOutQuestion::CpuDistance).unwrap();
+    let stand_out = answer(&run, StandOutQuestion::CpuDistance).unwrap();
     assert!(
-        moved.text.starts_with("Core-to-core latency alternates between ") && moved.text.ends_with("."),
+        stand_out.text.starts_with("Core-to-core latency alternates between ") && stand_out.text.ends_with("."),
         "{}",
-        moved.text
+        stand_out.text
     );
-    assert!(moved.text.split_whitespace().count() <= 25 && moved.factor > 2.9, "{moved:?}");
+    assert!(stand_out.text.split_whitespace().count() <= 25 && stand_out.factor > 2.9, "{stand_out:?}");
 }
 
 #[test]
 fn largest_unskipped_size_is_shown() {
     let mut run = guest::guest_run();
-    let of = |bytes: u64| {
+    let case_of = |bytes: u64| {
         Case::new()
             .with_word(file::AccessOrder::Random)
             .with_word(file::CacheState::Direct)
@@ -361,7 +369,7 @@ fn largest_unskipped_size_is_shown() {
         let rungs = overview_of(run).rungs;
         rungs.into_iter().find(|rung| rung.label == "4 KiB from disk").unwrap().figure.text
     };
-    guest::measure(&mut run, &file::READ_ORDER, of(128 << 20), 70_000.0);
+    guest::measure(&mut run, &file::READ_ORDER, case_of(128 << 20), 70_000.0);
     assert_eq!(text(&run), "70 µs");
     run.measurements.last_mut().unwrap().skipped = Some(SkipReason::new("omitted by --quick"));
     assert_eq!(text(&run), "60 µs");
@@ -369,24 +377,24 @@ fn largest_unskipped_size_is_shown() {
 
 #[test]
 fn memory_within_reported_cache_is_doubted() {
-    let but =
+    let doubts_of =
         |run: &Run| -> Vec<Option<String>> { overview_of(run).rates.into_iter().map(|line| line.doubt).collect() };
     let mut run = guest::guest_run();
-    assert!(but(&run).iter().all(Option::is_none), "960 MiB are beyond 480 MiB");
+    assert!(doubts_of(&run).iter().all(Option::is_none), "960 MiB are beyond 480 MiB");
     let mut caches = run.header.machine.topology.caches.get().unwrap().clone();
     caches[2].bytes = 1 << 30;
     run.header.machine.topology.caches = Fact::known(caches, "a test");
-    let said = but(&run);
-    assert_eq!(said[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that is reported"));
+    let doubts = doubts_of(&run);
+    assert_eq!(doubts[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that is reported"));
     // Both CPUs have as much each.
-    assert_eq!(said[1], None);
-    assert!(said[2..].iter().all(Option::is_none), "{said:?}");
+    assert_eq!(doubts[1], None);
+    assert!(doubts[2..].iter().all(Option::is_none), "{doubts:?}");
 }
 
 #[test]
-fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
+fn quick_run_states_stream_message_size() {
     let mut run = guest::guest_run();
-    let usual = |message: u64| {
+    let case_of = |message: u64| {
         Case::new()
             .with_number(net::MESSAGE, message)
             .with_word(kelvin_core::catalogue::PairPlacement::SameCpu)
@@ -394,12 +402,13 @@ fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
     };
     let line = |run: &Run| overview_of(run).rates.into_iter().find(|line| line.label == "TCP on this host").unwrap();
     assert_eq!(line(&run).doubt, None);
-    let measured = |one: &&mut kelvin_core::Measurement| one.planned.probe == net::BANDWIDTH_TCP.id.as_str();
+    let is_tcp =
+        |measurement: &&mut kelvin_core::Measurement| measurement.planned.probe == net::BANDWIDTH_TCP.id.as_str();
     run.measurements
         .iter_mut()
-        .filter(measured)
-        .for_each(|one| one.skipped = Some(SkipReason::new("omitted by --quick")));
-    guest::measure(&mut run, &net::BANDWIDTH_TCP, usual(4 << 10), 1.8e9);
+        .filter(is_tcp)
+        .for_each(|measurement| measurement.skipped = Some(SkipReason::new("omitted by --quick")));
+    guest::measure(&mut run, &net::BANDWIDTH_TCP, case_of(4 << 10), 1.8e9);
     let line = line(&run);
     assert_eq!(line.doubt.as_deref(), Some("in messages of 4 KiB"));
     assert_eq!(line.rates[0].figure.text, "1.80 GB/s");
@@ -411,7 +420,7 @@ fn disk_block_time_is_consistent() {
     guest::replace(&mut run, &file::DEVICE_LATENCY, &Case::new(), 20_000.0);
     let screen = overview_of(&run);
     let rung = screen.rungs.iter().find(|rung| rung.label == "4 KiB from disk").unwrap();
-    let disk = screen.stand_outs.iter().find(|one| one.text.starts_with("The disk reads")).unwrap();
+    let disk = screen.stand_outs.iter().find(|stand_out| stand_out.text.starts_with("The disk reads")).unwrap();
     assert!(
         disk.text.ends_with("a single one takes 59.6 µs.") && rung.figure.text == "60 µs",
         "{}: {rung:?}",

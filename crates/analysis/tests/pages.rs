@@ -23,7 +23,7 @@ fn page_claim_follows_agreement_of_rounds() {
     let holds: Vec<Option<bool>> = study.conclusions.iter().map(|conclusion| conclusion.holds).collect();
     assert_eq!(holds, [Some(true), Some(false), None]);
     assert!(study.conclusions[2].test.contains("2 of 3 rounds agree"), "{}", study.conclusions[2].test);
-    assert!(analyse(&run).studies.iter().any(|known| known.id == *"mem.page"));
+    assert!(analyse(&run).studies.iter().any(|study| study.id == *"mem.page"));
 }
 
 #[test]

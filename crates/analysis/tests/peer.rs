@@ -55,10 +55,10 @@ fn streams(count: u64) -> Case {
 }
 
 /// Streams at a rate, with the share of a CPU of either host that they use.
-fn add_streams(run: &mut Run, case: &Case, rate: f64, [here, there]: [f64; 2]) {
+fn add_streams(run: &mut Run, case: &Case, rate: f64, [local, remote]: [f64; 2]) {
     add(run, &RATE, case.clone(), rate);
-    add(run, &LOCAL_CPU, case.clone(), here);
-    add(run, &REMOTE_CPU, case.clone(), there);
+    add(run, &LOCAL_CPU, case.clone(), local);
+    add(run, &REMOTE_CPU, case.clone(), remote);
 }
 
 fn predict(run: &mut Run, case: Case, value: f64) {
@@ -84,7 +84,10 @@ fn conclusions(run: &Run) -> Vec<StatedConclusion> {
 }
 
 fn conclusion_with<'c>(conclusions: &'c [StatedConclusion], words: &str) -> &'c StatedConclusion {
-    conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
+    conclusions
+        .iter()
+        .find(|conclusion| conclusion.text.contains(words))
+        .unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
 fn paragraph(run: &Run) -> Option<String> {
@@ -97,70 +100,73 @@ fn saturated_link_and_host_are_distinguished() {
     let mut run = network();
     add_streams(&mut run, &streams(1), 0.98 * GIGABIT_RATE, [0.3, 0.4]);
     predict(&mut run, streams(1), GIGABIT_RATE);
-    let all = conclusions(&run);
-    let carried = conclusion_with(&all, "1 TCP stream to the agent used at least 75 % of the link: 98 % (");
-    assert!(carried.holds == Some(true) && carried.text.ends_with("115 MB/s of 118 MB/s"), "{carried:?}");
-    assert!(carried.test.contains("over 125.0 MB/s x 1448 / 1538"), "{carried:?}");
-    let limit = conclusion_with(&all, "1 TCP stream to the agent is CPU-limited on neither host: ");
+    let results = conclusions(&run);
+    let saturation = conclusion_with(&results, "1 TCP stream to the agent used at least 75 % of the link: 98 % (");
+    assert!(saturation.holds == Some(true) && saturation.text.ends_with("115 MB/s of 118 MB/s"), "{saturation:?}");
+    assert!(saturation.test.contains("over 125.0 MB/s x 1448 / 1538"), "{saturation:?}");
+    let limit = conclusion_with(&results, "1 TCP stream to the agent is CPU-limited on neither host: ");
     assert!(limit.holds == Some(true) && limit.text.contains(": the test uses 30 % ("), "{limit:?}");
     assert!(limit.text.contains("and 40 % ("), "{limit:?}");
-    assert_eq!(all.len(), 2, "{all:#?}");
-    let said = paragraph(&run).unwrap();
-    assert!(said.contains("), 98 % of the link and is CPU-limited on neither host (the test uses"), "{said}");
+    assert_eq!(results.len(), 2, "{results:#?}");
+    let text = paragraph(&run).unwrap();
+    assert!(text.contains("), 98 % of the link and is CPU-limited on neither host (the test uses"), "{text}");
 
-    let mut full = network();
-    add_streams(&mut full, &streams(1), 0.4 * GIGABIT_RATE, [0.3, 1.0]);
-    predict(&mut full, streams(1), GIGABIT_RATE);
-    let all = conclusions(&full);
-    assert_eq!(conclusion_with(&all, "of the link").holds, Some(false));
-    assert_eq!(conclusion_with(&all, "is CPU-limited on the agent's host: ").holds, Some(true));
+    let mut limited = network();
+    add_streams(&mut limited, &streams(1), 0.4 * GIGABIT_RATE, [0.3, 1.0]);
+    predict(&mut limited, streams(1), GIGABIT_RATE);
+    let results = conclusions(&limited);
+    assert_eq!(conclusion_with(&results, "of the link").holds, Some(false));
+    assert_eq!(conclusion_with(&results, "is CPU-limited on the agent's host: ").holds, Some(true));
 }
 
 #[test]
 fn host_with_saturated_cpu_is_named() {
-    let said = |busy: [f64; 2]| {
+    let host_limit = |busy: [f64; 2]| {
         let mut run = network();
         add_streams(&mut run, &streams(1), 1e9, busy);
-        let all = conclusions(&run);
-        let [limit] = &all[..] else { panic!("{all:#?}") };
+        let results = conclusions(&run);
+        let [limit] = &results[..] else { panic!("{results:#?}") };
         (limit.text.split(':').next().unwrap().to_owned(), limit.holds)
     };
-    assert_eq!(said([1.0, 0.2]), ("1 TCP stream to the agent is CPU-limited on this host".into(), Some(true)));
-    assert_eq!(said([1.0, 1.0]), ("1 TCP stream to the agent is CPU-limited on both hosts".into(), Some(true)));
+    assert_eq!(host_limit([1.0, 0.2]), ("1 TCP stream to the agent is CPU-limited on this host".into(), Some(true)));
+    assert_eq!(host_limit([1.0, 1.0]), ("1 TCP stream to the agent is CPU-limited on both hosts".into(), Some(true)));
     // About as full as the limit: it may be, and may not be.
-    assert_eq!(said([0.95, 0.2]), ("1 TCP stream to the agent is CPU-limited on one of the hosts".into(), None));
-    assert_eq!(said([0.95, 1.0]), ("1 TCP stream to the agent is CPU-limited on the agent's host".into(), Some(true)));
+    assert_eq!(host_limit([0.95, 0.2]), ("1 TCP stream to the agent is CPU-limited on one of the hosts".into(), None));
+    assert_eq!(
+        host_limit([0.95, 1.0]),
+        ("1 TCP stream to the agent is CPU-limited on the agent's host".into(), Some(true))
+    );
 }
 
 #[test]
 fn fastest_stream_count_per_direction_is_used() {
     let mut run = network();
-    let directed =
+    let stream_case =
         |count, direction| streams(count).with_word(kelvin_core::AxisWord::from_names("direction", direction));
-    add_streams(&mut run, &directed(1, "to_agent"), 1e9, [1.0, 0.5]);
-    add_streams(&mut run, &directed(4, "to_agent"), 2e9, [1.0, 1.0]);
-    add_streams(&mut run, &directed(1, "from_agent"), 3e9, [0.5, 1.0]);
-    add_streams(&mut run, &directed(4, "from_agent"), 2.9e9, [0.5, 1.0]);
-    let all = conclusions(&run);
-    conclusion_with(&all, "4 TCP streams to the agent are CPU-limited on both hosts: ");
-    conclusion_with(&all, "1 TCP stream from the agent is CPU-limited on the agent's host: ");
-    let more = conclusion_with(&all, "4 TCP streams to the agent carry more than one: 2.00 times as much (95 %: ");
-    assert!(more.holds == Some(true) && more.text.ends_with("2.00 GB/s against 1.00 GB/s"), "{more:?}");
-    assert_eq!(conclusion_with(&all, "4 TCP streams from the agent carry more than one").holds, Some(false));
-    assert_eq!(all.len(), 4, "{all:#?}");
-    let said = paragraph(&run).unwrap();
-    assert!(said.contains("4 TCP streams to the agent carry 2.00 GB/s (") && said.contains("both hosts"), "{said}");
-    assert!(!said.contains("4 TCP streams from the agent"), "{said}");
+    add_streams(&mut run, &stream_case(1, "to_agent"), 1e9, [1.0, 0.5]);
+    add_streams(&mut run, &stream_case(4, "to_agent"), 2e9, [1.0, 1.0]);
+    add_streams(&mut run, &stream_case(1, "from_agent"), 3e9, [0.5, 1.0]);
+    add_streams(&mut run, &stream_case(4, "from_agent"), 2.9e9, [0.5, 1.0]);
+    let results = conclusions(&run);
+    conclusion_with(&results, "4 TCP streams to the agent are CPU-limited on both hosts: ");
+    conclusion_with(&results, "1 TCP stream from the agent is CPU-limited on the agent's host: ");
+    let gain = conclusion_with(&results, "4 TCP streams to the agent carry more than one: 2.00 times as much (95 %: ");
+    assert!(gain.holds == Some(true) && gain.text.ends_with("2.00 GB/s against 1.00 GB/s"), "{gain:?}");
+    assert_eq!(conclusion_with(&results, "4 TCP streams from the agent carry more than one").holds, Some(false));
+    assert_eq!(results.len(), 4, "{results:#?}");
+    let text = paragraph(&run).unwrap();
+    assert!(text.contains("4 TCP streams to the agent carry 2.00 GB/s (") && text.contains("both hosts"), "{text}");
+    assert!(!text.contains("4 TCP streams from the agent"), "{text}");
 }
 
 #[test]
 fn program_loss_and_queueing_effects_are_sized() {
     let mut run = network();
-    let (small, trip) = (
+    let (message_case, trip) = (
         Case::new().with_number("message", 64),
         Case::new().with_word(kelvin_core::AxisWord::from_names("protocol", "tcp")).with_number("message", 64),
     );
-    add(&mut run, &PING, small, 100_000.0);
+    add(&mut run, &PING, message_case, 100_000.0);
     add(&mut run, &ROUND_TRIP, trip, 130_000.0);
     add(&mut run, &LOADED_ROUND_TRIP, Case::new(), 30e6);
     add(&mut run, &LOST_SHARE, Case::new().with_number("message", 1472), 0.3);
@@ -168,27 +174,27 @@ fn program_loss_and_queueing_effects_are_sized() {
         add(&mut run, &OFFERED_SENT, Case::new().with_number("offered", offered), offered as f64 / 8.0);
         add(&mut run, &OFFERED_LOST, Case::new().with_number("offered", offered), lost);
     }
-    let all = conclusions(&run);
+    let results = conclusions(&run);
     let program = conclusion_with(
-        &all,
+        &results,
         "over TCP to a program on that host takes longer than an echo request to its kernel: 1.30 ",
     );
     assert!(program.holds == Some(true) && program.text.ends_with("130 µs against 100 µs"), "{program:?}");
     let waiting =
-        conclusion_with(&all, "queues in buffers and takes more than 2 times as long: 231 times as long (95 %: ");
+        conclusion_with(&results, "queues in buffers and takes more than 2 times as long: 231 times as long (95 %: ");
     assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 µs"), "{waiting:?}");
     let lost = conclusion_with(
-        &all,
+        &results,
         "more than 1.0 % of datagrams of 1472 B to the agent are lost if the sender does not wait: 30 %",
     );
     assert_eq!(lost.holds, Some(true));
-    let arrives = conclusion_with(&all, "paced at 12.5 MB/s (100 Mbit/s offered) at most 1.0 % are lost: 0.2 % (");
-    assert_eq!(arrives.holds, Some(true));
-    assert_eq!(conclusion_with(&all, "(1000 Mbit/s offered) at most").holds, Some(false));
-    // Of all that arrive the highest is said.
-    let said = paragraph(&run).unwrap();
-    assert!(said.contains("(100 Mbit/s offered)") && !said.contains("(10.0 Mbit/s offered)"), "{said}");
-    assert!(!said.contains("1000 Mbit/s"), "{said}");
+    let delivery = conclusion_with(&results, "paced at 12.5 MB/s (100 Mbit/s offered) at most 1.0 % are lost: 0.2 % (");
+    assert_eq!(delivery.holds, Some(true));
+    assert_eq!(conclusion_with(&results, "(1000 Mbit/s offered) at most").holds, Some(false));
+    // Of all that arrive the highest is reported.
+    let text = paragraph(&run).unwrap();
+    assert!(text.contains("(100 Mbit/s offered)") && !text.contains("(10.0 Mbit/s offered)"), "{text}");
+    assert!(!text.contains("1000 Mbit/s"), "{text}");
 }
 
 #[test]
@@ -196,7 +202,7 @@ fn peer_paragraph_is_separate_and_once() {
     let mut run = network();
     assert!(testing::study(&run, "net.peer").is_none() && paragraph(&run).is_none());
     add(&mut run, &RATE, streams(1), 1e9);
-    // A rate alone has nothing beside it to conclude from, and is said.
+    // A rate alone has nothing to be compared with, and is reported.
     assert!(testing::study(&run, "net.peer").is_none());
     assert_eq!(
         paragraph(&run).unwrap(),
@@ -205,10 +211,10 @@ fn peer_paragraph_is_separate_and_once() {
     add(&mut run, &LOCAL_CPU, streams(1), 1.0);
     add(&mut run, &REMOTE_CPU, streams(1), 0.1);
     let analysis = analyse(&run);
-    let said = paragraph(&run).unwrap();
+    let text = paragraph(&run).unwrap();
     assert!(
-        said.contains(") and is CPU-limited on this host (the test uses 100 % of a CPU here, 10 % there)."),
-        "{said}"
+        text.contains(") and is CPU-limited on this host (the test uses 100 % of a CPU here, 10 % there)."),
+        "{text}"
     );
     assert_eq!(analysis.verdict.iter().filter(|line| line.starts_with("Network")).count(), 1, "{:?}", analysis.verdict);
     assert_eq!(analysis.studies.iter().filter(|study| study.id == *"net.peer").count(), 1);

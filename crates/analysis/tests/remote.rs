@@ -29,10 +29,10 @@ fn uncertain_remote_share_is_undecided() {
     ]);
     add_scalars(&mut run, &SHARE, case(Direct, Random).with_number(BYTES, MIB), &[0.1, 0.2, 0.1]);
     let study = testing::study(&run, "file.remote").unwrap();
-    let [certain, open, faster] = &study.conclusions[..] else { panic!("{study:#?}") };
-    assert!(certain.text.starts_with("direct, 8 MiB, random reads: a remote block takes longer"), "{}", certain.text);
-    assert!(certain.text.contains("remote access is 90 % ("), "{}", certain.text);
-    assert_eq!((certain.holds, open.holds, faster.holds), (Some(true), None, Some(false)));
+    let [slower, open, faster] = &study.conclusions[..] else { panic!("{study:#?}") };
+    assert!(slower.text.starts_with("direct, 8 MiB, random reads: a remote block takes longer"), "{}", slower.text);
+    assert!(slower.text.contains("remote access is 90 % ("), "{}", slower.text);
+    assert_eq!((slower.holds, open.holds, faster.holds), (Some(true), None, Some(false)));
     assert!(open.text.ends_with("possibly none") && faster.text.ends_with(" less"), "{study:#?}");
     assert_eq!(testing::study(&testing::empty_run(&[SHARE]), "file.remote"), None);
 }
@@ -47,12 +47,13 @@ struct Block {
 /// Five rounds of a block, a few percent apart.
 fn add(run: &mut Run, case: &Case, block: &Block) {
     let rounds = [0.98, 1.03, 1.0, 0.99, 1.02];
-    let each = |value: f64| rounds.map(|factor| 1000.0 * value * factor);
-    add_scalars(run, &REMOTE_BLOCK, case.clone(), &each(block.remote));
+    let remote_times = |value: f64| rounds.map(|factor| 1000.0 * value * factor);
+    add_scalars(run, &REMOTE_BLOCK, case.clone(), &remote_times(block.remote));
     // Disturbances differ between the two.
     let local = rounds.map(|factor| 1000.0 * block.local * (2.0 - factor));
     add_scalars(run, &LOCAL_BLOCK, case.clone(), &local);
-    let shares: Vec<f64> = each(block.remote).iter().zip(local).map(|(remote, local)| 1.0 - local / remote).collect();
+    let shares: Vec<f64> =
+        remote_times(block.remote).iter().zip(local).map(|(remote, local)| 1.0 - local / remote).collect();
     add_scalars(run, &SHARE, case.clone(), &shares);
     add_scalars(run, &REMOTE_REQUESTS, case.clone(), &[block.requests; 5]);
 }
@@ -67,9 +68,11 @@ fn run_with_orders(cache: CacheState, in_order: &Block, at_random: &Block) -> Ru
 /// Whether order matters less remotely, and in which words.
 fn converges(run: &Run) -> Option<(Option<bool>, String)> {
     let study = testing::study(run, "file.remote").unwrap();
-    let found =
-        study.conclusions.into_iter().find(|one| matches!(one.conclusion.claim, Claim::OrderConverges { .. }))?;
-    Some((found.holds, found.text))
+    let conclusion = study
+        .conclusions
+        .into_iter()
+        .find(|candidate| matches!(candidate.conclusion.claim, Claim::OrderConverges { .. }))?;
+    Some((conclusion.holds, conclusion.text))
 }
 
 #[test]
@@ -94,8 +97,8 @@ fn orders_diverge_with_remote_readahead() {
 
 #[test]
 fn equal_orders_leave_convergence_undecided() {
-    let [one, other] = [100.0, 100.0].map(|local| Block { remote: 1000.0 + local, local, requests: 1.0 });
-    assert_eq!(converges(&run_with_orders(Direct, &one, &other)).unwrap().0, None);
-    let [one, other] = [1.0, 2.0].map(|local| Block { remote: local, local, requests: 0.0 });
-    assert_eq!(converges(&run_with_orders(Cached, &one, &other)), None, "in memory there is no network");
+    let [in_order, at_random] = [100.0, 100.0].map(|local| Block { remote: 1000.0 + local, local, requests: 1.0 });
+    assert_eq!(converges(&run_with_orders(Direct, &in_order, &at_random)).unwrap().0, None);
+    let [in_order, at_random] = [1.0, 2.0].map(|local| Block { remote: local, local, requests: 0.0 });
+    assert_eq!(converges(&run_with_orders(Cached, &in_order, &at_random)), None, "in memory there is no network");
 }

@@ -39,11 +39,11 @@ fn noise(random: &mut Random, n: usize, level: f64, std: f64) -> Vec<f64> {
 #[test]
 fn unmeasured_metric_has_reason() {
     let mut run = testing::empty_run(&[CALL]);
-    let failed = |why: &str| RoundOutcome::Failed(why.into());
+    let failed = |reason: &str| RoundOutcome::Failed(reason.into());
     add_measurement(&mut run, &CALL, Case::new().with_number("a", 1), vec![]);
     run.measurements[0].skipped = Some(SkipReason::new("needs root"));
-    let declined = RoundOutcome::Skipped(SkipReason::new("no such device"));
-    add_measurement(&mut run, &CALL, Case::new().with_number("a", 2), vec![round_with_outcome(0, declined)]);
+    let skipped = RoundOutcome::Skipped(SkipReason::new("no such device"));
+    add_measurement(&mut run, &CALL, Case::new().with_number("a", 2), vec![round_with_outcome(0, skipped)]);
     let attempts = [failed("late"), failed("signal 11"), failed("signal 11")];
     let rounds = attempts.into_iter().enumerate().map(|(i, a)| round_with_outcome(i, a)).collect();
     add_measurement(&mut run, &CALL, Case::new().with_number("a", 3), rounds);
@@ -67,8 +67,8 @@ fn failed_round_is_excluded_alone() {
     let mut run = scalars(&[10.0, 10.1, 9.9, 10.0]);
     run.measurements[0].rounds.push(round_with_outcome(4, RoundOutcome::Failed("killed".into())));
     let analysis = analyse(&run);
-    let found = only_result(&analysis).outcome.summary().unwrap();
-    assert_eq!((found.rounds, found.failed_rounds), (4, 1));
+    let summary = only_result(&analysis).outcome.summary().unwrap();
+    assert_eq!((summary.rounds, summary.failed_rounds), (4, 1));
     let failed = Warning::new(WarningKind::FailedRounds, "1 of 5 rounds failed".into());
     assert!(only_result(&analysis).warnings.contains(&failed), "{:?}", only_result(&analysis).warnings);
 }
@@ -78,7 +78,7 @@ fn few_rounds_give_range_one_gives_none() {
     assert_eq!(summary(&scalars(&[10.0])).interval, None);
     let range = summary(&scalars(&[10.0, 12.0, 11.0])).interval.unwrap();
     assert_eq!((range.kind, range.level), (IntervalKind::Range, 1.0));
-    // And what runs may differ by, which is little beside it.
+    // And what runs may differ by, which is little compared with it.
     assert!((9.99..10.0).contains(&range.lower) && (12.0..12.01).contains(&range.upper), "{range:?}");
     let interval = summary(&scalars(&[10.0, 12.0, 11.0, 11.5])).interval.unwrap();
     assert_eq!((interval.kind, interval.level), (IntervalKind::Confidence, 0.95));
@@ -88,19 +88,23 @@ fn few_rounds_give_range_one_gives_none() {
 #[test]
 fn history_widens_interval() {
     let mut run = scalars(&[10.0, 10.01, 9.99, 10.0, 10.01, 9.99]);
-    let alone = summary(&run);
+    let without_history = summary(&run);
     let headlines = vec![9.5, 10.5, 10.0, 9.8, 10.3];
     run.header.spread_history = vec![SpreadHistory {
         metric: VALUE.id,
         case: Case::new(),
         headlines,
-        within_variances: vec![alone.within_variance; 5],
+        within_variances: vec![without_history.within_variance; 5],
     }];
-    let taught = summary(&run);
-    assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
-    let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());
+    let with_history = summary(&run);
+    assert_eq!((without_history.learned_runs, with_history.learned_runs), (0, 5));
+    let (plain_width, history_width) =
+        (without_history.interval.unwrap().half_width(), with_history.interval.unwrap().half_width());
     // Alone it is 2.3 of 0.5 % for the clock, and hardly more.
-    assert!((0.11..0.12).contains(&alone) && (0.8..1.5).contains(&taught), "{alone} {taught}");
+    assert!(
+        (0.11..0.12).contains(&plain_width) && (0.8..1.5).contains(&history_width),
+        "{plain_width} {history_width}"
+    );
     run.header.spread_history[0].case = Case::new().with_number("size", 1);
     assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
 }
@@ -139,27 +143,27 @@ fn modes_suppress_wide_interval_warning() {
 
 #[test]
 fn persistent_modes_warn_alternating_do_not() {
-    let rounds = |slow: fn(usize) -> bool| -> Vec<Vec<f64>> {
+    let rounds = |is_slow: fn(usize) -> bool| -> Vec<Vec<f64>> {
         let mut random = Random::new(5);
-        let mut value = |at: usize| if slow(at) { 130.0 } else { 100.0 } + 0.3 * random.normal();
+        let mut value = |index: usize| if is_slow(index) { 130.0 } else { 100.0 } + 0.3 * random.normal();
         (0..8).map(|_| (0..150).map(&mut value).collect()).collect()
     };
-    let summed = |slow: fn(usize) -> bool| {
+    let summary_of = |is_slow: fn(usize) -> bool| {
         let mut run = testing::empty_run(&[CALL]);
-        add_rounds(&mut run, &CALL, Case::new(), &rounds(slow));
+        add_rounds(&mut run, &CALL, Case::new(), &rounds(is_slow));
         let result = only_result(&analyse(&run)).clone();
         let summary = result.outcome.summary().unwrap();
         (summary.mode_unit, summary.modes.len(), result.warnings)
     };
     // Every third operation, and the same number in stretches of twenty.
-    let (of, modes, warnings) = summed(|at| at % 3 == 0);
-    assert_eq!((of, modes), (ModeUnit::Samples, 2));
+    let (unit, modes, warnings) = summary_of(|index| index % 3 == 0);
+    assert_eq!((unit, modes), (ModeUnit::Samples, 2));
     assert!(
         !warnings.iter().any(|warning| matches!(warning, Warning { kind: WarningKind::Modes, .. })),
         "{warnings:?}"
     );
-    let (of, modes, warnings) = summed(|at| at % 60 < 20);
-    assert_eq!((of, modes), (ModeUnit::Periods, 2));
+    let (unit, modes, warnings) = summary_of(|index| index % 60 < 20);
+    assert_eq!((unit, modes), (ModeUnit::Periods, 2));
     assert!(
         matches!(&warnings[0], Warning { kind: WarningKind::Modes, text, .. } if text.contains("in stretches")),
         "{warnings:?}"
@@ -192,9 +196,9 @@ fn bimodal_rounds_give_two_modes() {
 fn bimodal_runs_give_two_modes() {
     let mut run = scalars(&[12.1, 12.0, 11.9, 12.4, 12.2, 12.0]);
     let headlines = vec![12.0, 119.0, 12.1, 121.0, 11.9];
-    let within = vec![0.01; headlines.len()];
+    let variances = vec![0.01; headlines.len()];
     let metric = VALUE.id;
-    run.header.spread_history.push(SpreadHistory { metric, case: Case::new(), headlines, within_variances: within });
+    run.header.spread_history.push(SpreadHistory { metric, case: Case::new(), headlines, within_variances: variances });
     let analysis = analyse(&run);
     let result = only_result(&analysis);
     let summary = result.outcome.summary().unwrap();
@@ -210,14 +214,18 @@ fn bimodal_runs_give_two_modes() {
 
 #[test]
 fn drift_warns_and_suppresses_wide_interval() {
-    let rising: Vec<f64> = (0..6).map(|i| 100.0 + 2.0 * f64::from(i)).collect();
-    let analysis = analyse(&scalars(&rising));
+    let rising_values: Vec<f64> = (0..6).map(|i| 100.0 + 2.0 * f64::from(i)).collect();
+    let analysis = analyse(&scalars(&rising_values));
     let [Warning { kind: WarningKind::Drift, text, .. }] = &only_result(&analysis).warnings[..] else {
         panic!("{:?}", only_result(&analysis).warnings)
     };
     assert_eq!(text, "the value rose by 9.5 % over the run (p = 0.003, Mann-Kendall test over 6 rounds)");
-    let slight: Vec<f64> = rising.iter().map(|value| 100.0 + value / 100.0).collect();
-    assert_eq!(only_result(&analyse(&scalars(&slight))).warnings, [], "a drift that does not matter is not reported");
+    let slight_rise: Vec<f64> = rising_values.iter().map(|value| 100.0 + value / 100.0).collect();
+    assert_eq!(
+        only_result(&analyse(&scalars(&slight_rise))).warnings,
+        [],
+        "a drift that does not matter is not reported"
+    );
 }
 
 #[test]
@@ -244,10 +252,11 @@ fn correlated_samples_warn_of_few_effective() {
         (0..4).map(|_| (0..200).map(|i| if i < 100 { 100.0 } else { 101.0 }).collect()).collect();
     add_rounds(&mut run, &CALL, Case::new(), &rounds);
     let analysis = analyse(&run);
-    let found = only_result(&analysis).outcome.summary().unwrap();
-    assert!(found.effective_samples < 20.0, "{}", found.effective_samples);
-    let few = |warning: &Warning| matches!(warning, Warning { kind: WarningKind::FewEffectiveSamples, .. });
-    assert!(only_result(&analysis).warnings.iter().any(few));
+    let summary = only_result(&analysis).outcome.summary().unwrap();
+    assert!(summary.effective_samples < 20.0, "{}", summary.effective_samples);
+    let is_few_effective =
+        |warning: &Warning| matches!(warning, Warning { kind: WarningKind::FewEffectiveSamples, .. });
+    assert!(only_result(&analysis).warnings.iter().any(is_few_effective));
     let mut random = Random::new(2);
     let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &[(); 4].map(|()| noise(&mut random, 200, 100.0, 0.1)));
@@ -276,9 +285,9 @@ fn impossible_values_are_invalid() {
 fn value_above_hardware_bound_is_invalid() {
     let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).with_axes([BYTES]);
     let mut run = testing::empty_run(&[rate]);
-    let at = |bytes: u64| Case::new().with_number("bytes", bytes);
+    let case_at = |bytes: u64| Case::new().with_number("bytes", bytes);
     for bytes in [1, 2] {
-        add_scalars(&mut run, &rate, at(bytes), &[130e6; 4]);
+        add_scalars(&mut run, &rate, case_at(bytes), &[130e6; 4]);
     }
     let bound = Bound {
         limit: 119e6,
@@ -286,21 +295,22 @@ fn value_above_hardware_bound_is_invalid() {
         derivation: "eth0 carries 125 MB/s".into(),
         likely_cause: "the bytes did not all go by eth0".into(),
     };
-    run.header.bounds = vec![BoundRecord { metric: rate.id, case: at(1), bound }];
+    run.header.bounds = vec![BoundRecord { metric: rate.id, case: case_at(1), bound }];
     let analysis = analyse(&run);
     let Outcome::Invalid(ceiling) = &analysis.results[0].outcome else { panic!("{:?}", analysis.results[0]) };
     assert_eq!((ceiling.value, ceiling.bound), (130e6, 119e6));
     assert_eq!(ceiling.derivation.as_deref(), Some("eth0 carries 125 MB/s"));
     assert!(analysis.results[1].outcome.summary().is_some(), "another case has no such bound");
-    assert_eq!(Headlines::from_run(&run).get("test.rate", &at(1)), None);
-    assert!(Headlines::from_run(&run).get("test.rate", &at(2)).is_some());
-    let kelvin_core::MissingInput::NoFigure(why) = Headlines::from_run(&run).missing_input("test.rate", &at(1)) else {
+    assert_eq!(Headlines::from_run(&run).get("test.rate", &case_at(1)), None);
+    assert!(Headlines::from_run(&run).get("test.rate", &case_at(2)).is_some());
+    let kelvin_core::MissingInput::NoFigure(reason) = Headlines::from_run(&run).missing_input("test.rate", &case_at(1))
+    else {
         panic!("there is something to go by")
     };
-    assert_eq!(why, "came out at 130 MB/s, beyond what is possible (119 MB/s)");
-    let found = analysis.findings.iter().find(|finding| finding.text.contains("impossible")).unwrap();
-    assert!(found.text.ends_with("which is impossible: the bytes did not all go by eth0."), "{found:?}");
-    assert_eq!(found.reason, "the bound is 119 MB/s: eth0 carries 125 MB/s");
+    assert_eq!(reason, "came out at 130 MB/s, beyond what is possible (119 MB/s)");
+    let finding = analysis.findings.iter().find(|finding| finding.text.contains("impossible")).unwrap();
+    assert!(finding.text.ends_with("which is impossible: the bytes did not all go by eth0."), "{finding:?}");
+    assert_eq!(finding.reason, "the bound is 119 MB/s: eth0 carries 125 MB/s");
     // At the bound it is possible.
     run.header.bounds[0].bound.limit = 130e6;
     assert!(analyse(&run).results[0].outcome.summary().is_some());
@@ -342,7 +352,7 @@ fn call_below_one_cycle_is_implausible() {
     assert!(text.starts_with("0.41 core cycles"), "{text}");
 }
 
-fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
+fn predict(run: &mut Run, value: f64, low: f64, high: f64) {
     let prediction = Prediction {
         value,
         low,
@@ -362,9 +372,14 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
 }
 
 /// What an experiment shows of a figure: each cause that is shown takes 40 % of it, and so much of it is left.
-fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, CauseVerdict)], left: f64) -> Explanation {
-    let around = |value: f64| Estimate { value, low: value * 0.95, high: value * 1.05, is_range: false };
-    let share = |value: f64| AmountShare { amount: around(value * figure), share: around(value) };
+fn explanation_of(
+    metric: &Metric,
+    figure: f64,
+    verdicts: &[(&'static str, CauseVerdict)],
+    remaining: f64,
+) -> Explanation {
+    let interval_around = |value: f64| Estimate { value, low: value * 0.95, high: value * 1.05, is_range: false };
+    let share = |value: f64| AmountShare { amount: interval_around(value * figure), share: interval_around(value) };
     let cause = |(id, verdict): &(&'static str, CauseVerdict)| CauseResult {
         id: Name::new(id),
         summary: Name::new(id),
@@ -375,7 +390,7 @@ fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, Cause
         evidence: Vec::new(),
         by_formula: None,
     };
-    let shown = verdicts.iter().filter(|one| one.1 == CauseVerdict::Shown);
+    let shown_causes = verdicts.iter().filter(|entry| entry.1 == CauseVerdict::Shown);
     Explanation {
         why_format: EXPLANATION_FORMAT,
         kelvin: "0.1.0".into(),
@@ -384,15 +399,17 @@ fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, Cause
         case: Case::new(),
         passes: 8,
         seconds: 1.0,
-        figure: around(figure),
+        figure: interval_around(figure),
         amounts: AmountUnit::Operation,
-        whole: around(figure),
+        whole: interval_around(figure),
         predicted: None,
         no_prediction_reason: None,
         predicted_without: None,
-        parts: shown.map(|one| ExplainedPart { kind: PartKind::Cause(Name::new(one.0)), share: share(0.4) }).collect(),
-        not_explained: AmountShare { amount: around(left), share: around(left / figure) },
-        is_explained: left == 0.0,
+        parts: shown_causes
+            .map(|entry| ExplainedPart { kind: PartKind::Cause(Name::new(entry.0)), share: share(0.4) })
+            .collect(),
+        not_explained: AmountShare { amount: interval_around(remaining), share: interval_around(remaining / figure) },
+        is_explained: remaining == 0.0,
         causes: verdicts.iter().map(cause).collect(),
     }
 }
@@ -420,32 +437,33 @@ fn verdict_uses_measured_interval() {
     ];
     let verdict = |run: &Run| only_result(&analyse(run)).verdict;
     assert_eq!(verdict(&run), RangeVerdict::NotPredicted);
-    predicted(&mut run, 50.0, 40.0, 70.0);
+    predict(&mut run, 50.0, 40.0, 70.0);
     let analysis = analyse(&run);
     let result = only_result(&analysis);
     assert_eq!((result.verdict, result.ratio), (RangeVerdict::Above, Some(1.9)));
-    let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
-    assert_eq!(explained, ["mitigations", "virtual_machine"], "hazards of just this first, others not at all");
+    let hazard_ids: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
+    assert_eq!(hazard_ids, ["mitigations", "virtual_machine"], "hazards of just this first, others not at all");
     let line = "test.value: 95.0 ns, slower than predicted: 1.90 times the predicted 50.0 ns; no cause was tried (kelvin why \
                 test.value).";
-    assert!(analysis.verdict.iter().any(|found| found == line), "{:#?}", analysis.verdict);
-    // Once its causes were tried, what that showed is said instead.
-    let says = |explanation: Explanation, what: &str| {
+    assert!(analysis.verdict.iter().any(|text| text == line), "{:#?}", analysis.verdict);
+    // Once its causes were tried, their result is reported instead.
+    let assert_line = |explanation: Explanation, reason: &str| {
         let run = Run { explanations: vec![explanation], ..run.clone() };
-        let line = format!("test.value: 95.0 ns, slower than predicted: 1.90 times the predicted 50.0 ns; {what}.");
+        let line = format!("test.value: 95.0 ns, slower than predicted: 1.90 times the predicted 50.0 ns; {reason}.");
         let verdict = analyse(&run).verdict;
         assert!(verdict.contains(&line), "{verdict:#?}");
     };
-    let tried = |verdicts: &[(&'static str, CauseVerdict)], left: f64| explanation_of(&VALUE, 95.0, verdicts, left);
-    let shown = [("waking", CauseVerdict::Shown), ("weather", CauseVerdict::RuledOut)];
-    says(tried(&shown, 20.0), "waking takes 38 to 42 % of it; 20 to 22 % is not explained");
-    says(tried(&shown, 0.0), "waking takes 38 to 42 % of it");
-    let nothing = [("waking", CauseVerdict::Undecided), ("weather", CauseVerdict::RuledOut)];
-    says(tried(&nothing, 0.0), "not explained; ruled out: weather; not decided: waking");
-    says(tried(&[], 0.0), "not explained: no cause could be tried on this machine");
-    predicted(&mut run, 200.0, 150.0, 250.0);
+    let explanation_with =
+        |verdicts: &[(&'static str, CauseVerdict)], remaining: f64| explanation_of(&VALUE, 95.0, verdicts, remaining);
+    let shown_verdicts = [("waking", CauseVerdict::Shown), ("weather", CauseVerdict::RuledOut)];
+    assert_line(explanation_with(&shown_verdicts, 20.0), "waking takes 38 to 42 % of it; 20 to 22 % is not explained");
+    assert_line(explanation_with(&shown_verdicts, 0.0), "waking takes 38 to 42 % of it");
+    let undecided_verdicts = [("waking", CauseVerdict::Undecided), ("weather", CauseVerdict::RuledOut)];
+    assert_line(explanation_with(&undecided_verdicts, 0.0), "not explained; ruled out: weather; not decided: waking");
+    assert_line(explanation_with(&[], 0.0), "not explained: no cause could be tried on this machine");
+    predict(&mut run, 200.0, 150.0, 250.0);
     assert_eq!(verdict(&run), RangeVerdict::Below);
-    predicted(&mut run, 90.0, 85.0, 94.9);
+    predict(&mut run, 90.0, 85.0, 94.9);
     assert_eq!(verdict(&run), RangeVerdict::AsPredicted, "the interval touches the range");
     assert!(only_result(&analyse(&run)).explained_by.is_empty());
     run.measurements[0].rounds.clear();
@@ -504,12 +522,12 @@ fn analysis_round_trips_json() {
 
 #[test]
 fn chance_level_drift_is_detail() {
-    let drifting = |figures: u64, drifts: u64| {
+    let drifting = |figures: u64, drift_count: u64| {
         let mut run = testing::empty_run(&[VALUE]);
         for case in 0..figures {
-            let rising: Vec<f64> =
-                (0..6).map(|i| 100.0 + f64::from(if case < drifts { 2 * i } else { i % 2 })).collect();
-            add_scalars(&mut run, &VALUE, Case::new().with_number("size", case), &rising);
+            let rising_values: Vec<f64> =
+                (0..6).map(|i| 100.0 + f64::from(if case < drift_count { 2 * i } else { i % 2 })).collect();
+            add_scalars(&mut run, &VALUE, Case::new().with_number("size", case), &rising_values);
         }
         // What was not measured cannot drift by chance.
         let skipped = RoundOutcome::Skipped(SkipReason::new("left out"));
@@ -523,9 +541,9 @@ fn chance_level_drift_is_detail() {
         findings.into_iter().find(|finding| finding.text.contains("drifted over the run")).unwrap()
     };
     assert_eq!(drifting(1, 1).importance, Importance::Notable);
-    let few = drifting(150, 2);
-    assert_eq!(few.importance, Importance::Detail);
-    assert!(few.text.ends_with("chance alone gives up to about 1.50 among 150."), "{}", few.text);
+    let detail = drifting(150, 2);
+    assert_eq!(detail.importance, Importance::Detail);
+    assert!(detail.text.ends_with("chance alone gives up to about 1.50 among 150."), "{}", detail.text);
     assert_eq!(drifting(150, 20).importance, Importance::Notable);
 }
 
@@ -557,7 +575,7 @@ fn busy_machine_is_one_finding() {
 
 #[test]
 fn other_work_differs_only_by_severity() {
-    let differ = |severities: [Severity; 2]| {
+    let differences_of = |severities: [Severity; 2]| {
         let sides = [(severities[0], "8.55"), (severities[1], "8.91")].map(|(severity, amount)| {
             let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
             let load = Hazard { summary: format!("the load average is {amount}"), ..hazard("load", severity, &[]) };
@@ -566,7 +584,7 @@ fn other_work_differs_only_by_severity() {
         });
         kelvin_analysis::fact_differences(&sides[0], &sides[1])
     };
-    assert_eq!(differ([Severity::Serious, Severity::Serious]), []);
-    let [load] = &differ([Severity::Warning, Severity::Serious])[..] else { panic!("one difference") };
+    assert_eq!(differences_of([Severity::Serious, Severity::Serious]), []);
+    let [load] = &differences_of([Severity::Warning, Severity::Serious])[..] else { panic!("one difference") };
     assert_eq!((load.base.as_deref(), load.other.as_deref()), (Some("warning"), Some("serious")));
 }

@@ -11,7 +11,7 @@ const fn as_found_metric(metric: Metric) -> Metric {
 const RATIO: Metric =
     as_found_metric(Metric::rate("file.rivals.cached", "kelvin over the other")).unit(Unit::Ratio, Better::Neither);
 const KELVIN: Metric = as_found_metric(Metric::rate("file.rivals.cached.kelvin", "kelvin"));
-const OTHER: Metric = as_found_metric(Metric::rate("file.rivals.cached.other", "the other"));
+const RIVAL: Metric = as_found_metric(Metric::rate("file.rivals.cached.other", "the other"));
 
 fn case(program: &'static str) -> Case {
     Case::new().with_word(kelvin_core::AxisWord::from_names("program", program)).with_number("block", 4096)
@@ -19,25 +19,25 @@ fn case(program: &'static str) -> Case {
 
 #[test]
 fn ratio_is_of_pairs() {
-    let mut run = testing::empty_run(&[RATIO, KELVIN, OTHER]);
-    // The machine became slower for both sides: each pair still says 1.25.
+    let mut run = testing::empty_run(&[RATIO, KELVIN, RIVAL]);
+    // The machine became slower for both sides: each pair still has 1.25.
     let slower = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5];
     add_scalars(&mut run, &RATIO, case("fio"), &[1.24, 1.25, 1.26, 1.25, 1.24, 1.26]);
-    add_scalars(&mut run, &KELVIN, case("fio"), &slower.map(|by| by * 5e9));
-    add_scalars(&mut run, &OTHER, case("fio"), &slower.map(|by| by * 4e9));
+    add_scalars(&mut run, &KELVIN, case("fio"), &slower.map(|factor| factor * 5e9));
+    add_scalars(&mut run, &RIVAL, case("fio"), &slower.map(|factor| factor * 4e9));
     let missing = RoundOutcome::Skipped(SkipReason::new("needs the program dd"));
-    for metric in [&RATIO, &KELVIN, &OTHER] {
+    for metric in [&RATIO, &KELVIN, &RIVAL] {
         add_measurement(&mut run, metric, case("dd"), vec![testing::round_with_outcome(0, missing.clone())]);
     }
     let analysis = analyse(&run);
     let [fio, dd] = &analysis.rivals[..] else { panic!("{:#?}", analysis.rivals) };
     assert_eq!((fio.program.as_str(), &fio.case), ("fio", &Case::new().with_number("block", 4096)));
-    let RivalOutcome::Compared(compared) = &fio.outcome else { panic!("{fio:#?}") };
-    let interval = compared.ratio.interval.unwrap();
-    assert!((compared.ratio.value - 1.25).abs() < 1e-9 && interval.half_width() < 0.05, "{compared:#?}");
-    let of_sides = compared.kelvin.interval.unwrap().half_width() / compared.kelvin.value;
-    assert!(of_sides > 10.0 * interval.half_width() / 1.25, "{of_sides}");
-    assert_eq!((compared.expected, compared.verdict), (None, RangeVerdict::NotPredicted));
+    let RivalOutcome::Compared(figures) = &fio.outcome else { panic!("{fio:#?}") };
+    let interval = figures.ratio.interval.unwrap();
+    assert!((figures.ratio.value - 1.25).abs() < 1e-9 && interval.half_width() < 0.05, "{figures:#?}");
+    let side_width = figures.kelvin.interval.unwrap().half_width() / figures.kelvin.value;
+    assert!(side_width > 10.0 * interval.half_width() / 1.25, "{side_width}");
+    assert_eq!((figures.expected, figures.verdict), (None, RangeVerdict::NotPredicted));
     assert_eq!(dd.outcome, RivalOutcome::Missing(Box::new(Outcome::Skipped(SkipReason::new("needs the program dd")))));
     assert!(analysis.results.iter().all(RivalResult::is_rival_metric));
 }

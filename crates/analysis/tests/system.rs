@@ -23,7 +23,7 @@ fn rounds(value: f64, noise: f64) -> Vec<f64> {
 fn run(rows: &[Row], noise: f64) -> Run {
     let mut metrics: Vec<Metric> = Vec::new();
     for (metric, ..) in rows {
-        if metrics.iter().all(|known| known.id != metric.id) {
+        if metrics.iter().all(|defined| defined.id != metric.id) {
             metrics.push(**metric);
         }
     }
@@ -45,11 +45,11 @@ fn conclusions(rows: &[Row], noise: f64, id: &str) -> Vec<StatedConclusion> {
     study(rows, noise, id).map_or_else(Vec::new, |study| study.conclusions)
 }
 
-/// That one conclusion is labelled so and begins so, in no more words than a reader takes in.
-fn assert_conclusion(one: &StatedConclusion, holds: Option<bool>, begins: &str) {
-    assert_eq!(one.holds, holds, "{} ({})", one.text, one.test);
-    assert!(one.text.starts_with(begins), "{}", one.text);
-    assert!(!one.text.contains("  ") && !one.text.contains("NaN"), "{}", one.text);
+/// Asserts the label and the beginning of a conclusion.
+fn assert_conclusion(conclusion: &StatedConclusion, holds: Option<bool>, prefix: &str) {
+    assert_eq!(conclusion.holds, holds, "{} ({})", conclusion.text, conclusion.test);
+    assert!(conclusion.text.starts_with(prefix), "{}", conclusion.text);
+    assert!(!conclusion.text.contains("  ") && !conclusion.text.contains("NaN"), "{}", conclusion.text);
 }
 
 fn small_process(metric: &'static Metric, value: f64) -> Row {
@@ -63,17 +63,17 @@ fn function_call(arguments: u64, value: f64) -> Row {
 #[test]
 fn system_call_is_compared_with_function_call() {
     let system = |value: f64| (&SYSCALL_NULL, Case::new().with_word(NullCall::Getppid), value);
-    let found = conclusions(&[function_call(0, 1.5), system(90.0)], 0.01, "os");
-    assert_eq!(found.len(), 1, "{found:#?}");
+    let results = conclusions(&[function_call(0, 1.5), system(90.0)], 0.01, "os");
+    assert_eq!(results.len(), 1, "{results:#?}");
     assert_conclusion(
-        &found[0],
+        &results[0],
         Some(true),
         "a system call takes longer than a function call: 60.0 times as long (95 %: ",
     );
     assert!(
-        found[0].text.ends_with("90.0 ns against 1.50 ns") || found[0].text.contains(" ns against 1."),
+        results[0].text.ends_with("90.0 ns against 1.50 ns") || results[0].text.contains(" ns against 1."),
         "{}",
-        found[0].text
+        results[0].text
     );
     assert_conclusion(
         &conclusions(&[function_call(0, 90.0), system(45.0)], 0.01, "os")[0],
@@ -95,16 +95,16 @@ fn fork_is_compared_with_thread_by_memory() {
         resident(64, PageSize::Base, 800e3),
         resident(64, PageSize::Huge, 60e3),
     ];
-    let found = conclusions(&rows, 0.01, "os");
-    assert_eq!(found.len(), 4, "{found:#?}");
+    let results = conclusions(&rows, 0.01, "os");
+    assert_eq!(results.len(), 4, "{results:#?}");
     assert_conclusion(
-        &found[0],
+        &results[0],
         Some(true),
         "a fork of a small process takes longer than creating a thread: 4.00 times as long",
     );
-    let of_64 = "a fork of a process with 64 MiB in base pages takes longer than creating a thread: 80.0 times as long";
-    assert_conclusion(&found[1], Some(true), of_64);
-    assert_conclusion(&found[3], Some(true), "a fork of a process with 64 MiB in huge pages takes longer");
+    let claim = "a fork of a process with 64 MiB in base pages takes longer than creating a thread: 80.0 times as long";
+    assert_conclusion(&results[1], Some(true), claim);
+    assert_conclusion(&results[3], Some(true), "a fork of a process with 64 MiB in huge pages takes longer");
 }
 
 fn switches(process: f64) -> [Row; 2] {
@@ -115,21 +115,21 @@ fn switches(process: f64) -> [Row; 2] {
 #[test]
 fn switch_comparison_can_differ_match_or_undecide() {
     let switch = |process: f64, noise: f64| conclusions(&switches(process), noise, "os").remove(0);
-    let begins = "a switch between processes by pipes takes longer than between threads: ";
-    assert_conclusion(&switch(910.0, 0.01), Some(true), &format!("{begins}1.30 times as long (95 %: "));
-    assert_conclusion(&switch(500.0, 0.01), Some(false), begins);
-    let same = switch(700.0, 0.005);
-    assert_conclusion(&same, None, begins);
-    assert_eq!(same.same_within(), Some(0.05));
+    let prefix = "a switch between processes by pipes takes longer than between threads: ";
+    assert_conclusion(&switch(910.0, 0.01), Some(true), &format!("{prefix}1.30 times as long (95 %: "));
+    assert_conclusion(&switch(500.0, 0.01), Some(false), prefix);
+    let equal = switch(700.0, 0.005);
+    assert_conclusion(&equal, None, prefix);
+    assert_eq!(equal.same_within(), Some(0.05));
     let open = switch(720.0, 0.5);
-    assert_conclusion(&open, None, begins);
+    assert_conclusion(&open, None, prefix);
     assert_eq!(open.same_within(), None);
 }
 
 #[test]
 fn input_only_metric_gives_no_conclusion() {
     let mut run = run(&switches(910.0), 0.01);
-    run.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
+    run.measurements.iter_mut().for_each(|measurement| measurement.planned.only_input = true);
     assert!(testing::study(&run, "os").is_none());
     run.measurements[0].planned.only_input = false;
     assert!(testing::study(&run, "os").is_some());
@@ -149,19 +149,19 @@ fn wake_ups_compared_by_channel_and_cpus() {
         woken(Process, Condvar, TwoCpus, 30e3),
         woken(Thread, Futex, SameCpu, 900.0),
     ];
-    let found = conclusions(&rows, 0.005, "os.switch.one_way");
-    assert_eq!(found.len(), 2, "{found:#?}");
+    let results = conclusions(&rows, 0.005, "os.switch.one_way");
+    assert_eq!(results.len(), 2, "{results:#?}");
     assert_conclusion(
-        &found[0],
+        &results[0],
         Some(true),
         "on one CPU a pipe wakes a process later than a thread: 1.20 times as long",
     );
     assert_conclusion(
-        &found[1],
+        &results[1],
         None,
         "between two CPUs a condition variable wakes a process later than a thread: 1.00 times",
     );
-    assert_eq!(found[1].same_within(), Some(0.05));
+    assert_eq!(results[1].same_within(), Some(0.05));
 }
 
 /// Times of calls with 0 to 7 arguments.
@@ -172,19 +172,23 @@ fn argument_conclusions(times: [f64; 8], noise: f64) -> Vec<StatedConclusion> {
 
 #[test]
 fn argument_cost_is_free_linear_or_neither() {
-    let free = argument_conclusions([1.5, 1.5, 1.51, 1.5, 1.5, 1.5, 1.49, 1.5], 0.005);
-    assert_eq!(free.len(), 1, "{free:#?}");
-    assert_conclusion(&free[0], Some(true), "up to 7 arguments are free in a direct call: ");
+    let constant = argument_conclusions([1.5, 1.5, 1.51, 1.5, 1.5, 1.5, 1.49, 1.5], 0.005);
+    assert_eq!(constant.len(), 1, "{constant:#?}");
+    assert_conclusion(&constant[0], Some(true), "up to 7 arguments are free in a direct call: ");
     let linear = argument_conclusions([2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5], 0.005);
     assert_eq!(linear.len(), 2, "{linear:#?}");
     assert_conclusion(&linear[0], Some(false), "up to 7 arguments are free in a direct call: 2.7");
     assert_conclusion(&linear[1], Some(true), "each argument costs the same in a direct call, 0.50");
     // Free until their sum takes longer than the call.
-    let later = argument_conclusions([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.8, 2.1], 0.005);
-    assert_eq!(later.iter().map(|one| one.holds).collect::<Vec<_>>(), [Some(false), Some(false)], "{later:#?}");
+    let nonlinear = argument_conclusions([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.8, 2.1], 0.005);
+    assert_eq!(
+        nonlinear.iter().map(|conclusion| conclusion.holds).collect::<Vec<_>>(),
+        [Some(false), Some(false)],
+        "{nonlinear:#?}"
+    );
     let noisy = argument_conclusions([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5], 0.4);
-    assert_eq!(noisy.iter().map(|one| one.holds).collect::<Vec<_>>(), [None, None], "{noisy:#?}");
-    assert!(noisy.iter().all(|one| one.test.contains("pass by pass in 6 passes")), "{noisy:#?}");
+    assert_eq!(noisy.iter().map(|conclusion| conclusion.holds).collect::<Vec<_>>(), [None, None], "{noisy:#?}");
+    assert!(noisy.iter().all(|conclusion| conclusion.test.contains("pass by pass in 6 passes")), "{noisy:#?}");
 }
 
 /// Reads of the next byte by millions of bytes of the file.
@@ -196,16 +200,16 @@ fn byte_study(times: &[(u64, f64)], noise: f64) -> Option<Study> {
 
 #[test]
 fn byte_call_cost_by_file_size() {
-    let one = |times: &[(u64, f64)], noise| byte_study(times, noise).unwrap().conclusions.remove(0);
-    let begins = "a read of the next byte costs the same in files of 1 MB to 256 MB: ";
-    assert_conclusion(&one(&[(1, 200.0), (16, 201.0), (256, 202.0)], 0.005), Some(true), begins);
-    let grown = one(&[(1, 200.0), (16, 220.0), (256, 260.0)], 0.005);
-    assert_conclusion(&grown, Some(false), &format!("{begins}1.3"));
-    assert!(grown.text.ends_with("with 256 MB"), "{}", grown.text);
-    // A bump between ends that are the same, of which no slope would tell.
-    let bump = one(&[(1, 200.0), (16, 260.0), (256, 200.0)], 0.005);
-    assert_conclusion(&bump, Some(false), &format!("{begins}1.3"));
-    assert_conclusion(&one(&[(1, 200.0), (16, 205.0), (256, 200.0)], 0.3), None, begins);
+    let size_conclusion = |times: &[(u64, f64)], noise| byte_study(times, noise).unwrap().conclusions.remove(0);
+    let prefix = "a read of the next byte costs the same in files of 1 MB to 256 MB: ";
+    assert_conclusion(&size_conclusion(&[(1, 200.0), (16, 201.0), (256, 202.0)], 0.005), Some(true), prefix);
+    let growth = size_conclusion(&[(1, 200.0), (16, 220.0), (256, 260.0)], 0.005);
+    assert_conclusion(&growth, Some(false), &format!("{prefix}1.3"));
+    assert!(growth.text.ends_with("with 256 MB"), "{}", growth.text);
+    // A bump between ends that are the same, which no slope would show.
+    let bump = size_conclusion(&[(1, 200.0), (16, 260.0), (256, 200.0)], 0.005);
+    assert_conclusion(&bump, Some(false), &format!("{prefix}1.3"));
+    assert_conclusion(&size_conclusion(&[(1, 200.0), (16, 205.0), (256, 200.0)], 0.3), None, prefix);
     assert!(byte_study(&[(1, 200.0)], 0.01).unwrap().conclusions.is_empty(), "one size tells nothing of others");
 }
 
@@ -213,15 +217,15 @@ fn byte_call_cost_by_file_size() {
 fn call_rates_are_tabulated() {
     let case = |millions: u64| Case::new().with_word(ByteCall::Read).with_number(FILE_BYTES, millions * 1_000_000);
     let rows: [Row; 2] = [(&BYTE_CALLS, case(1), 200.0), (&BYTE_CALLS, case(256), 400.0)];
-    let found = kelvin_analysis::analyse(&run(&rows, 0.01));
-    let table = &found.studies[0].tables[0];
+    let analysis = kelvin_analysis::analyse(&run(&rows, 0.01));
+    let table = &analysis.studies[0].tables[0];
     assert_eq!(table.rows.iter().map(|row| row.label.as_str()).collect::<Vec<_>>(), ["1 MB", "256 MB"]);
     let rates: Vec<f64> = table.rows.iter().map(|row| row.cells[0].as_ref().unwrap().value).collect();
     assert!((rates[0] / 5e6 - 1.0).abs() < 0.01 && (rates[1] / 2.5e6 - 1.0).abs() < 0.01, "{rates:?}");
     let interval = table.rows[0].cells[0].as_ref().unwrap().interval.unwrap();
     assert!(interval.lower < rates[0] && rates[0] < interval.upper, "{interval:?}");
     // As uncertain as the time from which it follows.
-    let time = found.results[0].outcome.summary().unwrap().interval.unwrap();
+    let time = analysis.results[0].outcome.summary().unwrap().interval.unwrap();
     assert!((interval.upper / interval.lower - time.upper / time.lower).abs() < 1e-9, "{interval:?} and {time:?}");
     // A seek moves no byte.
     let seek = (&BYTE_CALLS, Case::new().with_word(ByteCall::Lseek).with_number(FILE_BYTES, 1 << 20), 100.0);
@@ -236,9 +240,9 @@ fn fork_cost_per_mib_is_tested() {
         conclusions(&rows, 0.005, "os.process.fork_rss")
     };
     let linear = forks(&[(1, 32e3), (16, 212e3), (64, 788e3), (256, 3092e3)]);
-    let begins = "each MiB costs the same in a fork with base pages, 12.0 µs (95 %: ";
-    assert_conclusion(&linear[0], Some(true), begins);
-    let steeper = forks(&[(1, 32e3), (16, 212e3), (64, 788e3), (256, 9092e3)]);
-    assert_conclusion(&steeper[0], Some(false), "each MiB costs the same in a fork with base pages, ");
+    let prefix = "each MiB costs the same in a fork with base pages, 12.0 µs (95 %: ";
+    assert_conclusion(&linear[0], Some(true), prefix);
+    let steeper_forks = forks(&[(1, 32e3), (16, 212e3), (64, 788e3), (256, 9092e3)]);
+    assert_conclusion(&steeper_forks[0], Some(false), "each MiB costs the same in a fork with base pages, ");
     assert!(forks(&[(1, 32e3), (16, 212e3)]).is_empty(), "two points lie on every line");
 }

@@ -29,9 +29,9 @@ fn run(elapsed: &[(&'static str, u64, f64)], unaccounted_share: f64) -> Run {
     run
 }
 
-fn conclusion_with<'a>(all: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
-    let found = all.iter().find(|conclusion| conclusion.text.contains(words));
-    found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
+fn conclusion_with<'a>(conclusions: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
+    let matching = conclusions.iter().find(|conclusion| conclusion.text.contains(words));
+    matching.unwrap_or_else(|| panic!("no conclusion about {words:?} in {conclusions:#?}"))
 }
 
 #[test]
@@ -46,20 +46,20 @@ fn speed_up_efficiency_and_unaccounted_time_reported() {
     ];
     let study = testing::study(&run(&elapsed, 0.05), "os.tasks").unwrap();
     assert_eq!(study.id, *"os.tasks");
-    let all = &study.conclusions;
-    let faster = conclusion_with(all, "4 threads finish the work earlier than one: 3.81 times as fast");
-    assert_eq!(faster.holds, Some(true));
-    assert_eq!(conclusion_with(all, "4 threads use the CPUs").holds, Some(true));
-    assert_eq!(conclusion_with(all, "4 processes use the CPUs").holds, Some(false), "80 % is less than 90 %");
-    assert_eq!(conclusion_with(all, "more threads than CPUs").holds, None);
-    let processes = conclusion_with(all, "more processes than CPUs");
+    let conclusions = &study.conclusions;
+    let speed_up = conclusion_with(conclusions, "4 threads finish the work earlier than one: 3.81 times as fast");
+    assert_eq!(speed_up.holds, Some(true));
+    assert_eq!(conclusion_with(conclusions, "4 threads use the CPUs").holds, Some(true));
+    assert_eq!(conclusion_with(conclusions, "4 processes use the CPUs").holds, Some(false), "80 % is less than 90 %");
+    assert_eq!(conclusion_with(conclusions, "more threads than CPUs").holds, None);
+    let processes = conclusion_with(conclusions, "more processes than CPUs");
     assert_eq!(processes.holds, Some(false));
     assert!(processes.text.contains("20 % later"), "{}", processes.text);
-    let differ = conclusion_with(all, "threads and processes differ");
-    assert_eq!(differ.holds, Some(true));
-    assert!(differ.text.contains("4 processes take 1.19 times as long"), "{}", differ.text);
-    assert_eq!(conclusion_with(all, "4 threads, more than 1.0 %").holds, Some(true));
-    assert!(conclusion_with(all, "4 threads, more than 1.0 %").text.contains("processes): 5.0 %"));
+    let difference = conclusion_with(conclusions, "threads and processes differ");
+    assert_eq!(difference.holds, Some(true));
+    assert!(difference.text.contains("4 processes take 1.19 times as long"), "{}", difference.text);
+    assert_eq!(conclusion_with(conclusions, "4 threads, more than 1.0 %").holds, Some(true));
+    assert!(conclusion_with(conclusions, "4 threads, more than 1.0 %").text.contains("processes): 5.0 %"));
 }
 
 #[test]
@@ -74,9 +74,9 @@ fn equal_threads_and_processes_are_undecided() {
 fn no_task_metrics_give_no_study() {
     assert_eq!(testing::study(&testing::empty_run(&[]), "os.tasks"), None);
     assert_eq!(testing::study(&run(&[("threads", 2, 4.0)], 0.0), "os.tasks"), None);
-    let whole = run(&[("threads", 1, 8.0), ("threads", 4, 2.0)], 0.0);
-    let analysis = analyse(&whole);
-    assert_eq!(analysis.studies, kelvin_analysis::studies(&whole));
+    let complete = run(&[("threads", 1, 8.0), ("threads", 4, 2.0)], 0.0);
+    let analysis = analyse(&complete);
+    assert_eq!(analysis.studies, kelvin_analysis::studies(&complete));
     assert_eq!(analysis.studies.len(), 1);
 }
 
@@ -85,14 +85,15 @@ fn no_task_metrics_give_no_study() {
 fn conclusion_efficiency_matches_table() {
     let mut run = run(&[("threads", 1, 8.0), ("threads", 4, 3.2)], 0.0);
     let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", "threads")).with_number("tasks", 4);
-    run.measurements.retain(|one| one.planned.metrics != [EFFICIENCY.id]);
+    run.measurements.retain(|measurement| measurement.planned.metrics != [EFFICIENCY.id]);
     let measured = [0.570, 0.575, 0.573, 0.571, 0.576, 0.574];
     add_scalars(&mut run, &EFFICIENCY, case, &measured);
     let study = testing::study(&run, "os.tasks").unwrap();
-    let efficient =
+    let efficiency =
         conclusion_with(&study.conclusions, "4 threads use the CPUs with an efficiency of at least 90 %: 57 %");
-    assert_eq!(efficient.holds, Some(false));
-    assert!(efficient.test.contains("over one task alone, just before in the same process"), "{}", efficient.test);
-    let faster = conclusion_with(&study.conclusions, "4 threads finish the work earlier than one: 2.29 times as fast");
-    assert_eq!(faster.holds, Some(true));
+    assert_eq!(efficiency.holds, Some(false));
+    assert!(efficiency.test.contains("over one task alone, just before in the same process"), "{}", efficiency.test);
+    let speed_up =
+        conclusion_with(&study.conclusions, "4 threads finish the work earlier than one: 2.29 times as fast");
+    assert_eq!(speed_up.holds, Some(true));
 }

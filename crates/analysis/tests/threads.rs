@@ -39,18 +39,21 @@ fn conclusions(run: &Run) -> Vec<StatedConclusion> {
 
 /// The conclusion whose text has these words.
 fn conclusion_with<'c>(conclusions: &'c [StatedConclusion], words: &str) -> &'c StatedConclusion {
-    conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
+    conclusions
+        .iter()
+        .find(|conclusion| conclusion.text.contains(words))
+        .unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
 #[test]
 fn law_with_peak_has_known_coefficients() {
     // n* = sqrt(0.9 / 0.009) = 10.
     let run = run_of(&[1, 2, 4, 8, 16, 32], &[64 * KIB], 6, usl_rate(1e9, 0.1, 0.009));
-    let found = conclusions(&run);
-    let contention = conclusion_with(&found, "contention takes more than 1.0 % of the work");
+    let results = conclusions(&run);
+    let contention = conclusion_with(&results, "contention takes more than 1.0 % of the work");
     assert_eq!(contention.holds, Some(true));
     assert!(contention.text.starts_with("cached, in blocks of 64 KiB: ") && contention.test.contains("bootstrap"));
-    let peak = conclusion_with(&found, "the rate falls before 32 threads");
+    let peak = conclusion_with(&results, "the rate falls before 32 threads");
     assert_eq!(peak.holds, Some(true), "{}", peak.text);
     assert!(peak.text.ends_with(" with 10 threads"), "{}", peak.text);
     let Analysis { laws, best_cells, .. } = analyse(&run);
@@ -61,21 +64,21 @@ fn law_with_peak_has_known_coefficients() {
             && kelvin_core::catalogue::file::CacheState::Cached.point().is_in_case(&law.fixed),
         "{law:?}"
     );
-    for (found, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {
-        assert!(found.lower < truth && truth < found.upper && found.upper < 1.5 * truth, "{law:?}");
+    for (coefficient, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {
+        assert!(coefficient.lower < truth && truth < coefficient.upper && coefficient.upper < 1.5 * truth, "{law:?}");
     }
     assert!(law.peak_lower.unwrap() <= 10.0 && 10.0 <= law.peak_upper.unwrap(), "{law:?}");
     assert!(best_cells.is_empty(), "one block is no grid");
     // Eight and sixteen threads read about the same.
-    assert_eq!(conclusion_with(&found, "more than 8 threads help by more than 11 %: 16 read").holds, Some(false));
+    assert_eq!(conclusion_with(&results, "more than 8 threads help by more than 11 %: 16 read").holds, Some(false));
 }
 
 #[test]
 fn no_coherency_cost_gives_rising_rate() {
-    let found = conclusions(&run_of(&[1, 2, 4, 8], &[4 * KIB], 6, usl_rate(1e9, 0.0, 0.0)));
-    assert_eq!(conclusion_with(&found, "contention takes").holds, Some(false));
-    assert_eq!(conclusion_with(&found, "falls before 8 threads").holds, Some(false));
-    assert_eq!(conclusion_with(&found, "more than 4 threads help by more than 11 %: 8 read").holds, Some(true));
+    let results = conclusions(&run_of(&[1, 2, 4, 8], &[4 * KIB], 6, usl_rate(1e9, 0.0, 0.0)));
+    assert_eq!(conclusion_with(&results, "contention takes").holds, Some(false));
+    assert_eq!(conclusion_with(&results, "falls before 8 threads").holds, Some(false));
+    assert_eq!(conclusion_with(&results, "more than 4 threads help by more than 11 %: 8 read").holds, Some(true));
 }
 
 #[test]
@@ -102,24 +105,24 @@ fn peak_beyond_measured_is_not_named() {
 #[test]
 fn undescribed_and_undetermined_laws_are_reported() {
     let limited = run_of(&[1, 2, 4, 16], &[4 * KIB], 6, |n, _| 1e9 * n.min(2.0));
-    let found = conclusions(&limited);
-    let described = conclusion_with(&found, "the universal scalability law describes the rates");
-    assert_eq!(described.holds, Some(false));
-    assert!(found.iter().all(|one| !one.text.contains("contention")), "{found:#?}");
-    assert_eq!(conclusion_with(&found, "more than 2 threads help").holds, Some(false));
+    let results = conclusions(&limited);
+    let description = conclusion_with(&results, "the universal scalability law describes the rates");
+    assert_eq!(description.holds, Some(false));
+    assert!(results.iter().all(|conclusion| !conclusion.text.contains("contention")), "{results:#?}");
+    assert_eq!(conclusion_with(&results, "more than 2 threads help").holds, Some(false));
     assert!(!analyse(&limited).laws[0].describes);
 
-    let few = run_of(&[1, 4], &[4 * KIB], 6, usl_rate(1e9, 0.1, 0.0));
-    let undetermined = conclusions(&few);
+    let sparse = run_of(&[1, 4], &[4 * KIB], 6, usl_rate(1e9, 0.1, 0.0));
+    let undetermined = conclusions(&sparse);
     let open = conclusion_with(
         &undetermined,
         "2 thread counts in 6 rounds each do not determine it; missing: 2 more thread counts",
     );
     assert_eq!(open.holds, None, "what was not measured refutes nothing");
-    assert!(analyse(&few).laws.is_empty());
-    let once = run_of(&[1, 2, 4, 8], &[4 * KIB], 1, usl_rate(1e9, 0.1, 0.0));
+    assert!(analyse(&sparse).laws.is_empty());
+    let single_round = run_of(&[1, 2, 4, 8], &[4 * KIB], 1, usl_rate(1e9, 0.1, 0.0));
     conclusion_with(
-        &conclusions(&once),
+        &conclusions(&single_round),
         "4 thread counts in 1 round each do not determine it; missing: a second round (",
     );
     assert!(testing::study(&testing::empty_run(&[METRIC]), "file.threads").is_none());

@@ -17,15 +17,15 @@ const DEPTH: Metric = metric("file.tune.depth", Unit::Count);
 /// An engine in a cache state, its rate and gain (in five rounds with 1 % of noise), and the blocks that its searches found.
 type EngineRate = (&'static str, &'static str, f64, f64, [f64; 5]);
 
-fn run(ways: &[EngineRate]) -> Run {
+fn run(engines: &[EngineRate]) -> Run {
     let mut run = testing::empty_run(&[RATE, GAIN, BLOCK, THREADS, DEPTH]);
-    for &(cache, engine, rate, gain, blocks) in ways {
+    for &(cache, engine, rate, gain, blocks) in engines {
         let case = Case::new()
             .with_word(kelvin_core::AxisWord::from_names("cache", cache))
             .with_word(kelvin_core::AxisWord::from_names("engine", engine));
-        let noisy = |value: f64| [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise);
-        add_scalars(&mut run, &RATE, case.clone(), &noisy(rate));
-        add_scalars(&mut run, &GAIN, case.clone(), &noisy(gain));
+        let with_noise = |value: f64| [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise);
+        add_scalars(&mut run, &RATE, case.clone(), &with_noise(rate));
+        add_scalars(&mut run, &GAIN, case.clone(), &with_noise(gain));
         add_scalars(&mut run, &BLOCK, case.clone(), &blocks);
         add_scalars(&mut run, &THREADS, case.clone(), &[2.0; 5]);
         add_scalars(&mut run, &DEPTH, case, &[16.0; 5]);
@@ -35,9 +35,9 @@ fn run(ways: &[EngineRate]) -> Run {
 
 const KIB: f64 = 1024.0;
 
-fn conclusion_with<'a>(all: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
-    let found = all.iter().find(|conclusion| conclusion.text.contains(words));
-    found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
+fn conclusion_with<'a>(conclusions: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
+    let matching = conclusions.iter().find(|conclusion| conclusion.text.contains(words));
+    matching.unwrap_or_else(|| panic!("no conclusion about {words:?} in {conclusions:#?}"))
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn best_setting_per_state_has_gain() {
         "file.tune",
     )
     .unwrap();
-    let all = &study.conclusions;
-    assert_eq!(all.len(), 4);
-    let cached = conclusion_with(all, "cached: pread (");
+    let conclusions = &study.conclusions;
+    assert_eq!(conclusions.len(), 4);
+    let cached = conclusion_with(conclusions, "cached: pread (");
     assert!(cached.text.contains("blocks of 256 KiB, threads: 2, queue depth per thread: 16"), "{}", cached.text);
     assert!(
         cached.text.contains("1.80 times as fast (95 %: 1.7") && cached.text.ends_with("20.0 GB/s"),
@@ -64,10 +64,10 @@ fn best_setting_per_state_has_gain() {
     );
     assert!(cached.test.contains("3 of 5, 5 of 5, 5 of 5"), "{}", cached.test);
     assert_eq!(cached.holds, Some(true));
-    assert_eq!(conclusion_with(all, "cached: pread is fastest of 2 engines").holds, Some(true));
-    assert_eq!(conclusion_with(all, "direct: io_uring (").holds, None);
-    let alike = conclusion_with(all, "direct: io_uring is fastest");
-    assert!(alike.text.ends_with("possibly as fast: pread") && alike.holds.is_none(), "{alike:?}");
+    assert_eq!(conclusion_with(conclusions, "cached: pread is fastest of 2 engines").holds, Some(true));
+    assert_eq!(conclusion_with(conclusions, "direct: io_uring (").holds, None);
+    let tie = conclusion_with(conclusions, "direct: io_uring is fastest");
+    assert!(tie.text.ends_with("possibly as fast: pread") && tie.holds.is_none(), "{tie:?}");
 }
 
 #[test]

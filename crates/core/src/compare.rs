@@ -66,8 +66,8 @@ impl ComparedSide {
 
 impl Comparison {
     /// The figures with a verdict, in their order.
-    pub fn with_verdict(&self, is: impl Fn(&ChangeVerdict) -> bool) -> impl Iterator<Item = &ComparedFigure> {
-        self.figures.iter().filter(move |figure| is(&figure.verdict))
+    pub fn with_verdict(&self, predicate: impl Fn(&ChangeVerdict) -> bool) -> impl Iterator<Item = &ComparedFigure> {
+        self.figures.iter().filter(move |figure| predicate(&figure.verdict))
     }
 }
 

@@ -52,8 +52,8 @@ pub struct PValue {
 
 impl PValue {
     /// That of a test before it is corrected.
-    pub fn new(alone: f64) -> Self {
-        Self { raw: alone, adjusted: alone }
+    pub fn new(p: f64) -> Self {
+        Self { raw: p, adjusted: p }
     }
 
     /// Whether it counts.
@@ -76,8 +76,8 @@ pub struct Equivalence {
 impl Conclusion {
     /// The margin within which both sides are the same, if they are.
     pub fn same_within(&self) -> Option<f64> {
-        let same = self.outcome?.equivalence?;
-        (same.holds && self.holds.is_none()).then_some(same.margin)
+        let equivalence = self.outcome?.equivalence?;
+        (equivalence.holds && self.holds.is_none()).then_some(equivalence.margin)
     }
 }
 
@@ -128,7 +128,7 @@ impl Estimate {
 
     /// Whether all of the interval is below a limit; `None` if the limit is inside.
     pub fn is_below(&self, limit: f64) -> Option<bool> {
-        self.is_above(limit).map(|above| !above)
+        self.is_above(limit).map(|is_above| !is_above)
     }
 
     /// Whether all of the interval is within a distance of zero; `None` if only a part is.

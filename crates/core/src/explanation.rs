@@ -1,6 +1,6 @@
 //! An experiment on one figure, and what it shows of the causes of that figure.
 //!
-//! An [`Experiment`] is raw: rounds as found and under controls, made in turn. An [`Explanation`] is what analysis concludes from it:
+//! An [`Experiment`] is raw: rounds as found and under controls, interleaved. An [`Explanation`] is what analysis concludes from it:
 //! the figure as a sum, with a remainder.
 
 use schemars::JsonSchema;

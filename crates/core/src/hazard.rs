@@ -1,4 +1,4 @@
-//! Something about the machine or its state that can spoil a number.
+//! Something about the machine or its state that can distort a number.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

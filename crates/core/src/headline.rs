@@ -1,4 +1,4 @@
-//! The headline of a metric at a case, or what there is instead.
+//! The headline of a metric at a case, or what replaces it.
 
 use crate::{Case, Name};
 

@@ -56,8 +56,8 @@ pub const WORD_GRAMMAR: Grammar = Grammar {
 };
 
 fn is_id(text: &str) -> bool {
-    let is_of_id = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    text.split('.').all(|word| !word.is_empty() && word.bytes().all(is_of_id))
+    let is_id_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    text.split('.').all(|word| !word.is_empty() && word.bytes().all(is_id_byte))
 }
 
 fn is_word_byte(byte: u8) -> bool {

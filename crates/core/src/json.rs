@@ -23,20 +23,20 @@ pub fn to_string_pretty(value: &impl Serialize) -> serde_json::Result<String> {
 /// JSON escapes only the first 32 control characters. Other invisible characters occur only in texts, where an escape means the
 /// same.
 fn escape_invisible(json: String) -> String {
-    let stays = |c: char| c == '\n' || is_visible(c);
-    if json.chars().all(stays) {
+    let is_allowed = |c: char| c == '\n' || is_visible(c);
+    if json.chars().all(is_allowed) {
         return json;
     }
-    let mut safe = String::with_capacity(json.len() + 16);
+    let mut escaped = String::with_capacity(json.len() + 16);
     for c in json.chars() {
-        if stays(c) {
-            safe.push(c);
+        if is_allowed(c) {
+            escaped.push(c);
         } else {
             let units = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
-            safe.push_str(&units);
+            escaped.push_str(&units);
         }
     }
-    safe
+    escaped
 }
 
 #[cfg(test)]

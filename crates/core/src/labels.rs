@@ -1,4 +1,4 @@
-//! What people say of a run: tags, which are a name and a value, and a note.
+//! Labels of a run: tags, which are a name and a value, and a note.
 
 use std::collections::BTreeMap;
 

@@ -143,12 +143,12 @@ pub struct LatencySummary {
 mod if_any {
     use super::{Deserialize, Deserializer, LatencySummary, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(times: &LatencySummary, to: S) -> Result<S::Ok, S::Error> {
-        Some(times).filter(|times| times.count > 0).serialize(to)
+    pub fn serialize<S: Serializer>(times: &LatencySummary, serializer: S) -> Result<S::Ok, S::Error> {
+        Some(times).filter(|times| times.count > 0).serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LatencySummary, D::Error> {
-        Ok(Option::deserialize(from)?.unwrap_or_default())
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LatencySummary, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or_default())
     }
 }
 
@@ -184,7 +184,7 @@ impl RequestErrors {
     }
 }
 
-/// Times in which no byte of any answer came: for [`Stalls::LEAST`] or longer, and longer than chance makes them of answers that come by
+/// Times in which no byte of any answer came: for [`Stalls::MIN_NANOSECONDS`] or longer, and longer than chance makes them of answers that come by
 /// themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stalls {
@@ -196,11 +196,11 @@ pub struct Stalls {
 
 impl Stalls {
     /// Nanoseconds of the shortest.
-    pub const LEAST: u64 = 5_000_000;
+    pub const MIN_NANOSECONDS: u64 = 5_000_000;
     /// Mean times between answers that the shortest takes: of answers at random times one in e^20 is as long.
-    pub const MEANS: f64 = 20.0;
+    pub const MIN_MEAN_INTERVALS: f64 = 20.0;
     /// Median response times that it takes: of a few users all may wait for as long as an answer takes.
-    pub const RESPONSES: f64 = 10.0;
+    pub const MIN_MEDIAN_RESPONSES: f64 = 10.0;
 }
 
 /// One second of the measured time, by when answers were whole.

@@ -62,7 +62,7 @@ impl FactRows {
         self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| stated_value(*hz, Unit::Hertz, 3));
         self.push(GROUP, "Frequency governor", &cpu.governor, String::clone);
         self.push(GROUP, "TLBs", &cpu.tlbs, |tlbs| join_texts(tlbs, tlb));
-        self.push(GROUP, "Mitigations", &cpu.mitigations, |all| mitigations(all));
+        self.push(GROUP, "Mitigations", &cpu.mitigations, |statuses| mitigations(statuses));
         self.push(GROUP, "Instruction sets", &cpu.flags, |flags| flags.join(" "));
     }
 
@@ -115,7 +115,7 @@ impl FactRows {
 
     fn disk(&mut self, disk: &BlockDevice) {
         const GROUP: &str = "Disks";
-        let label = |what: &str| format!("{} {what}", disk.name);
+        let label = |property: &str| format!("{} {property}", disk.name);
         self.push(GROUP, &label("model"), &disk.model, String::clone);
         self.push(GROUP, &label("size"), &disk.bytes, |size| bytes(*size));
         self.push(GROUP, &label("link"), &disk.link, String::clone);
@@ -123,13 +123,13 @@ impl FactRows {
         self.push(GROUP, &label("queues"), &disk.queues, u32::to_string);
         self.push(GROUP, &label("queue depth"), &disk.queue_depth, u32::to_string);
         self.push(GROUP, &label("write cache"), &disk.write_cache, String::clone);
-        self.push(GROUP, &label("rotational"), &disk.rotational, |yes| yes_no(*yes));
+        self.push(GROUP, &label("rotational"), &disk.rotational, |is_rotational| yes_no(*is_rotational));
         self.push(GROUP, &label("logical block"), &disk.logical_block_bytes, |size| bytes(u64::from(*size)));
     }
 
     fn nic(&mut self, nic: &Nic) {
         const GROUP: &str = "Network";
-        let label = |what: &str| format!("{} {what}", nic.name);
+        let label = |property: &str| format!("{} {property}", nic.name);
         self.push(GROUP, &label("driver"), &nic.driver, String::clone);
         self.push(GROUP, &label("advertised link speed"), &nic.bits_per_second, |rate| bit_rate(*rate));
         // Without an advertised speed the reason would be the same.
@@ -181,8 +181,8 @@ impl FactRows {
 }
 
 /// The boot line, and how many of its parameters are left out.
-fn boot_line(line: &str, left_out: Option<u32>) -> String {
-    match left_out {
+fn boot_line(line: &str, omitted_count: Option<u32>) -> String {
+    match omitted_count {
         None | Some(0) => line.to_owned(),
         Some(count) if line.is_empty() => format!("{count} parameters left out, none of which matters to figures"),
         Some(count) => format!("{line} ({count} more left out, which matter to no figure)"),
@@ -193,8 +193,8 @@ fn join_texts<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn yes_no(yes: bool) -> String {
-    String::from(if yes { "yes" } else { "no" })
+fn yes_no(is_true: bool) -> String {
+    String::from(if is_true { "yes" } else { "no" })
 }
 
 fn cache(cache: &Cache) -> String {
@@ -228,12 +228,12 @@ fn tlb(tlb: &Tlb) -> String {
 
 /// Mitigations in force or missing; those that do not concern the machine are only counted.
 fn mitigations(statuses: &[Mitigation]) -> String {
-    let (free, concerned): (Vec<_>, Vec<_>) =
+    let (unaffected, affected): (Vec<_>, Vec<_>) =
         statuses.iter().partition(|entry| entry.status.starts_with("Not affected"));
     let mut parts: Vec<String> =
-        concerned.iter().map(|entry| format!("{}: {}", entry.vulnerability, entry.status)).collect();
-    if !free.is_empty() {
-        parts.push(format!("not affected by {} others", free.len()));
+        affected.iter().map(|entry| format!("{}: {}", entry.vulnerability, entry.status)).collect();
+    if !unaffected.is_empty() {
+        parts.push(format!("not affected by {} others", unaffected.len()));
     }
     parts.join("; ")
 }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_fact_shows_its_text_and_source() {
+    fn known_fact_has_text_and_source() {
         let mut machine = Machine::default();
         machine.limits.cpu_quota = Fact::known(Some(1.5), "/sys/fs/cgroup/cpu.max");
         machine.platform.hypervisor = Fact::known(None, "/proc/cpuinfo");

@@ -367,17 +367,17 @@ mod tests {
 
     const AXIS: Axis = Axis::new("size", "size", AxisScale::Bytes);
 
-    fn stored(metric: Metric) -> serde_json::Value {
-        let stored = serde_json::to_value(metric).unwrap();
-        assert_eq!(serde_json::from_value::<Metric>(stored.clone()).unwrap(), metric);
-        stored["axes"].clone()
+    fn serialized_axes(metric: Metric) -> serde_json::Value {
+        let json = serde_json::to_value(metric).unwrap();
+        assert_eq!(serde_json::from_value::<Metric>(json.clone()).unwrap(), metric);
+        json["axes"].clone()
     }
 
     #[test]
     fn names_match_json() {
         let units = [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes];
-        let others = [Unit::BytesPerSecond, Unit::PerSecond, Unit::Ratio, Unit::Count];
-        for unit in units.into_iter().chain(others) {
+        let rates = [Unit::BytesPerSecond, Unit::PerSecond, Unit::Ratio, Unit::Count];
+        for unit in units.into_iter().chain(rates) {
             assert_eq!(serde_json::to_value(unit).unwrap(), unit.name());
         }
         for better in [Better::Lower, Better::Higher, Better::Neither] {
@@ -389,11 +389,11 @@ mod tests {
     fn axes_stored_as_at_least_three() {
         let metric = Metric::duration("test.metric", "A metric of a test");
         let axis = serde_json::to_value(AXIS).unwrap();
-        assert_eq!(stored(metric), serde_json::json!([null, null, null]));
-        assert_eq!(stored(metric.with_axes([AXIS])), serde_json::json!([axis, null, null]));
-        assert_eq!(stored(metric.with_axes([AXIS; 5])), serde_json::json!([axis, axis, axis, axis, axis]));
-        let mut nine = serde_json::to_value(metric.with_axes([AXIS; MAX_AXES])).unwrap();
-        nine["axes"].as_array_mut().unwrap().push(axis);
-        assert!(serde_json::from_value::<Metric>(nine).is_err());
+        assert_eq!(serialized_axes(metric), serde_json::json!([null, null, null]));
+        assert_eq!(serialized_axes(metric.with_axes([AXIS])), serde_json::json!([axis, null, null]));
+        assert_eq!(serialized_axes(metric.with_axes([AXIS; 5])), serde_json::json!([axis, axis, axis, axis, axis]));
+        let mut oversized = serde_json::to_value(metric.with_axes([AXIS; MAX_AXES])).unwrap();
+        oversized["axes"].as_array_mut().unwrap().push(axis);
+        assert!(serde_json::from_value::<Metric>(oversized).is_err());
     }
 }

@@ -26,8 +26,8 @@ impl Name {
     /// A name from a text known only at run time; keeps one copy of each distinct text for ever.
     pub fn intern(text: &str) -> Self {
         let mut interned = INTERNED_NAMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(known) = interned.get(text) {
-            return Self(known);
+        if let Some(existing) = interned.get(text) {
+            return Self(existing);
         }
         let leaked: &'static str = Box::leak(text.to_owned().into_boxed_str());
         interned.insert(leaked);

@@ -44,7 +44,7 @@ pub struct Prediction {
 pub struct Ceiling {
     /// The stated most, in the metric's unit: no predicted value is above it.
     pub limit: f64,
-    /// The upper end of any range, which also allows for errors of the measurement; at least `most`.
+    /// The upper end of any range, which also allows for errors of the measurement; at least `limit`.
     pub range_end: f64,
 }
 

@@ -33,22 +33,22 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What is right.
 pub fn parse_duration_within(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
-    const WRONG: &str =
+    const SYNTAX: &str =
         "a time is a number and a unit, such as 500ms, 45s, 10m or 2h (us, ms, s, m, h, d, w; seconds without one)";
     let (number, unit) = split_unit(text);
     let factor = match unit {
         "" => Some(1.0),
         unit => DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
     };
-    let seconds = number.zip(factor).map(|(number, factor)| number * factor).ok_or(WRONG)?;
+    let seconds = number.zip(factor).map(|(number, factor)| number * factor).ok_or(SYNTAX)?;
     if (low.as_secs_f64()..=high.as_secs_f64()).contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
     }
-    Err(format!("it must be between {} and {}; {WRONG}", as_typed(low), as_typed(high)))
+    Err(format!("it must be between {} and {}; {SYNTAX}", duration_text(low), duration_text(high)))
 }
 
 /// A bound of durations in the largest unit up to days that it is a whole number of.
-fn as_typed(bound: Duration) -> String {
+fn duration_text(bound: Duration) -> String {
     let is_whole = |(_, factor): &&(&str, f64)| (bound.as_secs_f64() / factor).fract() == 0.0 && *factor <= 86_400.0;
     let (unit, factor) = DURATION_UNITS.iter().rev().find(is_whole).unwrap_or(&("s", 1.0));
     format!("{} {unit}", bound.as_secs_f64() / factor)
@@ -59,17 +59,17 @@ fn as_typed(bound: Duration) -> String {
 /// # Errors
 /// What is right.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    const WRONG: &str = "a size is a number of bytes, such as 4096, 4k or 4KiB (1024 each), 4kB (1000 each), 1M, 1G";
+    const SYNTAX: &str = "a size is a number of bytes, such as 4096, 4k or 4KiB (1024 each), 4kB (1000 each), 1M, 1G";
     let (number, unit) = split_unit(text);
-    let number = number.ok_or(WRONG)?;
+    let number = number.ok_or(SYNTAX)?;
     let unit = unit.to_ascii_lowercase();
     let (prefix, base) = match unit.as_str() {
         "" | "b" => ("", 1.0f64),
         "kib" | "mib" | "gib" | "tib" => (&unit[..1], 1024.0),
         "kb" | "mb" | "gb" | "tb" => (&unit[..1], 1000.0),
-        other => (other, 1024.0),
+        prefix => (prefix, 1024.0),
     };
-    let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == prefix).ok_or(WRONG)?;
+    let power = ["", "k", "m", "g", "t"].iter().position(|symbol| *symbol == prefix).ok_or(SYNTAX)?;
     let value = number * base.powi(power as i32);
     if value.fract() != 0.0 || !(1.0..9e15).contains(&value) {
         return Err("it must be a whole number of bytes, at least one and less than 8 PiB".into());
@@ -82,10 +82,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// # Errors
 /// What is right.
 pub fn parse_bits_per_second(text: &str) -> Result<f64, String> {
-    const WRONG: &str = "bits a second are a number, such as 100M or 1.5G (k, M, G: 1000 each)";
+    const SYNTAX: &str = "bits a second are a number, such as 100M or 1.5G (k, M, G: 1000 each)";
     let (number, unit) = split_unit(text);
-    let power = ["", "k", "M", "G"].iter().position(|known| *known == unit).ok_or(WRONG)?;
-    Ok(number.ok_or(WRONG)? * 1000f64.powi(power as i32))
+    let power = ["", "k", "M", "G"].iter().position(|symbol| *symbol == unit).ok_or(SYNTAX)?;
+    Ok(number.ok_or(SYNTAX)? * 1000f64.powi(power as i32))
 }
 
 /// A percentage with or without its sign, above 0, as a share.
@@ -93,10 +93,10 @@ pub fn parse_bits_per_second(text: &str) -> Result<f64, String> {
 /// # Errors
 /// What is right.
 pub fn parse_percentage(text: &str) -> Result<f64, String> {
-    const WRONG: &str = "a percentage above 0 is right, such as 2 or 2%";
+    const SYNTAX: &str = "expected a percentage above 0, such as 2 or 2%";
     match split_unit(text) {
         (Some(number), "" | "%") if number > 0.0 => Ok(number / 100.0),
-        _ => Err(WRONG.into()),
+        _ => Err(SYNTAX.into()),
     }
 }
 
@@ -124,12 +124,12 @@ pub struct MinProgress {
     /// Bytes, one at least.
     pub bytes: u64,
     /// The time in which they must move.
-    pub within: Duration,
+    pub interval: Duration,
 }
 
 impl Default for MinProgress {
     fn default() -> Self {
-        Self { bytes: DEFAULT_PROGRESS_BYTES, within: DEFAULT_PROGRESS_WINDOW }
+        Self { bytes: DEFAULT_PROGRESS_BYTES, interval: DEFAULT_PROGRESS_WINDOW }
     }
 }
 
@@ -138,17 +138,17 @@ impl FromStr for MinProgress {
 
     /// As `4KiB/2min`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (amount, within) = text.split_once('/').ok_or("give BYTES/TIME, such as 4KiB/2min")?;
+        let (amount, interval) = text.split_once('/').ok_or("give BYTES/TIME, such as 4KiB/2min")?;
         Ok(Self {
             bytes: parse_bytes(amount)?,
-            within: parse_duration_within(within, MIN_PROGRESS_WINDOW, MAX_PROGRESS_WINDOW)?,
+            interval: parse_duration_within(interval, MIN_PROGRESS_WINDOW, MAX_PROGRESS_WINDOW)?,
         })
     }
 }
 
 impl fmt::Display for MinProgress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}B/{}s", self.bytes, self.within.as_secs_f64())
+        write!(out, "{}B/{}s", self.bytes, self.interval.as_secs_f64())
     }
 }
 
@@ -174,20 +174,24 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
-        for wrong in [
+        for invalid in [
             "", "m", "-5s", "0s", "0", "1e9", "nan", "inf", "5x", "µ", "1  s", "1 ", " 1s", "5S", "36526d", "0.1us",
             "٤s", "1.2.3s",
         ] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(invalid).is_err(), "{invalid}");
         }
-        let (least, most) = (Duration::from_millis(10), Duration::from_secs(60));
-        assert!(parse_duration_within("10ms", least, most).is_ok());
-        for wrong in ["9ms", "61", "0", "1e9", "200w", "99999999999999999999w"] {
-            let error = parse_duration_within(wrong, least, most).unwrap_err();
-            assert_eq!(error.starts_with("it must be between 10 ms and 1 min; "), wrong != "1e9", "{wrong}: {error}");
+        let (min, max) = (Duration::from_millis(10), Duration::from_secs(60));
+        assert!(parse_duration_within("10ms", min, max).is_ok());
+        for invalid in ["9ms", "61", "0", "1e9", "200w", "99999999999999999999w"] {
+            let error = parse_duration_within(invalid, min, max).unwrap_err();
+            assert_eq!(
+                error.starts_with("it must be between 10 ms and 1 min; "),
+                invalid != "1e9",
+                "{invalid}: {error}"
+            );
         }
         assert!(parse_duration("0").unwrap_err().starts_with("it must be between 1 us and 36525 d; "));
-        let error = parse_duration_within("2w", least, Duration::from_secs(604_800)).unwrap_err();
+        let error = parse_duration_within("2w", min, Duration::from_secs(604_800)).unwrap_err();
         assert!(error.starts_with("it must be between 10 ms and 7 d; "), "{error}");
     }
 
@@ -209,11 +213,11 @@ mod tests {
         ] {
             assert_eq!(parse_bytes(text), Ok(expected), "{text}");
         }
-        for wrong in [
+        for invalid in [
             "", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4  k", "4 ", " 4k", "1 000", "٤k",
             "4ib", "4iB",
         ] {
-            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+            assert!(parse_bytes(invalid).is_err(), "{invalid}");
         }
     }
 
@@ -221,11 +225,11 @@ mod tests {
     fn rates_have_decimal_prefixes_and_percentages_a_sign() {
         assert_eq!((parse_bits_per_second("100M"), parse_bits_per_second("1.5G")), (Ok(100e6), Ok(1.5e9)));
         assert_eq!((parse_percentage("2"), parse_percentage("2.5%")), (Ok(0.02), Ok(0.025)));
-        for wrong in ["", "M", "100Mbit", "-1M", "NaN", "inf", "100m"] {
-            assert!(parse_bits_per_second(wrong).is_err(), "{wrong}");
+        for invalid in ["", "M", "100Mbit", "-1M", "NaN", "inf", "100m"] {
+            assert!(parse_bits_per_second(invalid).is_err(), "{invalid}");
         }
-        for wrong in ["", "0", "%", "-1", "x", "5%%"] {
-            assert!(parse_percentage(wrong).is_err(), "{wrong}");
+        for invalid in ["", "0", "%", "-1", "x", "5%%"] {
+            assert!(parse_percentage(invalid).is_err(), "{invalid}");
         }
     }
 
@@ -233,8 +237,8 @@ mod tests {
     fn min_progress_round_trips_as_text() {
         assert_eq!("4KiB/2min".parse(), Ok(MinProgress::default()));
         assert_eq!(MinProgress::default().to_string().parse(), Ok(MinProgress::default()));
-        for wrong in ["4KiB", "0/2min", "4KiB/0s", "4KiB/2d", "/", "4KiB/"] {
-            assert!(wrong.parse::<MinProgress>().is_err(), "{wrong}");
+        for invalid in ["4KiB", "0/2min", "4KiB/0s", "4KiB/2d", "/", "4KiB/"] {
+            assert!(invalid.parse::<MinProgress>().is_err(), "{invalid}");
         }
     }
 }

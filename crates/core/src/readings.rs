@@ -67,8 +67,8 @@ impl Batches {
     /// The two readings of a canary on either side of a batch, if the canary was read.
     pub fn neighbours(&self, canary: Canary, batch: usize) -> Option<(f32, f32)> {
         let readings = self.canaries.get(&canary)?;
-        let before = batch / self.canary_stride.max(1);
-        Some((*readings.get(before)?, *readings.get(before + 1)?))
+        let index = batch / self.canary_stride.max(1);
+        Some((*readings.get(index)?, *readings.get(index + 1)?))
     }
 }
 

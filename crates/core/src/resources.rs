@@ -85,7 +85,8 @@ pub struct CpuStats {
     pub cpus: u32,
     /// CPUs that the process may use: those that it may run on, or its quota if that is less.
     pub allowed: f64,
-    /// Nanoseconds for which the CPUs that it may run on did anything, for whomever, and for which they were idle; `None` where the kernel does not tell.
+    /// Nanoseconds for which the CPUs that it may run on did anything, for whomever, and for which they were idle; `None` where the kernel does not
+    /// tell.
     pub allowed_busy: Option<f64>,
     /// See there.
     pub allowed_idle: Option<f64>,
@@ -94,7 +95,7 @@ pub struct CpuStats {
     /// Whether its control group can be seen, so that none is no quota.
     pub is_quota_known: bool,
     /// Nanoseconds for which quotas kept the process's control group and those above from running (cpu.stat).
-    pub throttled: Option<f64>,
+    pub throttling: Option<f64>,
     /// Periods of these quotas in which that happened.
     pub throttled_periods: Option<u64>,
     /// Periods of these quotas in which the groups ran at all.
@@ -272,7 +273,7 @@ impl ResourceSnapshot {
     pub fn from_json(bytes: &[u8]) -> Result<Self, InvalidSnapshot> {
         if bytes.len() > MAX_SNAPSHOT_BYTES {
             return Err(InvalidSnapshot(format!(
-                "it has {} bytes, and a look at most {MAX_SNAPSHOT_BYTES}",
+                "it has {} bytes, and a snapshot at most {MAX_SNAPSHOT_BYTES}",
                 bytes.len()
             )));
         }
@@ -288,15 +289,15 @@ fn invalid_snapshot(error: serde_json::Error) -> InvalidSnapshot {
 }
 
 fn check_value(value: &Value) -> Result<(), InvalidSnapshot> {
-    let refused = |why: &str| Err(InvalidSnapshot(why.to_owned()));
+    let refusal = |reason: &str| Err(InvalidSnapshot(reason.to_owned()));
     match value {
         Value::Number(number) if number.as_f64().is_some_and(|number| (0.0..=MAX_FIGURE).contains(&number)) => Ok(()),
-        Value::Number(_) => refused("a figure is negative or absurdly large"),
+        Value::Number(_) => refusal("a figure is negative or absurdly large"),
         Value::String(text) if text.len() > MAX_DEVICE_NAME_BYTES || !text.chars().all(is_visible) => {
-            refused("a name is no name")
+            refusal("a name is invalid")
         }
-        Value::Array(list) if list.len() > MAX_ENTRIES => refused("a list is too long"),
-        Value::Object(map) if map.len() > MAX_ENTRIES => refused("a list is too long"),
+        Value::Array(list) if list.len() > MAX_ENTRIES => refusal("a list is too long"),
+        Value::Object(map) if map.len() > MAX_ENTRIES => refusal("a list is too long"),
         Value::Array(list) => list.iter().try_for_each(check_value),
         Value::Object(map) => map.values().try_for_each(check_value),
         Value::String(_) | Value::Bool(_) | Value::Null => Ok(()),
@@ -332,19 +333,19 @@ mod tests {
     #[test]
     fn impossible_figures_are_refused() {
         let json = crate::json::to_string(&snapshot()).unwrap();
-        let refused = |from: &str, to: &str| {
+        let error_after = |from: &str, to: &str| {
             assert!(json.contains(from), "{from}");
             ResourceSnapshot::from_json(json.replace(from, to).as_bytes()).unwrap_err().to_string()
         };
-        assert_eq!(refused("123456789012.0", "-1.0"), "a figure is negative or absurdly large");
-        assert_eq!(refused("123456789012.0", "1e300"), "a figure is negative or absurdly large");
-        assert!(refused("123456789012.0", "1e999").contains("out of range"));
-        assert!(refused("123456789012.0", "null").contains("invalid type: null"));
-        assert_eq!(refused("\"vda\"", "\"v\\u001bda\""), "a name is no name");
-        assert_eq!(refused("\"vda\"", &format!("\"{}\"", "a".repeat(65))), "a name is no name");
-        assert_eq!(refused("\"disks\":[", &format!("\"disks\":[{}", "0,".repeat(5000))), "a list is too long");
-        assert!(refused("\"now\":1", "\"now\":4294967296").contains("4294967296"));
-        assert!(refused("\"process\":", "\"program\":").contains("missing field"));
+        assert_eq!(error_after("123456789012.0", "-1.0"), "a figure is negative or absurdly large");
+        assert_eq!(error_after("123456789012.0", "1e300"), "a figure is negative or absurdly large");
+        assert!(error_after("123456789012.0", "1e999").contains("out of range"));
+        assert!(error_after("123456789012.0", "null").contains("invalid type: null"));
+        assert_eq!(error_after("\"vda\"", "\"v\\u001bda\""), "a name is invalid");
+        assert_eq!(error_after("\"vda\"", &format!("\"{}\"", "a".repeat(65))), "a name is invalid");
+        assert_eq!(error_after("\"disks\":[", &format!("\"disks\":[{}", "0,".repeat(5000))), "a list is too long");
+        assert!(error_after("\"now\":1", "\"now\":4294967296").contains("4294967296"));
+        assert!(error_after("\"process\":", "\"program\":").contains("missing field"));
         assert!(
             ResourceSnapshot::from_json(&[b' '; MAX_SNAPSHOT_BYTES + 1]).unwrap_err().to_string().contains("bytes")
         );
@@ -357,12 +358,12 @@ mod tests {
         }
 
         #[test]
-        fn changed_byte_gives_valid_snapshot_or_error(place in 0_usize..700, byte in any::<u8>()) {
+        fn changed_byte_gives_valid_snapshot_or_error(index in 0_usize..700, byte in any::<u8>()) {
             let mut json = crate::json::to_string(&snapshot()).unwrap().into_bytes();
             let length = json.len();
-            json[place % length] = byte;
-            if let Ok(look) = ResourceSnapshot::from_json(&json) {
-                prop_assert!((0.0..=MAX_FIGURE).contains(&look.at));
+            json[index % length] = byte;
+            if let Ok(changed) = ResourceSnapshot::from_json(&json) {
+                prop_assert!((0.0..=MAX_FIGURE).contains(&changed.at));
             }
         }
     }

@@ -238,7 +238,7 @@ impl Run {
 
     /// What was found of the causes of a metric at a case, if they were tried.
     pub fn explanation(&self, metric: &str, case: &Case) -> Option<&Explanation> {
-        self.explanations.iter().find(|one| one.metric.id == *metric && one.case == *case)
+        self.explanations.iter().find(|explanation| explanation.metric.id == *metric && explanation.case == *case)
     }
 
     /// The hardware bound of a metric at a case, if known.

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 /// Whether a character is safe to show. Others move a terminal's cursor or change its settings (the control characters of
 /// ISO 6429, both sets), end a line, change the text direction (Unicode Standard Annex 9), or are invisible.
 pub fn is_visible(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let ends_a_line = matches!(c, '\u{2028}' | '\u{2029}');
-    !(c.is_control() || turns || ends_a_line || is_hidden(c))
+    let is_bidi_control =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_line_separator = matches!(c, '\u{2028}' | '\u{2029}');
+    !(c.is_control() || is_bidi_control || is_line_separator || is_hidden(c))
 }
 
 /// Whether a character takes no place, or is no character: those of Unicode's Default_Ignorable_Code_Point, its noncharacters, and two
@@ -36,8 +37,8 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// Whether a character chooses the look of the symbol before it, as of an emoji; anywhere else it hides.
-fn is_variation_selector(before: Option<char>, c: char) -> bool {
-    matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(|symbol| symbol >= '\u{2190}' && is_visible(symbol))
+fn is_variation_selector(previous: Option<char>, c: char) -> bool {
+    matches!(c, '\u{fe0e}' | '\u{fe0f}') && previous.is_some_and(|symbol| symbol >= '\u{2190}' && is_visible(symbol))
 }
 
 /// The text with every other character escaped, as `\u{1b}` or `\n`.
@@ -50,10 +51,10 @@ pub fn escape_invisible_lines(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c| c == '\n' || is_visible(c))
 }
 
-fn escape_unless(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let before = std::iter::once(None).chain(text.chars().map(Some));
-    let pairs = before.zip(text.chars());
-    let is_kept = |(before, c): (Option<char>, char)| stays(c) || is_variation_selector(before, c);
+fn escape_unless(text: &str, is_allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let previous = std::iter::once(None).chain(text.chars().map(Some));
+    let pairs = previous.zip(text.chars());
+    let is_kept = |(previous, c): (Option<char>, char)| is_allowed(c) || is_variation_selector(previous, c);
     if pairs.clone().all(is_kept) {
         return Cow::Borrowed(text);
     }

@@ -24,7 +24,7 @@ pub struct Quantity {
 
 impl Quantity {
     /// The value with its unit, without the spread: `61.2 ns`.
-    pub fn short(&self) -> String {
+    pub fn value_and_unit(&self) -> String {
         join(&[&self.value, self.unit])
     }
 }
@@ -156,7 +156,7 @@ fn error_at_place(half: f64, place: i32) -> String {
 
 /// A value alone, to three significant digits.
 pub fn value_text(value: f64, unit: Unit) -> String {
-    quantity(value, None, unit).short()
+    quantity(value, None, unit).value_and_unit()
 }
 
 /// A value alone, to three significant digits, or fewer if its interval supports no more: `61.2 ns`, `60 ns`.
@@ -194,12 +194,12 @@ pub fn without_cycles(text: &str) -> String {
 pub fn span(low: f64, high: f64, unit: Unit) -> String {
     let (from, to) = (quantity(low, None, unit), quantity(high, None, unit));
     if from == to {
-        return from.short();
+        return from.value_and_unit();
     }
     if from.unit == to.unit {
         return join(&[&format!("{} to {}", from.value, to.value), to.unit]);
     }
-    format!("{} to {}", from.short(), to.short())
+    format!("{} to {}", from.value_and_unit(), to.value_and_unit())
 }
 
 /// A pure number, to three significant digits at most: `1.06`, `0.42`, `12.3`, `1234`.
@@ -254,11 +254,11 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
-/// Whether a number has at most two digits before its zeros: it was asked for, and stands beside others such as 1000 B.
+/// Whether a number has at most two digits before its zeros: a user chose it, and it stands next to others such as 1000 B.
 fn is_decimal(value: u64) -> bool {
-    const LARGEST: u64 = 10_000_000;
+    const MAX_DECIMAL: u64 = 10_000_000;
     let power = 10_u64.pow(value.max(1).ilog10().saturating_sub(1));
-    value <= LARGEST && value.is_multiple_of(power)
+    value <= MAX_DECIMAL && value.is_multiple_of(power)
 }
 
 /// A size that was asked for, as it was: whole binary units, or bytes. Never rounded: `4 KiB`, `10 000 B`, `1 500 001 B`.
@@ -308,10 +308,10 @@ pub fn axis_value(value: Value, scale: AxisScale) -> String {
 
 /// The axes of a case with their values, in the order of the metric's axes, then any other.
 pub fn case_pairs(metric: &Metric, case: &Case) -> Vec<(&'static str, String)> {
-    let known =
+    let listed =
         metric.axes().filter_map(|axis| Some((axis.name.as_str(), axis_value(case.get(&axis.name)?, axis.scale))));
     let unlisted = case.iter().filter(|(name, _)| metric.axes().all(|axis| axis.name != *name));
-    known.chain(unlisted.map(|(name, value)| (name.as_str(), axis_value(value, AxisScale::Linear)))).collect()
+    listed.chain(unlisted.map(|(name, value)| (name.as_str(), axis_value(value, AxisScale::Linear)))).collect()
 }
 
 /// A case in one line: `pages=huge bytes=64 KiB`; empty for the case without parameters.
@@ -368,8 +368,8 @@ mod tests {
 
     #[test]
     fn small_cpu_share_keeps_digits() {
-        let told = [4.0, 1.5, 1.0, 0.5, 0.05, 0.001, 0.0].map(cpus);
-        assert_eq!(told, ["4 CPUs", "1.5 CPUs", "1 CPU", "0.5 CPUs", "0.05 CPUs", "0.001 CPUs", "0 CPUs"]);
+        let texts = [4.0, 1.5, 1.0, 0.5, 0.05, 0.001, 0.0].map(cpus);
+        assert_eq!(texts, ["4 CPUs", "1.5 CPUs", "1 CPU", "0.5 CPUs", "0.05 CPUs", "0.001 CPUs", "0 CPUs"]);
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_its_error_rounds_up_has_the_next_unit() {
+    fn value_rounded_up_by_error_gets_next_unit() {
         assert_eq!(ns(997_000.0, 900_000.0), "1.0 ± 0.9 ms");
         assert_eq!(ns(-997_000.0, 900_000.0), "-1.0 ± 0.9 ms");
         assert_eq!(ns(999_300.0, 400.0), "999.3 ± 0.4 µs");
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(bytes(100), "100 B");
         assert_eq!(bytes(1472), "1472 B");
         assert_eq!(bytes(1_536_000), "1.46 MiB");
-        // Chosen in decimal digits, beside 1000 B.
+        // Chosen in decimal digits, as 1000 B.
         assert_eq!([bytes(1_000), bytes(10_000), bytes(100_000)], ["1000 B", "10\u{202f}000 B", "100\u{202f}000 B"]);
         assert_eq!([bytes(1_500_000), bytes(10_123)], ["1\u{202f}500\u{202f}000 B", "9.89 KiB"]);
         assert_eq!(
@@ -457,12 +457,12 @@ mod tests {
 
     #[test]
     fn error_above_value_is_shown_as_range() {
-        let of = |value, lower, upper| {
+        let text = |value, lower, upper| {
             let interval = Interval { kind: IntervalKind::Confidence, level: 0.95, lower, upper };
             with_interval(value, Some(interval), Unit::Nanoseconds).to_string()
         };
-        assert_eq!(of(200e6, 20e6, 1220e6), "200 [0 to 1200] ms");
-        assert_eq!(of(200e6, 190e6, 210e6), "200 ± 10 ms");
+        assert_eq!(text(200e6, 20e6, 1220e6), "200 [0 to 1200] ms");
+        assert_eq!(text(200e6, 190e6, 210e6), "200 ± 10 ms");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A file that is being made: in the end it exists whole, or not at all.
 //!
 //! It is made in the same directory under another name, and renamed when it is whole. A file without a name (O_TMPFILE) would
-//! leave nothing behind even of a killed process, but cannot replace another one, is not available on every file system, and is
-//! flushed differently on some: what is left behind is swept instead, see [`crate::temporary_files`].
+//! leave nothing behind even of a killed process. But it cannot replace another one, is not available on every file system, and is
+//! flushed differently on some. What is left behind is swept instead, see [`crate::temporary_files`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, Permissions};
@@ -56,11 +56,11 @@ impl PinnedPath {
         let Some(name) = path.file_name().filter(|_| !is_of_directory) else {
             return Err(Error::NotRegular { path: path.to_owned(), kind: "the name of a directory" });
         };
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = File::options().read(true).custom_flags(O_PATH).open(above);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = File::options().read(true).custom_flags(O_PATH).open(parent);
         let directory = directory.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::NoDirectory { path: path.to_owned(), directory: above.to_owned() },
-            _ => Error::call("make a file in", above, error),
+            ErrorKind::NotFound => Error::NoDirectory { path: path.to_owned(), directory: parent.to_owned() },
+            _ => Error::call("make a file in", parent, error),
         })?;
         Ok(Self { path: path.to_owned(), directory: Arc::new(directory), name: name.to_owned() })
     }
@@ -131,15 +131,16 @@ impl PinnedPath {
     /// Those of stat; a link of another user but root; what another user has put where everybody may put something, as in /tmp.
     /// The kernel has the same rules as options (`fs.protected_symlinks` and its kin of proc_sys_fs(5)).
     pub(crate) fn lookup(&self) -> Result<Option<Metadata>> {
-        let failed = |error| Error::call("find", &self.path, error);
+        let find_error = |error| Error::call("find", &self.path, error);
         let metadata = match fs::symlink_metadata(self.descriptor_path()) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            metadata => metadata.map_err(failed)?,
+            metadata => metadata.map_err(find_error)?,
         };
-        let above = self.directory.metadata().map_err(failed)?;
-        let is_common = above.mode() & STICKY_BIT != 0 && above.mode() & SHARED_WRITE_BITS != 0;
-        let trusted = if metadata.is_symlink() { ROOT_UID } else { above.uid() };
-        if (is_common || metadata.is_symlink()) && ![effective_user(), trusted].contains(&metadata.uid()) {
+        let directory_metadata = self.directory.metadata().map_err(find_error)?;
+        let is_shared =
+            directory_metadata.mode() & STICKY_BIT != 0 && directory_metadata.mode() & SHARED_WRITE_BITS != 0;
+        let trusted_user = if metadata.is_symlink() { ROOT_UID } else { directory_metadata.uid() };
+        if (is_shared || metadata.is_symlink()) && ![effective_user(), trusted_user].contains(&metadata.uid()) {
             let user = metadata.uid();
             let why = format!("was put there by another user ({user}): choose another place, or remove it");
             return Err(Error::unusable(&self.path, why));
@@ -206,13 +207,13 @@ impl AtomicFile {
     /// As for [`AtomicFile::create`].
     pub fn create_among(files: &TemporaryFiles, place: &Arc<PinnedPath>, may_replace: bool) -> Result<Self> {
         let replaced = place.lookup_replaced(may_replace)?;
-        let failed = |error| Error::call("make a file beside", &place.path, error);
+        let create_error = |error| Error::call("make a file next to", &place.path, error);
         let mode = if replaced.is_some() { PRIVATE_MODE } else { DEFAULT_MODE };
-        let (file, temporary_path) = files.create(mode).map_err(failed)?.into_parts();
-        let made = file.metadata().map_err(failed)?;
+        let (file, temporary_path) = files.create(mode).map_err(create_error)?.into_parts();
+        let metadata = file.metadata().map_err(create_error)?;
         // As the user wants it only when it is whole.
         let _ = set_permissions(&file, PRIVATE_MODE);
-        let new = Self::new(file, temporary_path, place, (replaced, made))?;
+        let new = Self::new(file, temporary_path, place, (replaced, metadata))?;
         Ok(Self { is_locked: files.are_local(), may_replace, ..new })
     }
 
@@ -221,9 +222,11 @@ impl AtomicFile {
         file: File,
         temporary_path: TempPath,
         place: &Arc<PinnedPath>,
-        (replaced, made): (Option<Metadata>, Metadata),
+        (replaced, metadata): (Option<Metadata>, Metadata),
     ) -> Result<Self> {
-        if let Some(replaced) = replaced.as_ref().filter(|old| (old.uid(), old.gid()) != (made.uid(), made.gid())) {
+        if let Some(replaced) =
+            replaced.as_ref().filter(|old| (old.uid(), old.gid()) != (metadata.uid(), metadata.gid()))
+        {
             fchown(&file, Some(replaced.uid()), Some(replaced.gid()))
                 .map_err(|error| Error::call("keep the owner of", &place.path, error))?;
         }
@@ -232,7 +235,7 @@ impl AtomicFile {
             temporary_path,
             is_locked: true,
             place: Arc::clone(place),
-            mode: replaced.as_ref().unwrap_or(&made).mode() & PERMISSION_BITS,
+            mode: replaced.as_ref().unwrap_or(&metadata).mode() & PERMISSION_BITS,
             may_replace: false,
             replaces: replaced.is_some(),
             is_flushed: false,
@@ -243,14 +246,14 @@ impl AtomicFile {
     ///
     /// # Errors
     /// As for [`AtomicFile::create`]; something else under this name, or a file that is still being written.
-    pub fn resume(place: &Arc<PinnedPath>, left: &OsStr, may_replace: bool) -> Result<Self> {
+    pub fn resume(place: &Arc<PinnedPath>, partial_name: &OsStr, may_replace: bool) -> Result<Self> {
         let replaced = place.lookup_replaced(may_replace)?;
-        let failed = |error| Error::call("go on with a part of", &place.path, error);
-        let path = place.directory().join(left);
-        let file = temporary_files::open_left_over(&path, PRIVATE_MODE).map_err(failed)?;
-        let temporary_path = TempPath::try_from_path(path).map_err(failed)?;
-        let made = file.metadata().map_err(failed)?;
-        Ok(Self { may_replace, ..Self::new(file, temporary_path, place, (replaced, made))? })
+        let resume_error = |error| Error::call("resume a part of", &place.path, error);
+        let path = place.directory().join(partial_name);
+        let file = temporary_files::open_left_over(&path, PRIVATE_MODE).map_err(resume_error)?;
+        let temporary_path = TempPath::try_from_path(path).map_err(resume_error)?;
+        let metadata = file.metadata().map_err(resume_error)?;
+        Ok(Self { may_replace, ..Self::new(file, temporary_path, place, (replaced, metadata))? })
     }
 
     /// Ends without finishing, and leaves the file under its temporary name, for [`AtomicFile::resume`].
@@ -276,11 +279,11 @@ impl AtomicFile {
         self.mode = mode & PERMISSION_BITS;
     }
 
-    /// Gives it the permissions of a file that it is a copy of, less the umask, unless it replaces one: whoever may not read the original
+    /// Gives it the permissions of a file that it is a copy of, less the umask, unless it replaces one. Whoever may not read the original
     /// shall not read the copy.
     pub fn copy_mode(&mut self, original: u32) {
         if !self.replaces {
-            // A new file is made without the right to execute: it is kept from those from whom the umask keeps the right to read.
+            // A new file is made without the right to execute: those without the right to read by the umask cannot open it.
             let allowed = self.mode | (self.mode & READ_BITS) >> 2;
             self.mode = original & PERMISSION_BITS & allowed;
         }
@@ -313,12 +316,12 @@ impl AtomicFile {
     /// # Errors
     /// [`Error::Unusable`], with the room that there is.
     pub fn check_free_space(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
-        let failed = |error| Error::call("query the file system of", &self.place.path, error);
+        let query_error = |error| Error::call("query the file system of", &self.place.path, error);
         let directory = self.place.directory();
-        let is_known = is_incompressible || kelvin_sys::fs::kind(&directory).map_err(failed)?.stores_every_byte();
-        let space = kelvin_sys::fs::space(&directory).map_err(failed)?;
+        let is_known = is_incompressible || kelvin_sys::fs::kind(&directory).map_err(query_error)?.stores_every_byte();
+        let space = kelvin_sys::fs::space(&directory).map_err(query_error)?;
         let free = if effective_user() == 0 { space.free_bytes } else { space.available_bytes };
-        // One without a size, as a tmpfs can be, does not say.
+        // One without a size, as a tmpfs can be, does not report it.
         if is_known && space.total_bytes > 0 && bytes > free {
             return self.too_large(bytes, format!("its file system has room for {free}"));
         }
@@ -354,22 +357,22 @@ impl AtomicFile {
     }
 
     /// Closes the whole file, and renames it to its place; where nothing was there it replaces nothing that came meanwhile, unless
-    /// that is allowed. A file that it replaces goes only once the new one is on its device: else a crash could take both (XFS and
+    /// that is allowed. A file that it replaces goes only once the new one is on its device. Else a crash could take both (XFS and
     /// Btrfs then leave an empty file).
     ///
     /// # Errors
     /// Those of flushing, closing and renaming; something there that is no regular file. Then it is removed, and what is there stays.
     pub fn commit(mut self) -> Result<()> {
-        let failed = |place: &PinnedPath, error: io::Error| match error.kind() {
+        let commit_error = |place: &PinnedPath, error: io::Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::AlreadyExists { path: place.path.clone() },
-            _ => Error::call("put a file in the place of", &place.path, error),
+            _ => Error::call("put a file at", &place.path, error),
         };
-        set_permissions(&self.file, self.mode).map_err(|error| failed(&self.place, error))?;
+        set_permissions(&self.file, self.mode).map_err(|error| commit_error(&self.place, error))?;
         if self.place.lookup_regular()?.is_some() && self.may_replace && !self.is_flushed {
             self.flush()?;
         }
         let Self { file, temporary_path: mut first, is_locked, place, may_replace, .. } = self;
-        // Where a lock keeps others from it, or another thread has not let it go yet, a duplicate is closed, which tells the same: no
+        // Where a lock keeps others from it, or another thread has not let it go yet, a duplicate is closed, which reports the same. No
         // file system learns which of two descriptors is closed. The other one stays open until the file has its name.
         let (closed, lock) = match Arc::try_unwrap(file) {
             Ok(file) if !is_locked => (kelvin_sys::fs::close(file), None),
@@ -383,21 +386,21 @@ impl AtomicFile {
         let renamed = if may_replace {
             fs::rename(&first, &last)
         } else {
-            let [from, to] = [&*first, &last].map(PathAt::in_working_directory);
-            rename_noreplace::rename_noreplace(from, to).map_err(io::Error::from)
+            let [old_path, new_path] = [&*first, &last].map(PathAt::in_working_directory);
+            rename_noreplace::rename_noreplace(old_path, new_path).map_err(io::Error::from)
         };
-        renamed.map_err(|error| failed(&place, error))?;
+        renamed.map_err(|error| commit_error(&place, error))?;
         first.disable_cleanup(true);
         drop(lock);
         Ok(())
     }
 }
 
-fn set_permissions(file: &File, rights: u32) -> io::Result<()> {
-    if file.metadata()?.mode() & PERMISSION_BITS == rights {
+fn set_permissions(file: &File, mode: u32) -> io::Result<()> {
+    if file.metadata()?.mode() & PERMISSION_BITS == mode {
         return Ok(());
     }
-    file.set_permissions(Permissions::from_mode(rights))
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 #[cfg(test)]
@@ -446,26 +449,26 @@ mod tests {
     fn partial_file_is_resumed_under_lock() {
         let directory = tempfile::tempdir().unwrap();
         let place = place(&directory.path().join("file"));
-        let left = OsStr::new(".left");
-        let begun = AtomicFile::resume(&place, left, false).unwrap();
-        begun.file().write_all(b"half").unwrap();
-        let busy = AtomicFile::resume(&place, left, false).unwrap_err();
-        assert!(busy.to_string().contains("another process"), "{busy}");
-        begun.keep_partial();
+        let partial_name = OsStr::new(".left");
+        let partial_file = AtomicFile::resume(&place, partial_name, false).unwrap();
+        partial_file.file().write_all(b"half").unwrap();
+        let error = AtomicFile::resume(&place, partial_name, false).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        partial_file.keep_partial();
         assert_eq!(names(directory.path()), [".left"]);
-        let mut again = AtomicFile::resume(&place, left, false).unwrap();
+        let mut resumed_file = AtomicFile::resume(&place, partial_name, false).unwrap();
         assert_eq!(fs::read(directory.path().join(".left")).unwrap(), b"half");
-        again.file().seek(SeekFrom::End(0)).unwrap();
-        again.file().write_all(b" and half").unwrap();
-        again.set_mode(0o640);
-        again.commit().unwrap();
+        resumed_file.file().seek(SeekFrom::End(0)).unwrap();
+        resumed_file.file().write_all(b" and half").unwrap();
+        resumed_file.set_mode(0o640);
+        resumed_file.commit().unwrap();
         assert_eq!(names(directory.path()), ["file"]);
         assert_eq!((fs::read(place.path()).unwrap(), mode(place.path())), (b"half and half".to_vec(), 0o640));
-        drop(AtomicFile::resume(&place, left, true).unwrap());
+        drop(AtomicFile::resume(&place, partial_name, true).unwrap());
         assert_eq!(names(directory.path()), ["file"]);
         // What somebody has put under this name is neither followed nor written.
         symlink(directory.path().join("file"), directory.path().join(".left")).unwrap();
-        assert!(AtomicFile::resume(&place, left, true).is_err() && directory.path().join(".left").is_symlink());
+        assert!(AtomicFile::resume(&place, partial_name, true).is_err() && directory.path().join(".left").is_symlink());
     }
 
     #[test]
@@ -479,10 +482,10 @@ mod tests {
         assert!(matches!(AtomicFile::create(&place, false), Err(Error::AlreadyExists { .. })));
 
         let file = AtomicFile::create(&place, true).unwrap();
-        let other = AtomicFile::create(&place, true).unwrap();
+        let dropped_file = AtomicFile::create(&place, true).unwrap();
         file.file().write_all(b"new").unwrap();
         assert_eq!((names(directory.path()).len(), fs::read_to_string(&path).unwrap().as_str()), (4, "old"));
-        drop(other);
+        drop(dropped_file);
         file.commit().unwrap();
         assert_eq!((names(directory.path()), mode(&path)), (vec!["file".into(), "other".into()], 0o640));
         let content = |name| fs::read_to_string(directory.path().join(name)).unwrap();
@@ -507,17 +510,21 @@ mod tests {
     #[test]
     fn swapped_directory_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
-        let [named, moved, theirs] = ["named", "moved", "theirs"].map(|name| directory.path().join(name));
-        fs::create_dir(&named).unwrap();
-        fs::create_dir(&theirs).unwrap();
-        fs::write(theirs.join("file"), "theirs").unwrap();
-        let place = place(&named.join("file"));
+        let [old_directory, new_directory, foreign_directory] =
+            ["named", "moved", "theirs"].map(|name| directory.path().join(name));
+        fs::create_dir(&old_directory).unwrap();
+        fs::create_dir(&foreign_directory).unwrap();
+        fs::write(foreign_directory.join("file"), "theirs").unwrap();
+        let place = place(&old_directory.join("file"));
         let file = AtomicFile::create(&place, true).unwrap();
-        fs::rename(&named, &moved).unwrap();
-        symlink(&theirs, &named).unwrap();
+        fs::rename(&old_directory, &new_directory).unwrap();
+        symlink(&foreign_directory, &old_directory).unwrap();
         file.commit().unwrap();
-        assert_eq!((names(&moved), names(&theirs)), (vec!["file".to_owned()], vec!["file".to_owned()]));
-        assert_eq!(fs::read_to_string(theirs.join("file")).unwrap(), "theirs");
+        assert_eq!(
+            (names(&new_directory), names(&foreign_directory)),
+            (vec!["file".to_owned()], vec!["file".to_owned()])
+        );
+        assert_eq!(fs::read_to_string(foreign_directory.join("file")).unwrap(), "theirs");
     }
 
     #[test]
@@ -526,19 +533,19 @@ mod tests {
         let link = directory.path().join("link");
         symlink("elsewhere", &link).unwrap();
         for replace in [false, true] {
-            let says = |path: &Path| {
-                let made =
+            let error_text = |path: &Path| {
+                let outcome =
                     PinnedPath::open(path).and_then(|place| AtomicFile::create(&Arc::new(place), replace).map(drop));
-                made.unwrap_err().to_string()
+                outcome.unwrap_err().to_string()
             };
-            assert!(says(&link).contains("is a symbolic link"));
-            assert!(says(directory.path()).contains("is a directory"));
-            assert!(says(Path::new("/dev/null")).contains("is a character device"));
+            assert!(error_text(&link).contains("is a symbolic link"));
+            assert!(error_text(directory.path()).contains("is a directory"));
+            assert!(error_text(Path::new("/dev/null")).contains("is a character device"));
             for name in ["/", "..", "new/", "new/."] {
-                assert!(says(&directory.path().join(name)).contains("is the name of a directory"), "{name}");
+                assert!(error_text(&directory.path().join(name)).contains("is the name of a directory"), "{name}");
             }
-            assert!(says(&directory.path().join("no/file")).contains("there is no directory"));
-            assert!(says(&directory.path().join("x".repeat(256))).contains("too long"));
+            assert!(error_text(&directory.path().join("no/file")).contains("there is no directory"));
+            assert!(error_text(&directory.path().join("x".repeat(256))).contains("too long"));
         }
         assert_eq!(names(directory.path()), ["link"]);
         // The longest name leaves no room for one derived from it.

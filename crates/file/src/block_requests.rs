@@ -45,7 +45,7 @@ pub struct BlockRequests {
     passes: u64,
     pass: u64,
     /// Requests still to be made, independent of passes.
-    left: u64,
+    remaining: u64,
     /// Blocks of this pass already requested.
     position: u64,
     /// None of a sequential order.
@@ -63,7 +63,7 @@ impl BlockRequests {
             order,
             passes: 1,
             pass: 0,
-            left: u64::MAX,
+            remaining: u64::MAX,
             position: 0,
             shuffle: pass_permutation(order, 0, blocks),
         }
@@ -77,13 +77,13 @@ impl BlockRequests {
 
     /// No more than this many requests.
     pub fn limit(mut self, count: u64) -> Self {
-        self.left = count;
+        self.remaining = count;
         self
     }
 
     /// Allows this many more, and then none until it is called again: to continue where the last one ended.
     pub fn extend_limit(&mut self, count: u64) {
-        self.left = count;
+        self.remaining = count;
     }
 
     /// Passes without end.
@@ -122,10 +122,10 @@ impl Iterator for BlockRequests {
 
     #[inline]
     fn next(&mut self) -> Option<BlockRequest> {
-        if self.pass == self.passes || self.blocks == 0 || self.left == 0 {
+        if self.pass == self.passes || self.blocks == 0 || self.remaining == 0 {
             return None;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         let block = self.shuffle.as_ref().map_or(self.position, |shuffle| shuffle.permute(self.position));
         self.position += 1;
         if self.position == self.blocks {
@@ -139,7 +139,7 @@ impl Iterator for BlockRequests {
     }
 }
 
-/// A permutation of 0..n that needs no memory: a Feistel network over the next even number of bits, walked until it falls
+/// A permutation of 0..n that needs no memory. It is a Feistel network over the next even number of bits, walked until it falls
 /// inside (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002).
 #[derive(Clone, Debug)]
 struct Permutation {
@@ -211,12 +211,12 @@ mod tests {
         assert_eq!(requests.complete_passes(), 1);
         let second: Vec<u64> = requests.map(|request| request.offset).collect();
         assert_ne!(first, second);
-        let sorted = |mut places: Vec<u64>| {
-            places.sort_unstable();
-            places
+        let sorted = |mut offsets: Vec<u64>| {
+            offsets.sort_unstable();
+            offsets
         };
-        let all: Vec<u64> = (100..200).step_by(10).collect();
-        assert_eq!((sorted(first), sorted(second)), (all.clone(), all));
+        let expected: Vec<u64> = (100..200).step_by(10).collect();
+        assert_eq!((sorted(first), sorted(second)), (expected.clone(), expected));
     }
 
     #[test]
@@ -224,12 +224,12 @@ mod tests {
         // Of 65536 places in random order, neighbours follow one another about once in 65536, and the mean distance of
         // neighbours is a third of the range (deviation of the mean: 0.236 / 256 of it).
         let count = 1 << 16;
-        let places: Vec<u64> =
+        let offsets: Vec<u64> =
             BlockRequests::new(0..count, 1, BlockOrder::Random { seed: 42 }).map(|request| request.offset).collect();
-        let following = places.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
-        assert!(following < 10, "{following}");
-        let distance: f64 = places.windows(2).map(|pair| pair[1].abs_diff(pair[0]) as f64).sum::<f64>()
-            / (places.len() - 1) as f64
+        let adjacent = offsets.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+        assert!(adjacent < 10, "{adjacent}");
+        let distance: f64 = offsets.windows(2).map(|pair| pair[1].abs_diff(pair[0]) as f64).sum::<f64>()
+            / (offsets.len() - 1) as f64
             / count as f64;
         assert!((distance - 1.0 / 3.0).abs() < 0.005, "{distance}");
     }
@@ -238,13 +238,13 @@ mod tests {
         #[test]
         fn every_byte_is_requested_once(start in 0u64..50, bytes in 0u64..3000, block in 1usize..200, seed: u64, random: bool) {
             let order = if random { BlockOrder::Random { seed } } else { BlockOrder::Sequential };
-            let mut seen = vec![0u8; (start + bytes) as usize];
+            let mut request_counts = vec![0u8; (start + bytes) as usize];
             for request in BlockRequests::new(start..start + bytes, block, order) {
                 let first = request.offset as usize;
-                seen[first..first + request.bytes].iter_mut().for_each(|count| *count += 1);
+                request_counts[first..first + request.bytes].iter_mut().for_each(|count| *count += 1);
             }
-            prop_assert!(seen[..start as usize].iter().all(|&count| count == 0));
-            prop_assert!(seen[start as usize..].iter().all(|&count| count == 1));
+            prop_assert!(request_counts[..start as usize].iter().all(|&count| count == 0));
+            prop_assert!(request_counts[start as usize..].iter().all(|&count| count == 1));
         }
     }
 }

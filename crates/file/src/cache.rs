@@ -22,7 +22,7 @@ use crate::{Error, Result};
 
 /// How much of a file is in memory, by each of two calls.
 ///
-/// Neither is right everywhere: mincore(2) reports the whole file as present to those who neither own it nor may write it;
+/// Neither is right everywhere. The call mincore(2) reports the whole file as present to those who neither own it nor may write it;
 /// cachestat(2) reports nothing of a file on overlayfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Residency {
@@ -41,8 +41,8 @@ impl Residency {
         match self.cachestat {
             None => Some(share(self.mincore)),
             Some(cachestat) => {
-                let apart = cachestat.abs_diff(self.mincore);
-                (apart as f64 <= MAX_DISAGREEMENT * self.pages as f64).then(|| share(cachestat.min(self.mincore)))
+                let difference = cachestat.abs_diff(self.mincore);
+                (difference as f64 <= MAX_DISAGREEMENT * self.pages as f64).then(|| share(cachestat.min(self.mincore)))
             }
         }
     }
@@ -100,16 +100,16 @@ pub fn residency(target: &Target) -> Result<Residency> {
     Ok(Residency { pages: target.bytes().div_ceil(page), mincore, cachestat })
 }
 
-/// Pages of a file that are dirty or being written; `None` where the kernel does not say.
+/// Pages of a file that are dirty or being written; `None` where the kernel does not report it.
 pub(crate) fn dirty_pages(file: &File, path: &Path) -> Result<Option<u64>> {
     unwritten_pages(file, 0).map_err(|error| Error::call("find what is in memory of", path, error))
 }
 
 /// Flushes a file; nanoseconds that it took.
 pub(crate) fn timed_flush(file: &File, path: &Path) -> Result<u64> {
-    let begun = monotonic();
+    let start = monotonic();
     file.sync_all().map_err(|error| Error::call("flush", path, error))?;
-    let took = monotonic() - begun;
+    let took = monotonic() - start;
     check_stop_signal().map(|()| took)
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn timed_flush(file: &File, path: &Path) -> Result<u64> {
 const SAMPLE_COUNT: usize = 64;
 const SAMPLE_BYTES: usize = 256 << 10;
 
-/// The approximate share of a file in memory, 0 to 1, from a few places of it: enough to choose a way to read it, and much
+/// The approximate share of a file in memory, 0 to 1, from a few places of it. That is enough to choose a way to read it, and much
 /// faster than [`residency`]. Nothing of a file that cannot be mapped.
 ///
 /// # Errors
@@ -134,21 +134,21 @@ pub fn sample_residency(target: &Target) -> Result<f64> {
         mapping => mapping.map_err(failed)?,
     };
     let step = (file_bytes / SAMPLE_COUNT).max(SAMPLE_BYTES).next_multiple_of(SAMPLE_BYTES);
-    let (mut seen, mut resident) = (0, 0);
+    let (mut sampled_pages, mut resident_pages) = (0, 0);
     for start in (0..file_bytes).step_by(step) {
         let pages = mapping.resident(start, SAMPLE_BYTES.min(file_bytes - start)).map_err(failed)?;
-        seen += pages.len();
-        resident += pages.iter().filter(|&&page| page).count();
+        sampled_pages += pages.len();
+        resident_pages += pages.iter().filter(|&&page| page).count();
     }
-    Ok(resident as f64 / seen as f64)
+    Ok(resident_pages as f64 / sampled_pages as f64)
 }
 
-/// Attempts to drop a file from the page cache, and the pause after the first: pages still being read ahead or written, or sent by a
+/// Attempts to drop a file from the page cache, and the pause after the first. Pages still being read ahead or written, or sent by a
 /// socket, are not dropped. A socket may wait long for a CPU, so that each pause is longer than the one before: 2.4 s in all.
 const MAX_DROP_ATTEMPTS: u32 = 20;
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(5);
 const RETRY_PAUSE_GROWTH: f64 = 1.3;
-/// Times that a file is read to have all of it in memory: its first pages may be dropped while the rest is read, and proactive
+/// Times that a file is read to have all of it in memory. Its first pages may be dropped while the rest is read, and proactive
 /// reclaim may take a page at any moment.
 const MAX_FILL_ATTEMPTS: u32 = 5;
 /// Bytes of a block by which a file is brought into memory.
@@ -213,7 +213,7 @@ fn evict(target: &Target, state: PageCacheState) -> Result<Residency> {
 /// What is in memory once the state is reached; what is wrong, if it is not after this many attempts.
 fn retry_until(
     target: &Target,
-    wanted: PageCacheState,
+    state: PageCacheState,
     attempts: u32,
     attempt: impl Fn(u32) -> Result<()>,
     problem: impl FnOnce(Residency) -> String,
@@ -221,13 +221,13 @@ fn retry_until(
     let mut number = 0;
     loop {
         let current = residency(target)?;
-        let is_reached = if wanted == PageCacheState::Cached { current.is_complete() } else { current.is_absent() };
+        let is_reached = if state == PageCacheState::Cached { current.is_complete() } else { current.is_absent() };
         if is_reached {
             return Ok(current);
         }
         if number == attempts {
-            let (path, found) = (target.path().to_owned(), problem(current));
-            return Err(Error::CacheStateNotReached { path, wanted, found });
+            let (path, reason) = (target.path().to_owned(), problem(current));
+            return Err(Error::CacheStateNotReached { path, state, reason });
         }
         attempt(number)?;
         number += 1;
@@ -271,11 +271,17 @@ mod tests {
         let (_file, target) = file(5_000_001);
         let pages = 5_000_001u64.div_ceil(page_bytes() as u64);
         for _ in 0..3 {
-            let none = set_cache_state(&target, PageCacheState::Uncached).unwrap();
+            let empty_residency = set_cache_state(&target, PageCacheState::Uncached).unwrap();
             assert_eq!(sample_residency(&target).unwrap(), 0.0);
-            assert!(none.is_absent() && none.pages == pages && none.share() == Some(0.0), "{none}");
-            let whole = set_cache_state(&target, PageCacheState::Cached).unwrap();
-            assert!(whole.is_complete() && whole.mincore == pages && whole.share() == Some(1.0), "{whole}");
+            assert!(
+                empty_residency.is_absent() && empty_residency.pages == pages && empty_residency.share() == Some(0.0),
+                "{empty_residency}"
+            );
+            let full_residency = set_cache_state(&target, PageCacheState::Cached).unwrap();
+            assert!(
+                full_residency.is_complete() && full_residency.mincore == pages && full_residency.share() == Some(1.0),
+                "{full_residency}"
+            );
             assert_eq!(sample_residency(&target).unwrap(), 1.0);
         }
     }
@@ -310,12 +316,16 @@ mod tests {
 
     #[test]
     fn disagreeing_counts_have_no_share() {
-        let of = |mincore, cachestat| Residency { pages: 1000, mincore, cachestat };
-        assert_eq!(of(1000, Some(995)).share(), Some(0.995));
-        assert_eq!(of(1000, Some(0)).share(), None);
-        assert_eq!(of(250, None).share(), Some(0.25));
+        let with_counts = |mincore, cachestat| Residency { pages: 1000, mincore, cachestat };
+        assert_eq!(with_counts(1000, Some(995)).share(), Some(0.995));
+        assert_eq!(with_counts(1000, Some(0)).share(), None);
+        assert_eq!(with_counts(250, None).share(), Some(0.25));
         // As on overlayfs: all there, though cachestat reports nothing.
-        assert!(of(1000, Some(0)).is_complete() && !of(1000, Some(0)).is_absent());
-        assert!(!of(1000, Some(500)).is_complete() && !of(999, None).is_complete() && of(0, None).is_absent());
+        assert!(with_counts(1000, Some(0)).is_complete() && !with_counts(1000, Some(0)).is_absent());
+        assert!(
+            !with_counts(1000, Some(500)).is_complete()
+                && !with_counts(999, None).is_complete()
+                && with_counts(0, None).is_absent()
+        );
     }
 }

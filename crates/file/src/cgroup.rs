@@ -142,14 +142,14 @@ impl Cgroup {
     pub fn oom_kill_count(&self) -> Result<u64> {
         let file = self.path.join(if self.version == 1 { "memory.oom_control" } else { "memory.events" });
         let count = value_of_key(&read_file(&file)?, "oom_kill", ' ').and_then(|count| count.parse().ok());
-        count.ok_or_else(|| Error::CgroupUnavailable(format!("{} does not tell what was killed", file.display())))
+        count.ok_or_else(|| Error::CgroupUnavailable(format!("{} does not show what was killed", file.display())))
     }
 
     fn write_file(&self, file: &str, value: &str) -> Result<()> {
         let path = self.path.join(file);
-        let refused =
+        let write_error =
             |error| Error::CgroupUnavailable(format!("cannot write '{value}' to {}: {error}", path.display()));
-        fs::write(&path, value).map_err(refused)
+        fs::write(&path, value).map_err(write_error)
     }
 }
 
@@ -175,15 +175,16 @@ fn own_location(controller: Controller) -> Result<CgroupPath> {
 ///
 /// # Errors
 /// [`Error::CgroupUnavailable`].
-pub fn enter_cgroup(door: &Path) -> Result<()> {
+pub fn enter_cgroup(procs_file: &Path) -> Result<()> {
     // 0 is the process that writes.
-    fs::write(door, "0").map_err(|error| Error::CgroupUnavailable(format!("cannot enter {}: {error}", door.display())))
+    fs::write(procs_file, "0")
+        .map_err(|error| Error::CgroupUnavailable(format!("cannot enter {}: {error}", procs_file.display())))
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let own = std::process::id().to_string();
-        if fs::read_to_string(self.procs_file()).is_ok_and(|inside| inside.lines().any(|line| line == own)) {
+        let process_id = std::process::id().to_string();
+        if fs::read_to_string(self.procs_file()).is_ok_and(|members| members.lines().any(|line| line == process_id)) {
             let _ = enter_cgroup(&self.previous_group.join("cgroup.procs"));
         }
         remove_cgroup(&self.path);
@@ -226,7 +227,8 @@ fn owner_process(name: &str) -> Option<u32> {
     let (controller, process) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
     // The number follows.
     let process = process.split('-').next()?;
-    let is_known = Controller::ALL.iter().any(|known| [1, 2].iter().any(|&version| known.name(version) == controller));
+    let is_known =
+        Controller::ALL.iter().any(|candidate| [1, 2].iter().any(|&version| candidate.name(version) == controller));
     process.parse().ok().filter(|&process| is_known && process > 0)
 }
 
@@ -236,9 +238,9 @@ fn directory(place: &CgroupPath) -> PathBuf {
 
 /// The group below which one with a controller can be made.
 fn parent(place: &CgroupPath, controller: &str) -> std::result::Result<PathBuf, String> {
-    let own = directory(place);
+    let group_directory = directory(place);
     if place.version == 1 {
-        return Ok(own);
+        return Ok(group_directory);
     }
     // A group with processes delegates no controller (version 2, "no internal process constraint"), but one of its
     // ancestors does, or it would have none itself.
@@ -246,11 +248,9 @@ fn parent(place: &CgroupPath, controller: &str) -> std::result::Result<PathBuf, 
         fs::read_to_string(path.join("cgroup.subtree_control"))
             .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == controller))
     };
-    place
-        .directories()
-        .map(PathBuf::from)
-        .find(delegates)
-        .ok_or_else(|| format!("no control group around {} delegates its controller '{controller}'", own.display()))
+    place.directories().map(PathBuf::from).find(delegates).ok_or_else(|| {
+        format!("no control group around {} delegates its controller '{controller}'", group_directory.display())
+    })
 }
 
 /// Finds the group of a process in the texts of /proc/self/cgroup and /proc/self/mountinfo.
@@ -271,16 +271,16 @@ mod tests {
 
     #[test]
     fn cgroup_is_located_in_both_versions() {
-        let found = |membership, controller| locate(membership, MOUNTS, controller);
+        let location = |membership, controller| locate(membership, MOUNTS, controller);
         let path = |place: &CgroupPath| directory(place).display().to_string();
-        let v1 = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::Memory).unwrap();
+        let v1 = location("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::Memory).unwrap();
         assert_eq!((path(&v1).as_str(), v1.version), ("/sys/fs/cgroup/memory/jobs", 1));
         assert_eq!(parent(&v1, "memory").unwrap(), directory(&v1));
-        let part = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::BlockIo).unwrap();
+        let part = location("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::BlockIo).unwrap();
         assert_eq!(path(&part), "/sys/fs/cgroup/blkio/y");
-        let v2 = found("0::/user.slice/a\n", Controller::BlockIo).unwrap();
+        let v2 = location("0::/user.slice/a\n", Controller::BlockIo).unwrap();
         assert_eq!((path(&v2).as_str(), v2.version), ("/sys/fs/cgroup/unified/user.slice/a", 2));
-        assert!(found("", Controller::Memory).unwrap_err().contains("in no group"));
+        assert!(location("", Controller::Memory).unwrap_err().contains("in no group"));
         assert!(locate("0::/", "", Controller::BlockIo).unwrap_err().contains("v2 is not mounted"));
     }
 
@@ -291,10 +291,10 @@ mod tests {
         fs::create_dir_all(&group).unwrap();
         let parts = ["user.slice", "session"].map(str::to_owned).to_vec();
         let place = CgroupPath { version: 2, mount: mount.path().display().to_string(), parts };
-        let hand_on = |path: &Path, text: &str| fs::write(path.join("cgroup.subtree_control"), text).unwrap();
-        hand_on(mount.path(), "cpu io memory pids\n");
-        hand_on(&group, "\n");
-        hand_on(&mount.path().join("user.slice"), "memory pids\n");
+        let delegate = |path: &Path, text: &str| fs::write(path.join("cgroup.subtree_control"), text).unwrap();
+        delegate(mount.path(), "cpu io memory pids\n");
+        delegate(&group, "\n");
+        delegate(&mount.path().join("user.slice"), "memory pids\n");
         assert_eq!(parent(&place, "memory").unwrap(), mount.path().join("user.slice"));
         assert_eq!(parent(&place, "io").unwrap(), mount.path());
         assert!(parent(&place, "cpuset").unwrap_err().contains("delegates its controller 'cpuset'"));
@@ -304,27 +304,28 @@ mod tests {
     fn only_dead_process_cgroups_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let place = CgroupPath { version: 1, mount: parent.path().display().to_string(), parts: Vec::new() };
-        let of_others = ["jobs-4194999", "kelvin-cpu-0", "kelvin-jobs-4194999", "kelvin-other"].map(str::to_owned);
-        for name in
-            of_others.iter().chain(&["memory-4194999", "cpu-4194999-7"].map(|dead| format!("{CGROUP_PREFIX}{dead}")))
+        let foreign_names = ["jobs-4194999", "kelvin-cpu-0", "kelvin-jobs-4194999", "kelvin-other"].map(str::to_owned);
+        for name in foreign_names
+            .iter()
+            .chain(&["memory-4194999", "cpu-4194999-7"].map(|dead| format!("{CGROUP_PREFIX}{dead}")))
         {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         let group = Cgroup::create_below(&place, Controller::Memory).unwrap();
         group.limit_memory(1 << 30).unwrap();
         assert_eq!(fs::read_to_string(group.path.join("memory.limit_in_bytes")).unwrap(), "1073741824");
-        let alive = group.path().file_name().unwrap().to_str().unwrap().to_owned();
-        assert!(alive.starts_with(&format!("{CGROUP_PREFIX}memory-{}-", std::process::id())), "{alive}");
-        let mut left: Vec<String> = fs::read_dir(parent.path())
+        let own_name = group.path().file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(own_name.starts_with(&format!("{CGROUP_PREFIX}memory-{}-", std::process::id())), "{own_name}");
+        let mut remaining_names: Vec<String> = fs::read_dir(parent.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        left.sort();
-        let mut expected: Vec<String> = of_others.into_iter().chain([alive]).collect();
+        remaining_names.sort();
+        let mut expected: Vec<String> = foreign_names.into_iter().chain([own_name]).collect();
         expected.sort();
-        assert_eq!(left, expected);
-        let another = Cgroup::create_below(&place, Controller::Memory).unwrap();
-        assert_ne!(another.path(), group.path());
+        assert_eq!(remaining_names, expected);
+        let second_group = Cgroup::create_below(&place, Controller::Memory).unwrap();
+        assert_ne!(second_group.path(), group.path());
         // An ordinary directory, unlike a group, is not removed with files in it.
         fs::remove_file(group.path.join("memory.limit_in_bytes")).unwrap();
         let path = group.path.clone();

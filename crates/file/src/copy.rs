@@ -142,13 +142,13 @@ impl TimeBreakdown {
         (part as f64 / self.total.max(1) as f64).min(1.0)
     }
 
-    /// Nanoseconds that it neither ran, nor flushed, nor is known to have waited for a CPU: it waited for a device, or for who serves a
+    /// Nanoseconds that it neither ran, nor flushed, nor is known to have waited for a CPU. It waited for a device, or for who serves a
     /// file.
     pub fn waiting(&self) -> u64 {
         self.total.saturating_sub(self.cpu).saturating_sub(self.run_queue.unwrap_or(0)).saturating_sub(self.flush)
     }
 
-    /// What took most of the time, and its share. `is_cached` says whether the source was in memory before.
+    /// What took most of the time, and its share. `is_cached` states whether the source was in memory before.
     pub fn bottleneck(&self, is_cached: bool) -> (CopyBottleneck, f64) {
         let waited_for = match (self.reading, self.writing) {
             (Some(reading), Some(writing)) if writing > reading => CopyBottleneck::Target,
@@ -187,14 +187,14 @@ pub struct CopyResult {
     /// The method by which it was copied.
     pub method: CopyMethod,
     /// Why others could not, that were tried before.
-    pub refused: Vec<String>,
+    pub refusals: Vec<String>,
     /// System calls.
     pub calls: SyscallCounts,
     /// What the time was spent on.
-    pub spent: TimeBreakdown,
+    pub breakdown: TimeBreakdown,
     /// Holes of the source.
     pub holes: Holes,
-    /// Pages of the target that were still dirty when the time ended; `None` where the kernel does not say.
+    /// Pages of the target that were still dirty when the time ended; `None` where the kernel does not report it.
     pub dirty_pages: Option<u64>,
     /// Whether it is known what was in memory of the source: not where its file system has no mappings, as that of /sys.
     pub is_residency_known: bool,
@@ -207,13 +207,13 @@ pub struct CopyResult {
 impl CopyResult {
     /// What took most of the time, and its share of it.
     pub fn bottleneck(&self) -> (CopyBottleneck, f64) {
-        self.spent.bottleneck(self.is_residency_known && self.io.before.is_complete())
+        self.breakdown.bottleneck(self.is_residency_known && self.io.before.is_complete())
     }
 }
 
 /// Copies a file: to another name in the same directory, and renamed when it is whole. On an error, and on a signal, it is removed; after a
 /// killed process, when the next one makes a file there. An existing file is replaced only if that is allowed, once the new one is
-/// whole and flushed; the new one then has its owner and permissions, and else the permissions of the source, less the umask.
+/// whole and flushed. The new one then has its owner and permissions, and else the permissions of the source, less the umask.
 /// Owner, times and extended attributes of the source are not copied. `progress` receives now and then how many bytes are done.
 ///
 /// # Errors
@@ -240,32 +240,34 @@ pub fn run(job: &CopyJob, progress: &dyn Fn(u64)) -> Result<CopyResult> {
     }
     let mut file = AtomicFile::create(&place, job.replace)?;
     let empty = file.target().map_err(|error| error.with_path(&job.path))?;
-    let from = job.source.open(Access::Buffered)?;
-    file.copy_mode(from.metadata().map_err(|error| Error::call("look at", job.source.path(), error))?.mode());
+    let source_file = job.source.open(Access::Buffered)?;
+    file.copy_mode(source_file.metadata().map_err(|error| Error::call("look at", job.source.path(), error))?.mode());
     file.check_size(job.source.bytes())?;
     let before = known_residency(cache::set_cache_state(&job.source, job.state), job.state)?;
-    let to = empty.open_to_write(Access::Buffered, job.sync.flags()).map_err(|error| error.with_path(&job.path))?;
-    let mut copied = CopyRun { job, from: &from, to: &to, file: &file, progress }.execute(&empty, before)?;
+    let target_file =
+        empty.open_to_write(Access::Buffered, job.sync.flags()).map_err(|error| error.with_path(&job.path))?;
+    let mut result = CopyRun { job, source_file: &source_file, target_file: &target_file, file: &file, progress }
+        .execute(&empty, before)?;
     // Closed first, so that nobody else has it open: what could not be stored is an error.
-    kelvin_sys::fs::close(to).map_err(|error| Error::call("close", &job.path, error))?;
+    kelvin_sys::fs::close(target_file).map_err(|error| Error::call("close", &job.path, error))?;
     if job.verify {
-        copied.verified = Some(verify_copy(job, &empty, &file)?);
+        result.verified = Some(verify_copy(job, &empty, &file)?);
     }
     file.commit()?;
     if job.sync != SyncMode::None {
         place.flush_name()?;
     }
-    copied.io.notes.extend(job.source.check_unchanged().err().map(|changed| changed.to_string()));
-    copied.expected =
-        expected_rate::expected_rate(&job.source, &place, (copied.method, job.block, copied.io.total.bytes));
-    Ok(copied)
+    result.io.notes.extend(job.source.check_unchanged().err().map(|changed| changed.to_string()));
+    result.expected =
+        expected_rate::expected_rate(&job.source, &place, (result.method, job.block, result.io.total.bytes));
+    Ok(result)
 }
 
 /// A copy that is being made: its job, and both files, open.
 struct CopyRun<'a> {
     job: &'a CopyJob,
-    from: &'a File,
-    to: &'a File,
+    source_file: &'a File,
+    target_file: &'a File,
     file: &'a AtomicFile,
     progress: &'a dyn Fn(u64),
 }
@@ -274,11 +276,11 @@ impl CopyRun<'_> {
     /// Copies all of it by the first method that can, and flushes it.
     fn execute(&self, empty: &Target, before: Option<Residency>) -> Result<CopyResult> {
         let job = self.job;
-        let below_source = UsageStart::now(Device::of_file(&job.source));
-        let watched = UsageStart::now(Device::of_file(empty));
+        let source_usage = UsageStart::now(Device::of_file(&job.source));
+        let target_usage = UsageStart::now(Device::of_file(empty));
         let mut run_queue = RunQueueWait::of_thread();
-        let (waited_before, begun) = (run_queue.nanoseconds(), monotonic());
-        let (stop, mut refused, mut copied) = (AtomicBool::new(false), Vec::new(), None);
+        let (waited_before, start) = (run_queue.nanoseconds(), monotonic());
+        let (stop, mut refusals, mut copied) = (AtomicBool::new(false), Vec::new(), None);
         for method in job.method.methods(job.source.bytes()) {
             match self.copy_with(method, &stop) {
                 Ok(work) => {
@@ -286,30 +288,30 @@ impl CopyRun<'_> {
                     break;
                 }
                 Err(MethodError::Failed(error)) => return Err(error),
-                Err(MethodError::Unsupported(why)) => refused.push(why),
+                Err(MethodError::Unsupported(why)) => refusals.push(why),
             }
         }
         let Some((mut copier, holes)) = copied else {
-            let why = refused.pop().unwrap_or_default();
+            let why = refusals.pop().unwrap_or_default();
             return Err(Error::setting("method", format!("{why}; --method auto takes one that can")));
         };
         let (method, last_copied) = (copier.method, monotonic());
         copier.observer.record_second(last_copied);
-        // O_DSYNC says nothing of what no write brought there.
+        // O_DSYNC does nothing for what no write brought there.
         let is_flushed = job.sync == SyncMode::Fsync || job.sync == SyncMode::Dsync && method == CopyMethod::Reflink;
-        let flush = is_flushed.then(|| cache::timed_flush(self.to, &job.path)).transpose()?;
+        let flush = is_flushed.then(|| cache::timed_flush(self.target_file, &job.path)).transpose()?;
         copier.calls.fsync += u64::from(is_flushed);
-        let ended = monotonic();
-        let watched = watched.finish();
+        let end = monotonic();
+        let target_usage = target_usage.finish();
         let ready = run_queue.nanoseconds().zip(waited_before).map(|(now, before)| now.saturating_sub(before));
-        let source_device = below_source.finish().device;
-        let dirty_pages = cache::dirty_pages(self.to, &job.path)?;
+        let source_device = source_usage.finish().device;
+        let dirty_pages = cache::dirty_pages(self.target_file, &job.path)?;
         let after = known_residency(cache::residency(&job.source), PageCacheState::AsFound)?;
         let split = copier.timing.as_ref().filter(|_| method == CopyMethod::ReadWrite).map(CopyTiming::split);
         let thread = ThreadResult {
             tally: copier.observer.tally,
-            begun,
-            ended,
+            start,
+            end,
             passes: 1,
             digest: None,
             latencies: copier.timing.map(|timing| timing.histogram),
@@ -318,8 +320,8 @@ impl CopyRun<'_> {
             notes: Vec::new(),
         };
         let residency = (before.unwrap_or(NO_PAGES), after.unwrap_or(NO_PAGES));
-        let io = IoResult::from_threads(vec![thread], watched, residency);
-        let spent = TimeBreakdown {
+        let io = IoResult::from_threads(vec![thread], target_usage, residency);
+        let breakdown = TimeBreakdown {
             total: io.nanoseconds,
             cpu: io.cpu_usage.user + io.cpu_usage.system,
             run_queue: ready,
@@ -328,19 +330,19 @@ impl CopyRun<'_> {
             writing: split.map(|(_, writing)| writing),
         };
         // It has as many bytes as were copied and left out as holes.
-        let size = self.to.metadata().map_err(|error| Error::call("look at", &job.path, error))?.len();
+        let size = self.target_file.metadata().map_err(|error| Error::call("look at", &job.path, error))?.len();
         let expected = io.total.bytes + if method == CopyMethod::Reflink { 0 } else { holes.bytes };
         if size != expected {
-            let what = format!("it has {size} bytes, and {expected} were copied");
-            return Err(Error::Changed { path: job.path.clone(), what });
+            let change = format!("it has {size} bytes, and {expected} were copied");
+            return Err(Error::Changed { path: job.path.clone(), change });
         }
         Ok(CopyResult {
             io,
             source_device,
             method,
-            refused,
+            refusals,
             calls: copier.calls,
-            spent,
+            breakdown,
             holes,
             dirty_pages,
             verified: None,
@@ -349,7 +351,7 @@ impl CopyRun<'_> {
         })
     }
 
-    /// Copies all of it by one method, and says what became of the holes.
+    /// Copies all of it by one method, and returns what became of the holes.
     fn copy_with<'a>(&'a self, method: CopyMethod, stop: &'a AtomicBool) -> MethodResult<(Copier<'a>, Holes)> {
         let source = &self.job.source;
         if method != CopyMethod::ReadWrite {
@@ -363,11 +365,11 @@ impl CopyRun<'_> {
                 error => error.into(),
             })?;
         }
-        let seeking = source.open(Access::Buffered)?;
-        let mut layout = DataRanges::new(source, &seeking)?;
+        let layout_file = source.open(Access::Buffered)?;
+        let mut layout = DataRanges::new(source, &layout_file)?;
         if method != CopyMethod::Reflink {
             // Of a file that compresses where it is, or has holes, more may be needed than its bytes on the device, or less.
-            let on_device = seeking.metadata().map_or(u64::MAX, |metadata| metadata.blocks().saturating_mul(512));
+            let on_device = layout_file.metadata().map_or(u64::MAX, |metadata| metadata.blocks().saturating_mul(512));
             self.file.check_free_space(source.bytes().min(on_device), false)?;
         }
         let mut copier = Copier::new(self, method, stop)?;
@@ -379,7 +381,7 @@ impl CopyRun<'_> {
         copier.buffer = None;
         copier.calls.lseek += layout.seeks;
         if layout.ends_in_hole {
-            self.to.set_len(source.bytes()).map_err(|error| Error::call("lengthen", &self.job.path, error))?;
+            self.target_file.set_len(source.bytes()).map_err(|error| Error::call("lengthen", &self.job.path, error))?;
             copier.calls.ftruncate += 1;
         }
         Ok((copier, layout.holes))
@@ -393,7 +395,7 @@ impl CopyRun<'_> {
             let end = copier.copy_range(part)?;
             if end < range_end {
                 // As the files of /sys, which state a page; every other one became shorter.
-                return if may_overstate(source.path()) { Ok(()) } else { Err(source.truncated(end).into()) };
+                return if may_overstate(source.path()) { Ok(()) } else { Err(source.truncated_error(end).into()) };
             }
         }
         if copier.method == CopyMethod::ReadWrite && !layout.ends_in_hole {
@@ -494,12 +496,12 @@ mod tests {
             self.directory.path().join(name)
         }
 
-        fn job(&self, wish: MethodChoice) -> CopyJob {
+        fn job(&self, choice: MethodChoice) -> CopyJob {
             CopyJob {
                 source: Target::find(&self.path("source")).unwrap(),
                 path: self.path("copy"),
                 replace: true,
-                method: wish,
+                method: choice,
                 block: 4096,
                 sync: SyncMode::None,
                 state: PageCacheState::AsFound,
@@ -524,35 +526,35 @@ mod tests {
     /// Every method; one that shares blocks only where the file system can.
     fn choices(bench: &CopyFixture) -> Vec<MethodChoice> {
         let can_share = run(&bench.job(MethodChoice::Only(CopyMethod::Reflink)), &|_| ()).is_ok();
-        let only = CopyMethod::ALL.into_iter().filter(|&method| method != CopyMethod::Reflink || can_share);
-        only.map(MethodChoice::Only).chain([MethodChoice::Auto]).collect()
+        let methods = CopyMethod::ALL.into_iter().filter(|&method| method != CopyMethod::Reflink || can_share);
+        methods.map(MethodChoice::Only).chain([MethodChoice::Auto]).collect()
     }
 
     #[test]
     fn all_methods_and_policies_copy_all_bytes() {
         let bench = CopyFixture::new(1_000_003);
-        for wish in choices(&bench) {
+        for choice in choices(&bench) {
             for (sync, block) in [(SyncMode::None, 4096), (SyncMode::Fsync, 777), (SyncMode::Dsync, 1 << 20)] {
-                let job = CopyJob { sync, block, ..bench.job(wish) };
-                let found = run_copy(&job);
+                let job = CopyJob { sync, block, ..bench.job(choice) };
+                let result = run_copy(&job);
                 assert!(std::fs::read(bench.path("copy")).unwrap() == bench.content, "{job:?}");
-                let total = found.io.total;
+                let total = result.io.total;
                 assert_eq!(
-                    (total.bytes, found.io.bytes_per_second.iter().sum::<u64>()),
+                    (total.bytes, result.io.bytes_per_second.iter().sum::<u64>()),
                     (1_000_003, 1_000_003),
                     "{job:?}"
                 );
-                assert_eq!(found.io.latencies.as_ref().unwrap().count(), total.requests, "{job:?}");
-                assert_eq!(found.spent.flush > 0, sync == SyncMode::Fsync, "{found:?}");
-                assert!(found.calls.total() >= total.requests && found.verified.is_some(), "{found:?}");
-                match found.method {
+                assert_eq!(result.io.latencies.as_ref().unwrap().count(), total.requests, "{job:?}");
+                assert_eq!(result.breakdown.flush > 0, sync == SyncMode::Fsync, "{result:?}");
+                assert!(result.calls.total() >= total.requests && result.verified.is_some(), "{result:?}");
+                match result.method {
                     CopyMethod::ReadWrite => {
                         // One read more finds the end.
-                        assert_eq!((found.calls.read, found.calls.write), (total.requests + 1, total.requests));
+                        assert_eq!((result.calls.read, result.calls.write), (total.requests + 1, total.requests));
                         assert_eq!(total.requests, 1_000_003u64.div_ceil(block as u64));
-                        assert!(found.spent.reading.is_some() && found.spent.writing.is_some());
+                        assert!(result.breakdown.reading.is_some() && result.breakdown.writing.is_some());
                     }
-                    _ => assert!(found.calls.read == 0 && found.spent.reading.is_none()),
+                    _ => assert!(result.calls.read == 0 && result.breakdown.reading.is_none()),
                 }
             }
         }
@@ -569,14 +571,14 @@ mod tests {
         source.write_all_at(&[1; 10_000], 8 * MIB).unwrap();
         source.write_all_at(&[2; 5], 40 * MIB + 4096).unwrap();
         source.sync_all().unwrap();
-        for wish in choices(&bench) {
-            let found = run_copy(&bench.job(wish));
+        for choice in choices(&bench) {
+            let result = run_copy(&bench.job(choice));
             let copy = bench.path("copy").metadata().unwrap();
-            assert_eq!(copy.len(), 64 * MIB, "{wish:?}");
-            assert!(copy.blocks() * 512 < MIB, "{wish:?}: {} blocks", copy.blocks());
-            if found.method != CopyMethod::Reflink {
-                assert_eq!((found.holes.count, found.holes.is_layout_unknown), (3, false), "{wish:?}");
-                assert_eq!(found.io.total.bytes + found.holes.bytes, 64 * MIB, "{wish:?}");
+            assert_eq!(copy.len(), 64 * MIB, "{choice:?}");
+            assert!(copy.blocks() * 512 < MIB, "{choice:?}: {} blocks", copy.blocks());
+            if result.method != CopyMethod::Reflink {
+                assert_eq!((result.holes.count, result.holes.is_layout_unknown), (3, false), "{choice:?}");
+                assert_eq!(result.io.total.bytes + result.holes.bytes, 64 * MIB, "{choice:?}");
             }
         }
     }
@@ -584,12 +586,12 @@ mod tests {
     #[test]
     fn empty_and_all_hole_files_are_copied() {
         let bench = CopyFixture::new(0);
-        for wish in
+        for choice in
             [MethodChoice::Auto, MethodChoice::Only(CopyMethod::ReadWrite), MethodChoice::Only(CopyMethod::Sendfile)]
         {
-            let empty = run_copy(&bench.job(wish));
+            let empty = run_copy(&bench.job(choice));
             assert_eq!((empty.io.total.bytes, bench.path("copy").metadata().unwrap().len()), (0, 0));
-            assert!(empty.expected.is_err() && empty.refused.is_empty());
+            assert!(empty.expected.is_err() && empty.refusals.is_empty());
         }
         File::options().write(true).open(bench.path("source")).unwrap().set_len(1 << 20).unwrap();
         let hole = run_copy(&bench.job(MethodChoice::Only(CopyMethod::ReadWrite)));
@@ -600,20 +602,20 @@ mod tests {
     #[test]
     fn proc_file_is_copied_or_refused() {
         let bench = CopyFixture::new(0);
-        let of_proc = |wish| CopyJob {
+        let proc_job = |choice| CopyJob {
             source: Target::find(Path::new("/proc/version")).unwrap(),
             verify: false,
-            ..bench.job(wish)
+            ..bench.job(choice)
         };
         let version = std::fs::read("/proc/version").unwrap();
-        for wish in [MethodChoice::Auto, MethodChoice::Only(CopyMethod::ReadWrite)] {
-            let found = run_copy(&CopyJob { block: 7, ..of_proc(wish) });
-            assert_eq!((found.method, found.io.total.bytes), (CopyMethod::ReadWrite, version.len() as u64));
+        for choice in [MethodChoice::Auto, MethodChoice::Only(CopyMethod::ReadWrite)] {
+            let result = run_copy(&CopyJob { block: 7, ..proc_job(choice) });
+            assert_eq!((result.method, result.io.total.bytes), (CopyMethod::ReadWrite, version.len() as u64));
             assert!(std::fs::read(bench.path("copy")).unwrap() == version);
             std::fs::remove_file(bench.path("copy")).unwrap();
         }
         for method in [CopyMethod::Sendfile, CopyMethod::CopyFileRange, CopyMethod::Reflink] {
-            let why = run_error(&of_proc(MethodChoice::Only(method)));
+            let why = run_error(&proc_job(MethodChoice::Only(method)));
             assert!(why.starts_with("method: ") && why.contains("more than the 0 bytes"), "{why}");
         }
         assert_eq!(bench.names(), 1);
@@ -625,11 +627,11 @@ mod tests {
         std::fs::hard_link(bench.path("source"), bench.path("linked")).unwrap();
         std::fs::write(bench.path("there"), "the user's").unwrap();
         let rw = || bench.job(MethodChoice::Only(CopyMethod::ReadWrite));
-        for same in ["source", "linked"] {
-            assert!(run_error(&CopyJob { path: bench.path(same), ..rw() }).contains("are the same file"), "{same}");
+        for name in ["source", "linked"] {
+            assert!(run_error(&CopyJob { path: bench.path(name), ..rw() }).contains("are the same file"), "{name}");
         }
-        let kept = CopyJob { path: bench.path("there"), replace: false, ..rw() };
-        assert!(run_error(&kept).contains("there exists"));
+        let job = CopyJob { path: bench.path("there"), replace: false, ..rw() };
+        assert!(run_error(&job).contains("there exists"));
         assert!(run_error(&CopyJob { block: 0, ..rw() }).contains("block: must be at least 1"));
         assert!(run_error(&CopyJob { sync: SyncMode::Direct, ..rw() }).contains("sync: "));
         assert!(run_error(&CopyJob { state: PageCacheState::Direct, ..rw() }).contains("cache: "));
@@ -648,10 +650,13 @@ mod tests {
         let bench = CopyFixture::new(10);
         std::fs::write(bench.path("usual"), "").unwrap();
         let mode = |name: &str| bench.path(name).metadata().unwrap().permissions().mode() & 0o7777;
-        let usual = mode("usual");
-        for (original, allowed) in
-            [(0o600, usual), (0o444, usual), (0o755, usual | (usual & 0o444) >> 2), (0o4644, usual)]
-        {
+        let default_mode = mode("usual");
+        for (original, allowed) in [
+            (0o600, default_mode),
+            (0o444, default_mode),
+            (0o755, default_mode | (default_mode & 0o444) >> 2),
+            (0o4644, default_mode),
+        ] {
             let _ = std::fs::remove_file(bench.path("copy"));
             std::fs::set_permissions(bench.path("source"), std::fs::Permissions::from_mode(original)).unwrap();
             run_copy(&bench.job(MethodChoice::Auto));
@@ -666,23 +671,26 @@ mod tests {
     #[test]
     fn cross_device_copy_falls_back_only_for_auto() {
         let Some(shm) = kelvin_testing::memory_dir("copying from one file system to another") else { return };
-        let there = tempfile::tempdir_in(shm).unwrap();
+        let memory_directory = tempfile::tempdir_in(shm).unwrap();
         let bench = CopyFixture::new(300_000);
-        let across = |wish| CopyJob { path: there.path().join("copy"), ..bench.job(wish) };
-        let found = run_copy(&across(MethodChoice::Auto));
-        assert_eq!((found.method, found.refused.len()), (CopyMethod::ReadWrite, 2), "{:?}", found.refused);
+        let cross_device_job = |choice| CopyJob { path: memory_directory.path().join("copy"), ..bench.job(choice) };
+        let result = run_copy(&cross_device_job(MethodChoice::Auto));
+        assert_eq!((result.method, result.refusals.len()), (CopyMethod::ReadWrite, 2), "{:?}", result.refusals);
         assert!(
-            found.refused[0].starts_with("reflink ") && found.refused[1].starts_with("copy_file_range does not go")
+            result.refusals[0].starts_with("reflink ") && result.refusals[1].starts_with("copy_file_range does not go")
         );
-        assert!(std::fs::read(there.path().join("copy")).unwrap() == bench.content);
-        std::fs::remove_file(there.path().join("copy")).unwrap();
+        assert!(std::fs::read(memory_directory.path().join("copy")).unwrap() == bench.content);
+        std::fs::remove_file(memory_directory.path().join("copy")).unwrap();
         for (method, word) in [(CopyMethod::Reflink, "reflink shares"), (CopyMethod::CopyFileRange, "does not go from")]
         {
-            let why = run_error(&across(MethodChoice::Only(method)));
+            let why = run_error(&cross_device_job(MethodChoice::Only(method)));
             assert!(why.starts_with("method: ") && why.contains(word) && why.contains("--method auto"), "{why}");
         }
-        let sent = run_copy(&across(MethodChoice::Only(CopyMethod::Sendfile)));
-        assert_eq!((sent.method, sent.calls.sendfile), (CopyMethod::Sendfile, 300_000u64.div_ceil(4096)));
+        let sendfile_result = run_copy(&cross_device_job(MethodChoice::Only(CopyMethod::Sendfile)));
+        assert_eq!(
+            (sendfile_result.method, sendfile_result.calls.sendfile),
+            (CopyMethod::Sendfile, 300_000u64.div_ceil(4096))
+        );
     }
 
     #[test]
@@ -696,11 +704,11 @@ mod tests {
     #[test]
     fn large_copy_reports_progress() {
         let bench = CopyFixture::new(20 << 20);
-        let told = std::cell::RefCell::new(Vec::new());
-        run(&CopyJob { block: 1 << 20, ..bench.job(MethodChoice::Auto) }, &|bytes| told.borrow_mut().push(bytes))
+        let reports = std::cell::RefCell::new(Vec::new());
+        run(&CopyJob { block: 1 << 20, ..bench.job(MethodChoice::Auto) }, &|bytes| reports.borrow_mut().push(bytes))
             .unwrap();
-        let told = told.into_inner();
-        assert!(!told.is_empty() && told.windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
+        let reports = reports.into_inner();
+        assert!(!reports.is_empty() && reports.windows(2).all(|pair| pair[0] < pair[1]), "{reports:?}");
     }
 
     const CPU_BOUND: TimeBreakdown =
@@ -735,7 +743,7 @@ mod tests {
     fn zero_time_has_valid_shares() {
         let none = TimeBreakdown::default();
         assert_eq!((none.bottleneck(true), none.waiting()), ((CopyBottleneck::Cpu, 0.0), 0));
-        let more = TimeBreakdown { total: 10, cpu: 30, run_queue: Some(u64::MAX), ..none };
-        assert_eq!((more.bottleneck(true).1, more.waiting()), (1.0, 0));
+        let excess = TimeBreakdown { total: 10, cpu: 30, run_queue: Some(u64::MAX), ..none };
+        assert_eq!((excess.bottleneck(true).1, excess.waiting()), (1.0, 0));
     }
 }

@@ -114,8 +114,8 @@ mod tests {
     fn stat_counters_are_512_byte_sectors() {
         let text = "  1000  20  3000  40  5  6  700  8  0  10  11  0 0 0 0 1 2\n";
         assert_eq!(parse_stat(text), Some(DeviceTraffic { read: 3000 * 512, written: 700 * 512 }));
-        for wrong in ["", "1 2 3", "1 2 x 4 5 6 7", "1 2 18446744073709551615 4 5 6 7"] {
-            assert_eq!(parse_stat(wrong), None, "{wrong}");
+        for stat in ["", "1 2 3", "1 2 x 4 5 6 7", "1 2 18446744073709551615 4 5 6 7"] {
+            assert_eq!(parse_stat(stat), None, "{stat}");
         }
         let earlier = DeviceTraffic { read: 10, written: 30 };
         assert_eq!(DeviceTraffic { read: 25, written: 30 }.since(earlier), DeviceTraffic { read: 15, written: 0 });
@@ -141,14 +141,14 @@ mod tests {
         );
         // The files of a subvolume have another device number than its mount.
         assert_eq!(Device::find_in(root.path(), number(0, 48), on_loop()).unwrap().name, "loop3");
-        let says = |source| Device::find_in(root.path(), number(0, 47), source).unwrap_err();
-        assert!(says(Some("host:/dir".into())).contains("host:/dir, which is no block device"));
-        assert!(says(None).contains("0:47, which no block device has"));
+        let error_text = |source| Device::find_in(root.path(), number(0, 47), source).unwrap_err();
+        assert!(error_text(Some("host:/dir".into())).contains("host:/dir, which is no block device"));
+        assert!(error_text(None).contains("0:47, which no block device has"));
         // One of several devices does not count all that is read.
         let devices = root.path().join("sys/fs/btrfs/0a1b/devices");
         std::fs::create_dir_all(devices.join("loop3")).unwrap();
         assert!(Device::find_in(root.path(), number(0, 48), on_loop()).is_ok());
         std::fs::create_dir_all(devices.join("loop4")).unwrap();
-        assert!(says(on_loop()).contains("is on /dev/loop3 and 1 more"));
+        assert!(error_text(on_loop()).contains("is on /dev/loop3 and 1 more"));
     }
 }

@@ -70,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// The definition: zeros after the end, words from the beginning.
-    fn defined(bytes: &[u8]) -> u32 {
+    fn reference_digest(bytes: &[u8]) -> u32 {
         let mut padded = bytes.to_vec();
         padded.resize(bytes.len().next_multiple_of(4), 0);
         padded.chunks_exact(4).fold(0, |sum, word| sum ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
@@ -78,16 +78,16 @@ mod tests {
 
     #[test]
     fn digest_of_known_blocks() {
-        let of = |bytes: &[u8]| {
+        let digest_text = |bytes: &[u8]| {
             let mut digest = Digest::default();
             digest.add(0, bytes);
             digest.to_string()
         };
-        assert_eq!(of(b""), "00000000");
-        assert_eq!(of(b"a"), "00000061");
-        assert_eq!(of(b"abcd"), "64636261");
-        assert_eq!(of(b"abcdabcd"), "00000000");
-        assert_eq!(of(b"abcde"), "64636204");
+        assert_eq!(digest_text(b""), "00000000");
+        assert_eq!(digest_text(b"a"), "00000061");
+        assert_eq!(digest_text(b"abcd"), "64636261");
+        assert_eq!(digest_text(b"abcdabcd"), "00000000");
+        assert_eq!(digest_text(b"abcde"), "64636204");
     }
 
     proptest! {
@@ -97,7 +97,7 @@ mod tests {
             for request in BlockRequests::new(0..bytes.len() as u64, block, BlockOrder::Random { seed }) {
                 digest.add(request.offset, &bytes[request.offset as usize..][..request.bytes]);
             }
-            prop_assert_eq!(digest.value(), defined(&bytes));
+            prop_assert_eq!(digest.value(), reference_digest(&bytes));
         }
     }
 }

@@ -92,8 +92,8 @@ impl Engine {
     ///
     /// # Errors
     /// A file that cannot be opened so.
-    pub fn open(self, target: &Target, how: ReadOptions) -> Result<Reader> {
-        let ReadOptions { access, block, order, pages } = how;
+    pub fn open(self, target: &Target, options: ReadOptions) -> Result<Reader> {
+        let ReadOptions { access, block, order, pages } = options;
         if access == Access::Direct && !self.can_be_direct() {
             return Err(Error::setting("engine", format!("{self} reads through the page cache, and cannot bypass it")));
         }
@@ -214,7 +214,7 @@ pub(crate) struct BlockFile {
 
 /// One thread's source of requests: a reader or a writer.
 pub(crate) trait IoWorker {
-    /// Makes requests until there are no more or the observer has enough, and says which.
+    /// Makes requests until there are no more or the observer has enough, and returns which.
     fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow;
 
     /// Its engine.
@@ -242,7 +242,7 @@ pub(crate) enum BlockEngine {
 }
 
 impl BlockEngine {
-    /// Makes requests until there are no more or the observer has enough, and says which; `prepare` is given the buffer of each
+    /// Makes requests until there are no more or the observer has enough, and returns which. `prepare` is given the buffer of each
     /// before its time begins, where that is to be written.
     #[inline]
     pub(crate) fn run_requests<O: Observer>(
@@ -260,7 +260,7 @@ impl BlockEngine {
         }
     }
 
-    /// What was done that the settings do not say.
+    /// What was done that the settings do not state.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
             Self::Syscall(engine) => engine.notes(),
@@ -296,10 +296,10 @@ impl Reader {
     /// # Errors
     /// Those of madvise.
     pub fn unmap_pages(&mut self) -> Result<()> {
-        if let BlockEngine::Mmap(mapped) = &mut self.0 { mapped.unmap_pages() } else { Ok(()) }
+        if let BlockEngine::Mmap(engine) = &mut self.0 { engine.unmap_pages() } else { Ok(()) }
     }
 
-    /// What was done that its name does not say.
+    /// What was done that its name does not state.
     pub fn notes(&self) -> Vec<String> {
         self.0.notes()
     }
@@ -351,7 +351,7 @@ mod tests {
     /// Reassembles what it observes.
     struct CollectingObserver {
         content: Vec<u8>,
-        left: usize,
+        remaining: usize,
     }
 
     impl Observer for CollectingObserver {
@@ -365,12 +365,12 @@ mod tests {
             assert_eq!((stamp, data.len()), (7, request.bytes));
             self.content[request.offset as usize..][..data.len()].copy_from_slice(data);
             // Requests in flight when there is enough complete all the same.
-            self.left = self.left.saturating_sub(1);
-            if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            self.remaining = self.remaining.saturating_sub(1);
+            if self.remaining == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
 
-    /// Reads by every way available here; says which are not.
+    /// Reads by every way available here; prints which are not.
     fn for_all_engines(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
         for engine in engines().into_iter().filter(|engine| access == Access::Buffered || engine.can_be_direct()) {
             match engine
@@ -392,10 +392,10 @@ mod tests {
             let target = Target::find(file.path()).unwrap();
             for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 5 }] {
                 for_all_engines(&target, Access::Buffered, block, |engine, mut reader| {
-                    let mut all = CollectingObserver { content: vec![0; bytes], left: usize::MAX };
+                    let mut observer = CollectingObserver { content: vec![0; bytes], remaining: usize::MAX };
                     let mut requests = BlockRequests::new(0..bytes as u64, block, order);
-                    reader.read(&mut requests, &mut all).unwrap();
-                    assert!(all.content == content, "{engine} {block} {order:?}");
+                    reader.read(&mut requests, &mut observer).unwrap();
+                    assert!(observer.content == content, "{engine} {block} {order:?}");
                 });
             }
         }
@@ -407,9 +407,9 @@ mod tests {
         let target = Target::find(file.path()).unwrap();
         for_all_engines(&target, Access::Direct, 16384, |engine, mut reader| {
             for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 9 }] {
-                let mut all = CollectingObserver { content: vec![0; content.len()], left: usize::MAX };
-                reader.read(&mut BlockRequests::new(0..content.len() as u64, 16384, order), &mut all).unwrap();
-                assert!(all.content == content, "{engine} {order:?}");
+                let mut observer = CollectingObserver { content: vec![0; content.len()], remaining: usize::MAX };
+                reader.read(&mut BlockRequests::new(0..content.len() as u64, 16384, order), &mut observer).unwrap();
+                assert!(observer.content == content, "{engine} {order:?}");
             }
         });
     }
@@ -434,13 +434,13 @@ mod tests {
         let (file, content) = file(1_000_000);
         let target = Target::find(file.path()).unwrap();
         for_all_engines(&target, Access::Buffered, 1000, |engine, mut reader| {
-            let mut all = CollectingObserver { content: vec![0; content.len()], left: 100 };
+            let mut observer = CollectingObserver { content: vec![0; content.len()], remaining: 100 };
             let mut requests = BlockRequests::new(0..content.len() as u64, 1000, BlockOrder::Sequential);
-            reader.read(&mut requests, &mut all).unwrap();
-            assert_eq!(all.left, 0, "{engine}");
-            all.left = usize::MAX;
-            reader.read(&mut requests, &mut all).unwrap();
-            assert!(all.content == content, "{engine}");
+            reader.read(&mut requests, &mut observer).unwrap();
+            assert_eq!(observer.remaining, 0, "{engine}");
+            observer.remaining = usize::MAX;
+            reader.read(&mut requests, &mut observer).unwrap();
+            assert!(observer.content == content, "{engine}");
         });
     }
 
@@ -450,7 +450,7 @@ mod tests {
     }
 
     fn for_all_truncated(check: impl Fn(Engine, Error)) {
-        let how = ReadOptions {
+        let options = ReadOptions {
             access: Access::Buffered,
             block: 4096,
             order: BlockOrder::Sequential,
@@ -459,7 +459,7 @@ mod tests {
         for engine in engines() {
             let (file, _) = file(1_000_000);
             let target = Target::find(file.path()).unwrap();
-            let Ok(mut reader) = engine.open(&target, how) else { continue };
+            let Ok(mut reader) = engine.open(&target, options) else { continue };
             file.as_file().set_len(500_000).unwrap();
             let mut requests = BlockRequests::new(0..1_000_000, 4096, BlockOrder::Sequential);
             check(engine, reader.read(&mut requests, &mut DigestObserver::<IoTally>::default()).unwrap_err());

@@ -59,14 +59,14 @@ pub enum Error {
         bytes: u64,
     },
     /// It changed while it was read, so that the result is of neither the old nor the new one.
-    #[error("{} was changed while it was read: {what}", path.display())]
+    #[error("{} was changed while it was read: {change}", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
         /// What changed.
-        what: String,
+        change: String,
     },
-    /// It has more bytes than its size says.
+    /// It has more bytes than its size states.
     #[error("{} has more than the {bytes} bytes that it states: its size is known only when it was read to its end", path.display())]
     SizeUnderstated {
         /// The file.
@@ -103,14 +103,14 @@ pub enum Error {
     #[error("cannot use a control group here: {0}")]
     CgroupUnavailable(String),
     /// The requested state of the page cache could not be reached, or not be proven.
-    #[error("{} is not {}: {found}", path.display(), wanted.name())]
+    #[error("{} is not {}: {reason}", path.display(), state.name())]
     CacheStateNotReached {
         /// The file.
         path: PathBuf,
         /// The state requested.
-        wanted: PageCacheState,
+        state: PageCacheState,
         /// What was found instead.
-        found: String,
+        reason: String,
     },
     /// A thread could not be started.
     #[error("{0}")]
@@ -136,7 +136,7 @@ impl Error {
         Self::Unusable { path: path.to_owned(), why: why.into() }
     }
 
-    /// A file that has fewer bytes than its size says.
+    /// A file that has fewer bytes than its size states.
     pub fn size_overstated(path: &Path, bytes: u64) -> Self {
         Self::unusable(path, format!("states {bytes} bytes and has fewer, as files of the kernel do (/sys, /proc)"))
     }

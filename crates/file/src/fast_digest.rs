@@ -1,6 +1,6 @@
 //! The digest of a file as fast as the machine can read it: the fastest way is found while reading.
 //!
-//! XOR does not depend on the order of its words, so each trial is a part of the work: threads read one piece of the file after
+//! XOR does not depend on the order of its words, so each trial is a part of the work. Threads read one piece of the file after
 //! another, first in each way and then in the best.
 
 use std::io::{ErrorKind, Read};
@@ -114,7 +114,7 @@ impl DataSource {
                 methods: &CACHED_METHODS,
                 // A fifth of a millisecond, often enough to tolerate one interrupted piece.
                 trial_bytes: 4 << 20,
-                rounds: TrialRounds { warm_up: 1, counted: 3 },
+                rounds: TrialRounds { warm_up: 1, measurements: 3 },
                 // A mapping unmaps as much at a time, while its page structures are still in the cache.
                 piece_bytes: 8 << 20,
             },
@@ -123,7 +123,7 @@ impl DataSource {
                 methods: &UNCACHED_METHODS,
                 // Many times the bytes in flight; once, for a piece there is long.
                 trial_bytes: 16 << 20,
-                rounds: TrialRounds { warm_up: 0, counted: 1 },
+                rounds: TrialRounds { warm_up: 0, measurements: 1 },
                 // Past the page cache the queue drains between pieces, which must be rare.
                 piece_bytes: 32 << 20,
             },
@@ -174,7 +174,7 @@ impl DigestResult {
 #[derive(Clone, Copy)]
 pub struct DigestOptions<'a> {
     /// Most threads.
-    pub most_threads: u32,
+    pub max_threads: u32,
     /// The remembered setting for such a file, if any: where the search begins.
     pub remembered: &'a dyn Fn(DataSource) -> Option<ReadSetting>,
     /// Receives the bytes done, now and then.
@@ -186,23 +186,23 @@ pub struct DigestOptions<'a> {
 /// # Errors
 /// A file that cannot be read, or that changes meanwhile; a signal.
 pub fn digest_file(target: &Target, plan: DigestOptions<'_>) -> Result<DigestResult> {
-    let begun = monotonic();
+    let start = monotonic();
     if target.bytes() == 0 {
-        return digest_to_end(target, begun);
+        return digest_to_end(target, start);
     }
-    let cached = cache::sample_residency(target)?;
-    let source = if cached >= MIN_CACHED_SHARE { DataSource::Memory } else { DataSource::Device };
+    let cached_share = cache::sample_residency(target)?;
+    let source = if cached_share >= MIN_CACHED_SHARE { DataSource::Memory } else { DataSource::Device };
     let (digest, search) = DigestWork::new(target, source, &plan).read_all()?;
-    let nanoseconds = monotonic() - begun;
+    let nanoseconds = monotonic() - start;
     target.check_unchanged()?;
     target.check_end()?;
     let setting = ReadSetting { method: source.methods()[search.best], threads: search.threads };
     let (bytes, is_search_complete) = (target.bytes(), search.is_conclusive);
-    Ok(DigestResult { digest, bytes, nanoseconds, source, setting, is_search_complete, cached_share: cached })
+    Ok(DigestResult { digest, bytes, nanoseconds, source, setting, is_search_complete, cached_share })
 }
 
-/// The digest of a file that states no bytes: it may have some all the same, as those of /proc have, and is read until its end.
-fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
+/// The digest of a file that states no bytes. It may have some all the same, as those of /proc have, and is read until its end.
+fn digest_to_end(target: &Target, start: u64) -> Result<DigestResult> {
     let (method, mut digest, mut bytes) = (CACHED_METHODS[0], Digest::default(), 0);
     let (mut file, mut block) = (target.open(Access::Buffered)?, vec![0; method.block]);
     loop {
@@ -217,7 +217,7 @@ fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
             Err(error) => return Err(target.read_error(bytes, method.block, error)),
         }
     }
-    let (nanoseconds, setting) = (monotonic() - begun, ReadSetting { method, threads: 1 });
+    let (nanoseconds, setting) = (monotonic() - start, ReadSetting { method, threads: 1 });
     let (source, is_search_complete, cached_share) = (DataSource::Memory, false, 1.0);
     Ok(DigestResult { digest, bytes, nanoseconds, source, setting, is_search_complete, cached_share })
 }
@@ -228,8 +228,8 @@ struct DigestWork<'a> {
     source: DataSource,
     progress: &'a (dyn Fn(u64) + Sync),
     queue: Mutex<DigestQueue>,
-    done: AtomicU64,
-    failed: AtomicBool,
+    read_bytes: AtomicU64,
+    has_failed: AtomicBool,
     outcome: Mutex<Result<Digest>>,
 }
 
@@ -237,14 +237,14 @@ struct DigestWork<'a> {
 struct DigestQueue {
     search: MethodSearch,
     /// The rest of the file: pieces are taken from its beginning, or from its end.
-    left: Range<u64>,
+    remaining: Range<u64>,
     /// Threads started.
-    started: u32,
+    started_threads: u32,
 }
 
 impl DigestQueue {
-    fn bytes_left(&self) -> u64 {
-        self.left.end - self.left.start
+    fn remaining_bytes(&self) -> u64 {
+        self.remaining.end - self.remaining.start
     }
 }
 
@@ -258,25 +258,25 @@ impl<'a> DigestWork<'a> {
     fn new(target: &'a Target, source: DataSource, plan: &DigestOptions<'a>) -> Self {
         let methods = source.methods();
         let remembered = (plan.remembered)(source);
-        let known = remembered
-            .and_then(|known| Some((methods.iter().position(|method| *method == known.method)?, known.threads)));
-        let (method, threads) = known.unwrap_or((0, 1));
-        let limit = plan.most_threads.clamp(1, MAX_THREADS);
+        let start_setting = remembered
+            .and_then(|setting| Some((methods.iter().position(|method| *method == setting.method)?, setting.threads)));
+        let (method, threads) = start_setting.unwrap_or((0, 1));
+        let limit = plan.max_threads.clamp(1, MAX_THREADS);
         // No more threads than there is work for.
         let threads = u64::from(threads).min(target.bytes() / source.tuning().trial_bytes).max(1) as u32;
         let mut search = MethodSearch::new(methods.len(), source.tuning().rounds, (method, threads.min(limit)), limit);
         // How to read a device is searched for once; in memory it also depends on the pages that hold the file.
-        let settled = source == DataSource::Device && known.is_some();
-        if settled || !has_enough_left(target.bytes(), source, search.stage_pieces(search.threads)) {
+        let is_known = source == DataSource::Device && start_setting.is_some();
+        if is_known || !has_enough_left(target.bytes(), source, search.stage_pieces(search.threads)) {
             search.skip();
         }
         Self {
             target,
             source,
             progress: plan.progress,
-            queue: Mutex::new(DigestQueue { search, left: 0..target.bytes(), started: 1 }),
-            done: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
+            queue: Mutex::new(DigestQueue { search, remaining: 0..target.bytes(), started_threads: 1 }),
+            read_bytes: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
             outcome: Mutex::new(Ok(Digest::default())),
         }
     }
@@ -291,7 +291,7 @@ impl<'a> DigestWork<'a> {
     /// One thread: pieces until there are none left, or one thread fewer is wanted.
     fn start_thread<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u32) {
         let result = self.read_pieces(scope, number);
-        self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        self.has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
         let mut outcome = lock(&self.outcome);
         match (&mut *outcome, result) {
             (Ok(total), Ok(part)) => total.merge(part),
@@ -305,16 +305,16 @@ impl<'a> DigestWork<'a> {
         let mut readers: Vec<Option<Reader>> = self.source.methods().iter().map(|_| None).collect();
         let mut observer = PieceObserver { digest: Digest::default(), reported: 0, work: self };
         while let Some(piece) = self.take_piece(scope, number) {
-            let begun = monotonic();
+            let start = monotonic();
             let method = self.read_piece(&piece, &mut readers, &mut observer)?;
-            let nanoseconds = (monotonic() - begun).max(1);
+            let nanoseconds = (monotonic() - start).max(1);
             if method == piece.turn.method {
                 let rate = (piece.range.end - piece.range.start) as f64 / nanoseconds as f64;
                 let mut queue = lock(&self.queue);
-                let left = queue.bytes_left();
+                let remaining = queue.remaining_bytes();
                 queue
                     .search
-                    .record_piece(number, piece.turn, rate, |pieces| has_enough_left(left, self.source, pieces));
+                    .record_piece(number, piece.turn, rate, |pieces| has_enough_left(remaining, self.source, pieces));
             }
         }
         observer.report_progress();
@@ -323,19 +323,20 @@ impl<'a> DigestWork<'a> {
 
     /// The next piece, if this thread is still wanted; starts further threads if they are.
     fn take_piece<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u32) -> Option<Piece> {
-        if self.failed.load(Ordering::Relaxed) {
+        if self.has_failed.load(Ordering::Relaxed) {
             return None;
         }
         let mut queue = lock(&self.queue);
         let turn = queue.search.next_piece(number)?;
         let range = self.cut_range(&mut queue, turn)?;
-        let new = queue.started..queue.search.threads.max(queue.started);
-        queue.started = new.end;
+        let new_threads = queue.started_threads..queue.search.threads.max(queue.started_threads);
+        queue.started_threads = new_threads.end;
         drop(queue);
-        for other in new {
+        for thread_number in new_threads {
             // Where a limit forbids more, those that are there read all of it.
-            if ThreadBuilder::named("digest").start_in(scope, move || self.start_thread(scope, other)).is_err() {
-                lock(&self.queue).search.limit_threads(other);
+            if ThreadBuilder::named("digest").start_in(scope, move || self.start_thread(scope, thread_number)).is_err()
+            {
+                lock(&self.queue).search.limit_threads(thread_number);
                 break;
             }
         }
@@ -343,22 +344,22 @@ impl<'a> DigestWork<'a> {
     }
 
     /// Cuts the next piece off the rest. A way with read-ahead is tried at the end of the rest, where nothing is left to read
-    /// ahead: elsewhere another way would go on, and read the same again.
+    /// ahead. Elsewhere another way would go on, and read the same again.
     fn cut_range(&self, queue: &mut DigestQueue, turn: PieceAssignment) -> Option<Range<u64>> {
         let SourceTuning { trial_bytes, piece_bytes, .. } = self.source.tuning();
         let longest = if turn.is_trial { trial_bytes } else { piece_bytes };
         // Smaller ones near the end, so that all threads end at about the same time.
-        let share = queue.bytes_left() / (2 * u64::from(queue.search.threads));
+        let share = queue.remaining_bytes() / (2 * u64::from(queue.search.threads));
         let length = share.next_multiple_of(READ_AHEAD_BLOCK as u64).clamp(READ_AHEAD_BLOCK as u64, longest);
-        let Range { start, end } = queue.left;
-        let at_end =
+        let Range { start, end } = queue.remaining;
+        let is_at_end =
             turn.is_trial && self.source == DataSource::Device && self.source.methods()[turn.method].has_read_ahead();
-        let range = if at_end {
+        let range = if is_at_end {
             end.saturating_sub(length).next_multiple_of(READ_AHEAD_BLOCK as u64).clamp(start, end)..end
         } else {
             start..start.saturating_add(length).min(end)
         };
-        queue.left = if at_end { start..range.start } else { range.end..end };
+        queue.remaining = if is_at_end { start..range.start } else { range.end..end };
         (!range.is_empty()).then_some(range)
     }
 
@@ -369,17 +370,17 @@ impl<'a> DigestWork<'a> {
         readers: &mut [Option<Reader>],
         observer: &mut PieceObserver<'_>,
     ) -> Result<usize> {
-        let mut place = piece.turn.method;
+        let mut index = piece.turn.method;
         let (method, mut reader) = loop {
-            let method = self.source.methods()[place];
-            match readers[place].take().map_or_else(|| self.open_reader(method), Ok) {
+            let method = self.source.methods()[index];
+            match readers[index].take().map_or_else(|| self.open_reader(method), Ok) {
                 Ok(reader) => break (method, reader),
                 Err(error) if error.is_unsupported() => {
                     let mut queue = lock(&self.queue);
-                    if !queue.search.drop_method(place) {
+                    if !queue.search.drop_method(index) {
                         return Err(error);
                     }
-                    place = queue.search.best;
+                    index = queue.search.best;
                 }
                 Err(error) => return Err(error),
             }
@@ -387,8 +388,8 @@ impl<'a> DigestWork<'a> {
         reader.read(&mut BlockRequests::new(piece.range.clone(), method.block, BlockOrder::Sequential), observer)?;
         check_stop_signal()?;
         reader.unmap_pages()?;
-        readers[place] = Some(reader);
-        Ok(place)
+        readers[index] = Some(reader);
+        Ok(index)
     }
 
     fn open_reader(&self, method: ReadMethod) -> Result<Reader> {
@@ -414,7 +415,7 @@ struct PieceObserver<'a> {
 impl PieceObserver<'_> {
     fn report_progress(&mut self) {
         let bytes = std::mem::take(&mut self.reported);
-        (self.work.progress)(self.work.done.fetch_add(bytes, Ordering::Relaxed) + bytes);
+        (self.work.progress)(self.work.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes);
     }
 }
 
@@ -432,7 +433,7 @@ impl Observer for PieceObserver<'_> {
             self.report_progress();
         }
         // An interrupted thread ends with an error: part of a file has no digest.
-        match stop_signals::stop_signal().is_some() || self.work.failed.load(Ordering::Relaxed) {
+        match stop_signals::stop_signal().is_some() || self.work.has_failed.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -455,8 +456,8 @@ mod tests {
     }
 
     /// The digest of a file by this many threads at most, with nothing remembered.
-    fn found(target: &Target, most_threads: u32, progress: &(dyn Fn(u64) + Sync)) -> DigestResult {
-        digest_file(target, DigestOptions { most_threads, remembered: &|_| None, progress }).unwrap()
+    fn digest_with_threads(target: &Target, max_threads: u32, progress: &(dyn Fn(u64) + Sync)) -> DigestResult {
+        digest_file(target, DigestOptions { max_threads, remembered: &|_| None, progress }).unwrap()
     }
 
     #[test]
@@ -479,9 +480,9 @@ mod tests {
         ] {
             let content = content(bytes);
             std::fs::write(file.path(), &content).unwrap();
-            let found = found(&Target::find(file.path()).unwrap(), 4, &|_| {});
-            assert_eq!((found.digest, found.bytes), (expected(&content), bytes as u64), "{bytes} bytes");
-            assert!(!found.is_search_complete);
+            let result = digest_with_threads(&Target::find(file.path()).unwrap(), 4, &|_| {});
+            assert_eq!((result.digest, result.bytes), (expected(&content), bytes as u64), "{bytes} bytes");
+            assert!(!result.is_search_complete);
         }
     }
 
@@ -493,16 +494,16 @@ mod tests {
         file.as_file().sync_all().unwrap();
         let target = Target::find(file.path()).unwrap();
         for source in [DataSource::Memory, DataSource::Device] {
-            for way in source.methods() {
+            for method in source.methods() {
                 for threads in [1, 2, 100] {
-                    let remembered = |_| Some(ReadSetting { method: *way, threads });
-                    let done = AtomicU64::new(0);
+                    let remembered = |_| Some(ReadSetting { method: *method, threads });
+                    let max_progress = AtomicU64::new(0);
                     let progress = |bytes| {
-                        done.fetch_max(bytes, Ordering::Relaxed);
+                        max_progress.fetch_max(bytes, Ordering::Relaxed);
                     };
-                    let plan = DigestOptions { most_threads: 4, remembered: &remembered, progress: &progress };
+                    let plan = DigestOptions { max_threads: 4, remembered: &remembered, progress: &progress };
                     let (digest, search) = DigestWork::new(&target, source, &plan).read_all().unwrap();
-                    assert_eq!((digest, done.into_inner()), (expected(&content), 20_000_001), "{way:?}");
+                    assert_eq!((digest, max_progress.into_inner()), (expected(&content), 20_000_001), "{method:?}");
                     assert_eq!(search.threads, threads.min(4).min(20_000_001 / source.tuning().trial_bytes as u32));
                 }
             }
@@ -515,34 +516,34 @@ mod tests {
         let bytes = (1 << 30) + 5;
         file.as_file().set_len(bytes).unwrap();
         let target = Target::find(file.path()).unwrap();
-        let plan = DigestOptions { most_threads: 1, remembered: &|_| None, progress: &|_| {} };
+        let plan = DigestOptions { max_threads: 1, remembered: &|_| None, progress: &|_| {} };
         let work = DigestWork::new(&target, DataSource::Device, &plan);
-        let mut all = Vec::new();
+        let mut pieces = Vec::new();
         std::thread::scope(|scope| {
             while let Some(piece) = work.take_piece(scope, 0) {
-                let way = DataSource::Device.methods()[piece.turn.method];
-                let after = lock(&work.queue).left.clone();
+                let method = DataSource::Device.methods()[piece.turn.method];
+                let remaining = lock(&work.queue).remaining.clone();
                 assert!(
-                    !piece.turn.is_trial || !way.has_read_ahead() || piece.range.start == after.end,
+                    !piece.turn.is_trial || !method.has_read_ahead() || piece.range.start == remaining.end,
                     "{:?}",
                     piece.range
                 );
-                assert!(way.has_read_ahead() || piece.range.start % DIRECT_BLOCK as u64 == 0);
+                assert!(method.has_read_ahead() || piece.range.start % DIRECT_BLOCK as u64 == 0);
                 lock(&work.queue).search.record_piece(
                     0,
                     piece.turn,
-                    if way.has_read_ahead() { 1.0 } else { 2.0 },
+                    if method.has_read_ahead() { 1.0 } else { 2.0 },
                     |_| true,
                 );
-                all.push((piece.turn.is_trial, piece.range));
+                pieces.push((piece.turn.is_trial, piece.range));
             }
         });
-        assert_eq!(all.iter().filter(|(trial, _)| *trial).count(), 2);
-        assert!(all.contains(&(true, (bytes - 5 - (15 << 20))..bytes)), "{all:?}");
+        assert_eq!(pieces.iter().filter(|(trial, _)| *trial).count(), 2);
+        assert!(pieces.contains(&(true, (bytes - 5 - (15 << 20))..bytes)), "{pieces:?}");
         // Every byte is in one piece.
-        all.sort_unstable_by_key(|(_, range)| range.start);
-        assert!(all.windows(2).all(|two| two[0].1.end == two[1].1.start) && all[0].1.start == 0);
-        assert_eq!(all[all.len() - 1].1.end, bytes);
+        pieces.sort_unstable_by_key(|(_, range)| range.start);
+        assert!(pieces.windows(2).all(|pair| pair[0].1.end == pair[1].1.start) && pieces[0].1.start == 0);
+        assert_eq!(pieces[pieces.len() - 1].1.end, bytes);
     }
 
     #[test]
@@ -550,22 +551,24 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
         file.as_file().set_len((1 << 30) + 5).unwrap();
         std::os::unix::fs::FileExt::write_all_at(file.as_file(), &[1, 2, 3, 4], (1 << 29) + 16).unwrap();
-        let (most, reports) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (max_progress, reports) = (AtomicU64::new(0), AtomicU64::new(0));
         let target = Target::find(file.path()).unwrap();
-        let by_four = found(&target, 4, &|done| {
-            most.fetch_max(done, Ordering::Relaxed);
+        let four_threads_result = digest_with_threads(&target, 4, &|bytes| {
+            max_progress.fetch_max(bytes, Ordering::Relaxed);
             reports.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!(by_four.digest.to_string(), "04030201");
-        assert!((1..=4).contains(&by_four.setting.threads), "{by_four:?}");
-        assert!(by_four.source.methods().contains(&by_four.setting.method));
-        assert_eq!(most.into_inner(), target.bytes());
+        assert_eq!(four_threads_result.digest.to_string(), "04030201");
+        assert!((1..=4).contains(&four_threads_result.setting.threads), "{four_threads_result:?}");
+        assert!(four_threads_result.source.methods().contains(&four_threads_result.setting.method));
+        assert_eq!(max_progress.into_inner(), target.bytes());
         assert!(reports.into_inner() > 100);
         // Of several threads one may wait for a CPU until the rest is read; a single one makes every trial.
-        let by_one = found(&target, 1, &|_| {});
+        let single_thread_result = digest_with_threads(&target, 1, &|_| {});
         assert!(
-            by_one.is_search_complete && by_one.setting.threads == 1 && by_one.digest == by_four.digest,
-            "{by_one:?}"
+            single_thread_result.is_search_complete
+                && single_thread_result.setting.threads == 1
+                && single_thread_result.digest == four_threads_result.digest,
+            "{single_thread_result:?}"
         );
     }
 
@@ -576,11 +579,11 @@ mod tests {
         let target = Target::find(file.path()).unwrap();
         file.as_file().set_len(10_000_000).unwrap();
         for source in [DataSource::Memory, DataSource::Device] {
-            for way in source.methods() {
-                let remembered = |_| Some(ReadSetting { method: *way, threads: 4 });
-                let plan = DigestOptions { most_threads: 4, remembered: &remembered, progress: &|_| {} };
+            for method in source.methods() {
+                let remembered = |_| Some(ReadSetting { method: *method, threads: 4 });
+                let plan = DigestOptions { max_threads: 4, remembered: &remembered, progress: &|_| {} };
                 let error = DigestWork::new(&target, source, &plan).read_all().unwrap_err();
-                assert!(matches!(error, Error::Truncated { .. }), "{way:?}: {error}");
+                assert!(matches!(error, Error::Truncated { .. }), "{method:?}: {error}");
             }
         }
     }

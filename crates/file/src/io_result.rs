@@ -38,7 +38,7 @@ pub struct IoResult {
     pub device: Result<(String, DeviceTraffic), String>,
     /// Mean queue depth, summed over threads, where the way has several requests in flight.
     pub achieved_depth: Option<f64>,
-    /// What was done that the settings do not say.
+    /// What was done that the settings do not state.
     pub notes: Vec<String>,
 }
 
@@ -63,57 +63,57 @@ impl IoResult {
     /// Bytes and requests of all threads together.
     pub(crate) fn from_threads(
         threads: Vec<ThreadResult>,
-        watched: ResourceDelta,
+        resources: ResourceDelta,
         (before, after): (Residency, Residency),
     ) -> Self {
-        let begun = threads.iter().map(|thread| thread.begun).min().unwrap_or(0);
-        let ended = threads.iter().map(|thread| thread.ended).max().unwrap_or(begun);
-        let mut all = Self {
+        let start = threads.iter().map(|thread| thread.start).min().unwrap_or(0);
+        let end = threads.iter().map(|thread| thread.end).max().unwrap_or(start);
+        let mut result = Self {
             total: IoTally::default(),
-            nanoseconds: ended - begun,
-            threads: threads.iter().map(|thread| (thread.tally, thread.ended - thread.begun)).collect(),
+            nanoseconds: end - start,
+            threads: threads.iter().map(|thread| (thread.tally, thread.end - thread.start)).collect(),
             passes: threads.iter().map(|thread| thread.passes).min().unwrap_or(0),
             digest: None,
             latencies: None,
             bytes_per_second: Vec::new(),
-            cpu_usage: watched.used,
+            cpu_usage: resources.usage,
             before,
             after,
-            device: watched.device,
+            device: resources.device,
             achieved_depth: None,
             notes: Vec::new(),
         };
         for thread in threads {
-            all.total.bytes += thread.tally.bytes;
-            all.total.requests += thread.tally.requests;
+            result.total.bytes += thread.tally.bytes;
+            result.total.requests += thread.tally.requests;
             if let Some(digest) = thread.digest {
-                all.digest.get_or_insert_default().merge(digest);
+                result.digest.get_or_insert_default().merge(digest);
             }
             if let Some(histogram) = &thread.latencies {
-                all.latencies.get_or_insert_with(Histogram::new).merge(histogram);
+                result.latencies.get_or_insert_with(Histogram::new).merge(histogram);
             }
-            all.bytes_per_second.resize(all.bytes_per_second.len().max(thread.series.len()), 0);
-            all.bytes_per_second.iter_mut().zip(&thread.series).for_each(|(all, one)| *all += one);
+            result.bytes_per_second.resize(result.bytes_per_second.len().max(thread.series.len()), 0);
+            result.bytes_per_second.iter_mut().zip(&thread.series).for_each(|(result, bytes)| *result += bytes);
             if let Some(depth) = thread.achieved_depth {
-                *all.achieved_depth.get_or_insert(0.0) += depth;
+                *result.achieved_depth.get_or_insert(0.0) += depth;
             }
-            all.notes.extend(thread.notes);
+            result.notes.extend(thread.notes);
         }
-        let mut seen = HashSet::new();
-        all.notes.retain(|note| seen.insert(note.clone()));
-        all
+        let mut unique_notes = HashSet::new();
+        result.notes.retain(|note| unique_notes.insert(note.clone()));
+        result
     }
 }
 
 /// The counters of this process and of a device, read before some work and after it.
 pub(crate) struct UsageStart {
-    used: Usage,
+    usage: Usage,
     device: Result<(Device, DeviceTraffic), String>,
 }
 
 /// The difference of the counters between the two readings.
 pub(crate) struct ResourceDelta {
-    used: Usage,
+    usage: Usage,
     pub(crate) device: Result<(String, DeviceTraffic), String>,
 }
 
@@ -124,17 +124,17 @@ impl UsageStart {
             Ok(moved) => Ok((device, moved)),
             Err(error) => Err(error.to_string()),
         });
-        Self { used: read_usage(UsageScope::Process), device }
+        Self { usage: read_usage(UsageScope::Process), device }
     }
 
     /// The last reading.
     pub(crate) fn finish(self) -> ResourceDelta {
-        let used = read_usage(UsageScope::Process).since(self.used);
+        let usage = read_usage(UsageScope::Process).since(self.usage);
         let device = self.device.and_then(|(device, before)| {
             let moved = device.traffic().map_err(|error| error.to_string())?.since(before);
             Ok((device.name, moved))
         });
-        ResourceDelta { used, device }
+        ResourceDelta { usage, device }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Files read and written in every way there is, with proof of where the bytes came from.
 //!
-//! A [`Target`] is a file that may be read; [`BlockRequests`] say which blocks of it in which order; an [`Engine`] is a way of
+//! A [`Target`] is a file that may be read. [`BlockRequests`] define which blocks of it in which order; an [`Engine`] is a way of
 //! reading them; an [`Observer`] sees each. [`read_job`] combines these for many threads, with the state of the page cache before
-//! and after, the device's own count of bytes, and every latency; [`mod@write_job`] does the same for a new file, and [`mod@copy`] for
+//! and after, the device's own count of bytes, and every latency. [`mod@write_job`] does the same for a new file, and [`mod@copy`] for
 //! one that is copied to another.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The fastest way of reading a file, and its number of threads, found while the file is read.
 //!
-//! Pure: it receives the time of each piece of the file, and says how to read the next one. Each thread reads pieces in every
-//! way in turn, then goes on with the best one; when all have done so there are twice as many threads, until that is no faster.
+//! Pure: it receives the time of each piece of the file, and decides how to read the next one. Each thread reads pieces in every
+//! way, one after another, then goes on with the best one. When all have done so there are twice as many threads, until that is no faster.
 //! No thread waits for another.
 
 use kelvin_stats::median;
@@ -12,10 +12,10 @@ pub(crate) struct TrialRounds {
     /// To have buffers and mappings made.
     pub(crate) warm_up: usize,
     /// Of which the median counts.
-    pub(crate) counted: usize,
+    pub(crate) measurements: usize,
 }
 
-/// How much faster another way must be than the one remembered or found first, or a number of threads than half of it: an equal
+/// How much faster another way must be than the one remembered or found first, or a number of threads than half of it. An equal
 /// one is not worth a change.
 const MIN_SPEEDUP: f64 = 1.05;
 
@@ -43,8 +43,8 @@ pub(crate) struct MethodSearch {
     max_threads: u32,
     stage: u32,
     /// Pieces that each thread has begun and ended in this stage.
-    begun: Vec<usize>,
-    ended: Vec<usize>,
+    started_trials: Vec<usize>,
+    finished_trials: Vec<usize>,
     /// The setting before the last growth, and its rate.
     previous_best: Option<(usize, u32, f64)>,
     is_finished: bool,
@@ -62,8 +62,8 @@ impl MethodSearch {
             threads: threads.clamp(1, max_threads.max(1)),
             max_threads: max_threads.max(1),
             stage: 0,
-            begun: Vec::new(),
-            ended: Vec::new(),
+            started_trials: Vec::new(),
+            finished_trials: Vec::new(),
             previous_best: None,
             is_finished: false,
             is_conclusive: false,
@@ -76,8 +76,9 @@ impl MethodSearch {
     pub(crate) fn limit_threads(&mut self, threads: u32) {
         self.max_threads = threads.clamp(1, self.max_threads);
         if self.threads > self.max_threads {
-            // What was tried with fewer is what there is to go back to.
-            self.previous_best = self.previous_best.filter(|&(_, before, _)| before < self.max_threads);
+            // What was tried with fewer is the setting to go back to.
+            self.previous_best =
+                self.previous_best.filter(|&(_, previous_threads, _)| previous_threads < self.max_threads);
             self.threads = self.max_threads;
             self.start_stage();
         }
@@ -99,15 +100,15 @@ impl MethodSearch {
             return None;
         }
         let mut turn = PieceAssignment { method: self.best, is_trial: false, stage: self.stage, is_counted: false };
-        let begun = if self.is_finished { usize::MAX } else { self.begun[thread as usize] };
+        let trial = if self.is_finished { usize::MAX } else { self.started_trials[thread as usize] };
         let available: Vec<usize> =
             (0..self.method_rates.len()).filter(|&method| self.method_rates[method].is_some()).collect();
-        if begun < self.trials_per_thread() && !available.is_empty() {
-            self.begun[thread as usize] += 1;
+        if trial < self.trials_per_thread() && !available.is_empty() {
+            self.started_trials[thread as usize] += 1;
             // Every thread begins with another way, so that the shared hardware is tried in all ways at once.
-            turn.method = available[(begun + thread as usize) % available.len()];
+            turn.method = available[(trial + thread as usize) % available.len()];
             turn.is_trial = true;
-            turn.is_counted = begun / available.len() >= self.rounds.warm_up;
+            turn.is_counted = trial / available.len() >= self.rounds.warm_up;
         }
         Some(turn)
     }
@@ -127,41 +128,48 @@ impl MethodSearch {
     }
 
     /// Reports a piece, with its rate. `room`: whether the rest of the file is enough for this many more pieces.
-    pub(crate) fn record_piece(&mut self, thread: u32, turn: PieceAssignment, rate: f64, room: impl Fn(u64) -> bool) {
+    pub(crate) fn record_piece(
+        &mut self,
+        thread: u32,
+        turn: PieceAssignment,
+        rate: f64,
+        has_room: impl Fn(u64) -> bool,
+    ) {
         if self.is_finished || turn.stage != self.stage || !turn.is_trial {
             return;
         }
         if let Some(Some(rates)) = self.method_rates.get_mut(turn.method).filter(|_| turn.is_counted) {
             rates.push(rate);
         }
-        self.ended[thread as usize] += 1;
-        if self.ended.iter().all(|&ended| ended >= self.trials_per_thread()) {
-            self.end_stage(room);
+        self.finished_trials[thread as usize] += 1;
+        if self.finished_trials.iter().all(|&count| count >= self.trials_per_thread()) {
+            self.end_stage(has_room);
         }
     }
 
     /// The number of threads has been tried in every way.
-    fn end_stage(&mut self, room: impl Fn(u64) -> bool) {
+    fn end_stage(&mut self, has_room: impl Fn(u64) -> bool) {
         let rate = |method: usize| {
             self.method_rates[method].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates))
         };
         let first = (self.best, rate(self.best) * MIN_SPEEDUP);
-        let (best, _) = (0..self.method_rates.len())
-            .map(|method| (method, rate(method)))
-            .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
+        let (best, _) =
+            (0..self.method_rates.len()).map(|method| (method, rate(method))).fold(first, |best, candidate| {
+                if candidate.0 != self.best && candidate.1 > best.1 { candidate } else { best }
+            });
         let total = rate(best) * f64::from(self.threads);
-        if let Some((method, threads, before)) = self.previous_best
-            && total < MIN_SPEEDUP * before
+        if let Some((method, threads, previous_rate)) = self.previous_best
+            && total < MIN_SPEEDUP * previous_rate
             // A way that was dropped meanwhile is none to go back to.
             && self.method_rates[method].is_some()
         {
             (self.best, self.threads) = (method, threads);
         } else {
             self.best = best;
-            let more = self.threads.saturating_mul(2).min(self.max_threads);
-            if more > self.threads && room(self.stage_pieces(more)) {
+            let next_threads = self.threads.saturating_mul(2).min(self.max_threads);
+            if next_threads > self.threads && has_room(self.stage_pieces(next_threads)) {
                 self.previous_best = Some((best, self.threads, total));
-                self.threads = more;
+                self.threads = next_threads;
                 return self.start_stage();
             }
         }
@@ -170,14 +178,14 @@ impl MethodSearch {
 
     /// Pieces that each thread reads in a stage.
     fn trials_per_thread(&self) -> usize {
-        (self.rounds.warm_up + self.rounds.counted) * self.method_rates.iter().flatten().count()
+        (self.rounds.warm_up + self.rounds.measurements) * self.method_rates.iter().flatten().count()
     }
 
     fn start_stage(&mut self) {
         self.stage += 1;
         self.method_rates.iter_mut().flatten().for_each(Vec::clear);
-        self.begun = vec![0; self.threads as usize];
-        self.ended = self.begun.clone();
+        self.started_trials = vec![0; self.threads as usize];
+        self.finished_trials = self.started_trials.clone();
     }
 }
 
@@ -186,23 +194,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ROUNDS: TrialRounds = TrialRounds { warm_up: 1, counted: 3 };
+    const ROUNDS: TrialRounds = TrialRounds { warm_up: 1, measurements: 3 };
 
-    /// A file of this many pieces, each of which takes the time that `time` gives for way and threads, read to its end: the
+    /// A file of this many pieces, each of which takes the time that `time` gives for way and threads, read to its end. Returns the
     /// setting found, and how many pieces were read in each way.
     fn read(mut search: MethodSearch, pieces: u64, time: impl Fn(usize, u32) -> f64) -> (MethodSearch, Vec<u64>) {
-        let (mut left, mut counts) = (pieces, vec![0; search.method_rates.len()]);
+        let (mut remaining, mut counts) = (pieces, vec![0; search.method_rates.len()]);
         // When each thread is next free.
         let mut free: Vec<f64> = Vec::new();
-        while left > 0 {
+        while remaining > 0 {
             free.resize(search.threads as usize, free.first().copied().unwrap_or(0.0));
-            let thread = (0..free.len()).min_by(|&left, &right| free[left].total_cmp(&free[right])).unwrap();
+            let thread = (0..free.len()).min_by(|&remaining, &right| free[remaining].total_cmp(&free[right])).unwrap();
             let turn = search.next_piece(thread as u32).unwrap();
             let took = time(turn.method, search.threads);
             free[thread] += took;
-            left -= 1;
+            remaining -= 1;
             counts[turn.method] += 1;
-            search.record_piece(thread as u32, turn, 1.0 / took, |more| more <= left);
+            search.record_piece(thread as u32, turn, 1.0 / took, |count| count <= remaining);
         }
         (search, counts)
     }
@@ -220,7 +228,7 @@ mod tests {
             }
             search.limit_threads(limit);
             assert_eq!((search.threads, search.next_piece(limit)), (limit, None));
-            let (search, _) = read(search, 1000, |way, _| [1.0, 0.5][way]);
+            let (search, _) = read(search, 1000, |method, _| [1.0, 0.5][method]);
             assert!(search.is_finished && search.threads <= limit, "{first} {limit}: {search:?}");
         }
     }
@@ -228,19 +236,20 @@ mod tests {
     #[test]
     fn threads_double_while_faster() {
         // Up to four threads are served in full, more share what four get.
-        let time = |way: usize, threads: u32| [1.0, 0.5, 2.0][way] * (f64::from(threads) / 4.0).max(1.0);
-        for (most, found) in [(1, 1), (2, 2), (3, 3), (4, 4), (64, 4)] {
-            let (search, counts) = read(MethodSearch::new(3, ROUNDS, (0, 1), most), 10_000, time);
-            assert_eq!((search.best, search.threads, search.is_finished), (1, found, true), "up to {most}");
+        let time = |method: usize, threads: u32| [1.0, 0.5, 2.0][method] * (f64::from(threads) / 4.0).max(1.0);
+        for (max_threads, expected) in [(1, 1), (2, 2), (3, 3), (4, 4), (64, 4)] {
+            let (search, counts) = read(MethodSearch::new(3, ROUNDS, (0, 1), max_threads), 10_000, time);
+            assert_eq!((search.best, search.threads, search.is_finished), (1, expected, true), "up to {max_threads}");
             assert!(counts[1] > 9_800, "{counts:?}");
-            assert!(search.clone().next_piece(found).is_none() || found == most);
+            assert!(search.clone().next_piece(expected).is_none() || expected == max_threads);
         }
     }
 
     #[test]
     fn remembered_setting_needs_clear_improvement() {
-        let found = |other: f64| read(MethodSearch::new(2, ROUNDS, (1, 2), 2), 1000, |way, _| [other, 1.0][way]).0.best;
-        assert_eq!((found(0.97), found(0.90)), (1, 0));
+        let best_method =
+            |rate: f64| read(MethodSearch::new(2, ROUNDS, (1, 2), 2), 1000, |method, _| [rate, 1.0][method]).0.best;
+        assert_eq!((best_method(0.97), best_method(0.90)), (1, 0));
     }
 
     #[test]
@@ -270,15 +279,15 @@ mod tests {
             search.record_piece(thread, turn, 0.5, |_| true);
         }
         assert_eq!((search.threads, search.is_conclusive), (1, true));
-        let mut settled = MethodSearch::new(2, ROUNDS, (1, 2), 2);
-        settled.skip();
-        assert!(!settled.is_conclusive);
+        let mut skipped = MethodSearch::new(2, ROUNDS, (1, 2), 2);
+        skipped.skip();
+        assert!(!skipped.is_conclusive);
     }
 
     #[test]
     fn dropped_method_is_never_reselected() {
         let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 2);
-        let rate = |way: usize, threads: u32| [1.0, 0.5][way] / f64::from(threads);
+        let rate = |method: usize, threads: u32| [1.0, 0.5][method] / f64::from(threads);
         while search.threads == 1 {
             let turn = search.next_piece(0).unwrap();
             search.record_piece(0, turn, rate(turn.method, 1), |_| true);
@@ -311,7 +320,7 @@ mod tests {
         fn any_file_is_read_within_thread_limit(
             pieces in 0u64..500, ways in 1usize..4, threads in 1u32..9, most in 1u32..9, scale in 0.1f64..2.0
         ) {
-            let time = |way: usize, threads: u32| (1.0 + way as f64) * f64::from(threads).powf(scale - 0.1);
+            let time = |method: usize, threads: u32| (1.0 + method as f64) * f64::from(threads).powf(scale - 0.1);
             let (search, counts) = read(MethodSearch::new(ways, ROUNDS, (ways - 1, threads), most), pieces, time);
             prop_assert_eq!(counts.iter().sum::<u64>(), pieces);
             prop_assert!(search.threads <= most.max(1));

@@ -74,8 +74,8 @@ impl<O: Observer> Observer for LatencyObserver<O> {
     }
 
     #[inline(always)]
-    fn end(&mut self, (begun, inner): Self::Stamp, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
-        let ticks = self.clock.stop().wrapping_sub(begun);
+    fn end(&mut self, (start, inner): Self::Stamp, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
+        let ticks = self.clock.stop().wrapping_sub(start);
         self.histogram.record(((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64);
         self.inner.end(inner, request, data)
     }
@@ -88,13 +88,13 @@ pub enum EndCondition {
     Passes(u64),
     /// After this many requests of all threads together, from the beginning again at the end of the file.
     Requests(u64),
-    /// After so long, from the beginning again at the end of the file.
+    /// After this time, from the beginning again at the end of the file.
     Time(Duration),
 }
 
 /// Nanoseconds from one check of the clock to the next.
 const CLOCK_CHECK_INTERVAL: u64 = 5_000_000;
-/// Most requests from one check to the next: fast ones may be followed by slow ones, when memory is full of dirty pages or the
+/// Most requests from one check to the next. Fast ones may be followed by slow ones, when memory is full of dirty pages or the
 /// cached part ends. A check costs less than a nanosecond for each of them.
 const MAX_CHECK_STRIDE: u64 = 128;
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
@@ -104,7 +104,7 @@ pub(crate) struct DeadlineObserver<'a> {
     /// Bytes and requests so far.
     pub(crate) tally: IoTally,
     /// When it began, in nanoseconds of the monotonic clock.
-    pub(crate) begun: u64,
+    pub(crate) start: u64,
     deadline: u64,
     stop: &'a AtomicBool,
     /// Requests from one check to the next, and until the next.
@@ -119,19 +119,19 @@ pub(crate) struct DeadlineObserver<'a> {
 impl<'a> DeadlineObserver<'a> {
     /// Begins now; `stop` ends it from outside.
     pub(crate) fn new(until: EndCondition, stop: &'a AtomicBool) -> Self {
-        let begun = monotonic();
+        let start = monotonic();
         let deadline = match until {
-            EndCondition::Time(time) => begun.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+            EndCondition::Time(time) => start.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
             _ => u64::MAX,
         };
         Self {
             tally: IoTally::default(),
-            begun,
+            start,
             deadline,
             stop,
             stride: 1,
             until_check: 1,
-            last_check: begun,
+            last_check: start,
             recorded_bytes: 0,
             bytes_per_second: Vec::new(),
         }
@@ -139,7 +139,7 @@ impl<'a> DeadlineObserver<'a> {
 
     /// Adds what was done since the last check to the second of now.
     pub(crate) fn record_second(&mut self, now: u64) {
-        let second = ((now - self.begun) / NANOSECONDS_PER_SECOND) as usize;
+        let second = ((now - self.start) / NANOSECONDS_PER_SECOND) as usize;
         self.bytes_per_second.resize(self.bytes_per_second.len().max(second + 1), 0);
         self.bytes_per_second[second] += self.tally.bytes - self.recorded_bytes;
         self.recorded_bytes = self.tally.bytes;
@@ -154,8 +154,9 @@ impl<'a> DeadlineObserver<'a> {
         self.stride = stride.clamp(1, (2 * self.stride).min(MAX_CHECK_STRIDE));
         self.until_check = self.stride;
         self.last_check = now;
-        let over = now >= self.deadline || self.stop.load(Ordering::Relaxed) || stop_signals::stop_signal().is_some();
-        if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let is_over =
+            now >= self.deadline || self.stop.load(Ordering::Relaxed) || stop_signals::stop_signal().is_some();
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
@@ -186,12 +187,12 @@ pub fn recording_cost(clock: Clock, hertz: f64) -> f64 {
     let costs: Vec<f64> = (0..REPEATS)
         .map(|_| {
             let mut observer = LatencyObserver::new(IoTally::default(), clock, hertz);
-            let begun = clock.start();
+            let start = clock.start();
             for _ in 0..REQUESTS {
                 let stamp = observer.begin();
                 let _ = std::hint::black_box(observer.end(stamp, request, &[]));
             }
-            clock.stop().wrapping_sub(begun) as f64 * 1e9 / hertz / REQUESTS as f64
+            clock.stop().wrapping_sub(start) as f64 * 1e9 / hertz / REQUESTS as f64
         })
         .collect();
     kelvin_stats::median(&costs)

@@ -1,7 +1,7 @@
 //! An output file that a user names: a report, an export, a figure.
 //!
 //! A regular file is replaced whole or not at all; behind a symbolic link, at its target, so that the link stays. Anything
-//! else, a device or a pipe, is written to and stays what it is; so is what this process was given open, such as `/dev/stdout`,
+//! else, a device or a pipe, is written to and stays what it is. So is what this process was given open, such as `/dev/stdout`,
 //! of any kind: writing continues at its offset.
 
 use std::fs::{self, File};
@@ -41,14 +41,14 @@ impl OutputFile {
     /// written, or that another user has put where everybody may put something.
     pub fn find(path: &Path) -> Result<Self> {
         let mut place = Arc::new(PinnedPath::open(path)?);
-        for followed in 0..MAX_SYMLINKS {
+        for link_count in 0..MAX_SYMLINKS {
             let metadata = place.lookup()?;
             match &metadata {
                 Some(link) if link.is_symlink() && !is_in_proc(&place) => {
                     place = Arc::new(place.follow_link()?);
                     continue;
                 }
-                None if followed > 0 => break,
+                None if link_count > 0 => break,
                 _ => {}
             }
             let open = match metadata.as_ref().and_then(special_kind) {
@@ -119,8 +119,8 @@ fn is_in_proc(place: &PinnedPath) -> bool {
 fn open(place: &PinnedPath, kind: &'static str) -> Result<File> {
     let failed = |error| Error::call("open", place.path(), error);
     // A link of /proc to this process's own descriptor is named by its number.
-    let own = format!("/proc/{}", std::process::id());
-    let is_own = |directory: &PathBuf| directory.starts_with(&own) && directory.ends_with("fd");
+    let process_directory = format!("/proc/{}", std::process::id());
+    let is_own = |directory: &PathBuf| directory.starts_with(&process_directory) && directory.ends_with("fd");
     if fs::read_link(place.directory()).is_ok_and(|directory| is_own(&directory))
         && let Some(number) = place.name().to_str().and_then(|name| name.parse().ok())
     {
@@ -170,7 +170,7 @@ mod tests {
         OutputFile::find(path)?.write(|out| out.write_all(text.as_bytes()))
     }
 
-    fn refused(path: &Path) -> String {
+    fn find_error(path: &Path) -> String {
         OutputFile::find(path).unwrap_err().to_string()
     }
 
@@ -194,11 +194,11 @@ mod tests {
         let before = old.metadata().unwrap();
         for path in [&new, &old] {
             drop(OutputFile::find(path).unwrap());
-            let failing = OutputFile::find(path).unwrap().write(|out| {
+            let outcome = OutputFile::find(path).unwrap().write(|out| {
                 out.write_all(b"half")?;
                 Err(io::Error::other("no more"))
             });
-            assert!(failing.unwrap_err().to_string().contains("no more"));
+            assert!(outcome.unwrap_err().to_string().contains("no more"));
         }
         assert_eq!((names(base.path()), read(&old).as_str()), (1, "old"));
         assert_eq!(before.modified().unwrap(), old.metadata().unwrap().modified().unwrap());
@@ -209,28 +209,28 @@ mod tests {
     #[test]
     fn symlink_stays_and_target_is_replaced() {
         let base = tempfile::tempdir().unwrap();
-        let [near, far, link, second] = ["near", "near/far", "link", "second"].map(|name| base.path().join(name));
-        fs::create_dir_all(&far).unwrap();
-        fs::write(far.join("file"), "old").unwrap();
-        symlink("far/file", near.join("inner")).unwrap();
+        let [outer, inner, link, second] = ["near", "near/far", "link", "second"].map(|name| base.path().join(name));
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("file"), "old").unwrap();
+        symlink("far/file", outer.join("inner")).unwrap();
         symlink("near/inner", &link).unwrap();
         symlink(&link, &second).unwrap();
         write_text(&second, "new").unwrap();
-        assert_eq!(read(&far.join("file")), "new");
-        assert!([&link, &second, &near.join("inner")].iter().all(|link| link.is_symlink()));
-        assert_eq!((names(base.path()), names(&near), names(&far)), (3, 2, 1));
+        assert_eq!(read(&inner.join("file")), "new");
+        assert!([&link, &second, &outer.join("inner")].iter().all(|link| link.is_symlink()));
+        assert_eq!((names(base.path()), names(&outer), names(&inner)), (3, 2, 1));
     }
 
     #[test]
     fn unwritable_paths_are_refused() {
         let base = tempfile::tempdir().unwrap();
-        let at = |name: &str| base.path().join(name);
-        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
-        fs::create_dir(at("directory")).unwrap();
+        let path_of = |name: &str| base.path().join(name);
+        let _socket = std::os::unix::net::UnixListener::bind(path_of("socket")).unwrap();
+        fs::create_dir(path_of("directory")).unwrap();
         for (link, target) in [("dangling", "nothing"), ("away", "no/such"), ("loop", "loop"), ("up", "..")] {
-            symlink(target, at(link)).unwrap();
+            symlink(target, path_of(link)).unwrap();
         }
-        symlink("socket", at("to-socket")).unwrap();
+        symlink("socket", path_of("to-socket")).unwrap();
         for (name, words) in [
             ("socket", "is a socket"),
             ("to-socket", "to-socket is a socket"),
@@ -243,19 +243,19 @@ mod tests {
             ("no/such", "there is no directory"),
             ("new/", "the name of a directory"),
         ] {
-            assert!(refused(&at(name)).contains(words), "{name}: {}", refused(&at(name)));
+            assert!(find_error(&path_of(name)).contains(words), "{name}: {}", find_error(&path_of(name)));
         }
-        assert!(refused(Path::new("/proc/version")).contains("/proc/version"));
-        assert!(refused(Path::new("/proc/self/fd/9999999")).contains("/proc/self/fd/9999999"));
-        assert!(refused(Path::new("/proc/self/cwd")).contains("Is a directory"));
+        assert!(find_error(Path::new("/proc/version")).contains("/proc/version"));
+        assert!(find_error(Path::new("/proc/self/fd/9999999")).contains("/proc/self/fd/9999999"));
+        assert!(find_error(Path::new("/proc/self/cwd")).contains("Is a directory"));
         assert_eq!(names(base.path()), 7);
     }
 
     /// A device of the test's own, where one can be made: replacing one of /dev would break the machine.
     fn device(base: &Path, name: &str, minor: &str) -> PathBuf {
         let path = base.join(name);
-        let made = std::process::Command::new("mknod").arg(&path).args(["c", "1", minor]).status().unwrap();
-        if made.success() { path } else { Path::new("/dev").join(name) }
+        let status = std::process::Command::new("mknod").arg(&path).args(["c", "1", minor]).status().unwrap();
+        if status.success() { path } else { Path::new("/dev").join(name) }
     }
 
     #[test]
@@ -288,9 +288,9 @@ mod tests {
             });
         }
         std::thread::scope(|scope| {
-            let gone = scope.spawn(|| File::open(&pipe).unwrap().read_exact(&mut [0; 10]).unwrap());
+            let reader = scope.spawn(|| File::open(&pipe).unwrap().read_exact(&mut [0; 10]).unwrap());
             write_text(&pipe, &text).unwrap();
-            gone.join().unwrap();
+            reader.join().unwrap();
         });
         assert!(pipe.symlink_metadata().unwrap().file_type().is_fifo() && names(base.path()) == 2);
     }
@@ -299,18 +299,18 @@ mod tests {
     fn inherited_descriptor_is_appended_to() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("log");
-        let own = File::create(&path).unwrap();
-        (&own).write_all(b"log\n").unwrap();
-        let of = |process: u32, number| PathBuf::from(format!("/proc/{process}/fd/{number}"));
+        let log = File::create(&path).unwrap();
+        (&log).write_all(b"log\n").unwrap();
+        let descriptor_link = |process: u32, number| PathBuf::from(format!("/proc/{process}/fd/{number}"));
         // The tests' own, as a store would be.
-        assert!(refused(&of(std::process::id(), own.as_raw_fd())).contains("Bad file descriptor"));
-        let thread = fs::canonicalize("/proc/thread-self").unwrap().join(format!("fd/{}", own.as_raw_fd()));
-        assert!(refused(&thread).contains("Bad file descriptor"));
-        let mut child = std::process::Command::new("sleep").arg("60").stdout(own).spawn().unwrap();
-        write_text(&of(child.id(), 1), "more\n").unwrap();
+        assert!(find_error(&descriptor_link(std::process::id(), log.as_raw_fd())).contains("Bad file descriptor"));
+        let thread = fs::canonicalize("/proc/thread-self").unwrap().join(format!("fd/{}", log.as_raw_fd()));
+        assert!(find_error(&thread).contains("Bad file descriptor"));
+        let mut child = std::process::Command::new("sleep").arg("60").stdout(log).spawn().unwrap();
+        write_text(&descriptor_link(child.id(), 1), "more\n").unwrap();
         fs::remove_file(&path).unwrap();
-        write_text(&of(child.id(), 1), "gone\n").unwrap();
-        let written = read(&of(child.id(), 1));
+        write_text(&descriptor_link(child.id(), 1), "gone\n").unwrap();
+        let written = read(&descriptor_link(child.id(), 1));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((written.as_str(), names(base.path())), ("log\nmore\ngone\n", 0));
@@ -324,22 +324,22 @@ mod tests {
         }
         let base = tempfile::tempdir().unwrap();
         let mode = |mode| fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-        let give = |path: &Path| std::os::unix::fs::lchown(path, Some(65534), Some(65534)).unwrap();
+        let give_away = |path: &Path| std::os::unix::fs::lchown(path, Some(65534), Some(65534)).unwrap();
         let [victim, file, link, pipe] = ["victim", "file", "link", "pipe"].map(|name| base.path().join(name));
         fs::write(&victim, "mine").unwrap();
         fs::write(&file, "theirs").unwrap();
         symlink(&victim, &link).unwrap();
         make_pipe(&pipe);
-        [&file, &link, &pipe].into_iter().for_each(|path| give(path));
+        [&file, &link, &pipe].into_iter().for_each(|path| give_away(path));
         mode(0o1777);
         for path in [&file, &link, &pipe] {
-            assert!(refused(path).contains("was put there by another user (65534)"), "{}", refused(path));
+            assert!(find_error(path).contains("was put there by another user (65534)"), "{}", find_error(path));
         }
         write_text(&victim, "still mine").unwrap();
         // Where only one user writes, an existing file is his: he keeps it.
         mode(0o755);
         write_text(&file, "new").unwrap();
-        assert!(refused(&link).contains("was put there by another user (65534)"));
+        assert!(find_error(&link).contains("was put there by another user (65534)"));
         assert_eq!((file.metadata().unwrap().uid(), file.metadata().unwrap().gid()), (65534, 65534));
         chown(base.path(), Some(65534), None).unwrap();
         mode(0o1777);

@@ -2,11 +2,11 @@
 //!
 //! A file of some size is dropped from memory, read once from its beginning to its end, and then once more, block by block. The
 //! kernel evicts the least recently used pages. Of a file slightly larger than the cache those are the ones needed next: each
-//! block read evicts the one needed soonest, and so the second pass finds nothing at all, not just the little that was too
+//! block read evicts the one needed soonest. So the second pass finds nothing at all, not just the little that was too
 //! much. The time of a block therefore jumps between two close sizes, and the cache ends between them.
 //!
 //! Times alone prove nothing: a busy neighbour makes a jump too. So the pages of each size are counted before and after the
-//! second pass, and a jump counts only where the file was in memory at every size before it, and whole at none after it.
+//! second pass. A jump counts only where the file was in memory at every size before it, and whole at none after it.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -38,10 +38,10 @@ const SIZE_GROWTH: f64 = 1.189_207_115_002_721;
 /// Sizes between the last that stayed and the first that did not. With the growth above they are 3 % apart.
 const REFINED_SIZES: u64 = 5;
 /// Least ratio of two levels that counts as a jump. Where a file leaves the processor's caches, or a neighbour begins to use
-/// the memory, copying a block takes up to about twice as long; a device request, at 50 us and more, at least five times as
+/// the memory, copying a block takes up to about twice as long. A device request, at 50 us and more, at least five times as
 /// long. Times cannot show the limit where a device is faster than that.
 const MIN_JUMP_RATIO: f64 = 4.0;
-/// Least share of a file that is in memory where it stays: a system that reclaims idle memory takes some even of a file just
+/// Least share of a file that is in memory where it stays. A system that reclaims idle memory takes some even of a file just
 /// read. A cache smaller than a file by as much is found within the distance of two sizes.
 const MIN_RESIDENT_SHARE: f64 = 0.97;
 /// The smallest limit that can be found, in bytes: below it, the reading process itself is a large part of what is limited.
@@ -164,9 +164,9 @@ impl LatencyJump {
 
 impl fmt::Display for LatencyJump {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { largest_before: stays, smallest_after: leaves, before, after, .. } = self;
-        let (stays, leaves) = (mebibytes(*stays), mebibytes(*leaves));
-        write!(out, "from {before:.0} to {after:.0} ns between {stays} and {leaves}")
+        let Self { largest_before, smallest_after, before, after, .. } = self;
+        let (largest_before, smallest_after) = (mebibytes(*largest_before), mebibytes(*smallest_after));
+        write!(out, "from {before:.0} to {after:.0} ns between {largest_before} and {smallest_after}")
     }
 }
 
@@ -176,8 +176,8 @@ fn mebibytes(bytes: u64) -> String {
 
 /// Sizes of files to begin with, in bytes, growing: from a quarter of a limit to well above it.
 pub fn initial_sizes(limit: u64) -> Vec<u64> {
-    let grown = std::iter::successors(Some(MIN_SIZE_SHARE), |share| Some(share * SIZE_GROWTH));
-    grown.take_while(|share| *share <= MAX_SIZE_SHARE).map(|share| round_up_to_parts(share * limit as f64)).collect()
+    let shares = std::iter::successors(Some(MIN_SIZE_SHARE), |share| Some(share * SIZE_GROWTH));
+    shares.take_while(|share| *share <= MAX_SIZE_SHARE).map(|share| round_up_to_parts(share * limit as f64)).collect()
 }
 
 /// The size of the largest of them.
@@ -193,10 +193,10 @@ pub fn max_bytes_read(limit: u64) -> u64 {
 /// More sizes, between the last one that stayed and the first one that did not; none where there is no such place.
 pub fn refined_sizes(samples: &[SizeSample]) -> Vec<u64> {
     let Ok(PageCacheSize { jump, .. }) = find_page_cache_size(samples) else { return Vec::new() };
-    let LatencyJump { largest_before: stays, smallest_after: leaves, .. } = jump;
-    let step = (leaves - stays) as f64 / (REFINED_SIZES + 1) as f64;
-    let between = (1..=REFINED_SIZES).map(|number| round_up_to_parts(stays as f64 + number as f64 * step));
-    let mut sizes: Vec<u64> = between.filter(|bytes| (stays + 1..leaves).contains(bytes)).collect();
+    let LatencyJump { largest_before, smallest_after, .. } = jump;
+    let step = (smallest_after - largest_before) as f64 / (REFINED_SIZES + 1) as f64;
+    let candidates = (1..=REFINED_SIZES).map(|number| round_up_to_parts(largest_before as f64 + number as f64 * step));
+    let mut sizes: Vec<u64> = candidates.filter(|bytes| (largest_before + 1..smallest_after).contains(bytes)).collect();
     sizes.dedup();
     sizes
 }
@@ -214,26 +214,26 @@ fn round_up_to_parts(bytes: f64) -> u64 {
 pub fn measure_size(target: &Target, bytes: u64) -> Result<SizeSample> {
     // Pages that are there already belong to whoever read them first, and are not charged to this process's limit.
     cache::set_cache_state(target, PageCacheState::Uncached)?;
-    // Opened for random order, so that the kernel does not read ahead: up to many MiB beyond the last block would evict pages
-    // that are to stay, and a missing block would cost a share of a large request.
+    // Opened for random order, so that the kernel does not read ahead. Up to many MiB beyond the last block would evict pages
+    // that are to stay. A missing block would cost a share of a large request.
     let open = |block| {
         let order = BlockOrder::Random { seed: 0 };
         Engine::Pread.open(target, ReadOptions { order, ..ReadOptions::sequential(block) })
     };
     open(FIRST_BLOCK)?
         .read(&mut BlockRequests::new(0..bytes, FIRST_BLOCK, BlockOrder::Sequential), &mut IoTally::default())?;
-    let between = resident_bytes(target)?;
-    let mut again = open(BLOCK)?;
+    let first_resident = resident_bytes(target)?;
+    let mut reader = open(BLOCK)?;
     let part = bytes / TIMED_PARTS as u64;
     let parts = (0..TIMED_PARTS as u64).map(|number| number * part..(number + 1) * part);
     let block_nanoseconds = parts.map(|part| {
         let mut times = BlockTimes::default();
-        again.read(&mut BlockRequests::new(part, BLOCK, BlockOrder::Sequential), &mut times)?;
+        reader.read(&mut BlockRequests::new(part, BLOCK, BlockOrder::Sequential), &mut times)?;
         // All of them are missing or none is, and one during which the thread was preempted shows nothing.
         Ok(median(&times.0))
     });
     let block_nanoseconds = block_nanoseconds.collect::<Result<_>>()?;
-    Ok(SizeSample { bytes, block_nanoseconds, resident: between.min(resident_bytes(target)?).min(bytes) })
+    Ok(SizeSample { bytes, block_nanoseconds, resident: first_resident.min(resident_bytes(target)?).min(bytes) })
 }
 
 /// Bytes of a file that are in memory.
@@ -252,8 +252,8 @@ impl Observer for BlockTimes {
         monotonic()
     }
 
-    fn end(&mut self, begun: u64, _: BlockRequest, _: &[u8]) -> ControlFlow<()> {
-        self.0.push((monotonic() - begun) as f64);
+    fn end(&mut self, start: u64, _: BlockRequest, _: &[u8]) -> ControlFlow<()> {
+        self.0.push((monotonic() - start) as f64);
         ControlFlow::Continue(())
     }
 }
@@ -270,7 +270,10 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
     let jump = match jumps.as_slice() {
         [] => {
             return Err(PageCacheSizeError::NoJump {
-                range: (samples.first().map_or(0, |one| one.bytes), samples.last().map_or(0, |one| one.bytes)),
+                range: (
+                    samples.first().map_or(0, |sample| sample.bytes),
+                    samples.last().map_or(0, |sample| sample.bytes),
+                ),
                 all_stayed: samples.iter().all(|sample| sample.is_resident()),
             });
         }
@@ -287,16 +290,20 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
     if let Some(sample) = samples.iter().find(contradicts) {
         return Err(PageCacheSizeError::ResidencyMismatch { jump, bytes: sample.bytes, resident: sample.resident });
     }
-    let beyond: Vec<f64> =
-        samples.iter().filter(|one| one.bytes >= jump.smallest_after).map(|one| one.resident as f64).collect();
-    Ok(PageCacheSize { jump, resident: median(&beyond) as u64 })
+    let resident_sizes: Vec<f64> = samples
+        .iter()
+        .filter(|sample| sample.bytes >= jump.smallest_after)
+        .map(|sample| sample.resident as f64)
+        .collect();
+    Ok(PageCacheSize { jump, resident: median(&resident_sizes) as u64 })
 }
 
-/// A jump with the size before it left to neither side, where that one lost a part of its pages: a file of the size of the
+/// A jump with the size before it left to neither side, where that one lost a part of its pages. A file of the size of the
 /// cache stays in some of its parts and not in others, so that its times are of both levels.
 fn without_edge(jump: LatencyJump, samples: &[&SizeSample]) -> LatencyJump {
-    let before: Vec<&&SizeSample> = samples.iter().filter(|sample| sample.bytes <= jump.largest_before).collect();
-    match before.as_slice() {
+    let smaller_samples: Vec<&&SizeSample> =
+        samples.iter().filter(|sample| sample.bytes <= jump.largest_before).collect();
+    match smaller_samples.as_slice() {
         [.., last, edge] if !edge.is_resident() && last.is_resident() => {
             LatencyJump { largest_before: last.bytes, ..jump }
         }
@@ -313,9 +320,9 @@ fn find_jumps(samples: &[&SizeSample]) -> Vec<LatencyJump> {
     let changes = rank_change_points(&values, TIMED_PARTS);
     let mut jumps: Vec<(LatencyJump, usize)> = Vec::new();
     for (number, change) in changes.iter().enumerate() {
-        let from = number.checked_sub(1).map_or(0, |before| changes[before].index);
-        let to = changes.get(number + 1).map_or(values.len(), |after| after.index);
-        let index = edge_index(&values, change, from..to);
+        let range_start = number.checked_sub(1).map_or(0, |before| changes[before].index);
+        let range_end = changes.get(number + 1).map_or(values.len(), |after| after.index);
+        let index = edge_index(&values, change, range_start..range_end);
         // A change inside a file leaves that one between the sides.
         let (last, first) = match (owners[index - 1], owners[index]) {
             (last, first) if last == first => (last.saturating_sub(1), (first + 1).min(samples.len() - 1)),
@@ -329,8 +336,8 @@ fn find_jumps(samples: &[&SizeSample]) -> Vec<LatencyJump> {
             p: change.p,
         };
         match jumps.last_mut() {
-            Some((earlier, at))
-                if index.saturating_sub(*at) <= TIMED_PARTS && earlier.is_rising() == jump.is_rising() =>
+            Some((earlier, last_index))
+                if index.saturating_sub(*last_index) <= TIMED_PARTS && earlier.is_rising() == jump.is_rising() =>
             {
                 *earlier = LatencyJump {
                     smallest_after: jump.smallest_after,
@@ -338,7 +345,7 @@ fn find_jumps(samples: &[&SizeSample]) -> Vec<LatencyJump> {
                     p: earlier.p.max(jump.p),
                     ..*earlier
                 };
-                *at = index;
+                *last_index = index;
             }
             _ => jumps.push((jump, index)),
         }
@@ -347,17 +354,17 @@ fn find_jumps(samples: &[&SizeSample]) -> Vec<LatencyJump> {
 }
 
 /// Where a change is, among the values of both its levels. Ranks show that there is one, but are biased towards the middle in
-/// placing it: it is where fewest values are on the wrong side of the middle between the levels.
+/// placing it. It is where fewest values are on the wrong side of the middle between the levels.
 fn edge_index(values: &[f64], change: &RankChangePoint, range: Range<usize>) -> usize {
     let middle = (change.before * change.after).sqrt();
-    let rises = change.after > change.before;
-    let is_late = |value: f64| (value > middle) == rises;
-    let wrong = |index: usize| {
+    let is_rising = change.after > change.before;
+    let is_late = |value: f64| (value > middle) == is_rising;
+    let misplaced_count = |index: usize| {
         let early = values[range.start..index].iter().filter(|&&value| is_late(value)).count();
         early + values[index..range.end].iter().filter(|&&value| !is_late(value)).count()
     };
-    let places = range.start + 1..range.end;
-    places.min_by_key(|&index| (wrong(index), index.abs_diff(change.index))).unwrap_or(change.index)
+    let indexes = range.start + 1..range.end;
+    indexes.min_by_key(|&index| (misplaced_count(index), index.abs_diff(change.index))).unwrap_or(change.index)
 }
 
 #[cfg(test)]

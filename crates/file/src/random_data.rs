@@ -39,10 +39,11 @@ impl RandomData {
     /// Fills a buffer with the random data of a seed at an offset of its file: the same, however the file is divided.
     pub fn fill_at(seed: u64, offset: u64, buffer: &mut [u8]) {
         let mut random = Self(seed.wrapping_add((offset / WORD_BYTES).wrapping_mul(GOLDEN_GAMMA)));
-        let within = (offset % WORD_BYTES) as usize;
-        let (first, rest) = buffer.split_at_mut(buffer.len().min((WORD_BYTES as usize - within) % WORD_BYTES as usize));
+        let word_offset = (offset % WORD_BYTES) as usize;
+        let (first, rest) =
+            buffer.split_at_mut(buffer.len().min((WORD_BYTES as usize - word_offset) % WORD_BYTES as usize));
         if !first.is_empty() {
-            first.copy_from_slice(&random.next_word().to_le_bytes()[within..][..first.len()]);
+            first.copy_from_slice(&random.next_word().to_le_bytes()[word_offset..][..first.len()]);
         }
         random.fill(rest);
     }
@@ -101,11 +102,11 @@ mod tests {
     fn random_data_is_seeded_and_uniform() {
         let mut first = vec![0; 100_003];
         RandomData::new(1).fill(&mut first);
-        let mut again = vec![0; 100_003];
-        RandomData::new(1).fill(&mut again);
-        assert_eq!(first, again);
-        RandomData::new(2).fill(&mut again);
-        assert_ne!(first, again);
+        let mut second = vec![0; 100_003];
+        RandomData::new(1).fill(&mut second);
+        assert_eq!(first, second);
+        RandomData::new(2).fill(&mut second);
+        assert_ne!(first, second);
         let mut counts = [0; 256];
         first.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
         // 391 of each expected, deviation 20.
@@ -122,14 +123,14 @@ mod tests {
         let path = directory.path().join("random");
         // Longer than one write.
         write_file(&path, 2_500_003, 9).unwrap();
-        let whole = std::fs::read(&path).unwrap();
+        let content = std::fs::read(&path).unwrap();
         for part in [1usize, 7, 8, 13, 4096, 1_000_001, 3_000_000] {
-            let bytes = whole.len().min(1000 * part);
-            let mut made = vec![0; bytes];
-            for (number, block) in made.chunks_mut(part).enumerate() {
+            let bytes = content.len().min(1000 * part);
+            let mut data = vec![0; bytes];
+            for (number, block) in data.chunks_mut(part).enumerate() {
                 RandomData::fill_at(9, (number * part) as u64, block);
             }
-            assert!(made == whole[..bytes], "parts of {part}");
+            assert!(data == content[..bytes], "parts of {part}");
         }
     }
 

@@ -59,17 +59,17 @@ pub fn run(job: &ReadJob) -> Result<IoResult> {
         return Err(Error::setting("size", why));
     }
     let plan = ThreadPlan { threads, block, range: range.clone(), order, division, until, digest, latencies };
-    let asked = plan.split_among_threads()?;
+    let requests = plan.split_among_threads()?;
     target.check_end()?;
     let before = cache::set_cache_state(target, job.state)?;
-    let watched = UsageStart::now(Device::of_file(target));
-    let how = ReadOptions { access: job.state.access(), block, order, pages: job.pages };
-    let members = reader_threads::run_threads(&plan, asked, || job.engine.open(target, how))?;
-    let watched = watched.finish();
+    let resources = UsageStart::now(Device::of_file(target));
+    let options = ReadOptions { access: job.state.access(), block, order, pages: job.pages };
+    let results = reader_threads::run_threads(&plan, requests, || job.engine.open(target, options))?;
+    let resources = resources.finish();
     let after = cache::residency(target)?;
-    let mut done = IoResult::from_threads(members, watched, (before, after));
-    done.notes.extend(target.check_unchanged().err().map(|changed| changed.to_string()));
-    Ok(done)
+    let mut result = IoResult::from_threads(results, resources, (before, after));
+    result.notes.extend(target.check_unchanged().err().map(|changed| changed.to_string()));
+    Ok(result)
 }
 
 #[cfg(test)]
@@ -107,18 +107,18 @@ mod tests {
     #[test]
     fn threads_together_read_file_once() {
         let (_file, target) = file(1_000_003);
-        let alone = run(&job(&target)).unwrap();
-        assert_eq!((alone.total, alone.passes), (IoTally { bytes: 1_000_003, requests: 245 }, 1));
+        let single_thread = run(&job(&target)).unwrap();
+        assert_eq!((single_thread.total, single_thread.passes), (IoTally { bytes: 1_000_003, requests: 245 }, 1));
         for threads in [2, 3, 7] {
             for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 1 }] {
                 let latencies = Some((Clock::MonotonicRaw, 1e9));
-                let done =
+                let result =
                     run(&ReadJob { threads, order, latencies, state: PageCacheState::Cached, ..job(&target) }).unwrap();
-                assert_eq!((done.total, done.digest), (alone.total, alone.digest));
-                assert_eq!(done.threads.len(), threads as usize);
-                assert_eq!(done.bytes_per_second.iter().sum::<u64>(), 1_000_003);
-                assert_eq!(done.latencies.unwrap().count(), 245);
-                assert!(done.before.is_complete());
+                assert_eq!((result.total, result.digest), (single_thread.total, single_thread.digest));
+                assert_eq!(result.threads.len(), threads as usize);
+                assert_eq!(result.bytes_per_second.iter().sum::<u64>(), 1_000_003);
+                assert_eq!(result.latencies.unwrap().count(), 245);
+                assert!(result.before.is_complete());
             }
         }
     }
@@ -126,13 +126,16 @@ mod tests {
     #[test]
     fn pieces_are_read_once_per_pass() {
         let (_file, target) = file(1_000_003);
-        let alone = run(&job(&target)).unwrap();
+        let single_thread = run(&job(&target)).unwrap();
         for threads in [1, 3, 7] {
             for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 1 }] {
                 for engine in [Engine::Pread, Engine::Read, Engine::Mmap, Engine::MmapPopulate] {
                     let division = Division::Pieces(30_000);
                     let passes = run(&ReadJob { threads, order, engine, division, ..job(&target) }).unwrap();
-                    assert_eq!((passes.total, passes.digest, passes.passes), (alone.total, alone.digest, 1));
+                    assert_eq!(
+                        (passes.total, passes.digest, passes.passes),
+                        (single_thread.total, single_thread.digest, 1)
+                    );
                 }
             }
         }
@@ -142,16 +145,17 @@ mod tests {
             let timed = run(&ReadJob { threads: 3, division, until, ..job(&target) }).unwrap();
             assert!(timed.nanoseconds >= 20_000_000, "{timed:?}");
             // Of the last pass some pieces are missing, and each thread has read of one that it did not finish.
-            let most = 1_000_003 + 3 * bytes.max(4096);
-            assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= most, "{timed:?}");
+            let max_difference = 1_000_003 + 3 * bytes.max(4096);
+            assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= max_difference, "{timed:?}");
         }
     }
 
     #[test]
     fn job_ends_at_request_or_time_limit() {
         let (_file, target) = file(100_000);
-        let counted = run(&ReadJob { until: EndCondition::Requests(1001), threads: 2, ..job(&target) }).unwrap();
-        assert_eq!((counted.total.requests, counted.passes), (1001, 38));
+        let request_limited =
+            run(&ReadJob { until: EndCondition::Requests(1001), threads: 2, ..job(&target) }).unwrap();
+        assert_eq!((request_limited.total.requests, request_limited.passes), (1001, 38));
         let time = Duration::from_millis(50);
         let timed = run(&ReadJob { until: EndCondition::Time(time), ..job(&target) }).unwrap();
         assert!(timed.nanoseconds >= 50_000_000 && timed.total.requests > 0, "{timed:?}");
@@ -161,22 +165,22 @@ mod tests {
     #[test]
     fn inconsistent_settings_are_refused() {
         let (_file, target) = file(10_000);
-        let says = |job: ReadJob| run(&job).unwrap_err().to_string();
-        assert!(says(ReadJob { threads: 4, ..job(&target) }).contains("there are 3 blocks"));
-        assert!(says(ReadJob { range: 0..10_001, ..job(&target) }).contains("has 10000 bytes"));
-        assert!(says(ReadJob { block: 0, ..job(&target) }).contains("block: must be at least 1"));
+        let error_text = |job: ReadJob| run(&job).unwrap_err().to_string();
+        assert!(error_text(ReadJob { threads: 4, ..job(&target) }).contains("there are 3 blocks"));
+        assert!(error_text(ReadJob { range: 0..10_001, ..job(&target) }).contains("has 10000 bytes"));
+        assert!(error_text(ReadJob { block: 0, ..job(&target) }).contains("block: must be at least 1"));
         let direct = ReadJob { block: 1000, state: PageCacheState::Direct, ..job(&target) };
-        assert!(says(direct).contains("past the page cache"));
+        assert!(error_text(direct).contains("past the page cache"));
     }
 
     #[test]
     fn fairness_is_jain_index() {
         let (_file, target) = file(10_000);
-        let mut done = run(&job(&target)).unwrap();
-        let of = |bytes| (IoTally { bytes, requests: 1 }, 1000);
-        done.threads = vec![of(10), of(0)];
-        assert_eq!(done.fairness(), 0.5);
-        done.threads = vec![of(7), of(7), of(7)];
-        assert!((done.fairness() - 1.0).abs() < 1e-12);
+        let mut result = run(&job(&target)).unwrap();
+        let thread_tally = |bytes| (IoTally { bytes, requests: 1 }, 1000);
+        result.threads = vec![thread_tally(10), thread_tally(0)];
+        assert_eq!(result.fairness(), 0.5);
+        result.threads = vec![thread_tally(7), thread_tally(7), thread_tally(7)];
+        assert!((result.fairness() - 1.0).abs() < 1e-12);
     }
 }

@@ -22,8 +22,8 @@ use crate::{Error, Result};
 pub enum Division {
     /// Each has its own part, one per thread: the more there are, the smaller it is, and the sooner it is read again.
     Parts,
-    /// A thread that is done with a piece of about this many bytes takes the next one, from the beginning again at the end:
-    /// nothing is read again before all of the rest is, for any number of threads. The order is that within a piece.
+    /// A thread that is done with a piece of about this many bytes takes the next one, from the beginning again at the end.
+    /// Nothing is read again before all of the rest is, for any number of threads. The order is that within a piece.
     Pieces(u64),
 }
 
@@ -110,28 +110,28 @@ pub(crate) struct PieceQueue {
     /// Blocks of all passes.
     total_blocks: u64,
     /// Pieces that were taken, and those that were read to their end.
-    taken: AtomicU64,
-    completed: AtomicU64,
+    started_pieces: AtomicU64,
+    completed_pieces: AtomicU64,
 }
 
 impl PieceQueue {
-    fn new(share: &ThreadPlan, bytes: u64) -> Self {
-        let block = share.block as u64;
-        let blocks = (share.range.end - share.range.start).div_ceil(block);
-        let total_blocks = match share.until {
+    fn new(plan: &ThreadPlan, bytes: u64) -> Self {
+        let block = plan.block as u64;
+        let blocks = (plan.range.end - plan.range.start).div_ceil(block);
+        let total_blocks = match plan.until {
             EndCondition::Passes(passes) => blocks.saturating_mul(passes),
             EndCondition::Requests(count) => count,
             EndCondition::Time(_) => u64::MAX,
         };
         Self {
-            range: share.range.clone(),
-            block: share.block,
-            order: share.order,
+            range: plan.range.clone(),
+            block: plan.block,
+            order: plan.order,
             blocks,
             piece_blocks: (bytes / block).max(1),
             total_blocks: if blocks == 0 { 0 } else { total_blocks },
-            taken: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            started_pieces: AtomicU64::new(0),
+            completed_pieces: AtomicU64::new(0),
         }
     }
 
@@ -142,7 +142,7 @@ impl PieceQueue {
 
     /// Passes that all together have completed.
     fn completed_passes(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed) / self.pieces_per_pass()
+        self.completed_pieces.load(Ordering::Relaxed) / self.pieces_per_pass()
     }
 
     /// Requests for the next piece; nothing when there are no more.
@@ -150,11 +150,11 @@ impl PieceQueue {
         if self.total_blocks == 0 {
             return None;
         }
-        let number = self.taken.fetch_add(1, Ordering::Relaxed);
-        let (pass, within) = (number / self.pieces_per_pass(), number % self.pieces_per_pass());
-        let first = within * self.piece_blocks;
-        let before = pass.saturating_mul(self.blocks).saturating_add(first);
-        let blocks = self.piece_blocks.min(self.blocks - first).min(self.total_blocks.saturating_sub(before));
+        let number = self.started_pieces.fetch_add(1, Ordering::Relaxed);
+        let (pass, piece_index) = (number / self.pieces_per_pass(), number % self.pieces_per_pass());
+        let first = piece_index * self.piece_blocks;
+        let preceding_blocks = pass.saturating_mul(self.blocks).saturating_add(first);
+        let blocks = self.piece_blocks.min(self.blocks - first).min(self.total_blocks.saturating_sub(preceding_blocks));
         let place = |block: u64| (self.range.start + block * self.block as u64).min(self.range.end);
         let range = place(first)..place(first + blocks);
         (blocks > 0).then(|| BlockRequests::new(range, self.block, self.order.of_part(number)))
@@ -165,8 +165,8 @@ impl PieceQueue {
 pub(crate) struct ThreadResult {
     pub(crate) tally: IoTally,
     /// When it began and ended, in nanoseconds of the monotonic clock.
-    pub(crate) begun: u64,
-    pub(crate) ended: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     pub(crate) passes: u64,
     pub(crate) digest: Option<Digest>,
     pub(crate) latencies: Option<Histogram>,
@@ -180,72 +180,80 @@ pub(crate) struct ThreadResult {
 /// error is that of all.
 pub(crate) fn run_threads<M: IoWorker>(
     plan: &ThreadPlan,
-    asked: Vec<ThreadRequests>,
+    requests: Vec<ThreadRequests>,
     open: impl Fn() -> Result<M> + Sync,
 ) -> Result<Vec<ThreadResult>> {
-    let (line, stop) = (StartBarrier::new(asked.len()), AtomicBool::new(false));
-    let pieces = match asked.first() {
+    let (barrier, stop) = (StartBarrier::new(requests.len()), AtomicBool::new(false));
+    let pieces = match requests.first() {
         Some(ThreadRequests::Shared(pieces)) => Some(Arc::clone(pieces)),
         _ => None,
     };
-    let mut members = std::thread::scope(|scope| {
+    let mut results = std::thread::scope(|scope| {
         let mut handles = Vec::new();
-        for asked in asked {
-            let (line, stop, open) = (&line, &stop, &open);
+        for thread_requests in requests {
+            let (barrier, stop, open) = (&barrier, &stop, &open);
             let work = move || {
                 let worker = open();
-                if !line.wait() {
+                if !barrier.wait() {
                     return None;
                 }
-                let result = worker.and_then(|worker| run_thread(plan, worker, asked, stop));
+                let result = worker.and_then(|worker| run_thread(plan, worker, thread_requests, stop));
                 stop.fetch_or(result.is_err(), Ordering::Relaxed);
                 Some(result)
             };
-            let started = ThreadBuilder::named("member").start_in(scope, work).inspect_err(|_| line.cancel());
-            handles.push(started.map_err(Error::ThreadStart)?);
+            let handle = ThreadBuilder::named("member").start_in(scope, work).inspect_err(|_| barrier.cancel());
+            handles.push(handle.map_err(Error::ThreadStart)?);
         }
-        let results = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let outcomes = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
         // All have ended before the first error is looked at.
-        results.collect::<Vec<_>>().into_iter().flatten().collect::<Result<Vec<ThreadResult>>>()
+        outcomes.collect::<Vec<_>>().into_iter().flatten().collect::<Result<Vec<ThreadResult>>>()
     })?;
     if let Some(pieces) = pieces {
-        members.iter_mut().for_each(|member| member.passes = pieces.completed_passes());
+        results.iter_mut().for_each(|result| result.passes = pieces.completed_passes());
     }
-    check_stop_signal().map(|()| members)
+    check_stop_signal().map(|()| results)
 }
 
 /// One thread's part, with an observer of what is wanted and nothing else.
 fn run_thread<M: IoWorker>(
     plan: &ThreadPlan,
     worker: M,
-    asked: ThreadRequests,
+    requests: ThreadRequests,
     stop: &AtomicBool,
 ) -> Result<ThreadResult> {
-    let paced = DeadlineObserver::new(plan.until, stop);
+    let deadline_observer = DeadlineObserver::new(plan.until, stop);
     let digesting = |inner| DigestObserver { inner, digest: Digest::default() };
     match (plan.latencies, plan.digest) {
-        (None, false) => run_observed(worker, asked, paced, |paced| (paced, None, None)),
-        (None, true) => run_observed(worker, asked, digesting(paced), |it| (it.inner, Some(it.digest), None)),
+        (None, false) => {
+            run_observed(worker, requests, deadline_observer, |deadline_observer| (deadline_observer, None, None))
+        }
+        (None, true) => run_observed(worker, requests, digesting(deadline_observer), |digest_observer| {
+            (digest_observer.inner, Some(digest_observer.digest), None)
+        }),
         (Some((clock, hertz)), false) => {
-            let observer = LatencyObserver::new(paced, clock, hertz);
-            run_observed(worker, asked, observer, |it| (it.inner, None, Some(it.histogram)))
+            let observer = LatencyObserver::new(deadline_observer, clock, hertz);
+            run_observed(worker, requests, observer, |latency_observer| {
+                (latency_observer.inner, None, Some(latency_observer.histogram))
+            })
         }
         (Some((clock, hertz)), true) => {
-            let observer = LatencyObserver::new(digesting(paced), clock, hertz);
-            run_observed(worker, asked, observer, |it| (it.inner.inner, Some(it.inner.digest), Some(it.histogram)))
+            let observer = LatencyObserver::new(digesting(deadline_observer), clock, hertz);
+            run_observed(worker, requests, observer, |latency_observer| {
+                (latency_observer.inner.inner, Some(latency_observer.inner.digest), Some(latency_observer.histogram))
+            })
         }
     }
 }
 
 fn run_observed<'a, M: IoWorker, O: Observer>(
     mut worker: M,
-    asked: ThreadRequests,
+    requests: ThreadRequests,
     mut observer: O,
-    apart: impl FnOnce(O) -> (DeadlineObserver<'a>, Option<Digest>, Option<Histogram>),
+    split_observer: impl FnOnce(O) -> (DeadlineObserver<'a>, Option<Digest>, Option<Histogram>),
 ) -> Result<ThreadResult> {
     // The completed passes, none for pieces, which only all threads together complete.
     let mut passes = 0;
-    match asked {
+    match requests {
         ThreadRequests::Own(mut requests) => {
             let _ = worker.run_requests(&mut requests, &mut observer)?;
             passes = requests.complete_passes();
@@ -255,7 +263,7 @@ fn run_observed<'a, M: IoWorker, O: Observer>(
                 let flow = worker.run_requests(&mut piece, &mut observer)?;
                 // A piece that was broken off is not read.
                 if piece.complete_passes() > 0 {
-                    pieces.completed.fetch_add(1, Ordering::Relaxed);
+                    pieces.completed_pieces.fetch_add(1, Ordering::Relaxed);
                 }
                 if flow.is_break() {
                     break;
@@ -263,18 +271,18 @@ fn run_observed<'a, M: IoWorker, O: Observer>(
             }
         }
     }
-    let ended = monotonic();
+    let end = monotonic();
     worker.finish()?;
-    let (mut paced, digest, latencies) = apart(observer);
-    paced.record_second(ended);
+    let (mut deadline_observer, digest, latencies) = split_observer(observer);
+    deadline_observer.record_second(end);
     Ok(ThreadResult {
-        tally: paced.tally,
-        begun: paced.begun,
-        ended,
+        tally: deadline_observer.tally,
+        start: deadline_observer.start,
+        end,
         passes,
         digest,
         latencies,
-        series: paced.bytes_per_second,
+        series: deadline_observer.bytes_per_second,
         achieved_depth: worker.engine().achieved_depth(),
         notes: worker.engine().notes(),
     })
@@ -299,8 +307,8 @@ mod tests {
         assert_eq!(ranges(3), [5..35, 35..65, 65..98]);
         let too_many = share(11, EndCondition::Passes(1)).split_among_threads().unwrap_err();
         assert!(too_many.to_string().contains("there are 10 blocks"));
-        let counted = share(3, EndCondition::Requests(1001)).fixed_parts().unwrap();
-        assert_eq!(counted.into_iter().map(Iterator::count).collect::<Vec<_>>(), [333, 334, 334]);
+        let parts = share(3, EndCondition::Requests(1001)).fixed_parts().unwrap();
+        assert_eq!(parts.into_iter().map(Iterator::count).collect::<Vec<_>>(), [333, 334, 334]);
         // The largest numbers are shared evenly too.
         assert_eq!(part_start(u64::MAX, 7, 7), u64::MAX);
         assert!(share(7, EndCondition::Requests(u64::MAX)).split_among_threads().is_ok());
@@ -308,22 +316,22 @@ mod tests {
 
     #[test]
     fn pieces_are_sequential_within_a_pass() {
-        let ranges = |bytes, until, most: usize| -> Vec<Range<u64>> {
+        let ranges = |bytes, until, max_pieces: usize| -> Vec<Range<u64>> {
             let pieces = PieceQueue::new(&share(3, Division::Pieces(bytes), until), bytes);
-            std::iter::from_fn(|| pieces.next_piece()).take(most).map(|piece| piece.range()).collect()
+            std::iter::from_fn(|| pieces.next_piece()).take(max_pieces).map(|piece| piece.range()).collect()
         };
         let pass = [5..45, 45..85, 85..98];
         assert_eq!(ranges(49, EndCondition::Passes(1), 100), pass);
         assert_eq!(ranges(49, EndCondition::Passes(2), 100), [pass.clone(), pass.clone()].concat());
         assert_eq!(ranges(49, EndCondition::Time(std::time::Duration::MAX), 3000)[2997..], pass);
         // 23 blocks of ten are two passes and three blocks.
-        let counted = ranges(40, EndCondition::Requests(23), 100);
-        assert_eq!((counted.len(), counted.last()), (7, Some(&(5..35))));
+        let request_ranges = ranges(40, EndCondition::Requests(23), 100);
+        assert_eq!((request_ranges.len(), request_ranges.last()), (7, Some(&(5..35))));
         // A piece is a block at least, and no more than all.
         assert_eq!(ranges(1, EndCondition::Passes(1), 100).len(), 10);
-        let whole = ranges(u64::MAX, EndCondition::Passes(1), 100);
-        assert_eq!((whole.len(), whole.last()), (1, Some(&(5..98))));
-        let none = ThreadPlan { range: 5..5, ..share(3, Division::Pieces(9), EndCondition::Passes(1)) };
-        assert!(PieceQueue::new(&none, 9).next_piece().is_none());
+        let single_piece = ranges(u64::MAX, EndCondition::Passes(1), 100);
+        assert_eq!((single_piece.len(), single_piece.last()), (1, Some(&(5..98))));
+        let empty_plan = ThreadPlan { range: 5..5, ..share(3, Division::Pieces(9), EndCondition::Passes(1)) };
+        assert!(PieceQueue::new(&empty_plan, 9).next_piece().is_none());
     }
 }

@@ -30,7 +30,7 @@ impl<'a> PathAt<'a> {
     }
 }
 
-/// Renames a file or a link to a name under which nothing is, in one step where the file system can: by a rename that replaces
+/// Renames a file or a link to a name under which nothing is, in one step where the file system can. It is by a rename that replaces
 /// nothing, or by a second link to it. Where it can neither, as many behind FUSE, an empty file of our own claims the name first, and
 /// is replaced.
 ///
@@ -88,19 +88,19 @@ mod tests {
     fn all_fallbacks_move_and_never_replace() {
         for step in [rename_noreplace, rename_by_link, rename_by_claim] {
             let directory = tempfile::tempdir().unwrap();
-            let [first, last, taken] = ["first", "last", "taken"].map(|name| directory.path().join(name));
+            let [first, last, existing] = ["first", "last", "taken"].map(|name| directory.path().join(name));
             fs::write(&first, "new").unwrap();
-            fs::write(&taken, "old").unwrap();
+            fs::write(&existing, "old").unwrap();
             assert_eq!(
-                step(PathAt::in_working_directory(&first), PathAt::in_working_directory(&taken)),
+                step(PathAt::in_working_directory(&first), PathAt::in_working_directory(&existing)),
                 Err(Errno::EXIST)
             );
             assert_eq!(names(directory.path()), ["first", "taken"]);
             step(PathAt::in_working_directory(&first), PathAt::in_working_directory(&last)).unwrap();
-            assert_eq!((fs::read(&last).unwrap(), fs::read(&taken).unwrap()), (b"new".to_vec(), b"old".to_vec()));
+            assert_eq!((fs::read(&last).unwrap(), fs::read(&existing).unwrap()), (b"new".to_vec(), b"old".to_vec()));
             symlink("nowhere", &first).unwrap();
             assert_eq!(
-                step(PathAt::in_working_directory(&first), PathAt::in_working_directory(&taken)),
+                step(PathAt::in_working_directory(&first), PathAt::in_working_directory(&existing)),
                 Err(Errno::EXIST)
             );
             step(PathAt::in_working_directory(&first), PathAt::in_working_directory(&directory.path().join("link")))

@@ -53,22 +53,22 @@ mod tests {
 
     #[test]
     fn barrier_opens_when_all_arrive() {
-        let line = StartBarrier::new(3);
-        let came = std::thread::scope(|scope| {
-            let threads = [0, 1].map(|_| ThreadBuilder::named("waits").start_in(scope, || line.wait()).unwrap());
-            [line.wait()].into_iter().chain(threads.map(|thread| thread.join().unwrap())).all(|came| came)
+        let barrier = StartBarrier::new(3);
+        let all_opened = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|_| ThreadBuilder::named("waits").start_in(scope, || barrier.wait()).unwrap());
+            [barrier.wait()].into_iter().chain(threads.map(|thread| thread.join().unwrap())).all(|opened| opened)
         });
-        assert!(came);
+        assert!(all_opened);
     }
 
     #[test]
     fn cancelled_barrier_releases_all_waiters() {
-        let line = StartBarrier::new(3);
-        let came = std::thread::scope(|scope| {
-            let waits = ThreadBuilder::named("waits").start_in(scope, || line.wait()).unwrap();
-            line.cancel();
-            [line.wait(), waits.join().unwrap()]
+        let barrier = StartBarrier::new(3);
+        let outcomes = std::thread::scope(|scope| {
+            let waits = ThreadBuilder::named("waits").start_in(scope, || barrier.wait()).unwrap();
+            barrier.cancel();
+            [barrier.wait(), waits.join().unwrap()]
         });
-        assert_eq!(came, [false, false]);
+        assert_eq!(outcomes, [false, false]);
     }
 }

@@ -5,7 +5,7 @@
 
 /// The best of some candidates and its figure when it was measured last; `None` if no candidate could be measured.
 ///
-/// `measure` receives how often the first time is to be doubled, and gives a figure of which more is better, or none where a
+/// `measure` receives how often the first time is to be doubled. It gives a figure of which more is better, or none where a
 /// candidate is unavailable. Every other time the candidates are visited backwards, so that a drift favours none.
 ///
 /// # Errors
@@ -14,10 +14,10 @@ pub fn find_best<T, E>(
     candidates: Vec<T>,
     mut measure: impl FnMut(&T, u32) -> Result<Option<f64>, E>,
 ) -> Result<Option<(T, f64)>, E> {
-    let mut field = candidates;
+    let mut remaining = candidates;
     for doublings in 0.. {
-        let mut measured = Vec::with_capacity(field.len());
-        for candidate in field {
+        let mut measured = Vec::with_capacity(remaining.len());
+        for candidate in remaining {
             if let Some(figure) = measure(&candidate, doublings)? {
                 measured.push((candidate, figure));
             }
@@ -27,9 +27,9 @@ pub fn find_best<T, E>(
             return Ok(measured.into_iter().next());
         }
         measured.truncate(measured.len().div_ceil(2));
-        field = measured.into_iter().map(|(candidate, _)| candidate).collect();
+        remaining = measured.into_iter().map(|(candidate, _)| candidate).collect();
         if doublings % 2 == 0 {
-            field.reverse();
+            remaining.reverse();
         }
     }
     Ok(None)
@@ -37,13 +37,13 @@ pub fn find_best<T, E>(
 
 /// How many first times a search among this many takes in all: the divisor of the available time.
 pub fn budget_shares(candidates: usize) -> u64 {
-    let (mut left, mut length, mut shares) = (candidates as u64, 1, 0);
+    let (mut remaining, mut length, mut shares) = (candidates as u64, 1, 0);
     loop {
-        shares += left * length;
-        if left < 3 {
+        shares += remaining * length;
+        if remaining < 3 {
             return shares.max(1);
         }
-        (left, length) = (left.div_ceil(2), 2 * length);
+        (remaining, length) = (remaining.div_ceil(2), 2 * length);
     }
 }
 
@@ -55,12 +55,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn search(figures: &[f64]) -> (Option<(usize, f64)>, u64) {
-        let mut spent = 0;
-        let found = find_best((0..figures.len()).collect(), |&candidate, doublings| {
-            spent += 1u64 << doublings;
+        let mut cost = 0;
+        let best = find_best((0..figures.len()).collect(), |&candidate, doublings| {
+            cost += 1u64 << doublings;
             Ok::<_, Infallible>((!figures[candidate].is_nan()).then_some(figures[candidate]))
         });
-        (found.unwrap(), spent)
+        (best.unwrap(), cost)
     }
 
     #[test]
@@ -68,37 +68,37 @@ mod tests {
         assert_eq!(search(&[]).0, None);
         assert_eq!(search(&[f64::NAN, f64::NAN]).0, None);
         assert_eq!(search(&[f64::NAN, 2.0, f64::NAN, 1.0, f64::NAN]).0, Some((1, 2.0)));
-        let broken =
+        let outcome =
             find_best(vec![1, 2, 3], |&candidate, _| if candidate == 2 { Err("broken") } else { Ok(Some(1.0)) });
-        assert_eq!(broken, Err("broken"));
+        assert_eq!(outcome, Err("broken"));
     }
 
     #[test]
     fn noisy_search_finds_near_best() {
         let mut random = kelvin_stats::Random::new(1);
-        let mut lost: Vec<f64> = (0..500)
+        let mut losses: Vec<f64> = (0..500)
             .map(|_| {
                 let truth: Vec<f64> = (0..40).map(|_| 1.0 + random.uniform()).collect();
-                let most = truth.iter().copied().fold(0.0, f64::max);
-                let found = find_best((0..40).collect(), |&candidate: &usize, doublings| {
+                let max_figure = truth.iter().copied().fold(0.0, f64::max);
+                let best = find_best((0..40).collect(), |&candidate: &usize, doublings| {
                     let noise = 0.1 * random.normal() / f64::from(1u32 << doublings).sqrt();
                     Ok::<_, Infallible>(Some(truth[candidate] * (1.0 + noise)))
                 });
-                1.0 - truth[found.unwrap().unwrap().0] / most
+                1.0 - truth[best.unwrap().unwrap().0] / max_figure
             })
             .collect();
-        lost.sort_by(f64::total_cmp);
+        losses.sort_by(f64::total_cmp);
         // One in two finds the best or its like, nineteen in twenty lose less than a tenth.
-        assert!(lost[250] < 0.02 && lost[475] < 0.1, "{} and {}", lost[250], lost[475]);
+        assert!(losses[250] < 0.02 && losses[475] < 0.1, "{} and {}", losses[250], losses[475]);
     }
 
     proptest! {
         #[test]
         fn noiseless_search_finds_best_in_budget(figures in prop::collection::vec(0.0f64..1e9, 1..200)) {
-            let (found, spent) = search(&figures);
-            let most = figures.iter().copied().fold(0.0, f64::max);
-            prop_assert_eq!(found.map(|(_, figure)| figure), Some(most));
-            prop_assert_eq!(spent, budget_shares(figures.len()));
+            let (best, cost) = search(&figures);
+            let max_figure = figures.iter().copied().fold(0.0, f64::max);
+            prop_assert_eq!(best.map(|(_, figure)| figure), Some(max_figure));
+            prop_assert_eq!(cost, budget_shares(figures.len()));
         }
     }
 }

@@ -97,7 +97,7 @@ impl Target {
         })?;
         let metadata = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
         if !self.is_file(&metadata) {
-            return Err(Error::Changed { path: self.path.clone(), what: "another file has taken its place".into() });
+            return Err(Error::Changed { path: self.path.clone(), change: "another file has taken its place".into() });
         }
         Ok(file)
     }
@@ -120,20 +120,20 @@ impl Target {
         Err(Error::DirectUnsupported { path: self.path.clone(), why: why.into() })
     }
 
-    /// That nothing is behind the end that it states: files of /proc state 0 bytes, and some of other machines or programs a size that
+    /// That nothing is behind the end that it states. Files of /proc state 0 bytes, and some of other machines or programs a size that
     /// is out of date.
     ///
     /// # Errors
     /// [`Error::SizeUnderstated`]; those of open and read.
     pub fn check_end(&self) -> Result<()> {
         let file = self.open(Access::Buffered)?;
-        let behind = loop {
+        let outcome = loop {
             match file.read_at(&mut [0], self.bytes) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                behind => break behind,
+                outcome => break outcome,
             }
         };
-        match behind.map_err(|error| self.read_error(self.bytes, 1, error))? {
+        match outcome.map_err(|error| self.read_error(self.bytes, 1, error))? {
             0 => Ok(()),
             _ => Err(Error::SizeUnderstated { path: self.path.clone(), bytes: self.bytes }),
         }
@@ -145,7 +145,7 @@ impl Target {
     /// That it changed, and how.
     pub fn check_unchanged(&self) -> Result<()> {
         let metadata = std::fs::metadata(&self.path).map_err(|error| Error::call("find", &self.path, error))?;
-        let changed = |what: String| Err(Error::Changed { path: self.path.clone(), what });
+        let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
         if !self.is_file(&metadata) {
             changed("another file has taken its place".into())
         } else if metadata.len() != self.bytes {
@@ -172,7 +172,7 @@ impl Target {
     }
 
     /// The file ended where it should not.
-    pub(crate) fn truncated(&self, offset: u64) -> Error {
+    pub(crate) fn truncated_error(&self, offset: u64) -> Error {
         let (path, bytes) = (self.path.clone(), self.bytes);
         match may_overstate(&path) {
             true => Error::size_overstated(&path, bytes),
@@ -183,7 +183,7 @@ impl Target {
     /// A request that moved nothing, though there was something to move.
     pub(crate) fn zero_bytes_error(&self, direction: IoDirection, part: BlockRequest) -> Error {
         match direction {
-            IoDirection::Read => self.truncated(part.offset),
+            IoDirection::Read => self.truncated_error(part.offset),
             IoDirection::Write => self.io_error(direction, part, std::io::ErrorKind::WriteZero.into()),
         }
     }
@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn non_regular_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let says = |path: &Path| Target::find(path).unwrap_err().to_string();
-        assert!(says(directory.path()).ends_with("is a directory, and no regular file"));
-        assert!(says(Path::new("/dev/null")).contains("a character device"));
-        assert!(says(&directory.path().join("none")).contains("No such file"));
+        let error_text = |path: &Path| Target::find(path).unwrap_err().to_string();
+        assert!(error_text(directory.path()).ends_with("is a directory, and no regular file"));
+        assert!(error_text(Path::new("/dev/null")).contains("a character device"));
+        assert!(error_text(&directory.path().join("none")).contains("No such file"));
         let socket = directory.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(says(&socket).contains("a socket"));
+        assert!(error_text(&socket).contains("a socket"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Temporary directories and files of kelvin where a user keeps files: with an unpredictable name, open to their owner only,
+//! Temporary directories and files of kelvin where a user keeps files. They are with an unpredictable name, open to their owner only,
 //! removed when dropped, or, if their maker was killed, by the next kelvin that makes one there.
 //! What is in use is locked. It is made, locked, and then checked to be still there: if a sweep in between has removed it,
 //! another one is made. So a sweep can never remove what is in use.
@@ -14,7 +14,7 @@ use std::time::Duration;
 use kelvin_sys::fs::{O_NOFOLLOW, O_NONBLOCK, O_PATH, effective_user};
 use tempfile::{Builder, NamedTempFile};
 
-/// The file in a directory that is locked while the directory is in use, and marks it as temporary: the last one in it to be
+/// The file in a directory that is locked while the directory is in use, and marks it as temporary. The last one in it to be
 /// removed.
 const LOCK_NAME: &str = "lock";
 /// Prefixes of the names of directories, and of files.
@@ -61,10 +61,10 @@ impl Creator {
     }
 
     /// Whether it is known to have ended, seen from a process.
-    fn is_gone(&self, from: &Self) -> bool {
+    fn is_gone(&self, other: &Self) -> bool {
         let is_known = !self.boot.is_empty() && !self.namespace.is_empty();
         is_known
-            && (&self.boot, &self.namespace) == (&from.boot, &from.namespace)
+            && (&self.boot, &self.namespace) == (&other.boot, &other.namespace)
             && !Path::new(&format!("/proc/{}", self.process)).exists()
     }
 }
@@ -86,12 +86,12 @@ impl ScratchDirectory {
     /// # Errors
     /// Those of making it.
     pub fn create(base: &Path) -> io::Result<Self> {
-        let above = TemporaryFiles::new(base, DIRECTORY_PREFIX);
-        above.sweep();
-        Self::create_in(&above)
+        let files = TemporaryFiles::new(base, DIRECTORY_PREFIX);
+        files.sweep();
+        Self::create_in(&files)
     }
 
-    /// One under a name that begins with a dot, where a user looks for other files: in a directory in which the dead have left none, or
+    /// One under a name that begins with a dot, where a user looks for other files. It is in a directory in which the dead have left none, or
     /// that was swept.
     ///
     /// # Errors
@@ -100,15 +100,15 @@ impl ScratchDirectory {
         Self::create_in(&TemporaryFiles::new(base, HIDDEN_PREFIX))
     }
 
-    fn create_in(above: &TemporaryFiles) -> io::Result<Self> {
-        let is_kept = |made: &Self| match &made.lock {
-            Some(lock) => above.lock_new(lock, &made.path.join(LOCK_NAME)),
+    fn create_in(files: &TemporaryFiles) -> io::Result<Self> {
+        let is_kept = |scratch: &Self| match &scratch.lock {
+            Some(lock) => files.lock_new(lock, &scratch.path.join(LOCK_NAME)),
             None => Ok(true),
         };
-        above.make(is_kept, |builder| {
+        files.create_with_retry(is_kept, |builder| {
             let ((directory, lock), path) =
-                builder.make_in(&above.base, create_locked_directory)?.keep().map_err(|error| error.error)?;
-            Ok(Self { path, directory, lock: above.is_local.then_some(lock) })
+                builder.make_in(&files.base, create_locked_directory)?.keep().map_err(|error| error.error)?;
+            Ok(Self { path, directory, lock: files.is_local.then_some(lock) })
         })
     }
 
@@ -132,9 +132,10 @@ impl Drop for ScratchDirectory {
 /// A new directory for its owner only, and the file in it that is to be locked.
 fn create_locked_directory(path: &Path) -> io::Result<(File, File)> {
     DirBuilder::new().mode(0o700).create(path)?;
-    let made = open_path_only(path).and_then(|directory| Ok((directory, create_file(&path.join(LOCK_NAME), 0o600)?)));
-    made.inspect_err(|_| {
-        // This error says more than a failure to tidy up after it.
+    let outcome =
+        open_path_only(path).and_then(|directory| Ok((directory, create_file(&path.join(LOCK_NAME), 0o600)?)));
+    outcome.inspect_err(|_| {
+        // This error explains more than a failure to tidy up after it.
         let _ = fs::remove_dir(path);
     })
 }
@@ -168,19 +169,19 @@ fn try_lock_at(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Removes what dead processes left among the files of a user in a directory, and the files of this user there whose names begin so,
-/// that nobody has locked, and that were last written so long ago; returns how many younger ones of these stay. The directory is
+/// that nobody has locked, and that were last written that time ago. Returns how many younger ones of these stay. The directory is
 /// listed once.
 pub fn remove_left_over(base: &Path, prefix: &[u8], age: Duration) -> usize {
-    let swept = HIDDEN_PREFIXES.map(|prefix| TemporaryFiles::new(base, prefix));
-    let mut young = 0;
+    let hidden_files = HIDDEN_PREFIXES.map(|prefix| TemporaryFiles::new(base, prefix));
+    let mut young_count = 0;
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        swept.iter().for_each(|files| files.remove_if_dead(&entry));
+        hidden_files.iter().for_each(|files| files.remove_if_dead(&entry));
         if entry.file_name().as_bytes().starts_with(prefix) {
             // What cannot be removed is left to its maker.
-            young += usize::from(remove_if_old(&entry.path(), age).unwrap_or(false));
+            young_count += usize::from(remove_if_old(&entry.path(), age).unwrap_or(false));
         }
     }
-    young
+    young_count
 }
 
 /// Removes a file unless it is too young; whether it is.
@@ -228,7 +229,7 @@ impl TemporaryFiles {
         Self { base: base.to_owned(), prefix, creator: Creator::current(), is_local }
     }
 
-    /// Whether it is known that no other machine can use them: then they are locked while they are open, and nothing that was written
+    /// Whether it is known that no other machine can use them. Then they are locked while they are open, and nothing that was written
     /// to them fails when they are closed.
     pub fn are_local(&self) -> bool {
         self.is_local
@@ -239,28 +240,28 @@ impl TemporaryFiles {
     /// # Errors
     /// Those of making it.
     pub fn create(&self, mode: u32) -> io::Result<NamedTempFile> {
-        let is_kept = |made: &NamedTempFile| self.lock_new(made.as_file(), made.path());
-        self.make(is_kept, |builder| builder.make_in(&self.base, |path| create_file(path, mode)))
+        let is_kept = |file: &NamedTempFile| self.lock_new(file.as_file(), file.path());
+        self.create_with_retry(is_kept, |builder| builder.make_in(&self.base, |path| create_file(path, mode)))
     }
 
     /// Makes something that no sweep removes.
-    fn make<T>(
+    fn create_with_retry<T>(
         &self,
         is_kept: impl Fn(&T) -> io::Result<bool>,
-        make: impl Fn(&Builder<'_, '_>) -> io::Result<T>,
+        attempt: impl Fn(&Builder<'_, '_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let prefix = format!("{}{}", self.prefix, self.creator.name());
-        let mut gone = ErrorKind::NotFound.into();
+        let mut last_error = ErrorKind::NotFound.into();
         for _ in 0..MAX_CREATE_ATTEMPTS {
-            match make(Builder::new().prefix(&prefix).rand_bytes(RANDOM_NAME_LENGTH)) {
-                Ok(made) if is_kept(&made)? => return Ok(made),
+            match attempt(Builder::new().prefix(&prefix).rand_bytes(RANDOM_NAME_LENGTH)) {
+                Ok(entry) if is_kept(&entry)? => return Ok(entry),
                 // A sweep has it, or has already removed it.
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::NotFound => gone = error,
+                Err(error) if error.kind() == ErrorKind::NotFound => last_error = error,
                 Err(error) => return Err(error),
             }
         }
-        Err(gone)
+        Err(last_error)
     }
 
     /// Locks what was just made, where locks are seen. Not, if a sweep was there first.
@@ -273,7 +274,7 @@ impl TemporaryFiles {
         fs::read_dir(&self.base).into_iter().flatten().flatten().for_each(|entry| self.remove_if_dead(&entry));
     }
 
-    /// Removes one thing that is there, if a dead process of this user left it: where locks are invisible, only what a process of
+    /// Removes one thing that is there, if a dead process of this user left it. Where locks are invisible, only what a process of
     /// this system made that is gone.
     fn remove_if_dead(&self, entry: &DirEntry) {
         let name = entry.file_name();
@@ -320,9 +321,9 @@ impl TemporaryFiles {
 }
 
 /// That it is this user's, and of the right type.
-fn check_ownership(file: &File, is_right: fn(&Metadata) -> bool) -> io::Result<()> {
+fn check_ownership(file: &File, is_expected_type: fn(&Metadata) -> bool) -> io::Result<()> {
     let metadata = file.metadata()?;
-    let is_own = metadata.uid() == effective_user() && is_right(&metadata);
+    let is_own = metadata.uid() == effective_user() && is_expected_type(&metadata);
     if is_own { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
@@ -339,8 +340,8 @@ pub fn descriptor_path(file: &File) -> PathBuf {
 /// Whether a path leads to this very file, and to no other one in its place.
 fn is_same_file(file: &File, path: &Path) -> bool {
     let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
-    matches!((own, named), (Ok(own), Ok(named)) if own == named)
+    let (open_identity, path_identity) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
+    matches!((open_identity, path_identity), (Ok(open_identity), Ok(path_identity)) if open_identity == path_identity)
 }
 
 /// Removes all that is in a directory, its lock last: as long as that is there, a sweep removes the rest. No link is followed,
@@ -417,14 +418,14 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dead = base.path().join(left_over_name(FILE_PREFIX));
         fs::write(&dead, "half").unwrap();
-        let kept = base.path().join(format!("{FILE_PREFIX}notes"));
-        fs::write(&kept, "the user's").unwrap();
-        let one = TemporaryFiles::in_directory(base.path()).create(0o600).unwrap();
-        assert!(!dead.exists() && kept.exists());
+        let user_file = base.path().join(format!("{FILE_PREFIX}notes"));
+        fs::write(&user_file, "the user's").unwrap();
+        let temporary_file = TemporaryFiles::in_directory(base.path()).create(0o600).unwrap();
+        assert!(!dead.exists() && user_file.exists());
         for is_local in [true, false] {
             sweep(base.path(), FILE_PREFIX, is_local);
         }
-        assert!(one.path().exists());
+        assert!(temporary_file.path().exists());
     }
 
     #[test]
@@ -435,9 +436,9 @@ mod tests {
             fs::write(&path, [1; 5000]).unwrap();
             path
         });
-        let aged = std::time::SystemTime::now() - Duration::from_secs(100);
+        let old_time = std::time::SystemTime::now() - Duration::from_secs(100);
         for path in [&old, &used, &foreign] {
-            File::options().write(true).open(path).unwrap().set_modified(aged).unwrap();
+            File::options().write(true).open(path).unwrap().set_modified(old_time).unwrap();
         }
         let _lock = open_left_over(&used, 0o600).unwrap();
         let [hidden, file] = HIDDEN_PREFIXES.map(|prefix| base.path().join(left_over_name(prefix)));
@@ -462,18 +463,18 @@ mod tests {
         ]
         .map(|maker| format!("{DIRECTORY_PREFIX}{}x", maker.name()));
         // No lock of another machine is seen: to this one, all are free.
-        let left = |is_local, lock| -> Vec<bool> {
+        let survivors = |is_local, lock| -> Vec<bool> {
             let base = tempfile::tempdir().unwrap();
             let paths: Vec<PathBuf> = names.iter().map(|name| make_left_over(base.path(), name, lock)).collect();
             sweep(base.path(), DIRECTORY_PREFIX, is_local);
             paths.iter().map(|path| path.exists()).collect()
         };
-        assert_eq!(left(false, true), [false, true, true, true]);
-        // On a disk of this machine a lock that is free says enough.
-        assert_eq!(left(true, true), [false; 4]);
+        assert_eq!(survivors(false, true), [false, true, true, true]);
+        // On a disk of this machine a lock that is free is enough.
+        assert_eq!(survivors(true, true), [false; 4]);
         // One without a maker was not made by kelvin: somebody has renamed it.
-        assert_eq!(left(false, false), [true; 4]);
-        assert_eq!(left(true, false), [true; 4]);
+        assert_eq!(survivors(false, false), [true; 4]);
+        assert_eq!(survivors(true, false), [true; 4]);
     }
 
     /// A pipe that somebody put there would block, a link would be followed.
@@ -516,18 +517,18 @@ mod tests {
             return eprintln!("files of another user are left to him: skipped: only root can give a file away");
         }
         let base = tempfile::tempdir().unwrap();
-        let give = |path: &Path| std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        let give_away = |path: &Path| std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
         let file = base.path().join(left_over_name(FILE_PREFIX));
         fs::write(&file, "").unwrap();
-        let all = make_left_over(base.path(), &(left_over_name(DIRECTORY_PREFIX) + "1"), true);
+        let directory = make_left_over(base.path(), &(left_over_name(DIRECTORY_PREFIX) + "1"), true);
         let lock = make_left_over(base.path(), &(left_over_name(DIRECTORY_PREFIX) + "2"), true);
         let empty = base.path().join(left_over_name(DIRECTORY_PREFIX) + "3");
         fs::create_dir(&empty).unwrap();
-        [&file, &all, &lock.join(LOCK_NAME), &empty].into_iter().for_each(|path| give(path));
+        [&file, &directory, &lock.join(LOCK_NAME), &empty].into_iter().for_each(|path| give_away(path));
         for prefix in [FILE_PREFIX, DIRECTORY_PREFIX] {
             sweep(base.path(), prefix, true);
         }
-        assert!(file.exists() && all.join("data").exists() && lock.join("data").exists() && empty.exists());
+        assert!(file.exists() && directory.join("data").exists() && lock.join("data").exists() && empty.exists());
     }
 
     /// Whoever may rename the directory of a run does not choose what is removed at its end.
@@ -548,23 +549,23 @@ mod tests {
     #[test]
     fn concurrent_sweeps_keep_files_in_use() {
         let base = tempfile::tempdir().unwrap();
-        let over = AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for prefix in [FILE_PREFIX, DIRECTORY_PREFIX] {
-                let (base, over) = (base.path(), &over);
+                let (base, is_over) = (base.path(), &is_over);
                 scope.spawn(move || {
-                    while !over.load(Ordering::Relaxed) {
+                    while !is_over.load(Ordering::Relaxed) {
                         sweep(base, prefix, true);
                     }
                 });
             }
-            let made = (0..500).all(|_| {
+            let all_exist = (0..500).all(|_| {
                 let scratch = ScratchDirectory::create(base.path()).unwrap();
                 let file = TemporaryFiles::in_directory(base.path()).create(0o600).unwrap();
                 fs::write(scratch.path().join("data"), "x").is_ok() && file.path().exists()
             });
-            over.store(true, Ordering::Relaxed);
-            assert!(made, "it was removed while it was in use");
+            is_over.store(true, Ordering::Relaxed);
+            assert!(all_exist, "it was removed while it was in use");
         });
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
     }
@@ -574,8 +575,8 @@ mod tests {
         let maker = maker("00ff", 7);
         assert_eq!(Creator::from_name(&format!("{}abc", maker.name())), Some(maker.clone()));
         assert!(maker.namespace.len() > 5 && Creator::current().boot.len() == 32, "{maker:?}");
-        for other in ["7", "", "a-b", "a-b-c", "notes"] {
-            assert_eq!(Creator::from_name(other), None, "{other}");
+        for name in ["7", "", "a-b", "a-b-c", "notes"] {
+            assert_eq!(Creator::from_name(name), None, "{name}");
         }
     }
 }

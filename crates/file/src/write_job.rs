@@ -99,8 +99,8 @@ impl FromStr for SyncMode {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let wrong = || "the sync policy is one of: none, fsync, dsync, direct".to_owned();
-        Self::ALL.into_iter().find(|sync| sync.name() == name).ok_or_else(wrong)
+        let unknown_mode = || "the sync policy is one of: none, fsync, dsync, direct".to_owned();
+        Self::ALL.into_iter().find(|sync| sync.name() == name).ok_or_else(unknown_mode)
     }
 }
 
@@ -120,15 +120,15 @@ impl Pattern {
     /// Fills the buffer of a request, before its time begins. It holds the byte of a [`Pattern::Byte`] from the beginning.
     #[inline]
     fn fill_block(self, request: BlockRequest, buffer: &mut [u8]) {
-        let (block, beyond) = buffer.split_at_mut(request.bytes);
+        let (block, padding) = buffer.split_at_mut(request.bytes);
         if let Self::Random { seed } = self {
             RandomData::fill_at(seed, request.offset, block);
         }
         // Only the last block of a file is ever padded, and no other one is written after it from the same buffer.
-        beyond.fill(0);
+        padding.fill(0);
     }
 
-    /// The cost of making a block of it, in nanoseconds: that much of a request's time is not the file's, though it is not part
+    /// The cost of making a block of it, in nanoseconds. That much of a request's time is not the file's, though it is not part
     /// of its latency.
     pub fn fill_cost(self, block: usize) -> f64 {
         const REPEATS: usize = 9;
@@ -139,11 +139,11 @@ impl Pattern {
         let blocks = MIN_COST_BYTES.div_ceil(block.max(1));
         let costs: Vec<f64> = (0..REPEATS)
             .map(|_| {
-                let begun = monotonic();
+                let start = monotonic();
                 for _ in 0..blocks {
                     self.fill_block(request, std::hint::black_box(&mut buffer));
                 }
-                (monotonic() - begun) as f64 / blocks as f64
+                (monotonic() - start) as f64 / blocks as f64
             })
             .collect();
         kelvin_stats::median(&costs)
@@ -181,8 +181,8 @@ pub struct WriteJob {
     pub block: usize,
     /// Threads, each with a file descriptor of its own.
     pub threads: u32,
-    /// Size of the file, in bytes. An incomplete block at its end is a shorter block; past the page cache it is padded with
-    /// zeros to the device's alignment, and the file then truncated to its size, which leaves its last page in memory.
+    /// Size of the file, in bytes. An incomplete block at its end is a shorter block. Past the page cache it is padded with
+    /// zeros to the device's alignment, and the file then truncated to its size. That leaves its last page in memory.
     pub bytes: u64,
     /// What is written.
     pub pattern: Pattern,
@@ -201,7 +201,7 @@ pub struct WriteResult {
     pub io: IoResult,
     /// Nanoseconds of the flush at the end, which are part of the time; `None` where the policy has none.
     pub flush: Option<u64>,
-    /// Pages still dirty when the time ended; `None` where the kernel does not say.
+    /// Pages still dirty when the time ended; `None` where the kernel does not report it.
     pub dirty_pages: Option<u64>,
 }
 
@@ -220,7 +220,7 @@ pub fn run(job: &WriteJob) -> Result<WriteResult> {
     let &WriteJob { threads, block, digest, latencies, .. } = job;
     let (order, division, until) = (BlockOrder::Sequential, Division::Parts, EndCondition::Passes(1));
     let plan = ThreadPlan { threads, block, range: 0..job.bytes, order, division, until, digest, latencies };
-    let asked = plan.split_among_threads()?;
+    let requests = plan.split_among_threads()?;
     let place = Arc::new(PinnedPath::open(&job.path)?);
     let file = AtomicFile::create(&place, job.replace)?;
     file.check_size(job.bytes)?;
@@ -228,7 +228,7 @@ pub fn run(job: &WriteJob) -> Result<WriteResult> {
     // Its temporary name means nothing to the user.
     let written = file
         .target()
-        .and_then(|empty| write_blocks(job, &plan, asked, &empty))
+        .and_then(|empty| write_blocks(job, &plan, requests, &empty))
         .map_err(|error| error.with_path(&job.path))?;
     file.commit()?;
     if matches!(job.sync, SyncMode::Fsync | SyncMode::Dsync) {
@@ -283,36 +283,41 @@ impl IoWorker for Writer {
             BlockEngine::Uring(engine) => engine.ring.file(),
             _ => return Ok(()),
         };
-        // That of a duplicate tells what that of the file would.
+        // That of a duplicate reports what that of the file would.
         let closed = file.try_clone().and_then(kelvin_sys::fs::close);
         closed.map_err(|error| Error::call("close", self.target.path(), error))
     }
 }
 
 /// Writes all of an empty file.
-fn write_blocks(job: &WriteJob, plan: &ThreadPlan, asked: Vec<ThreadRequests>, empty: &Target) -> Result<WriteResult> {
+fn write_blocks(
+    job: &WriteJob,
+    plan: &ThreadPlan,
+    requests: Vec<ThreadRequests>,
+    empty: &Target,
+) -> Result<WriteResult> {
     let before = cache::residency(empty)?;
-    let watched = UsageStart::now(Device::of_file(empty));
-    let members = reader_threads::run_threads(plan, asked, || Writer::open(empty, job))?;
-    let (flush, finished) = flush_file(job, empty)?;
-    let watched = watched.finish();
+    let resources = UsageStart::now(Device::of_file(empty));
+    let results = reader_threads::run_threads(plan, requests, || Writer::open(empty, job))?;
+    let (flush, flush_end) = flush_file(job, empty)?;
+    let resources = resources.finish();
     let dirty_pages = cache::dirty_pages(&empty.open(Access::Buffered)?, empty.path())?;
     let written = Target::find(empty.path())?;
     if written.bytes() != job.bytes {
-        let what = format!("it has {} bytes, and {} were written", written.bytes(), job.bytes);
-        return Err(Error::Changed { path: job.path.clone(), what });
+        let change = format!("it has {} bytes, and {} were written", written.bytes(), job.bytes);
+        return Err(Error::Changed { path: job.path.clone(), change });
     }
     let after = cache::residency(&written)?;
-    let begun = members.iter().map(|member| member.begun).min();
-    let mut io = IoResult::from_threads(members, watched, (before, after));
-    if let (Some(begun), Some(finished)) = (begun, finished) {
-        io.nanoseconds = finished - begun;
+    let start = results.iter().map(|member| member.start).min();
+    let mut io = IoResult::from_threads(results, resources, (before, after));
+    if let (Some(start), Some(flush_end)) = (start, flush_end) {
+        io.nanoseconds = flush_end - start;
     }
     Ok(WriteResult { io, flush, dirty_pages })
 }
 
 /// The sync policy's work after the last write: nanoseconds of the flush, and when it was done, in nanoseconds of the monotonic
-/// clock; `None` if there was nothing to do.
+/// clock. `None` if there was nothing to do.
 fn flush_file(job: &WriteJob, target: &Target) -> Result<(Option<u64>, Option<u64>)> {
     let overhang = job.sync == SyncMode::Direct && !job.bytes.is_multiple_of(target.alignment()?);
     if job.sync != SyncMode::Fsync && !overhang {
@@ -361,9 +366,9 @@ mod tests {
     }
 
     /// Runs a job; `None`, with the reason printed, where it needs something unavailable.
-    fn written(job: &WriteJob) -> Option<WriteResult> {
+    fn run_if_supported(job: &WriteJob) -> Option<WriteResult> {
         match run(job) {
-            Ok(written) => Some(written),
+            Ok(result) => Some(result),
             Err(error) if error.is_unsupported() => {
                 kelvin_testing::MissingRequirement::from_message(error)
                     .report_skip(format!("writing by {} with {:?}", job.engine, job.sync));
@@ -377,23 +382,23 @@ mod tests {
     fn all_engines_and_policies_write_all_bytes() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let path = directory.path().join("file");
-        let deep = [3, 32].map(|depth| WriteEngine::Uring { depth, registered: depth == 3 });
-        for engine in WriteEngine::ALL.into_iter().chain(deep) {
+        let uring_engines = [3, 32].map(|depth| WriteEngine::Uring { depth, registered: depth == 3 });
+        for engine in WriteEngine::ALL.into_iter().chain(uring_engines) {
             for sync in SyncMode::ALL {
                 for (bytes, block, threads) in [(1, 4096, 1), (100_003, 4096, 3), (1_000_000, 1 << 16, 2)] {
                     for pattern in [Pattern::Random { seed: bytes }, Pattern::Byte(0xa5)] {
                         let job = WriteJob { engine, sync, block, threads, bytes, pattern, ..job(&path) };
-                        let Some(found) = written(&job) else { continue };
+                        let Some(result) = run_if_supported(&job) else { continue };
                         let content = expected(pattern, bytes);
                         assert!(std::fs::read(&path).unwrap() == content, "{job:?}");
                         let mut digest = Digest::default();
                         digest.add(0, &content);
-                        assert_eq!(found.io.digest, Some(digest), "{job:?}");
+                        assert_eq!(result.io.digest, Some(digest), "{job:?}");
                         let requests = bytes.div_ceil(block as u64);
-                        assert_eq!((found.io.total.bytes, found.io.total.requests), (bytes, requests));
-                        assert_eq!(found.io.latencies.unwrap().count(), requests);
-                        assert_eq!(found.io.bytes_per_second.iter().sum::<u64>(), bytes);
-                        assert_eq!(found.flush.is_some(), sync == SyncMode::Fsync);
+                        assert_eq!((result.io.total.bytes, result.io.total.requests), (bytes, requests));
+                        assert_eq!(result.io.latencies.unwrap().count(), requests);
+                        assert_eq!(result.io.bytes_per_second.iter().sum::<u64>(), bytes);
+                        assert_eq!(result.flush.is_some(), sync == SyncMode::Fsync);
                     }
                 }
             }
@@ -406,9 +411,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for engine in [WriteEngine::Write, WriteEngine::Uring { depth: 5, registered: false }] {
-            let Some(found) = written(&WriteJob { engine, block: 777, threads: 4, ..job(&path) }) else { continue };
+            let Some(result) = run_if_supported(&WriteJob { engine, block: 777, threads: 4, ..job(&path) }) else {
+                continue;
+            };
             assert!(std::fs::read(&path).unwrap() == expected(Pattern::Random { seed: 3 }, 100_003));
-            assert_eq!(found.io.total.requests, 129);
+            assert_eq!(result.io.total.requests, 129);
         }
     }
 
@@ -426,18 +433,20 @@ mod tests {
     fn inconsistent_settings_leave_no_file() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let path = directory.path().join("file");
-        let says = |job: WriteJob| run(&job).unwrap_err().to_string();
-        assert!(says(WriteJob { threads: 26, ..job(&path) }).contains("there are 25 blocks"));
-        assert!(says(WriteJob { block: 0, ..job(&path) }).contains("block: must be at least 1"));
-        assert!(says(WriteJob { bytes: u64::MAX, ..job(&path) }).contains("2^63"));
-        let deep = WriteEngine::Uring { depth: 100_000, registered: false };
-        assert!(says(WriteJob { engine: deep, ..job(&path) }).contains("100000"));
-        assert!(says(WriteJob { sync: SyncMode::Direct, block: 1000, ..job(&path) }).contains("past the page cache"));
+        let error_text = |job: WriteJob| run(&job).unwrap_err().to_string();
+        assert!(error_text(WriteJob { threads: 26, ..job(&path) }).contains("there are 25 blocks"));
+        assert!(error_text(WriteJob { block: 0, ..job(&path) }).contains("block: must be at least 1"));
+        assert!(error_text(WriteJob { bytes: u64::MAX, ..job(&path) }).contains("2^63"));
+        let engine = WriteEngine::Uring { depth: 100_000, registered: false };
+        assert!(error_text(WriteJob { engine, ..job(&path) }).contains("100000"));
+        assert!(
+            error_text(WriteJob { sync: SyncMode::Direct, block: 1000, ..job(&path) }).contains("past the page cache")
+        );
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         std::fs::write(&path, "the user's").unwrap();
-        assert!(says(WriteJob { replace: false, ..job(&path) }).contains("file exists"));
-        // An error beside a file names the file, and leaves it as it was.
-        let error = says(WriteJob { sync: SyncMode::Direct, block: 1000, ..job(&path) });
+        assert!(error_text(WriteJob { replace: false, ..job(&path) }).contains("file exists"));
+        // An error next to a file names the file, and leaves it as it was.
+        let error = error_text(WriteJob { sync: SyncMode::Direct, block: 1000, ..job(&path) });
         assert!(!error.contains(".partial"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "the user's");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -463,8 +472,8 @@ mod tests {
         assert!("mmap".parse::<WriteEngine>().unwrap_err().contains("pwrite"));
         assert!("later".parse::<SyncMode>().unwrap_err().contains("dsync"));
         assert!(WriteEngine::Pwrite.with_depth(2).is_err());
-        let deep = WriteEngine::Uring { depth: 1, registered: true }.with_depth(8).unwrap();
-        assert_eq!((deep.to_string().as_str(), deep.depth()), ("io_uring-fixed depth 8", 8));
+        let uring_engine = WriteEngine::Uring { depth: 1, registered: true }.with_depth(8).unwrap();
+        assert_eq!((uring_engine.to_string().as_str(), uring_engine.depth()), ("io_uring-fixed depth 8", 8));
     }
 
     #[test]
@@ -473,8 +482,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(Pattern::Byte(expected)), "{text}");
         }
         assert_eq!("random".parse(), Ok(Pattern::Random { seed: 0 }));
-        for wrong in ["", "256", "-1", "+1", "0x", "0x+1", "0x100", "a5", "zero", "1.0"] {
-            assert!(wrong.parse::<Pattern>().unwrap_err().contains("0x00 to 0xff"), "{wrong}");
+        for invalid_text in ["", "256", "-1", "+1", "0x", "0x+1", "0x100", "a5", "zero", "1.0"] {
+            let error = invalid_text.parse::<Pattern>().unwrap_err();
+            assert!(error.contains("0x00 to 0xff"), "{invalid_text}");
         }
     }
 

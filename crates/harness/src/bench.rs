@@ -36,7 +36,7 @@ const MAX_WARM_UP_SHARE: f64 = 0.25;
 const REWARM_THRESHOLD: f64 = 1_000_000.0;
 /// Minimum nanoseconds between two readings of the canaries when operations are timed one by one.
 const CANARY_PERIOD: f64 = 60_000.0;
-/// Back-to-back operations between two checks of the thread's counters and the canaries: so many that less than 1 % of
+/// Back-to-back operations between two checks of the thread's counters and the canaries: enough that less than 1 % of
 /// the samples follow a check.
 const CHECK_STRIDE: usize = 128;
 /// Back-to-back operations dropped after a canary reading, until its delay no longer affects the partner.
@@ -64,8 +64,8 @@ pub struct Bench<'a> {
     readings: Vec<MetricReadings>,
     notes: Vec<String>,
     /// Nanoseconds by which the round may still go on beyond its time, and by which it has.
-    extension_left: f64,
-    extended_by: f64,
+    remaining_extension: f64,
+    used_extension: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -84,8 +84,8 @@ impl<'a> Bench<'a> {
             interference: InterferenceMonitor::new(setup.placement.cpu, "/proc/stat", setup.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
-            extension_left: 0.0,
-            extended_by: 0.0,
+            remaining_extension: 0.0,
+            used_extension: 0.0,
         }
     }
 
@@ -108,12 +108,12 @@ impl<'a> Bench<'a> {
         work: f64,
         mut operation: impl FnMut(u64) -> Result<(), ProbeError>,
     ) -> Result<(), ProbeError> {
-        let mut timed = |clock: Clock, iterations: u64| {
+        let mut timed_operation = |clock: Clock, iterations: u64| {
             let start = clock.start();
             operation(iterations)?;
             Ok([clock.stop().wrapping_sub(start) as f64])
         };
-        self.time_batches([metric], work, &mut timed)
+        self.time_batches([metric], work, &mut timed_operation)
     }
 
     /// Times operations one by one if they cannot be batched. One operation may yield several metrics: it reads the
@@ -154,26 +154,26 @@ impl<'a> Bench<'a> {
         mut operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
     ) -> Result<(), ProbeError> {
         let slice = self.slice_share(K);
-        let begun = self.clock.deadline_nanoseconds();
+        let start = self.clock.deadline_nanoseconds();
         let gap = self.ticks(self.setup().idle_before_operation);
-        let mut timed = |clock: Clock, count: u64| {
+        let mut timed_operation = |clock: Clock, count: u64| {
             for _ in 1..count {
                 operation(clock)?;
             }
             spin(clock, gap);
             Ok(operation(clock)?.map(|ticks| ticks as f64))
         };
-        timed(self.clock, 1)?;
-        let mut total = (self.clock.deadline_nanoseconds() - begun).max(1) as f64;
+        timed_operation(self.clock, 1)?;
+        let mut total = (self.clock.deadline_nanoseconds() - start).max(1) as f64;
         // The first may be exceptionally slow; a second is worth its time unless it would use up the slice.
         if total < MAX_WARM_UP_SHARE * slice {
             let second = self.clock.deadline_nanoseconds();
-            timed(self.clock, 1)?;
+            timed_operation(self.clock, 1)?;
             total = (self.clock.deadline_nanoseconds() - second).max(1) as f64;
         }
         let stride = (CANARY_PERIOD / total).ceil().max(1.0) as usize;
         let sampling = SamplingSpec {
-            start: begun,
+            start,
             slice,
             iterations: 1,
             rewarm: if check_stride == 1 { u64::from(total < REWARM_THRESHOLD) } else { BACK_TO_BACK_REWARM },
@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
             work,
             check_stride,
         };
-        self.sample(metrics, &sampling, &mut timed)
+        self.sample(metrics, &sampling, &mut timed_operation)
     }
 
     /// Times batches that yield several metrics at the same moment: a whole, a part of it timed alone, and their
@@ -201,15 +201,15 @@ impl<'a> Bench<'a> {
         &mut self,
         metrics: [&Metric; K],
         work: f64,
-        timed: &mut TimedOperation<'_, K>,
+        timed_operation: &mut TimedOperation<'_, K>,
     ) -> Result<(), ProbeError> {
         let slice = self.slice_share(K);
         let start = self.clock.deadline_nanoseconds();
-        let iterations = self.find_batch_size(self.min_batch_time(slice), timed)?;
-        self.sample(metrics, &SamplingSpec::batched(start, slice, iterations, work), timed)
+        let iterations = self.find_batch_size(self.min_batch_time(slice), timed_operation)?;
+        self.sample(metrics, &SamplingSpec::batched(start, slice, iterations, work), timed_operation)
     }
 
-    /// Runs threads in step, one on each of these CPUs: `lead` gets a function that starts all of them together on a
+    /// Runs threads in step, one on each of these CPUs: `driver` gets a function that starts all of them together on a
     /// number of iterations and returns when the last has finished. The operation gets the index of its CPU.
     ///
     /// The calling thread does its own CPU's part: a second thread waiting there would compete with it. Canaries are
@@ -218,13 +218,13 @@ impl<'a> Bench<'a> {
         &mut self,
         cpus: &[u32],
         operation: impl Fn(usize, u64) + Sync,
-        lead: impl FnOnce(&mut Self, &mut dyn FnMut(u64) -> Result<(), ProbeError>) -> Result<(), ProbeError>,
+        driver: impl FnOnce(&mut Self, &mut dyn FnMut(u64) -> Result<(), ProbeError>) -> Result<(), ProbeError>,
     ) -> Result<(), ProbeError> {
-        let own = cpus.iter().position(|&cpu| cpu == self.cpu());
-        let others = || cpus.iter().enumerate().filter(|&(member, _)| Some(member) != own);
-        let workers = Arc::new(WorkerGroup::new(others().count()));
+        let own_index = cpus.iter().position(|&cpu| cpu == self.cpu());
+        let other_workers = || cpus.iter().enumerate().filter(|&(member, _)| Some(member) != own_index);
+        let workers = Arc::new(WorkerGroup::new(other_workers().count()));
         std::thread::scope(|scope| {
-            for (number, (member, &cpu)) in others().enumerate() {
+            for (number, (member, &cpu)) in other_workers().enumerate() {
                 let (workers, operation) = (&workers, &operation);
                 let canaries = self.canaries;
                 let work =
@@ -233,9 +233,9 @@ impl<'a> Bench<'a> {
                 ThreadBuilder::named("worker").start_in(scope, work).inspect_err(|_| workers.stop_workers())?;
             }
             self.workers = Some(Arc::clone(&workers));
-            let outcome = lead(self, &mut |iterations| {
+            let outcome = driver(self, &mut |iterations| {
                 workers.run_round(iterations, || {
-                    if let Some(member) = own {
+                    if let Some(member) = own_index {
                         operation(member, iterations);
                     }
                 })
@@ -295,7 +295,7 @@ impl<'a> Bench<'a> {
         self.request.slice as f64
     }
 
-    /// Nanoseconds after which this round is given up, whatever it does.
+    /// Nanoseconds after which this round is given up in any case.
     pub fn limit(&self) -> f64 {
         self.request.time_limit as f64
     }
@@ -335,8 +335,8 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// A reason to skip, if none was named.
     pub fn remote(&self) -> Result<&Path, ProbeError> {
-        let named = self.setup().remote_directory.as_deref().map(Path::new);
-        named.ok_or_else(|| ProbeError::skip("needs a directory mounted from another machine: give --remote DIR"))
+        let directory = self.setup().remote_directory.as_deref().map(Path::new);
+        directory.ok_or_else(|| ProbeError::skip("needs a directory mounted from another machine: give --remote DIR"))
     }
 
     /// An agent on another host to measure against.
@@ -368,8 +368,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Nanoseconds by which the round went on beyond its time.
-    pub(crate) fn extended_by(&self) -> u64 {
-        self.extended_by as u64
+    pub(crate) fn used_extension(&self) -> u64 {
+        self.used_extension as u64
     }
 
     /// The readings so far.
@@ -387,19 +387,19 @@ impl<'a> Bench<'a> {
         MIN_BATCH_TIME.max(MIN_BATCH_CLOCK_PAIRS * self.overhead.clock_pair).max(slice / MAX_SAMPLES as f64)
     }
 
-    /// Doubles the iterations until two batches in a row take at least `least` nanoseconds: a single one may have been
+    /// Doubles the iterations until two batches in a row take at least `min_time` nanoseconds: a single one may have been
     /// interrupted.
     fn find_batch_size<const K: usize>(
         &self,
-        least: f64,
-        timed: &mut TimedOperation<'_, K>,
+        min_time: f64,
+        timed_operation: &mut TimedOperation<'_, K>,
     ) -> Result<u64, ProbeError> {
         let mut iterations = 1;
-        let mut reaches = |iterations| -> Result<bool, ProbeError> {
-            let longest = timed(self.clock, iterations)?.into_iter().fold(0.0, f64::max);
-            Ok(longest * self.nanoseconds_per_tick >= least)
+        let mut is_long_enough = |iterations| -> Result<bool, ProbeError> {
+            let max_ticks = timed_operation(self.clock, iterations)?.into_iter().fold(0.0, f64::max);
+            Ok(max_ticks * self.nanoseconds_per_tick >= min_time)
         };
-        while !(reaches(iterations)? && reaches(iterations)?) {
+        while !(is_long_enough(iterations)? && is_long_enough(iterations)?) {
             iterations = iterations.checked_mul(2).ok_or_else(|| {
                 ProbeError::fail(
                     "the operation takes no time: 2^63 iterations are shorter than the minimum \
@@ -416,50 +416,55 @@ impl<'a> Bench<'a> {
         &mut self,
         metrics: [&Metric; K],
         sampling: &SamplingSpec,
-        timed: &mut TimedOperation<'_, K>,
+        timed_operation: &mut TimedOperation<'_, K>,
     ) -> Result<(), ProbeError> {
         let metric = metrics[0].for_case(&self.request.case);
         let guards = metric.canaries;
-        let beyond = self.request.extension.filter(|_| CoreSteadyState::is_guarding(guards, metric.headline));
+        let extension = self.request.extension.filter(|_| CoreSteadyState::is_guarding(guards, metric.headline));
         let treatment = if metric.own_frequency { HeadlineSamples::CycleNormalised } else { metric.headline };
-        let quiet = beyond.map(|Extension { core, .. }| UndisturbedCriterion { core, treatment });
+        let criterion = extension.map(|Extension { core, .. }| UndisturbedCriterion { core, treatment });
         let mut halfway = Some(GIVE_UP_SHARE * sampling.slice);
-        let mut taken = SampleBuffer::default();
-        let spent = loop {
-            let spent = (self.clock.deadline_nanoseconds() - sampling.start) as f64;
-            if taken.is_enough(sampling, spent) {
-                break spent;
+        let mut samples = SampleBuffer::default();
+        let elapsed = loop {
+            let elapsed = (self.clock.deadline_nanoseconds() - sampling.start) as f64;
+            if samples.is_enough(sampling, elapsed) {
+                break elapsed;
             }
-            if taken.tags.len().is_multiple_of(sampling.stride) {
-                self.read_canaries(guards, &mut taken.canaries)?;
-                if taken.has_min_samples() && halfway.take_if(|halfway| spent >= *halfway).is_some() {
+            if samples.tags.len().is_multiple_of(sampling.stride) {
+                self.read_canaries(guards, &mut samples.canaries)?;
+                if samples.has_min_samples() && halfway.take_if(|halfway| elapsed >= *halfway).is_some() {
                     // What is found is known by then: what is left is better spent on waiting.
-                    let is_disturbed =
-                        |quiet| taken.count_undisturbed(quiet, sampling.stride) < taken.undisturbed_goal(1.0);
-                    if quiet.as_ref().is_some_and(is_disturbed) {
-                        taken.drop_last_canaries();
-                        break spent;
+                    let is_disturbed = |criterion| {
+                        samples.count_undisturbed(criterion, sampling.stride) < samples.undisturbed_goal(1.0)
+                    };
+                    if criterion.as_ref().is_some_and(is_disturbed) {
+                        samples.drop_last_canaries();
+                        break elapsed;
                     }
                 }
-                self.rewarm(guards, sampling, timed)?;
+                self.rewarm(guards, sampling, timed_operation)?;
             }
-            let state = taken.warm_up.tags();
-            self.take_sample(&mut taken, state, sampling, timed)?;
-            taken.update_warm_up(spent >= MAX_WARM_UP_SHARE * sampling.slice);
+            let state = samples.warm_up.tags();
+            self.take_sample(&mut samples, state, sampling, timed_operation)?;
+            samples.update_warm_up(elapsed >= MAX_WARM_UP_SHARE * sampling.slice);
         };
-        self.tag_remaining(&mut taken);
-        self.read_canaries(guards, &mut taken.canaries)?;
-        if let Some((beyond, quiet)) = beyond.zip(quiet) {
-            let left = (sampling.slice - spent).max(0.0);
-            self.extension_left += beyond.max_nanoseconds as f64 * self.slice_share(K) / self.slice();
-            let worth = MAX_GROUP_SHARE * (left + beyond.max_nanoseconds as f64);
-            let went_on =
-                self.extend((guards, &quiet), (left + self.extension_left, worth), &mut taken, (sampling, timed))?;
-            let beyond = (went_on - left).max(0.0);
-            self.extension_left -= beyond;
-            self.extended_by += beyond;
+        self.tag_remaining(&mut samples);
+        self.read_canaries(guards, &mut samples.canaries)?;
+        if let Some((extension, criterion)) = extension.zip(criterion) {
+            let remaining = (sampling.slice - elapsed).max(0.0);
+            self.remaining_extension += extension.max_nanoseconds as f64 * self.slice_share(K) / self.slice();
+            let max_group_time = MAX_GROUP_SHARE * (remaining + extension.max_nanoseconds as f64);
+            let extension_time = self.extend(
+                (guards, &criterion),
+                (remaining + self.remaining_extension, max_group_time),
+                &mut samples,
+                (sampling, timed_operation),
+            )?;
+            let overrun = (extension_time - remaining).max(0.0);
+            self.remaining_extension -= overrun;
+            self.used_extension += overrun;
         }
-        for (metric, batches) in metrics.into_iter().zip(taken.into_batches(sampling)) {
+        for (metric, batches) in metrics.into_iter().zip(samples.into_batches(sampling)) {
             self.push_reading(metric, Readings::Batches(batches));
         }
         Ok(())
@@ -470,38 +475,38 @@ impl<'a> Bench<'a> {
     /// caches and its partner stay as they are, but is forgotten.
     fn extend<const K: usize>(
         &mut self,
-        (guards, quiet): (Guards, &UndisturbedCriterion),
-        (max_extension, worth): (f64, f64),
-        taken: &mut SampleBuffer<K>,
-        (sampling, timed): (&SamplingSpec, &mut TimedOperation<'_, K>),
+        (guards, criterion): (Guards, &UndisturbedCriterion),
+        (max_extension, max_group_time): (f64, f64),
+        samples: &mut SampleBuffer<K>,
+        (sampling, timed_operation): (&SamplingSpec, &mut TimedOperation<'_, K>),
     ) -> Result<f64, ProbeError> {
         let stride = sampling.stride;
-        let begun = self.clock.deadline_nanoseconds();
-        let group = (begun - sampling.start) as f64 / taken.tags.len() as f64 * stride as f64;
-        if group > worth {
+        let start = self.clock.deadline_nanoseconds();
+        let group = (start - sampling.start) as f64 / samples.tags.len() as f64 * stride as f64;
+        if group > max_group_time {
             return Ok(0.0);
         }
-        let goal = taken.undisturbed_goal(sampling.slice / (begun - sampling.start) as f64);
-        let mut spent = 0.0;
-        while taken.count_undisturbed(quiet, stride) < goal && spent + group <= max_extension {
-            if !taken.tags.len().is_multiple_of(stride) {
+        let goal = samples.undisturbed_goal(sampling.slice / (start - sampling.start) as f64);
+        let mut elapsed = 0.0;
+        while samples.count_undisturbed(criterion, stride) < goal && elapsed + group <= max_extension {
+            if !samples.tags.len().is_multiple_of(stride) {
                 // These samples follow the last reading but one.
-                taken.drop_last_canaries();
+                samples.drop_last_canaries();
             }
-            self.rewarm(guards, sampling, timed)?;
+            self.rewarm(guards, sampling, timed_operation)?;
             loop {
-                self.take_sample(taken, SampleTags::AWAITED, sampling, timed)?;
-                if taken.tags.len().is_multiple_of(stride) {
+                self.take_sample(samples, SampleTags::AWAITED, sampling, timed_operation)?;
+                if samples.tags.len().is_multiple_of(stride) {
                     break;
                 }
             }
-            self.tag_if_due(taken, 1);
-            self.read_canaries(guards, &mut taken.canaries)?;
-            taken.drop_disturbed_group(quiet, stride);
-            spent = (self.clock.deadline_nanoseconds() - begun) as f64;
+            self.tag_if_due(samples, 1);
+            self.read_canaries(guards, &mut samples.canaries)?;
+            samples.drop_disturbed_group(criterion, stride);
+            elapsed = (self.clock.deadline_nanoseconds() - start) as f64;
         }
-        self.tag_remaining(taken);
-        Ok(spent)
+        self.tag_remaining(samples);
+        Ok(elapsed)
     }
 
     /// Warms what a reading of the canaries evicted; where nothing was read, nothing was.
@@ -509,10 +514,10 @@ impl<'a> Bench<'a> {
         &self,
         guards: Guards,
         sampling: &SamplingSpec,
-        timed: &mut TimedOperation<'_, K>,
+        timed_operation: &mut TimedOperation<'_, K>,
     ) -> Result<(), ProbeError> {
         if sampling.rewarm > 0 && guards != Guards::NONE {
-            timed(self.clock, sampling.rewarm)?;
+            timed_operation(self.clock, sampling.rewarm)?;
         }
         Ok(())
     }
@@ -520,37 +525,37 @@ impl<'a> Bench<'a> {
     /// Takes one sample of each metric.
     fn take_sample<const K: usize>(
         &mut self,
-        taken: &mut SampleBuffer<K>,
+        samples: &mut SampleBuffer<K>,
         state: SampleTags,
         sampling: &SamplingSpec,
-        timed: &mut TimedOperation<'_, K>,
+        timed_operation: &mut TimedOperation<'_, K>,
     ) -> Result<(), ProbeError> {
-        if taken.thread_checked == taken.tags.len() {
+        if samples.thread_checked == samples.tags.len() {
             self.interference.reset();
         }
-        let ticks = timed(self.clock, sampling.iterations)?;
-        taken.add(ticks.map(|ticks| ticks * self.nanoseconds_per_tick), state);
-        self.tag_if_due(taken, sampling.check_stride);
+        let ticks = timed_operation(self.clock, sampling.iterations)?;
+        samples.add(ticks.map(|ticks| ticks * self.nanoseconds_per_tick), state);
+        self.tag_if_due(samples, sampling.check_stride);
         Ok(())
     }
 
     /// Tags the samples since the last check, if that was this many samples ago.
-    fn tag_if_due<const K: usize>(&mut self, taken: &mut SampleBuffer<K>, after: usize) {
-        if taken.tags.len() - taken.thread_checked < after {
+    fn tag_if_due<const K: usize>(&mut self, samples: &mut SampleBuffer<K>, interval: usize) {
+        if samples.tags.len() - samples.thread_checked < interval {
             return;
         }
-        taken.tag_since_thread_check(self.interference.take_thread_tags());
+        samples.tag_since_thread_check(self.interference.take_thread_tags());
         if self.interference.is_file_check_due() {
-            taken.tag_since_file_check(self.interference.take_file_tags());
+            samples.tag_since_file_check(self.interference.take_file_tags());
         }
     }
 
     /// Tags the remaining samples.
-    fn tag_remaining<const K: usize>(&mut self, taken: &mut SampleBuffer<K>) {
-        if taken.thread_checked < taken.tags.len() {
-            taken.tag_since_thread_check(self.interference.take_thread_tags());
+    fn tag_remaining<const K: usize>(&mut self, samples: &mut SampleBuffer<K>) {
+        if samples.thread_checked < samples.tags.len() {
+            samples.tag_since_thread_check(self.interference.take_thread_tags());
         }
-        taken.tag_since_file_check(self.interference.take_file_tags());
+        samples.tag_since_file_check(self.interference.take_file_tags());
     }
 
     /// Reads the canaries on every working CPU.
@@ -574,8 +579,8 @@ fn spin(clock: Clock, ticks: u64) {
     if ticks == 0 {
         return;
     }
-    let begun = clock.start();
-    while clock.stop().wrapping_sub(begun) < ticks {
+    let start = clock.start();
+    while clock.stop().wrapping_sub(start) < ticks {
         kernels::counted_loop(1);
     }
 }

@@ -1,4 +1,4 @@
-//! What the rounds of units take beside their timing, and which there is room for in a given time: the most important first, each with all its rounds or not at all.
+//! The overhead of the rounds of units, and which units fit into a given time: the most important first, each with all its rounds or not at all.
 
 use std::time::Duration;
 
@@ -24,22 +24,22 @@ impl UnitCost {
 }
 
 /// The units that do not fit into what is left of a budget, in the order of importance, both in nanoseconds. One that is too long does
-/// not keep out those that come later and fit beside the others.
-pub(crate) fn over_budget(needs: &[UnitCost], mut left: f64, budget: f64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..needs.len()).filter(|&unit| needs[unit].remaining > 0.0).collect();
-    order.sort_by_key(|&unit| needs[unit].budget_order(budget));
-    let mut without = Vec::new();
+/// not keep out those that come later and fit with the others.
+pub(crate) fn over_budget(costs: &[UnitCost], mut remaining: f64, budget: f64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..costs.len()).filter(|&unit| costs[unit].remaining > 0.0).collect();
+    order.sort_by_key(|&unit| costs[unit].budget_order(budget));
+    let mut excluded_units = Vec::new();
     for unit in order {
-        if needs[unit].remaining <= left {
-            left -= needs[unit].remaining;
+        if costs[unit].remaining <= remaining {
+            remaining -= costs[unit].remaining;
         } else {
-            without.push(unit);
+            excluded_units.push(unit);
         }
     }
-    without
+    excluded_units
 }
 
-/// What the rounds of a unit are expected to take beside their timing.
+/// The expected overhead of the rounds of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedCost {
     /// The first of them, which may make what the others find.
@@ -74,26 +74,26 @@ pub(crate) fn as_nanoseconds(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    fn need(place: usize, time: f64) -> UnitCost {
-        UnitCost { priority: place, total: time, remaining: time }
+    fn cost(priority: usize, time: f64) -> UnitCost {
+        UnitCost { priority, total: time, remaining: time }
     }
 
     #[test]
     fn long_unit_does_not_displace_others() {
-        let needs = [need(3, 2.0), need(0, 4.0), need(2, 3.0), need(1, 9.0), need(4, 2.0), need(5, 0.0)];
-        let out = |left| over_budget(&needs, left, 100.0);
-        assert_eq!(out(9.0), [3, 4]);
-        assert!(out(20.0).is_empty());
-        assert_eq!(out(1.0), [1, 3, 2, 0, 4]);
+        let costs = [cost(3, 2.0), cost(0, 4.0), cost(2, 3.0), cost(1, 9.0), cost(4, 2.0), cost(5, 0.0)];
+        let excluded_units = |remaining| over_budget(&costs, remaining, 100.0);
+        assert_eq!(excluded_units(9.0), [3, 4]);
+        assert!(excluded_units(20.0).is_empty());
+        assert_eq!(excluded_units(1.0), [1, 3, 2, 0, 4]);
     }
 
     #[test]
     fn large_share_unit_comes_last() {
-        let needs = [need(0, 30.0), need(1, 9.0), need(2, 9.0), need(3, 50.0), need(4, 9.0)];
-        assert_eq!(over_budget(&needs, 60.0, 100.0), [3]);
-        assert_eq!(over_budget(&needs, 30.0, 100.0), [0, 3]);
+        let costs = [cost(0, 30.0), cost(1, 9.0), cost(2, 9.0), cost(3, 50.0), cost(4, 9.0)];
+        assert_eq!(over_budget(&costs, 60.0, 100.0), [3]);
+        assert_eq!(over_budget(&costs, 30.0, 100.0), [0, 3]);
         // What it has had already counts.
-        let begun = [UnitCost { remaining: 5.0, ..need(0, 30.0) }, need(1, 9.0)];
-        assert_eq!(over_budget(&begun, 10.0, 100.0), [0]);
+        let partial_costs = [UnitCost { remaining: 5.0, ..cost(0, 30.0) }, cost(1, 9.0)];
+        assert_eq!(over_budget(&partial_costs, 10.0, 100.0), [0]);
     }
 }

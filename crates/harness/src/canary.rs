@@ -17,12 +17,12 @@ pub(crate) struct CanaryReader {
     clock: Clock,
     nanoseconds_per_tick: f64,
     /// Whether they are read at all.
-    pub(crate) enabled: bool,
+    pub(crate) is_enabled: bool,
 }
 
 impl CanaryReader {
-    pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, enabled: bool) -> Self {
-        Self { clock, nanoseconds_per_tick, enabled }
+    pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, is_enabled: bool) -> Self {
+        Self { clock, nanoseconds_per_tick, is_enabled }
     }
 
     /// Times every canary of `canaries` once and appends to its column.
@@ -30,9 +30,9 @@ impl CanaryReader {
         self.read_each(canaries, |canary, nanoseconds| columns.entry(canary).or_default().push(nanoseconds));
     }
 
-    /// Times every canary of `canaries` once, and gives each reading in nanoseconds to `keep`.
-    pub(crate) fn read_each(&self, canaries: kelvin_core::Canaries, mut keep: impl FnMut(Canary, f32)) {
-        if !self.enabled {
+    /// Times every canary of `canaries` once, and gives each reading in nanoseconds to `record`.
+    pub(crate) fn read_each(&self, canaries: kelvin_core::Canaries, mut record: impl FnMut(Canary, f32)) {
+        if !self.is_enabled {
             return;
         }
         for canary in canaries.iter() {
@@ -40,22 +40,22 @@ impl CanaryReader {
                 Canary::Chain => warm_kernel_ticks(self.clock, CHAIN_ITERATIONS, kernels::chain_multiply),
                 Canary::Block => warm_kernel_ticks(self.clock, BLOCK_ITERATIONS, kernels::independent_adds),
             };
-            keep(canary, (ticks as f64 * self.nanoseconds_per_tick) as f32);
+            record(canary, (ticks as f64 * self.nanoseconds_per_tick) as f32);
         }
     }
 }
 
 /// Ticks of this many turns of a kernel. What was measured before may have evicted the instructions of the kernel and of reading the clock;
 /// a turn before brings them back.
-fn warm_kernel_ticks(clock: Clock, turns: u64, kernel: impl Fn(u64)) -> u64 {
+fn warm_kernel_ticks(clock: Clock, iterations: u64, kernel: impl Fn(u64)) -> u64 {
     kernel_ticks(clock, 1, &kernel);
-    kernel_ticks(clock, turns, &kernel)
+    kernel_ticks(clock, iterations, &kernel)
 }
 
 /// Not inlined: a copy of the instructions would not be brought back by running another.
 #[inline(never)]
-fn kernel_ticks(clock: Clock, turns: u64, kernel: &impl Fn(u64)) -> u64 {
-    let begun = clock.start();
-    kernel(turns);
-    clock.stop() - begun
+fn kernel_ticks(clock: Clock, iterations: u64, kernel: &impl Fn(u64)) -> u64 {
+    let start = clock.start();
+    kernel(iterations);
+    clock.stop() - start
 }

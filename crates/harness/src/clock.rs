@@ -54,10 +54,10 @@ pub(crate) fn clock_of_kind(kind: ClockKind) -> Clock {
 /// Calibrates the best clock on the probes' CPU.
 ///
 /// # Errors
-/// As [`ClockError`] says.
+/// [`ClockError`].
 pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
     // In a separate thread, so that this process keeps all its CPUs.
-    let thread = ThreadBuilder::named("clock").start(move || calibrate_on(cpu)).map_err(ClockError::NoThread)?;
+    let thread = ThreadBuilder::named("clock").start(move || calibrate_on_cpu(cpu)).map_err(ClockError::NoThread)?;
     thread.join().map_err(|_| ClockError::Panicked)?.map_err(|source| ClockError::Pin { cpu, source })
 }
 
@@ -66,7 +66,7 @@ pub fn clock_source() -> Option<String> {
     std::fs::read_to_string(CURRENT_CLOCKSOURCE).ok().map(|text| text.trim().to_owned())
 }
 
-fn calibrate_on(cpu: u32) -> io::Result<ClockInfo> {
+fn calibrate_on_cpu(cpu: u32) -> io::Result<ClockInfo> {
     let (kind, clock, note) = best_clock();
     cpu::pin(&[cpu])?;
     let ClockCalibration { hertz, relative_error } = clock::calibrate(clock, CALIBRATION_SECONDS);
@@ -138,9 +138,9 @@ fn ratio_of_fastest(clock: Clock) -> f64 {
 }
 
 fn elapsed_ticks(clock: Clock, work: impl FnOnce()) -> u64 {
-    let begun = clock.start();
+    let start = clock.start();
     work();
-    clock.stop().wrapping_sub(begun)
+    clock.stop().wrapping_sub(start)
 }
 
 /// The whole number that a ratio is close to, if any.

@@ -42,8 +42,8 @@ pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Ve
     let cpus = cpus.to_vec();
     let until = Instant::now() + limit;
     // In a separate thread, so that this process keeps all its CPUs.
-    let looked = ThreadBuilder::named("canaries").start(move || sample_canary_ratios(&cpus, passes, until))?.join();
-    let readings = looked.map_err(|_| io::Error::other("reading canaries panicked"))??;
+    let result = ThreadBuilder::named("canaries").start(move || sample_canary_ratios(&cpus, passes, until))?.join();
+    let readings = result.map_err(|_| io::Error::other("reading canaries panicked"))??;
     Ok(shares_in_fastest_mode(&readings))
 }
 
@@ -82,9 +82,9 @@ fn sample_canaries(canaries: CanaryReader, time: Duration, columns: &mut BTreeMa
 fn shares_in_fastest_mode(readings: &[Vec<f64>]) -> Option<Vec<f64>> {
     let finite = readings.iter().flatten().copied().filter(|ratio| ratio.is_finite());
     let sorted = Sorted::new(finite.collect())?;
-    let (steady, _) = fastest_mode(&sorted, QUIET_MODE_WIDTH, MIN_MODE_SHARE)?;
+    let (fastest, _) = fastest_mode(&sorted, QUIET_MODE_WIDTH, MIN_MODE_SHARE)?;
     let share = |ratios: &Vec<f64>| {
-        let undisturbed = ratios.iter().filter(|&&ratio| (ratio / steady - 1.0).abs() <= QUIET_MODE_WIDTH).count();
+        let undisturbed = ratios.iter().filter(|&&ratio| (ratio / fastest - 1.0).abs() <= QUIET_MODE_WIDTH).count();
         undisturbed as f64 / ratios.len().max(1) as f64
     };
     Some(readings.iter().map(share).collect())
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn busy_sibling_lowers_undisturbed_share() {
-        let jitter = |at: usize| 1.0 + 0.004 * ((at * 7 % 11) as f64 / 11.0);
+        let jitter = |index: usize| 1.0 + 0.004 * ((index * 7 % 11) as f64 / 11.0);
         let cpu = |disturbed: usize| {
             (0..1000)
-                .map(|at| 0.43 * jitter(at) * if at * 13 % 1000 < disturbed { 1.6 } else { 1.0 })
+                .map(|index| 0.43 * jitter(index) * if index * 13 % 1000 < disturbed { 1.6 } else { 1.0 })
                 .collect::<Vec<f64>>()
         };
         assert_eq!(shares_in_fastest_mode(&[cpu(0), cpu(900), cpu(1000)]), Some(vec![1.0, 0.1, 0.0]));
@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn cpu_sampling_keeps_time_limit() {
-        let cpus = cpu::allowed().unwrap();
-        let found = undisturbed_shares(&cpus[..1], Duration::from_millis(30)).unwrap().unwrap();
-        assert!(found.len() == 1 && (0.0..=1.0).contains(&found[0]), "{found:?}");
+        let cpus = cpu::affinity().unwrap();
+        let shares = undisturbed_shares(&cpus[..1], Duration::from_millis(30)).unwrap().unwrap();
+        assert!(shares.len() == 1 && (0.0..=1.0).contains(&shares[0]), "{shares:?}");
         assert_eq!(undisturbed_shares(&cpus[..1], Duration::from_millis(10)).unwrap(), None);
         assert_eq!(undisturbed_shares(&cpus[..1], Duration::ZERO).unwrap(), None);
     }

@@ -28,14 +28,14 @@ pub struct PredictionInputs<'a> {
     /// Where in the range of its samples an input known only as found is taken.
     sample_end: SampleEnd,
     /// The inputs taken as found so far, each once.
-    inputs_seen: RefCell<InputsSeen>,
+    used_inputs: RefCell<UsedInputs>,
     /// An input that is moved by a part of its half interval.
     shifted_input: Option<(&'a str, f64)>,
 }
 
 /// What a formula asked for.
 #[derive(Default)]
-struct InputsSeen {
+struct UsedInputs {
     /// Inputs whose figure is that of samples as they were found.
     as_found: Vec<String>,
     /// Inputs with a figure.
@@ -63,7 +63,7 @@ impl<'a> PredictionInputs<'a> {
             references: None,
             bounds: &[],
             sample_end: SampleEnd::Figure,
-            inputs_seen: RefCell::default(),
+            used_inputs: RefCell::default(),
             shifted_input: None,
         }
     }
@@ -104,32 +104,34 @@ impl<'a> PredictionInputs<'a> {
         let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
         let input = |name, value, source| Input { name, value, unit: metric.unit, source };
         if let Some(figure) = (self.measured)(metric.id.as_str(), case) {
-            let moved =
-                self.shifted_input.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * figure.half_width);
-            push_unique(&mut self.inputs_seen.borrow_mut().requested, &name);
-            return Ok(input(name, figure.value + moved, "measured in this run".into()));
+            let shift = self
+                .shifted_input
+                .filter(|(shifted_name, _)| *shifted_name == name)
+                .map_or(0.0, |(_, end)| end * figure.half_width);
+            push_unique(&mut self.used_inputs.borrow_mut().requested, &name);
+            return Ok(input(name, figure.value + shift, "measured in this run".into()));
         }
-        match self.missing_figure.map(|lacking| lacking(metric.id.as_str(), case)) {
+        match self.missing_figure.map(|lookup| lookup(metric.id.as_str(), case)) {
             Some(MissingInput::AsFound(figure)) => {
-                push_unique(&mut self.inputs_seen.borrow_mut().as_found, &name);
-                let source = format!("measured in this run, as found: {}", figure.reason);
+                push_unique(&mut self.used_inputs.borrow_mut().as_found, &name);
+                let source = format!("measured in this run, from all samples: {}", figure.reason);
                 Ok(input(name, self.sample_end.value_of(&figure, metric.better), source))
             }
-            Some(MissingInput::NoFigure(what)) => Err(self.missing_input(&name, &what)),
+            Some(MissingInput::NoFigure(clause)) => Err(self.missing_input(&name, &clause)),
             None => Err(self.missing_input(&name, "this run did not measure")),
         }
     }
 
     /// Why there is no prediction without an input.
-    fn missing_input(&self, name: &str, what: &str) -> NoPrediction {
-        let reason = NoPrediction::new(format!("it is derived from {name}, which {what}"));
-        push_unique(&mut self.inputs_seen.borrow_mut().missing_reasons, &reason.0);
+    fn missing_input(&self, name: &str, clause: &str) -> NoPrediction {
+        let reason = NoPrediction::new(format!("it is derived from {name}, which {clause}"));
+        push_unique(&mut self.used_inputs.borrow_mut().missing_reasons, &reason.0);
         reason
     }
 
     /// A prediction by a formula over these facts.
     ///
-    /// One with inputs as found says so, and its range is wider: its own spans the formula's ranges with all of them at the
+    /// One with inputs as found states so, and its range is wider: its own spans the formula's ranges with all of them at the
     /// machine's best, at its worst, and everything between; and it is as uncertain as the value at these ends is far from each other.
     ///
     /// # Errors
@@ -139,35 +141,41 @@ impl<'a> PredictionInputs<'a> {
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<FormulaPrediction, NoPrediction> {
         let predict = |sample_end, shifted_input: Option<(&str, f64)>| {
-            let facts = PredictionInputs { sample_end, shifted_input, inputs_seen: RefCell::default(), ..*self };
+            let facts = PredictionInputs { sample_end, shifted_input, used_inputs: RefCell::default(), ..*self };
             let prediction = formula(&facts);
-            let seen = facts.inputs_seen.into_inner();
-            let mut own = self.inputs_seen.borrow_mut();
-            seen.missing_reasons.iter().for_each(|reason| push_unique(&mut own.missing_reasons, reason));
-            (prediction, seen)
+            let used_inputs = facts.used_inputs.into_inner();
+            let mut own_inputs = self.used_inputs.borrow_mut();
+            used_inputs.missing_reasons.iter().for_each(|reason| push_unique(&mut own_inputs.missing_reasons, reason));
+            (prediction, used_inputs)
         };
-        let (prediction, InputsSeen { as_found, requested, .. }) = predict(SampleEnd::Figure, None);
+        let (prediction, UsedInputs { as_found, requested, .. }) = predict(SampleEnd::Figure, None);
         let mut prediction = prediction?;
-        let by_intervals = input_uncertainty(&requested, |moved| predict(SampleEnd::Figure, Some(moved)).0.ok());
+        let interval_uncertainty =
+            input_uncertainty(&requested, |shifted_input| predict(SampleEnd::Figure, Some(shifted_input)).0.ok());
         if as_found.is_empty() {
-            return Ok(FormulaPrediction { prediction, log_half_range: Some(by_intervals) });
+            return Ok(FormulaPrediction { prediction, log_half_range: Some(interval_uncertainty) });
         }
         let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| predict(end, None).0.ok());
         // Other work disturbs them all alike.
         let values = ends.each_ref().map(|end| end.as_ref().map(|end| end.value).filter(|value| *value > 0.0));
-        let by_samples = if let [Some(best), Some(worst)] = values { Some((worst / best).ln() / 2.0) } else { None };
+        let sample_uncertainty =
+            if let [Some(best), Some(worst)] = values { Some((worst / best).ln() / 2.0) } else { None };
         // An end at which the formula fails bounds nothing.
         for end in ends.into_iter().flatten() {
             prediction.low = prediction.low.min(end.low);
             prediction.high = prediction.high.max(end.high);
         }
-        prediction
-            .derivation
-            .push_str(&format!("; as found, from nearly the best to nearly the worst sample: {}", as_found.join(", ")));
-        Ok(FormulaPrediction { prediction, log_half_range: by_samples.map(|samples| samples.hypot(by_intervals)) })
+        prediction.derivation.push_str(&format!(
+            "; as measured, from nearly the best to nearly the worst sample: {}",
+            as_found.join(", ")
+        ));
+        Ok(FormulaPrediction {
+            prediction,
+            log_half_range: sample_uncertainty.map(|samples| samples.hypot(interval_uncertainty)),
+        })
     }
 
-    /// A prediction of a metric at a case: by the formula of its probe over these facts, in the range that other machines tell, or where it has
+    /// A prediction of a metric at a case: by the formula of its probe over these facts, in the range of other machines, or where it has
     /// none by what the same is on them; never above what the hardware carries.
     ///
     /// # Errors
@@ -188,18 +196,18 @@ impl<'a> PredictionInputs<'a> {
         Ok(Prediction { value, low, high: value, derivation, inputs, ..prediction })
     }
 
-    /// Like `predict`, whatever the hardware carries.
+    /// Like `predict`, without the bounds of the hardware.
     fn predict_unbounded(&self, metric: &Metric, case: &Case, formula: PredictFn) -> Result<Prediction, NoPrediction> {
-        let measured = |metric: &Metric, case: &Case| self.measured(metric, case).ok().map(|input| input.value);
-        let from_peers = |references: &ReferenceMachines, why| {
-            references.predict_from_peers((self.machine(), &measured), metric, case, why)
+        let measured_value = |metric: &Metric, case: &Case| self.measured(metric, case).ok().map(|input| input.value);
+        let from_peers = |references: &ReferenceMachines, reason| {
+            references.predict_from_peers((self.machine(), &measured_value), metric, case, reason)
         };
         let first = self.references.filter(|references| references.prefers_proxy(metric, case));
-        let without = || NoPrediction::new("the figure of other machines tells more than its formula");
-        match first.map(|references| from_peers(references, without())) {
+        let proxy_reason = || NoPrediction::new("the figure of other machines predicts it better than its formula");
+        match first.map(|references| from_peers(references, proxy_reason())) {
             Some(Ok(prediction)) => return Ok(prediction),
             // Its proxy was not measured: by the formula it would have another prediction than where it was.
-            Some(Err(reason)) if reason != without() => return Err(reason),
+            Some(Err(reason)) if reason != proxy_reason() => return Err(reason),
             Some(Err(_)) | None => {}
         }
         match (self.predict_by_formula(|facts| formula(facts, metric, case)), self.references) {
@@ -208,9 +216,9 @@ impl<'a> PredictionInputs<'a> {
             }
             (Ok(FormulaPrediction { prediction, .. }), _) => Ok(prediction),
             // A run with that input predicts it by the formula.
-            (Err(why), Some(_)) if self.inputs_seen.borrow().missing_reasons.contains(&why.0) => Err(why),
-            (Err(why), Some(references)) => from_peers(references, why),
-            (Err(why), None) => Err(why),
+            (Err(reason), Some(_)) if self.used_inputs.borrow().missing_reasons.contains(&reason.0) => Err(reason),
+            (Err(reason), Some(references)) => from_peers(references, reason),
+            (Err(reason), None) => Err(reason),
         }
     }
 }
@@ -223,18 +231,19 @@ pub(crate) struct FormulaPrediction {
     log_half_range: Option<f64>,
 }
 
-/// How uncertain a prediction is by its inputs: each in turn is moved to either end of its interval, and what that changes adds up as
+/// How uncertain a prediction is by its inputs: each one is moved to either end of its interval, and what that changes adds up as
 /// independent errors do.
-fn input_uncertainty(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Prediction>) -> f64 {
-    let value = |input, end| moved((input, end)).map(|prediction| prediction.value).filter(|value| *value > 0.0);
+fn input_uncertainty(inputs: &[String], predict_shifted: impl Fn((&str, f64)) -> Option<Prediction>) -> f64 {
+    let value =
+        |input, end| predict_shifted((input, end)).map(|prediction| prediction.value).filter(|value| *value > 0.0);
     let changes = inputs.iter().filter_map(|input| Some((value(input, 1.0)? / value(input, -1.0)?).ln() / 2.0));
-    let of_level =
+    let level_ratio =
         normal_quantile(f64::midpoint(1.0, PREDICTION_LEVEL)) / normal_quantile(f64::midpoint(1.0, CONFIDENCE_LEVEL));
-    changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * of_level
+    changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * level_ratio
 }
 
 fn push_unique(labels: &mut Vec<String>, label: &str) {
-    if !labels.iter().any(|known| known == label) {
+    if !labels.iter().any(|existing| existing == label) {
         labels.push(label.to_owned());
     }
 }
@@ -271,16 +280,16 @@ pub struct BoundedMetric {
 
 /// The known bounds of the planned metrics.
 pub fn bound_records(
-    bounded: &[&BoundedMetric],
+    bounded_metrics: &[&BoundedMetric],
     plan: &[PlannedMeasurement],
     hardware: HardwareFacts<'_>,
 ) -> Vec<BoundRecord> {
     let record = |case: &Case, metric: Name| {
-        let bound = bounded.iter().find(|bounded| bounded.metric.id == metric)?;
+        let bound = bounded_metrics.iter().find(|candidate| candidate.metric.id == metric)?;
         Some(BoundRecord { metric, case: case.clone(), bound: (bound.maximum)(hardware, case)? })
     };
     plan.iter()
-        .flat_map(|planned| planned.metrics.iter().filter_map(move |&metric| record(&planned.case, metric)))
+        .flat_map(|measurement| measurement.metrics.iter().filter_map(move |&metric| record(&measurement.case, metric)))
         .collect()
 }
 #[cfg(test)]
@@ -311,78 +320,79 @@ mod tests {
         })
     }
 
-    fn predicted(
+    fn predict_read(
         measured: Lookup<'_, Option<f64>>,
-        lacking: Lookup<'_, MissingInput>,
+        missing_figure: Lookup<'_, MissingInput>,
     ) -> Result<Prediction, NoPrediction> {
         let machine = Machine::default();
         let measured = |id: &str, case: &Case| measured(id, case).map(|value| MeasuredValue { value, half_width: 0.0 });
         PredictionInputs::new(&machine, &measured)
-            .with_missing(lacking)
+            .with_missing(missing_figure)
             .predict_by_formula(read)
             .map(|formula| formula.prediction)
     }
 
-    fn noisy(value: f64, low: f64, high: f64) -> MissingInput {
+    fn noisy_input(value: f64, low: f64, high: f64) -> MissingInput {
         MissingInput::AsFound(AsFoundValue { value, low, high, reason: "never undisturbed".into() })
     }
 
     #[test]
     fn input_as_found_widens_range() {
         let call = |id: &str, _: &Case| (id == "test.copy").then_some(10e9);
-        let found = predicted(&call, &|_, _| noisy(200.0, 100.0, 500.0)).unwrap();
+        let prediction = predict_read(&call, &|_, _| noisy_input(200.0, 100.0, 500.0)).unwrap();
         // 100 ns of copy, and the call: 300 ns, of 200 to 600 ns, each with a factor of two either way.
-        assert_eq!((found.value, found.low, found.high), (300.0, 100.0, 1200.0));
-        assert_eq!(found.inputs[0].source, "measured in this run, as found: never undisturbed");
-        assert_eq!(found.inputs[0].value, 200.0);
-        assert_eq!(found.inputs[1].source, "measured in this run");
+        assert_eq!((prediction.value, prediction.low, prediction.high), (300.0, 100.0, 1200.0));
+        assert_eq!(prediction.inputs[0].source, "measured in this run, from all samples: never undisturbed");
+        assert_eq!(prediction.inputs[0].value, 200.0);
+        assert_eq!(prediction.inputs[1].source, "measured in this run");
         assert!(
-            found
+            prediction
                 .derivation
-                .starts_with("300 ns; as found, from nearly the best to nearly the worst sample: test.call"),
-            "{found:?}"
+                .starts_with("300 ns; as measured, from nearly the best to nearly the worst sample: test.call"),
+            "{prediction:?}"
         );
     }
 
     #[test]
     fn best_rate_pairs_with_best_duration() {
-        let both =
-            |id: &str, _: &Case| if id == "test.call" { noisy(200.0, 100.0, 500.0) } else { noisy(10e9, 5e9, 20e9) };
-        let found = predicted(&|_, _| None, &both).unwrap();
+        let noisy_inputs = |id: &str, _: &Case| {
+            if id == "test.call" { noisy_input(200.0, 100.0, 500.0) } else { noisy_input(10e9, 5e9, 20e9) }
+        };
+        let prediction = predict_read(&|_, _| None, &noisy_inputs).unwrap();
         // Best: 100 ns and 50 ns. Worst: 500 ns and 200 ns.
-        assert_eq!((found.value, found.low, found.high), (300.0, 75.0, 1400.0));
-        assert!(found.derivation.ends_with("sample: test.call, test.copy"), "{found:?}");
+        assert_eq!((prediction.value, prediction.low, prediction.high), (300.0, 75.0, 1400.0));
+        assert!(prediction.derivation.ends_with("sample: test.call, test.copy"), "{prediction:?}");
     }
 
     #[test]
     fn input_intervals_and_samples_add_uncertainty() {
         let machine = Machine::default();
-        let uncertain = |half_width: f64, found: MissingInput| {
+        let uncertainty = |half_width: f64, missing_input: MissingInput| {
             let copy = |id: &str, _: &Case| (id == "test.copy").then_some(MeasuredValue { value: 10e9, half_width });
-            let lacking = |_: &str, _: &Case| found.clone();
+            let lookup = |_: &str, _: &Case| missing_input.clone();
             PredictionInputs::new(&machine, &copy)
-                .with_missing(&lacking)
+                .with_missing(&lookup)
                 .predict_by_formula(read)
                 .unwrap()
                 .log_half_range
         };
         // A call of 100 to 500 ns, and a copy of 100 ns.
-        let by_call = 3f64.ln() / 2.0;
-        assert!((uncertain(0.0, noisy(200.0, 100.0, 500.0)).unwrap() - by_call).abs() < 1e-12);
-        assert!(uncertain(1e9, noisy(200.0, 100.0, 500.0)).unwrap() > by_call);
+        let call_uncertainty = 3f64.ln() / 2.0;
+        assert!((uncertainty(0.0, noisy_input(200.0, 100.0, 500.0)).unwrap() - call_uncertainty).abs() < 1e-12);
+        assert!(uncertainty(1e9, noisy_input(200.0, 100.0, 500.0)).unwrap() > call_uncertainty);
         // At its best no time is left: how far the ends are from each other has no logarithm.
-        assert_eq!(uncertain(0.0, noisy(200.0, -100.0, 500.0)), None);
+        assert_eq!(uncertainty(0.0, noisy_input(200.0, -100.0, 500.0)), None);
     }
 
     #[test]
     fn missing_input_is_reported_with_reason() {
-        let all = |id: &str, _: &Case| Some(if id == "test.call" { 200.0 } else { 10e9 });
-        let found = predicted(&all, &|_, _| panic!("no input is missing")).unwrap();
-        assert_eq!((found.low, found.high, found.derivation.as_str()), (150.0, 600.0, "300 ns"));
-        let failed = predicted(&|_, _| None, &|_, _| MissingInput::NoFigure("failed: no memory".into())).unwrap_err();
-        assert_eq!(failed.0, "it is derived from test.call, which failed: no memory");
+        let headlines = |id: &str, _: &Case| Some(if id == "test.call" { 200.0 } else { 10e9 });
+        let prediction = predict_read(&headlines, &|_, _| panic!("no input is missing")).unwrap();
+        assert_eq!((prediction.low, prediction.high, prediction.derivation.as_str()), (150.0, 600.0, "300 ns"));
+        let error = predict_read(&|_, _| None, &|_, _| MissingInput::NoFigure("failed: no memory".into())).unwrap_err();
+        assert_eq!(error.0, "it is derived from test.call, which failed: no memory");
         let machine = Machine::default();
-        let none = PredictionInputs::new(&machine, &|_, _| None).predict_by_formula(read).err().unwrap();
-        assert_eq!(none.0, "it is derived from test.call, which this run did not measure");
+        let unmeasured = PredictionInputs::new(&machine, &|_, _| None).predict_by_formula(read).err().unwrap();
+        assert_eq!(unmeasured.0, "it is derived from test.call, which this run did not measure");
     }
 }

@@ -14,25 +14,25 @@ pub(crate) struct InterferenceMonitor {
     cpu: u32,
     last_usage: Usage,
     stat: Option<CounterFile>,
-    stolen: u64,
+    stolen_ticks: u64,
     throttle: Option<CounterFile>,
-    throttled: u64,
+    throttled_periods: u64,
     last_file_check: u64,
 }
 
 impl InterferenceMonitor {
     pub(crate) fn new(cpu: u32, stat_file: &str, throttle_file: Option<&str>) -> Self {
-        let mut watch = Self {
+        let mut monitor = Self {
             cpu,
             last_usage: read_usage(UsageScope::Thread),
             stat: CounterFile::open(stat_file).ok(),
-            stolen: 0,
+            stolen_ticks: 0,
             throttle: throttle_file.and_then(|path| CounterFile::open(path).ok()),
-            throttled: 0,
+            throttled_periods: 0,
             last_file_check: monotonic(),
         };
-        watch.take_file_tags();
-        watch
+        monitor.take_file_tags();
+        monitor
     }
 
     /// Starts afresh.
@@ -66,15 +66,15 @@ impl InterferenceMonitor {
     pub(crate) fn take_file_tags(&mut self) -> SampleTags {
         let mut tags = SampleTags::NONE;
         let stolen = self.stat.as_mut().and_then(|file| stolen_ticks(file.read().ok()?, self.cpu)).unwrap_or(0);
-        if stolen > self.stolen {
+        if stolen > self.stolen_ticks {
             tags |= SampleTags::STOLEN;
         }
-        let throttled = self.throttle.as_mut().and_then(|file| CpuThrottling::parse(file.read().ok()?));
-        let throttled = throttled.map_or(0, |throttling| throttling.throttled_periods);
-        if throttled > self.throttled {
+        let throttling = self.throttle.as_mut().and_then(|file| CpuThrottling::parse(file.read().ok()?));
+        let throttled_periods = throttling.map_or(0, |throttling| throttling.throttled_periods);
+        if throttled_periods > self.throttled_periods {
             tags |= SampleTags::THROTTLED;
         }
-        (self.stolen, self.throttled, self.last_file_check) = (stolen, throttled, monotonic());
+        (self.stolen_ticks, self.throttled_periods, self.last_file_check) = (stolen, throttled_periods, monotonic());
         tags
     }
 }
@@ -100,10 +100,10 @@ mod tests {
             std::fs::write(&path, format!("cpu  1 2 3 4 5 6 7 8 9 10\n{lines}intr 1 2 3\n")).unwrap();
         };
         write(7);
-        let mut watch = InterferenceMonitor::new(511, path.to_str().unwrap(), None);
-        assert!(!watch.take_file_tags().intersects(SampleTags::STOLEN));
+        let mut monitor = InterferenceMonitor::new(511, path.to_str().unwrap(), None);
+        assert!(!monitor.take_file_tags().intersects(SampleTags::STOLEN));
         write(8);
-        assert!(watch.take_file_tags().intersects(SampleTags::STOLEN));
+        assert!(monitor.take_file_tags().intersects(SampleTags::STOLEN));
     }
 
     #[test]

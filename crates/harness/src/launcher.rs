@@ -1,4 +1,4 @@
-//! Running one round of one probe in a fresh process; single rounds apart from a run, for experiments, under the conditions of the moment
+//! Running one round of one probe in a fresh process; single rounds outside a run, for experiments, under the conditions of the moment
 //! and with a setup of their own.
 
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ const MAX_STACK_PADDING: u64 = 4096;
 pub(crate) struct ProcessLauncher {
     program: OsString,
     arguments: Vec<String>,
-    began: u64,
+    start: u64,
 }
 
 impl Launcher for ProcessLauncher {
@@ -38,7 +38,7 @@ impl Launcher for ProcessLauncher {
     }
 
     fn now(&self) -> f64 {
-        (kelvin_sys::clock::monotonic() - self.began) as f64
+        (kelvin_sys::clock::monotonic() - self.start) as f64
     }
 }
 
@@ -47,7 +47,7 @@ impl ProcessLauncher {
     pub(crate) fn new((program, arguments): (OsString, Vec<String>)) -> Self {
         // Without it, orphans of a probe go to init, which reaps them too; we just cannot be sure that they have ended.
         let _ = child::adopt_orphans();
-        Self { program, arguments, began: kelvin_sys::clock::monotonic() }
+        Self { program, arguments, start: kelvin_sys::clock::monotonic() }
     }
 
     fn run(&self, request: &RoundRequest, wait_limit: WaitLimit) -> Result<Option<RoundResponse>, String> {
@@ -55,33 +55,33 @@ impl ProcessLauncher {
         let padding = "x".repeat((request.seed % MAX_STACK_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         // A backtrace would bury the panic message.
-        let own = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
-        let asked = request.setup.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let environment = asked.chain(own);
+        let own_variables = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
+        let setup_variables = request.setup.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = setup_variables.chain(own_variables);
         let mut child = GuardedChild::spawn(&self.program, &arguments, environment)
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
-        let begun = Instant::now();
+        let start = Instant::now();
         child.write_stdin(&text);
         let ending = child.wait(wait_limit, MAX_READING_BYTES).map_err(|error| error.to_string())?;
-        let complaint = join_lines(&ending.stderr);
+        let stderr = join_lines(&ending.stderr);
         match ending.end {
             ChildEnd::Interrupted => Ok(None),
             ChildEnd::TimedOut => {
-                Err(format!("it was still running after {:.0} s and was killed", begun.elapsed().as_secs_f64()))
+                Err(format!("it was still running after {:.0} s and was killed", start.elapsed().as_secs_f64()))
             }
             ChildEnd::TooMuchOutput => {
                 Err(format!("it printed more than {} MiB and was killed", MAX_READING_BYTES >> 20))
             }
-            ChildEnd::Signalled(signal) => Err(format!("it crashed by signal {signal}{complaint}")),
+            ChildEnd::Signalled(signal) => Err(format!("it crashed with signal {signal}{stderr}")),
             ChildEnd::Exited(0) => decode_response(&ending.output).map(Some),
-            ChildEnd::Exited(status) => Err(format!("it exited with status {status}{complaint}")),
+            ChildEnd::Exited(status) => Err(format!("it exited with status {status}{stderr}")),
         }
     }
 }
 
 /// A process's error output as the end of a sentence; empty if it was silent.
-fn join_lines(complaint: &str) -> String {
-    let words: Vec<&str> = complaint.split_whitespace().collect();
+fn join_lines(stderr: &str) -> String {
+    let words: Vec<&str> = stderr.split_whitespace().collect();
     if words.is_empty() { String::new() } else { format!(": {}", words.join(" ")) }
 }
 
@@ -89,7 +89,7 @@ fn join_lines(complaint: &str) -> String {
 /// an emulator the same work takes so much longer.
 pub(crate) const LIVE_ROUND_FACTOR: u32 = 12;
 
-/// Time limit of a round for its set-up, beside ten times its timing.
+/// Time limit of a round for its set-up, in addition to ten times its timing.
 const SETUP_ALLOWANCE: Duration = Duration::from_secs(10);
 
 /// What one round measures, and how.
@@ -128,12 +128,12 @@ impl RoundSpec<'_> {
             parent_pid: std::process::id(),
             setup: self.setup.clone(),
         };
-        let started = launch.now();
+        let start = launch.now();
         let RoundResponse { outcome, extended_by } = launch.launch(&request, wait_limit)?;
         let round = Round {
             index: self.index,
-            start_seconds: started / 1e9,
-            seconds: (launch.now() - started) / 1e9,
+            start_seconds: start / 1e9,
+            seconds: (launch.now() - start) / 1e9,
             timing: Some((self.timing + Duration::from_nanos(extended_by)).as_secs_f64()),
             cpu: self.setup.placement.cpu,
             outcome,

@@ -1,10 +1,10 @@
-//! The text of a probe: the file in Markdown beside it, of which `explain`, the page and the book are made.
+//! The text of a probe: the file in Markdown next to it, of which `explain`, the page and the book are made.
 
 use serde::Serialize;
 
 use crate::markdown::{items, paragraph, sections};
 
-/// What is said of a probe, each paragraph and each item in one line.
+/// The text about a probe, each paragraph and each item in one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Method {
     /// How it is measured: what is inside the timed region, what is subtracted, how it is proven.

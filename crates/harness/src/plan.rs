@@ -16,7 +16,7 @@ use crate::probe::{Effort, Probe, ProbeKind};
 use crate::reference_machines::ReferenceMachines;
 use crate::schedule::{EQUAL_PASS_SHARE, INPUT_ROUNDS, MIN_SLICE};
 
-/// What a round of most probes takes beside its timing: a process started, set up and ended, and its readings stored.
+/// The overhead of a round of most probes: a process started, set up and ended, and its readings stored.
 pub const DEFAULT_ROUND_COST: Duration = Duration::from_millis(5);
 
 /// One probe at one case.
@@ -32,7 +32,7 @@ pub struct PlanUnit {
     pub block: u32,
     /// How much it matters where time is short.
     pub rank: PlanRank,
-    /// What its rounds are expected to take beside their timing.
+    /// The expected overhead of its rounds.
     pub expected_cost: ExpectedCost,
     /// What its predictions need: metrics, each with a case. Nothing for an input, of which nobody asked for a prediction.
     pub required_inputs: BTreeSet<(Name, Case)>,
@@ -53,8 +53,8 @@ impl PlanUnit {
     }
 
     /// Whether it is asked for, or an input of what is needed.
-    fn is_needed(&self, needed: &BTreeSet<(Name, Case)>) -> bool {
-        !self.only_input || self.probe.is_input_of(needed, &self.case)
+    fn is_needed(&self, inputs: &BTreeSet<(Name, Case)>) -> bool {
+        !self.only_input || self.probe.is_input_of(inputs, &self.case)
     }
 }
 
@@ -70,7 +70,7 @@ pub struct PlanContext<'a> {
     pub probes: &'a [&'static Probe],
     /// The machine.
     pub machine: &'a Machine,
-    /// What other machines tell of planned figures: a prediction by a figure that moves with it needs that one measured.
+    /// What other machines predict of planned figures: a prediction by a figure that moves with it needs that one measured.
     /// Without, predictions are by formulas alone.
     pub references: Option<fn(&Machine, &[PlannedMeasurement]) -> ReferenceMachines>,
 }
@@ -93,15 +93,15 @@ pub enum PlanRank {
 impl PlanRank {
     /// The ranks of the cases of a probe that are asked for.
     fn ranks_of_cases(probe: &Probe, machine: &Machine) -> impl Fn(&Case) -> Self {
-        let [quick, usual] = [Effort::Quick, Effort::Default].map(|effort| (probe.cases)(machine, effort));
+        let [quick, default_cases] = [Effort::Quick, Effort::Default].map(|effort| (probe.cases)(machine, effort));
         let is_baseline = probe.metrics.iter().any(|metric| metric.baseline);
         // It takes next to no time of its own, and what its first round made is of use to the last ones alone.
-        let only_waits = probe.spans_run();
+        let spans_run = probe.spans_run();
         move |case| match () {
-            () if only_waits => Self::Baseline,
+            () if spans_run => Self::Baseline,
             () if quick.contains(case) && is_baseline => Self::Baseline,
             () if quick.contains(case) => Self::Quick,
-            () if usual.contains(case) => Self::Default,
+            () if default_cases.contains(case) => Self::Default,
             () => Self::Thorough,
         }
     }
@@ -113,7 +113,7 @@ pub struct Plan {
     /// The units, in the order of reports.
     pub units: Vec<PlanUnit>,
     /// What is left out at this effort, with the reason.
-    pub left_out: Vec<(&'static Probe, Case, SkipReason)>,
+    pub omissions: Vec<(&'static Probe, Case, SkipReason)>,
 }
 
 /// A name on the command line that selects nothing.
@@ -158,47 +158,49 @@ impl Plan {
         for name in names {
             if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
                 // Both kinds are run by their names.
-                let asked = [ProbeKind::Measure, ProbeKind::Study];
-                let is_known = |other: ProbeKind| other == kind || asked.contains(&kind) && asked.contains(&other);
-                let known: Vec<&'static Probe> = probes.iter().copied().filter(|probe| is_known(probe.kind)).collect();
-                return Err(UnknownName::new(name, &known));
+                let named_kinds = [ProbeKind::Measure, ProbeKind::Study];
+                let is_selectable =
+                    |other: ProbeKind| other == kind || named_kinds.contains(&kind) && named_kinds.contains(&other);
+                let candidates: Vec<&'static Probe> =
+                    probes.iter().copied().filter(|probe| is_selectable(probe.kind)).collect();
+                return Err(UnknownName::new(name, &candidates));
             }
         }
-        let asked = |probe: &Probe| {
+        let is_requested = |probe: &Probe| {
             probe.kind == kind && (names.is_empty() || names.iter().any(|name| probe.is_selected_by(name)))
         };
-        let of_asked = |probe: &&'static Probe| {
+        let probe_units = |probe: &&'static Probe| {
             let (probe, rank) = (*probe, PlanRank::ranks_of_cases(probe, machine));
             let units = (probe.cases)(machine, effort).into_iter();
             units.map(|case| PlanUnit { rank: rank(&case), ..PlanUnit::new(probe, case) }).collect::<Vec<_>>()
         };
-        let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
-        plan.units = probes.iter().filter(|probe| asked(probe)).flat_map(of_asked).collect();
+        let mut plan = Self { units: Vec::new(), omissions: Vec::new() };
+        plan.units = probes.iter().filter(|probe| is_requested(probe)).flat_map(probe_units).collect();
         // A study rests on points that a plain run leaves out, and has the time for them, also a quick one.
-        let of_inputs = if kind == ProbeKind::Study { Effort::Thorough } else { effort };
+        let input_effort = if kind == ProbeKind::Study { Effort::Thorough } else { effort };
         let may_be_input = |probe: &Probe| matches!(probe.kind, ProbeKind::Measure | ProbeKind::Study);
-        let others = probes.iter().filter(|probe| !asked(probe) && may_be_input(probe));
-        let of_others = others.flat_map(|probe| metric_cases(probe, (probe.cases)(machine, of_inputs)));
-        let of_plan = plan.units.iter().flat_map(|unit| metric_cases(unit.probe, [unit.case.clone()]));
-        let can_be_had: BTreeSet<(Name, Case)> = of_others.chain(of_plan).collect();
-        let rests_on = plan.resolve_inputs(sources, &can_be_had);
-        let mut of_asked = std::mem::take(&mut plan.units).into_iter().peekable();
+        let possible_inputs = probes.iter().filter(|probe| !is_requested(probe) && may_be_input(probe));
+        let other_cases = possible_inputs.flat_map(|probe| metric_cases(probe, (probe.cases)(machine, input_effort)));
+        let planned_cases = plan.units.iter().flat_map(|unit| metric_cases(unit.probe, [unit.case.clone()]));
+        let available: BTreeSet<(Name, Case)> = other_cases.chain(planned_cases).collect();
+        let required = plan.resolve_inputs(sources, &available);
+        let mut requested_units = std::mem::take(&mut plan.units).into_iter().peekable();
         for probe in probes.iter().copied() {
-            if asked(probe) {
-                plan.units.extend(std::iter::from_fn(|| of_asked.next_if(|unit| unit.probe.id == probe.id)));
+            if is_requested(probe) {
+                plan.units.extend(std::iter::from_fn(|| requested_units.next_if(|unit| unit.probe.id == probe.id)));
             } else if may_be_input(probe) {
                 // Cases take time to make: first whether any metric is asked for.
-                let metrics = || probe.metrics.iter().any(|metric| rests_on.iter().any(|(id, _)| *id == metric.id));
-                let cases = if metrics() { (probe.cases)(machine, of_inputs) } else { Vec::new() };
+                let metrics = || probe.metrics.iter().any(|metric| required.iter().any(|(id, _)| *id == metric.id));
+                let cases = if metrics() { (probe.cases)(machine, input_effort) } else { Vec::new() };
                 let unit = |case| PlanUnit { only_input: true, rank: PlanRank::Input, ..PlanUnit::new(probe, case) };
-                plan.units.extend(cases.into_iter().filter(|case| probe.is_input_of(&rests_on, case)).map(unit));
+                plan.units.extend(cases.into_iter().filter(|case| probe.is_input_of(&required, case)).map(unit));
             }
         }
-        for probe in eligible.iter().copied().filter(|probe| effort < Effort::Default && asked(probe)) {
-            let [chosen, usual] = [effort, Effort::Default].map(|effort| (probe.cases)(machine, effort));
+        for probe in eligible.iter().copied().filter(|probe| effort < Effort::Default && is_requested(probe)) {
+            let [selected, default_cases] = [effort, Effort::Default].map(|effort| (probe.cases)(machine, effort));
             let reason = || SkipReason::new("omitted by --quick; a default run measures it");
-            let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
-            plan.left_out.extend(left_out.map(|case| (probe, case, reason())));
+            let omitted = default_cases.into_iter().filter(|case| !selected.contains(case));
+            plan.omissions.extend(omitted.map(|case| (probe, case, reason())));
         }
         Ok(plan)
     }
@@ -208,36 +210,36 @@ impl Plan {
     fn resolve_inputs(
         &mut self,
         sources: &PlanContext<'_>,
-        can_be_had: &BTreeSet<(Name, Case)>,
+        available: &BTreeSet<(Name, Case)>,
     ) -> BTreeSet<(Name, Case)> {
         let PlanContext { probes, machine, references } = *sources;
-        let references = references.map(|read| read(machine, &self.planned()));
-        let asked_for = RefCell::new(BTreeSet::new());
-        let measured = |id: &str, case: &Case| {
+        let references = references.map(|read| read(machine, &self.measurements()));
+        let requested = RefCell::new(BTreeSet::new());
+        let lookup = |id: &str, case: &Case| {
             let figure = (Name::intern(id), case.clone());
-            can_be_had.contains(&figure).then(|| asked_for.borrow_mut().insert(figure))?;
+            available.contains(&figure).then(|| requested.borrow_mut().insert(figure))?;
             placeholder_value(probes, id)
         };
         for unit in &mut self.units {
-            let facts = PredictionInputs::new(machine, &measured);
+            let facts = PredictionInputs::new(machine, &lookup);
             let facts = references.iter().fold(facts, |facts, references| facts.with_references(references));
             for metric in unit.probe.metrics.iter().filter(|metric| metric.is_measured_at(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is known once everything is measured.
                 let _ = facts.predict(metric, &unit.case, unit.probe.predict);
             }
-            unit.required_inputs = asked_for.take();
+            unit.required_inputs = requested.take();
         }
         required_inputs(&self.units)
     }
 
-    /// The figures that are asked for and of which no formula tells, whatever else is measured, with the reason.
+    /// The figures that are asked for and that no formula predicts, whether or not its inputs are measured, with the reason.
     pub fn without_formula(
         &self,
         probes: &[&'static Probe],
         machine: &Machine,
     ) -> Vec<(&'static Metric, Case, NoPrediction)> {
-        let measured = |id: &str, _: &Case| placeholder_value(probes, id);
-        let facts = PredictionInputs::new(machine, &measured);
+        let lookup = |id: &str, _: &Case| placeholder_value(probes, id);
+        let facts = PredictionInputs::new(machine, &lookup);
         let reasons = |unit: &PlanUnit| {
             let (probe, case) = (unit.probe, unit.case.clone());
             let metrics = probe.metrics.iter().copied().filter(|metric| metric.is_measured_at(&case));
@@ -250,14 +252,14 @@ impl Plan {
     /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need, which may be cases of
     /// the same probe.
     #[must_use]
-    pub fn retain_cases(mut self, is_wanted: impl Fn(&Case) -> bool) -> Self {
-        for unit in self.units.iter_mut().filter(|unit| !unit.only_input && !is_wanted(&unit.case)) {
+    pub fn retain_cases(mut self, is_selected: impl Fn(&Case) -> bool) -> Self {
+        for unit in self.units.iter_mut().filter(|unit| !unit.only_input && !is_selected(&unit.case)) {
             // Nobody asks for an input's own prediction.
             (unit.only_input, unit.rank, unit.required_inputs) = (true, PlanRank::Input, BTreeSet::new());
         }
-        self.left_out.retain(|(_, case, _)| is_wanted(case));
-        let needed = required_inputs(&self.units);
-        self.units.retain(|unit| unit.is_needed(&needed));
+        self.omissions.retain(|(_, case, _)| is_selected(case));
+        let inputs = required_inputs(&self.units);
+        self.units.retain(|unit| unit.is_needed(&inputs));
         self
     }
 
@@ -268,39 +270,40 @@ impl Plan {
     pub fn fit_to_budget(mut self, time: Duration, rounds: u32) -> Self {
         let full_duration = self.expected_duration(rounds).div_f64(EQUAL_PASS_SHARE);
         let budget = EQUAL_PASS_SHARE * as_nanoseconds(time);
-        let without = self.units_over_budget(self.unit_costs(rounds), budget);
+        let excluded_units = self.units_over_budget(self.unit_costs(rounds), budget);
         let reason = SkipReason::new(format!(
-            "no time for it beside what is more important; all cases take about {}",
+            "no time for it after what is more important; all cases take about {}",
             seconds(full_duration.as_secs_f64())
         ));
         for (index, unit) in std::mem::take(&mut self.units).into_iter().enumerate() {
-            if !without.contains(&index) {
+            if !excluded_units.contains(&index) {
                 self.units.push(unit);
             } else if !unit.only_input {
-                self.left_out.push((unit.probe, unit.case, reason.clone()));
+                self.omissions.push((unit.probe, unit.case, reason.clone()));
             }
         }
         self
     }
 
     /// The units that do not fit into a budget in nanoseconds, and the inputs that only they need.
-    fn units_over_budget(&self, mut needs: Vec<UnitCost>, budget: f64) -> BTreeSet<usize> {
-        let mut unneeded = BTreeSet::new();
+    fn units_over_budget(&self, mut costs: Vec<UnitCost>, budget: f64) -> BTreeSet<usize> {
+        let mut unneeded_inputs = BTreeSet::new();
         loop {
-            let without: BTreeSet<usize> =
-                over_budget(&needs, budget, budget).into_iter().chain(unneeded.clone()).collect();
-            let kept = || (0..self.units.len()).filter(|index| !without.contains(index));
-            let needed = required_inputs(kept().map(|index| &self.units[index]));
-            let more: Vec<usize> = kept().filter(|&index| !self.units[index].is_needed(&needed)).collect();
-            if more.is_empty() {
-                return without;
+            let excluded_units: BTreeSet<usize> =
+                over_budget(&costs, budget, budget).into_iter().chain(unneeded_inputs.clone()).collect();
+            let remaining_units = || (0..self.units.len()).filter(|index| !excluded_units.contains(index));
+            let inputs = required_inputs(remaining_units().map(|index| &self.units[index]));
+            let newly_unneeded: Vec<usize> =
+                remaining_units().filter(|&index| !self.units[index].is_needed(&inputs)).collect();
+            if newly_unneeded.is_empty() {
+                return excluded_units;
             }
-            more.iter().for_each(|&index| needs[index].remaining = 0.0);
-            unneeded.extend(more);
+            newly_unneeded.iter().for_each(|&index| costs[index].remaining = 0.0);
+            unneeded_inputs.extend(newly_unneeded);
         }
     }
 
-    /// This plan with what the rounds of each unit are expected to take beside their timing.
+    /// This plan with the expected overhead of the rounds of each unit.
     #[must_use]
     pub fn with_expected_costs(mut self, expected: impl Fn(&Probe, &Case) -> ExpectedCost) -> Self {
         self.units.iter_mut().for_each(|unit| unit.expected_cost = expected(unit.probe, &unit.case));
@@ -309,33 +312,33 @@ impl Plan {
 
     /// What this many rounds of everything are expected to take.
     pub fn expected_duration(&self, rounds: u32) -> Duration {
-        Duration::from_nanos(self.unit_costs(rounds).iter().map(|need| need.remaining).sum::<f64>() as u64)
+        Duration::from_nanos(self.unit_costs(rounds).iter().map(|cost| cost.remaining).sum::<f64>() as u64)
     }
 
     /// What this many rounds of each unit are expected to need.
     fn unit_costs(&self, rounds: u32) -> Vec<UnitCost> {
-        let need = |(unit, place): (&PlanUnit, usize)| {
+        let unit_cost = |(unit, priority): (&PlanUnit, usize)| {
             let rounds = if unit.only_input { rounds.min(INPUT_ROUNDS) } else { rounds };
             let time = unit.expected_cost.total_for_rounds(rounds) + f64::from(rounds) * MIN_SLICE;
-            UnitCost { priority: place, total: time, remaining: time }
+            UnitCost { priority, total: time, remaining: time }
         };
-        self.units.iter().zip(self.priorities()).map(need).collect()
+        self.units.iter().zip(self.priorities()).map(unit_cost).collect()
     }
 
     /// The place of each unit in the order of importance: by rank; among equals the first case of each probe comes before the second
-    /// of any, since a few points of every curve say more than all of one.
+    /// of any, since a few points of every curve show more than all of one.
     pub(crate) fn priorities(&self) -> Vec<usize> {
-        let mut met: BTreeMap<(&str, PlanRank), usize> = BTreeMap::new();
+        let mut case_counts: BTreeMap<(&str, PlanRank), usize> = BTreeMap::new();
         let mut order: Vec<(PlanRank, usize, usize)> = Vec::new();
         for (index, unit) in self.units.iter().enumerate() {
-            let nth = met.entry((unit.probe.id, unit.rank)).or_default();
+            let nth = case_counts.entry((unit.probe.id, unit.rank)).or_default();
             order.push((unit.rank, *nth, index));
             *nth += 1;
         }
         order.sort_unstable();
-        let mut places = vec![0; self.units.len()];
-        order.iter().enumerate().for_each(|(place, &(.., index))| places[index] = place);
-        places
+        let mut priorities = vec![0; self.units.len()];
+        order.iter().enumerate().for_each(|(priority, &(.., index))| priorities[index] = priority);
+        priorities
     }
 
     /// This plan with the units that are asked for in blocks, by their cases.
@@ -349,28 +352,29 @@ impl Plan {
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         for unit in other.units {
-            let same = |known: &&mut PlanUnit| known.probe.id == unit.probe.id && known.case == unit.case;
-            match self.units.iter_mut().find(same) {
-                Some(known) => {
-                    known.only_input &= unit.only_input;
-                    known.rank = known.rank.min(unit.rank);
+            let is_same_unit =
+                |existing: &&mut PlanUnit| existing.probe.id == unit.probe.id && existing.case == unit.case;
+            match self.units.iter_mut().find(is_same_unit) {
+                Some(existing) => {
+                    existing.only_input &= unit.only_input;
+                    existing.rank = existing.rank.min(unit.rank);
                 }
                 None => self.units.push(unit),
             }
         }
-        let measured =
+        let is_measured =
             |probe: &Probe, case: &Case| self.units.iter().any(|unit| unit.probe.id == probe.id && unit.case == *case);
-        self.left_out.extend(other.left_out);
-        self.left_out.retain(|(probe, case, _)| !measured(probe, case));
+        self.omissions.extend(other.omissions);
+        self.omissions.retain(|(probe, case, _)| !is_measured(probe, case));
         self
     }
 
     /// The definitions of all its metrics, each once, in the order of reports.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
-        let of_all = self.units.iter().map(|unit| unit.probe).chain(self.left_out.iter().map(|(probe, ..)| *probe));
-        for metric in of_all.flat_map(|probe| probe.metrics) {
-            if !metrics.iter().any(|known| known.id == metric.id) {
+        let probes = self.units.iter().map(|unit| unit.probe).chain(self.omissions.iter().map(|(probe, ..)| *probe));
+        for metric in probes.flat_map(|probe| probe.metrics) {
+            if !metrics.iter().any(|existing| existing.id == metric.id) {
                 metrics.push(**metric);
             }
         }
@@ -378,43 +382,43 @@ impl Plan {
     }
 
     /// The plan as it is stored with the run; what is left out is part of it.
-    pub fn planned(&self) -> Vec<PlannedMeasurement> {
+    pub fn measurements(&self) -> Vec<PlannedMeasurement> {
         let entry = |unit: &PlanUnit| planned_entry(unit.probe, &unit.case, unit.only_input);
-        let mut planned: Vec<PlannedMeasurement> = self.units.iter().map(entry).collect();
-        for (probe, case, _) in &self.left_out {
-            let last = planned.iter().rposition(|entry| *entry.probe == *probe.id);
-            let index = last.map_or(planned.len(), |index| index + 1);
-            planned.insert(index, planned_entry(probe, case, false));
+        let mut planned_measurements: Vec<PlannedMeasurement> = self.units.iter().map(entry).collect();
+        for (probe, case, _) in &self.omissions {
+            let last = planned_measurements.iter().rposition(|entry| *entry.probe == *probe.id);
+            let index = last.map_or(planned_measurements.len(), |index| index + 1);
+            planned_measurements.insert(index, planned_entry(probe, case, false));
         }
-        planned
+        planned_measurements
     }
 }
 
 /// What a probe measures at these cases.
 fn metric_cases(probe: &'static Probe, cases: impl IntoIterator<Item = Case>) -> Vec<(Name, Case)> {
-    let measured = |case: Case| {
+    let case_metrics = |case: Case| {
         let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&case));
         metrics.map(|metric| (metric.id, case.clone())).collect::<Vec<_>>()
     };
-    cases.into_iter().flat_map(measured).collect()
+    cases.into_iter().flat_map(case_metrics).collect()
 }
 
 /// The probes whose metrics the predictions of a probe ask for on a machine, in the order of reports.
 pub fn input_probes(probe: &Probe, probes: &[&'static Probe], machine: &Machine) -> Vec<&'static str> {
-    let asked_for = RefCell::new(BTreeSet::new());
-    let measured = |id: &str, _: &Case| {
-        asked_for.borrow_mut().insert(Name::intern(id));
+    let requested = RefCell::new(BTreeSet::new());
+    let lookup = |id: &str, _: &Case| {
+        requested.borrow_mut().insert(Name::intern(id));
         placeholder_value(probes, id)
     };
-    let facts = PredictionInputs::new(machine, &measured);
+    let facts = PredictionInputs::new(machine, &lookup);
     for case in (probe.cases)(machine, Effort::Thorough) {
         for metric in probe.metrics {
             // Only what it asks for counts.
             let _ = (probe.predict)(&facts, metric, &case);
         }
     }
-    let asked_for = asked_for.into_inner();
-    let is_input = |candidate: &&&'static Probe| candidate.metrics.iter().any(|metric| asked_for.contains(&metric.id));
+    let requested = requested.into_inner();
+    let is_input = |candidate: &&&'static Probe| candidate.metrics.iter().any(|metric| requested.contains(&metric.id));
     probes.iter().filter(|candidate| candidate.id != probe.id).filter(is_input).map(|candidate| candidate.id).collect()
 }
 
@@ -439,23 +443,23 @@ fn planned_entry(probe: &Probe, case: &Case, only_input: bool) -> PlannedMeasure
     PlannedMeasurement { probe: Name::new(probe.id), metrics, case: case.clone(), only_input }
 }
 
-/// Up to three ids or leading parts of ids similar to a name, in whatever case it is; the one that is the same but for its case alone.
+/// Up to three ids or leading parts of ids similar to a name, in upper or lower case; the one that is the same but for its case alone.
 fn nearest_names(name: &str, probes: &[&'static Probe]) -> Vec<String> {
     let name = &name.to_lowercase();
     let ids =
         |probe: &&'static Probe| std::iter::once(probe.id).chain(probe.metrics.iter().map(|metric| metric.id.as_str()));
     let parts = |id: &'static str| id.match_indices('.').map(move |(end, _)| &id[..end]).chain([id]);
-    let mut near: Vec<(usize, &str)> = probes
+    let mut candidates: Vec<(usize, &str)> = probes
         .iter()
         .flat_map(ids)
         .flat_map(parts)
         .map(|id| (levenshtein(name, id).min(levenshtein(name, id.rsplit('.').next().unwrap_or(id)) + 1), id))
         .filter(|&(distance, _)| distance <= 1 + name.len() / 4)
         .collect();
-    near.sort_unstable();
-    near.dedup();
-    let max_names = if near.first().is_some_and(|&(distance, _)| distance == 0) { 1 } else { 3 };
-    near.into_iter().take(max_names).map(|(_, id)| id.to_owned()).collect()
+    candidates.sort_unstable();
+    candidates.dedup();
+    let max_names = if candidates.first().is_some_and(|&(distance, _)| distance == 0) { 1 } else { 3 };
+    candidates.into_iter().take(max_names).map(|(_, id)| id.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -481,15 +485,15 @@ mod tests {
         }
 
         fn sizes(_: &Machine, effort: Effort) -> Vec<Case> {
-            let all = [1, 2, 3, 4].map(of_size);
-            if effort == Effort::Quick { all[..1].to_vec() } else { all.to_vec() }
+            let cases = [1, 2, 3, 4].map(of_size);
+            if effort == Effort::Quick { cases[..1].to_vec() } else { cases.to_vec() }
         }
 
-        fn nothing(_: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+        fn run_nothing(_: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
             Ok(())
         }
 
-        fn none(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+        fn predict_nothing(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
             Err(NoPrediction::new("a test"))
         }
 
@@ -507,7 +511,7 @@ mod tests {
 
         const fn probe(id: &'static str, metrics: &'static [&'static Metric]) -> Probe {
             let (summary, kind) = ("", ProbeKind::Measure);
-            Probe { id, summary, kind, method: "", metrics, cases: sizes, run: nothing, predict: none }
+            Probe { id, summary, kind, method: "", metrics, cases: sizes, run: run_nothing, predict: predict_nothing }
         }
 
         /// Asks for itself at half the size.
@@ -560,11 +564,11 @@ mod tests {
             let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
             let names = ["above".to_owned()];
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Quick).unwrap();
-            assert_eq!((plan.units.len(), plan.left_out.len()), (2, 3));
+            assert_eq!((plan.units.len(), plan.omissions.len()), (2, 3));
             let first = plan.clone().retain_cases(|case| *case == of_size(1));
-            assert_eq!((first.units.len(), first.left_out.len()), (2, 0));
+            assert_eq!((first.units.len(), first.omissions.len()), (2, 0));
             let other = plan.retain_cases(|case| *case == of_size(2));
-            assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
+            assert_eq!((other.units.len(), other.omissions.len()), (0, 1), "no input of what is not asked for");
         }
 
         /// Asks for the base at size 4, and without it at size 1.
@@ -600,7 +604,7 @@ mod tests {
         }
 
         /// The sizes at the top that fit into this many seconds, 4 rounds of a unit taking 0.4 s but those of size 2 10 s, and what else.
-        fn within(time: f64) -> (Vec<u64>, Vec<&'static str>, Vec<u64>) {
+        fn fit_within(time: f64) -> (Vec<u64>, Vec<&'static str>, Vec<u64>) {
             let (probes, machine) = ([&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE], Machine::default());
             let names = ["test.top".to_owned()];
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
@@ -610,14 +614,14 @@ mod tests {
             };
             let time = Duration::from_secs_f64(time / EQUAL_PASS_SHARE + 1e-3);
             let plan = plan.with_expected_costs(expected).fit_to_budget(time, 4);
-            let (inputs, top): (Vec<PlanUnit>, Vec<PlanUnit>) =
+            let (inputs, requested): (Vec<PlanUnit>, Vec<PlanUnit>) =
                 plan.units.into_iter().partition(|unit| unit.only_input);
             let size = |case: &Case| SIZE.number_in(case).unwrap();
-            let left_out = plan.left_out.iter().map(|(_, case, _)| size(case)).collect();
+            let omitted = plan.omissions.iter().map(|(_, case, _)| size(case)).collect();
             (
-                top.iter().map(|unit| size(&unit.case)).collect(),
+                requested.iter().map(|unit| size(&unit.case)).collect(),
                 inputs.iter().map(|unit| unit.probe.id).collect(),
-                left_out,
+                omitted,
             )
         }
 
@@ -625,34 +629,34 @@ mod tests {
         fn over_budget_units_are_dropped_by_rank() {
             // A quick run measures size 1; the inputs come next, then the other sizes.
             let inputs = vec!["test.base", "test.middle"];
-            assert_eq!(within(12.0), (vec![1, 2, 3, 4], inputs.clone(), vec![]));
-            assert_eq!(within(2.0), (vec![1, 3, 4], inputs.clone(), vec![2]));
-            assert_eq!(within(1.6), (vec![1, 3], inputs.clone(), vec![2, 4]));
-            assert_eq!(within(1.2), (vec![1], inputs, vec![2, 3, 4]));
-            assert_eq!(within(0.4), (vec![1], vec![], vec![2, 3, 4]));
-            assert_eq!(within(0.3), (vec![], vec![], vec![1, 2, 3, 4]));
+            assert_eq!(fit_within(12.0), (vec![1, 2, 3, 4], inputs.clone(), vec![]));
+            assert_eq!(fit_within(2.0), (vec![1, 3, 4], inputs.clone(), vec![2]));
+            assert_eq!(fit_within(1.6), (vec![1, 3], inputs.clone(), vec![2, 4]));
+            assert_eq!(fit_within(1.2), (vec![1], inputs, vec![2, 3, 4]));
+            assert_eq!(fit_within(0.4), (vec![1], vec![], vec![2, 3, 4]));
+            assert_eq!(fit_within(0.3), (vec![], vec![], vec![1, 2, 3, 4]));
         }
 
         #[test]
         fn omitted_probe_keeps_its_metrics_in_plan() {
             let plan = Plan {
                 units: vec![PlanUnit::new(&BASE_PROBE, of_size(1)), PlanUnit::new(&MIDDLE_PROBE, Case::new())],
-                left_out: [(&TOP_PROBE, 3), (&BASE_PROBE, 2)]
+                omissions: [(&TOP_PROBE, 3), (&BASE_PROBE, 2)]
                     .map(|(probe, size)| (probe, of_size(size), SkipReason::new("a test")))
                     .into(),
             };
-            let planned = plan.planned();
-            let of = |entry: &PlannedMeasurement| {
+            let measurements = plan.measurements();
+            let summary = |entry: &PlannedMeasurement| {
                 (entry.probe.to_string(), entry.metrics.clone(), SIZE.number_in(&entry.case))
             };
-            let one = |probe: &Probe, metric: &Metric, size| (probe.id.to_owned(), vec![metric.id], size);
+            let expected_entry = |probe: &Probe, metric: &Metric, size| (probe.id.to_owned(), vec![metric.id], size);
             let expected = [
-                one(&BASE_PROBE, &BASE, Some(1)),
-                one(&BASE_PROBE, &BASE, Some(2)),
-                one(&MIDDLE_PROBE, &MIDDLE, None),
-                one(&TOP_PROBE, &TOP, Some(3)),
+                expected_entry(&BASE_PROBE, &BASE, Some(1)),
+                expected_entry(&BASE_PROBE, &BASE, Some(2)),
+                expected_entry(&MIDDLE_PROBE, &MIDDLE, None),
+                expected_entry(&TOP_PROBE, &TOP, Some(3)),
             ];
-            assert_eq!(planned.iter().map(of).collect::<Vec<_>>(), expected);
+            assert_eq!(measurements.iter().map(summary).collect::<Vec<_>>(), expected);
             assert_eq!(plan.metrics().iter().map(|metric| metric.id).collect::<Vec<_>>(), [BASE.id, MIDDLE.id, TOP.id]);
         }
 
@@ -666,7 +670,7 @@ mod tests {
                 unit(&TOP_PROBE, 1, PlanRank::Quick),
                 unit(&TOP_PROBE, 2, PlanRank::Baseline),
             ];
-            assert_eq!(Plan { units, left_out: Vec::new() }.priorities(), [4, 1, 3, 2, 0]);
+            assert_eq!(Plan { units, omissions: Vec::new() }.priorities(), [4, 1, 3, 2, 0]);
         }
 
         #[test]
@@ -688,18 +692,18 @@ mod tests {
             predict: |_, _, _| Err(kelvin_core::NoPrediction::new("a test")),
         };
         let case = |n| Case::new().with_number(N, n);
-        let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
+        let plan = |cases: &[(u64, bool)], omitted: &[u64]| Plan {
             units: cases
                 .iter()
                 .map(|&(n, only_input)| PlanUnit { only_input, ..PlanUnit::new(&PROBE, case(n)) })
                 .collect(),
-            left_out: left_out.iter().map(|&n| (&PROBE, case(n), SkipReason::new("a test"))).collect(),
+            omissions: omitted.iter().map(|&n| (&PROBE, case(n), SkipReason::new("a test"))).collect(),
         };
-        let both = plan(&[(1, true), (2, false)], &[3]).merge(plan(&[(1, false), (2, true), (3, true)], &[4]));
+        let merged = plan(&[(1, true), (2, false)], &[3]).merge(plan(&[(1, false), (2, true), (3, true)], &[4]));
         let units: Vec<(u64, bool)> =
-            both.units.iter().map(|unit| (N.number_in(&unit.case).unwrap(), unit.only_input)).collect();
+            merged.units.iter().map(|unit| (N.number_in(&unit.case).unwrap(), unit.only_input)).collect();
         assert_eq!(units, [(1, false), (2, false), (3, true)]);
-        let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| N.number_in(case).unwrap()).collect();
-        assert_eq!(left_out, [4]);
+        let omitted: Vec<u64> = merged.omissions.iter().map(|(_, case, _)| N.number_in(case).unwrap()).collect();
+        assert_eq!(omitted, [4]);
     }
 }

@@ -81,15 +81,15 @@ impl Probe {
     }
 
     /// Whether one of its metrics at this case is among those that predictions need.
-    pub(crate) fn is_input_of(&self, needed: &BTreeSet<(Name, Case)>, case: &Case) -> bool {
-        self.metrics.iter().any(|metric| needed.contains(&(metric.id, case.clone())))
+    pub(crate) fn is_input_of(&self, inputs: &BTreeSet<(Name, Case)>, case: &Case) -> bool {
+        self.metrics.iter().any(|metric| inputs.contains(&(metric.id, case.clone())))
     }
 
     /// Its prediction for one of its metrics at one case, or the reason for none.
     fn predict(&self, facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> PredictionRecord {
-        let predicted = facts.predict(metric, case, self.predict);
-        let missing_reason = predicted.as_ref().err().cloned();
-        PredictionRecord { metric: metric.id, case: case.clone(), prediction: predicted.ok(), missing_reason }
+        let prediction = facts.predict(metric, case, self.predict);
+        let missing_reason = prediction.as_ref().err().cloned();
+        PredictionRecord { metric: metric.id, case: case.clone(), prediction: prediction.ok(), missing_reason }
     }
 }
 
@@ -99,10 +99,10 @@ pub fn prediction_records(
     plan: &[PlannedMeasurement],
     facts: &PredictionInputs<'_>,
 ) -> Vec<PredictionRecord> {
-    let records = |planned: &PlannedMeasurement| -> Vec<PredictionRecord> {
-        let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { return Vec::new() };
-        let metrics = probe.metrics.iter().filter(|metric| planned.metrics.contains(&metric.id));
-        metrics.map(|metric| probe.predict(facts, metric, &planned.case)).collect()
+    let records = |measurement: &PlannedMeasurement| -> Vec<PredictionRecord> {
+        let Some(probe) = probes.iter().find(|probe| measurement.probe == *probe.id) else { return Vec::new() };
+        let metrics = probe.metrics.iter().filter(|metric| measurement.metrics.contains(&metric.id));
+        metrics.map(|metric| probe.predict(facts, metric, &measurement.case)).collect()
     };
     plan.iter().flat_map(records).collect()
 }

@@ -55,7 +55,7 @@ fn run_probe(probe: &Probe, request: &RoundRequest) -> Result<RoundResponse, Pro
     let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&request.case)).count();
     let mut bench = Bench::new(request, clock::clock_of_kind(request.setup.clock.kind), metrics);
     (probe.run)(&mut bench, &request.case)?;
-    let extended_by = bench.extended_by();
+    let extended_by = bench.used_extension();
     let readings = bench.into_readings();
     if readings.is_empty() {
         return Err(ProbeError::fail("the probe ended without a reading and without an error"));

@@ -63,7 +63,7 @@ pub(crate) fn encode_response(answer: &RoundResponse) -> Result<Vec<u8>, serde_j
     Ok(bytes)
 }
 
-/// Reads an answer, or says what came instead.
+/// Reads an answer, or describes what came instead.
 pub(crate) fn decode_response(bytes: &[u8]) -> Result<RoundResponse, String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| describe_garbage(bytes))?;
     let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| describe_garbage(rest))?;

@@ -1,5 +1,5 @@
-//! What is known of other machines than the one at hand: how far their figures lay from what formulas said, and what figures were of which
-//! no formula tells. The closer a machine is related, the more it tells.
+//! What is known of other machines than the one at hand: how far their figures lay from formulas, and the figures for which there is
+//! no formula. The closer a machine is related, the better it predicts.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -72,7 +72,7 @@ impl CpuIdentity {
     }
 }
 
-/// What other machines tell.
+/// What other machines predict.
 #[derive(Clone, Debug)]
 pub struct ReferenceMachines {
     machines: Vec<ReferenceMachine>,
@@ -87,7 +87,7 @@ pub struct ReferenceMachines {
     has_modes: fn(&Metric, &Case) -> bool,
     /// How far figures lie from their formulas.
     formula_variances: VarianceModel,
-    /// How far figures lie from those of other machines scaled by their proxies, and from those of which nothing else tells.
+    /// How far figures lie from those of other machines scaled by their proxies, and from those that nothing else predicts.
     proxy_variances: VarianceModel,
     unmodelled_variances: VarianceModel,
     /// Half of a range, in standard deviations.
@@ -96,7 +96,7 @@ pub struct ReferenceMachines {
 
 impl ReferenceMachines {
     /// The same prediction in the range that figures of its kind have about their formula on these machines, and so much wider as the
-    /// inputs are uncertain (`inputs`: half of the range that follows from them, as a natural logarithm). Where no machine tells, and of
+    /// inputs are uncertain (`inputs`: half of the range that follows from them, as a natural logarithm). Where no machine predicts, and of
     /// what has two modes on each, the formula's own range stays. What is stated as the most is never raised.
     pub(crate) fn calibrate(
         &self,
@@ -147,37 +147,38 @@ impl ReferenceMachines {
     }
 
     fn proxy(&self, metric: &Metric, case: &Case) -> Option<&Proxy> {
-        self.proxies.iter().find(|proxy| proxy.is_of(metric, case))
+        self.proxies.iter().find(|proxy| proxy.applies_to(metric, case))
     }
 
-    /// Whether the proxy of a metric at a case tells more than its formula.
+    /// Whether the proxy of a metric at a case predicts better than its formula.
     pub fn prefers_proxy(&self, metric: &Metric, case: &Case) -> bool {
         self.proxy(metric, case).is_some_and(|proxy| proxy.is_preferred)
     }
 
-    /// A prediction of a figure by what it is on these machines, where no formula tells; or why there is none.
+    /// A prediction of a figure by what it is on these machines, where there is no formula; or why there is none.
     pub(crate) fn predict_from_peers(
         &self,
         (machine, measured): (&Machine, MeasuredValues<'_>),
         metric: &Metric,
         case: &Case,
-        why: NoPrediction,
+        reason: NoPrediction,
     ) -> Result<Prediction, NoPrediction> {
         let scales_with = match self.proxy(metric, case) {
-            Some(Proxy { scales_with: None, .. }) => return Err(why),
+            Some(Proxy { scales_with: None, .. }) => return Err(reason),
             proxy => proxy.and_then(|proxy| proxy.scales_with),
         };
         let mut peers = self.peer_values(machine, metric, case);
         let mut proxy = None;
-        if let Some((by, cases)) = scales_with {
-            let scaled = peers.iter().filter_map(|peer| self.scale_by_proxy(measured, peer, (by, cases), case));
-            let scaled: Vec<PeerValue<'_>> = scaled.collect();
-            if !scaled.is_empty() {
+        if let Some((proxy_metric, cases)) = scales_with {
+            let scaled_peers =
+                peers.iter().filter_map(|peer| self.scale_by_proxy(measured, peer, (proxy_metric, cases), case));
+            let scaled_peers: Vec<PeerValue<'_>> = scaled_peers.collect();
+            if !scaled_peers.is_empty() {
                 // By the proxy where any machine has it: a mean of both would be of nothing.
-                (peers, proxy) = (scaled, Some(proxy_text(by, cases)));
-            } else if peers.iter().any(|peer| peer.machine.has_value(by.id, cases, case)) {
+                (peers, proxy) = (scaled_peers, Some(proxy_text(proxy_metric, cases)));
+            } else if peers.iter().any(|peer| peer.machine.has_value(proxy_metric.id, cases, case)) {
                 // What a run that measured the proxy scales is not predicted unscaled by one that did not: a figure has one prediction.
-                let proxy = proxy_text(by, cases);
+                let proxy = proxy_text(proxy_metric, cases);
                 return Err(NoPrediction::new(format!("it is scaled by {proxy}, which this run did not measure")));
             }
         }
@@ -185,7 +186,7 @@ impl ReferenceMachines {
         let values: Vec<(&ReferenceMachine, f64)> =
             peers.iter().map(|peer| (peer.machine, peer.log_value + peer.log_ratio)).collect();
         let Some(range) = next_machine_interval(model, &metric_group(metric), &self.target, &values) else {
-            return Err(why);
+            return Err(reason);
         };
         let half = self.range_deviations * range.std;
         let [low, value, high] =
@@ -216,7 +217,7 @@ impl ReferenceMachines {
             basis: PredictionBasis::ReferenceMachines,
             formula,
             inputs,
-            derivation: format!("{}; no formula, since {}", parts.join(", "), why.0),
+            derivation: format!("{}; no formula, since {}", parts.join(", "), reason.0),
             sources: Vec::new(),
             calibration: None,
             formula_name: Cow::Borrowed(FORMULA_NAME),
@@ -224,13 +225,13 @@ impl ReferenceMachines {
         })
     }
 
-    /// A figure on each of the machines that tell of it: their names, and its values in the metric's unit.
+    /// A figure on each of the machines that have it: their names, and its values in the metric's unit.
     pub fn values_on_references(&self, machine: &Machine, metric: &Metric, case: &Case) -> Vec<(&str, f64)> {
         let peers = self.peer_values(machine, metric, case).into_iter();
         peers.map(|peer| (peer.machine.name.as_str(), peer.log_value.exp())).collect()
     }
 
-    /// A figure on each of the machines that tell of it on a machine, not scaled.
+    /// A figure on each of the machines that predict it for a machine, not scaled.
     fn peer_values(&self, target: &Machine, metric: &Metric, case: &Case) -> Vec<PeerValue<'_>> {
         let is_comparable = |machine: &&ReferenceMachine| {
             machine.cpus == allowed_cpu_count(target) || !(self.takes_all_cpus)(metric, case)
@@ -256,17 +257,17 @@ impl ReferenceMachines {
         &self,
         measured: MeasuredValues<'_>,
         peer: &PeerValue<'a>,
-        (by, cases): (&Metric, ProxyCases),
+        (proxy_metric, cases): (&Metric, ProxyCases),
         case: &Case,
     ) -> Option<PeerValue<'a>> {
-        let known = peer.machine.log_values.get(&by.id)?;
-        let measured = |case: &Case| measured(by, case).filter(|value| *value > 0.0).map(f64::ln);
+        let proxy_values = peer.machine.log_values.get(&proxy_metric.id)?;
+        let log_measured = |case: &Case| measured(proxy_metric, case).filter(|value| *value > 0.0).map(f64::ln);
         let log_ratio = match cases {
-            ProxyCases::SameCase => measured(case)? - self.value_at(known, by, case)?,
+            ProxyCases::SameCase => log_measured(case)? - self.value_at(proxy_values, proxy_metric, case)?,
             ProxyCases::At(_) => {
-                let known = known.iter().filter(|(known_case, _)| cases.includes(case, known_case));
+                let matching_values = proxy_values.iter().filter(|(known_case, _)| cases.includes(case, known_case));
                 let ratios: Vec<f64> =
-                    known.filter_map(|(case, log_value)| Some(measured(case)? - log_value)).collect();
+                    matching_values.filter_map(|(case, log_value)| Some(log_measured(case)? - log_value)).collect();
                 if ratios.is_empty() {
                     return None;
                 }
@@ -288,12 +289,12 @@ struct PeerValue<'a> {
 }
 
 /// The proxy by its name: `os.switch.cost (mechanism=pipe task=process)`.
-fn proxy_text(by: &Metric, at: ProxyCases) -> String {
-    match at {
+fn proxy_text(proxy_metric: &Metric, cases: ProxyCases) -> String {
+    match cases {
         ProxyCases::At(words @ [_, ..]) => {
-            format!("{} ({})", by.id, words.iter().fold(Case::new(), |case, word| case.with_word(*word)))
+            format!("{} ({})", proxy_metric.id, words.iter().fold(Case::new(), |case, word| case.with_word(*word)))
         }
-        _ => by.id.to_string(),
+        _ => proxy_metric.id.to_string(),
     }
 }
 
@@ -309,28 +310,31 @@ fn allowed_cpu_count(machine: &Machine) -> usize {
 }
 
 impl ReferenceMachine {
-    /// Whether a formula tells of a metric at a case.
+    /// Whether a formula predicts a metric at a case.
     fn has_formula(&self, metric: Name, case: &Case) -> bool {
-        self.log_errors.iter().any(|((of, _), cases)| *of == metric && value_at_case(cases, case).is_some())
+        self.log_errors
+            .iter()
+            .any(|((error_metric, _), cases)| *error_metric == metric && value_at_case(cases, case).is_some())
     }
 
     /// Whether one of the cases of a figure's proxy was measured.
-    fn has_value(&self, metric: Name, at: ProxyCases, case: &Case) -> bool {
-        let is_any = |cases: &Vec<(Case, f64)>| match at {
+    fn has_value(&self, metric: Name, proxy_cases: ProxyCases, case: &Case) -> bool {
+        let is_any = |cases: &Vec<(Case, f64)>| match proxy_cases {
             ProxyCases::SameCase => true,
-            ProxyCases::At(_) => cases.iter().any(|(known, _)| at.includes(case, known)),
+            ProxyCases::At(_) => cases.iter().any(|(measured_case, _)| proxy_cases.includes(case, measured_case)),
         };
         self.log_values.get(&metric).is_some_and(is_any)
     }
 
     /// By how much a metric is larger than on another machine, at all cases of both: natural logarithms.
     fn log_ratios<'a>(&'a self, other: &'a Self, metric: Name) -> Vec<(&'a Case, f64)> {
-        let [own, values] = [self, other].map(|machine| machine.log_values.get(&metric).map_or(&[][..], Vec::as_slice));
-        own.iter().filter_map(|(case, value)| Some((case, value - value_at_case(values, case)?))).collect()
+        let [own_values, values] =
+            [self, other].map(|machine| machine.log_values.get(&metric).map_or(&[][..], Vec::as_slice));
+        own_values.iter().filter_map(|(case, value)| Some((case, value - value_at_case(values, case)?))).collect()
     }
 }
 
-/// What these machines tell of a metric by a formula.
+/// The errors of a formula of a metric on these machines.
 fn formula_errors<'a>(
     machines: impl Iterator<Item = &'a ReferenceMachine>,
     formula: &(Name, Cow<'static, str>),
@@ -366,12 +370,12 @@ fn next_machine_interval(
     identity: &CpuIdentity,
     values: &[(&ReferenceMachine, f64)],
 ) -> Option<MachinePrediction> {
-    let known: Vec<(f64, MachineRelation)> =
+    let related_values: Vec<(f64, MachineRelation)> =
         values.iter().map(|(machine, value)| (*value, identity.relation(&machine.identity))).collect();
-    let between = |first: usize, second: usize| values[first].0.identity.relation(&values[second].0.identity);
-    model.effects(group)?.predict(&known, between)
+    let relation_between = |first: usize, second: usize| values[first].0.identity.relation(&values[second].0.identity);
+    model.effects(group)?.predict(&related_values, relation_between)
 }
 
 fn value_at_case(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
-    cases.iter().find(|(known, _)| known == case).map(|(_, value)| *value)
+    cases.iter().find(|(candidate, _)| candidate == case).map(|(_, value)| *value)
 }

@@ -17,7 +17,7 @@ const DEFAULT_SLICE: f64 = 10e6;
 const SLICE_SHARE_OF_SETUP: f64 = 0.25;
 const MAX_SLICE: f64 = 100e6;
 /// Nanoseconds in which the samples of a round scatter as much as rounds differ, where they do so early: mostly it is a quarter of
-/// that. A round that is to narrow an interval is best timed for the geometric mean of this and of what it takes beside its timing
+/// that. A round that is to narrow an interval is best timed for the geometric mean of this and of its overhead
 /// (optimum allocation in two-stage sampling; Cochran, Sampling Techniques, section 10.6), but not for so short that too few samples
 /// are undisturbed.
 const SAMPLE_SCATTER_TIME: f64 = 1e6;
@@ -60,7 +60,7 @@ const UNIT_COST_SMOOTHING: f64 = 0.4;
 const EXTENSION_SMOOTHING: f64 = 0.02;
 /// The last round may end this share of a kept budget late.
 const MAX_BUDGET_OVERRUN: f64 = 0.02;
-/// A longer budget is said once it has grown by this factor, and again once it has grown as much beyond what was said: a few times in a
+/// A longer budget is announced once it has grown by this factor, and again once it has grown as much again: a few times in a
 /// run that takes several times as long as expected.
 const ANNOUNCE_GROWTH: f64 = 1.05;
 const REANNOUNCE_GROWTH: f64 = 1.5;
@@ -99,7 +99,7 @@ pub(crate) struct UnitSpec {
     pub block: u32,
     /// Its place in the order of importance, the most important first.
     pub priority: usize,
-    /// What its rounds are expected to take beside their timing.
+    /// The expected overhead of its rounds.
     pub cost: ExpectedCost,
     /// Its first round comes before all others, and the rest after them.
     pub spans_run: bool,
@@ -110,21 +110,21 @@ pub(crate) struct UnitSpec {
 struct UnitState {
     task: UnitSpec,
     rounds: u32,
-    /// Nanoseconds of its first round beside its timing.
+    /// Overhead of its first round in nanoseconds.
     first_cost: Option<f64>,
     /// Like `first_cost`, of its later rounds, smoothed.
     later_cost: Option<f64>,
     /// Why it gets no further round, if so.
-    retired: Option<RetireReason>,
+    retirement: Option<RetireReason>,
 }
 
 impl UnitState {
-    /// How many times as long as expected its rounds take beside their timing.
+    /// How many times as long as expected the overhead of its rounds is.
     fn slowness(&self) -> Option<f64> {
         let ExpectedCost { first, later, .. } = self.task.cost;
-        let (took, expected) =
-            self.later_cost.map(|took| (took, later)).or(self.first_cost.map(|took| (took, first)))?;
-        (!expected.is_zero()).then(|| took / as_nanoseconds(expected))
+        let (cost, expected) =
+            self.later_cost.map(|cost| (cost, later)).or(self.first_cost.map(|cost| (cost, first)))?;
+        (!expected.is_zero()).then(|| cost / as_nanoseconds(expected))
     }
 }
 
@@ -163,9 +163,9 @@ pub(crate) struct NextRound {
 #[derive(Clone, Copy, Debug)]
 struct RunningRound {
     next: NextRound,
-    started: f64,
+    start: f64,
     /// Nanoseconds by which it went on beyond its timing, once it is over.
-    extended_by: f64,
+    extension: f64,
 }
 
 /// A decision for lack of time.
@@ -174,13 +174,13 @@ pub(crate) enum Decision {
     /// The unit is left out: its rounds take longer than there is room for.
     LeaveOut { unit: usize },
     /// The budget is this many nanoseconds longer than it was asked for.
-    Lengthen { by: f64 },
+    Lengthen { increase: f64 },
 }
 
 /// The schedule of a run.
 pub(crate) struct Schedule {
     spec: ScheduleSpec,
-    /// The budget, and as it was last said.
+    /// The budget, and as it was last announced.
     budget: f64,
     announced: f64,
     units: Vec<UnitState>,
@@ -194,7 +194,7 @@ pub(crate) struct Schedule {
     passes: u32,
     /// Whether only the last rounds of units that wait are left.
     is_closing: bool,
-    /// How many times as long as expected rounds take beside their timing on this machine: the median of the units so far.
+    /// How many times as long as expected the overhead of rounds is on this machine: the median of the units so far.
     slowness: f64,
     running: Option<RunningRound>,
     /// Nanoseconds by which rounds go on beyond their timing, where they may, smoothed.
@@ -207,7 +207,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn new(spec: ScheduleSpec, tasks: Vec<UnitSpec>) -> Self {
-        let unit = |task| UnitState { task, rounds: 0, first_cost: None, later_cost: None, retired: None };
+        let unit = |task| UnitState { task, rounds: 0, first_cost: None, later_cost: None, retirement: None };
         Self {
             spec,
             budget: spec.budget,
@@ -228,7 +228,7 @@ impl Schedule {
         }
     }
 
-    /// What to run next at this time (nanoseconds since the start); `None` when the run is over. `statuses` says how far each unit
+    /// What to run next at this time (nanoseconds since the start); `None` when the run is over. `statuses` returns how far each unit
     /// has come, once all have their minimum of rounds.
     pub(crate) fn next_round(&mut self, now: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) -> Option<NextRound> {
         self.learn_cost(now);
@@ -236,7 +236,7 @@ impl Schedule {
         loop {
             while let Some(unit) = self.pass.pop() {
                 let state = &self.units[unit];
-                if state.retired.is_some() || self.over_budget.contains(&unit) {
+                if state.retirement.is_some() || self.over_budget.contains(&unit) {
                     continue;
                 }
                 let slice = self.slice_of_phase(self.phase, state, self.slice_scale(now));
@@ -249,7 +249,7 @@ impl Schedule {
                         slice,
                         max_extension: self.max_extension(state, slice, now),
                     };
-                    self.running = Some(RunningRound { next, started: now, extended_by: 0.0 });
+                    self.running = Some(RunningRound { next, start: now, extension: 0.0 });
                     return Some(next);
                 }
             }
@@ -261,24 +261,24 @@ impl Schedule {
     }
 
     /// Records that a round is over, well or not, and by how many nanoseconds it went on beyond its timing.
-    pub(crate) fn record_round(&mut self, next: NextRound, beyond: f64) {
+    pub(crate) fn record_round(&mut self, next: NextRound, extension: f64) {
         self.units[next.unit].rounds += 1;
-        self.mean_extension += EXTENSION_SMOOTHING * (beyond - self.mean_extension);
+        self.mean_extension += EXTENSION_SMOOTHING * (extension - self.mean_extension);
         if let Some(running) = &mut self.running {
-            running.extended_by = beyond;
+            running.extension = extension;
         }
     }
 
     /// Records that a retry of this unit is pointless.
     pub(crate) fn retire_unit(&mut self, unit: usize) {
-        self.units[unit].retired = Some(RetireReason::NoRetry);
+        self.units[unit].retirement = Some(RetireReason::NoRetry);
     }
 
     /// Leaves out a unit for want of time; one with as many rounds as an interval needs keeps them.
     pub(crate) fn leave_out(&mut self, unit: usize) {
         let min_rounds = self.min_kept_rounds(unit);
         let state = &mut self.units[unit];
-        state.retired = Some(RetireReason::OutOfTime);
+        state.retirement = Some(RetireReason::OutOfTime);
         if state.rounds < min_rounds {
             self.decisions.push(Decision::LeaveOut { unit });
         }
@@ -286,8 +286,8 @@ impl Schedule {
 
     /// The unit that is asked for, if it is the only one.
     fn only_requested(&self) -> Option<usize> {
-        let mut asked = (0..self.units.len()).filter(|&unit| !self.units[unit].task.only_input);
-        asked.next().filter(|_| asked.next().is_none())
+        let mut requested = (0..self.units.len()).filter(|&unit| !self.units[unit].task.only_input);
+        requested.next().filter(|_| requested.next().is_none())
     }
 
     /// Rounds that are kept of a unit for which there is no more time: as many as an interval needs, and of the only one any, whose range
@@ -299,14 +299,14 @@ impl Schedule {
     /// Nanoseconds that a round of a unit may take that begins now, where there is a most that the budget is kept to: those that more important units leave,
     /// and half of them if it needs further rounds; in any case twice what it usually takes, as far as that is a small overrun.
     pub(crate) fn time_limit(&self, unit: usize, now: f64) -> f64 {
-        let needs = self.unit_costs();
+        let costs = self.unit_costs();
         let end = self.max_budget();
-        let turn = |need: &UnitCost| need.budget_order(end);
-        let before = needs.iter().filter(|need| turn(need) < turn(&needs[unit]));
-        let others: f64 = before.map(|need| need.remaining).sum();
-        let room = (1.0 + MAX_BUDGET_OVERRUN) * end - now - others;
-        let room = if self.missing_rounds(&self.units[unit]) > 1 { room / 2.0 } else { room };
-        room.max((2.0 * self.round_cost(unit, PassPhase::RoundRobin)).min(MAX_BUDGET_OVERRUN * end))
+        let order = |cost: &UnitCost| cost.budget_order(end);
+        let before = costs.iter().filter(|cost| order(cost) < order(&costs[unit]));
+        let reserved: f64 = before.map(|cost| cost.remaining).sum();
+        let available = (1.0 + MAX_BUDGET_OVERRUN) * end - now - reserved;
+        let available = if self.missing_rounds(&self.units[unit]) > 1 { available / 2.0 } else { available };
+        available.max((2.0 * self.round_cost(unit, PassPhase::RoundRobin)).min(MAX_BUDGET_OVERRUN * end))
     }
 
     /// The decisions since the last call.
@@ -326,9 +326,9 @@ impl Schedule {
 
     /// Rounds done, and rounds planned so far.
     pub(crate) fn progress(&self) -> (usize, usize) {
-        let done: u32 = self.units.iter().map(|state| state.rounds).sum();
-        let owed: u32 = self.units.iter().map(|state| self.missing_rounds(state)).sum();
-        (done as usize, (done + owed.max(self.pass.len() as u32)) as usize)
+        let completed: u32 = self.units.iter().map(|state| state.rounds).sum();
+        let missing_rounds: u32 = self.units.iter().map(|state| self.missing_rounds(state)).sum();
+        (completed as usize, (completed + missing_rounds.max(self.pass.len() as u32)) as usize)
     }
 
     /// Units whose interval is still wider than the target, by their statuses.
@@ -341,15 +341,15 @@ impl Schedule {
     pub(crate) fn short_units(&self) -> Vec<usize> {
         let is_short = |&unit: &usize| {
             let state = &self.units[unit];
-            let is_kept = (self.min_kept_rounds(unit)..self.min_rounds(state)).contains(&state.rounds);
-            state.retired == Some(RetireReason::OutOfTime) && is_kept
+            let has_kept_rounds = (self.min_kept_rounds(unit)..self.min_rounds(state)).contains(&state.rounds);
+            state.retirement == Some(RetireReason::OutOfTime) && has_kept_rounds
         };
         (0..self.units.len()).filter(is_short).collect()
     }
 
     /// The units that are asked for and go on.
     fn requested_units(&self) -> impl Iterator<Item = usize> {
-        (0..self.units.len()).filter(|&unit| self.units[unit].retired.is_none() && !self.units[unit].task.only_input)
+        (0..self.units.len()).filter(|&unit| self.units[unit].retirement.is_none() && !self.units[unit].task.only_input)
     }
 
     /// Those of them that any moment of a run is right for.
@@ -357,37 +357,39 @@ impl Schedule {
         self.requested_units().filter(|&unit| !self.units[unit].task.spans_run)
     }
 
-    /// Learns from the last round what its unit costs, with everything beside it.
+    /// Learns from the last round what its unit costs, with all overhead.
     fn learn_cost(&mut self, now: f64) {
-        let Some(RunningRound { next, started: begun, extended_by: beyond }) = self.running.take() else { return };
+        let Some(RunningRound { next, start, extension }) = self.running.take() else { return };
         let state = &mut self.units[next.unit];
-        let overhead = (now - begun - next.slice - beyond).max(0.0);
+        let overhead = (now - start - next.slice - extension).max(0.0);
         match (state.first_cost, state.later_cost) {
             (None, _) => state.first_cost = Some(overhead),
             (Some(_), None) => state.later_cost = Some(overhead),
-            (Some(_), Some(known)) => state.later_cost = Some(known + UNIT_COST_SMOOTHING * (overhead - known)),
+            (Some(_), Some(previous)) => {
+                state.later_cost = Some(previous + UNIT_COST_SMOOTHING * (overhead - previous))
+            }
         }
-        let known: Vec<f64> = self.units.iter().filter_map(UnitState::slowness).collect();
-        if known.len() >= MIN_SLOWNESS_UNITS {
-            self.slowness = median(&known);
+        let slownesses: Vec<f64> = self.units.iter().filter_map(UnitState::slowness).collect();
+        if slownesses.len() >= MIN_SLOWNESS_UNITS {
+            self.slowness = median(&slownesses);
         }
     }
 
-    /// Nanoseconds of one more round of a unit beside its timing.
+    /// Overhead of one more round of a unit in nanoseconds.
     fn expected_overhead(&self, state: &UnitState) -> f64 {
-        let ExpectedCost { first, later, is_measured: known } = state.task.cost;
+        let ExpectedCost { first, later, is_measured } = state.task.cost;
         let slowness = self.unit_slowness(state);
         let expected = slowness * as_nanoseconds(later);
         match (state.first_cost, state.later_cost) {
-            // One round of this run says less than all those before it.
-            (_, Some(took)) if known => {
+            // One round of this run counts less than all those before it.
+            (_, Some(took)) if is_measured => {
                 let rounds = f64::from(state.rounds.saturating_sub(1));
                 (PRIOR_COST_ROUNDS * expected + rounds * took) / (PRIOR_COST_ROUNDS + rounds)
             }
             (_, Some(took)) => took,
             (None, None) => slowness * as_nanoseconds(first),
-            // Of rounds that were made before, the first says nothing of the others.
-            (Some(_), None) if known => expected,
+            // Of rounds that were made before, the first does not predict the others.
+            (Some(_), None) if is_measured => expected,
             // Where what is made has only been guessed, the first round may have made what the others find, or all may take longer
             // than was expected: the geometric mean is not far from either.
             (Some(_), None) => (state.slowness().unwrap_or(1.0) * as_nanoseconds(later) * expected).sqrt(),
@@ -395,7 +397,7 @@ impl Schedule {
     }
 
     /// How many times as long as expected the rounds of a unit take that it has not had. The median of skewed times lies below their mean,
-    /// which is what is known of rounds that were made before: it says when they are slower, and not when they are faster.
+    /// which is what is known of rounds that were made before: it shows when they are slower, and not when they are faster.
     fn unit_slowness(&self, state: &UnitState) -> f64 {
         if state.task.cost.is_measured { self.slowness.max(1.0) } else { self.slowness }
     }
@@ -417,22 +419,22 @@ impl Schedule {
 
     /// Rounds of the minimum that a unit still lacks.
     fn missing_rounds(&self, state: &UnitState) -> u32 {
-        if state.retired.is_some() { 0 } else { self.min_rounds(state).saturating_sub(state.rounds) }
+        if state.retirement.is_some() { 0 } else { self.min_rounds(state).saturating_sub(state.rounds) }
     }
 
     /// What each unit still needs for its minimum of rounds, with the shortest slices.
     fn unit_costs(&self) -> Vec<UnitCost> {
-        let need = |state: &UnitState| {
-            let [whole, time] =
+        let unit_cost = |state: &UnitState| {
+            let [total, remaining] =
                 [self.min_rounds(state), self.missing_rounds(state)].map(|rounds| self.expected_time(state, rounds));
-            UnitCost { priority: state.task.priority, total: whole, remaining: time }
+            UnitCost { priority: state.task.priority, total, remaining }
         };
-        self.units.iter().map(need).collect()
+        self.units.iter().map(unit_cost).collect()
     }
 
     /// Nanoseconds that all rounds of the minimum still need.
     fn remaining_minimum(&self) -> f64 {
-        self.unit_costs().iter().map(|need| need.remaining).sum()
+        self.unit_costs().iter().map(|cost| cost.remaining).sum()
     }
 
     /// Nanoseconds that the budget may become at most.
@@ -446,13 +448,13 @@ impl Schedule {
 
     /// Sees to it that all rounds of the minimum fit: the budget grows as far as it may, and then units have to wait.
     fn fit_to_budget(&mut self, now: f64) {
-        let (owed, max_budget) = (self.remaining_minimum(), self.max_budget());
-        // A last round that ends late is no reason. Only what was said is kept to: an estimate that a busy moment raised falls again.
-        if owed > 0.0 {
-            self.budget = self.announced.max((now + owed).min(max_budget));
+        let (missing_time, max_budget) = (self.remaining_minimum(), self.max_budget());
+        // A last round that ends late is no reason. Only what was announced is kept to: an estimate that a busy moment raised falls again.
+        if missing_time > 0.0 {
+            self.budget = self.announced.max((now + missing_time).min(max_budget));
         }
         self.over_budget.clear();
-        if now + owed > max_budget {
+        if now + missing_time > max_budget {
             self.over_budget = over_budget(&self.unit_costs(), max_budget - now, max_budget);
             // Nothing else waits for the time of the one case that was asked for: fewer rounds are better than none.
             if let Some(unit) =
@@ -462,33 +464,38 @@ impl Schedule {
             }
         }
         // How long it will be is known once each unit has had a round.
-        let grown = if self.announced > self.spec.budget { REANNOUNCE_GROWTH } else { ANNOUNCE_GROWTH };
-        if self.passes > 1 && self.budget > grown * self.announced {
+        let factor = if self.announced > self.spec.budget { REANNOUNCE_GROWTH } else { ANNOUNCE_GROWTH };
+        if self.passes > 1 && self.budget > factor * self.announced {
             self.announced = self.budget;
-            self.decisions.push(Decision::Lengthen { by: self.budget - self.spec.budget });
+            self.decisions.push(Decision::Lengthen { increase: self.budget - self.spec.budget });
         }
     }
 
     /// How much of its usual timing beyond the least a round gets: the rounds of the minimum that are still to come share what they
     /// leave of the time.
     fn slice_scale(&self, now: f64) -> f64 {
-        let more = |state: &UnitState| f64::from(self.missing_rounds(state)) * (self.default_slice(state) - MIN_SLICE);
-        let more: f64 = self.units.iter().map(more).sum();
-        let left = (LONG_SLICE_SHARE * self.budget - now - self.remaining_minimum()).max(0.0);
-        if more > 0.0 { (left / more).min(1.0) } else { 1.0 }
+        let unit_extra =
+            |state: &UnitState| f64::from(self.missing_rounds(state)) * (self.default_slice(state) - MIN_SLICE);
+        let extra_time: f64 = self.units.iter().map(unit_extra).sum();
+        let remaining = (LONG_SLICE_SHARE * self.budget - now - self.remaining_minimum()).max(0.0);
+        if extra_time > 0.0 { (remaining / extra_time).min(1.0) } else { 1.0 }
     }
 
     /// Nanoseconds by which a round may go on beyond its timing. The rounds of the minimum that are still to come share what they
-    /// leave of the time that was said; after them a round takes what it needs of the time that is left.
+    /// leave of the announced time; after them a round takes what it needs of the time that is left.
     fn max_extension(&self, state: &UnitState, slice: f64, now: f64) -> f64 {
-        let owed: u32 = self.units.iter().map(|state| self.missing_rounds(state)).sum();
-        let (left, limit) = if owed > 0 {
-            let left = self.announced - now - self.remaining_minimum();
-            (left, EXTENSION_SHARES * left / f64::from(owed) + EXTENSION_SHARE_OF_SETUP * self.expected_overhead(state))
+        let missing_rounds: u32 = self.units.iter().map(|state| self.missing_rounds(state)).sum();
+        let (remaining, limit) = if missing_rounds > 0 {
+            let remaining = self.announced - now - self.remaining_minimum();
+            (
+                remaining,
+                EXTENSION_SHARES * remaining / f64::from(missing_rounds)
+                    + EXTENSION_SHARE_OF_SETUP * self.expected_overhead(state),
+            )
         } else {
             (self.budget - self.closing_reserve() - now - self.expected_overhead(state) - slice, MAX_EXTENSION)
         };
-        limit.min(left).clamp(0.0, MAX_EXTENSION)
+        limit.min(remaining).clamp(0.0, MAX_EXTENSION)
     }
 
     /// Nanoseconds of timing of a round, which in an equal pass is stretched so far.
@@ -508,11 +515,11 @@ impl Schedule {
 
     fn begin_pass(&mut self, now: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) {
         let has_turn = |state: &UnitState| !state.task.spans_run || state.rounds == 0 || self.is_closing;
-        let has_room = |&unit: &usize| {
+        let is_due = |&unit: &usize| {
             let state = &self.units[unit];
             self.missing_rounds(state) > 0 && has_turn(state) && !self.over_budget.contains(&unit)
         };
-        let mut pass: Vec<usize> = (0..self.units.len()).filter(has_room).collect();
+        let mut pass: Vec<usize> = (0..self.units.len()).filter(is_due).collect();
         let before = std::mem::replace(&mut self.phase, PassPhase::RoundRobin);
         if !pass.is_empty() && !self.is_closing {
             if before == PassPhase::RoundRobin {
@@ -557,11 +564,11 @@ impl Schedule {
 
     /// Puts a pass in the order in which it will be taken, from its end.
     fn order_pass(&mut self, pass: &mut [usize]) {
-        let may_lack_room = self.spec.limit == BudgetLimit::Fixed || !self.over_budget.is_empty();
-        if self.passes < PRIORITY_PASSES && may_lack_room {
+        let may_exceed_budget = self.spec.limit == BudgetLimit::Fixed || !self.over_budget.is_empty();
+        if self.passes < PRIORITY_PASSES && may_exceed_budget {
             // What turns out to have no room should not have taken time already.
-            let needs = self.unit_costs();
-            pass.sort_by_key(|&unit| std::cmp::Reverse(needs[unit].budget_order(self.max_budget())));
+            let costs = self.unit_costs();
+            pass.sort_by_key(|&unit| std::cmp::Reverse(costs[unit].budget_order(self.max_budget())));
             return;
         }
         // Random order, of blocks and within them.
@@ -572,7 +579,7 @@ impl Schedule {
         order.dedup();
         if order.len() > 1 {
             self.random.shuffle(&mut order);
-            pass.sort_by_key(|&unit| order.iter().position(|&known| block(unit) == known));
+            pass.sort_by_key(|&unit| order.iter().position(|&candidate| block(unit) == candidate));
         }
     }
 
@@ -587,12 +594,13 @@ impl Schedule {
     /// Nanoseconds for mending before the next round of the minimum: the passes of the minimum that are still to come, and the end of the
     /// run, get equal parts of what is left, so that further rounds see as much of the run as others.
     fn refinement_budget(&self, now: f64) -> f64 {
-        let begun = self.repeatable_units().all(|unit| self.units[unit].rounds >= MIN_INTERVAL_ROUNDS as u32);
-        let to_come = self.repeatable_units().map(|unit| self.missing_rounds(&self.units[unit])).max().unwrap_or(0);
+        let has_begun = self.repeatable_units().all(|unit| self.units[unit].rounds >= MIN_INTERVAL_ROUNDS as u32);
+        let missing_rounds =
+            self.repeatable_units().map(|unit| self.missing_rounds(&self.units[unit])).max().unwrap_or(0);
         let earliest = now + self.remaining_minimum();
         // More equal passes come before that where there is time for them.
-        if begun && self.extra_pass(earliest).is_empty() {
-            (self.budget - earliest).max(0.0) / f64::from(to_come + 1)
+        if has_begun && self.extra_pass(earliest).is_empty() {
+            (self.budget - earliest).max(0.0) / f64::from(missing_rounds + 1)
         } else {
             0.0
         }
@@ -600,14 +608,18 @@ impl Schedule {
 
     /// One more round where it helps, while so much time lasts: of units whose undisturbed rounds are too few for an interval, or else
     /// of those that have fewer of them than they should or whose interval can be narrowed.
-    fn refinement_pass(&mut self, left: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) -> Vec<usize> {
+    fn refinement_pass(&mut self, remaining: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) -> Vec<usize> {
         self.statuses = statuses();
-        let few = |unit: usize| self.lacks_undisturbed(unit, MIN_UNDISTURBED_ROUNDS);
+        let lacks_interval = |unit: usize| self.lacks_undisturbed(unit, MIN_UNDISTURBED_ROUNDS);
         let cost = |unit: usize| self.round_cost(unit, PassPhase::ReplaceDisturbed);
-        let worst = |unit: usize| cost(unit) * f64::from(self.statuses[unit].counted_rounds + 1);
-        let undisturbed = take_affordable(&self.sorted_by(|unit| few(unit).then(|| worst(unit))), cost, left);
+        let rounds_cost = |unit: usize| cost(unit) * f64::from(self.statuses[unit].counted_rounds + 1);
+        let undisturbed = take_affordable(
+            &self.sorted_by_figure(|unit| lacks_interval(unit).then(|| rounds_cost(unit))),
+            cost,
+            remaining,
+        );
         let (purpose, pass) = match undisturbed.is_empty() {
-            true => (PassPhase::NarrowIntervals, self.water_filling_pass(left)),
+            true => (PassPhase::NarrowIntervals, self.water_filling_pass(remaining)),
             false => (PassPhase::ReplaceDisturbed, undisturbed),
         };
         if !pass.is_empty() {
@@ -620,25 +632,25 @@ impl Schedule {
     /// so that it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does
     /// most where a round takes least; and no unit takes more than its share. Time on what is far from narrow enough counts more, so
     /// that the most become narrow enough.
-    fn water_filling_pass(&self, left: f64) -> Vec<usize> {
+    fn water_filling_pass(&self, remaining: f64) -> Vec<usize> {
         let cost = |unit: usize| self.round_cost(unit, PassPhase::NarrowIntervals);
-        let spent = |unit: usize| self.time_spent(unit, PassPhase::NarrowIntervals);
+        let unit_time = |unit: usize| self.time_spent(unit, PassPhase::NarrowIntervals);
         let weight = |unit: usize| self.time_weight(unit);
-        let needs = |unit: usize| self.needs_narrowing(unit) || self.lacks_undisturbed(unit, self.spec.rounds);
-        let wide = self.sorted_by(|unit| needs(unit).then(|| weight(unit) * spent(unit)));
-        let (mut level, mut below, mut shares) = (f64::INFINITY, 0.0, 0.0);
-        for &(height, unit) in &wide {
+        let needs_rounds = |unit: usize| self.needs_narrowing(unit) || self.lacks_undisturbed(unit, self.spec.rounds);
+        let candidates = self.sorted_by_figure(|unit| needs_rounds(unit).then(|| weight(unit) * unit_time(unit)));
+        let (mut level, mut spent_sum, mut shares) = (f64::INFINITY, 0.0, 0.0);
+        for &(height, unit) in &candidates {
             if height >= level {
                 break;
             }
-            below += spent(unit);
+            spent_sum += unit_time(unit);
             shares += 1.0 / weight(unit);
-            level = (left + below) / shares;
+            level = (remaining + spent_sum) / shares;
         }
-        let has_room = |&(height, unit): &(f64, usize)| height + weight(unit) * cost(unit) <= level;
-        let pass: Vec<(f64, usize)> = wide.iter().copied().filter(has_room).collect();
+        let is_below_level = |&(height, unit): &(f64, usize)| height + weight(unit) * cost(unit) <= level;
+        let pass: Vec<(f64, usize)> = candidates.iter().copied().filter(is_below_level).collect();
         // What is left in the end is less than a round of each.
-        take_affordable(if pass.is_empty() { &wide } else { &pass }, cost, left)
+        take_affordable(if pass.is_empty() { &candidates } else { &pass }, cost, remaining)
     }
 
     /// What time spent on a unit counts as where it is shared: the root of how many times as wide as it should be its interval is. In a
@@ -649,30 +661,31 @@ impl Schedule {
     }
 
     /// The units that have such a figure, with it, the least first.
-    fn sorted_by(&self, figure: impl Fn(usize) -> Option<f64>) -> Vec<(f64, usize)> {
+    fn sorted_by_figure(&self, figure: impl Fn(usize) -> Option<f64>) -> Vec<(f64, usize)> {
         let mut units: Vec<(f64, usize)> =
             self.repeatable_units().filter_map(|unit| Some((figure(unit)?, unit))).collect();
         units.sort_by(|first, second| first.0.total_cmp(&second.0));
         units
     }
 
-    /// Whether a unit has, and will have, fewer rounds that count than this many, and than it was to have, but so many that more will.
-    fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
+    /// Whether a unit has, and will have, fewer rounds that count than this many, and than it was to have, but enough that more will.
+    fn lacks_undisturbed(&self, unit: usize, min_rounds: u32) -> bool {
         let (state, counting) = (&self.units[unit], self.statuses[unit].counted_rounds);
         let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
         let max_time = self.budget * MAX_UNIT_SHARE.max(MAX_EQUAL_SHARES / self.units.len() as f64);
         let is_too_long = self.time_spent(unit, PassPhase::ReplaceDisturbed) > max_time;
-        counting + self.missing_rounds(state) < enough.min(self.spec.rounds) && !is_hopeless && !is_too_long
+        counting + self.missing_rounds(state) < min_rounds.min(self.spec.rounds) && !is_hopeless && !is_too_long
     }
 
     /// Whether a unit is too wide and more rounds narrow it: to the target, or as far as they count, where what they do not narrow is wider
     /// than that by itself. What lacks rounds of the minimum is taken to be as narrow as with them.
     fn needs_narrowing(&self, unit: usize) -> bool {
         let CaseStatus { half_width, narrowable, .. } = self.statuses[unit];
-        let (Some(width), Some(by_rounds)) = (half_width, narrowable) else { return false };
-        let [width, by_rounds, aim] = [width, by_rounds, self.narrowing_target()].map(|width| width.powi(2));
-        let made = f64::from(self.units[unit].rounds) / f64::from(self.spec.rounds);
-        let (expected, rest) = (made.min(1.0) * by_rounds, width - by_rounds);
+        let (Some(width), Some(narrowable_width)) = (half_width, narrowable) else { return false };
+        let [width, narrowable_width, aim] =
+            [width, narrowable_width, self.narrowing_target()].map(|width| width.powi(2));
+        let progress = f64::from(self.units[unit].rounds) / f64::from(self.spec.rounds);
+        let (expected, rest) = (progress.min(1.0) * narrowable_width, width - narrowable_width);
         expected + rest > aim && (expected > aim || rest < aim)
     }
 
@@ -694,13 +707,13 @@ impl Schedule {
 }
 
 /// The units for a round of each of which there is time, in this order.
-fn take_affordable(units: &[(f64, usize)], cost: impl Fn(usize) -> f64, mut left: f64) -> Vec<usize> {
-    let mut fits = |unit: usize| {
-        let fits = cost(unit) <= left;
-        left -= if fits { cost(unit) } else { 0.0 };
-        fits
+fn take_affordable(units: &[(f64, usize)], cost: impl Fn(usize) -> f64, mut remaining: f64) -> Vec<usize> {
+    let mut is_affordable = |unit: usize| {
+        let has_time = cost(unit) <= remaining;
+        remaining -= if has_time { cost(unit) } else { 0.0 };
+        has_time
     };
-    units.iter().map(|&(_, unit)| unit).filter(|&unit| fits(unit)).collect()
+    units.iter().map(|&(_, unit)| unit).filter(|&unit| is_affordable(unit)).collect()
 }
 
 #[cfg(test)]

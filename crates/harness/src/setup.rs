@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::probe_error::ProbeError;
 
-/// What a probe needs beside its case. The machine is not part of it: cases are chosen, and predictions made, outside
+/// What a probe needs besides its case. The machine is not part of it: cases are chosen, and predictions made, outside
 /// the probe's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
@@ -40,7 +40,7 @@ pub struct Setup {
     /// The directories of control groups that the process of a round enters, where not those of its parent: in version 1 one for each
     /// hierarchy.
     pub cgroups: Vec<OsString>,
-    /// Environment variables of the process of a round, beside those of its parent.
+    /// Environment variables of the process of a round, besides those of its parent.
     pub environment: Vec<(String, String)>,
 }
 
@@ -85,31 +85,31 @@ impl Setup {
     /// A reason to skip, if it would exceed the limit.
     pub fn reserve_write(&self, bytes: u64) -> Result<(), ProbeError> {
         let path = Path::new(&self.scratch).join(QUOTA_FILE);
-        let failed = |error: std::io::Error| {
+        let counter_error = |error: std::io::Error| {
             ProbeError::fail(format!("cannot update the write counter {}: {error}", path.display()))
         };
         let mut file =
-            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(counter_error)?;
         // Other rounds may be writing: the lock ends with the file.
-        file.lock().map_err(failed)?;
+        file.lock().map_err(counter_error)?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(failed)?;
-        let written: u64 = if text.is_empty() {
+        file.read_to_string(&mut text).map_err(counter_error)?;
+        let written_bytes: u64 = if text.is_empty() {
             0
         } else {
             text.trim().parse().map_err(|_| ProbeError::fail("the write counter is corrupt"))?
         };
-        let total = written.saturating_add(bytes);
+        let total = written_bytes.saturating_add(bytes);
         if total > self.write_limit {
-            let [more, written, limit] = [bytes, written, self.write_limit].map(units::bytes);
+            let [requested, written, limit] = [bytes, written_bytes, self.write_limit].map(units::bytes);
             return Err(ProbeError::skip(format!(
-                "needs to write {more} more, but {written} of the {limit} that this run may write are used up; raise \
+                "needs to write {requested} more, but {written} of the {limit} that this run may write are used up; raise \
                  --write-limit"
             )));
         }
-        file.rewind().map_err(failed)?;
+        file.rewind().map_err(counter_error)?;
         // The number never gets shorter, so no digits of an older one remain.
-        write!(file, "{total}").map_err(failed)
+        write!(file, "{total}").map_err(counter_error)
     }
 }
 

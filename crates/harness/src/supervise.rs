@@ -19,7 +19,7 @@ use crate::schedule::{BudgetLimit, Decision, NextRound, Schedule, ScheduleSpec, 
 use crate::setup::Setup;
 
 /// Why a case is left out after all.
-const OUT_OF_TIME: &str = "no time for it beside what is more important: rounds take longer here than expected";
+const OUT_OF_TIME: &str = "no time for it after what is more important: rounds take longer here than expected";
 /// Rounds before it is first asked how the core reads, and at most between two such questions.
 const FIRST_CORE_CHECK: usize = 8;
 const MAX_CORE_CHECK_INTERVAL: usize = 256;
@@ -33,7 +33,7 @@ pub trait EventSink {
     fn event(&mut self, event: &Event);
 }
 
-/// A receiver of events that can say how far each case has come.
+/// A receiver of events that knows how far each case has come.
 pub trait RunObserver: EventSink {
     /// How far each case has come, by all its rounds so far and by how the canaries read then or a little before; one that is missing
     /// needs nothing. No timed region is running meanwhile.
@@ -43,7 +43,7 @@ pub trait RunObserver: EventSink {
     fn steady_core(&self) -> Option<CoreSteadyState>;
 }
 
-/// Settings of a run, beside its plan and its header.
+/// Settings of a run, besides its plan and its header.
 #[derive(Clone, Debug)]
 pub struct SuperviseOptions {
     /// The program that plays the probe's role, and its arguments; it must call [`crate::run_probe_process`].
@@ -53,7 +53,7 @@ pub struct SuperviseOptions {
     /// What yields where the minimum of rounds takes longer than the budget.
     pub limit: BudgetLimit,
     /// When the time of the budget began.
-    pub began: Instant,
+    pub start: Instant,
     /// What of the budget is kept for the time after the last round.
     pub reserve: Duration,
     /// The setup of probes.
@@ -79,7 +79,7 @@ fn run(
     observer: &mut dyn RunObserver,
 ) -> RunStatus {
     observer.event(&Event::Started(Box::new(header.clone())));
-    for (probe, case, reason) in &plan.left_out {
+    for (probe, case, reason) in &plan.omissions {
         observer.event(&Event::CaseSkipped { probe: Name::new(probe.id), case: case.clone(), reason: reason.clone() });
     }
     let mut rounds = RoundLoop::new(plan, &header.settings, options);
@@ -102,23 +102,23 @@ struct RoundLoop<'r> {
     steady_core: Option<CoreSteadyState>,
     next_core_check: usize,
     /// Nanoseconds by which rounds went on beyond their timing.
-    extended_by: f64,
+    total_extension: f64,
 }
 
 impl<'r> RoundLoop<'r> {
     fn new(plan: &'r Plan, settings: &'r RunSettings, options: &'r SuperviseOptions) -> Self {
-        let reserve = options.began.elapsed() + options.reserve;
+        let reserve = options.start.elapsed() + options.reserve;
         let budget = (settings.budget_seconds - reserve.as_secs_f64()).max(0.0) * 1e9;
         let RunSettings { rounds, target, seed, .. } = *settings;
         let limit = match options.limit {
-            BudgetLimit::ExtendableTo(longest) => BudgetLimit::ExtendableTo(longest.saturating_sub(reserve)),
+            BudgetLimit::ExtendableTo(maximum) => BudgetLimit::ExtendableTo(maximum.saturating_sub(reserve)),
             limit => limit,
         };
         let spec = ScheduleSpec { budget, limit, rounds, target, seed };
-        let task = |(unit, place): (&PlanUnit, usize)| UnitSpec {
+        let task = |(unit, priority): (&PlanUnit, usize)| UnitSpec {
             only_input: unit.only_input,
             block: unit.block,
-            priority: place,
+            priority,
             cost: unit.expected_cost,
             spans_run: unit.probe.spans_run(),
         };
@@ -131,7 +131,7 @@ impl<'r> RoundLoop<'r> {
             failures: vec![0; plan.units.len()],
             steady_core: None,
             next_core_check: FIRST_CORE_CHECK,
-            extended_by: 0.0,
+            total_extension: 0.0,
         }
     }
 
@@ -144,10 +144,10 @@ impl<'r> RoundLoop<'r> {
             let next = self.schedule.next_round(launch.now(), &mut || unit_statuses(plan, observer));
             self.emit_decisions(observer);
             // At first it is not known how the core reads, then it changes little: it is asked for now and then.
-            let (done, _) = self.schedule.progress();
-            if self.options.setup.canaries && done >= self.next_core_check {
+            let (completed, _) = self.schedule.progress();
+            if self.options.setup.canaries && completed >= self.next_core_check {
                 self.steady_core = observer.steady_core();
-                self.next_core_check = done + done.clamp(FIRST_CORE_CHECK, MAX_CORE_CHECK_INTERVAL);
+                self.next_core_check = completed + completed.clamp(FIRST_CORE_CHECK, MAX_CORE_CHECK_INTERVAL);
             }
             let Some(next) = next else { return RunStatus::Complete };
             self.run_round(next, launch, observer);
@@ -156,16 +156,16 @@ impl<'r> RoundLoop<'r> {
 
     fn run_round(&mut self, next: NextRound, launch: &mut dyn Launcher, sink: &mut dyn EventSink) {
         let unit = &self.plan.units[next.unit];
-        let begun = launch.now();
-        let (done, planned) = self.schedule.progress();
+        let start = launch.now();
+        let (completed, planned) = self.schedule.progress();
         sink.event(&Event::RoundStarted {
             probe: Name::new(unit.probe.id),
             case: unit.case.clone(),
-            done,
+            done: completed,
             planned,
-            seconds_left: (self.schedule.budget() - begun).max(0.0) / 1e9,
+            seconds_left: (self.schedule.budget() - start).max(0.0) / 1e9,
         });
-        let limit = self.wait_limit(next, begun);
+        let limit = self.wait_limit(next, start);
         let extension = self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core });
         let spec = RoundSpec {
             probe: unit.probe,
@@ -174,13 +174,13 @@ impl<'r> RoundLoop<'r> {
             index: next.round,
             timing: Duration::from_nanos(next.slice as u64),
         };
-        let Some((round, extended_by)) = spec.run(launch, extension, limit, self.random.next_u64()) else {
+        let Some((round, overrun)) = spec.run(launch, extension, limit, self.random.next_u64()) else {
             return;
         };
-        self.extended_by += extended_by;
-        let took = round.seconds * 1e9;
+        self.total_extension += overrun;
+        let round_time = round.seconds * 1e9;
         let is_failure = matches!(round.outcome, RoundOutcome::Failed(_));
-        if is_failure && self.round_time_limit(next, begun).is_some_and(|time| took + CLOCK_ROUNDING >= time) {
+        if is_failure && self.round_time_limit(next, start).is_some_and(|time| round_time + CLOCK_ROUNDING >= time) {
             self.schedule.leave_out(next.unit);
             return;
         }
@@ -188,10 +188,10 @@ impl<'r> RoundLoop<'r> {
         *failures = if is_failure { *failures + 1 } else { 0 };
         match round.outcome {
             RoundOutcome::Skipped(_) => self.schedule.retire_unit(next.unit),
-            _ => self.schedule.record_round(next, extended_by),
+            _ => self.schedule.record_round(next, overrun),
         }
         // What takes long to fail, or fails again, is not tried any more.
-        if *failures >= 2 || *failures > 0 && took >= self.options.round_limit.as_nanos() as f64 {
+        if *failures >= 2 || *failures > 0 && round_time >= self.options.round_limit.as_nanos() as f64 {
             self.schedule.retire_unit(next.unit);
         }
         let (probe, case) = (Name::new(unit.probe.id), unit.case.clone());
@@ -200,12 +200,12 @@ impl<'r> RoundLoop<'r> {
 
     /// How long a round is waited for.
     fn wait_limit(&self, next: NextRound, now: f64) -> WaitLimit {
-        // For its set-up and what may go wrong beside its timing.
-        let of_timing = Duration::from_nanos(10 * next.slice as u64 + next.max_extension as u64);
-        let limit = self.options.round_limit + of_timing;
-        let longest = LIVE_ROUND_FACTOR * limit;
-        let time = self.round_time_limit(next, now).map_or(longest, |time| Duration::from_nanos(time as u64));
-        WaitLimit { initial: limit.min(time), max: longest.min(time) }
+        // For its set-up and what may go wrong outside its timing.
+        let timing_allowance = Duration::from_nanos(10 * next.slice as u64 + next.max_extension as u64);
+        let limit = self.options.round_limit + timing_allowance;
+        let max_limit = LIVE_ROUND_FACTOR * limit;
+        let time = self.round_time_limit(next, now).map_or(max_limit, |time| Duration::from_nanos(time as u64));
+        WaitLimit { initial: limit.min(time), max: max_limit.min(time) }
     }
 
     /// Nanoseconds that a round may take, where there is a most that the budget is kept to.
@@ -213,7 +213,7 @@ impl<'r> RoundLoop<'r> {
         (self.options.limit != BudgetLimit::Extendable).then(|| self.schedule.time_limit(next.unit, now))
     }
 
-    /// Tells what was decided for lack of time.
+    /// Reports what was decided for lack of time.
     fn emit_decisions(&mut self, sink: &mut dyn EventSink) {
         for decision in self.schedule.take_decisions() {
             match decision {
@@ -222,7 +222,7 @@ impl<'r> RoundLoop<'r> {
                     let (probe, case, reason) = (Name::new(probe.id), case.clone(), SkipReason::new(OUT_OF_TIME));
                     sink.event(&Event::CaseSkipped { probe, case, reason });
                 }
-                Decision::Lengthen { by } => {
+                Decision::Lengthen { increase: by } => {
                     sink.event(&Event::Extended { seconds: self.settings.budget_seconds + by / 1e9 });
                 }
             }
@@ -245,32 +245,32 @@ impl<'r> RoundLoop<'r> {
                 more => format!("{} and {more} more", listed.join(", ")),
             }
         };
-        if let Some(grown) = schedule.announced_growth() {
+        if let Some(growth) = schedule.announced_growth() {
             notes.push(format!(
                 "{} rounds of each case take {} longer on this machine than the {} that were expected",
                 settings.rounds,
-                seconds(grown / 1e9),
+                seconds(growth / 1e9),
                 seconds(settings.budget_seconds)
             ));
         }
-        if self.extended_by > 0.0 {
+        if self.total_extension > 0.0 {
             notes.push(format!(
                 "rounds went on for {} in all beyond their time, until the core was undisturbed",
-                seconds(self.extended_by / 1e9)
+                seconds(self.total_extension / 1e9)
             ));
         }
-        let short = schedule.short_units();
-        if !short.is_empty() {
-            notes.push(format!("fewer than {} rounds, for lack of time: {}", settings.rounds, names(&short)));
+        let short_units = schedule.short_units();
+        if !short_units.is_empty() {
+            notes.push(format!("fewer than {} rounds, for lack of time: {}", settings.rounds, names(&short_units)));
         }
-        let wide = schedule.wide_units(&unit_statuses(plan, observer));
-        if !wide.is_empty() {
+        let wide_units = schedule.wide_units(&unit_statuses(plan, observer));
+        if !wide_units.is_empty() {
             notes.push(format!(
                 "{} of {} cases still have an interval wider than the target of {} % after the given time: {}",
-                wide.len(),
+                wide_units.len(),
                 plan.units.len(),
                 settings.target * 100.0,
-                names(&wide)
+                names(&wide_units)
             ));
         }
         notes
@@ -279,10 +279,11 @@ impl<'r> RoundLoop<'r> {
 
 /// How far each unit has come.
 fn unit_statuses(plan: &Plan, observer: &mut dyn RunObserver) -> Vec<CaseStatus> {
-    let known = observer.case_status();
-    let nothing_missing = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
-    let status =
-        |unit: &PlanUnit| known.get(&(Name::new(unit.probe.id), unit.case.clone())).copied().unwrap_or(nothing_missing);
+    let statuses = observer.case_status();
+    let complete_status = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
+    let status = |unit: &PlanUnit| {
+        statuses.get(&(Name::new(unit.probe.id), unit.case.clone())).copied().unwrap_or(complete_status)
+    };
     plan.units.iter().map(status).collect()
 }
 

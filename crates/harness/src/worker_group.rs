@@ -20,7 +20,7 @@ pub(crate) struct WorkerGroup {
     iterations: AtomicU64,
     finished: AtomicUsize,
     failure: Mutex<Option<String>>,
-    combined: Mutex<CombinedCanaries>,
+    combined_canaries: Mutex<CombinedCanaries>,
 }
 
 /// The combined canary readings of some workers.
@@ -32,7 +32,7 @@ struct CombinedCanaries {
     /// The first worker of the next reading.
     next_first_worker: usize,
     /// The longest reading of each, in nanoseconds.
-    longest: BTreeMap<Canary, f32>,
+    max_readings: BTreeMap<Canary, f32>,
 }
 
 const STOP_ROUND: u64 = u64::MAX;
@@ -74,12 +74,12 @@ impl WorkerGroup {
         }
     }
 
-    /// Starts a round, does the caller's `own` part, and waits until every worker has finished.
-    pub(crate) fn run_round(&self, iterations: u64, own: impl FnOnce()) -> Result<(), ProbeError> {
+    /// Starts a round, does the caller's `own_work`, and waits until every worker has finished.
+    pub(crate) fn run_round(&self, iterations: u64, own_work: impl FnOnce()) -> Result<(), ProbeError> {
         self.iterations.store(iterations, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
         self.round.fetch_add(1, Ordering::Release);
-        own();
+        own_work();
         while self.finished.load(Ordering::Acquire) < self.size {
             std::thread::yield_now();
         }
@@ -91,29 +91,29 @@ impl WorkerGroup {
     /// disturb each other.
     pub(crate) fn read_canaries(
         &self,
-        own: CanaryReader,
+        own_reader: CanaryReader,
         canaries: kelvin_core::Canaries,
         columns: &mut BTreeMap<Canary, Vec<f32>>,
     ) -> Result<(), ProbeError> {
-        if !own.enabled || canaries == kelvin_core::Canaries::NONE {
+        if !own_reader.is_enabled || canaries == kelvin_core::Canaries::NONE {
             return Ok(());
         }
-        let mut longest = BTreeMap::new();
-        own.read_each(canaries, |canary, nanoseconds| record_longest(&mut longest, canary, nanoseconds));
+        let mut max_readings = BTreeMap::new();
+        own_reader.read_each(canaries, |canary, nanoseconds| record_max(&mut max_readings, canary, nanoseconds));
         let first = {
-            let mut watched = lock(&self.combined);
-            watched.requested = canaries;
-            watched.longest = longest;
-            watched.next_first_worker
+            let mut combined_canaries = lock(&self.combined_canaries);
+            combined_canaries.requested = canaries;
+            combined_canaries.max_readings = max_readings;
+            combined_canaries.next_first_worker
         };
-        let watched = self.size.min(MAX_WORKERS_PER_READING);
-        for place in 0..watched {
-            lock(&self.combined).current_worker = (first + place) % self.size;
+        let worker_count = self.size.min(MAX_WORKERS_PER_READING);
+        for offset in 0..worker_count {
+            lock(&self.combined_canaries).current_worker = (first + offset) % self.size;
             self.run_round(CANARY_ITERATIONS, || {})?;
         }
-        let mut watch = lock(&self.combined);
-        watch.next_first_worker = (first + watched) % self.size.max(1);
-        for (&canary, &nanoseconds) in &watch.longest {
+        let mut combined_canaries = lock(&self.combined_canaries);
+        combined_canaries.next_first_worker = (first + worker_count) % self.size.max(1);
+        for (&canary, &nanoseconds) in &combined_canaries.max_readings {
             columns.entry(canary).or_default().push(nanoseconds);
         }
         Ok(())
@@ -122,14 +122,14 @@ impl WorkerGroup {
     /// One worker's part in a reading: none unless it is its turn.
     fn read_worker_canaries(&self, member: usize, canaries: CanaryReader) {
         let requested = {
-            let watched = lock(&self.combined);
-            if watched.current_worker != member {
+            let combined_canaries = lock(&self.combined_canaries);
+            if combined_canaries.current_worker != member {
                 return;
             }
-            watched.requested
+            combined_canaries.requested
         };
         canaries.read_each(requested, |canary, nanoseconds| {
-            record_longest(&mut lock(&self.combined).longest, canary, nanoseconds);
+            record_max(&mut lock(&self.combined_canaries).max_readings, canary, nanoseconds);
         });
     }
 
@@ -139,9 +139,9 @@ impl WorkerGroup {
     }
 }
 
-fn record_longest(longest: &mut BTreeMap<Canary, f32>, canary: Canary, nanoseconds: f32) {
-    let known = longest.entry(canary).or_insert(nanoseconds);
-    *known = known.max(nanoseconds);
+fn record_max(max_readings: &mut BTreeMap<Canary, f32>, canary: Canary, nanoseconds: f32) {
+    let maximum = max_readings.entry(canary).or_insert(nanoseconds);
+    *maximum = maximum.max(nanoseconds);
 }
 
 #[cfg(test)]
@@ -150,29 +150,29 @@ mod tests {
     use kelvin_sys::clock::{Clock, ScriptedClock};
 
     /// Canaries of which every reading lasts this many nanoseconds.
-    fn scripted(step: u64, enabled: bool) -> CanaryReader {
-        CanaryReader::new(Clock::Scripted(ScriptedClock::leak(step)), 1.0, enabled)
+    fn scripted(step: u64, is_enabled: bool) -> CanaryReader {
+        CanaryReader::new(Clock::Scripted(ScriptedClock::leak(step)), 1.0, is_enabled)
     }
 
-    fn canaries(enabled: bool) -> CanaryReader {
-        scripted(1, enabled)
+    fn canaries(is_enabled: bool) -> CanaryReader {
+        scripted(1, is_enabled)
     }
 
     #[test]
     fn worker_canaries_are_one_reading() {
-        let crew = WorkerGroup::new(1);
-        let here = cpu::allowed().unwrap()[0];
+        let group = WorkerGroup::new(1);
+        let cpu_number = cpu::affinity().unwrap()[0];
         // A clock that advances by a microsecond per reading, on the other CPU: its readings are the longer ones.
-        let slow = scripted(1000, true);
+        let slow_reader = scripted(1000, true);
         let mut columns = BTreeMap::new();
         std::thread::scope(|scope| {
-            scope.spawn(|| crew.run_worker(0, here, slow, &|_| panic!("canaries are no work")));
+            scope.spawn(|| group.run_worker(0, cpu_number, slow_reader, &|_| panic!("canaries are no work")));
             for _ in 0..3 {
-                crew.read_canaries(canaries(true), kelvin_core::Canaries::CORE, &mut columns).unwrap();
+                group.read_canaries(canaries(true), kelvin_core::Canaries::CORE, &mut columns).unwrap();
             }
-            crew.read_canaries(canaries(true), kelvin_core::Canaries::NONE, &mut columns).unwrap();
-            crew.read_canaries(canaries(false), kelvin_core::Canaries::CORE, &mut columns).unwrap();
-            crew.stop_workers();
+            group.read_canaries(canaries(true), kelvin_core::Canaries::NONE, &mut columns).unwrap();
+            group.read_canaries(canaries(false), kelvin_core::Canaries::CORE, &mut columns).unwrap();
+            group.stop_workers();
         });
         assert_eq!(columns.keys().copied().collect::<Vec<_>>(), [Canary::Chain, Canary::Block]);
         for readings in columns.values() {
@@ -182,58 +182,55 @@ mod tests {
 
     #[test]
     fn canary_readings_rotate_over_workers() {
-        let crew = WorkerGroup::new(MAX_WORKERS_PER_READING + 2);
-        let here = cpu::allowed().unwrap()[0];
+        let group = WorkerGroup::new(MAX_WORKERS_PER_READING + 2);
+        let cpu_number = cpu::affinity().unwrap()[0];
         // Only the last worker's readings are long.
-        let of = |member| scripted(if member > MAX_WORKERS_PER_READING { 1000 } else { 1 }, true);
+        let reader = |member| scripted(if member > MAX_WORKERS_PER_READING { 1000 } else { 1 }, true);
         let mut columns = BTreeMap::new();
         std::thread::scope(|scope| {
             for member in 0..MAX_WORKERS_PER_READING + 2 {
-                let crew = &crew;
-                scope.spawn(move || crew.run_worker(member, here, of(member), &|_| {}));
+                let group = &group;
+                scope.spawn(move || group.run_worker(member, cpu_number, reader(member), &|_| {}));
             }
             for _ in 0..2 {
-                crew.read_canaries(
-                    canaries(true),
-                    kelvin_core::Canaries::from_canaries(&[Canary::Chain]),
-                    &mut columns,
-                )
-                .unwrap();
+                group
+                    .read_canaries(canaries(true), kelvin_core::Canaries::from_canaries(&[Canary::Chain]), &mut columns)
+                    .unwrap();
             }
-            crew.stop_workers();
+            group.stop_workers();
         });
         assert_eq!(columns[&Canary::Chain], [1.0, 1000.0]);
     }
 
     #[test]
     fn every_worker_does_every_round() {
-        let crew = WorkerGroup::new(3);
-        let (done, own) = (AtomicU64::new(0), std::cell::Cell::new(false));
-        let here = cpu::allowed().unwrap()[0];
+        let group = WorkerGroup::new(3);
+        let (iteration_count, caller_ran) = (AtomicU64::new(0), std::cell::Cell::new(false));
+        let cpu_number = cpu::affinity().unwrap()[0];
         std::thread::scope(|scope| {
             for member in 0..3 {
-                let (crew, done) = (&crew, &done);
+                let (group, iteration_count) = (&group, &iteration_count);
                 scope.spawn(move || {
-                    crew.run_worker(member, here, canaries(true), &|iterations| {
-                        done.fetch_add(iterations, Ordering::Relaxed);
+                    group.run_worker(member, cpu_number, canaries(true), &|iterations| {
+                        iteration_count.fetch_add(iterations, Ordering::Relaxed);
                     })
                 });
             }
-            crew.run_round(5, || {}).unwrap();
-            crew.run_round(7, || own.set(true)).unwrap();
-            crew.stop_workers();
+            group.run_round(5, || {}).unwrap();
+            group.run_round(7, || caller_ran.set(true)).unwrap();
+            group.stop_workers();
         });
-        assert_eq!(done.load(Ordering::Relaxed), 36);
-        assert!(own.get());
+        assert_eq!(iteration_count.load(Ordering::Relaxed), 36);
+        assert!(caller_ran.get());
     }
 
     #[test]
     fn unpinnable_worker_fails_round() {
-        let crew = WorkerGroup::new(1);
+        let group = WorkerGroup::new(1);
         std::thread::scope(|scope| {
-            scope.spawn(|| crew.run_worker(0, 8000, canaries(true), &|_| {}));
-            assert!(matches!(crew.run_round(1, || {}), Err(ProbeError::Fail(_))));
-            crew.stop_workers();
+            scope.spawn(|| group.run_worker(0, 8000, canaries(true), &|_| {}));
+            assert!(matches!(group.run_round(1, || {}), Err(ProbeError::Fail(_))));
+            group.stop_workers();
         });
     }
 }

@@ -1,6 +1,6 @@
-//! A static file server over HTTP/1.1 that says what it costs, in several designs.
+//! A static file server over HTTP/1.1 that reports what it costs, in several designs.
 //!
-//! What a request gets is apart from how its bytes move: a [`connection`] is fed what arrives and says what is to be sent, and a
+//! What a request gets is apart from how its bytes move: a [`connection`] is fed what arrives and returns what is to be sent, and a
 //! [`site`] answers from the files below a [`document_root`], of which nothing outside is ever opened.
 mod accept;
 pub mod body;

@@ -1,4 +1,4 @@
-//! Looks at a server behind real sockets: what is counted is what was asked for, and whoever is busy is looked at all the same.
+//! The counters of a server behind real sockets: they count what was requested, and busy threads are sampled, too.
 
 mod test_server;
 
@@ -29,17 +29,21 @@ struct StatsTestServer {
 
 impl StatsTestServer {
     fn start(root: &Path, (model, threads): (ServerModel, usize)) -> Self {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let exposure = StatsAccess { address: any, token: Secret::new(b"the right one of two").unwrap() };
+        let any_port: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let exposure = StatsAccess { address: any_port, token: Secret::new(b"the right one of two").unwrap() };
         let setup = ServerSetup { model, ..ServerSetup::with_threads(threads) };
-        let server =
-            Server::listen(any, root, setup, ServerAccess { stats_access: Some(exposure), ..ServerAccess::default() })
-                .unwrap();
-        let (address, looks) = (server.address().unwrap(), server.stats_address().unwrap().unwrap());
-        let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || server.serve(|| told.load(Ordering::Relaxed)).unwrap());
-        Self { address, stats_address: looks, shutdown: is_over, thread: Some(thread) }
+        let server = Server::listen(
+            any_port,
+            root,
+            setup,
+            ServerAccess { stats_access: Some(exposure), ..ServerAccess::default() },
+        )
+        .unwrap();
+        let (address, stats_address) = (server.address().unwrap(), server.stats_address().unwrap().unwrap());
+        let shutdown = Arc::new(AtomicBool::new(false));
+        let shutdown_flag = Arc::clone(&shutdown);
+        let thread = std::thread::spawn(move || server.serve(|| shutdown_flag.load(Ordering::Relaxed)).unwrap());
+        Self { address, stats_address, shutdown, thread: Some(thread) }
     }
 
     fn connect(&self) -> TcpStream {
@@ -60,7 +64,7 @@ impl StatsTestServer {
         ResourceSnapshot::from_json(json.as_bytes()).unwrap()
     }
 
-    fn served(&self) -> ServerStats {
+    fn server_stats(&self) -> ServerStats {
         self.snapshot().server.unwrap()
     }
 }
@@ -79,9 +83,9 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut all = String::new();
-    stream.read_to_string(&mut all).unwrap();
-    all
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 fn stats_request(method: &str, authorization: &str) -> String {
@@ -107,12 +111,12 @@ fn read_answer(stream: &mut TcpStream) -> usize {
 }
 
 fn files() -> tempfile::TempDir {
-    let top = tempfile::tempdir().unwrap();
-    fs::write(top.path().join("large"), vec![7; LARGE]).unwrap();
-    fs::write(top.path().join("small"), "small").unwrap();
-    fs::create_dir(top.path().join(".kelvin")).unwrap();
-    fs::write(top.path().join(".kelvin/stats"), "not this").unwrap();
-    top
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("large"), vec![7; LARGE]).unwrap();
+    fs::write(root.path().join("small"), "small").unwrap();
+    fs::create_dir(root.path().join(".kelvin")).unwrap();
+    fs::write(root.path().join(".kelvin/stats"), "not this").unwrap();
+    root
 }
 
 /// Every model that is watched. The pool has a thread for each client of a test.
@@ -123,10 +127,10 @@ fn tracked_models() -> impl Iterator<Item = (ServerModel, usize)> {
 
 #[test]
 fn counters_match_requests() {
-    let top = files();
+    let root = files();
     for model in tracked_models() {
-        let server = StatsTestServer::start(top.path(), model);
-        let asked = |number: usize| {
+        let server = StatsTestServer::start(root.path(), model);
+        let run_client = |number: usize| {
             let mut stream = server.connect();
             let mut bytes = 0;
             for round in 0..10 {
@@ -142,80 +146,80 @@ fn counters_match_requests() {
             (stream, bytes)
         };
         let clients: Vec<(TcpStream, usize)> = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..8).map(|number| scope.spawn(move || asked(number))).collect();
+            let clients: Vec<_> = (0..8).map(|number| scope.spawn(move || run_client(number))).collect();
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         let bytes: usize = clients.iter().map(|(_, bytes)| bytes).sum();
         let expected = (8 * 13, bytes as u64, 8, 0);
-        let counted = |served: ServerStats| (served.requests, served.bytes, served.connections, served.refused);
-        // A thread says what it has given to the kernel when it has: the client may be faster.
-        while counted(server.served()) != expected || server.served().in_flight_now > 0 {}
+        let counts = |stats: ServerStats| (stats.requests, stats.bytes, stats.connections, stats.refused);
+        // A thread reports what it has given to the kernel after the call: the client may be faster.
+        while counts(server.server_stats()) != expected || server.server_stats().in_flight_now > 0 {}
         drop(clients);
         // Nothing is lost when they end, and looks are not among them.
-        assert_eq!(counted(server.served()), expected, "{}", model.0);
-        let served = server.served();
-        assert!(served.samples > 0 && served.accept_queue.max > 0);
-        assert_eq!(served.workers, (model.0 == ServerModel::Pool).then_some(32));
+        assert_eq!(counts(server.server_stats()), expected, "{}", model.0);
+        let stats = server.server_stats();
+        assert!(stats.samples > 0 && stats.accept_queue.max > 0);
+        assert_eq!(stats.workers, (model.0 == ServerModel::Pool).then_some(32));
     }
 }
 
 #[test]
 fn nonreading_client_stays_in_flight() {
-    let top = files();
+    let root = files();
     for model in tracked_models() {
-        let server = StatsTestServer::start(top.path(), model);
+        let server = StatsTestServer::start(root.path(), model);
         let mut idle: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
         for stream in &mut idle {
             stream.write_all(get_request("/small").as_bytes()).unwrap();
             read_answer(stream);
         }
-        let mut slow = server.connect();
-        slow.write_all(get_request("/large").as_bytes()).unwrap();
-        wait_readable(&slow);
-        while server.served().in_flight_now != 1 {}
-        let begin = server.served();
-        while server.served().window_limited == 0.0 {}
-        let end = server.served();
-        // All are integrated over the same samples, so that their ratios are exact whatever the time between them was.
-        let grown = |of: fn(&ServerStats) -> f64| of(&end) - of(&begin);
-        let in_flight = grown(|served| served.in_flight);
+        let mut reader = server.connect();
+        reader.write_all(get_request("/large").as_bytes()).unwrap();
+        wait_readable(&reader);
+        while server.server_stats().in_flight_now != 1 {}
+        let begin = server.server_stats();
+        while server.server_stats().window_limited == 0.0 {}
+        let end = server.server_stats();
+        // All are integrated over the same samples, so that their ratios are exact for any time between them.
+        let growth = |counter: fn(&ServerStats) -> f64| counter(&end) - counter(&begin);
+        let in_flight = growth(|stats| stats.in_flight);
         assert!(in_flight > 0.0 && end.samples > begin.samples);
-        let is = |found: f64, times: f64| (found / in_flight - times).abs() < 1e-6;
-        let sending = grown(|served| served.sending);
-        assert!(sending >= grown(|served| served.window_limited), "{begin:?} {end:?}");
+        let is_ratio = |integral: f64, ratio: f64| (integral / in_flight - ratio).abs() < 1e-6;
+        let sending = growth(|stats| stats.sending);
+        assert!(sending >= growth(|stats| stats.window_limited), "{begin:?} {end:?}");
         assert!(
-            is(grown(|served| served.service_integral), 1.0) && is(grown(|served| served.held_integral), 5.0),
+            is_ratio(growth(|stats| stats.service_integral), 1.0) && is_ratio(growth(|stats| stats.held_integral), 5.0),
             "{begin:?} {end:?}"
         );
-        assert_eq!(read_answer(&mut slow), LARGE);
-        while server.served().in_flight_now > 0 {}
+        assert_eq!(read_answer(&mut reader), LARGE);
+        while server.server_stats().in_flight_now > 0 {}
     }
 }
 
 #[test]
 fn busy_pool_reports_accept_queue() {
-    let top = files();
-    let server = StatsTestServer::start(top.path(), (ServerModel::Pool, 1));
+    let root = files();
+    let server = StatsTestServer::start(root.path(), (ServerModel::Pool, 1));
     let mut busy = server.connect();
     busy.write_all(get_request("/large").as_bytes()).unwrap();
     wait_readable(&busy);
-    let mut waiting: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
-    waiting.iter_mut().for_each(|stream| stream.write_all(get_request("/small").as_bytes()).unwrap());
-    while server.served().in_flight_now < 4 {}
-    let (begin, end) = (server.served(), server.served());
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|stream| stream.write_all(get_request("/small").as_bytes()).unwrap());
+    while server.server_stats().in_flight_now < 4 {}
+    let (begin, end) = (server.server_stats(), server.server_stats());
     assert_eq!((end.workers, end.connections, end.requests), (Some(1), 4, 0));
-    let (held, in_flight) = (end.held_integral - begin.held_integral, end.in_flight - begin.in_flight);
-    assert!(held > 0.0 && (in_flight / held - 4.0).abs() < 1e-6, "{begin:?} {end:?}");
+    let (held_time, in_flight) = (end.held_integral - begin.held_integral, end.in_flight - begin.in_flight);
+    assert!(held_time > 0.0 && (in_flight / held_time - 4.0).abs() < 1e-6, "{begin:?} {end:?}");
     read_answer(&mut busy);
     drop(busy);
     // Each holds the worker until it ends.
-    waiting.into_iter().for_each(|mut stream| assert_eq!(read_answer(&mut stream), "small".len()));
+    clients.into_iter().for_each(|mut stream| assert_eq!(read_answer(&mut stream), "small".len()));
 }
 
 #[test]
 fn missing_token_is_401() {
-    let top = files();
-    let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
+    let root = files();
+    let server = StatsTestServer::start(root.path(), (ServerModel::Epoll, 1));
     let right = "Bearer the right one of two";
     for (request, status) in [
         (stats_request("GET", right), "200 OK"),
@@ -240,13 +244,13 @@ fn missing_token_is_401() {
         assert_eq!(is_empty, request.starts_with("HEAD"), "{answer}");
         assert!(!answer.contains("process") || (status == "200 OK" && !is_empty), "{answer}");
     }
-    assert_eq!(server.served().requests, 0);
+    assert_eq!(server.server_stats().requests, 0);
 }
 
 #[test]
 fn silent_client_does_not_block_stats() {
-    let top = files();
-    let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
+    let root = files();
+    let server = StatsTestServer::start(root.path(), (ServerModel::Epoll, 1));
     let silent: Vec<TcpStream> = (0..100).map(|_| connect(server.stats_address)).collect();
     assert!(server.snapshot().process.threads > 1);
     drop(silent);
@@ -254,8 +258,8 @@ fn silent_client_does_not_block_stats() {
 
 #[test]
 fn reserved_name_is_never_served() {
-    let top = files();
-    let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
+    let root = files();
+    let server = StatsTestServer::start(root.path(), (ServerModel::Epoll, 1));
     for path in ["/.kelvin/stats", "/.kelvin", "/.kelvin/", "//.kelvin//stats", "/%2ekelvin/stats"] {
         let mut stream = server.connect();
         stream.write_all(get_request(path).as_bytes()).unwrap();
@@ -264,6 +268,6 @@ fn reserved_name_is_never_served() {
         assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
     }
     let setup = ServerSetup::with_threads(1);
-    let plain = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup, ServerAccess::default()).unwrap();
-    assert_eq!(plain.stats_address().unwrap(), None);
+    let server = Server::listen("127.0.0.1:0".parse().unwrap(), root.path(), setup, ServerAccess::default()).unwrap();
+    assert_eq!(server.stats_address().unwrap(), None);
 }

@@ -19,7 +19,7 @@ const MAX_COMBINED_CONTROLS: usize = 2;
 /// Share of the time for finding what is shown; the rest is for measuring it once more, with all of it taken away at once.
 const VERDICT_TIME_SHARE: f64 = 0.7;
 
-/// What is asked.
+/// The question of an experiment.
 pub struct CauseExperiment {
     /// The probe.
     pub probe: &'static Probe,
@@ -30,7 +30,7 @@ pub struct CauseExperiment {
     /// What is measured, and what its prediction needs.
     pub plan: Plan,
     /// The plan of the run that measures it.
-    planned: Vec<PlannedMeasurement>,
+    measurements: Vec<PlannedMeasurement>,
     /// How long it takes.
     pub limits: ExperimentLimits,
     /// The seed of random orders.
@@ -48,18 +48,18 @@ pub struct ExperimentLimits {
     pub max_seconds: f64,
 }
 
-/// What was measured.
+/// The result of an experiment.
 pub struct ExperimentResult {
-    /// It, with its predictions.
+    /// The experiment, with its predictions.
     pub experiment: Experiment,
     /// Why there is not more of it.
-    pub stopped: Option<EarlyEnd>,
+    pub early_end: Option<EarlyEnd>,
 }
 
 /// The metric with this id, and the probe that measures it.
 pub fn find_metric(id: &str) -> Option<(&'static Probe, &'static Metric)> {
-    let with = |probe: &'static Probe| Some((probe, *probe.metrics.iter().find(|metric| metric.id == *id)?));
-    kelvin_probes::all().into_iter().find_map(with)
+    let metric_of_probe = |probe: &'static Probe| Some((probe, *probe.metrics.iter().find(|metric| metric.id == *id)?));
+    kelvin_probes::all().into_iter().find_map(metric_of_probe)
 }
 
 /// The plan of a run that measures this case of a probe.
@@ -92,9 +92,9 @@ impl CauseExperiment {
         seed: u64,
     ) -> Self {
         let plan = plan_of_case(probe, &case, machine);
-        let planned = plan.planned();
-        let plan = plan.retain_cases(|planned| *planned == case);
-        Self { probe, metric, case, plan, planned, limits, seed }
+        let measurements = plan.measurements();
+        let plan = plan.retain_cases(|unit_case| *unit_case == case);
+        Self { probe, metric, case, plan, measurements, limits, seed }
     }
 
     /// Makes passes until everything is decided or the time is over, then some more without all that is shown.
@@ -112,15 +112,15 @@ impl CauseExperiment {
         };
         let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
         let mut session = ExperimentRunner::new(subject, runner, kelvin_probes::causes::all());
-        let grounds = self.grounds(machine);
-        let stopped = self.run_passes(&mut session, &grounds).err();
-        ExperimentResult { experiment: self.experiment(&session, &grounds), stopped }
+        let context = self.prediction_context(machine);
+        let early_end = self.run_passes(&mut session, &context).err();
+        ExperimentResult { experiment: self.experiment(&session, &context), early_end }
     }
 
-    fn run_passes(&self, session: &mut ExperimentRunner<'_>, grounds: &PredictionContext<'_>) -> Result<(), EarlyEnd> {
+    fn run_passes(&self, session: &mut ExperimentRunner<'_>, context: &PredictionContext<'_>) -> Result<(), EarlyEnd> {
         let line = StatusLine::new();
         let limits = (VERDICT_TIME_SHARE * self.limits.seconds, self.limits.min_passes);
-        self.run_passes_until(session, &line, grounds, limits)?;
+        self.run_passes_until(session, &line, context, limits)?;
         // What was shown may look otherwise once there are more passes.
         let mut tested: Vec<Vec<Name>> = Vec::new();
         while tested.len() < MAX_COMBINED_CONTROLS {
@@ -131,7 +131,7 @@ impl CauseExperiment {
             session.add_combined_interventions(&controls);
             tested.push(controls);
             let passes = session.passes_made() + self.limits.min_passes.div_ceil(2);
-            self.run_passes_until(session, &line, grounds, (0.0, passes))?;
+            self.run_passes_until(session, &line, context, (0.0, passes))?;
         }
         Ok(())
     }
@@ -142,64 +142,64 @@ impl CauseExperiment {
         &self,
         session: &mut ExperimentRunner<'_>,
         line: &StatusLine,
-        grounds: &PredictionContext<'_>,
+        context: &PredictionContext<'_>,
         (seconds, min_passes): (f64, u32),
     ) -> Result<(), EarlyEnd> {
-        let mut passes = min_passes;
+        let mut target_passes = min_passes;
         loop {
-            let (made, now) = (session.passes_made(), session.seconds());
-            if made >= min_passes && now >= seconds {
+            let (pass_count, elapsed) = (session.passes_made(), session.seconds());
+            if pass_count >= min_passes && elapsed >= seconds {
                 return Ok(());
             }
-            if made >= passes {
-                passes *= 2;
-                if passes > MAX_PASS_MULTIPLE * min_passes || !is_undecided(&self.experiment(session, grounds)) {
+            if pass_count >= target_passes {
+                target_passes *= 2;
+                if target_passes > MAX_PASS_MULTIPLE * min_passes || !is_undecided(&self.experiment(session, context)) {
                     return Ok(());
                 }
             }
             // The least number of passes that give an interval would take too long, or one more would.
-            let needed = f64::from((made + 1).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32));
-            if made > 0 && now / f64::from(made) * needed > self.limits.max_seconds {
+            let needed_passes = f64::from((pass_count + 1).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32));
+            if pass_count > 0 && elapsed / f64::from(pass_count) * needed_passes > self.limits.max_seconds {
                 return Err(EarlyEnd::TimedOut);
             }
-            line.show(format_args!("pass {}, {now:.0} s  {}", made + 1, self.metric.id));
+            line.show(format_args!("pass {}, {elapsed:.0} s  {}", pass_count + 1, self.metric.id));
             session.run_pass(self.limits.max_seconds)?;
         }
     }
 
     /// What was measured, with its predictions: from inputs as found, and without all that is shown.
-    fn experiment(&self, session: &ExperimentRunner<'_>, grounds: &PredictionContext<'_>) -> Experiment {
+    fn experiment(&self, session: &ExperimentRunner<'_>, context: &PredictionContext<'_>) -> Experiment {
         let raw = session.experiment();
         let controls = shown_controls(&raw);
         Experiment {
-            predicted: Some(self.predict(&raw, grounds, (&[], &self.case))),
+            predicted: Some(self.predict(&raw, context, (&[], &self.case))),
             predicted_without: (!controls.is_empty())
-                .then(|| self.predict(&raw, grounds, (&controls, &session.case_with_interventions(&controls))))
+                .then(|| self.predict(&raw, context, (&controls, &session.case_with_interventions(&controls))))
                 .filter(is_prediction_without_causes),
             ..raw
         }
     }
 
-    /// What its prediction rests on beside figures.
-    fn grounds<'a>(&self, machine: &'a Machine) -> PredictionContext<'a> {
-        PredictionContext::new(machine, &self.planned, None, hardware_bounds(&self.planned, machine, None))
+    /// The inputs of its prediction that are not figures.
+    fn prediction_context<'a>(&self, machine: &'a Machine) -> PredictionContext<'a> {
+        PredictionContext::new(machine, &self.measurements, None, hardware_bounds(&self.measurements, machine, None))
     }
 
     /// The prediction of a case from what was measured under these controls.
     fn predict(
         &self,
         raw: &Experiment,
-        grounds: &PredictionContext<'_>,
-        (under, case): (&[Name], &Case),
+        context: &PredictionContext<'_>,
+        (controls, case): (&[Name], &Case),
     ) -> PredictionRecord {
-        let measured = |metric: &str, case: &Case| {
-            measured_with_controls(raw, under, &MetricCase { metric: Name::intern(metric), case: case.clone() })
+        let measured_value = |metric: &str, case: &Case| {
+            measured_with_controls(raw, controls, &MetricCase { metric: Name::intern(metric), case: case.clone() })
         };
         let probe = Name::new(self.probe.id);
-        let planned =
+        let measurement =
             PlannedMeasurement { probe, metrics: vec![self.metric.id], case: case.clone(), only_input: false };
-        let mut predicted = prediction_records(&kelvin_probes::all(), &[planned], &grounds.facts(&measured));
-        predicted.pop().expect("a metric of its probe has a record")
+        let mut records = prediction_records(&kelvin_probes::all(), &[measurement], &context.facts(&measured_value));
+        records.pop().expect("a metric of its probe has a record")
     }
 }
 
@@ -210,8 +210,8 @@ fn is_prediction_without_causes(record: &PredictionRecord) -> bool {
 
 /// Whether more passes can decide something.
 fn is_undecided(experiment: &Experiment) -> bool {
-    let open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Invalid);
-    explain(experiment).is_none_or(|explanation| explanation.causes.iter().any(|cause| open(&cause.verdict)))
+    let is_open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Invalid);
+    explain(experiment).is_none_or(|explanation| explanation.causes.iter().any(|cause| is_open(&cause.verdict)))
 }
 
 #[cfg(test)]
@@ -227,7 +227,8 @@ mod tests {
 
     /// The rounds of a run as those of an inquiry: as found.
     fn experiment_of_run(run: &Run, metric: &Metric, case: &Case) -> Experiment {
-        let arm = |one: &kelvin_core::Measurement| Arm { controls: Vec::new(), measurement: one.clone() };
+        let arm =
+            |measurement: &kelvin_core::Measurement| Arm { controls: Vec::new(), measurement: measurement.clone() };
         Experiment {
             probe: find_metric(&metric.id).unwrap().0.id.into(),
             metric: *metric,
@@ -247,10 +248,11 @@ mod tests {
         predict::complete_run(&mut run);
         let machine = run.header.machine.clone();
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
-        let mut of_other_machines = 0;
+        let mut reference_count = 0;
         // By a formula, by a scaled figure of other machines, and by none.
-        let some = [&SWITCH_CROSS_CPU, &IPC_LATENCY, &IPC_BANDWIDTH, &SYNC_WRITE, &RTT_TCP].map(|metric| metric.id);
-        for record in run.predictions.iter().filter(|one| some.contains(&one.metric)) {
+        let metric_ids =
+            [&SWITCH_CROSS_CPU, &IPC_LATENCY, &IPC_BANDWIDTH, &SYNC_WRITE, &RTT_TCP].map(|metric| metric.id);
+        for record in run.predictions.iter().filter(|record| metric_ids.contains(&record.metric)) {
             let (metric, case) = (&record.metric, &record.case);
             let Some((probe, metric)) = find_metric(metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)
             else {
@@ -258,20 +260,39 @@ mod tests {
             };
             let inquiry = CauseExperiment::new((probe, metric, case.clone()), &machine, pace, 1);
             // Sizes that follow the machine are those of the plan, which the made-up run has not.
-            if !inquiry.planned.iter().any(|one| one.probe == *probe.id && one.case == *case) {
+            if !inquiry
+                .measurements
+                .iter()
+                .any(|measurement| measurement.probe == *probe.id && measurement.case == *case)
+            {
                 continue;
             }
-            let found =
-                inquiry.predict(&experiment_of_run(&run, metric, case), &inquiry.grounds(&machine), (&[], case));
-            let [there, here] = [record, &found].map(|one| one.prediction.as_ref());
-            let about = |one: Option<&kelvin_core::Prediction>| one.map(|one| (one.basis, one.formula.clone()));
-            assert_eq!(about(here), about(there), "{} {case}: {found:?}", metric.id);
-            if let (Some(here), Some(there)) = (here, there) {
-                assert!((here.value / there.value).ln().abs() < 0.02, "{} {case}: {here:?} {there:?}", metric.id);
-                of_other_machines += usize::from(here.basis == PredictionBasis::ReferenceMachines);
+            let inquiry_record = inquiry.predict(
+                &experiment_of_run(&run, metric, case),
+                &inquiry.prediction_context(&machine),
+                (&[], case),
+            );
+            let [report_prediction, inquiry_prediction] =
+                [record, &inquiry_record].map(|result| result.prediction.as_ref());
+            let basis_and_formula = |option: Option<&kelvin_core::Prediction>| {
+                option.map(|prediction| (prediction.basis, prediction.formula.clone()))
+            };
+            assert_eq!(
+                basis_and_formula(inquiry_prediction),
+                basis_and_formula(report_prediction),
+                "{} {case}: {inquiry_record:?}",
+                metric.id
+            );
+            if let (Some(computed), Some(reported)) = (inquiry_prediction, report_prediction) {
+                assert!(
+                    (computed.value / reported.value).ln().abs() < 0.02,
+                    "{} {case}: {computed:?} {reported:?}",
+                    metric.id
+                );
+                reference_count += usize::from(computed.basis == PredictionBasis::ReferenceMachines);
             }
         }
-        assert!(of_other_machines > 0);
+        assert!(reference_count > 0);
     }
 
     #[test]
@@ -299,14 +320,17 @@ mod tests {
 
     #[test]
     fn peer_predictions_are_not_cause_free() {
-        let none =
+        let missing =
             PredictionRecord { metric: SWITCH_CROSS_CPU.id, case: Case::new(), prediction: None, missing_reason: None };
-        assert!(is_prediction_without_causes(&none));
+        assert!(is_prediction_without_causes(&missing));
         let mut run = guest::guest_run();
         predict::complete_run(&mut run);
-        let with =
-            |basis| run.predictions.iter().find(|one| one.prediction.as_ref().is_some_and(|one| one.basis == basis));
-        assert!(!is_prediction_without_causes(with(PredictionBasis::ReferenceMachines).unwrap()));
-        assert!(is_prediction_without_causes(with(PredictionBasis::Derived).unwrap()));
+        let record_with_basis = |basis| {
+            run.predictions
+                .iter()
+                .find(|record| record.prediction.as_ref().is_some_and(|prediction| prediction.basis == basis))
+        };
+        assert!(!is_prediction_without_causes(record_with_basis(PredictionBasis::ReferenceMachines).unwrap()));
+        assert!(is_prediction_without_causes(record_with_basis(PredictionBasis::Derived).unwrap()));
     }
 }

@@ -26,56 +26,56 @@ pub struct ComparedMachines {
 impl ComparedMachines {
     /// Ids of published machines, and files of exported runs.
     pub fn from_names(names: &[String]) -> Result<Self, CliError> {
-        let mut compared = Self::default();
+        let mut machines = Self::default();
         for name in names {
             match Path::new(name) {
-                path if path.is_file() => compared.members.push(read_member(path)?),
-                _ => compared.published.push(find_published(name)?),
+                path if path.is_file() => machines.members.push(read_member(path)?),
+                _ => machines.published.push(find_published(name)?),
             }
         }
-        Ok(compared)
+        Ok(machines)
     }
 }
 
 fn find_published(id: &str) -> Result<Reference, CliError> {
     let references = kelvin_analysis::references();
     references.iter().find(|reference| reference.id == *id).cloned().ok_or_else(|| {
-        let known = references.iter().map(|reference| reference.id.as_str()).collect::<Vec<_>>().join(", ");
-        let why = format!("no such file of an exported run, and no such machine; known are {known}");
-        CliError::new(format_args!("--compare-with {id}"), why)
+        let valid_ids = references.iter().map(|reference| reference.id.as_str()).collect::<Vec<_>>().join(", ");
+        let reason = format!("no such file of an exported run, and no such machine; known are {valid_ids}");
+        CliError::new(format_args!("--compare-with {id}"), reason)
     })
 }
 
 fn read_member(path: &Path) -> Result<Member, CliError> {
-    let named = || format!("--compare-with {}", path.display());
-    let file = File::open(path).context(named())?;
-    let run = kelvin_store::import(file).context(named())?;
+    let option_text = || format!("--compare-with {}", path.display());
+    let file = File::open(path).context(option_text())?;
+    let run = kelvin_store::import(file).context(option_text())?;
     let headlines = analyse(&run).stored_headlines(|_| true);
     class_member(&run.header.id, &run.header.machine, &headlines)
-        .map_err(|why| CliError::msg(format!("{}: it is of no class: {why}", named())))
+        .map_err(|reason| CliError::msg(format!("{}: it is of no class: {reason}", option_text())))
 }
 
-/// The machines to judge one by: published ones, these of its user, and the others of a store. What cannot be read there is said, and
-/// nothing fails for it.
+/// The machines to judge one by: published ones, these of its user, and the others of a store. A store that cannot be read is
+/// reported, and is no error.
 pub fn build_library(members: &[Member], store: Option<&Store>, machine: &Machine) -> ReferenceLibrary {
-    let of_store = store.map_or(Ok(Vec::new()), |store| members_of_store(store, machine));
-    let of_store = of_store.unwrap_or_else(|error| {
+    let store_members = store.map_or(Ok(Vec::new()), |store| members_of_store(store, machine));
+    let store_members = store_members.unwrap_or_else(|error| {
         notice!("not compared with the other machines of the store: {error}");
         Vec::new()
     });
-    built_in_library().with_machines(members.iter().cloned().chain(of_store))
+    built_in_library().with_machines(members.iter().cloned().chain(store_members))
 }
 
 /// The other machines of a store that have a class, each by its newest run.
-fn members_of_store(store: &Store, here: &Machine) -> Result<Vec<Member>, CliError> {
-    let mut known = vec![here.identity.clone()];
+fn members_of_store(store: &Store, own_machine: &Machine) -> Result<Vec<Member>, CliError> {
+    let mut identities = vec![own_machine.identity.clone()];
     let (mut runs, mut headers) = (Vec::new(), Vec::new());
     for machine in store.machines()? {
-        if known.contains(&machine.machine) {
+        if identities.contains(&machine.machine) {
             continue;
         }
         let newest = store.history_runs(std::slice::from_ref(&machine.machine), &machine.mode, 1)?;
-        known.push(machine.machine);
+        identities.push(machine.machine);
         let header = store.header_of(&machine.newest)?;
         // What another program measured is no figure of kelvin's.
         if header.foreign.is_none() {

@@ -89,7 +89,7 @@ pub enum Command {
     /// Receive files into a directory from `kelvin send`
     #[command(after_help = help!("receive"))]
     Receive(ReceiveArgs),
-    /// Send requests to an HTTP server, by users or at a rate; print how long answers take
+    /// Send requests to an HTTP server, from users or at a rate; print response times
     #[command(after_help = help!("load"))]
     Load(Box<LoadArgs>),
     /// Serve the files below a directory over HTTP
@@ -258,11 +258,11 @@ impl DestinationArgs {
 /// # Panics
 /// Never: flags that are flattened into several commands all have defaults.
 pub fn defaults<A: Args + FromArgMatches>() -> A {
-    let given = A::augment_args(Flags::new("kelvin")).get_matches_from(["kelvin"]);
-    A::from_arg_matches(&given).expect("every flag has a default")
+    let matches = A::augment_args(Flags::new("kelvin")).get_matches_from(["kelvin"]);
+    A::from_arg_matches(&matches).expect("every flag has a default")
 }
 
-/// What the help of a command says of a flag, in one line.
+/// The help text of a command's flag, in one line.
 #[cfg(test)]
 pub fn flag_help(command: &str, flag: &str) -> String {
     let cli = Cli::command();
@@ -461,7 +461,7 @@ pub fn parse() -> Result<Option<Command>, CliError> {
 }
 
 /// The words, with a value that begins with a minus and a digit joined to its option: no option is named by a digit, and so the fault
-/// is that of the value, which is told with its option.
+/// is that of the value, which is reported with its option.
 fn join_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> {
     let options = option_names(command, |argument| argument.get_action().takes_values());
     let is_negative = |word: &OsString| matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
@@ -483,12 +483,12 @@ fn join_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> 
 
 /// The options of a command, and of those below it, of this kind: `--cpu`, `-o`.
 pub fn option_names(command: &Flags, is_of_kind: fn(&Arg) -> bool) -> BTreeSet<String> {
-    let own = command.get_arguments().filter(|argument| is_of_kind(argument)).flat_map(|argument| {
+    let options = command.get_arguments().filter(|argument| is_of_kind(argument)).flat_map(|argument| {
         let [long, short] =
             [argument.get_long().map(|name| format!("--{name}")), argument.get_short().map(|name| format!("-{name}"))];
         long.into_iter().chain(short)
     });
-    own.chain(command.get_subcommands().flat_map(|command| option_names(command, is_of_kind))).collect()
+    options.chain(command.get_subcommands().flat_map(|command| option_names(command, is_of_kind))).collect()
 }
 
 /// The command line, with the options of the study load in the help of that study and of no other.
@@ -503,11 +503,11 @@ fn hide_load_options(words: &[OsString], command: Flags) -> Flags {
     }
 }
 
-/// An argument other than a file name is not UTF-8. clap does not say which one, so all candidates are named.
+/// An argument other than a file name is not UTF-8. clap does not name it, so all candidates are named.
 fn not_utf8_error(arguments: impl Iterator<Item = OsString>) -> CliError {
-    let odd = arguments.filter(|argument| argument.to_str().is_none()).map(|argument| format!("{argument:?}"));
-    let odd = odd.collect::<Vec<_>>().join(", ");
-    CliError::msg(format!("{odd}: must be UTF-8; only names of files and directories may be other bytes"))
+    let quoted = arguments.filter(|argument| argument.to_str().is_none()).map(|argument| format!("{argument:?}"));
+    let list = quoted.collect::<Vec<_>>().join(", ");
+    CliError::msg(format!("{list}: must be UTF-8; only names of files and directories may be other bytes"))
 }
 
 /// clap's error message joined into one line, without the usage text.
@@ -520,16 +520,17 @@ fn one_line_error(error: &clap::Error) -> CliError {
         return CliError::msg(format!("no command given; `{} --help` lists them", command.join(" ")));
     }
     if error.kind() == ErrorKind::InvalidSubcommand
-        && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(ContextValue::String(subcommand)) = error.get(ContextKind::InvalidSubcommand)
     {
         let cli = Cli::command();
         let parent = command[1..].iter().try_fold(&cli, |parent, word| parent.find_subcommand(word)).unwrap_or(&cli);
         // Two letters that changed places are one mistake.
-        let distance = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), name);
-        let near = parent.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
-        let near = near.filter(|name| distance(name) <= 1 + given.len() / 4).min_by_key(|name| distance(name));
-        if let Some(near) = near {
-            return CliError::msg(format!("there is no command '{given}'; a similar one is '{near}'"));
+        let distance = |name: &str| strsim::damerau_levenshtein(&subcommand.to_lowercase(), name);
+        let candidates = parent.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
+        let nearest =
+            candidates.filter(|name| distance(name) <= 1 + subcommand.len() / 4).min_by_key(|name| distance(name));
+        if let Some(suggestion) = nearest {
+            return CliError::msg(format!("there is no command '{subcommand}'; a similar one is '{suggestion}'"));
         }
     }
     // How to pass what looks like an option as a value is no help to who mistyped an option.
@@ -559,7 +560,7 @@ fn whole_number<T: FromStr>(text: &str) -> Result<T, String> {
 /// An axis and its value.
 fn axis_value(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(axis, value)| !axis.is_empty() && !value.is_empty());
-    let (axis, value) = parts.ok_or("an axis, '=' and a value are right, such as files=small")?;
+    let (axis, value) = parts.ok_or("expected AXIS=VALUE, such as files=small")?;
     Ok((axis.to_owned(), value.to_owned()))
 }
 
@@ -570,10 +571,10 @@ fn positive_number(text: &str) -> Result<u64, String> {
 }
 
 /// A whole number within bounds.
-fn number_between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+fn number_between(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
     move |text| match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("it must be a whole number from {least} to {most}")),
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(format!("it must be a whole number from {min} to {max}")),
     }
 }
 
@@ -608,14 +609,14 @@ mod tests {
     #[test]
     fn hand_laid_help_fits_80_columns() {
         fn check(command: &clap::Command) {
-            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let by_hand = after.lines().filter(|line| line.starts_with("  "));
-            let wide: Vec<&str> = by_hand.filter(|line| line.chars().count() > 80).collect();
-            assert!(wide.is_empty(), "{}: {wide:?}", command.get_name());
+            let after_help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let hand_laid_lines = after_help.lines().filter(|line| line.starts_with("  "));
+            let wide_lines: Vec<&str> = hand_laid_lines.filter(|line| line.chars().count() > 80).collect();
+            assert!(wide_lines.is_empty(), "{}: {wide_lines:?}", command.get_name());
             // A paragraph is one line, which clap breaks to the width that there is.
-            let short = |line: &&str| !line.starts_with("  ") && !line.is_empty();
-            for pair in after.lines().collect::<Vec<_>>().windows(2) {
-                assert!(!pair.iter().all(short), "{}: a paragraph broken by hand: {pair:?}", command.get_name());
+            let is_paragraph = |line: &&str| !line.starts_with("  ") && !line.is_empty();
+            for pair in after_help.lines().collect::<Vec<_>>().windows(2) {
+                assert!(!pair.iter().all(is_paragraph), "{}: a paragraph broken by hand: {pair:?}", command.get_name());
             }
             command.get_subcommands().for_each(check);
         }
@@ -624,8 +625,8 @@ mod tests {
 
     /// The flags that a text names: `--quick`.
     fn flags_in(text: &str) -> impl Iterator<Item = &str> {
-        let ends = |letter: char| !(letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
-        let words = text.split(ends).filter_map(|word| word.strip_prefix("--"));
+        let is_separator = |letter: char| !(letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+        let words = text.split(is_separator).filter_map(|word| word.strip_prefix("--"));
         words.map(|word| word.trim_end_matches('-')).filter(|word| !word.is_empty())
     }
 
@@ -642,31 +643,37 @@ mod tests {
     }
 
     /// Every command of a command line that is listed, below the words that lead to it.
-    fn commands<'a>(words: &str, command: &'a Flags, found: &mut Vec<(String, &'a Flags)>) {
-        found.push((words.to_owned(), command));
+    fn commands<'a>(words: &str, command: &'a Flags, listed_commands: &mut Vec<(String, &'a Flags)>) {
+        listed_commands.push((words.to_owned(), command));
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            commands(&format!("{words} {}", sub.get_name()), sub, found);
+            commands(&format!("{words} {}", sub.get_name()), sub, listed_commands);
         }
     }
 
     #[test]
-    fn help_names_only_flags_that_the_command_has_or_another_one_that_is_named() {
+    fn help_mentions_only_existing_flags() {
         let mut cli = Cli::command();
         cli.build();
-        let mut all = Vec::new();
-        commands("kelvin", &cli, &mut all);
-        let has = |command: &Flags, flag: &str| {
-            command.get_arguments().any(|known| known.get_long() == Some(flag) && !known.is_hide_set())
+        let mut listed_commands = Vec::new();
+        commands("kelvin", &cli, &mut listed_commands);
+        let has_flag = |command: &Flags, flag: &str| {
+            command.get_arguments().any(|argument| argument.get_long() == Some(flag) && !argument.is_hide_set())
         };
-        let mut wrong = Vec::new();
-        for (words, command) in &all {
+        let mut faults = Vec::new();
+        for (words, command) in &listed_commands {
             for sentence in sentences(command) {
-                let named = |(words, of): &(String, &Flags), flag: &str| sentence.contains(words) && has(of, flag);
-                let of_none = |flag: &&str| !has(command, flag) && !all.iter().any(|other| named(other, flag));
-                wrong.extend(flags_in(&sentence).filter(of_none).map(|flag| format!("{words}: --{flag}: {sentence}")));
+                let is_flag_of_named_command =
+                    |(words, owner): &(String, &Flags), flag: &str| sentence.contains(words) && has_flag(owner, flag);
+                let is_unknown = |flag: &&str| {
+                    !has_flag(command, flag)
+                        && !listed_commands.iter().any(|candidate| is_flag_of_named_command(candidate, flag))
+                };
+                faults.extend(
+                    flags_in(&sentence).filter(is_unknown).map(|flag| format!("{words}: --{flag}: {sentence}")),
+                );
             }
         }
-        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(faults.is_empty(), "{faults:#?}");
     }
 
     #[test]
@@ -679,8 +686,8 @@ mod tests {
         assert_eq!("45s".parse(), Ok(Budget::Fixed(Duration::from_secs(45))));
         assert!("0s".parse::<Budget>().is_err() && duration("minimum").is_err());
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "m", "-5s", "0s", "0.5ms", "1e99", "nan", "8000h", "5x", "µ"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+        for text in ["", "m", "-5s", "0s", "0.5ms", "1e99", "nan", "8000h", "5x", "µ"] {
+            assert!(duration(text).is_err(), "{text}");
         }
         assert_eq!(percent_up_to_50("2"), Ok(0.02));
         assert!(percent_up_to_50("0").is_err() && percent_up_to_50("51").is_err() && percent_up_to_50("x").is_err());
@@ -690,8 +697,8 @@ mod tests {
     fn socket_buffer_sizes_are_limited() {
         assert_eq!(socket_buffers("4k"), Ok(4096));
         assert_eq!(socket_buffers("1G"), Ok(1 << 30));
-        for wrong in ["", "4095", "1025M", "8G", "-1", "much"] {
-            assert!(socket_buffers(wrong).is_err(), "{wrong}");
+        for text in ["", "4095", "1025M", "8G", "-1", "much"] {
+            assert!(socket_buffers(text).is_err(), "{text}");
         }
     }
 
@@ -709,47 +716,50 @@ mod tests {
 
     #[test]
     fn usage_error_is_one_line_naming_argument() {
-        let says = |arguments: &[&str], expected: &str| {
+        let assert_error = |arguments: &[&str], expected: &str| {
             let error = Cli::try_parse_from(arguments).unwrap_err();
             let fault = format!("{:?}", one_line_error(&error));
             assert!(fault.contains(expected), "{arguments:?}: {fault}");
             assert!(!fault.contains("\\n"), "{fault}");
         };
-        says(&["kelvin", "run", "--budget", "soon"], "--budget");
-        says(&["kelvin", "run", "--budget", "0.5ms"], "it must be between");
-        says(&["kelvin", "run", "--rounds", "1"], "--rounds");
-        says(&["kelvin", "run", "--rounds", "many"], "a whole number from 2 to 1000");
-        says(&["kelvin", "run", "--cpu", "-1"], "a whole number from 0");
-        says(&["kelvin", "run", "--cpu", "first"], "a whole number from 0");
-        says(&["kelvin", "run", "--seed", "x"], "a whole number from 0");
-        says(&["kelvin", "file", "read", "data", "--depth", "0"], "a whole number from 1 to 4096");
+        assert_error(&["kelvin", "run", "--budget", "soon"], "--budget");
+        assert_error(&["kelvin", "run", "--budget", "0.5ms"], "it must be between");
+        assert_error(&["kelvin", "run", "--rounds", "1"], "--rounds");
+        assert_error(&["kelvin", "run", "--rounds", "many"], "a whole number from 2 to 1000");
+        assert_error(&["kelvin", "run", "--cpu", "-1"], "a whole number from 0");
+        assert_error(&["kelvin", "run", "--cpu", "first"], "a whole number from 0");
+        assert_error(&["kelvin", "run", "--seed", "x"], "a whole number from 0");
+        assert_error(&["kelvin", "file", "read", "data", "--depth", "0"], "a whole number from 1 to 4096");
         for count in ["0", "-1", "x", "99999999999999999999"] {
-            says(&["kelvin", "file", "read", "data", "--count", count], "--count");
-            says(&["kelvin", "file", "write", "data", "--count", count], "a whole number from 1, and not too large");
+            assert_error(&["kelvin", "file", "read", "data", "--count", count], "--count");
+            assert_error(
+                &["kelvin", "file", "write", "data", "--count", count],
+                "a whole number from 1, and not too large",
+            );
         }
-        says(&["kelvin"], "`kelvin --help`");
-        says(&["kelvin", "file"], "`kelvin file --help`");
-        says(&["kelvin", "runs"], "`kelvin runs --help`");
-        says(&["kelvin", "run", "--target", "0"], "--target");
-        says(&["kelvin", "frobnicate"], "frobnicate");
-        says(&["kelvin", "rnu"], "a similar one is 'run'");
-        says(&["kelvin", "RUN"], "a similar one is 'run'");
-        says(&["kelvin", "runs", "LIST"], "a similar one is 'list'");
-        says(&["kelvin", "file", "READ", "data"], "a similar one is 'read'");
-        says(&["kelvin", "ab", "--a-cmd", "", "--b-cmd", "true"], "--a-cmd");
-        says(&["kelvin", "ab", "--a-cmd", "true", "--b-cmd", " \t"], "a command is right");
-        says(&["kelvin", "report", "--format", "pdf"], "--format");
-        says(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
-        says(&["kelvin", "agent", "--listen", "example.org"], "--listen");
-        says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "give an IP address");
-        says(&["kelvin", "agent", "--clients", "0"], "--clients");
-        says(&["kelvin", "run", "net", "--socket-buffers", "1"], "--socket-buffers");
-        says(&["kelvin", "run", "--tag", "kernel"], "a tag is NAME=VALUE, such as kernel=6.18");
-        says(&["kelvin", "run", "--tag", "a=b", "--no-store"], "--no-store");
-        says(&["kelvin", "runs", "tag", "last"], "NAME=VALUE");
-        says(&["kelvin", "runs", "tag", "last", "--remove", "A B"], "--remove");
-        says(&["kelvin", "runs", "prune"], "--keep");
-        says(&["kelvin", "runs", "prune", "--keep", "0"], "a whole number from 1");
-        says(&["kelvin", "runs", "push"], "--to");
+        assert_error(&["kelvin"], "`kelvin --help`");
+        assert_error(&["kelvin", "file"], "`kelvin file --help`");
+        assert_error(&["kelvin", "runs"], "`kelvin runs --help`");
+        assert_error(&["kelvin", "run", "--target", "0"], "--target");
+        assert_error(&["kelvin", "frobnicate"], "frobnicate");
+        assert_error(&["kelvin", "rnu"], "a similar one is 'run'");
+        assert_error(&["kelvin", "RUN"], "a similar one is 'run'");
+        assert_error(&["kelvin", "runs", "LIST"], "a similar one is 'list'");
+        assert_error(&["kelvin", "file", "READ", "data"], "a similar one is 'read'");
+        assert_error(&["kelvin", "ab", "--a-cmd", "", "--b-cmd", "true"], "--a-cmd");
+        assert_error(&["kelvin", "ab", "--a-cmd", "true", "--b-cmd", " \t"], "expected a command");
+        assert_error(&["kelvin", "report", "--format", "pdf"], "--format");
+        assert_error(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
+        assert_error(&["kelvin", "agent", "--listen", "example.org"], "--listen");
+        assert_error(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "give an IP address");
+        assert_error(&["kelvin", "agent", "--clients", "0"], "--clients");
+        assert_error(&["kelvin", "run", "net", "--socket-buffers", "1"], "--socket-buffers");
+        assert_error(&["kelvin", "run", "--tag", "kernel"], "a tag is NAME=VALUE, such as kernel=6.18");
+        assert_error(&["kelvin", "run", "--tag", "a=b", "--no-store"], "--no-store");
+        assert_error(&["kelvin", "runs", "tag", "last"], "NAME=VALUE");
+        assert_error(&["kelvin", "runs", "tag", "last", "--remove", "A B"], "--remove");
+        assert_error(&["kelvin", "runs", "prune"], "--keep");
+        assert_error(&["kelvin", "runs", "prune", "--keep", "0"], "a whole number from 1");
+        assert_error(&["kelvin", "runs", "push"], "--to");
     }
 }

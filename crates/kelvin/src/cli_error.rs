@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use kelvin_core::text::escape_invisible;
 use kelvin_store::without_password;
 
-/// A command could not be done: one line that says why, exit status 2.
+/// A command could not be done: one line with the reason, exit status 2.
 #[derive(Debug)]
 pub struct CliError(String);
 
@@ -27,7 +27,7 @@ macro_rules! bail {
     };
 }
 
-/// Says something on standard error, for what is not the answer.
+/// Prints a message on standard error that is no part of the answer.
 macro_rules! notice {
     ($($text:tt)*) => {
         $crate::standard_error::eprint_line(format_args!("kelvin: {}", format_args!($($text)*)))
@@ -44,14 +44,14 @@ pub fn exit_code(result: CmdResult) -> ExitCode {
 }
 
 impl CliError {
-    /// A fault from what was being done and why it failed.
-    pub fn new(doing: impl Display, why: impl Display) -> Self {
-        Self(format!("{doing}: {why}"))
+    /// A fault from an action and the reason of its failure.
+    pub fn new(action: impl Display, reason: impl Display) -> Self {
+        Self(format!("{action}: {reason}"))
     }
 
     /// A fault from a message.
-    pub fn msg(sentence: impl Display) -> Self {
-        Self(sentence.to_string())
+    pub fn msg(message: impl Display) -> Self {
+        Self(message.to_string())
     }
 
     /// Prints it on standard error; returns the exit status.
@@ -83,14 +83,14 @@ impl<E: std::error::Error> From<E> for CliError {
     }
 }
 
-/// Results whose error is told with what was being done.
+/// Results whose error is reported with the action that failed.
 pub trait Context<T> {
-    /// The error, behind what was being done.
-    fn context(self, doing: impl Display) -> Result<T, CliError>;
+    /// The error, behind the action.
+    fn context(self, action: impl Display) -> Result<T, CliError>;
 }
 
 impl<T, E: Display> Context<T> for Result<T, E> {
-    fn context(self, doing: impl Display) -> Result<T, CliError> {
-        self.map_err(|why| CliError::new(doing, why))
+    fn context(self, action: impl Display) -> Result<T, CliError> {
+        self.map_err(|error| CliError::new(action, error))
     }
 }

@@ -1,5 +1,5 @@
-//! What rounds are expected to take beside their timing: what they took in earlier runs under the same conditions, or else what a table
-//! says.
+//! The expected duration of rounds without their timing. It comes from earlier runs under the same conditions,
+//! or else from a table.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,12 +13,12 @@ use kelvin_store::{HistoryFilter, Store};
 
 use crate::cli_error::{CliError, Context};
 
-/// This many runs teach what a case takes, on average: what all cases take is a sum, of which the sum of the quickest falls short, and the
-/// files that cases share are made by another one of them in each run.
+/// Runs that a mean cost of a case needs. A sum over cases must be one of means: the sum of the quickest falls short of it.
+/// Files that cases share are made by another one of them in each run.
 const MIN_LEARNED_RUNS: usize = 3;
-/// This many known cases tell how much slower this machine is than that of the table.
+/// Known cases that a ratio of this machine to that of the table needs.
 const MIN_KNOWN_CASES: usize = 8;
-/// Axes of a stored cost, beside those of its case.
+/// Axes of a stored cost, in addition to those of its case.
 const PROBE_AXIS: Name = Name::new("probe");
 const CONDITIONS_AXIS: Name = Name::new("conditions");
 
@@ -33,8 +33,8 @@ impl CostConditions {
         let memory = machine.limits.memory_bytes.get().copied().flatten();
         let memory = memory.map_or_else(|| "all".into(), |limit| limit.to_string());
         // A directory that is not there is refused later, with the reason.
-        let place = kelvin_sys::fs::file_system_id(directory).unwrap_or(0);
-        Self(Name::intern(&format!("cpus={cpus} time={quota} memory={memory} files={place:016x}")))
+        let file_system = kelvin_sys::fs::file_system_id(directory).unwrap_or(0);
+        Self(Name::intern(&format!("cpus={cpus} time={quota} memory={memory} files={file_system:016x}")))
     }
 }
 
@@ -46,16 +46,16 @@ fn cpu_quota_share(machine: &Machine) -> Option<f64> {
 /// What rounds are expected to take.
 #[derive(Debug)]
 pub struct Costs {
-    /// What they took before.
-    known: HashMap<(Name, Case), ExpectedCost>,
-    /// How many times as long as the table says all others are expected to take.
+    /// Costs in earlier runs.
+    costs_by_case: HashMap<(Name, Case), ExpectedCost>,
+    /// Factor by which all other cases take longer than in the table.
     slowness: f64,
 }
 
 impl Costs {
     /// By the table alone.
     pub fn from_table(machine: &Machine) -> Self {
-        Self { known: HashMap::new(), slowness: 1.0 / cpu_quota_share(machine).unwrap_or(1.0) }
+        Self { costs_by_case: HashMap::new(), slowness: 1.0 / cpu_quota_share(machine).unwrap_or(1.0) }
     }
 
     /// By earlier runs of a machine under the same conditions, as far as these are in the store.
@@ -77,37 +77,38 @@ impl Costs {
             let first = *firsts.get(&key)?;
             Some((key, ExpectedCost { first, later, is_measured: true }))
         };
-        let known: HashMap<(Name, Case), ExpectedCost> = laters.into_iter().filter_map(cost).collect();
+        let costs_by_case: HashMap<(Name, Case), ExpectedCost> = laters.into_iter().filter_map(cost).collect();
         let probes: HashMap<Name, &Probe> =
             kelvin_probes::all().into_iter().map(|probe| (Name::new(probe.id), probe)).collect();
         let ratio = |((probe, case), cost): (&(Name, Case), &ExpectedCost)| {
-            let by_table = kelvin_probes::expected_cost(probes.get(probe)?, case);
-            Some(cost.later.as_secs_f64() / by_table.as_secs_f64())
+            let table_cost = kelvin_probes::expected_cost(probes.get(probe)?, case);
+            Some(cost.later.as_secs_f64() / table_cost.as_secs_f64())
         };
-        let ratios: Vec<f64> = known.iter().filter_map(ratio).collect();
+        let ratios: Vec<f64> = costs_by_case.iter().filter_map(ratio).collect();
         let slowness =
             if ratios.len() < MIN_KNOWN_CASES { Self::from_table(machine).slowness } else { median(&ratios) };
-        Ok(Self { known, slowness })
+        Ok(Self { costs_by_case, slowness })
     }
 
-    /// What the rounds of a probe at a case are expected to take beside their timing.
+    /// The expected cost of the rounds of a probe at a case, without their timing.
     pub fn expected_cost(&self, probe: &Probe, case: &Case) -> ExpectedCost {
         let guess = || ExpectedCost::estimated(kelvin_probes::expected_cost(probe, case).mul_f64(self.slowness));
-        self.known_cost(probe, case).unwrap_or_else(guess)
+        self.measured_cost(probe, case).unwrap_or_else(guess)
     }
 
     /// Where those of most cases of a plan come from, in words.
     pub fn source(&self, plan: &Plan) -> &'static str {
-        let known = plan.units.iter().filter(|unit| self.known_cost(unit.probe, &unit.case).is_some()).count();
-        if 2 * known > plan.units.len() { "going by earlier runs here" } else { "going by other machines" }
+        let measured_count =
+            plan.units.iter().filter(|unit| self.measured_cost(unit.probe, &unit.case).is_some()).count();
+        if 2 * measured_count > plan.units.len() { "going by earlier runs here" } else { "going by other machines" }
     }
 
-    fn known_cost(&self, probe: &Probe, case: &Case) -> Option<ExpectedCost> {
-        self.known.get(&(Name::new(probe.id), case.clone())).copied()
+    fn measured_cost(&self, probe: &Probe, case: &Case) -> Option<ExpectedCost> {
+        self.costs_by_case.get(&(Name::new(probe.id), case.clone())).copied()
     }
 }
 
-/// What a run teaches later ones of its rounds.
+/// The costs of a run's rounds, for the plans of later runs.
 pub fn costs_to_store(run: &Run, conditions: CostConditions) -> Vec<StoredHeadline> {
     let headlines = |RoundCost { probe, case, first, later }| {
         let axes = [(PROBE_AXIS, Value::Word(probe)), (CONDITIONS_AXIS, Value::Word(conditions.0))];
@@ -124,10 +125,10 @@ pub fn costs_to_store(run: &Run, conditions: CostConditions) -> Vec<StoredHeadli
 }
 
 /// The probe and the case of a stored cost, if it is of these conditions.
-fn parse_stored_case(conditions: CostConditions, stored: &Case) -> Option<(Name, Case)> {
-    let Some(Value::Word(probe)) = stored.get(&PROBE_AXIS) else { return None };
-    (stored.get(&CONDITIONS_AXIS) == Some(Value::Word(conditions.0))).then_some(())?;
-    Some((probe, stored.iter().filter(|(axis, _)| ![PROBE_AXIS, CONDITIONS_AXIS].contains(axis)).collect()))
+fn parse_stored_case(conditions: CostConditions, stored_case: &Case) -> Option<(Name, Case)> {
+    let Some(Value::Word(probe)) = stored_case.get(&PROBE_AXIS) else { return None };
+    (stored_case.get(&CONDITIONS_AXIS) == Some(Value::Word(conditions.0))).then_some(())?;
+    Some((probe, stored_case.iter().filter(|(axis, _)| ![PROBE_AXIS, CONDITIONS_AXIS].contains(axis)).collect()))
 }
 
 #[cfg(test)]
@@ -144,32 +145,36 @@ mod tests {
 
     #[test]
     fn stored_cost_needs_equal_conditions() {
-        let [all, tenth] = [None, Some(0.1)].map(|quota| CostConditions::new(&machine(quota), 2, Path::new("/")));
-        assert_ne!(all, tenth);
-        assert_ne!(all, CostConditions::new(&machine(None), 1, Path::new("/")));
+        let [unlimited, limited] =
+            [None, Some(0.1)].map(|quota| CostConditions::new(&machine(quota), 2, Path::new("/")));
+        assert_ne!(unlimited, limited);
+        assert_ne!(unlimited, CostConditions::new(&machine(None), 1, Path::new("/")));
         // More than one CPU slows no round of one.
-        assert_eq!(all, CostConditions::new(&machine(Some(1.5)), 2, Path::new("/")));
+        assert_eq!(unlimited, CostConditions::new(&machine(Some(1.5)), 2, Path::new("/")));
         let case = Case::new().with_number("bytes", 64);
-        let beside = [(PROBE_AXIS, Value::Word(Name::new("mem.x"))), (CONDITIONS_AXIS, Value::Word(all.0))];
-        let stored: Case = case.iter().chain(beside).collect();
-        assert_eq!(parse_stored_case(all, &stored), Some((Name::new("mem.x"), case)));
-        assert_eq!(parse_stored_case(tenth, &stored), None);
+        let axes = [(PROBE_AXIS, Value::Word(Name::new("mem.x"))), (CONDITIONS_AXIS, Value::Word(unlimited.0))];
+        let stored_case: Case = case.iter().chain(axes).collect();
+        assert_eq!(parse_stored_case(unlimited, &stored_case), Some((Name::new("mem.x"), case)));
+        assert_eq!(parse_stored_case(limited, &stored_case), None);
     }
 
     #[test]
     fn table_costs_scale_with_cpu_quota() {
         let probe = kelvin_probes::all()[0];
         let table = kelvin_probes::expected_cost(probe, &Case::new());
-        let of = |quota| Costs::from_table(&machine(quota)).expected_cost(probe, &Case::new());
-        assert_eq!([None, Some(1.5), Some(0.25)].map(of), [table, table, 4 * table].map(ExpectedCost::estimated));
-        let before =
+        let cost_at_quota = |quota| Costs::from_table(&machine(quota)).expected_cost(probe, &Case::new());
+        assert_eq!(
+            [None, Some(1.5), Some(0.25)].map(cost_at_quota),
+            [table, table, 4 * table].map(ExpectedCost::estimated)
+        );
+        let earlier_cost =
             ExpectedCost { first: Duration::from_millis(90), later: Duration::from_millis(7), is_measured: true };
-        let known = HashMap::from([((Name::new(probe.id), Case::new()), before)]);
-        let costs = Costs { known, slowness: 3.0 };
-        assert_eq!(costs.expected_cost(probe, &Case::new()), before);
+        let costs_by_case = HashMap::from([((Name::new(probe.id), Case::new()), earlier_cost)]);
+        let costs = Costs { costs_by_case, slowness: 3.0 };
+        assert_eq!(costs.expected_cost(probe, &Case::new()), earlier_cost);
         let unit = |n| PlanUnit::new(probe, if n == 0 { Case::new() } else { Case::new().with_number("n", n) });
         let source = |units: &[u64]| {
-            costs.source(&Plan { units: units.iter().map(|&n| unit(n)).collect(), left_out: Vec::new() })
+            costs.source(&Plan { units: units.iter().map(|&n| unit(n)).collect(), omissions: Vec::new() })
         };
         assert_eq!((source(&[0]), source(&[0, 1])), ("going by earlier runs here", "going by other machines"));
     }

@@ -5,6 +5,6 @@ use std::path::PathBuf;
 /// Directories that may be on other disks, those first whose files stay: the current one, those for temporary files, and memory.
 pub fn fallback_directories() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let own = std::env::current_dir().ok().into_iter().chain([std::env::temp_dir(), "/var/tmp".into()]);
-    own.chain(runtime).chain(["/dev/shm".into()]).filter(|path| path.is_dir()).collect()
+    let directories = std::env::current_dir().ok().into_iter().chain([std::env::temp_dir(), "/var/tmp".into()]);
+    directories.chain(runtime).chain(["/dev/shm".into()]).filter(|path| path.is_dir()).collect()
 }

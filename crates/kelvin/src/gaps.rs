@@ -11,7 +11,7 @@ use crate::cause_experiment::{CauseExperiment, ExperimentLimits, find_metric};
 use crate::run_plan::RunPlan;
 use crate::run_schedule::MIN_EXPLAIN_TIME;
 
-/// Gaps that share the time: as many as the verdict tells. What they leave of it goes to the next ones.
+/// Gaps that share the time: as many as the verdict names. The time that they leave goes to the next ones.
 const VERDICT_GAPS: usize = 3;
 /// Gaps whose causes are tried at most.
 const MAX_EXPLAINED_GAPS: usize = 10;
@@ -48,34 +48,34 @@ pub fn find_gaps(run: &Run) -> Vec<Outlier> {
     analyse(run).findings.into_iter().filter_map(outlier).collect()
 }
 
-/// What is found of their causes within this time, the most odd first: of those that the verdict tells, then of as many more as there is
+/// What is found of their causes within this time, the most odd first: of those that the verdict names, then of as many more as there is
 /// time for. One that takes longer than what is left of the time is left out.
 pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanation> {
     if time < MIN_EXPLAIN_TIME {
         return Vec::new();
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut gaps = find_gaps(run);
     gaps.retain(|gap| gap.times_worse() > 1.0);
     gaps.truncate(MAX_EXPLAINED_GAPS);
     let shares = gaps.len().min(VERDICT_GAPS);
     let mut explanations = Vec::new();
-    for (done, Outlier { probe, metric, case, .. }) in gaps.into_iter().enumerate() {
-        let left = time.saturating_sub(begun.elapsed());
-        if left < MIN_EXPLAIN_TIME {
+    for (index, Outlier { probe, metric, case, .. }) in gaps.into_iter().enumerate() {
+        let remaining = time.saturating_sub(start.elapsed());
+        if remaining < MIN_EXPLAIN_TIME {
             break;
         }
         // A larger gap may take the time of the smaller ones rather than get no answer.
-        let (left, passes) = (left.as_secs_f64(), kelvin_stats::MIN_INTERVAL_ROUNDS as u32);
-        if f64::from(passes) * MIN_ROUNDS_PER_PASS * mean_round_seconds(run, probe, &case) > left {
+        let (remaining_seconds, passes) = (remaining.as_secs_f64(), kelvin_stats::MIN_INTERVAL_ROUNDS as u32);
+        if f64::from(passes) * MIN_ROUNDS_PER_PASS * mean_round_seconds(run, probe, &case) > remaining_seconds {
             continue;
         }
-        let seconds = left / shares.saturating_sub(done).max(1) as f64;
-        let limits = ExperimentLimits { seconds, min_passes: passes, max_seconds: left };
+        let seconds = remaining_seconds / shares.saturating_sub(index).max(1) as f64;
+        let limits = ExperimentLimits { seconds, min_passes: passes, max_seconds: remaining_seconds };
         let seed = run.header.settings.seed;
         let result = CauseExperiment::new((probe, metric, case), &plan.machine, limits, seed).execute(plan);
         explanations.extend(explain(&result.experiment));
-        if result.stopped == Some(EarlyEnd::Interrupted) {
+        if result.early_end == Some(EarlyEnd::Interrupted) {
             break;
         }
     }
@@ -101,8 +101,9 @@ mod tests {
     fn mean_round_seconds_is_of_its_case() {
         let mut run = kelvin_analysis::testing::guest::guest_run();
         let (probe, _) = find_metric(&SWITCH_COST.id).unwrap();
-        let of_it = run.measurements.iter_mut().find(|one| one.planned.probe == *probe.id).unwrap();
-        let case = of_it.planned.case.clone();
+        let measurement =
+            run.measurements.iter_mut().find(|measurement| measurement.planned.probe == *probe.id).unwrap();
+        let case = measurement.planned.case.clone();
         let round = |seconds| Round {
             index: 0,
             start_seconds: 0.0,
@@ -111,7 +112,7 @@ mod tests {
             cpu: 0,
             outcome: RoundOutcome::Failed("a test".into()),
         };
-        of_it.rounds = vec![round(1.0), round(3.0)];
+        measurement.rounds = vec![round(1.0), round(3.0)];
         assert_eq!(mean_round_seconds(&run, probe, &case), 2.0);
         assert_eq!(mean_round_seconds(&run, probe, &case.with_number("other", 1)), 0.0);
     }

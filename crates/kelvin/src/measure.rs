@@ -26,7 +26,7 @@ pub struct FinishedRun {
     pub run: Run,
     /// Its analysis.
     pub analysis: Analysis,
-    /// What to say where not all of it could be stored.
+    /// The error where not all of it could be stored.
     pub store_error: Option<CliError>,
     /// The local file in which it waits for its server, if that is where it goes.
     pub spool_file: Option<String>,
@@ -48,7 +48,7 @@ impl RunPlan {
         })
     }
 
-    /// Measures: whoever conducts it emits all events of the run. Then the causes of its gaps are tried.
+    /// Measures: `conduct` emits all events of the run. Then the causes of its gaps are tried.
     ///
     /// # Errors
     /// A run that never began, or cannot be learned from.
@@ -63,7 +63,7 @@ impl RunPlan {
         let monitor = kelvin_machine::DisturbanceMonitor::start(root);
         let mut recorder = RunRecorder::new(writer.as_ref().map(RunWriter::recorder), self.redaction);
         conduct(&outline, &mut recorder);
-        let RunRecorder { run, store_error, store: unfinished, end, progress, .. } = recorder;
+        let RunRecorder { run, store_error, store: store_recorder, end, progress, .. } = recorder;
         drop(progress);
         let Some(mut run) = run else {
             self.clean_up();
@@ -74,8 +74,8 @@ impl RunPlan {
         predict::complete_run(&mut run);
         if run.status == RunStatus::Complete {
             // Rounds that took longer than was expected leave less for them.
-            let left = self.remaining_time(MAX_BUDGET_FACTOR * run.header.settings.budget_seconds);
-            run.explanations = gaps::explain_gaps(&run, &self, self.schedule.causes_time.min(left));
+            let remaining = self.remaining_time(MAX_BUDGET_FACTOR * run.header.settings.budget_seconds);
+            run.explanations = gaps::explain_gaps(&run, &self, self.schedule.causes_time.min(remaining));
         }
         self.clean_up();
         let mut run = self.redaction.redact_run(run)?;
@@ -84,15 +84,15 @@ impl RunPlan {
             None => analyse(&run),
         };
         let mut store_error = store_error;
-        if let (Some(writer), Some(mut recorder), Some(end)) = (&writer, unfinished, end) {
+        if let (Some(writer), Some(mut recorder), Some(end)) = (&writer, store_recorder, end) {
             let is_comparable = |metric: &Metric| socket_options::has_default_options(metric, &self.setup.sockets);
             let mut headlines = analysis.stored_headlines(is_comparable);
             headlines.extend(costs_to_store(&run, self.cost_conditions));
             // A run with a stored end is complete.
-            let stored = writer.store_results(&run, &headlines).and_then(|()| recorder.event(&end));
-            store_error = stored.err().or(store_error);
+            let result = writer.store_results(&run, &headlines).and_then(|()| recorder.event(&end));
+            store_error = result.err().or(store_error);
         }
-        let store_error = store_error.map(|why| not_stored_error(&run, &why));
+        let store_error = store_error.map(|error| not_stored_error(&run, &error));
         run.labels = writer.as_ref().map(|writer| writer.labels.clone()).unwrap_or_default();
         let spool_file = writer.as_ref().and_then(RunWriter::spool_file).map(str::to_owned);
         Ok(FinishedRun { run, analysis, store_error, spool_file })
@@ -100,20 +100,20 @@ impl RunPlan {
 }
 
 /// Why a run is not in the store, and where it is instead: its rounds are nowhere else.
-fn not_stored_error(run: &Run, why: &AppendError) -> CliError {
+fn not_stored_error(run: &Run, error: &AppendError) -> CliError {
     let name = format!("kelvin-{}.json", run.header.id);
-    let write = |directory: PathBuf| {
+    let save = |directory: PathBuf| {
         let file = directory.join(&name);
         let write = |out: &mut dyn Write| kelvin_store::export(run, out).map_err(io::Error::other);
         output::write_file(&file, write).ok().map(|()| file)
     };
-    let place = match fallback_dirs::fallback_directories().into_iter().find_map(write) {
+    let location_text = match fallback_dirs::fallback_directories().into_iter().find_map(save) {
         Some(file) => {
             format!("all of it is in {}, which `kelvin runs import` reads once there is room", file.display())
         }
         None => "nor is there room for it in another directory".into(),
     };
-    CliError::msg(format!("the run could not be stored completely: {why}; {place}"))
+    CliError::msg(format!("the run could not be stored completely: {error}; {location_text}"))
 }
 
 /// All that is known before the first round.
@@ -127,7 +127,7 @@ fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliErr
     };
     let mut comparable = metrics.clone();
     comparable.retain(|metric| socket_options::has_default_options(metric, &setup.sockets));
-    let planned = plan.schedule.cases.planned();
+    let planned = plan.schedule.cases.measurements();
     let mut hazards = kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch));
     hazards.extend(plan.neighbours.clone());
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));

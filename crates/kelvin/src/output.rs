@@ -20,19 +20,19 @@ pub use crate::standard_error::eprint_line;
 /// Goes to the beginning of a terminal's line, and erases it.
 pub const ERASE_LINE: &str = "\r\x1b[2K";
 
-/// What failed.
+/// The operation that failed, for errors of standard output.
 pub const STDOUT_WRITE_FAILED: &str = "cannot write to standard output";
 
-/// What else failed.
+/// Like `STDOUT_WRITE_FAILED`, for standard input.
 pub const STDIN_READ_FAILED: &str = "cannot read standard input";
 
-/// Columns when the terminal does not say.
+/// Columns when the terminal reports none.
 const DEFAULT_WIDTH: usize = 80;
 
 /// Whether to colour standard output: a terminal, NO_COLOR unset (no-color.org), TERM not dumb.
 pub fn uses_color() -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !set("NO_COLOR") && supports_escapes(std::env::var_os("TERM").as_deref())
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && supports_escapes(std::env::var_os("TERM").as_deref())
 }
 
 /// Whether a terminal of this TERM knows escape sequences.
@@ -53,10 +53,10 @@ pub fn width() -> usize {
 
 /// Whether the locale of texts has characters other than ASCII: the first of LC_ALL, LC_CTYPE and LANG that is set names UTF-8.
 pub fn is_utf8_locale() -> bool {
-    let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find(|name| set(name)).and_then(std::env::var_os);
-    let named = locale.map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-    named.contains("utf-8") || named.contains("utf8")
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find(|name| is_set(name)).and_then(std::env::var_os);
+    let locale_name = locale.map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    locale_name.contains("utf-8") || locale_name.contains("utf8")
 }
 
 /// All tables, as wide as the terminal.
@@ -65,8 +65,8 @@ pub fn terminal(color: bool) -> Terminal {
 }
 
 /// The first screen, and lines that lead to more.
-pub fn first_screen(color: bool, tables: bool, more: &[(String, String)]) -> FirstScreen<'_> {
-    FirstScreen { terminal: terminal(color), unicode: is_utf8_locale(), tables, more }
+pub fn first_screen(color: bool, tables: bool, hints: &[(String, String)]) -> FirstScreen<'_> {
+    FirstScreen { terminal: terminal(color), unicode: is_utf8_locale(), tables, further_outputs: hints }
 }
 
 /// Whether progress can be shown: standard error is a terminal that can erase a line.
@@ -87,14 +87,14 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
 ///
 /// # Errors
 /// Those of writing.
-pub fn hanging(out: &mut dyn Write, head: &str, text: &str) -> io::Result<()> {
+pub fn write_hanging(out: &mut dyn Write, head: &str, text: &str) -> io::Result<()> {
     if display_width(head) + display_width(text) <= width() {
         return writeln!(out, "{head}{text}");
     }
     write_wrapped(out, width(), head, text)
 }
 
-/// Like [`hanging`], as wide as this, and with one space between words in any case.
+/// Like [`write_hanging`], as wide as this, and with one space between words in any case.
 ///
 /// # Errors
 /// Those of writing.
@@ -127,9 +127,9 @@ pub fn print_answer(
 pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     kelvin_sys::standard_streams::check_output().context(STDOUT_WRITE_FAILED)?;
     let mut out = io::BufWriter::new(Stdout { inner: io::stdout().lock(), is_reader_gone: false });
-    let written = write(&mut out).and_then(|()| out.flush());
+    let result = write(&mut out).and_then(|()| out.flush());
     let is_reader_gone = out.into_parts().0.is_reader_gone;
-    if is_reader_gone { Ok(()) } else { written.context(STDOUT_WRITE_FAILED) }
+    if is_reader_gone { Ok(()) } else { result.context(STDOUT_WRITE_FAILED) }
 }
 
 /// Standard input, to be read from its beginning to its end.
@@ -163,8 +163,8 @@ pub fn read_named_text(path: &Path) -> io::Result<String> {
 /// That all was taken of what was written to standard output: a file system of another machine or program may say only when a file is
 /// closed that it was not.
 pub fn close_stdout() -> Result<(), CliError> {
-    let closed = io::stdout().as_fd().try_clone_to_owned().and_then(kelvin_sys::fs::close);
-    closed.context(STDOUT_WRITE_FAILED)
+    let result = io::stdout().as_fd().try_clone_to_owned().and_then(kelvin_sys::fs::close);
+    result.context(STDOUT_WRITE_FAILED)
 }
 
 /// Standard output, which knows whether its reader went away: a format may wrap the error in one of its own.
@@ -197,9 +197,9 @@ pub fn eprint_names(line: impl std::fmt::Display, names: &[String]) {
 /// The first few names, and how many more there are.
 pub fn first_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const MAX_NAMED: usize = 8;
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let named = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
+    let omitted = names.len().saturating_sub(MAX_NAMED);
+    let list = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    if omitted == 0 { list } else { format!("{list} and {omitted} more") }
 }
 
 /// Writes a file that the user named.

@@ -26,12 +26,12 @@ pub fn connect_agent(peer: &str, token_file: Option<&Path>) -> Result<(AgentEndp
     let addresses = resolve(peer).context(&option)?;
     let secret = read_secret(token_file)?;
     let mut client = AgentClient::connect(&addresses, &secret).context(&option)?;
-    let (address, own) = (client.agent_addr, client.local_addr);
+    let (address, local_address) = (client.agent_addr, client.local_addr);
     // The end of any test names the agent's interface; this test ends at once.
     let test = client.accept_connections().and_then(client::RunningTest::<client::AcceptTarget>::finish);
     let interface = test.context(&option)?.interface;
     let endpoint = AgentEndpoint { address, token_file: token_file.map(Into::into) };
-    Ok((endpoint, network_path(address, own, interface.as_ref())))
+    Ok((endpoint, network_path(address, local_address, interface.as_ref())))
 }
 
 /// The secret in a file, or none.
@@ -43,8 +43,8 @@ pub fn read_secret(token_file: Option<&Path>) -> Result<Secret, CliError> {
 }
 
 /// The path from a local address to the agent's.
-fn network_path(agent: SocketAddr, own: SocketAddr, agent_interface: Option<&Interface>) -> NetworkPath {
-    let interface = match route::interface_to(agent, own) {
+fn network_path(agent: SocketAddr, local_address: SocketAddr, agent_interface: Option<&Interface>) -> NetworkPath {
+    let interface = match route::route_interface(agent, local_address) {
         Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
         Err(error) => Fact::unknown(format!("the kernel gives no route: {error}")),
     };
@@ -59,11 +59,15 @@ fn network_path(agent: SocketAddr, own: SocketAddr, agent_interface: Option<&Int
 }
 
 /// A property of the agent's interface.
-fn interface_fact<T>(interface: Option<&Interface>, what: &str, value: impl Fn(&Interface) -> Option<T>) -> Fact<T> {
+fn interface_fact<T>(
+    interface: Option<&Interface>,
+    property: &str,
+    value: impl Fn(&Interface) -> Option<T>,
+) -> Fact<T> {
     let Some(interface) = interface else { return Fact::unknown("the agent's host does not name its interface") };
     match value(interface) {
         Some(value) => Fact::known(value, format!("reported by the agent for its interface {}", interface.name)),
-        None => Fact::unknown(format!("the agent reports no {what} for its interface {}", interface.name)),
+        None => Fact::unknown(format!("the agent reports no {property} for its interface {}", interface.name)),
     }
 }
 
@@ -82,13 +86,13 @@ mod tests {
 
     #[test]
     fn path_to_this_host_is_loopback() {
-        let here = "127.0.0.1:1".parse().unwrap();
-        let found = network_path(here, here, Interface::with_address(here).as_ref());
-        assert_eq!((found.protocol, found.agent_link_speed.get()), (4, None));
-        assert!(found.agent_mtu.get().is_some(), "{found:?}");
+        let address = "127.0.0.1:1".parse().unwrap();
+        let path = network_path(address, address, Interface::with_address(address).as_ref());
+        assert_eq!((path.protocol, path.agent_link_speed.get()), (4, None));
+        assert!(path.agent_mtu.get().is_some(), "{path:?}");
         // Where there is no rtnetlink it is not known, which sys tests.
-        assert!(found.interface.get().is_none_or(|name| name == "lo"), "{found:?}");
-        let mapped = network_path("[::ffff:127.0.0.1]:1".parse().unwrap(), here, None);
-        assert_eq!((mapped.protocol, mapped.agent_mtu.get()), (4, None));
+        assert!(path.interface.get().is_none_or(|name| name == "lo"), "{path:?}");
+        let mapped_path = network_path("[::ffff:127.0.0.1]:1".parse().unwrap(), address, None);
+        assert_eq!((mapped_path.protocol, mapped_path.agent_mtu.get()), (4, None));
     }
 }

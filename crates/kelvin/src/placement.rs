@@ -12,7 +12,7 @@ use crate::cli_error::{CliError, Context};
 #[derive(Clone)]
 pub struct LocalMachine {
     /// When it began to be read: the time of a run counts from then.
-    pub began: Instant,
+    pub start: Instant,
     /// Facts.
     pub machine: Machine,
     /// CPUs that this process may use.
@@ -23,11 +23,11 @@ impl LocalMachine {
     /// Reads this machine.
     ///
     /// # Errors
-    /// If the kernel does not say which CPUs may be used.
+    /// If the kernel does not report which CPUs may be used.
     pub fn read() -> Result<Self, CliError> {
-        let began = Instant::now();
-        let allowed = kelvin_sys::cpu::allowed().context("cannot tell which CPUs may be used")?;
-        Ok(Self { began, machine: kelvin_machine::read(Path::new("/")), allowed })
+        let start = Instant::now();
+        let allowed = kelvin_sys::cpu::affinity().context("cannot read which CPUs may be used")?;
+        Ok(Self { start, machine: kelvin_machine::read(Path::new("/")), allowed })
     }
 
     /// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its partner one on
@@ -44,37 +44,39 @@ impl LocalMachine {
         Ok(placement_on(&self.machine, allowed, cpu))
     }
 
-    /// Like `placement`, where no CPU is wanted and others of its kind are left alone more, by a look at them that takes at most so long; with
-    /// what it shows of the neighbours.
+    /// Like `placement` without a requested CPU: samples similar CPUs for at most `limit`, and prefers one that is left alone more.
+    /// Returns the neighbours' interference too.
     ///
     /// # Errors
     /// A CPU that cannot be used.
     pub fn quiet_placement(&self, limit: Duration) -> Result<(Placement, Option<Hazard>), CliError> {
-        let usual = self.placement(None)?;
+        let default_placement = self.placement(None)?;
         // As in the usual choice, not where most interrupts land.
-        let away: Vec<u32> = self.allowed.iter().copied().filter(|&cpu| cpu > 0 || cpu == usual.cpu).collect();
-        let alike = kelvin_machine::similar_cpus(Path::new("/"), &away, usual.cpu);
+        let candidates: Vec<u32> =
+            self.allowed.iter().copied().filter(|&cpu| cpu > 0 || cpu == default_placement.cpu).collect();
+        let similar = kelvin_machine::similar_cpus(Path::new("/"), &candidates, default_placement.cpu);
         // Of many CPUs in a short time some are looked at, and not none.
-        let alike = evenly_spaced(&alike, MAX_SAMPLED_CPUS.min(max_sampled_cpus(limit)).max(1));
-        let shares = undisturbed_shares(&alike, limit).context("cannot look at the CPUs that may be used")?;
+        let sampled = evenly_spaced(&similar, MAX_SAMPLED_CPUS.min(max_sampled_cpus(limit)).max(1));
+        let shares = undisturbed_shares(&sampled, limit).context("cannot examine the CPUs that may be used")?;
         let Some(shares) = shares else {
-            let why = match max_sampled_cpus(limit) {
+            let reason = match max_sampled_cpus(limit) {
                 0 => "the run is too short",
                 _ => "no state of the CPUs was steady",
             };
-            let hazard = kelvin_machine::siblings_not_sampled(usual.cpu, why);
-            return Ok((usual, Some(hazard)));
+            let hazard = kelvin_machine::siblings_not_sampled(default_placement.cpu, reason);
+            return Ok((default_placement, Some(hazard)));
         };
-        let shares: Vec<(u32, f64)> = alike.into_iter().zip(shares).collect();
-        let cpu = quietest_cpu(&shares, usual.cpu);
+        let shares: Vec<(u32, f64)> = sampled.into_iter().zip(shares).collect();
+        let cpu = quietest_cpu(&shares, default_placement.cpu);
         let mut placement = placement_on(&self.machine, &self.allowed, cpu);
         placement.partner = placement.partner.map(|partner| {
-            let is_elsewhere = |other| other != cpu && !is_same_core(&self.machine, cpu, other);
-            let others: Vec<_> = shares.iter().copied().filter(|&(other, _)| is_elsewhere(other)).collect();
-            quietest_cpu(&others, partner)
+            let is_elsewhere = |other_cpu| other_cpu != cpu && !is_same_core(&self.machine, cpu, other_cpu);
+            let other_shares: Vec<_> =
+                shares.iter().copied().filter(|&(other_cpu, _)| is_elsewhere(other_cpu)).collect();
+            quietest_cpu(&other_shares, partner)
         });
-        let (own, others): (Vec<_>, Vec<_>) = shares.into_iter().partition(|&(other, _)| other == cpu);
-        Ok((placement, kelvin_machine::busy_siblings(&[own, others].concat())))
+        let (chosen, rest): (Vec<_>, Vec<_>) = shares.into_iter().partition(|&(sampled_cpu, _)| sampled_cpu == cpu);
+        Ok((placement, kelvin_machine::busy_siblings(&[chosen, rest].concat())))
     }
 }
 
@@ -93,23 +95,26 @@ fn evenly_spaced(cpus: &[u32], max: usize) -> Vec<u32> {
 }
 
 /// The CPU that is left alone most of those looked at, if the usual one is not good enough.
-fn quietest_cpu(shares: &[(u32, f64)], usual: u32) -> u32 {
-    let Some(&(_, own)) = shares.iter().find(|&&(cpu, _)| cpu == usual) else { return usual };
+fn quietest_cpu(shares: &[(u32, f64)], default_cpu: u32) -> u32 {
+    let Some(&(_, default_share)) = shares.iter().find(|&&(cpu, _)| cpu == default_cpu) else { return default_cpu };
     let best = shares.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
-    best.filter(|&(_, share)| own < ACCEPTABLE_QUIET_SHARE && share >= own + MIN_QUIET_GAIN)
-        .map_or(usual, |(cpu, _)| cpu)
+    best.filter(|&(_, share)| default_share < ACCEPTABLE_QUIET_SHARE && share >= default_share + MIN_QUIET_GAIN)
+        .map_or(default_cpu, |(cpu, _)| cpu)
 }
 
 /// Whether two CPUs are of one core.
-fn is_same_core(machine: &Machine, one: u32, other: u32) -> bool {
+fn is_same_core(machine: &Machine, cpu: u32, other: u32) -> bool {
     let cores = machine.topology.siblings.get();
-    cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&one) && core.contains(&other)))
+    cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
 }
 
 /// The placement on one of the allowed CPUs: its partner is on another core if there is one.
 pub fn placement_on(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
-    let others = || allowed.iter().copied().filter(|&other| other != cpu);
-    let partner = others().rev().find(|&other| !is_same_core(machine, cpu, other)).or_else(|| others().next_back());
+    let other_cpus = || allowed.iter().copied().filter(|&candidate| candidate != cpu);
+    let partner = other_cpus()
+        .rev()
+        .find(|&candidate| !is_same_core(machine, cpu, candidate))
+        .or_else(|| other_cpus().next_back());
     Placement { cpu, partner, allowed: allowed.to_vec() }
 }
 
@@ -130,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn busy_default_cpu_is_replaced_by_quiet_one() {
+    fn busy_default_cpu_is_replaced_by_quiet_cpu() {
         assert_eq!(quietest_cpu(&[(0, 1.0), (1, 0.98)], 1), 1, "both are good enough");
         assert_eq!(quietest_cpu(&[(6, 0.3), (7, 0.47), (15, 0.09)], 15), 7);
         assert_eq!(quietest_cpu(&[(7, 0.25), (15, 0.09)], 15), 15, "not worth a change");
@@ -140,9 +145,9 @@ mod tests {
 
     #[test]
     fn skipped_cpu_sampling_is_reported() {
-        let here = LocalMachine::read().unwrap();
-        let (placement, hazard) = here.quiet_placement(Duration::from_millis(1)).unwrap();
-        assert_eq!(placement, here.placement(None).unwrap());
+        let local = LocalMachine::read().unwrap();
+        let (placement, hazard) = local.quiet_placement(Duration::from_millis(1)).unwrap();
+        assert_eq!(placement, local.placement(None).unwrap());
         let hazard = hazard.unwrap();
         assert_eq!(
             hazard.summary,
@@ -156,8 +161,8 @@ mod tests {
     #[test]
     fn sampled_cpus_are_evenly_spaced() {
         assert_eq!(evenly_spaced(&[0, 1], 16), [0, 1]);
-        let many: Vec<u32> = (0..64).collect();
-        let some = evenly_spaced(&many, 16);
-        assert_eq!((some.len(), some.last(), some.first()), (16, Some(&63), Some(&3)));
+        let cpus: Vec<u32> = (0..64).collect();
+        let sampled = evenly_spaced(&cpus, 16);
+        assert_eq!((sampled.len(), sampled.last(), sampled.first()), (16, Some(&63), Some(&3)));
     }
 }

@@ -31,15 +31,15 @@ pub fn hardware_bounds(
 }
 
 fn add_predictions(run: &mut Run, headlines: &Headlines) {
-    let measured = |metric: &str, case: &Case| headlines.get(metric, case);
-    let missing = |metric: &str, case: &Case| headlines.missing_input(metric, case);
+    let measured_value = |metric: &str, case: &Case| headlines.get(metric, case);
+    let missing_input = |metric: &str, case: &Case| headlines.missing_input(metric, case);
     let RunHeader { machine, plan, network_path, bounds, .. } = &run.header;
     let context = PredictionContext::new(machine, plan, network_path.as_ref(), bounds.clone());
-    let inputs = context.facts(&measured).with_missing(&missing);
+    let inputs = context.facts(&measured_value).with_missing(&missing_input);
     run.predictions = prediction_records(&kelvin_probes::all(), plan, &inputs);
 }
 
-/// What predictions rest on beside figures: the same for a run and for one figure by itself, so that a figure has one prediction.
+/// The inputs of predictions that are not figures: the same for a run and for one figure by itself, so that a figure has one prediction.
 pub struct PredictionContext<'a> {
     machine: &'a Machine,
     network_path: Option<&'a NetworkPath>,
@@ -60,8 +60,11 @@ impl<'a> PredictionContext<'a> {
     }
 
     /// They, with figures.
-    pub fn facts<'f>(&'f self, measured: &'f dyn Fn(&str, &Case) -> Option<MeasuredValue>) -> PredictionInputs<'f> {
-        PredictionInputs::new(self.machine, measured)
+    pub fn facts<'f>(
+        &'f self,
+        measured_value: &'f dyn Fn(&str, &Case) -> Option<MeasuredValue>,
+    ) -> PredictionInputs<'f> {
+        PredictionInputs::new(self.machine, measured_value)
             .with_path(self.network_path)
             .with_references(&self.reference_machines)
             .with_bounds(&self.bounds)

@@ -85,8 +85,8 @@ impl Redaction {
     }
 
     fn redact_status(self, status: &mut RunStatus) {
-        if let RunStatus::Partial(why) = status {
-            self.redact_text(why);
+        if let RunStatus::Partial(reason) = status {
+            self.redact_text(reason);
         }
     }
 
@@ -133,7 +133,7 @@ fn redact_command(words: &[String]) -> Vec<String> {
 /// The options, of any command, whose values are files, directories or hosts.
 fn private_options() -> BTreeSet<String> {
     option_names(&Cli::command(), |argument| {
-        let is_place = |name: &Str| ["HOST", "ADDRESS", "STORE"].iter().any(|place| name.starts_with(place));
+        let is_place = |name: &Str| ["HOST", "ADDRESS", "STORE"].iter().any(|prefix| name.starts_with(prefix));
         argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
             || argument.get_value_names().unwrap_or_default().iter().any(is_place)
     })
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn command_line_paths_and_hosts_are_redacted() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        for (line, told) in [
+        for (line, redacted) in [
             ("/home/alice/kelvin run os.syscall --quick", "kelvin run os.syscall --quick"),
             (
                 "kelvin run net --peer lab7.example.org:27315 --token-file=/root/t --dir . --cpu 3",
@@ -164,8 +164,8 @@ mod tests {
                 "kelvin run --congestion-control bbr --compare-with zenbook-2011",
             ),
         ] {
-            assert_eq!(redact_command(&words(line)), words(told), "{line}");
-            assert_eq!(redact_command(&words(told)), words(told), "{told}");
+            assert_eq!(redact_command(&words(line)), words(redacted), "{line}");
+            assert_eq!(redact_command(&words(redacted)), words(redacted), "{redacted}");
         }
     }
 
@@ -178,17 +178,17 @@ mod tests {
             ..kelvin_analysis::testing::empty_run(&[])
         };
         assert_eq!(Redaction::KeepAll.redact_run(run.clone()).unwrap(), run);
-        let told = Redaction::HidePrivate.redact_run(run).unwrap();
-        assert_eq!(told.labels.tags_text(), "branch=feature/x kernel=6.18");
-        assert!(!told.labels.note.as_ref().unwrap().contains("alice"), "{:?}", told.labels.note);
-        assert_eq!(Redaction::HidePrivate.redact_run(told.clone()).unwrap(), told);
+        let redacted = Redaction::HidePrivate.redact_run(run).unwrap();
+        assert_eq!(redacted.labels.tags_text(), "branch=feature/x kernel=6.18");
+        assert!(!redacted.labels.note.as_ref().unwrap().contains("alice"), "{:?}", redacted.labels.note);
+        assert_eq!(Redaction::HidePrivate.redact_run(redacted.clone()).unwrap(), redacted);
     }
 
     #[test]
     fn redacted_text_is_cut_to_limit() {
-        for told in [Redaction::KeepAll, Redaction::HidePrivate] {
+        for redaction in [Redaction::KeepAll, Redaction::HidePrivate] {
             let mut text = "ü".repeat(MAX_TEXT_CHARS + 1);
-            told.redact_text(&mut text);
+            redaction.redact_text(&mut text);
             assert_eq!((text.chars().count(), text.chars().last()), (MAX_TEXT_CHARS, Some('…')));
         }
     }

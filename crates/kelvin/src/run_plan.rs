@@ -43,7 +43,7 @@ pub struct RunPlan {
     /// The store that keeps the run.
     pub writer: Option<RunWriter>,
     /// When the time of the run began.
-    began: Instant,
+    start: Instant,
     round_limit: Duration,
     /// The size of the remote files that an option names, and their directory.
     remote_files: Option<(u64, PathBuf)>,
@@ -109,7 +109,7 @@ impl RunPlan {
             redaction: Redaction::HidePrivate,
             members: None,
             writer: None,
-            began: local.began,
+            start: local.start,
             machine: local.machine,
             round_limit: options.round_limit,
             remote_files: options.remote_size.zip(options.remote.clone()),
@@ -119,17 +119,17 @@ impl RunPlan {
 
     /// Where the run will be written, in words.
     pub fn destination_text(&self, page: Option<&Path>) -> String {
-        let stored = self.writer.as_ref().map_or("not stored".into(), |writer| {
-            let by_way = writer.spool_file().map(|file| format!(" by way of {file}")).unwrap_or_default();
-            format!("stored in {}{by_way}", writer.store.name())
+        let store_text = self.writer.as_ref().map_or("not stored".into(), |writer| {
+            let spool_text = writer.spool_file().map(|file| format!(" by way of {file}")).unwrap_or_default();
+            format!("stored in {}{spool_text}", writer.store.name())
         });
         let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
-        format!("{stored}; {page}")
+        format!("{store_text}; {page}")
     }
 
     /// What is left of this many seconds since the run began.
     pub fn remaining_time(&self, seconds: f64) -> Duration {
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_sub(self.began.elapsed())
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_sub(self.start.elapsed())
     }
 
     /// How the rounds are run: in fresh processes of this program.
@@ -138,7 +138,7 @@ impl RunPlan {
             program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
             round_limit: self.round_limit,
             limit: self.schedule.limit,
-            began: self.began,
+            start: self.start,
             reserve: self.schedule.reserve(),
             setup: self.setup.clone(),
         }
@@ -155,12 +155,12 @@ impl RunPlan {
         if !self.schedule.cases.units.iter().any(is_read) {
             return Ok(());
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         notice!("writing {} to {} first, which is not part of that time", units::bytes(*bytes), directory.display());
-        let written = kelvin_probes::write_remote_files(&self.setup, *bytes);
-        self.began += begun.elapsed();
-        written.map_err(|stop| match stop {
-            ProbeError::Skip(SkipReason(why)) | ProbeError::Fail(why) => CliError::new("--remote-size", why),
+        let result = kelvin_probes::write_remote_files(&self.setup, *bytes);
+        self.start += start.elapsed();
+        result.map_err(|stop| match stop {
+            ProbeError::Skip(SkipReason(reason)) | ProbeError::Fail(reason) => CliError::new("--remote-size", reason),
         })
     }
 
@@ -177,16 +177,16 @@ const CPU_SAMPLING_BUDGET_SHARE: f64 = 0.02;
 
 /// How long they are looked at at most.
 fn cpu_sampling_time(budget: Budget) -> Duration {
-    let share = budget.fixed().map(|time| time.mul_f64(CPU_SAMPLING_BUDGET_SHARE));
+    let share = budget.fixed_time().map(|time| time.mul_f64(CPU_SAMPLING_BUDGET_SHARE));
     share.map_or(MAX_CPU_SAMPLING_TIME, |share| share.min(MAX_CPU_SAMPLING_TIME))
 }
 
 /// A directory for files in the one that an argument names. Its path is absolute, since processes may change directory.
 pub fn create_scratch_in(base: &Path, argument: &str) -> Result<ScratchDirectory, CliError> {
     let base = std::fs::canonicalize(base).context(format_args!("{argument} {}", base.display()))?;
-    let place = base.display();
+    let path = base.display();
     ScratchDirectory::create(&base)
-        .context(format_args!("cannot make a scratch directory in {place} (choose another by {argument})"))
+        .context(format_args!("cannot make a scratch directory in {path} (choose another by {argument})"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::redact::Redaction;
 pub struct RunRecorder<'a> {
     /// The run, once it has begun.
     pub run: Option<Run>,
-    standings: RunProgress,
+    run_progress: RunProgress,
     /// The store, while it accepts rounds.
     pub store: Option<Recorder<'a>>,
     /// Why the store no longer accepts rounds.
@@ -31,7 +31,7 @@ impl<'a> RunRecorder<'a> {
     pub fn new(store: Option<Recorder<'a>>, redaction: Redaction) -> Self {
         Self {
             run: None,
-            standings: RunProgress::default(),
+            run_progress: RunProgress::default(),
             store,
             store_error: None,
             end: None,
@@ -64,7 +64,7 @@ impl EventSink for RunRecorder<'_> {
 
 impl RunObserver for RunRecorder<'_> {
     fn case_status(&mut self) -> HashMap<(Name, Case), CaseStatus> {
-        self.run.as_ref().map_or_else(HashMap::new, |run| self.standings.update(run))
+        self.run.as_ref().map_or_else(HashMap::new, |run| self.run_progress.update(run))
     }
 
     fn steady_core(&self) -> Option<CoreSteadyState> {

@@ -1,4 +1,4 @@
-//! The time of a run: whether it yields or its cases do, which of them fit, and what is said of that before the run starts.
+//! The time of a run: whether it yields or its cases do, which of them fit, and what is reported before the run starts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub const MAX_QUICK_TIME: Duration = Duration::from_secs(120);
 /// Blocks of a run of everything: cpu and os together, mem, file, and net.
 const FULL_RUN_BLOCKS: usize = 4;
 
-/// What a command measures with unless its flags say otherwise.
+/// The defaults of a command where its flags give none.
 #[derive(Clone, Copy, Debug)]
 pub struct RunDefaults {
     /// `quick`, `default`, `thorough`, `study`, `selfcheck`, `watch`.
@@ -45,10 +45,10 @@ pub struct RunDefaults {
 impl RunDefaults {
     /// Those of an effort. A run of everything gets more than its blocks would alone, since its passes last longer and each is one round.
     pub fn of_effort(effort: Effort, blocks: usize) -> Self {
-        let more = |seconds: f64| if blocks >= FULL_RUN_BLOCKS { seconds } else { 0.0 };
+        let full_run_extra = |seconds: f64| if blocks >= FULL_RUN_BLOCKS { seconds } else { 0.0 };
         let (mode, seconds, rounds) = match effort {
-            Effort::Quick => ("quick", 10.0 * blocks as f64 + more(5.0), 5),
-            Effort::Default => ("default", 30.0 * blocks as f64 + more(30.0), 8),
+            Effort::Quick => ("quick", 10.0 * blocks as f64 + full_run_extra(5.0), 5),
+            Effort::Default => ("default", 30.0 * blocks as f64 + full_run_extra(30.0), 8),
             Effort::Thorough => ("thorough", 300.0 * blocks as f64, 20),
         };
         let (max_time, causes_share) =
@@ -77,7 +77,7 @@ pub struct RunSchedule {
     /// The part of them for trying the causes of gaps.
     pub causes_time: Duration,
     /// The cases that do not fit, in words.
-    left_out: Vec<String>,
+    omitted_cases: Vec<String>,
     /// The usual time, if it is too short here.
     exceeded_default: Option<f64>,
     /// Where the expected time comes from, in words.
@@ -93,13 +93,14 @@ impl RunSchedule {
     /// # Errors
     /// If nothing fits.
     pub fn fit(cases: Plan, options: &RunOptions, defaults: &RunDefaults, costs: &Costs) -> Result<Self, CliError> {
-        let all = cases.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
+        let full_plan = cases.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
         let rounds = options.rounds.unwrap_or(defaults.rounds);
-        let needed = (STARTUP_TIME + all.expected_duration(rounds) + report_time(&all)).as_secs_f64();
-        let mut schedule = Self { source: costs.source(&all), ..Self::unlimited(all, defaults.mode, rounds) };
+        let needed = (STARTUP_TIME + full_plan.expected_duration(rounds) + report_time(&full_plan)).as_secs_f64();
+        let mut schedule =
+            Self { source: costs.source(&full_plan), ..Self::unlimited(full_plan, defaults.mode, rounds) };
         let max_time = match options.budget {
             Budget::Fixed(time) => Some(time),
-            Budget::Default => defaults.max_time.filter(|most| needed > most.as_secs_f64()),
+            Budget::Default => defaults.max_time.filter(|limit| needed > limit.as_secs_f64()),
             Budget::MinimumRounds => None,
         };
         if let Some(time) = max_time {
@@ -116,7 +117,7 @@ impl RunSchedule {
                     seconds(schedule.cases.expected_duration(rounds).as_secs_f64())
                 );
             }
-            schedule.left_out = left_out_names(&schedule.cases, &fitting);
+            schedule.omitted_cases = omitted_names(&schedule.cases, &fitting);
             schedule.cases = fitting;
             return Ok(schedule);
         }
@@ -124,7 +125,7 @@ impl RunSchedule {
         schedule.seconds = needed;
         if options.budget == Budget::Default {
             schedule.seconds = needed.max(defaults.seconds);
-            schedule.exceeded_default = Some(defaults.seconds).filter(|&usual| needed > usual);
+            schedule.exceeded_default = Some(defaults.seconds).filter(|&default| needed > default);
             schedule.limit = defaults.max_time.map_or(BudgetLimit::Extendable, BudgetLimit::ExtendableTo);
         }
         // Rounds come first.
@@ -142,7 +143,7 @@ impl RunSchedule {
             seconds: 0.0,
             limit: BudgetLimit::Extendable,
             causes_time: Duration::ZERO,
-            left_out: Vec::new(),
+            omitted_cases: Vec::new(),
             exceeded_default: None,
             source: "",
             needed: None,
@@ -154,19 +155,20 @@ impl RunSchedule {
         report_time(&self.cases) + self.causes_time
     }
 
-    /// Says before the run what it measures, and what not.
-    pub fn announce(&self, whereto: &str) {
+    /// Reports before the run what it measures and what it omits.
+    pub fn announce(&self, destination: &str) {
         let (cases, time) = (self.cases.units.len(), seconds(self.seconds));
-        let longer =
-            self.exceeded_default.map_or_else(String::new, |usual| format!(", more than the usual {}", seconds(usual)));
-        let under_load =
+        let excess_text = self
+            .exceeded_default
+            .map_or_else(String::new, |default| format!(", more than the usual {}", seconds(default)));
+        let load_time =
             self.needed.and_then(|needed| time_under_load(needed, self.seconds, &runnable_threads_per_cpu()));
-        let under_load = under_load.map_or_else(String::new, |time| {
-            format!(", or about {} if the other work that runs here now goes on", seconds(time))
+        let load_text = load_time.map_or_else(String::new, |time| {
+            format!(", or about {} if the other work that runs here now continues", seconds(time))
         });
-        notice!("{cases} cases in about {time}{longer}{under_load}, {}; {whereto}", self.source);
+        notice!("{cases} cases in about {time}{excess_text}{load_text}, {}; {destination}", self.source);
         let head = format_args!("kelvin: {time} is too short for these, which matter less and are left out:");
-        output::eprint_names(head, &self.left_out);
+        output::eprint_names(head, &self.omitted_cases);
     }
 }
 
@@ -179,9 +181,9 @@ fn report_time(cases: &Plan) -> Duration {
 const LOAD_SAMPLES: u32 = 4;
 const LOAD_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Threads that run or would run now, for each CPU, as often as looked; none where that cannot be told.
+/// Runnable threads per CPU, one value per sample; empty where they cannot be read.
 fn runnable_threads_per_cpu() -> Vec<f64> {
-    let cpus = kelvin_sys::cpu::allowed().map_or(1, |cpus| cpus.len().max(1)) as f64;
+    let cpus = kelvin_sys::cpu::affinity().map_or(1, |cpus| cpus.len().max(1)) as f64;
     let sample = |index: u32| {
         if index > 0 {
             std::thread::sleep(LOAD_SAMPLE_INTERVAL);
@@ -198,12 +200,12 @@ fn parse_runnable_threads(loadavg: &str) -> Option<u32> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// How long a run takes beside this many other threads of each CPU, each of which gets as much time as its own; `None` where that is not
+/// How long a run takes next to this many other threads of each CPU, each of which gets as much time as its own; `None` where that is not
 /// longer than its budget.
-fn time_under_load(needed: f64, budget: f64, others: &[f64]) -> Option<f64> {
-    let others = others.iter().copied().fold(f64::INFINITY, f64::min);
-    let time = needed * (1.0 + others);
-    (others.is_finite() && time > budget).then_some(time)
+fn time_under_load(needed: f64, budget: f64, other_threads: &[f64]) -> Option<f64> {
+    let min_other_threads = other_threads.iter().copied().fold(f64::INFINITY, f64::min);
+    let time = needed * (1.0 + min_other_threads);
+    (min_other_threads.is_finite() && time > budget).then_some(time)
 }
 
 /// The time for trying causes, if it is worth beginning.
@@ -213,20 +215,20 @@ fn usable_cause_time(time: Duration) -> Duration {
 
 /// The cases of one plan that another lacks, in words: the beginning of the ids of probes that all are lost, or a probe and how many of
 /// its cases.
-pub fn left_out_names(planned: &Plan, fitting: &Plan) -> Vec<String> {
+pub fn omitted_names(planned: &Plan, fitting: &Plan) -> Vec<String> {
     let [planned, fitting] = [planned, fitting].map(cases_by_probe);
-    let lost = |id: &str| planned[id] - fitting.get(id).copied().unwrap_or(0);
+    let lost_count = |id: &str| planned[id] - fitting.get(id).copied().unwrap_or(0);
     let mut names: Vec<String> = Vec::new();
-    for (&id, &cases) in planned.iter().filter(|&(id, _)| lost(id) > 0) {
+    for (&id, &cases) in planned.iter().filter(|&(id, _)| lost_count(id) > 0) {
         let ends = id.match_indices('.').map(|(end, _)| &id[..=end]);
-        let is_lost = |beginning: &&str| {
-            let mut of_it = planned.keys().filter(|probe| probe.starts_with(beginning));
-            of_it.clone().count() > 1 && of_it.all(|probe| !fitting.contains_key(probe))
+        let is_lost = |prefix: &&str| {
+            let mut probes = planned.keys().filter(|probe| probe.starts_with(prefix));
+            probes.clone().count() > 1 && probes.all(|probe| !fitting.contains_key(probe))
         };
         let name = match ends.clone().find(is_lost) {
-            Some(beginning) => beginning.trim_end_matches('.').to_owned(),
-            None if lost(id) == cases => id.to_owned(),
-            None => format!("{id} ({} of {cases} cases)", lost(id)),
+            Some(prefix) => prefix.trim_end_matches('.').to_owned(),
+            None if lost_count(id) == cases => id.to_owned(),
+            None => format!("{id} ({} of {cases} cases)", lost_count(id)),
         };
         if names.last() != Some(&name) {
             names.push(name);
@@ -252,7 +254,7 @@ mod tests {
     fn plan(cases: &[(&str, u64)]) -> Plan {
         let probe = |id: &str| kelvin_probes::all().into_iter().find(|probe| probe.id == id).unwrap();
         let unit = |&(id, n): &(&str, u64)| PlanUnit::new(probe(id), Case::new().with_number("n", n));
-        Plan { units: cases.iter().map(unit).collect(), left_out: Vec::new() }
+        Plan { units: cases.iter().map(unit).collect(), omissions: Vec::new() }
     }
 
     #[test]
@@ -267,8 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn left_out_cases_are_named_by_area() {
-        let all = [
+    fn omitted_cases_are_named_by_area() {
+        let cases = [
             ("cpu.loop", 1),
             ("cpu.latency", 1),
             ("mem.latency", 1),
@@ -276,11 +278,11 @@ mod tests {
             ("mem.tlb", 1),
             ("net.connect", 1),
         ];
-        let kept = [("mem.latency", 2)];
+        let fitting = [("mem.latency", 2)];
         assert_eq!(
-            left_out_names(&plan(&all), &plan(&kept)),
+            omitted_names(&plan(&cases), &plan(&fitting)),
             ["cpu", "mem.latency (1 of 2 cases)", "mem.tlb", "net.connect"]
         );
-        assert!(left_out_names(&plan(&all), &plan(&all)).is_empty());
+        assert!(omitted_names(&plan(&cases), &plan(&cases)).is_empty());
     }
 }

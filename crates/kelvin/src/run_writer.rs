@@ -1,4 +1,4 @@
-//! Who keeps a run while it is measured, and what its plan learns from.
+//! The stores that keep a run while it is measured, and that its plan learns from.
 
 use kelvin_core::{Labels, Run, StoredHeadline};
 use kelvin_store::{AppendError, Recorder, Store, StoreLock};
@@ -11,7 +11,7 @@ use crate::stores::{open_local_store, open_store};
 pub struct RunWriter {
     /// The store that the run is for, from which its plan learns.
     pub store: Store,
-    /// What is said of the run.
+    /// Tags and note of the run.
     pub labels: Labels,
     /// Where the run of a server is kept until it has ended.
     spool: Option<Spool>,
@@ -43,7 +43,7 @@ impl RunWriter {
 
     /// The local file in which the run waits for its server, if that is where it goes.
     pub fn spool_file(&self) -> Option<&str> {
-        self.spool.as_ref().map(|waiting| waiting.file.name())
+        self.spool.as_ref().map(|spool| spool.file.name())
     }
 
     /// Stores the run event by event.
@@ -60,6 +60,6 @@ impl RunWriter {
     /// # Errors
     /// As of [`Store::store_results`].
     pub fn store_results(&self, run: &Run, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
-        self.spool.as_ref().map_or(&self.store, |waiting| &waiting.file).store_results(run, headlines)
+        self.spool.as_ref().map_or(&self.store, |spool| &spool.file).store_results(run, headlines)
     }
 }

@@ -18,7 +18,7 @@ pub struct OptionStudies {
     /// The option: `--peer HOST`.
     pub option: &'static str,
     /// What its value must be.
-    what: &'static str,
+    value_description: &'static str,
     is_given: fn(&RunOptions) -> bool,
 }
 
@@ -26,13 +26,13 @@ static OPTION_STUDIES: [OptionStudies; 2] = [
     OptionStudies {
         need: Need::RemoteDirectory,
         option: "--remote DIR",
-        what: "a directory mounted from another machine",
+        value_description: "a directory mounted from another machine",
         is_given: |options| options.remote.is_some(),
     },
     OptionStudies {
         need: Need::Agent,
         option: "--peer HOST",
-        what: "a host running `kelvin agent`",
+        value_description: "a host running `kelvin agent`",
         is_given: |options| options.peer.is_some(),
     },
 ];
@@ -40,7 +40,7 @@ static OPTION_STUDIES: [OptionStudies; 2] = [
 impl OptionStudies {
     /// What a probe needs.
     pub fn for_probe(probe: &Probe) -> Option<&'static Self> {
-        OPTION_STUDIES.iter().find(|needing| has_need(probe, needing.need))
+        OPTION_STUDIES.iter().find(|option_studies| has_need(probe, option_studies.need))
     }
 
     /// Fails unless the option that these need is given.
@@ -49,7 +49,7 @@ impl OptionStudies {
     /// If it is not given.
     pub fn check_given(&self, name: &str, options: &RunOptions) -> Result<(), CliError> {
         if !(self.is_given)(options) {
-            bail!("{name} needs {}: {}", self.option, self.what);
+            bail!("{name} needs {}: {}", self.option, self.value_description);
         }
         Ok(())
     }
@@ -81,8 +81,8 @@ pub fn plan_names(kind: ProbeKind, names: &[String], local: &LocalMachine, effor
 /// A size for a plan without these.
 pub fn with_remote_size(mut plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
     let Some(bytes) = options.remote_size else { return Ok(plan) };
-    let is_asked = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
-    if !plan.units.iter().any(is_asked) {
+    let is_remote_block = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
+    if !plan.units.iter().any(is_remote_block) {
         let id = REMOTE_BLOCK.id;
         bail!("--remote-size: {id} is not measured: name it too, or leave the size out");
     }
@@ -91,8 +91,8 @@ pub fn with_remote_size(mut plan: Plan, options: &RunOptions) -> Result<Plan, Cl
         *case = kelvin_probes::remote_case_at(case, bytes);
         cases.insert(case.clone())
     };
-    plan.units.retain_mut(|unit| !is_asked(unit) || is_new(&mut unit.case));
-    plan.left_out.retain_mut(|(probe, case, _)| probe.id != REMOTE_BLOCK.id.as_str() || is_new(case));
+    plan.units.retain_mut(|unit| !is_remote_block(unit) || is_new(&mut unit.case));
+    plan.omissions.retain_mut(|(probe, case, _)| probe.id != REMOTE_BLOCK.id.as_str() || is_new(case));
     Ok(plan)
 }
 
@@ -100,7 +100,7 @@ pub fn with_remote_size(mut plan: Plan, options: &RunOptions) -> Result<Plan, Cl
 #[derive(Debug, Default)]
 pub struct Selection {
     /// Names of probes of a plain run, and those that select nothing, which [`Plan::new`] refuses.
-    plain: Vec<String>,
+    plain_names: Vec<String>,
     /// Names of studies that need an option, with what they need.
     option_names: Vec<(String, &'static OptionStudies)>,
     /// Whether no name was given.
@@ -116,13 +116,14 @@ impl Selection {
         let probes = kelvin_probes::all();
         let mut selection = Self { is_all: names.is_empty(), ..Self::default() };
         for name in names {
-            let selected = |kind| probes.iter().filter(move |probe| probe.kind == kind && probe.is_selected_by(name));
-            let studies: Vec<&Probe> = selected(ProbeKind::Study).copied().collect();
-            let needing = studies.iter().find_map(|probe| OptionStudies::for_probe(probe));
-            if selected(ProbeKind::Measure).next().is_some() || studies.is_empty() {
-                selection.plain.push(name.clone());
-            } else if let Some(needing) = needing {
-                selection.option_names.push((name.clone(), needing));
+            let selected_probes =
+                |kind| probes.iter().filter(move |probe| probe.kind == kind && probe.is_selected_by(name));
+            let studies: Vec<&Probe> = selected_probes(ProbeKind::Study).copied().collect();
+            let option_studies = studies.iter().find_map(|probe| OptionStudies::for_probe(probe));
+            if selected_probes(ProbeKind::Measure).next().is_some() || studies.is_empty() {
+                selection.plain_names.push(name.clone());
+            } else if let Some(option_studies) = option_studies {
+                selection.option_names.push((name.clone(), option_studies));
             } else {
                 bail!("'{name}' is a study: `{instead} {}`", studies[0].id);
             }
@@ -135,40 +136,40 @@ impl Selection {
     /// # Errors
     /// A name that selects nothing, or needs an option that is not given.
     pub fn plan(&self, options: &RunOptions, local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
-        for (name, needing) in &self.option_names {
-            needing.check_given(name, options)?;
+        for (name, option_studies) in &self.option_names {
+            option_studies.check_given(name, options)?;
         }
-        let given = OPTION_STUDIES.iter().filter(|needing| (needing.is_given)(options));
-        let studies = given.flat_map(|needing| self.names_needing(needing)).collect();
+        let active_studies = OPTION_STUDIES.iter().filter(|option_studies| (option_studies.is_given)(options));
+        let studies = active_studies.flat_map(|option_studies| self.names_of_studies(option_studies)).collect();
         with_remote_size(self.plan_studies(studies, local, effort)?, options)
     }
 
-    /// The plan of everything that could be measured, whatever the options.
+    /// The plan of everything that could be measured, with any options.
     ///
     /// # Errors
     /// A name that selects nothing.
     pub fn plan_everything(&self, local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
-        let is_within = |probe: &&Probe| self.is_all || self.plain.iter().any(|name| probe.is_selected_by(name));
-        let needing = OPTION_STUDIES.iter().flat_map(|needing| studies_that_need(needing.need));
-        let within = needing.filter(is_within).map(|probe| probe.id.to_string());
-        let asked = self.option_names.iter().map(|(name, _)| name.clone()).chain(within);
-        self.plan_studies(asked.collect(), local, effort)
+        let is_within = |probe: &&Probe| self.is_all || self.plain_names.iter().any(|name| probe.is_selected_by(name));
+        let needed_probes = OPTION_STUDIES.iter().flat_map(|option_studies| studies_that_need(option_studies.need));
+        let ids = needed_probes.filter(is_within).map(|probe| probe.id.to_string());
+        let requested = self.option_names.iter().map(|(name, _)| name.clone()).chain(ids);
+        self.plan_studies(requested.collect(), local, effort)
     }
 
     /// The names that selected what needs something; all of it if none did.
-    fn names_needing(&self, needing: &OptionStudies) -> Vec<String> {
-        let named = self.option_names.iter().filter(|(_, other)| other.need == needing.need);
-        let named: Vec<String> = named.map(|(name, _)| name.clone()).collect();
-        match named.is_empty() {
-            true => studies_that_need(needing.need).iter().map(|probe| probe.id.to_string()).collect(),
-            false => named,
+    fn names_of_studies(&self, option_studies: &OptionStudies) -> Vec<String> {
+        let selected = self.option_names.iter().filter(|(_, studies)| studies.need == option_studies.need);
+        let names: Vec<String> = selected.map(|(name, _)| name.clone()).collect();
+        match names.is_empty() {
+            true => studies_that_need(option_studies.need).iter().map(|probe| probe.id.to_string()).collect(),
+            false => names,
         }
     }
 
     fn plan_studies(&self, studies: Vec<String>, local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         let mut plan = Plan::default();
-        if self.is_all || !self.plain.is_empty() {
-            plan = plan_names(ProbeKind::Measure, &self.plain, local, effort)?;
+        if self.is_all || !self.plain_names.is_empty() {
+            plan = plan_names(ProbeKind::Measure, &self.plain_names, local, effort)?;
         }
         // No name selects everything.
         Ok(if studies.is_empty() { plan } else { plan.merge(plan_names(ProbeKind::Study, &studies, local, effort)?) })

@@ -32,8 +32,8 @@ fn is_over_tcp(probe: &str) -> bool {
 
 /// Whether these options change the streams of a probe.
 fn affects_probe(sockets: &TcpOptions, probe: &str) -> bool {
-    let over_tcp = *sockets != TcpOptions::default() && is_over_tcp(probe);
-    over_tcp || (sockets.buffers.is_some() && probe == UNIX_PROBE)
+    let is_tcp_affected = *sockets != TcpOptions::default() && is_over_tcp(probe);
+    is_tcp_affected || (sockets.buffers.is_some() && probe == UNIX_PROBE)
 }
 
 /// The options, which this kernel supports.
@@ -46,17 +46,17 @@ pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions
         buffers: options.socket_buffers,
         ..TcpOptions::default()
     };
-    let measured =
-        |applies: &dyn Fn(&str) -> bool| plan.units.iter().any(|unit| !unit.only_input && applies(unit.probe.id));
+    let is_measured =
+        |predicate: &dyn Fn(&str) -> bool| plan.units.iter().any(|unit| !unit.only_input && predicate(unit.probe.id));
     let ignored = match (&sockets.congestion_control, sockets.buffers) {
-        (Some(_), _) if !measured(&is_over_tcp) => Some("--congestion-control"),
-        (_, Some(_)) if !measured(&|probe| affects_probe(&sockets, probe)) => Some("--socket-buffers"),
+        (Some(_), _) if !is_measured(&is_over_tcp) => Some("--congestion-control"),
+        (_, Some(_)) if !is_measured(&|probe| affects_probe(&sockets, probe)) => Some("--socket-buffers"),
         _ => None,
     };
     if let Some(option) = ignored {
         let (local, peer) = (LOCAL_PROBES[0], PEER_PROBES[0]);
-        let why = format!("applies to {local}, and with --peer to {peer}, but neither is measured");
-        bail!("{option}: {why}; name one too (kelvin run {local}), or drop {option}");
+        let reason = format!("applies to {local}, and with --peer to {peer}, but neither is measured");
+        bail!("{option}: {reason}; name one too (kelvin run {local}), or drop {option}");
     }
     sockets.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     Ok(sockets)
@@ -67,41 +67,43 @@ pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions
 /// # Errors
 /// The agent's refusal.
 pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) -> Result<(), CliError> {
-    let is_asked = |probe: &str| PEER_PROBES.contains(&probe) && *sockets != TcpOptions::default();
-    if !plan.units.iter().any(|unit| !unit.only_input && is_asked(unit.probe.id)) {
+    let is_affected = |probe: &str| PEER_PROBES.contains(&probe) && *sockets != TcpOptions::default();
+    if !plan.units.iter().any(|unit| !unit.only_input && is_affected(unit.probe.id)) {
         return Ok(());
     }
     let secret = read_secret(agent.token_file.as_deref().map(Path::new))?;
-    let asked = TestSocketOptions { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
-    let tried = AgentClient::connect(&[agent.address], &secret)
-        .and_then(|mut client| client.open_streams(TestDirection::ToAgent, 1, &asked)?.finish());
-    tried.map(drop).context(format_args!("--peer {}", DisplayAddr(agent.address)))
+    let options =
+        TestSocketOptions { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
+    let result = AgentClient::connect(&[agent.address], &secret)
+        .and_then(|mut client| client.open_streams(TestDirection::ToAgent, 1, &options)?.finish());
+    result.map(drop).context(format_args!("--peer {}", DisplayAddr(agent.address)))
 }
 
 /// Whether a metric is comparable with other runs: not if its sockets had options of this run's own.
 pub fn has_default_options(metric: &Metric, sockets: &TcpOptions) -> bool {
     let probes = kelvin_probes::all();
-    let mut changed = probes.iter().filter(|probe| affects_probe(sockets, probe.id)).flat_map(|probe| probe.metrics);
-    !changed.any(|known| known.id == metric.id)
+    let mut affected_metrics =
+        probes.iter().filter(|probe| affects_probe(sockets, probe.id)).flat_map(|probe| probe.metrics);
+    !affected_metrics.any(|affected| affected.id == metric.id)
 }
 
 /// Fails unless a TCP socket can be given this congestion control.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn check_congestion_control(name: &str) -> Result<(), CliError> {
-    let doing = format!("--congestion-control {name}");
+    let action = format!("--congestion-control {name}");
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let tried = socket.and_then(|socket| net::set_congestion_control(&socket, name));
-    tried.map_err(|error| match (error.kind(), net::congestion_controls()) {
-        (ErrorKind::NotFound | ErrorKind::InvalidInput, Ok(known)) => {
-            CliError::new(doing, format!("this kernel has no such congestion control; it has {}", known.join(", ")))
+    let result = socket.and_then(|socket| net::set_congestion_control(&socket, name));
+    result.map_err(|error| match (error.kind(), net::congestion_controls()) {
+        (ErrorKind::NotFound | ErrorKind::InvalidInput, Ok(available)) => {
+            CliError::new(action, format!("this kernel has no such congestion control; it has {}", available.join(", ")))
         }
         (ErrorKind::PermissionDenied, _) => CliError::new(
-            doing,
+            action,
             "only a privileged user may choose it here; net.ipv4.tcp_allowed_congestion_control lists those that anyone may",
         ),
-        _ => CliError::new(doing, error),
+        _ => CliError::new(action, error),
     })
 }
 
@@ -113,21 +115,21 @@ mod tests {
 
     #[test]
     fn socket_options_affect_only_their_probes() {
-        let asked = TcpOptions { buffers: Some(65_536), ..TcpOptions::default() };
+        let options = TcpOptions { buffers: Some(65_536), ..TcpOptions::default() };
         let to_peer = [&PEER_BANDWIDTH, &PEER_BANDWIDTH_BUSY_THERE, &PEER_BANDWIDTH_MESSAGE];
         for streams in to_peer.into_iter().chain([&BANDWIDTH_TCP, &BANDWIDTH_TCP_METHOD]) {
             assert!(
-                has_default_options(streams, &TcpOptions::default()) && !has_default_options(streams, &asked),
+                has_default_options(streams, &TcpOptions::default()) && !has_default_options(streams, &options),
                 "{}",
                 streams.id
             );
         }
-        for other in [&BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP, &PEER_LOADED] {
-            assert!(has_default_options(other, &asked), "{}", other.id);
+        for metric in [&BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP, &PEER_LOADED] {
+            assert!(has_default_options(metric, &options), "{}", metric.id);
         }
         // Unix sockets have buffers and no congestion control.
         let paced = TcpOptions { congestion_control: Some("reno".into()), ..TcpOptions::default() };
-        assert!(!has_default_options(&BANDWIDTH_UNIX, &asked) && has_default_options(&BANDWIDTH_UNIX, &paced));
+        assert!(!has_default_options(&BANDWIDTH_UNIX, &options) && has_default_options(&BANDWIDTH_UNIX, &paced));
         assert!(!has_default_options(&BANDWIDTH_TCP, &paced));
     }
 }

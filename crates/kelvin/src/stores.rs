@@ -14,12 +14,12 @@ use crate::cli_error::{CliError, Context};
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
 pub fn open_store(args: &StoreArgs) -> Result<Store, CliError> {
-    args.store.as_ref().map_or_else(open_local_store, |place| open_named(place, "--store"))
+    args.store.as_ref().map_or_else(open_local_store, |store_name| open_named(store_name, "--store"))
 }
 
 /// Opens the store that an option names. A server is sent what waits for it first.
-pub fn open_named(place: &OsStr, option: &str) -> Result<Store, CliError> {
-    let location = parse_location(place, option)?;
+pub fn open_named(store_name: &OsStr, option: &str) -> Result<Store, CliError> {
+    let location = parse_location(store_name, option)?;
     if let Location::File(path) = &location {
         output_file::check_directory(path).map_err(|error| CliError::msg(format!("{option} {error}")))?;
     }
@@ -30,24 +30,24 @@ pub fn open_named(place: &OsStr, option: &str) -> Result<Store, CliError> {
 
 /// Opens the store whose runs are wanted: a named one must be there.
 pub fn store_to_read(args: &StoreArgs) -> Result<Store, CliError> {
-    args.store.as_ref().map_or_else(open_local_store, |place| open_existing(place, "--store"))
+    args.store.as_ref().map_or_else(open_local_store, |store_name| open_existing(store_name, "--store"))
 }
 
 /// A store that an option names, which must be there: reading from a new one is a typo.
-pub fn open_existing(place: &OsStr, option: &str) -> Result<Store, CliError> {
-    match parse_location(place, option)? {
+pub fn open_existing(store_name: &OsStr, option: &str) -> Result<Store, CliError> {
+    match parse_location(store_name, option)? {
         Location::File(path) if !path.exists() => {
             output_file::check_directory(&path).map_err(|error| CliError::msg(format!("{option} {error}")))?;
             Err(CliError::msg(format!("{option} {}: there is no such store", path.display())))
         }
-        _ => open_named(place, option),
+        _ => open_named(store_name, option),
     }
 }
 
 /// The store that the command line or the environment names, if it is there.
 pub fn open_existing_store(args: &StoreArgs) -> Result<Option<Store>, CliError> {
-    let named = args.store.as_ref().map(|place| parse_location(place, "--store"));
-    match named.unwrap_or_else(|| Ok(Location::File(default_store_path()?)))? {
+    let location = args.store.as_ref().map(|store_name| parse_location(store_name, "--store"));
+    match location.unwrap_or_else(|| Ok(Location::File(default_store_path()?)))? {
         Location::File(path) if !path.exists() => Ok(None),
         _ => open_store(args).map(Some),
     }
@@ -58,27 +58,27 @@ pub fn open_local_store() -> Result<Store, CliError> {
     Ok(Store::open(default_store_path()?)?)
 }
 
-fn parse_location(place: &OsStr, option: &str) -> Result<Location, CliError> {
-    Location::parse(place, |name| std::env::var_os(name)).context(option)
+fn parse_location(store_name: &OsStr, option: &str) -> Result<Location, CliError> {
+    Location::parse(store_name, |name| std::env::var_os(name)).context(option)
 }
 
 fn default_store_path() -> Result<PathBuf, CliError> {
     Ok(Store::default_path(|name| std::env::var_os(name))?)
 }
 
-/// Sends a server the runs that wait for it in the local store, and says so. What cannot be sent stays there, and is no reason not
+/// Sends a server the runs that wait for it in the local store, and reports it. What cannot be sent stays there, and is no reason not
 /// to go on.
 fn send_pending_runs(server: &Store) {
     // Without a local store nothing waits in it.
     let Some(file) = default_store_path().ok().filter(|file| server.key().is_some() && file.exists()) else { return };
-    let sent = Store::open(&file).map_err(CliError::from).and_then(|local| Ok(local.upload_pending(server)?));
+    let result = Store::open(&file).map_err(CliError::from).and_then(|local| Ok(local.upload_pending(server)?));
     let (server, file) = (server.name(), file.display());
-    match sent {
-        Ok(UploadResult { sent, kept }) => {
+    match result {
+        Ok(UploadResult { sent, failures }) => {
             if sent > 0 {
                 notice!("{} sent to {server}", run_count_text(sent));
             }
-            kept.iter().for_each(|(id, why)| notice!("{id} stays in {file}: {why}"));
+            failures.iter().for_each(|(id, reason)| notice!("{id} stays in {file}: {reason}"));
         }
         Err(error) => notice!("runs for {server} wait in {file}: {error}"),
     }

@@ -1,4 +1,4 @@
-//! `kelvin ab`: two settings and two commands in turn, what it refuses, and that settings come back.
+//! `kelvin ab`: two settings and two commands interleaved, what it refuses, and that settings come back.
 
 mod test_dir;
 
@@ -6,21 +6,21 @@ use std::process::{Command, Output};
 
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;
-use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, signal, stderr, stdout, within};
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, is_met_within, signal, stderr, stdout};
 
 const SHORT_OPTIONS: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
 
-fn run(place: &TestDir, arguments: &[&str]) -> Output {
-    place.command(KELVIN, &[&["ab"], arguments].concat()).output().unwrap()
+fn run(dir: &TestDir, arguments: &[&str]) -> Output {
+    dir.command(KELVIN, &[&["ab"], arguments].concat()).output().unwrap()
 }
 
-fn compare_json(place: &TestDir, arguments: &[&str]) -> Value {
-    let output = run(place, &[arguments, &SHORT_OPTIONS, &["--json"]].concat());
+fn compare_json(dir: &TestDir, arguments: &[&str]) -> Value {
+    let output = run(dir, &[arguments, &SHORT_OPTIONS, &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a script says in namespaces of mounts and of the network of its own, with nothing in /run; `$0` is the program.
+/// The output of a script in its own mount and network namespaces, with nothing in /run; `$0` is the program.
 fn run_in_namespaces(script: &str) -> Option<Output> {
     let script = format!("mount -t tmpfs -o mode=755 tmpfs /run || exit 77; {script}");
     let output = Command::new("unshare").args(["--mount", "--net", "sh", "-c", &script, KELVIN]).output().unwrap();
@@ -34,13 +34,13 @@ fn run_in_namespaces(script: &str) -> Option<Output> {
 
 #[test]
 fn every_figure_is_compared_in_blocks() {
-    let place = TestDir::new();
-    let comparison = compare_json(&place, &["--b", "env.KELVIN_TEST=1", "os.syscall.null", "cpu.call"]);
+    let dir = TestDir::new();
+    let comparison = compare_json(&dir, &["--b", "env.KELVIN_TEST=1", "os.syscall.null", "cpu.call"]);
     let figures = comparison["figures"].as_array().unwrap();
     let id = |figure: &Value| figure["metric"]["id"].as_str().unwrap().to_owned();
     assert!(
-        figures.iter().any(|one| id(one) == "os.syscall.null")
-            && figures.iter().any(|one| id(one).starts_with("cpu.call"))
+        figures.iter().any(|figure| id(figure) == "os.syscall.null")
+            && figures.iter().any(|figure| id(figure).starts_with("cpu.call"))
     );
     for figure in figures {
         assert_eq!(
@@ -51,52 +51,52 @@ fn every_figure_is_compared_in_blocks() {
     }
     assert_eq!(comparison["interleaving"]["blocks"], 4);
     assert_eq!(comparison["differences"][0]["label"], "env.KELVIN_TEST");
-    assert!(place.names().is_empty(), "{:?}", place.names());
+    assert!(dir.names().is_empty(), "{:?}", dir.names());
 }
 
 #[test]
 fn two_commands_are_compared_by_usage() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     // Not a timing that may come out otherwise: a sleep never ends early.
     let arguments = ["--a-cmd", "true", "--b-cmd", "sleep 0.2; exit 0", "--rounds", "6", "--budget", "minimum"];
-    let output = run(&place, &[&arguments[..], &["--fail-on", "worse:50%", "--format", "junit"]].concat());
+    let output = run(&dir, &[&arguments[..], &["--fail-on", "worse:50%", "--format", "junit"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("command.time"), "{}", stdout(&output));
     assert!(stderr(&output).contains("command.time is"), "{}", stderr(&output));
-    let failing = run(&place, &["--a-cmd", "true", "--b-cmd", "echo out of luck >&2; exit 3"]);
+    let failing = run(&dir, &["--a-cmd", "true", "--b-cmd", "echo out of luck >&2; exit 3"]);
     assert_refused(&failing, &["--b-cmd", "exited with status 3", "out of luck"]);
 }
 
 #[test]
 fn command_exceeding_budget_is_killed() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     for command in ["echo $$ > id; exec sleep 600", "echo $$ > id; kill -STOP $$"] {
-        let output = run(&place, &["--a-cmd", command, "--b-cmd", "true", "--budget", "2s"]);
+        let output = run(&dir, &["--a-cmd", command, "--b-cmd", "true", "--budget", "2s"]);
         assert_refused(&output, &["--a-cmd", "longer than --budget 2s"]);
-        let id = std::fs::read_to_string(place.path().join("id")).unwrap();
-        // It is reaped by whoever is its parent now.
+        let id = std::fs::read_to_string(dir.path().join("id")).unwrap();
+        // Its present parent reaps it.
         let has_ended = || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
             stat.map_or(true, |stat| stat.contains(") Z "))
         };
-        assert!(within(HANG_TIMEOUT, has_ended), "{command}");
+        assert!(is_met_within(HANG_TIMEOUT, has_ended), "{command}");
     }
 }
 
 #[test]
-fn command_with_two_modes_is_compared_by_its_mean() {
-    let place = TestDir::new();
-    // By turns a fifth of a second and nearly a whole one: a sleep never ends early, and what starts it takes little beside either.
-    let by_turns = "if rm turn 2>/dev/null; then sleep 0.9; else touch turn; sleep 0.2; fi";
-    let arguments = ["--a-cmd", by_turns, "--b-cmd", "sleep 0.5", "--rounds", "6", "--budget", "minimum"];
-    let compared = || {
-        let output = run(&place, &[&arguments[..], &["--json", "--with-private"]].concat());
+fn bimodal_command_is_compared_by_mean() {
+    let dir = TestDir::new();
+    // By turns a fifth of a second and nearly a whole one: a sleep never ends early, and what starts it takes little compared with either.
+    let alternating_command = "if rm turn 2>/dev/null; then sleep 0.9; else touch turn; sleep 0.2; fi";
+    let arguments = ["--a-cmd", alternating_command, "--b-cmd", "sleep 0.5", "--rounds", "6", "--budget", "minimum"];
+    let measure_time = || {
+        let output = run(&dir, &[&arguments[..], &["--json", "--with-private"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
         // Whole, since it was asked for.
-        assert_eq!(comparison["base"]["name"], format!("A: {by_turns}"));
+        assert_eq!(comparison["base"]["name"], format!("A: {alternating_command}"));
         let figures = comparison["figures"].as_array().unwrap();
-        let time = figures.iter().find(|one| one["metric"]["id"] == "command.time").unwrap().clone();
+        let time = figures.iter().find(|figure| figure["metric"]["id"] == "command.time").unwrap().clone();
         assert_eq!(time["ratio_basis"], "means", "{time}");
         assert!(time["base"].as_f64() >= Some(0.5e9), "{time}");
         time
@@ -104,12 +104,16 @@ fn command_with_two_modes_is_compared_by_its_mean() {
     let has_two_modes = |time: &Value| time["sides"][0]["modes"].as_array().map(Vec::len) == Some(2);
     // Other work that has the processor may fill the gap between the two.
     let is_disturbed = |time: &Value| {
-        let times = time["sides"][0]["rounds"][0].as_array().unwrap().iter().map(|one| one.as_f64().unwrap() / 1e9);
+        let times = time["sides"][0]["rounds"][0]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|nanoseconds| nanoseconds.as_f64().unwrap() / 1e9);
         times.into_iter().any(|seconds| (0.3..0.9).contains(&seconds) || seconds > 1.0)
     };
-    let mut tries = vec![compared()];
+    let mut tries = vec![measure_time()];
     while !has_two_modes(&tries[tries.len() - 1]) && tries.len() < 3 {
-        tries.push(compared());
+        tries.push(measure_time());
     }
     if !tries.iter().any(has_two_modes) && tries.iter().all(is_disturbed) {
         return MissingRequirement::machine("other work has the processor").report_skip("the modes of a command");
@@ -119,26 +123,26 @@ fn command_with_two_modes_is_compared_by_its_mean() {
 
 #[test]
 fn command_with_leftover_child_has_ended() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let arguments = ["--a-cmd", "sleep 600 & true", "--b-cmd", "true", "--rounds", "4", "--budget", "minimum"];
-    let child = place.command(KELVIN, &[&["ab"], &arguments[..]].concat()).spawn().unwrap();
+    let child = dir.command(KELVIN, &[&["ab"], &arguments[..]].concat()).spawn().unwrap();
     let output = test_dir::wait_for_output(child, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
 fn interruption_ends_command_and_its_children() {
-    let place = TestDir::new();
-    let mark = place.path().join("began");
+    let dir = TestDir::new();
+    let mark = dir.path().join("began");
     let command = format!("touch {}; sleep 600", mark.display());
-    let mut child = place.command(KELVIN, &["ab", "--a-cmd", &command, "--b-cmd", "true"]).spawn().unwrap();
-    assert!(within(test_dir::HANG_TIMEOUT, || mark.exists()), "it never began");
+    let mut child = dir.command(KELVIN, &["ab", "--a-cmd", &command, "--b-cmd", "true"]).spawn().unwrap();
+    assert!(is_met_within(test_dir::HANG_TIMEOUT, || mark.exists()), "it never began");
     signal(&child, "INT");
-    assert!(within(test_dir::HANG_TIMEOUT, || child.try_wait().unwrap().is_some()), "it did not end");
+    assert!(is_met_within(test_dir::HANG_TIMEOUT, || child.try_wait().unwrap().is_some()), "it did not end");
     assert_eq!(child.wait().unwrap().code(), Some(2));
     // What was killed is gone when the kernel has had the time for it.
-    let listed = || Command::new("pgrep").args(["-f", &format!("touch {}", mark.display())]).output().unwrap();
-    assert!(within(test_dir::HANG_TIMEOUT, || listed().stdout.is_empty()), "{}", stdout(&listed()));
+    let pgrep = || Command::new("pgrep").args(["-f", &format!("touch {}", mark.display())]).output().unwrap();
+    assert!(is_met_within(test_dir::HANG_TIMEOUT, || pgrep().stdout.is_empty()), "{}", stdout(&pgrep()));
 }
 
 #[test]
@@ -153,34 +157,37 @@ fn system_setting_is_switched_and_restored() {
     assert_eq!(comparison["differences"][0]["other"], "70");
     assert_eq!(rest, "64\n", "put back, and no journal is left");
 
-    // Killed at any moment: the journal tells what it was.
-    let killed = format!(
+    // Killed at any moment: the journal holds the old value.
+    let script = format!(
         "$0 ab --b net.ipv4.ip_default_ttl=70 os.syscall.null --budget 60s >/dev/null 2>&1 & \
          until test -e /run/kelvin/tune.json && grep -q 70 {ttl}; do :; done; kill -9 $!; wait $! 2>/dev/null; \
          $0 ab --b net.ipv4.ip_default_ttl=71 os.syscall.null; $0 tune --restore >/dev/null && cat {ttl} && ls /run/kelvin"
     );
-    let Some(output) = run_in_namespaces(&killed) else { return };
+    let Some(output) = run_in_namespaces(&script) else { return };
     assert_eq!((output.status.code(), stdout(&output)), (Some(0), "64\n"), "{}", stderr(&output));
     assert!(stderr(&output).contains("run kelvin tune --restore first"), "{}", stderr(&output));
 }
 
 #[test]
 fn incomparable_settings_are_refused() {
-    let place = TestDir::new();
-    let refused = |arguments: &[&str], words: &[&str]| assert_refused(&run(&place, arguments), words);
-    refused(&["os.syscall.null"], &["--b"]);
-    refused(&["--b", "cpu=0"], &["name what to measure"]);
-    refused(&["--b", "cpu=9999", "os.syscall.null"], &["--b cpu=9999", "this process may use CPUs"]);
-    refused(&["--b", "speed=1", "os.syscall.null"], &["--b", "speed is no setting", "huge-pages=never"]);
-    refused(&["--a", "quota=0%", "--b", "as-found", "os.syscall.null"], &["--a", "quota=50%"]);
-    refused(&["--b", "vm.nothing=1", "os.syscall.null"], &["vm.nothing", "there is no file"]);
-    refused(&["--b", "dir=/nowhere", "file.sync"], &["--b dir=/nowhere", "No such file"]);
-    refused(&["--b", "group=/tmp", "os.syscall.null"], &["--b group=/tmp", "not a control group"]);
-    refused(&["--b", "congestion-control=none", "net.bandwidth.tcp"], &["--b congestion-control=none", "no such"]);
-    refused(&["--b", "cpu=0", "--b", "cpu=0", "os.syscall.null"], &["--b cpu", "given twice"]);
-    refused(&["--b", "cpu=0", "os.nothing"], &["os.nothing"]);
-    refused(&["--a-cmd", "true"], &["--b-cmd"]);
-    refused(&["--a-cmd", "true", "--b-cmd", "true", "os.syscall.null"], &["--a-cmd"]);
-    refused(&["--b", "cpu=0", "os.syscall.null", "--format", "junit"], &["--format junit", "--fail-on"]);
-    refused(&["--b", "cpu=0", "os.syscall.null", "--until", "0"], &["--until"]);
+    let dir = TestDir::new();
+    let expect_refusal = |arguments: &[&str], words: &[&str]| assert_refused(&run(&dir, arguments), words);
+    expect_refusal(&["os.syscall.null"], &["--b"]);
+    expect_refusal(&["--b", "cpu=0"], &["name what to measure"]);
+    expect_refusal(&["--b", "cpu=9999", "os.syscall.null"], &["--b cpu=9999", "this process may use CPUs"]);
+    expect_refusal(&["--b", "speed=1", "os.syscall.null"], &["--b", "speed is no setting", "huge-pages=never"]);
+    expect_refusal(&["--a", "quota=0%", "--b", "as-found", "os.syscall.null"], &["--a", "quota=50%"]);
+    expect_refusal(&["--b", "vm.nothing=1", "os.syscall.null"], &["vm.nothing", "there is no file"]);
+    expect_refusal(&["--b", "dir=/nowhere", "file.sync"], &["--b dir=/nowhere", "No such file"]);
+    expect_refusal(&["--b", "group=/tmp", "os.syscall.null"], &["--b group=/tmp", "not a control group"]);
+    expect_refusal(
+        &["--b", "congestion-control=none", "net.bandwidth.tcp"],
+        &["--b congestion-control=none", "no such"],
+    );
+    expect_refusal(&["--b", "cpu=0", "--b", "cpu=0", "os.syscall.null"], &["--b cpu", "given twice"]);
+    expect_refusal(&["--b", "cpu=0", "os.nothing"], &["os.nothing"]);
+    expect_refusal(&["--a-cmd", "true"], &["--b-cmd"]);
+    expect_refusal(&["--a-cmd", "true", "--b-cmd", "true", "os.syscall.null"], &["--a-cmd"]);
+    expect_refusal(&["--b", "cpu=0", "os.syscall.null", "--format", "junit"], &["--format junit", "--fail-on"]);
+    expect_refusal(&["--b", "cpu=0", "os.syscall.null", "--until", "0"], &["--until"]);
 }

@@ -48,35 +48,36 @@ fn agent_serves_authenticated_clients_until_signal() {
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
     let agent = ServerProcess::start(&["--listen", "0.0.0.0:0", "--token-file", &token]);
     let port = agent.address.strip_prefix("0.0.0.0:").unwrap();
-    let here = resolve(&format!("127.0.0.1:{port}")).unwrap();
-    assert!(AgentClient::connect(&here, &Secret::none()).is_err());
-    let mut client = AgentClient::connect(&here, &Secret::read(Path::new(&token)).unwrap()).unwrap();
+    let addresses = resolve(&format!("127.0.0.1:{port}")).unwrap();
+    assert!(AgentClient::connect(&addresses, &Secret::none()).is_err());
+    let mut client = AgentClient::connect(&addresses, &Secret::read(Path::new(&token)).unwrap()).unwrap();
     let mut test = client.echo_tcp(3).unwrap();
     let mut answer = [0; 3];
     test.socket.write_all(b"abc").unwrap();
     test.socket.read_exact(&mut answer).unwrap();
     assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
-    let (status, told) = agent.end("-INT");
+    let (status, log) = agent.end("-INT");
     assert_eq!(status, Some(0));
     for words in
         ["serving clients with the secret, at most 4 at a time", "connected", "messages of 3 bytes back over TCP"]
     {
-        assert!(told.contains(words), "{words:?} is not in {told}");
+        assert!(log.contains(words), "{words:?} is not in {log}");
     }
-    assert!(!told.contains("sixteen"));
+    assert!(!log.contains("sixteen"));
 }
 
 /// A pipe that holds as much as it can, and nobody reads.
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     // Opened anew, so that only this way to it does not wait.
-    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
-    let mut again = File::options().write(true).custom_flags(kelvin_sys::fs::O_NONBLOCK).open(again).unwrap();
-    while again.write_all(b"x").is_ok() {}
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut nonblocking_writer =
+        File::options().write(true).custom_flags(kelvin_sys::fs::O_NONBLOCK).open(path).unwrap();
+    while nonblocking_writer.write_all(b"x").is_ok() {}
     (reader, writer)
 }
 
-/// Opens this many connections and says what is no frame of a client.
+/// Opens this many connections and sends what is no frame of a client.
 fn send_invalid_frames(address: &str, times: usize) {
     for _ in 0..times {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -91,9 +92,9 @@ fn send_invalid_frames(address: &str, times: usize) {
 #[test]
 fn unread_log_does_not_block_agent() {
     let (_reader, writer) = full_pipe();
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    for unread in [Stdio::from(writer), Stdio::from(full)] {
-        let agent = ServerProcess::start_with_log(Command::new(KELVIN), &["--listen", "127.0.0.1:0"], unread);
+    let full_device = File::options().write(true).open("/dev/full").unwrap();
+    for log in [Stdio::from(writer), Stdio::from(full_device)] {
+        let agent = ServerProcess::start_with_log(Command::new(KELVIN), &["--listen", "127.0.0.1:0"], log);
         let address = resolve(&agent.address).unwrap();
         for _ in 0..3 {
             send_invalid_frames(&agent.address, 200);
@@ -114,10 +115,10 @@ fn unauthenticated_clients_cannot_fill_log() {
         .unwrap()
         .finish()
         .unwrap();
-    let (status, told) = agent.end("-TERM");
+    let (status, log) = agent.end("-TERM");
     assert_eq!(status, Some(0));
-    assert!(told.len() < 100 * 320 && !told.contains('\u{1b}'), "{} bytes: {told}", told.len());
-    assert!(told.contains(" lines dropped") && told.contains("messages of 5 bytes back"), "{told}");
+    assert!(log.len() < 100 * 320 && !log.contains('\u{1b}'), "{} bytes: {log}", log.len());
+    assert!(log.contains(" lines dropped") && log.contains("messages of 5 bytes back"), "{log}");
 }
 
 #[test]
@@ -126,34 +127,34 @@ fn agent_without_secret_serves_loopback_only() {
     AgentClient::connect(&resolve(&agent.address).unwrap(), &Secret::none()).unwrap();
     // The address is taken now.
     let second = Command::new(KELVIN).args(["agent", "--listen", &agent.address]).output().unwrap();
-    let said = String::from_utf8(second.stderr).unwrap();
-    assert_eq!((second.status.code(), said.lines().count()), (Some(2), 1));
-    assert!(said.contains(&format!("--listen {}: Address already in use", agent.address)), "{said}");
+    let message = String::from_utf8(second.stderr).unwrap();
+    assert_eq!((second.status.code(), message.lines().count()), (Some(2), 1));
+    assert!(message.contains(&format!("--listen {}: Address already in use", agent.address)), "{message}");
     assert_eq!(agent.end("-TERM").0, Some(0));
 }
 
 #[test]
 fn invalid_agent_options_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let short = token(directory.path(), "short");
-    let refused = |arguments: &[&str], words: &str| {
+    let short_token = token(directory.path(), "short");
+    let expect_refusal = |arguments: &[&str], words: &str| {
         let output = Command::new(KELVIN).arg("agent").args(arguments).stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains(words) && output.stdout.is_empty(), "{said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(words) && output.stdout.is_empty(), "{message}");
     };
-    refused(
+    expect_refusal(
         &["--listen", "0.0.0.0"],
         "--listen: 0.0.0.0:27315 can be reached from other hosts: name a file with a secret",
     );
-    refused(&["--token-file", &short], "--token-file: ");
-    refused(&["--token-file", &short], "has 5 bytes, and a secret must have at least 16");
-    refused(&["--token-file", "/none"], "/none: No such file");
-    refused(&["--listen", "192.0.2.1:0", "--token-file", "/dev/null"], "not a regular file");
-    refused(&["--listen", "example.org"], "give an IP address");
-    refused(&["--clients", "65"], "--clients");
+    expect_refusal(&["--token-file", &short_token], "--token-file: ");
+    expect_refusal(&["--token-file", &short_token], "has 5 bytes, and a secret must have at least 16");
+    expect_refusal(&["--token-file", "/none"], "/none: No such file");
+    expect_refusal(&["--listen", "192.0.2.1:0", "--token-file", "/dev/null"], "not a regular file");
+    expect_refusal(&["--listen", "example.org"], "give an IP address");
+    expect_refusal(&["--clients", "65"], "--clients");
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
-    refused(
+    expect_refusal(
         &["--listen", "192.0.2.1:0", "--token-file", &token],
         "--listen 192.0.2.1:0: Cannot assign requested address",
     );
@@ -163,8 +164,8 @@ fn invalid_agent_options_are_refused() {
 struct NamespaceHost {
     name: String,
     /// The ends of the pair, here and there.
-    near: String,
-    far: String,
+    near_interface: String,
+    far_interface: String,
 }
 
 impl NamespaceHost {
@@ -177,34 +178,37 @@ impl NamespaceHost {
     /// Makes it.
     fn with_link(mark: &str) -> Result<Self, MissingRequirement> {
         let id = std::process::id();
-        let host =
-            Self { name: format!("kelvin-{mark}{id}"), near: format!("n{mark}{id}"), far: format!("f{mark}{id}") };
-        let Self { name, near, far } = &host;
+        let host = Self {
+            name: format!("kelvin-{mark}{id}"),
+            near_interface: format!("n{mark}{id}"),
+            far_interface: format!("f{mark}{id}"),
+        };
+        let Self { name, near_interface, far_interface } = &host;
         run(&format!("ip netns add {name}"))?;
-        run(&format!("ip link add {near} type veth peer name {far} netns {name}"))?;
+        run(&format!("ip link add {near_interface} type veth peer name {far_interface} netns {name}"))?;
         Ok(host)
     }
 
     /// Makes it, with so much as the rate of the link.
     fn with_rate(rate: &str) -> Result<Self, MissingRequirement> {
         let host = Self::with_link("r")?;
-        let Self { name, near, far } = &host;
-        run(&format!("ip address add {} dev {near}", Self::NEAR_ADDRESS))?;
-        run(&format!("ip link set {near} up"))?;
-        run(&format!("ip -netns {name} address add {}/30 dev {far}", Self::FAR_ADDRESS))?;
-        run(&format!("ip -netns {name} link set {far} up"))?;
-        run(&format!("tc qdisc add dev {near} root tbf rate {rate} burst 128kb latency 50ms"))?;
+        let Self { name, near_interface, far_interface } = &host;
+        run(&format!("ip address add {} dev {near_interface}", Self::NEAR_ADDRESS))?;
+        run(&format!("ip link set {near_interface} up"))?;
+        run(&format!("ip -netns {name} address add {}/30 dev {far_interface}", Self::FAR_ADDRESS))?;
+        run(&format!("ip -netns {name} link set {far_interface} up"))?;
+        run(&format!("tc qdisc add dev {near_interface} root tbf rate {rate} burst 128kb latency 50ms"))?;
         Ok(host)
     }
 
     /// Makes it, with nothing but addresses of the link.
     fn link_local_only() -> Result<Self, MissingRequirement> {
         let host = Self::with_link("l")?;
-        let Self { name, near, far } = &host;
-        run(&format!("ip link set {near} up"))?;
-        run(&format!("ip -netns {name} link set {far} up"))?;
-        run(&format!("ip address add {}/64 dev {near} nodad", Self::NEAR_LINK_LOCAL))?;
-        run(&format!("ip -netns {name} address add {}/64 dev {far} nodad", Self::FAR_LINK_LOCAL))?;
+        let Self { name, near_interface, far_interface } = &host;
+        run(&format!("ip link set {near_interface} up"))?;
+        run(&format!("ip -netns {name} link set {far_interface} up"))?;
+        run(&format!("ip address add {}/64 dev {near_interface} nodad", Self::NEAR_LINK_LOCAL))?;
+        run(&format!("ip -netns {name} address add {}/64 dev {far_interface} nodad", Self::FAR_LINK_LOCAL))?;
         Ok(host)
     }
 
@@ -236,7 +240,7 @@ impl Drop for NamespaceHost {
 
 /// What a run with an agent measured, by metric and case.
 fn measured_run(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
-    let common = [
+    let options = [
         "run",
         "os.syscall.null",
         "--quick",
@@ -249,28 +253,28 @@ fn measured_run(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) 
         "--json",
         "--with-samples",
     ];
-    let output = Command::new(KELVIN).args(common).args(arguments).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), said)
+    let output = Command::new(KELVIN).args(options).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), message)
 }
 
 /// The result of a metric at the first case that has this word.
 fn result(run: &serde_json::Value, metric: &str, word: &str) -> serde_json::Value {
-    let is_it = |result: &&serde_json::Value| {
+    let is_metric_at_case = |result: &&serde_json::Value| {
         result["metric"]["id"] == metric && (word.is_empty() || result["case"].to_string().contains(word))
     };
-    let found = run["analysis"]["results"].as_array().unwrap().iter().find(is_it);
-    found.unwrap_or_else(|| panic!("no {metric} {word}")).clone()
+    let entry = run["analysis"]["results"].as_array().unwrap().iter().find(is_metric_at_case);
+    entry.unwrap_or_else(|| panic!("no {metric} {word}")).clone()
 }
 
 /// The same run on a machine whose interface had a line of 10 Mbit/s: what arrived cannot have, and nothing is predicted from it.
 fn assert_invalid_on_slower_line(mut run: serde_json::Value, directory: &Path) {
-    let way = run["run"]["network_path"].clone();
-    assert_eq!(way["protocol"], 4, "{way}");
-    assert_eq!(way["agent_mtu"]["known"]["value"], 1500, "{way}");
+    let path = run["run"]["network_path"].clone();
+    assert_eq!(path["protocol"], 4, "{path}");
+    assert_eq!(path["agent_mtu"]["known"]["value"], 1500, "{path}");
     let nics = run["run"]["machine"]["nics"].as_array_mut().unwrap();
-    let near = nics.iter_mut().find(|nic| nic["name"] == way["interface"]["known"]["value"]).unwrap();
-    near["line_rate"] = serde_json::json!({ "known": { "value": 1e7, "source": "a test" } });
+    let interface = nics.iter_mut().find(|nic| nic["name"] == path["interface"]["known"]["value"]).unwrap();
+    interface["line_rate"] = serde_json::json!({ "known": { "value": 1e7, "source": "a test" } });
     let file = directory.join("run.json");
     std::fs::write(&file, run["run"].to_string()).unwrap();
     let arguments = ["report", file.to_str().unwrap(), "--repredict", "--format", "json"];
@@ -281,8 +285,8 @@ fn assert_invalid_on_slower_line(mut run: serde_json::Value, directory: &Path) {
     // 1460 of 1538 bytes are payload at most.
     assert!((invalid["bound"].as_f64().unwrap() / (1.25e6 * 1460.0 / 1538.0) - 1.01).abs() < 1e-9, "{invalid}");
     assert!(invalid["likely_cause"].to_string().contains("not all bytes went by nr"), "{invalid}");
-    let rests_on_it = result(&run, "net.peer.rtt", "tcp")["no_prediction_reason"].to_string();
-    assert!(rests_on_it.contains("beyond what is possible"), "{rests_on_it}");
+    let reason = result(&run, "net.peer.rtt", "tcp")["no_prediction_reason"].to_string();
+    assert!(reason.contains("beyond what is possible"), "{reason}");
     // What was offered at 10 Mbit/s of datagrams is possible by 957 of 1000 of it, which is about what came.
     assert!(result(&run, "net.peer.offered.lost", "")["outcome"]["measured"].is_object());
 }
@@ -297,20 +301,21 @@ fn measured_bandwidth_is_below_link_rate() {
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
     let agent =
         ServerProcess::start_with(host.kelvin(), &["--listen", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
-    let (status, run, said) = measured_run(&["--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, run, message) = measured_run(&["--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
+    assert_eq!(status, Some(0), "{message}");
     // What the shaper lets through is headers as well: 1448 of 1514 bytes are payload.
     let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
     // A busy machine lets less through; and one that reads the clock late counts what the shaper saved up meanwhile.
-    let most = 125e6;
-    assert!((0.0..most).contains(&rate), "{rate}");
-    let said = run["analysis"]["findings"].to_string();
-    assert!(said.contains("Network to the other host: 1 TCP stream to the agent carries "), "{said}");
+    let max_rate = 125e6;
+    assert!((0.0..max_rate).contains(&rate), "{rate}");
+    let findings = run["analysis"]["findings"].to_string();
+    assert!(findings.contains("Network to the other host: 1 TCP stream to the agent carries "), "{findings}");
     // A pair of virtual interfaces claims 10 Gbit/s, and has no line.
-    let none = result(&run, "net.peer.bandwidth", "")["no_prediction_reason"].to_string();
+    let reason = result(&run, "net.peer.bandwidth", "")["no_prediction_reason"].to_string();
     assert!(
-        none.contains(&format!("packets to the agent leave by {}", host.near)) && none.contains("has no device"),
-        "{none}"
+        reason.contains(&format!("packets to the agent leave by {}", host.near_interface))
+            && reason.contains("has no device"),
+        "{reason}"
     );
     assert_invalid_on_slower_line(run.clone(), directory.path());
     let headline = |metric: &str| result(&run, metric, "")["outcome"]["measured"]["headline"].as_f64().unwrap();
@@ -324,30 +329,30 @@ fn measured_bandwidth_is_below_link_rate() {
         assert!(notes.contains(words), "{words:?} is not in {notes}");
     }
     // As fast as possible no more arrives than the link carries, and of what is offered no more than that.
-    for (metric, most) in [("net.peer.bandwidth.udp", most), ("net.peer.offered", 12.5e6)] {
+    for (metric, limit) in [("net.peer.bandwidth.udp", max_rate), ("net.peer.offered", 12.5e6)] {
         let arrived = headline(metric) * 8.0;
-        assert!((0.0..most).contains(&arrived), "{metric}: {arrived}");
-        let lost = result(&run, &format!("{metric}.lost"), "")["outcome"].clone();
-        assert!(lost["measured"].is_object(), "{metric}: {lost}");
+        assert!((0.0..limit).contains(&arrived), "{metric}: {arrived}");
+        let loss = result(&run, &format!("{metric}.lost"), "")["outcome"].clone();
+        assert!(loss["measured"].is_object(), "{metric}: {loss}");
     }
     for word in ["tcp", "udp"] {
         let round_trip = result(&run, "net.peer.rtt", word);
-        let alone = round_trip["no_prediction_reason"].to_string().contains("needs two CPUs");
-        let predicted = round_trip["prediction"].is_object() || alone;
+        let has_one_cpu = round_trip["no_prediction_reason"].to_string().contains("needs two CPUs");
+        let predicted = round_trip["prediction"].is_object() || has_one_cpu;
         assert!(round_trip["outcome"]["measured"].is_object() && predicted, "{round_trip}");
     }
     // Only what is named of what needs the agent.
-    let named = ["run", "net.peer.connect", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token];
-    let common = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--no-report", "--json"];
-    let output = Command::new(KELVIN).args([&named[..], &common].concat()).stdin(Stdio::null()).output().unwrap();
+    let arguments = ["run", "net.peer.connect", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token];
+    let options = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--no-report", "--json"];
+    let output = Command::new(KELVIN).args([&arguments[..], &options].concat()).stdin(Stdio::null()).output().unwrap();
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let asked = run["analysis"]["results"].as_array().unwrap().iter().filter(|result| result["only_input"] == false);
-    let probes: Vec<_> = asked.map(|result| &result["probe"]).collect();
+    let results = run["analysis"]["results"].as_array().unwrap().iter().filter(|result| result["only_input"] == false);
+    let probes: Vec<_> = results.map(|result| &result["probe"]).collect();
     assert!(!probes.is_empty() && probes.iter().all(|probe| **probe == "net.peer.connect"), "{probes:?}");
     assert_eq!(agent.end("-TERM").0, Some(0));
-    let (status, _, said) = measured_run(&["--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
-    assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("--peer 198.18.77.2: cannot connect to the agent"), "{said}");
+    let (status, _, message) = measured_run(&["--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
+    assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
+    assert!(message.contains("--peer 198.18.77.2: cannot connect to the agent"), "{message}");
 }
 
 #[test]
@@ -359,17 +364,17 @@ fn link_local_addresses_keep_their_zone() {
     };
     let directory = tempfile::tempdir().unwrap();
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
-    let there = format!("{}%{}", NamespaceHost::FAR_LINK_LOCAL, host.far);
-    let agent = ServerProcess::start_with(host.kelvin(), &["--listen", &there, "--token-file", &token]);
-    assert_eq!(agent.address, format!("[{there}]:27315"));
-    let number = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", host.near)).unwrap();
+    let agent_address = format!("{}%{}", NamespaceHost::FAR_LINK_LOCAL, host.far_interface);
+    let agent = ServerProcess::start_with(host.kelvin(), &["--listen", &agent_address, "--token-file", &token]);
+    assert_eq!(agent.address, format!("[{agent_address}]:27315"));
+    let number = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", host.near_interface)).unwrap();
     // By name, and by number; over TCP in both directions, by datagrams, and by connections one after the other.
     for (zone, metrics) in [
-        (host.near.as_str(), &["net.peer.connect", "net.peer.rtt", "net.peer.bandwidth"][..]),
+        (host.near_interface.as_str(), &["net.peer.connect", "net.peer.rtt", "net.peer.bandwidth"][..]),
         (number.trim(), &["net.peer.offered", "net.peer.crr"]),
     ] {
         let peer = format!("{}%{zone}", NamespaceHost::FAR_LINK_LOCAL);
-        let common = [
+        let options = [
             "--quick",
             "--budget",
             "20s",
@@ -382,21 +387,21 @@ fn link_local_addresses_keep_their_zone() {
             &token,
         ];
         let output =
-            Command::new(KELVIN).arg("run").args(metrics).args(common).args(["--peer", &peer]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+            Command::new(KELVIN).arg("run").args(metrics).args(options).args(["--peer", &peer]).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{message}");
         let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(run["run"]["network_path"]["interface"]["known"]["value"], host.near.as_str());
+        assert_eq!(run["run"]["network_path"]["interface"]["known"]["value"], host.near_interface.as_str());
         for metric in metrics {
             let outcome = &result(&run, metric, "")["outcome"];
             assert!(outcome["measured"].is_object(), "{metric}: {outcome}");
         }
     }
-    let wrong = measured_run(&["--peer", NamespaceHost::FAR_LINK_LOCAL, "--token-file", &token]);
-    assert!(wrong.0 == Some(2) && wrong.2.contains("write fe80::4b:2%INTERFACE"), "{}", wrong.2);
+    let refusal = measured_run(&["--peer", NamespaceHost::FAR_LINK_LOCAL, "--token-file", &token]);
+    assert!(refusal.0 == Some(2) && refusal.2.contains("write fe80::4b:2%INTERFACE"), "{}", refusal.2);
     // The log has the client's address as it can be written there.
-    let (_, told) = agent.end("-TERM");
-    assert!(told.contains(&format!("kelvin: [{}%{}]:", NamespaceHost::NEAR_LINK_LOCAL, host.far)), "{told}");
+    let (_, log) = agent.end("-TERM");
+    assert!(log.contains(&format!("kelvin: [{}%{}]:", NamespaceHost::NEAR_LINK_LOCAL, host.far_interface)), "{log}");
 }
 
 #[test]
@@ -404,22 +409,25 @@ fn agent_errors_precede_measurement() {
     let directory = tempfile::tempdir().unwrap();
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
     let agent = ServerProcess::start(&["--listen", "127.0.0.1:0", "--token-file", &token]);
-    let refused = |arguments: &[&str], words: &str| {
-        let (status, _, said) = measured_run(arguments);
-        assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains(words), "{said}");
+    let expect_refusal = |arguments: &[&str], words: &str| {
+        let (status, _, message) = measured_run(arguments);
+        assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(words), "{message}");
     };
-    refused(&["--peer", &agent.address], "the agent requires a secret: give its file by --token-file");
-    refused(&["--peer", &agent.address, "--token-file", "/none"], "--token-file: /none: No such file");
-    refused(&["--peer", "no such host"], "--peer no such host: ");
-    refused(&["--peer", "127.0.0.1:port"], "give HOST or HOST:PORT");
-    refused(&["--token-file", &token], "--peer");
+    expect_refusal(&["--peer", &agent.address], "the agent requires a secret: give its file by --token-file");
+    expect_refusal(&["--peer", &agent.address, "--token-file", "/none"], "--token-file: /none: No such file");
+    expect_refusal(&["--peer", "no such host"], "--peer no such host: ");
+    expect_refusal(&["--peer", "127.0.0.1:port"], "give HOST or HOST:PORT");
+    expect_refusal(&["--token-file", &token], "--peer");
     // This host's kernel has it, and an agent has its own limits.
     let token_file = ["--peer", &agent.address, "--token-file", &token, "--socket-buffers", "1G"];
-    refused(&token_file, "the agent refused: a socket's buffer may have at most 65536 KiB");
-    let other = directory.path().join("other");
-    std::fs::write(&other, "another secret, which is as long").unwrap();
-    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let other = other.to_str().unwrap();
-    refused(&["--peer", &agent.address, "--token-file", other], "the secret differs from the other side's");
+    expect_refusal(&token_file, "the agent refused: a socket's buffer may have at most 65536 KiB");
+    let wrong_token_path = directory.path().join("other");
+    std::fs::write(&wrong_token_path, "another secret, which is as long").unwrap();
+    std::fs::set_permissions(&wrong_token_path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let wrong_token = wrong_token_path.to_str().unwrap();
+    expect_refusal(
+        &["--peer", &agent.address, "--token-file", wrong_token],
+        "the secret differs from the other side's",
+    );
 }

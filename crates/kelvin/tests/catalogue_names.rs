@@ -21,9 +21,9 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 
 /// The code of a file: what stands before its tests, without comments.
 fn code(text: &str) -> String {
-    let before = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let non_test_code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
-    before.lines().filter(is_code).collect::<Vec<&str>>().join("\n")
+    non_test_code.lines().filter(is_code).collect::<Vec<&str>>().join("\n")
 }
 
 /// The string literals of a line of code, as far as none of them holds a quotation mark.
@@ -43,17 +43,17 @@ fn catalogue_names() -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
 /// Where a source spells a name that belongs to the catalogue.
 fn spelled_names(text: &str) -> Vec<String> {
     let (ids, axes) = catalogue_names();
-    let of_line = |line: &str| {
+    let spelled_in_line = |line: &str| {
         let id = literals(line).any(|literal| ids.contains(literal));
-        let axis =
-            NAME_LOOKUPS.iter().any(|by| line.contains(by)) && literals(line).any(|literal| axes.contains(literal));
+        let axis = NAME_LOOKUPS.iter().any(|lookup| line.contains(lookup))
+            && literals(line).any(|literal| axes.contains(literal));
         (id || axis).then(|| line.trim().to_owned())
     };
-    code(text).lines().filter_map(of_line).collect()
+    code(text).lines().filter_map(spelled_in_line).collect()
 }
 
 #[test]
-fn spelled_name_is_found() {
+fn spelled_name_is_detected() {
     assert_eq!(spelled_names("let id = \"os.syscall.null\";\n// \"os.syscall.null\"").len(), 1);
     assert_eq!(spelled_names("case.with_number(\"message\", 64)").len(), 1);
     assert!(
@@ -65,7 +65,7 @@ fn spelled_name_is_found() {
 #[test]
 fn only_catalogue_spells_metric_ids_and_axes() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut found = Vec::new();
+    let mut spellings = Vec::new();
     for directory in std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path()) {
         for file in sources(&directory.join("src"))
             .into_iter()
@@ -73,8 +73,8 @@ fn only_catalogue_spells_metric_ids_and_axes() {
             .filter(|file| !EXEMPT_TABLES.iter().any(|table| file.ends_with(table)))
         {
             let lines = spelled_names(&std::fs::read_to_string(&file).unwrap());
-            found.extend(lines.into_iter().map(|line| format!("{}: {line}", file.display())));
+            spellings.extend(lines.into_iter().map(|line| format!("{}: {line}", file.display())));
         }
     }
-    assert!(found.is_empty(), "name these by the catalogue:\n{}", found.join("\n"));
+    assert!(spellings.is_empty(), "name these by the catalogue:\n{}", spellings.join("\n"));
 }

@@ -16,7 +16,9 @@ fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
     run["id"] = name.into();
     run["machine"]["identity"] = name.into();
     let measurements = run["measurements"].as_array_mut().unwrap();
-    for measurement in measurements.iter_mut().filter(|one| one["probe"].as_str().unwrap().starts_with(area)) {
+    for measurement in
+        measurements.iter_mut().filter(|measurement| measurement["probe"].as_str().unwrap().starts_with(area))
+    {
         for round in measurement["rounds"].as_array_mut().unwrap() {
             for reading in round["outcome"]["measured"].as_array_mut().into_iter().flatten() {
                 for key in ["/readings/batches/nanoseconds", "/readings/samples/nanoseconds"] {
@@ -33,25 +35,25 @@ fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
 fn kernel_verdict(report: &str) -> Value {
     let report: Value = serde_json::from_str(report).unwrap();
     let areas = report["analysis"]["class_comparison"]["areas"].as_array().unwrap();
-    let found: Vec<&Value> = areas.iter().filter(|area| area["area"] == "os").collect();
-    let [area] = found[..] else { panic!("{}", report["analysis"]["class_comparison"]) };
+    let os_areas: Vec<&Value> = areas.iter().filter(|area| area["area"] == "os").collect();
+    let [area] = os_areas[..] else { panic!("{}", report["analysis"]["class_comparison"]) };
     area.clone()
 }
 
 #[test]
 fn machine_is_compared_with_own_class() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let today = kelvin_testing::stored_run("intel-guest-3");
     let mut run: Value = serde_json::from_str(&today).unwrap();
     // Figures enough for an area.
     let is_kept =
-        |one: &Value| ["os.syscall", "cpu."].iter().any(|area| one["probe"].as_str().unwrap().starts_with(area));
+        |entry: &Value| ["os.syscall", "cpu."].iter().any(|area| entry["probe"].as_str().unwrap().starts_with(area));
     for list in ["plan", "measurements"] {
         run[list].as_array_mut().unwrap().retain(is_kept);
     }
     let write_area = |name: &str, area: &str, times: f64| {
         let text = run_of_machine(&run, name, area, times).to_string();
-        fs::write(place.path().join(format!("{name}.json")), text).unwrap();
+        fs::write(dir.path().join(format!("{name}.json")), text).unwrap();
     };
     let write = |name: &str, times: f64| write_area(name, "os.", times);
     let members: Vec<String> = (0..MEMBER_COUNT).map(|number| format!("member-{number}")).collect();
@@ -63,37 +65,41 @@ fn machine_is_compared_with_own_class() {
     // Every area.
     write_area("slow-machine", "", 1.5);
     // Nothing is published of a guest that hides its model.
-    let alone: Value = serde_json::from_str(&place.stdout_of(&["report", "slow.json", "--format", "json"])).unwrap();
-    let normal = &alone["analysis"]["class_comparison"];
-    assert!(normal["missing_reason"].as_str().is_some_and(|why| why.contains("hides its model")), "{normal}");
+    let report_without_members: Value =
+        serde_json::from_str(&dir.stdout_of(&["report", "slow.json", "--format", "json"])).unwrap();
+    let class_comparison = &report_without_members["analysis"]["class_comparison"];
+    assert!(
+        class_comparison["missing_reason"].as_str().is_some_and(|reason| reason.contains("hides its model")),
+        "{class_comparison}"
+    );
     // By files.
     let files: Vec<String> = members.iter().map(|name| format!("{name}.json")).collect();
-    let beside: Vec<&str> = files.iter().flat_map(|file| ["--compare-with", file.as_str()]).collect();
-    for (name, against) in [("usual.json", "usual"), ("slow.json", "slower")] {
-        let report = place.stdout_of(&[&["report", name, "--format", "json"], &beside[..]].concat());
+    let compare_options: Vec<&str> = files.iter().flat_map(|file| ["--compare-with", file.as_str()]).collect();
+    for (name, verdict) in [("usual.json", "usual"), ("slow.json", "slower")] {
+        let report = dir.stdout_of(&[&["report", name, "--format", "json"], &compare_options[..]].concat());
         let area = kernel_verdict(&report);
-        assert_eq!(area["verdict"], against, "{area}");
+        assert_eq!(area["verdict"], verdict, "{area}");
         assert_eq!(
             (area["members"].as_array().unwrap().len(), &area["has_few_members"]),
             (MEMBER_COUNT, &Value::from(false))
         );
     }
-    let screen = place.stdout_of(&[&["report", "slow-machine.json"], &beside[..]].concat());
+    let screen = dir.stdout_of(&[&["report", "slow-machine.json"], &compare_options[..]].concat());
     let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("! All of the machine is 1.5"), "{screen}");
     assert!(!flat.contains("as a whole is"), "{screen}");
     // By the store that the run is in, and by one that is named.
     for file in files.iter().map(String::as_str).chain(["slow.json"]) {
-        place.stdout_of(&["runs", "import", file]);
+        dir.stdout_of(&["runs", "import", file]);
     }
     for arguments in [["report", "slow", "--format", "json"].to_vec(), ["report", "slow", "--full"].to_vec()] {
-        let report = place.stdout_of(&arguments);
+        let report = dir.stdout_of(&arguments);
         match arguments.last() {
             Some(&"json") => assert_eq!(kernel_verdict(&report)["verdict"], "slower"),
             _ => assert!(report.contains("as slow as"), "{report}"),
         }
     }
-    let output = place.command(KELVIN, &["report", "slow.json", "--compare-with", "nothing.json"]).output().unwrap();
+    let output = dir.command(KELVIN, &["report", "slow.json", "--compare-with", "nothing.json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("kelvin: --compare-with nothing.json: no such file"), "{}", stderr(&output));
 }

@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use test_dir::{KELVIN, TestDir, stderr, stdout};
 
 /// Runs kelvin, which may print more than a pipe holds.
-fn kelvin(place: &TestDir, arguments: &[&str]) -> Output {
-    place.command(KELVIN, arguments).output().unwrap()
+fn kelvin(dir: &TestDir, arguments: &[&str]) -> Output {
+    dir.command(KELVIN, arguments).output().unwrap()
 }
 
 /// A wrong command line and what the one line about it must name.
@@ -145,7 +145,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["serve", ".", "--min-progress", "-4KiB/2s"], "'-4KiB/2s' for '--min-progress"),
     (&["run", "--budget", "-.5"], "'-.5' for '--budget"),
     (&["digest", "--check", "-1"], "-1"),
-    // What an option needs cannot be given beside another one: neither can it.
+    // What an option needs cannot be given with another one: neither can it.
     (&["tune", "--restore", "abc"], "--restore"),
     (&["tune", "--restore", "--budget", "5s"], "--restore"),
     (&["tune", "--restore", "--optional"], "--restore"),
@@ -162,24 +162,24 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
 
 /// What is wrong with the answer to a mistake.
 fn message_defects(output: &Output, expected: &str) -> Vec<&'static str> {
-    let said = stderr(output);
+    let message = stderr(output);
     let checks = [
         (output.status.code() != Some(2), "the exit status is not 2"),
-        (said.lines().count() != 1, "it is not one line"),
-        (!said.starts_with("kelvin: "), "it does not say who speaks"),
-        (!said.contains(expected), "it does not name the argument"),
+        (message.lines().count() != 1, "it is not one line"),
+        (!message.starts_with("kelvin: "), "it does not say who speaks"),
+        (!message.contains(expected), "it does not name the argument"),
         (!output.stdout.is_empty(), "something is on standard output"),
-        (said.contains("tip:"), "it tells how to pass an option as a value"),
+        (message.contains("tip:"), "it tells how to pass an option as a value"),
     ];
-    checks.into_iter().filter_map(|(wrong, text)| wrong.then_some(text)).collect()
+    checks.into_iter().filter_map(|(has_defect, text)| has_defect.then_some(text)).collect()
 }
 
 #[test]
 fn usage_errors_are_one_line_and_status_2() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let mut problems = Vec::new();
     for (arguments, expected) in USAGE_ERRORS {
-        let output = kelvin(&place, arguments);
+        let output = kelvin(&dir, arguments);
         let faults = message_defects(&output, expected);
         if !faults.is_empty() {
             problems.push(format!("{arguments:?}: {}: {:?}", faults.join(", "), stderr(&output)));
@@ -190,10 +190,10 @@ fn usage_errors_are_one_line_and_status_2() {
 
 #[test]
 fn socket_options_are_applied_and_reported() {
-    let place = TestDir::new();
-    let asked = ["--congestion-control", "reno", "--socket-buffers", "64k"];
+    let dir = TestDir::new();
+    let options = ["--congestion-control", "reno", "--socket-buffers", "64k"];
     let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "minimum", "--rounds", "2", "--json", "--no-report"];
-    let output = kelvin(&place, &[&run[..], &asked].concat());
+    let output = kelvin(&dir, &[&run[..], &options].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     for words in ["requested: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
         assert!(stdout(&output).contains(words), "{words}");
@@ -202,12 +202,12 @@ fn socket_options_are_applied_and_reported() {
 
 #[test]
 fn usage_error_leaves_nothing_behind() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     for arguments in [&["run", "no.such.probe"][..], &["run", "--cpu", "99999"], &["run", "--budget", "x"]] {
-        kelvin(&place, arguments);
+        kelvin(&dir, arguments);
     }
-    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(left.is_empty(), "{left:?}");
+    let leftovers: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
 }
 
 /// Every sub-command that a user may call.
@@ -236,16 +236,16 @@ const COMMANDS: &[&[&str]] = &[
 
 #[test]
 fn every_command_has_help() {
-    let place = TestDir::new();
-    let general = kelvin(&place, &["--help"]);
+    let dir = TestDir::new();
+    let general = kelvin(&dir, &["--help"]);
     assert_eq!(general.status.code(), Some(0));
     for command in COMMANDS {
-        let output = kelvin(&place, &[*command, &["--help"]].concat());
+        let output = kelvin(&dir, &[*command, &["--help"]].concat());
         assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage: kelvin"), "{command:?}: {}", stdout(&output));
         assert!(stderr(&output).is_empty(), "{command:?}: {}", stderr(&output));
-        let listed = stdout(&general).lines().any(|line| line.trim_start().starts_with(command[0]));
-        assert!(listed, "kelvin --help does not list {command:?}");
+        let is_listed = stdout(&general).lines().any(|line| line.trim_start().starts_with(command[0]));
+        assert!(is_listed, "kelvin --help does not list {command:?}");
         if command.len() == 1 {
             assert!(stdout(&output).contains("Example"), "{command:?} shows no example");
         }
@@ -257,20 +257,20 @@ fn every_command_has_help() {
 }
 
 /// Lines of a terminal's text that are wider than it, but for commands to be copied and words that cannot be broken.
-fn too_wide(text: &str, width: usize) -> Vec<&str> {
+fn overlong_lines(text: &str, width: usize) -> Vec<&str> {
     let is_broken = |line: &&str| line.split_whitespace().all(|word| word.chars().count() < width / 2);
     let is_command = |line: &str| line.contains("$ ");
-    let wide = text.lines().filter(|line| line.chars().count() > width && !is_command(line));
-    wide.filter(is_broken).collect()
+    let long_lines = text.lines().filter(|line| line.chars().count() > width && !is_command(line));
+    long_lines.filter(is_broken).collect()
 }
 
 #[test]
 fn text_for_people_fits_eighty_columns() {
-    let place = TestDir::new();
-    std::fs::write(place.path().join("data"), [7; 100_000]).unwrap();
+    let dir = TestDir::new();
+    std::fs::write(dir.path().join("data"), [7; 100_000]).unwrap();
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
     let commands: &[&[&str]] = &[
-        // Not those of `list`, which keep room for words beside the longest name.
+        // Not those of `list`, which keep room for words next to the longest name.
         &["machine"],
         &["explain", "os.syscall.null"],
         &["why", "--causes"],
@@ -285,13 +285,13 @@ fn text_for_people_fits_eighty_columns() {
         &["file", "cache", "."],
         &["runs", "list"],
     ];
-    let mut all = Vec::new();
+    let mut lines = Vec::new();
     for arguments in commands {
-        let output = place.command(KELVIN, arguments).env("COLUMNS", "80").output().unwrap();
+        let output = dir.command(KELVIN, arguments).env("COLUMNS", "80").output().unwrap();
         assert!(!stdout(&output).is_empty() || arguments[0] == "runs", "{arguments:?}: {}", stderr(&output));
-        all.extend(too_wide(stdout(&output), 80).into_iter().map(|line| format!("{arguments:?}: {line}")));
+        lines.extend(overlong_lines(stdout(&output), 80).into_iter().map(|line| format!("{arguments:?}: {line}")));
     }
-    assert!(all.is_empty(), "{all:#?}");
+    assert!(lines.is_empty(), "{lines:#?}");
 }
 
 #[test]
@@ -303,43 +303,43 @@ fn version_is_of_the_package() {
 
 #[test]
 fn closed_pipe_is_no_error() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     for arguments in [&["list", "--json"][..], &["explain", "os"], &["machine", "--json"]] {
-        let mut child = place.command(KELVIN, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = dir.command(KELVIN, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         // Reads one line, as `head -1` does, and closes the pipe.
         BufReader::with_capacity(64, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut message = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
         let status = child.wait().unwrap();
         assert!(!line.is_empty(), "{arguments:?}");
-        assert_eq!(said, "", "{arguments:?}");
+        assert_eq!(message, "", "{arguments:?}");
         assert_eq!(status.code(), Some(0), "{arguments:?}");
     }
 }
 
 #[test]
 fn full_stdout_is_an_error() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = TestDir::new().command(KELVIN, &["list"]).stdout(full).output().unwrap();
+    let full_device = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = TestDir::new().command(KELVIN, &["list"]).stdout(full_device).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
 /// The program with its standard streams as the shell redirects them.
-fn run_redirected(place: &TestDir, arguments: &[&str], redirection: &str) -> Output {
-    let ours = place.command(KELVIN, arguments);
+fn run_redirected(dir: &TestDir, arguments: &[&str], redirection: &str) -> Output {
+    let command = dir.command(KELVIN, arguments);
     let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(ours.get_program()).args(arguments);
-    shell.current_dir(place.path()).envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(command.get_program()).args(arguments);
+    shell.current_dir(dir.path()).envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.output().unwrap()
 }
 
 #[test]
 fn closed_standard_stream_is_an_error() {
-    let place = TestDir::new();
-    std::fs::write(place.path().join("one"), "1").unwrap();
+    let dir = TestDir::new();
+    std::fs::write(dir.path().join("one"), "1").unwrap();
     let receive = ["receive", "-", "--once", "--listen", "127.0.0.1:0"];
     for (arguments, redirection, words) in [
         (&["digest", "one"][..], ">&-", "cannot write to standard output: it is closed"),
@@ -353,15 +353,15 @@ fn closed_standard_stream_is_an_error() {
         (&["runs", "import", "-"], "<&-", "cannot read standard input: it is closed"),
         (&["send", "-", "--name", "x", "127.0.0.1:9"], "<&-", "cannot read standard input: it is closed"),
     ] {
-        let output = run_redirected(&place, arguments, redirection);
+        let output = run_redirected(&dir, arguments, redirection);
         assert!(stderr(&output).contains(words), "{arguments:?} {redirection}: {output:?}");
         assert_ne!(output.status.code(), Some(0), "{arguments:?} {redirection}");
     }
     // What is not needed may be closed, and /dev/null is a user's own however it is open.
     for redirection in ["<&-", "2>&-", ">/dev/null", "1<>/dev/null"] {
-        assert_eq!(run_redirected(&place, &["digest", "one"], redirection).status.code(), Some(0), "{redirection}");
+        assert_eq!(run_redirected(&dir, &["digest", "one"], redirection).status.code(), Some(0), "{redirection}");
     }
-    assert_eq!(stdout(&run_redirected(&place, &["digest"], "0<>/dev/null")), "00000000  -\n");
+    assert_eq!(stdout(&run_redirected(&dir, &["digest"], "0<>/dev/null")), "00000000  -\n");
 }
 
 /// What a fork of this program costs depends on what it loads, and the published comparison is with a C program.
@@ -369,19 +369,20 @@ fn closed_standard_stream_is_an_error() {
 #[test]
 fn only_libc_is_loaded() {
     let output = Command::new("ldd").arg(env!("CARGO_BIN_EXE_kelvin")).output().unwrap();
-    let loaded = stdout(&output);
-    assert!(loaded.contains("libc.so"), "{loaded}");
-    assert!(!loaded.contains("libm.so") && !loaded.contains("libgcc_s.so"), "{loaded}");
+    let libraries = stdout(&output);
+    assert!(libraries.contains("libc.so"), "{libraries}");
+    assert!(!libraries.contains("libm.so") && !libraries.contains("libgcc_s.so"), "{libraries}");
 }
 
 #[test]
 fn listed_names_can_be_explained() {
-    let place = TestDir::new();
-    let listed: serde_json::Value = serde_json::from_slice(&kelvin(&place, &["list", "--json"]).stdout).unwrap();
-    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|line| line["metric"]["id"].as_str().unwrap()).collect();
+    let dir = TestDir::new();
+    let listing: serde_json::Value = serde_json::from_slice(&kelvin(&dir, &["list", "--json"]).stdout).unwrap();
+    let ids: Vec<&str> =
+        listing.as_array().unwrap().iter().map(|line| line["metric"]["id"].as_str().unwrap()).collect();
     assert!(ids.contains(&"os.syscall.null"), "{ids:?}");
     for id in ids {
-        let output = kelvin(&place, &["explain", id]);
+        let output = kelvin(&dir, &["explain", id]);
         assert_eq!(output.status.code(), Some(0), "{id}: {}", stderr(&output));
         for part in ["How", "Prediction", "Must not be used for", id] {
             assert!(stdout(&output).contains(part), "{id} has no {part}: {}", stdout(&output));
@@ -391,180 +392,192 @@ fn listed_names_can_be_explained() {
 
 #[test]
 fn run_learns_from_earlier_runs() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     // What a first run learns on a busy machine may be too long for any budget, so that there is none. The frequency is known there too.
-    let asked = ["cpu.frequency", "os.syscall.null"];
-    let run = || kelvin(&place, &[&["run"], &asked[..], &["--quick", "--budget", "minimum", "--no-report"]].concat());
-    for earlier in 0..2 {
+    let probes = ["cpu.frequency", "os.syscall.null"];
+    let run = || kelvin(&dir, &[&["run"], &probes[..], &["--quick", "--budget", "minimum", "--no-report"]].concat());
+    for earlier_runs in 0..2 {
         let output = run();
         assert!(output.status.success(), "{}{}", stderr(&output), stdout(&output));
         let exported: serde_json::Value =
-            serde_json::from_slice(&kelvin(&place, &["runs", "export", "last"]).stdout).unwrap();
-        let learned = exported["spread_history"].as_array().unwrap();
-        assert_eq!(learned.is_empty(), earlier == 0, "{learned:?}");
-        assert!(learned.iter().all(|of| of["headlines"].as_array().unwrap().len() == earlier), "{learned:?}");
-        assert_eq!(exported["core_ratio_history"].as_array().unwrap().len(), earlier);
+            serde_json::from_slice(&kelvin(&dir, &["runs", "export", "last"]).stdout).unwrap();
+        let histories = exported["spread_history"].as_array().unwrap();
+        assert_eq!(histories.is_empty(), earlier_runs == 0, "{histories:?}");
+        assert!(
+            histories.iter().all(|history| history["headlines"].as_array().unwrap().len() == earlier_runs),
+            "{histories:?}"
+        );
+        assert_eq!(exported["core_ratio_history"].as_array().unwrap().len(), earlier_runs);
     }
 }
 
 #[test]
 fn list_names_required_options() {
-    let place = TestDir::new();
-    let list = |arguments: &[&str]| stdout(&kelvin(&place, &[&["list"], arguments].concat())).to_owned();
-    let listed = list(&[]);
+    let dir = TestDir::new();
+    let list = |arguments: &[&str]| stdout(&kelvin(&dir, &[&["list"], arguments].concat())).to_owned();
+    let listing = list(&[]);
     let line = |metric: &str| {
-        let found = listed.lines().find(|line| line.split(' ').next() == Some(metric));
-        found.unwrap_or_else(|| panic!("no {metric} in {listed}"))
+        let entry = listing.lines().find(|line| line.split(' ').next() == Some(metric));
+        entry.unwrap_or_else(|| panic!("no {metric} in {listing}"))
     };
     assert!(line("net.peer.connect").ends_with(" (with --peer HOST)"), "{}", line("net.peer.connect"));
     assert!(line("net.peer.rtt").ends_with(" cases; with --peer HOST)"), "{}", line("net.peer.rtt"));
     assert!(line("file.remote.round_trip").ends_with("with --remote DIR)"));
     assert!(!line("os.syscall.null").contains("with --"));
-    let named = list(&["net.peer"]);
-    assert!(named.lines().count() > 3 && named.lines().all(|line| line.starts_with("net.peer.")), "{named}");
+    let peer_metrics = list(&["net.peer"]);
+    assert!(
+        peer_metrics.lines().count() > 3 && peer_metrics.lines().all(|line| line.starts_with("net.peer.")),
+        "{peer_metrics}"
+    );
     assert!(list(&["net"]).contains("net.peer.connect ") && list(&["file"]).contains("file.remote.round_trip "));
     // A plain run does not measure what an option adds.
-    let plain = list(&["net.bandwidth"]);
-    assert!(!plain.contains("net.peer"), "{plain}");
+    let bandwidth_metrics = list(&["net.bandwidth"]);
+    assert!(!bandwidth_metrics.contains("net.peer"), "{bandwidth_metrics}");
     let json: serde_json::Value =
-        serde_json::from_slice(&kelvin(&place, &["list", "net.peer.ping", "--json"]).stdout).unwrap();
+        serde_json::from_slice(&kelvin(&dir, &["list", "net.peer.ping", "--json"]).stdout).unwrap();
     assert_eq!(json[0]["needs"], "--peer HOST");
 }
 
 #[test]
 fn remote_size_sets_remote_file_size() {
-    let (place, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
+    let (dir, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
     let directory = remote.path().to_str().unwrap();
-    let common = ["--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--no-store", "--json"];
-    let sizes = |more: &[&str]| -> Vec<(String, u64)> {
-        let output = kelvin(&place, &[&["study", "file.remote", "--remote", directory], more, &common].concat());
+    let common_options = ["--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--no-store", "--json"];
+    let sizes = |options: &[&str]| -> Vec<(String, u64)> {
+        let output =
+            kelvin(&dir, &[&["study", "file.remote", "--remote", directory], options, &common_options].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let said = stderr(&output).contains("kelvin: writing 12 MiB to ");
-        assert_eq!(said, !more.is_empty(), "{}", stderr(&output));
+        let is_announced = stderr(&output).contains("kelvin: writing 12 MiB to ");
+        assert_eq!(is_announced, !options.is_empty(), "{}", stderr(&output));
         let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let asked = run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["probe"] == "file.remote");
+        let measurements =
+            run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["probe"] == "file.remote");
         let case = |planned: &serde_json::Value| {
             let case = &planned["case"];
             (case["cache"].as_str().unwrap_or_default().to_owned(), case["bytes"].as_u64().unwrap_or_default())
         };
-        asked.map(case).collect()
+        measurements.map(case).collect()
     };
-    let usual = sizes(&[]);
-    assert!([1 << 20, 8 << 20, 128 << 20].iter().all(|size| usual.iter().any(|(_, bytes)| bytes == size)), "{usual:?}");
-    // What is left out by --quick is of that size as well.
-    let named = sizes(&["--remote-size", "12M"]);
-    assert_eq!(named.iter().filter(|(cache, _)| cache != "cached").count(), 4, "{named:?}");
+    let default_sizes = sizes(&[]);
     assert!(
-        named.iter().all(|(cache, bytes)| *bytes == if cache == "cached" { 8 << 20 } else { 12 << 20 }),
-        "{named:?}"
+        [1 << 20, 8 << 20, 128 << 20].iter().all(|size| default_sizes.iter().any(|(_, bytes)| bytes == size)),
+        "{default_sizes:?}"
+    );
+    // What is left out by --quick is of that size as well.
+    let fixed_sizes = sizes(&["--remote-size", "12M"]);
+    assert_eq!(fixed_sizes.iter().filter(|(cache, _)| cache != "cached").count(), 4, "{fixed_sizes:?}");
+    assert!(
+        fixed_sizes.iter().all(|(cache, bytes)| *bytes == if cache == "cached" { 8 << 20 } else { 12 << 20 }),
+        "{fixed_sizes:?}"
     );
     assert_eq!(std::fs::read_dir(remote.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn remote_directory_is_measured_and_left_clean() {
-    let (place, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
+    let (dir, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
     let directory = remote.path().to_str().unwrap();
-    let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
-    let output = kelvin(&place, &[&["run", "os.syscall.null", "--remote", directory], &common[..]].concat());
+    let common_options = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
+    let output = kelvin(&dir, &[&["run", "os.syscall.null", "--remote", directory], &common_options[..]].concat());
     let text = stdout(&output);
     assert!(text.contains("file.remote.round_trip") && text.contains("os.syscall.null"), "{}", stderr(&output));
     assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
     // Named, nothing else is measured.
-    let named = kelvin(&place, &[&["run", "file.remote", "--remote", directory], &common[..]].concat());
-    let run: serde_json::Value = serde_json::from_slice(&named.stdout).unwrap_or_else(|_| panic!("{}", stderr(&named)));
-    let asked = run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["only_input"] == false);
-    let asked: Vec<&str> = asked.map(|planned| planned["probe"].as_str().unwrap()).collect();
-    assert!(!asked.is_empty() && asked.iter().all(|probe| probe.starts_with("file.remote")), "{asked:?}");
+    let remote_output = kelvin(&dir, &[&["run", "file.remote", "--remote", directory], &common_options[..]].concat());
+    let run: serde_json::Value =
+        serde_json::from_slice(&remote_output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&remote_output)));
+    let measurements = run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["only_input"] == false);
+    let probes: Vec<&str> = measurements.map(|planned| planned["probe"].as_str().unwrap()).collect();
+    assert!(!probes.is_empty() && probes.iter().all(|probe| probe.starts_with("file.remote")), "{probes:?}");
     // It is no part of a run without the argument.
-    let without = kelvin(&place, &[&["run", "os.syscall.null"], &common[..]].concat());
-    assert!(!stdout(&without).contains("file.remote.round_trip"));
-    let missing = kelvin(&place, &[&["run", "os.syscall.null", "--remote", "no/such"], &common[..]].concat());
-    assert_eq!(missing.status.code(), Some(2));
-    assert!(stderr(&missing).contains("--remote no/such"), "{}", stderr(&missing));
+    let local_output = kelvin(&dir, &[&["run", "os.syscall.null"], &common_options[..]].concat());
+    assert!(!stdout(&local_output).contains("file.remote.round_trip"));
+    let refusal = kelvin(&dir, &[&["run", "os.syscall.null", "--remote", "no/such"], &common_options[..]].concat());
+    assert_eq!(refusal.status.code(), Some(2));
+    assert!(stderr(&refusal).contains("--remote no/such"), "{}", stderr(&refusal));
 }
 
 #[test]
 fn rivals_are_compared_with_kelvin() {
-    let place = TestDir::new();
-    let wrong = kelvin(&place, &["run", "mem.tlb", "--rivals", "--quick", "--no-store", "--no-report"]);
-    assert_eq!(wrong.status.code(), Some(2));
+    let dir = TestDir::new();
+    let refusal = kelvin(&dir, &["run", "mem.tlb", "--rivals", "--quick", "--no-store", "--no-report"]);
+    assert_eq!(refusal.status.code(), Some(2));
     assert!(
-        stderr(&wrong).contains("--rivals: other programs measure only file, net, os")
-            && stderr(&wrong).contains("run file --rivals")
+        stderr(&refusal).contains("--rivals: other programs measure only file, net, os")
+            && stderr(&refusal).contains("run file --rivals")
     );
 
     let run = kelvin(
-        &place,
+        &dir,
         &["run", "file.byte_calls", "--rivals", "--quick", "--budget", "12s", "--rounds", "2", "--seed", "7"],
     );
     assert!(run.status.code().is_some_and(|status| status < 2), "{}", stderr(&run));
     let text = stdout(&run);
-    let (areas, table) = text.split_once("Other programs beside kelvin").unwrap_or_else(|| panic!("{text}"));
+    let (areas, table) = text.split_once("Other programs next to kelvin").unwrap_or_else(|| panic!("{text}"));
     let json: serde_json::Value =
-        serde_json::from_slice(&kelvin(&place, &["report", "--format", "json"]).stdout).unwrap();
-    let all = json["analysis"]["rivals"].as_array().unwrap();
+        serde_json::from_slice(&kelvin(&dir, &["report", "--format", "json"]).stdout).unwrap();
+    let comparisons = json["analysis"]["rivals"].as_array().unwrap();
     let is_left_out = |rival: &&serde_json::Value| rival.to_string().contains("omitted by --quick");
-    let (left_out, rivals): (Vec<_>, Vec<_>) = all.iter().partition(is_left_out);
-    assert_eq!((left_out.len(), rivals.len()), (7, 6), "{all:#?}");
+    let (omitted, rivals): (Vec<_>, Vec<_>) = comparisons.iter().partition(is_left_out);
+    assert_eq!((omitted.len(), rivals.len()), (7, 6), "{comparisons:#?}");
     for (program, package) in [("fio", "fio"), ("dd", "coreutils"), ("cat", "coreutils")] {
         assert!(table.contains(program), "{table}");
         let installed = std::process::Command::new(program).arg("--version").output().is_ok();
         for rival in rivals.iter().filter(|rival| rival["program"] == program) {
-            let (compared, missing) = (&rival["outcome"]["compared"], &rival["outcome"]["missing"]);
+            let (comparison, missing) = (&rival["outcome"]["compared"], &rival["outcome"]["missing"]);
             if !installed {
                 assert!(missing.to_string().contains(&format!("apt-get install {package}")), "{rival}");
-            } else if compared.is_object() {
-                let value = |side: &str| compared[side]["value"].as_f64().unwrap();
+            } else if comparison.is_object() {
+                let value = |side: &str| comparison[side]["value"].as_f64().unwrap();
                 assert!(value("kelvin") > 0.0 && value("other") > 0.0 && value("ratio") > 0.0, "{rival}");
-                let n = compared["ratio"]["n"].as_u64().unwrap();
-                assert!(compared["ratio"]["interval"].is_object() || n < 2, "{rival}");
+                let n = comparison["ratio"]["n"].as_u64().unwrap();
+                assert!(comparison["ratio"]["interval"].is_object() || n < 2, "{rival}");
             } else {
                 // A disk without direct I/O, or a cache that does not keep the file, is reported.
                 assert!(missing["skipped"].is_string() || missing["failed"].is_string(), "{rival}");
             }
         }
     }
-    let page = std::fs::read_to_string(place.path().join("report.html")).unwrap();
-    assert!(page.contains("id=\"rivals\"") && page.contains("Other programs beside kelvin"));
-    let markdown = kelvin(&place, &["report", "--format", "md"]);
-    assert!(stdout(&markdown).contains("## Other programs beside kelvin"), "{}", stdout(&markdown));
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("id=\"rivals\"") && page.contains("Other programs next to kelvin"));
+    let markdown = kelvin(&dir, &["report", "--format", "md"]);
+    assert!(stdout(&markdown).contains("## Other programs next to kelvin"), "{}", stdout(&markdown));
     // It has a table of its own, and is not among the metrics of the area.
     assert!(!areas.lines().any(|line| line.starts_with("rivals.")), "{areas}");
 }
 
 #[test]
 fn round_costs_are_learned_from_equal_conditions() {
-    let place = TestDir::new();
-    let announced = |directory: &str| {
-        std::fs::create_dir_all(place.path().join(directory)).unwrap();
-        let asked = ["run", "os.syscall", "cpu", "--quick", "--rounds", "2", "--budget", "minimum", "--no-report"];
-        let run = kelvin(&place, &[&asked[..], &["--dir", directory, "--store", "runs.sqlite"]].concat());
+    let dir = TestDir::new();
+    let first_message = |directory: &str| {
+        std::fs::create_dir_all(dir.path().join(directory)).unwrap();
+        let arguments = ["run", "os.syscall", "cpu", "--quick", "--rounds", "2", "--budget", "minimum", "--no-report"];
+        let run = kelvin(&dir, &[&arguments[..], &["--dir", directory, "--store", "runs.sqlite"]].concat());
         assert!(run.status.success(), "{}", stderr(&run));
         stderr(&run).lines().next().unwrap().to_owned()
     };
     for expected in ["going by other machines", "going by earlier runs here"] {
-        let said = announced("here");
-        assert!(said.contains(expected), "{said}");
+        let message = first_message("here");
+        assert!(message.contains(expected), "{message}");
     }
     let Some(memory) = kelvin_testing::memory_dir("files on another file system") else { return };
-    let other = memory.join(format!("kelvin-costs-{}", std::process::id()));
-    let said = announced(other.to_str().unwrap());
-    std::fs::remove_dir(&other).unwrap();
-    assert!(said.contains("going by other machines"), "{said}");
+    let directory = memory.join(format!("kelvin-costs-{}", std::process::id()));
+    let message = first_message(directory.to_str().unwrap());
+    std::fs::remove_dir(&directory).unwrap();
+    assert!(message.contains("going by other machines"), "{message}");
 }
 
 #[test]
 fn cases_beyond_budget_are_named() {
-    let place = TestDir::new();
-    let run = kelvin(&place, &["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);
+    let dir = TestDir::new();
+    let run = kelvin(&dir, &["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);
     assert!(run.status.success(), "{}", stderr(&run));
-    let said = stderr(&run);
-    let (before, named) = said
+    let message = stderr(&run);
+    let (summary, names) = message
         .split_once("1.00 s is too short for these, which matter less and are left out:")
-        .unwrap_or_else(|| panic!("{said}"));
-    assert!(before.contains("cases in about 1.00 s"), "{said}");
-    assert!(named.contains("os.switch") && said.lines().skip(1).all(|line| line.len() <= 80), "{said}");
+        .unwrap_or_else(|| panic!("{message}"));
+    assert!(summary.contains("cases in about 1.00 s"), "{message}");
+    assert!(names.contains("os.switch") && message.lines().skip(1).all(|line| line.len() <= 80), "{message}");
     let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     let results = report["analysis"]["results"].as_array().unwrap();
     let is_left_out = |result: &&serde_json::Value| {
@@ -577,43 +590,46 @@ fn cases_beyond_budget_are_named() {
     for result in results.iter().filter(|result| result["outcome"]["measured"].is_object()) {
         assert!(result["outcome"]["measured"]["rounds"].as_u64() >= Some(4), "{result}");
     }
-    let none = kelvin(&place, &["run", "net.bandwidth.tcp", "--budget", "1s", "--rounds", "500", "--no-store"]);
-    assert_eq!(none.status.code(), Some(2));
-    assert!(stderr(&none).contains("--budget 1.00 s: 500 rounds of no case fit; all take about"), "{}", stderr(&none));
+    let refusal = kelvin(&dir, &["run", "net.bandwidth.tcp", "--budget", "1s", "--rounds", "500", "--no-store"]);
+    assert_eq!(refusal.status.code(), Some(2));
+    assert!(
+        stderr(&refusal).contains("--budget 1.00 s: 500 rounds of no case fit; all take about"),
+        "{}",
+        stderr(&refusal)
+    );
 }
 
 #[test]
 fn one_probe_is_measured_stored_reported() {
-    let place = TestDir::new();
-    let run = kelvin(&place, &["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
+    let dir = TestDir::new();
+    let run = kelvin(&dir, &["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
     assert!(run.status.success(), "{}{}", stderr(&run), stdout(&run));
     assert!(stdout(&run).contains("syscall.null"), "{}", stdout(&run));
     assert!(!run.stdout.contains(&0x1b), "colours belong on a terminal only");
-    let announced = stderr(&run).lines().next().unwrap();
-    assert!(announced.contains("report.html") && announced.contains("runs.sqlite"), "{announced}");
-    let page = std::fs::read_to_string(place.path().join("report.html")).unwrap();
+    let announcement = stderr(&run).lines().next().unwrap();
+    assert!(announcement.contains("report.html") && announcement.contains("runs.sqlite"), "{announcement}");
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("os.syscall.null"));
 
-    let listed: serde_json::Value =
-        serde_json::from_slice(&kelvin(&place, &["runs", "list", "--json"]).stdout).unwrap();
-    assert_eq!(listed[0]["status"], "complete");
-    assert_eq!(listed[0]["mode"], "quick");
+    let listing: serde_json::Value = serde_json::from_slice(&kelvin(&dir, &["runs", "list", "--json"]).stdout).unwrap();
+    assert_eq!(listing[0]["status"], "complete");
+    assert_eq!(listing[0]["mode"], "quick");
 
     // The same run through the store, as an exported file, and imported into another store.
-    let exported = kelvin(&place, &["runs", "export", "last"]);
-    let file = place.path().join("run.json");
+    let exported = kelvin(&dir, &["runs", "export", "last"]);
+    let file = dir.path().join("run.json");
     std::fs::write(&file, &exported.stdout).unwrap();
     let file = file.to_str().unwrap();
-    let other = place.path().join("other.sqlite");
-    let imported = kelvin(&place, &["runs", "import", file, "--store", other.to_str().unwrap()]);
+    let other_store = dir.path().join("other.sqlite");
+    let imported = kelvin(&dir, &["runs", "import", file, "--store", other_store.to_str().unwrap()]);
     assert!(imported.status.success(), "{}", stderr(&imported));
-    let csv = |arguments: &[&str]| kelvin(&place, &[&["report", "--format", "csv"], arguments].concat()).stdout;
+    let csv = |arguments: &[&str]| kelvin(&dir, &[&["report", "--format", "csv"], arguments].concat()).stdout;
     let direct = csv(&[]);
     assert!(std::str::from_utf8(&direct).unwrap().contains("os.syscall.null"));
     assert_eq!(csv(&[file]), direct);
-    assert_eq!(csv(&["--store", other.to_str().unwrap()]), direct);
+    assert_eq!(csv(&["--store", other_store.to_str().unwrap()]), direct);
     for format in ["terminal", "html", "md", "json", "samples"] {
-        let output = kelvin(&place, &["report", "--format", format]);
+        let output = kelvin(&dir, &["report", "--format", format]);
         assert!(output.status.success() && !output.stdout.is_empty(), "{format}: {}", stderr(&output));
     }
 }
@@ -621,49 +637,49 @@ fn one_probe_is_measured_stored_reported() {
 /// The readings of all rounds that measured.
 fn measured_readings(report: &serde_json::Value) -> Vec<&Vec<serde_json::Value>> {
     let measurements = report["run"]["measurements"].as_array().unwrap().iter();
-    let rounds = measurements.flat_map(|one| one["rounds"].as_array().unwrap());
+    let rounds = measurements.flat_map(|measurement| measurement["rounds"].as_array().unwrap());
     rounds.filter_map(|round| round["outcome"]["measured"].as_array()).collect()
 }
 
 #[test]
 fn json_has_samples_only_on_request() {
-    let place = TestDir::new();
-    let of = |output: &Output| -> serde_json::Value {
+    let dir = TestDir::new();
+    let parse_report = |output: &Output| -> serde_json::Value {
         assert!(output.status.success(), "{}", stderr(output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let run = ["run", "os.syscall.null", "--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--json"];
-    let without = kelvin(&place, &run);
+    let without_samples = kelvin(&dir, &run);
     let commands = [&["report", "--format", "json"][..], &["runs", "show", "--json"]];
-    let others = commands.map(|command| kelvin(&place, command));
-    for report in [&without].into_iter().chain(&others).map(of) {
+    let stored_reports = commands.map(|command| kelvin(&dir, command));
+    for report in [&without_samples].into_iter().chain(&stored_reports).map(parse_report) {
         assert_eq!(report["samples"], false);
         let measured = measured_readings(&report);
         assert!(!measured.is_empty() && measured.iter().all(|readings| readings.is_empty()), "{measured:?}");
         assert!(report["analysis"]["results"].as_array().is_some_and(|results| !results.is_empty()));
     }
-    let mut with = commands.map(|command| kelvin(&place, &[command, &["--with-samples"]].concat())).to_vec();
-    with.push(kelvin(&place, &[&run[..], &["--with-samples", "--no-store"]].concat()));
-    for report in with.iter().map(of) {
+    let mut with_samples = commands.map(|command| kelvin(&dir, &[command, &["--with-samples"]].concat())).to_vec();
+    with_samples.push(kelvin(&dir, &[&run[..], &["--with-samples", "--no-store"]].concat()));
+    for report in with_samples.iter().map(parse_report) {
         assert_eq!(report["samples"], true);
         let measured = measured_readings(&report);
         assert!(!measured.is_empty() && measured.iter().all(|readings| !readings.is_empty()));
     }
 
     // Only with them it is a run again.
-    let file = |name: &str, text: &[u8]| std::fs::write(place.path().join(name), text).unwrap();
-    file("without.json", &without.stdout);
-    file("cut-out.json", of(&without)["run"].to_string().as_bytes());
-    file("with.json", &with[0].stdout);
+    let file = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
+    file("without.json", &without_samples.stdout);
+    file("cut-out.json", parse_report(&without_samples)["run"].to_string().as_bytes());
+    file("with.json", &with_samples[0].stdout);
     for name in ["without.json", "cut-out.json"] {
         for command in [&["runs", "import", name][..], &["report", name], &["compare", name, "last"]] {
-            let output = kelvin(&place, command);
+            let output = kelvin(&dir, command);
             assert_eq!(message_defects(&output, "`kelvin runs export`"), [""; 0], "{command:?}: {}", stderr(&output));
             assert!(stderr(&output).contains("--with-samples"), "{}", stderr(&output));
         }
     }
-    let imported = kelvin(&place, &["runs", "import", "with.json", "--store", "other.sqlite"]);
+    let imported = kelvin(&dir, &["runs", "import", "with.json", "--store", "other.sqlite"]);
     assert!(imported.status.success(), "{}", stderr(&imported));
-    let csv = |more: &[&str]| kelvin(&place, &[&["report", "--format", "csv"], more].concat()).stdout;
+    let csv = |options: &[&str]| kelvin(&dir, &[&["report", "--format", "csv"], options].concat()).stdout;
     assert!(!csv(&[]).is_empty() && csv(&["--store", "other.sqlite"]) == csv(&[]));
 }

@@ -78,16 +78,16 @@ impl Shape {
 /// A run of all probes of an area, each metric of a shape of its own.
 fn run_of_area(area: &str, shapes: &[Shape], seed: u64) -> Run {
     let machine = composed::machine();
-    let chosen: Vec<_> = kelvin_probes::all().into_iter().filter(|probe| probe.id.starts_with(area)).collect();
-    assert!(!chosen.is_empty(), "{area}");
-    let metrics: Vec<Metric> = chosen.iter().flat_map(|probe| probe.metrics).map(|metric| **metric).collect();
+    let probes: Vec<_> = kelvin_probes::all().into_iter().filter(|probe| probe.id.starts_with(area)).collect();
+    assert!(!probes.is_empty(), "{area}");
+    let metrics: Vec<Metric> = probes.iter().flat_map(|probe| probe.metrics).map(|metric| **metric).collect();
     let mut run = testing::empty_run(&metrics);
     run.header.machine = machine.clone();
     let mut random = Random::new(seed);
-    for probe in chosen {
-        for (place, metric) in probe.metrics.iter().enumerate() {
+    for probe in probes {
+        for (index, metric) in probe.metrics.iter().enumerate() {
             let cases: Vec<Case> = (probe.cases)(&machine, Effort::Thorough);
-            let shape = &shapes[place % shapes.len()];
+            let shape = &shapes[index % shapes.len()];
             for (number, case) in cases.into_iter().filter(|case| metric.is_measured_at(case)).enumerate() {
                 add_scalars(&mut run, metric, case, &shape.values(metric, number, &mut random));
             }
@@ -99,7 +99,8 @@ fn run_of_area(area: &str, shapes: &[Shape], seed: u64) -> Run {
 /// The same run, with some of its figures many times as large, or zero.
 fn with_outliers(mut run: Run, seed: u64) -> Run {
     let mut random = Random::new(seed);
-    let attempts = run.measurements.iter_mut().flat_map(|one| &mut one.rounds).map(|round| &mut round.outcome);
+    let attempts =
+        run.measurements.iter_mut().flat_map(|measurement| &mut measurement.rounds).map(|round| &mut round.outcome);
     let readings = attempts.filter_map(|attempt| match attempt {
         RoundOutcome::Measured(readings) => Some(readings),
         _ => None,
@@ -141,18 +142,23 @@ const LARGEST_FILE: f64 = 2e6;
 
 /// A figure of a claim that cannot be: a share below nothing, an answer that is larger than its file, times below nothing.
 fn impossible_claim(claim: &Claim) -> Option<String> {
-    let negative =
-        |of: &[Estimate]| of.iter().find(|one| one.low < 0.0 || one.low > one.high).map(|one| format!("{one:?}"));
+    let find_negative = |estimates: &[Estimate]| {
+        estimates
+            .iter()
+            .find(|estimate| estimate.low < 0.0 || estimate.low > estimate.high)
+            .map(|estimate| format!("{estimate:?}"))
+    };
     match claim {
-        Claim::Ratio { ratio, .. } => negative(&[*ratio]),
-        Claim::Dependence(claim) => negative(&[claim.ratio_to_law]),
+        Claim::Ratio { ratio, .. } => find_negative(&[*ratio]),
+        Claim::Dependence(claim) => find_negative(&[claim.ratio_to_law]),
         Claim::Load(LoadClaim::Limit(limit)) => {
-            let used: Vec<Estimate> = limit.utilisations.iter().map(|one| one.utilisation).collect();
+            let utilisations: Vec<Estimate> = limit.utilisations.iter().map(|resource| resource.utilisation).collect();
             let is_answer = |bytes: &f64| *bytes <= 2.1 * LARGEST_FILE;
-            negative(&used).or(limit.request_bytes.filter(|bytes| !is_answer(bytes)).map(|bytes| format!("{bytes} B")))
+            find_negative(&utilisations)
+                .or(limit.request_bytes.filter(|bytes| !is_answer(bytes)).map(|bytes| format!("{bytes} B")))
         }
-        Claim::Load(LoadClaim::Amplification { ratio: times, .. }) => negative(&[*times]),
-        Claim::Load(LoadClaim::Disturbance(hindrance)) => negative(&[hindrance.amount]),
+        Claim::Load(LoadClaim::Amplification { ratio: times, .. }) => find_negative(&[*times]),
+        Claim::Load(LoadClaim::Disturbance(hindrance)) => find_negative(&[hindrance.amount]),
         _ => None,
     }
 }
@@ -160,10 +166,10 @@ fn impossible_claim(claim: &Claim) -> Option<String> {
 fn check_studies(studies: &[Study]) -> Result<(), TestCaseError> {
     for conclusion in studies.iter().flat_map(|study| &study.conclusions) {
         let (text, test, claim) = (&conclusion.text, &conclusion.test, format!("{:?}", conclusion.conclusion));
-        let found = [text, test, &claim].into_iter().find_map(|text| non_finite_number(text));
-        let found = found.or_else(|| fractional_count(text)).or_else(|| fractional_count(test));
-        let found = found.or_else(|| impossible_claim(&conclusion.conclusion.claim));
-        prop_assert!(found.is_none(), "{found:?} in: {text} ({test}) {claim}");
+        let fault = [text, test, &claim].into_iter().find_map(|text| non_finite_number(text));
+        let fault = fault.or_else(|| fractional_count(text)).or_else(|| fractional_count(test));
+        let fault = fault.or_else(|| impossible_claim(&conclusion.conclusion.claim));
+        prop_assert!(fault.is_none(), "{fault:?} in: {text} ({test}) {claim}");
     }
     Ok(())
 }
@@ -185,9 +191,9 @@ proptest! {
 }
 
 #[test]
-fn impossible_text_is_found() {
-    let found = |text| non_finite_number(text).or_else(|| fractional_count(text));
-    for (text, wrong) in [
+fn impossible_text_is_detected() {
+    let find_fault = |text| non_finite_number(text).or_else(|| fractional_count(text));
+    for (text, expected) in [
         ("it peaks at NaN with 3 threads", Some("NaN")),
         ("from 0.34 threads up", Some("0.34 threads")),
         ("at most inf.", Some("inf")),
@@ -195,6 +201,6 @@ fn impossible_text_is_found() {
         ("information on 12 threads and 3.5 times", None),
         ("the thread of the load generator 5.5 %, CPU of the server 3.7 %", None),
     ] {
-        assert_eq!(found(text).as_deref(), wrong, "{text}");
+        assert_eq!(find_fault(text).as_deref(), expected, "{text}");
     }
 }

@@ -12,33 +12,33 @@ use std::process::{Command, Output};
 use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
 use test_dir::{
-    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, run_in_namespace, signal, stderr, stdout, wait_for_output,
-    wait_until_at_work, within, xor_digest,
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, is_met_within, names, run_in_namespace, signal, stderr, stdout,
+    wait_for_output, wait_until_at_work, xor_digest,
 };
 
 // ---- what is right
 
 #[test]
 fn every_engine_reads_every_byte() {
-    let place = TestDir::new();
-    let digest = place.file("data", 1_000_003);
+    let dir = TestDir::new();
+    let digest = dir.file("data", 1_000_003);
     for engine in
         ["read", "pread", "readv", "fread", "bufreader", "mmap", "mmap-populate", "io_uring", "io_uring-fixed"]
     {
-        for more in [&["--block", "4k"][..], &["--block", "777", "--random", "--seed", "1", "--threads", "3"]] {
-            let asked = [&["file", "read", "data", "--engine", engine, "--cache", "cached"], more].concat();
-            let output = place.run(&[&asked[..], &["--json"]].concat());
+        for options in [&["--block", "4k"][..], &["--block", "777", "--random", "--seed", "1", "--threads", "3"]] {
+            let arguments = [&["file", "read", "data", "--engine", engine, "--cache", "cached"], options].concat();
+            let output = dir.run(&[&arguments[..], &["--json"]].concat());
             if stderr(&output).contains("io_uring is unavailable") {
                 MissingRequirement::from_message(stderr(&output)).report_skip(format!("file read --engine {engine}"));
                 continue;
             }
-            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(found["digest"], digest, "{asked:?}");
-            assert_eq!((&found["bytes"], &found["passes"]), (&1_000_003.into(), &1.into()), "{asked:?}");
-            assert_eq!(found["before"]["mincore"], found["before"]["pages"], "{asked:?}");
-            assert!(found["latency"]["p50"].as_f64().unwrap() > 0.0, "{asked:?}");
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(report["digest"], digest, "{arguments:?}");
+            assert_eq!((&report["bytes"], &report["passes"]), (&1_000_003.into(), &1.into()), "{arguments:?}");
+            assert_eq!(report["before"]["mincore"], report["before"]["pages"], "{arguments:?}");
+            assert!(report["latency"]["p50"].as_f64().unwrap() > 0.0, "{arguments:?}");
             assert!(
-                found["bytes_in_each_second"].as_array().unwrap().iter().map(|b| b.as_u64().unwrap()).sum::<u64>() > 0
+                report["bytes_in_each_second"].as_array().unwrap().iter().map(|b| b.as_u64().unwrap()).sum::<u64>() > 0
             );
         }
     }
@@ -46,105 +46,113 @@ fn every_engine_reads_every_byte() {
 
 #[test]
 fn size_count_and_seconds_limit_a_read() {
-    let place = TestDir::new();
-    place.file("data", 100_000);
-    let content = fs::read(place.path().join("data")).unwrap();
-    let part = place.json(&["file", "read", "data", "--size", "50000"]);
-    assert_eq!((&part["bytes"], &part["digest"]), (&50_000.into(), &xor_digest(&content[..50_000]).into()));
+    let dir = TestDir::new();
+    dir.file("data", 100_000);
+    let content = fs::read(dir.path().join("data")).unwrap();
+    let part_report = dir.json(&["file", "read", "data", "--size", "50000"]);
+    assert_eq!(
+        (&part_report["bytes"], &part_report["digest"]),
+        (&50_000.into(), &xor_digest(&content[..50_000]).into())
+    );
     // From the beginning again: two passes and 100 bytes.
-    let counted = place.json(&["file", "read", "data", "--count", "2001", "--block", "100"]);
-    assert_eq!((&counted["requests"], &counted["passes"]), (&2001.into(), &2.into()));
-    assert_eq!(counted["digest"], xor_digest(&content[..100]), "two passes cancel out");
-    let plain = place.json(&["file", "read", "data", "--no-latency", "--no-digest"]);
-    assert!(plain.get("latency").is_none() && plain.get("digest").is_none());
-    let timed = place.json(&["file", "autosize", "data", "--seconds", "1", "--block", "64k"]);
-    assert!(timed["seconds"].as_f64().unwrap() >= 1.0 && timed["passes"].as_u64().unwrap() > 0, "{timed}");
-    assert_eq!(timed["bytes"].as_u64().unwrap() / 100_000, timed["passes"].as_u64().unwrap());
-    let said = place.run(&["file", "autosize", "data", "--seconds", "1"]);
-    assert!(stdout(&said).starts_with("file size") && stdout(&said).contains("in memory"), "{}", stdout(&said));
+    let count_report = dir.json(&["file", "read", "data", "--count", "2001", "--block", "100"]);
+    assert_eq!((&count_report["requests"], &count_report["passes"]), (&2001.into(), &2.into()));
+    assert_eq!(count_report["digest"], xor_digest(&content[..100]), "two passes cancel out");
+    let plain_report = dir.json(&["file", "read", "data", "--no-latency", "--no-digest"]);
+    assert!(plain_report.get("latency").is_none() && plain_report.get("digest").is_none());
+    let time_report = dir.json(&["file", "autosize", "data", "--seconds", "1", "--block", "64k"]);
+    assert!(
+        time_report["seconds"].as_f64().unwrap() >= 1.0 && time_report["passes"].as_u64().unwrap() > 0,
+        "{time_report}"
+    );
+    assert_eq!(time_report["bytes"].as_u64().unwrap() / 100_000, time_report["passes"].as_u64().unwrap());
+    let output = dir.run(&["file", "autosize", "data", "--seconds", "1"]);
+    assert!(stdout(&output).starts_with("file size") && stdout(&output).contains("in memory"), "{}", stdout(&output));
 }
 
 #[test]
 fn every_engine_and_policy_writes_correctly() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let mut digests = Vec::new();
     for engine in ["write", "pwrite", "io_uring", "io_uring-fixed"] {
         for sync in ["none", "fsync", "dsync", "direct"] {
             let depth = if engine.starts_with("io_uring") { "8" } else { "1" };
-            let how = ["--engine", engine, "--sync", sync, "--depth", depth, "--threads", "2", "--seed", "7"];
+            let options = ["--engine", engine, "--sync", sync, "--depth", depth, "--threads", "2", "--seed", "7"];
             let amount = ["file", "write", "new", "--size", "300001", "--block", "16k", "--overwrite", "--json"];
-            let output = place.run(&[&amount[..], &how].concat());
-            if ["io_uring is unavailable", "past the page cache"].iter().any(|no| stderr(&output).contains(no)) {
+            let output = dir.run(&[&amount[..], &options].concat());
+            if ["io_uring is unavailable", "past the page cache"].iter().any(|phrase| stderr(&output).contains(phrase))
+            {
                 MissingRequirement::from_message(stderr(&output))
                     .report_skip(format!("file write --engine {engine} --sync {sync}"));
                 continue;
             }
-            let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
-            assert_eq!(fs::metadata(place.path().join("new")).unwrap().len(), 300_001);
-            assert_eq!(found["digest"], place.digest("new"), "{how:?}");
-            assert_eq!((&found["bytes"], &found["requests"]), (&300_001.into(), &19.into()), "{how:?}");
-            assert_eq!(found.get("flush_seconds").is_some(), sync == "fsync", "{how:?}");
-            // Where the kernel tells: nothing is in memory only, but the page at which the file was cut to its size.
-            let most = match sync {
+            let report: Value =
+                serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+            assert_eq!(fs::metadata(dir.path().join("new")).unwrap().len(), 300_001);
+            assert_eq!(report["digest"], dir.digest("new"), "{options:?}");
+            assert_eq!((&report["bytes"], &report["requests"]), (&300_001.into(), &19.into()), "{options:?}");
+            assert_eq!(report.get("flush_seconds").is_some(), sync == "fsync", "{options:?}");
+            // Where the kernel reports it: nothing is in memory only, but the page at which the file was cut to its size.
+            let max_unwritten = match sync {
                 "none" => 300_001,
                 "direct" => kelvin_sys::mapping::page_bytes() as u64,
                 _ => 0,
             };
-            assert!(found["unwritten_bytes"].as_u64().unwrap_or(0) <= most, "{found}");
-            digests.push(found["digest"].clone());
+            assert!(report["unwritten_bytes"].as_u64().unwrap_or(0) <= max_unwritten, "{report}");
+            digests.push(report["digest"].clone());
         }
     }
     assert!(digests.len() >= 6 && digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
-    assert_eq!(place.names(), ["new"]);
-    // Random data is another for another seed, does not compress, and a byte is what it says.
-    place.json(&["file", "write", "other", "--size", "300001", "--seed", "8"]);
-    assert_ne!(place.digest("other"), digests[0]);
-    let counted = place.json(&["file", "write", "byte", "--count", "3", "--block", "5", "--pattern", "0xa5"]);
-    assert_eq!((&counted["bytes"], &counted["pattern"]), (&15.into(), &"0xa5".into()));
-    assert_eq!(fs::read(place.path().join("byte")).unwrap(), [0xa5; 15]);
+    assert_eq!(dir.names(), ["new"]);
+    // Random data is another for another seed, does not compress, and a byte is that of the pattern.
+    dir.json(&["file", "write", "other", "--size", "300001", "--seed", "8"]);
+    assert_ne!(dir.digest("other"), digests[0]);
+    let byte_report = dir.json(&["file", "write", "byte", "--count", "3", "--block", "5", "--pattern", "0xa5"]);
+    assert_eq!((&byte_report["bytes"], &byte_report["pattern"]), (&15.into(), &"0xa5".into()));
+    assert_eq!(fs::read(dir.path().join("byte")).unwrap(), [0xa5; 15]);
 }
 
 #[test]
 fn overwrite_needs_flag_and_keeps_permissions() {
-    let place = TestDir::new();
-    let file = place.path().join("mine");
+    let dir = TestDir::new();
+    let file = dir.path().join("mine");
     fs::write(&file, "the user's").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
-    assert_refused(&place.run(&["file", "write", "mine", "--size", "1M"]), &["mine", "--overwrite"]);
+    assert_refused(&dir.run(&["file", "write", "mine", "--size", "1M"]), &["mine", "--overwrite"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "the user's");
-    place.json(&["file", "write", "mine", "--size", "1M", "--overwrite"]);
-    let found = file.metadata().unwrap();
-    assert_eq!((found.len(), found.permissions().mode() & 0o7777), (1 << 20, 0o604));
-    assert_eq!(place.names(), ["mine"]);
+    dir.json(&["file", "write", "mine", "--size", "1M", "--overwrite"]);
+    let metadata = file.metadata().unwrap();
+    assert_eq!((metadata.len(), metadata.permissions().mode() & 0o7777), (1 << 20, 0o604));
+    assert_eq!(dir.names(), ["mine"]);
 }
 
 #[test]
 fn writes_stay_in_target_directory() {
-    let place = TestDir::new();
-    fs::create_dir_all(place.path().join("a/b")).unwrap();
-    place.file("a/other", 1000);
-    place.file("mine", 1000);
-    let before = (place.digest("a/other"), place.digest("mine"));
-    std::os::unix::fs::symlink("../../mine", place.path().join("a/b/link")).unwrap();
+    let dir = TestDir::new();
+    fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    dir.file("a/other", 1000);
+    dir.file("mine", 1000);
+    let before = (dir.digest("a/other"), dir.digest("mine"));
+    std::os::unix::fs::symlink("../../mine", dir.path().join("a/b/link")).unwrap();
     for name in ["a/b/new", "a/b/new"] {
         let arguments = ["file", "write", name, "--size", "20M", "--overwrite", "--sync", "dsync", "--block", "1M"];
-        let child = place.start(&arguments);
+        let child = dir.start(&arguments);
         // While it is at work it has a file in that directory and nowhere else.
-        assert!(within(HANG_TIMEOUT, || names(&place.path().join("a/b")).len() > 1), "nothing was made");
+        assert!(is_met_within(HANG_TIMEOUT, || names(&dir.path().join("a/b")).len() > 1), "nothing was made");
         assert_eq!(
-            (names(&place.path().join("a")), place.names()),
+            (names(&dir.path().join("a")), dir.names()),
             (vec!["b".into(), "other".into()], vec!["a".into(), "mine".into()])
         );
         assert_eq!(wait_for_output(child, &arguments).status.code(), Some(0));
-        assert_eq!(names(&place.path().join("a/b")), ["link", "new"]);
+        assert_eq!(names(&dir.path().join("a/b")), ["link", "new"]);
     }
     // A link could lead anywhere: it is neither followed nor replaced.
-    for more in [&[][..], &["--overwrite"]] {
-        let output = place.run(&[&["file", "write", "a/b/link", "--size", "1M"], more].concat());
+    for options in [&[][..], &["--overwrite"]] {
+        let output = dir.run(&[&["file", "write", "a/b/link", "--size", "1M"], options].concat());
         assert_refused(&output, &["a/b/link", "symbolic link"]);
     }
-    assert_eq!((place.digest("a/other"), place.digest("mine")), before);
-    assert!(fs::symlink_metadata(place.path().join("a/b/link")).unwrap().is_symlink());
+    assert_eq!((dir.digest("a/other"), dir.digest("mine")), before);
+    assert!(fs::symlink_metadata(dir.path().join("a/b/link")).unwrap().is_symlink());
 }
 
 // ---- what is refused
@@ -225,34 +233,34 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
 
 #[test]
 fn file_usage_errors_are_one_line() {
-    let place = TestDir::new();
-    let digest = place.file("data", 10_000);
+    let dir = TestDir::new();
+    let digest = dir.file("data", 10_000);
     let mut problems = Vec::new();
     for (arguments, expected) in USAGE_ERRORS {
-        let output = place.run(arguments);
-        let said = stderr(&output);
+        let output = dir.run(arguments);
+        let message = stderr(&output);
         // A file of several that cannot be read is a failure, and the work is done all the same.
         let status = if *arguments == ["digest", "no-such-file"] { 1 } else { 2 };
-        let right = output.status.code() == Some(status)
-            && said.lines().count() == 1
-            && said.starts_with("kelvin: ")
-            && said.contains(expected)
+        let is_correct = output.status.code() == Some(status)
+            && message.lines().count() == 1
+            && message.starts_with("kelvin: ")
+            && message.contains(expected)
             && output.stdout.is_empty();
-        if !right {
-            problems.push(format!("{arguments:?}: {}: {said:?} {:?}", output.status, stdout(&output)));
+        if !is_correct {
+            problems.push(format!("{arguments:?}: {}: {message:?} {:?}", output.status, stdout(&output)));
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
-    assert_eq!((place.names(), place.digest("data")), (vec!["data".into()], digest));
+    assert_eq!((dir.names(), dir.digest("data")), (vec!["data".into()], digest));
 }
 
 #[test]
 fn only_regular_files_are_read_or_written() {
-    let place = TestDir::new();
-    let pipe = place.path().join("pipe");
+    let dir = TestDir::new();
+    let pipe = dir.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    fs::create_dir(place.path().join("directory")).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
+    fs::create_dir(dir.path().join("directory")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
     for (name, kind) in [
         ("pipe", "a pipe"),
         ("directory", "a directory"),
@@ -266,31 +274,31 @@ fn only_regular_files_are_read_or_written() {
             &["file", "write", name, "--size", "1M"],
             &["file", "write", name, "--size", "1M", "--overwrite"],
         ] {
-            assert_refused(&place.run(arguments), &[name, kind]);
+            assert_refused(&dir.run(arguments), &[name, kind]);
         }
-        let digest = place.run(&["digest", name]);
+        let digest = dir.run(&["digest", name]);
         assert_eq!(digest.status.code(), Some(1));
         assert!(stderr(&digest).contains(kind) && digest.stdout.is_empty(), "{}", stderr(&digest));
     }
     // What a link leads to is read, if it is there.
-    let digest = place.file("data", 100);
-    std::os::unix::fs::symlink("data", place.path().join("link")).unwrap();
-    std::os::unix::fs::symlink("nowhere", place.path().join("dangling")).unwrap();
-    assert_eq!(place.digest("link"), digest);
-    assert_refused(&place.run(&["file", "read", "dangling"]), &["dangling", "No such file"]);
-    fs::write(place.path().join("empty"), "").unwrap();
-    assert_refused(&place.run(&["file", "read", "empty"]), &["empty", "nothing to read"]);
+    let digest = dir.file("data", 100);
+    std::os::unix::fs::symlink("data", dir.path().join("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
+    assert_eq!(dir.digest("link"), digest);
+    assert_refused(&dir.run(&["file", "read", "dangling"]), &["dangling", "No such file"]);
+    fs::write(dir.path().join("empty"), "").unwrap();
+    assert_refused(&dir.run(&["file", "read", "empty"]), &["empty", "nothing to read"]);
 }
 
 #[test]
 fn truncation_during_read_is_reported() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     for engine in ["pread", "fread", "mmap", "io_uring"] {
-        place.file("data", 4_000_000);
+        dir.file("data", 4_000_000);
         let arguments = ["file", "read", "data", "--seconds", "20", "--engine", engine];
-        let child = place.start(&arguments);
-        wait_until_at_work(&child, &place.path().join("data"));
-        fs::File::options().write(true).open(place.path().join("data")).unwrap().set_len(1_000_000).unwrap();
+        let child = dir.start(&arguments);
+        wait_until_at_work(&child, &dir.path().join("data"));
+        fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(1_000_000).unwrap();
         let output = wait_for_output(child, &arguments);
         if stderr(&output).contains("io_uring is unavailable") {
             MissingRequirement::from_message(stderr(&output))
@@ -302,15 +310,15 @@ fn truncation_during_read_is_reported() {
 }
 
 /// Runs kelvin as one who has no rights of root's: as nobody, or as it is where the tests do not run as root.
-fn run_unprivileged(place: &TestDir, arguments: &[&str]) -> Output {
+fn run_unprivileged(dir: &TestDir, arguments: &[&str]) -> Output {
     if !is_root() {
-        return place.run(arguments);
+        return dir.run(arguments);
     }
     // The build directory may lie where only root may look: a copy is run. Another program makes it: were it open here to be
     // written, a child that another test starts at that moment would have it open too, and it could not be run.
-    let program = place.path().join("open/kelvin");
+    let program = dir.path().join("open/kelvin");
     assert!(Command::new("cp").arg(KELVIN).arg(&program).status().unwrap().success());
-    let mut command = place.command(program.to_str().unwrap(), arguments);
+    let mut command = dir.command(program.to_str().unwrap(), arguments);
     command.uid(65534).gid(65534);
     let output = wait_for_output(command.spawn().unwrap(), arguments);
     fs::remove_file(program).unwrap();
@@ -320,46 +328,45 @@ fn run_unprivileged(place: &TestDir, arguments: &[&str]) -> Output {
 #[test]
 fn missing_permission_is_reported() {
     // Open to all, and in the usual place for temporary files, for the build directory may be closed to others.
-    let place = TestDir { directory: tempfile::tempdir().unwrap(), ..TestDir::new() };
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let digest = place.file("secret", 1000);
-    place.file("fixed", 1000);
-    let mode =
-        |name: &str, mode| fs::set_permissions(place.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    let dir = TestDir { directory: tempfile::tempdir().unwrap(), ..TestDir::new() };
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let digest = dir.file("secret", 1000);
+    dir.file("fixed", 1000);
+    let mode = |name: &str, mode| fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
     mode("secret", 0);
     mode("fixed", 0o444);
-    fs::create_dir(place.path().join("open")).unwrap();
+    fs::create_dir(dir.path().join("open")).unwrap();
     mode("open", 0o777);
-    fs::copy(place.path().join("fixed"), place.path().join("open/fixed")).unwrap();
+    fs::copy(dir.path().join("fixed"), dir.path().join("open/fixed")).unwrap();
     mode("open/fixed", 0o444);
     let denied = "Permission denied";
-    assert_refused(&run_unprivileged(&place, &["file", "read", "secret"]), &["secret", denied]);
-    let several = run_unprivileged(&place, &["digest", "secret", "fixed"]);
-    assert_eq!(several.status.code(), Some(1), "{}", stderr(&several));
-    assert!(stderr(&several).contains("secret") && stdout(&several).ends_with("  fixed\n"), "{}", stderr(&several));
+    assert_refused(&run_unprivileged(&dir, &["file", "read", "secret"]), &["secret", denied]);
+    let output = run_unprivileged(&dir, &["digest", "secret", "fixed"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("secret") && stdout(&output).ends_with("  fixed\n"), "{}", stderr(&output));
     // A file that may not be written is not replaced, though its directory may be written.
     let replace = ["file", "write", "open/fixed", "--size", "1M", "--overwrite"];
-    assert_refused(&run_unprivileged(&place, &replace), &["open/fixed", denied]);
+    assert_refused(&run_unprivileged(&dir, &replace), &["open/fixed", denied]);
     if is_root() {
-        let new = ["file", "write", "new", "--size", "1M"];
-        assert_refused(&run_unprivileged(&place, &new), &["new", denied]);
+        let arguments = ["file", "write", "new", "--size", "1M"];
+        assert_refused(&run_unprivileged(&dir, &arguments), &["new", denied]);
     }
-    assert_eq!(names(&place.path().join("open")), ["fixed"]);
-    assert_eq!(place.names(), ["fixed", "open", "secret"]);
+    assert_eq!(names(&dir.path().join("open")), ["fixed"]);
+    assert_eq!(dir.names(), ["fixed", "open", "secret"]);
     mode("secret", 0o600);
-    assert_eq!(place.digest("secret"), digest);
+    assert_eq!(dir.digest("secret"), digest);
 }
 
 // ---- what fails
 
-/// Each line that kelvin said in a script, which printed `refused` and what was left behind after it.
-fn assert_all_refused(output: &Output, count: usize, words: &[&str], left: &str) {
-    let said: Vec<&str> = stderr(output).lines().collect();
-    assert_eq!(said.len(), count, "{said:#?}{}", stdout(output));
-    for line in said {
+/// Each line that kelvin printed in a script, which printed `refused` and what was left behind after it.
+fn assert_all_refused(output: &Output, count: usize, words: &[&str], leftovers: &str) {
+    let lines: Vec<&str> = stderr(output).lines().collect();
+    assert_eq!(lines.len(), count, "{lines:#?}{}", stdout(output));
+    for line in lines {
         assert!(line.starts_with("kelvin: ") && words.iter().all(|word| line.contains(word)), "{line}");
     }
-    assert_eq!(stdout(output), format!("refused 2\n{left}").repeat(count));
+    assert_eq!(stdout(output), format!("refused 2\n{leftovers}").repeat(count));
 }
 
 #[test]
@@ -368,21 +375,21 @@ fn full_file_system_removes_partial_write() {
         return MissingRequirement::privilege("mounting a small file system (root may)")
             .report_skip("a full file system under file write");
     }
-    let place = TestDir::new();
-    fs::create_dir(place.path().join("small")).unwrap();
+    let dir = TestDir::new();
+    fs::create_dir(dir.path().join("small")).unwrap();
     // Where a file also needs room for the list of its blocks, all that is free is a little too much.
     let prepare = "truncate -s 8M image && mkfs.ext4 -q -O ^has_journal,^extent,^64bit -m 0 image && mount -o loop image small && \
                    rm -r small/lost+found && echo old > small/old";
-    let check = run_in_namespace(&place, prepare);
+    let check = run_in_namespace(&dir, prepare);
     if !check.status.success() {
         return MissingRequirement::from_message(stderr(&check)).report_skip("a full file system");
     }
-    fs::remove_file(place.path().join("image")).unwrap();
+    fs::remove_file(dir.path().join("image")).unwrap();
     let script = format!(
         "{prepare} && for how in 'new --engine pwrite' 'new --engine io_uring --depth 4' 'new --threads 2' 'old --overwrite'; do \
          \"$0\" file write small/$how --size $(($(stat -f -c '%f * %S' small))) --sync none; echo refused $?; cat small/*; done"
     );
-    assert_all_refused(&run_in_namespace(&place, &script), 4, &["small/", "write", "No space left"], "old\n");
+    assert_all_refused(&run_in_namespace(&dir, &script), 4, &["small/", "write", "No space left"], "old\n");
 }
 
 #[test]
@@ -390,46 +397,46 @@ fn failing_device_removes_partial_write() {
     if !is_root() {
         return MissingRequirement::privilege("mounting a loop device (root may)").report_skip("a failing device");
     }
-    let place = TestDir::new();
-    fs::create_dir(place.path().join("disk")).unwrap();
+    let dir = TestDir::new();
+    fs::create_dir(dir.path().join("disk")).unwrap();
     // A device that has become shorter than its file system: what lies beyond its end cannot be read or written. Without a
     // journal, so that it is the file that fails.
     let prepare = "truncate -s 64M image && mkfs.ext4 -q -O ^has_journal image && mount -o loop image disk && \
                    \"$0\" file write disk/old --size 32M --block 1M > old && \
                    truncate -s 4M image && losetup -c \"$(losetup -n -O NAME -j image)\"";
-    let check = run_in_namespace(&place, prepare);
+    let check = run_in_namespace(&dir, prepare);
     if !check.status.success() {
         return MissingRequirement::privilege(stderr(&check)).report_skip("a failing device");
     }
-    fs::remove_file(place.path().join("image")).unwrap();
-    let writing = format!(
+    fs::remove_file(dir.path().join("image")).unwrap();
+    let write_script = format!(
         "{prepare} && for how in 'new --sync fsync' 'new --sync dsync' 'new --sync direct' 'old --sync fsync --overwrite' \
          'new --sync direct --engine io_uring --depth 8'; do \
          \"$0\" file write disk/$how --size 20M --block 64k; echo refused $?; ls disk; done"
     );
-    let output = run_in_namespace(&place, &writing);
+    let output = run_in_namespace(&dir, &write_script);
     assert_all_refused(&output, 5, &["disk/", "Input/output error"], "lost+found\nold\n");
-    fs::remove_file(place.path().join("image")).unwrap();
-    let reading = format!(
+    fs::remove_file(dir.path().join("image")).unwrap();
+    let read_script = format!(
         "{prepare} && for how in '--cache direct' '--cache uncached' '--cache direct --engine io_uring --depth 8' \
          '--cache uncached --engine fread' '--cache uncached --engine mmap' '--cache uncached --engine mmap-populate'; do \
          \"$0\" file read disk/old --block 64k $how; echo refused $?; done"
     );
-    assert_all_refused(&run_in_namespace(&place, &reading), 6, &["disk/old", "read", "Input/output error"], "");
+    assert_all_refused(&run_in_namespace(&dir, &read_script), 6, &["disk/old", "read", "Input/output error"], "");
 }
 
 #[test]
 fn digest_works_without_io_uring() {
-    let place = TestDir::new();
-    let digest = place.file("data", 10_000);
+    let dir = TestDir::new();
+    let digest = dir.file("data", 10_000);
     let run = |arguments: &[&str]| {
         // What a thread may not do, the programs that it starts may not do either.
         std::thread::scope(|scope| {
-            let started = scope.spawn(|| {
+            let thread = scope.spawn(|| {
                 kelvin_sys::seccomp::deny(kelvin_sys::seccomp::IO_URING_SETUP).unwrap();
-                place.run(arguments)
+                dir.run(arguments)
             });
-            started.join().unwrap()
+            thread.join().unwrap()
         })
     };
     for arguments in [
@@ -441,31 +448,31 @@ fn digest_works_without_io_uring() {
     }
     assert_eq!(stdout(&run(&["digest", "data"])), format!("{digest}  data\n"));
     // Large and not in memory, so that reading past the page cache by io_uring would be tried first.
-    let large = fs::File::create(place.path().join("large")).unwrap();
+    let large = fs::File::create(dir.path().join("large")).unwrap();
     large.set_len(300 << 20).unwrap();
     assert_eq!(stdout(&run(&["digest", "large"])), "00000000  large\n");
-    assert_eq!(place.names(), ["data", "large"]);
+    assert_eq!(dir.names(), ["data", "large"]);
 }
 
 #[test]
 fn interrupted_write_keeps_old_file() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     for (name, engine, sync) in [
         ("INT", "pwrite", "dsync"),
         ("TERM", "io_uring", "dsync"),
         ("HUP", "write", "none"),
         ("INT", "pwrite", "fsync"),
     ] {
-        for replaced in [false, true] {
-            if replaced {
-                fs::write(place.path().join("file"), "the user's").unwrap();
+        for has_old_file in [false, true] {
+            if has_old_file {
+                fs::write(dir.path().join("file"), "the user's").unwrap();
             }
             let size = if sync == "dsync" { "1G" } else { "8G" };
             let mut arguments = vec!["file", "write", "file", "--size", size, "--sync", sync, "--engine", engine];
-            arguments.extend(replaced.then_some("--overwrite"));
-            let child = place.start(&arguments);
-            let growing = || largest_file(place.path()) > 20_000;
-            if !within(HANG_TIMEOUT, growing) {
+            arguments.extend(has_old_file.then_some("--overwrite"));
+            let child = dir.start(&arguments);
+            let is_growing = || largest_file(dir.path()) > 20_000;
+            if !is_met_within(HANG_TIMEOUT, is_growing) {
                 let output = wait_for_output(child, &arguments);
                 assert!(stderr(&output).contains("io_uring is unavailable"), "{}", stderr(&output));
                 MissingRequirement::from_message(stderr(&output)).report_skip("a signal while writing by io_uring");
@@ -474,12 +481,12 @@ fn interrupted_write_keeps_old_file() {
             signal(&child, name);
             let output = wait_for_output(child, &arguments);
             assert_refused(&output, &["interrupted by", name]);
-            if replaced {
-                assert_eq!(place.names(), ["file"]);
-                assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");
-                fs::remove_file(place.path().join("file")).unwrap();
+            if has_old_file {
+                assert_eq!(dir.names(), ["file"]);
+                assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "the user's");
+                fs::remove_file(dir.path().join("file")).unwrap();
             } else {
-                assert!(place.names().is_empty(), "{:?}", place.names());
+                assert!(dir.names().is_empty(), "{:?}", dir.names());
             }
         }
     }
@@ -487,17 +494,17 @@ fn interrupted_write_keeps_old_file() {
 
 #[test]
 fn signal_ends_reader_while_caching_file() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     // Longer than can be read in the time that is given.
-    fs::File::create(place.path().join("data")).unwrap().set_len(64 << 30).unwrap();
+    fs::File::create(dir.path().join("data")).unwrap().set_len(64 << 30).unwrap();
     for arguments in [
         &["file", "read", "data", "--cache", "cached"][..],
         &["file", "read", "data", "--engine", "mmap"],
         &["file", "autosize", "data", "--seconds", "60"],
         &["digest", "data"],
     ] {
-        let child = place.start(arguments);
-        wait_until_at_work(&child, &place.path().join("data"));
+        let child = dir.start(arguments);
+        wait_until_at_work(&child, &dir.path().join("data"));
         signal(&child, "INT");
         assert_refused(&wait_for_output(child, arguments), &["interrupted by SIGINT"]);
     }
@@ -505,18 +512,18 @@ fn signal_ends_reader_while_caching_file() {
 
 #[test]
 fn killed_writer_keeps_old_file() {
-    let place = TestDir::new();
-    fs::write(place.path().join("file"), "the user's").unwrap();
-    let mut child = place.start(&["file", "write", "file", "--size", "1G", "--sync", "dsync", "--overwrite"]);
-    assert!(within(HANG_TIMEOUT, || largest_file(place.path()) > 20_000));
+    let dir = TestDir::new();
+    fs::write(dir.path().join("file"), "the user's").unwrap();
+    let mut child = dir.start(&["file", "write", "file", "--size", "1G", "--sync", "dsync", "--overwrite"]);
+    assert!(is_met_within(HANG_TIMEOUT, || largest_file(dir.path()) > 20_000));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");
+    assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "the user's");
 }
 
 /// Bytes of the largest file in a directory.
 fn largest_file(directory: &Path) -> u64 {
     let files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     // One may be gone by now.
-    files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).max().unwrap_or(0)
+    files.iter().filter_map(|path| path.metadata().ok()).map(|metadata| metadata.len()).max().unwrap_or(0)
 }

@@ -28,7 +28,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// A directory that is not in memory, as a temporary one may be.
-fn on_disk() -> tempfile::TempDir {
+fn disk_directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
 
@@ -39,11 +39,11 @@ fn groups_of(process: u32) -> Vec<PathBuf> {
 
 #[test]
 fn quick_size_is_smallest_bound() {
-    let found = json(&run(Path::new("."), &["--json"]));
-    let bounds = found["bounds"].as_array().unwrap();
+    let report = json(&run(Path::new("."), &["--json"]));
+    let bounds = report["bounds"].as_array().unwrap();
     let bytes = |bound: &Value| bound["bytes"].as_u64().unwrap();
-    assert_eq!(found["bytes"].as_u64(), bounds.iter().map(bytes).min());
-    assert!(found["measured"].is_null());
+    assert_eq!(report["bytes"].as_u64(), bounds.iter().map(bytes).min());
+    assert!(report["measured"].is_null());
     for bound in bounds {
         let terms = bound["terms"].as_array().unwrap();
         let sum: i64 = terms.iter().map(|term| term["bytes"].as_i64().unwrap()).sum();
@@ -54,17 +54,17 @@ fn quick_size_is_smallest_bound() {
 
 #[test]
 fn invalid_options_write_nothing() {
-    let directory = on_disk();
-    let refused = |directory: &Path, arguments: &[&str], words: &str| {
+    let directory = disk_directory();
+    let expect_refusal = |directory: &Path, arguments: &[&str], words: &str| {
         let output = run(directory, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     };
-    refused(directory.path(), &["--limit", "128M"], "--measure");
-    refused(directory.path(), &["--measure", "--limit", "1M"], "it must be at least 64 MiB");
-    refused(directory.path(), &["--measure", "--limit", "4000T"], "the whole file cache can hold only");
-    refused(&directory.path().join("none"), &["--measure"], "No such file");
-    refused(Path::new("/proc"), &["--measure"], "/proc is on proc, which is memory");
+    expect_refusal(directory.path(), &["--limit", "128M"], "--measure");
+    expect_refusal(directory.path(), &["--measure", "--limit", "1M"], "it must be at least 64 MiB");
+    expect_refusal(directory.path(), &["--measure", "--limit", "4000T"], "the whole file cache can hold only");
+    expect_refusal(&directory.path().join("none"), &["--measure"], "No such file");
+    expect_refusal(Path::new("/proc"), &["--measure"], "/proc is on proc, which is memory");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
@@ -77,15 +77,15 @@ fn run_as_nobody(arguments: &[&str]) -> Option<Output> {
 
 #[test]
 fn unprivileged_gets_quick_size_and_reason() {
-    let directory = on_disk();
-    let place = directory.path().to_str().unwrap();
-    let Some(output) = run_as_nobody(&["file", "cache", place, "--measure", "--limit", "64M", "--json"]) else {
+    let directory = disk_directory();
+    let path = directory.path().to_str().unwrap();
+    let Some(output) = run_as_nobody(&["file", "cache", path, "--measure", "--limit", "64M", "--json"]) else {
         return MissingRequirement::privilege("to become another user, and a program that all users may run")
             .report_skip("file cache without rights");
     };
-    let found = json(&output);
-    assert!(found["bytes"].as_u64().unwrap() > 1 << 20);
-    let reason = found["measured"]["outcome"]["not_possible"].as_str().unwrap();
+    let report = json(&output);
+    assert!(report["bytes"].as_u64().unwrap() > 1 << 20);
+    let reason = report["measured"]["outcome"]["not_possible"].as_str().unwrap();
     assert!(reason.contains("cannot use a control group here"), "{reason}");
     assert_eq!((output.status.code(), std::fs::read_dir(directory.path()).unwrap().count()), (Some(1), 0));
 
@@ -93,37 +93,40 @@ fn unprivileged_gets_quick_size_and_reason() {
     std::fs::write(file.path(), [1; 10_000]).unwrap();
     std::fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let name = file.path().to_str().unwrap();
-    let refused = |arguments: &[&str], words: &str| {
+    let expect_refusal = |arguments: &[&str], words: &str| {
         let output = run_as_nobody(&[&["file", "read", name, "--drop-caches"], arguments].concat()).unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     };
-    refused(&["--cache", "uncached"], "--drop-caches: cannot drop the machine's caches (root only) by /proc/sys/vm");
-    refused(&["--cache", "cached"], "--drop-caches: needs --cache uncached, not --cache cached");
-    refused(&[], "not --cache as-found");
+    expect_refusal(
+        &["--cache", "uncached"],
+        "--drop-caches: cannot drop the machine's caches (root only) by /proc/sys/vm",
+    );
+    expect_refusal(&["--cache", "cached"], "--drop-caches: needs --cache uncached, not --cache cached");
+    expect_refusal(&[], "not --cache as-found");
 }
 
 #[test]
-fn limit_of_128_mib_is_found() {
-    let directory = on_disk();
-    let mut measuring = command(directory.path(), &["--measure", "--limit", "128M", "--json"]);
-    let child = measuring.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+fn limit_of_128_mib_is_measured() {
+    let directory = disk_directory();
+    let mut measure_command = command(directory.path(), &["--measure", "--limit", "128M", "--json"]);
+    let child = measure_command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let process = child.id();
     let output = child.wait_with_output().unwrap();
-    let measured = json(&output)["measured"].clone();
-    if let Some(reason) = measured["outcome"]["not_possible"].as_str() {
+    let measurement = json(&output)["measured"].clone();
+    if let Some(reason) = measurement["outcome"]["not_possible"].as_str() {
         assert_eq!(output.status.code(), Some(1));
         return MissingRequirement::from_message(reason).report_skip("file cache under a limit");
     }
     assert!(stderr(&output).contains("writing one file of 215 MiB in "), "{}", stderr(&output));
     // Other users of disk and memory can spoil it, which is reported; a wrong size never is.
-    let found = &measured["outcome"]["found"];
-    assert_eq!(output.status.code(), Some(0), "{measured:#}");
-    let bytes = found["bytes"].as_u64().unwrap();
-    assert!(bytes.abs_diff(128 << 20) <= (128 << 20) / 10, "{measured:#}");
+    let cache_end = &measurement["outcome"]["found"];
+    assert_eq!(output.status.code(), Some(0), "{measurement:#}");
+    let bytes = cache_end["bytes"].as_u64().unwrap();
+    assert!(bytes.abs_diff(128 << 20) <= (128 << 20) / 10, "{measurement:#}");
     assert!(
-        found["matches_limit"].as_bool().unwrap() && found["resident_bytes"].as_u64().unwrap() <= 128 << 20,
-        "{found}"
+        cache_end["matches_limit"].as_bool().unwrap() && cache_end["resident_bytes"].as_u64().unwrap() <= 128 << 20,
+        "{cache_end}"
     );
     assert_nothing_left(directory.path(), process);
 
@@ -135,10 +138,10 @@ fn is_empty(group: &Path) -> bool {
     std::fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
 }
 
-fn wait_half_a_minute(what: &str, is_so: impl Fn() -> bool) {
+fn wait_half_a_minute(condition: &str, is_met: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "not within half a minute: {what}");
+    while !is_met() {
+        assert!(std::time::Instant::now() < deadline, "not within half a minute: {condition}");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
@@ -171,9 +174,9 @@ fn assert_next_cleans_up_killed(directory: &Path) {
     let mut child = start(directory);
     child.kill().unwrap();
     child.wait().unwrap();
-    let left = groups_of(child.id());
-    assert_eq!((std::fs::read_dir(directory).unwrap().count(), left.len()), (1, 1));
-    wait_half_a_minute("the reading process has died with it", || is_empty(&left[0]));
+    let groups = groups_of(child.id());
+    assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups.len()), (1, 1));
+    wait_half_a_minute("the reading process has died with it", || is_empty(&groups[0]));
     // What it left is removed by the first step of the next, even if that fails.
     let mut next = start(directory);
     assert_eq!(groups_of(child.id()), Vec::<PathBuf>::new());

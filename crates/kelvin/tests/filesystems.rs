@@ -28,10 +28,10 @@ struct LockedMount(MountedFs, #[allow(dead_code, reason = "held until it is drop
 impl LockedMount {
     /// An empty mounted file system; `None`, with the reason printed, if there can be none here.
     fn mount(kind: FileSystemKind) -> Option<Self> {
-        let only = MOUNT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = MOUNT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let mounted = MountedFs::new(kind, base())
             .inspect_err(|missing| missing.report_skip(format!("files on {}", kind.name())));
-        Some(Self(mounted.ok()?, only))
+        Some(Self(mounted.ok()?, guard))
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -48,14 +48,14 @@ impl LockedMount {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// That it cannot be done, and the line that says so.
+    /// That it cannot be done, and the line that reports it.
     #[track_caller]
-    fn refused(&self, arguments: &[&str]) -> String {
+    fn refusal(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let said = stderr(&output).to_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.lines().count() == 1 && said.starts_with("kelvin: "), "{said}");
-        said
+        let message = stderr(&output).to_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.lines().count() == 1 && message.starts_with("kelvin: "), "{message}");
+        message
     }
 
     /// A file of random data that is on its device, and its digest by the definition.
@@ -65,7 +65,7 @@ impl LockedMount {
         let content = fs::read(self.0.path().join("data")).unwrap();
         assert_eq!(content.len() as u64, BYTES);
         let words = content.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-        let digest = format!("{:08x}", words.fold(0, |all, word| all ^ word));
+        let digest = format!("{:08x}", words.fold(0, |xor, word| xor ^ word));
         assert_eq!(written["digest"], digest.as_str());
         digest
     }
@@ -80,28 +80,28 @@ fn stderr(output: &Output) -> &str {
 }
 
 /// Pages in memory before and after reading, by mincore and by cachestat.
-fn pages(found: &Value) -> [(u64, Option<u64>); 2] {
-    ["before", "after"].map(|when| (found[when]["mincore"].as_u64().unwrap(), found[when]["cachestat"].as_u64()))
+fn pages(report: &Value) -> [(u64, Option<u64>); 2] {
+    ["before", "after"].map(|when| (report[when]["mincore"].as_u64().unwrap(), report[when]["cachestat"].as_u64()))
 }
 
-/// That it was read whole, in this state, by what the witnesses say.
+/// That it was read whole, in this cache state by mincore and cachestat.
 #[track_caller]
-fn assert_read(found: &Value, digest: &str, cached: bool) {
-    assert_eq!((found["digest"].as_str(), found["bytes"].as_u64()), (Some(digest), Some(BYTES)), "{found:#}");
-    let [(before, _), _] = pages(found);
-    assert_eq!(before, if cached { PAGES } else { 0 }, "{found:#}");
+fn assert_read(report: &Value, digest: &str, cached: bool) {
+    assert_eq!((report["digest"].as_str(), report["bytes"].as_u64()), (Some(digest), Some(BYTES)), "{report:#}");
+    let [(before, _), _] = pages(report);
+    assert_eq!(before, if cached { PAGES } else { 0 }, "{report:#}");
 }
 
-fn notes(found: &Value) -> String {
-    found["notes"].to_string()
+fn notes(report: &Value) -> String {
+    report["notes"].to_string()
 }
 
 /// Whether a digest is found however the file lies in memory.
 fn assert_digest(system: &LockedMount, digest: &str) {
     for _ in 0..2 {
         let output = system.run(&["digest", "data"]);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!((output.status.code(), said.as_str()), (Some(0), format!("{digest}  data\n").as_str()));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((output.status.code(), text.as_str()), (Some(0), format!("{digest}  data\n").as_str()));
     }
 }
 
@@ -111,21 +111,21 @@ fn assert_states_on_device(kind: FileSystemKind) {
     let digest = system.file();
     assert_digest(&system, &digest);
     for (cache, in_memory) in [("cached", true), ("uncached", false), ("direct", false)] {
-        let found = system.read(cache);
-        assert_read(&found, &digest, in_memory);
-        assert_eq!(found["file_system"], kind.name());
+        let report = system.read(cache);
+        assert_read(&report, &digest, in_memory);
+        assert_eq!(report["file_system"], kind.name());
         // Both witnesses agree, if the kernel has both.
-        let [(before, counted), (after, _)] = pages(&found);
-        assert!(counted.is_none_or(|counted| counted == before), "{found:#}");
-        assert!(cache != "direct" || after == 0, "{found:#}");
-        let device = &found["device"]["known"];
-        assert!(device["name"].as_str().is_some_and(|name| name.starts_with("loop")), "{found:#}");
+        let [(before, cachestat), (after, _)] = pages(&report);
+        assert!(cachestat.is_none_or(|page_count| page_count == before), "{report:#}");
+        assert!(cache != "direct" || after == 0, "{report:#}");
+        let device = &report["device"]["known"];
+        assert!(device["name"].as_str().is_some_and(|name| name.starts_with("loop")), "{report:#}");
         let read = device["read"].as_u64().unwrap();
-        assert!(if in_memory { read < BYTES / 10 } else { read >= BYTES }, "{found:#}");
+        assert!(if in_memory { read < BYTES / 10 } else { read >= BYTES }, "{report:#}");
     }
     let written = system.json(&["file", "write", "direct", "--size", "1M", "--block", "64k", "--sync", "direct"]);
-    let counted = written["device"]["known"]["written"].as_u64().unwrap();
-    assert!(counted >= 1 << 20 && written["unwritten_bytes"] == 0, "{written:#}");
+    let device_bytes = written["device"]["known"]["written"].as_u64().unwrap();
+    assert!(device_bytes >= 1 << 20 && written["unwritten_bytes"] == 0, "{written:#}");
 }
 
 #[test]
@@ -150,11 +150,14 @@ fn tmpfs_is_always_cached() {
     assert_digest(&system, &digest);
     assert_read(&system.read("cached"), &digest, true);
     for cache in ["uncached", "direct"] {
-        let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", cache]);
-        assert!(said.contains(&format!("data is not {cache}")) && said.contains("tmpfs lives in memory"), "{said}");
+        let message = system.refusal(&["file", "read", "data", "--block", "64k", "--cache", cache]);
+        assert!(
+            message.contains(&format!("data is not {cache}")) && message.contains("tmpfs lives in memory"),
+            "{message}"
+        );
     }
-    let said = system.refused(&["file", "write", "direct", "--size", "1M", "--block", "64k", "--sync", "direct"]);
-    assert!(said.contains("past the page cache") && said.contains("lives in memory"), "{said}");
+    let message = system.refusal(&["file", "write", "direct", "--size", "1M", "--block", "64k", "--sync", "direct"]);
+    assert!(message.contains("past the page cache") && message.contains("lives in memory"), "{message}");
     assert_eq!(fs::read_dir(system.0.path()).unwrap().count(), 1, "what could not be written is not there");
 }
 
@@ -167,7 +170,10 @@ fn overlay_residency_is_from_the_reliable_source() {
     assert_read(&cached, &digest, true);
     // cachestat looks at the file of the overlay, which has no pages of its own, unless the kernel has learned better.
     let [(mincore, cachestat), _] = pages(&cached);
-    assert!(mincore == PAGES && cachestat.is_none_or(|counted| counted == 0 || counted == PAGES), "{cached:#}");
+    assert!(
+        mincore == PAGES && cachestat.is_none_or(|page_count| page_count == 0 || page_count == PAGES),
+        "{cached:#}"
+    );
     let uncached = system.read("uncached");
     assert_read(&uncached, &digest, false);
     // It was read through the page cache, so that it is there now.
@@ -192,11 +198,11 @@ fn sshfs_is_read_in_every_cache_state() {
             assert!(stderr(&output).contains("past the page cache"), "{}", stderr(&output));
             continue;
         }
-        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_read(&found, &digest, false);
-        assert_eq!(found["file_system"], "fuse");
-        assert!(notes(&found).contains("another program or machine serves this file system (fuse)"), "{found:#}");
-        assert!(found["device"]["unknown"].is_object(), "{found:#}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_read(&report, &digest, false);
+        assert_eq!(report["file_system"], "fuse");
+        assert!(notes(&report).contains("another program or machine serves this file system (fuse)"), "{report:#}");
+        assert!(report["device"]["unknown"].is_object(), "{report:#}");
     }
 }
 
@@ -205,12 +211,12 @@ fn page_cache_bypass_is_never_called_cached() {
     let Some(system) = LockedMount::mount(FileSystemKind::Bindfs) else { return };
     let digest = system.file();
     assert_digest(&system, &digest);
-    let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", "cached"]);
-    assert!(said.contains("data is not cached") && said.contains("serves this file system (fuse)"), "{said}");
-    let found = system.read("uncached");
-    assert_read(&found, &digest, false);
-    assert_eq!(pages(&found)[1].0, 0, "{found:#}");
-    assert!(notes(&found).contains("another program or machine serves this file system"), "{found:#}");
+    let message = system.refusal(&["file", "read", "data", "--block", "64k", "--cache", "cached"]);
+    assert!(message.contains("data is not cached") && message.contains("serves this file system (fuse)"), "{message}");
+    let report = system.read("uncached");
+    assert_read(&report, &digest, false);
+    assert_eq!(pages(&report)[1].0, 0, "{report:#}");
+    assert!(notes(&report).contains("another program or machine serves this file system"), "{report:#}");
 }
 
 #[test]
@@ -219,39 +225,40 @@ fn uncacheable_fuse_file_is_skipped() {
     let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "2", "--no-store", "--no-report"];
     let report = system.json(&run);
     let outcomes: Vec<&Value> =
-        report["analysis"]["results"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();
+        report["analysis"]["results"].as_array().unwrap().iter().map(|result| &result["outcome"]).collect();
     let reasons = |kind: &str| -> Vec<&str> { outcomes.iter().filter_map(|outcome| outcome[kind].as_str()).collect() };
     assert!(reasons("failed").is_empty(), "{outcomes:#?}");
-    let kept_out: Vec<&str> =
+    let skip_reasons: Vec<&str> =
         reasons("skipped").into_iter().filter(|reason| reason.contains("stay in the page cache")).collect();
-    // Each is the same text, which a report says once.
-    assert!(!kept_out.is_empty() && kept_out.iter().all(|reason| *reason == kept_out[0]), "{outcomes:#?}");
-    assert!(kept_out[0].contains("serves this file system (fuse)"), "{}", kept_out[0]);
+    // Each is the same text, which a report has once.
+    assert!(!skip_reasons.is_empty() && skip_reasons.iter().all(|reason| *reason == skip_reasons[0]), "{outcomes:#?}");
+    assert!(skip_reasons[0].contains("serves this file system (fuse)"), "{}", skip_reasons[0]);
 }
 
 #[test]
 fn scratch_on_network_fs_is_left_alone() {
     // As another machine would have made it; none of its locks is seen here.
-    let theirs = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
+    let foreign_name = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
     let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store", "--no-report"];
-    for (kind, stays) in [(FileSystemKind::Sshfs, true), (FileSystemKind::Ext4, false)] {
+    for (kind, is_kept) in [(FileSystemKind::Sshfs, true), (FileSystemKind::Ext4, false)] {
         let Some(system) = LockedMount::mount(kind) else { continue };
-        let path = system.0.path().join(theirs);
+        let path = system.0.path().join(foreign_name);
         fs::create_dir(&path).unwrap();
         fs::write(path.join("lock"), "").unwrap();
         let output = system.run(&run);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(path.exists(), stays, "{}", kind.name());
+        assert_eq!(path.exists(), is_kept, "{}", kind.name());
         // Its own directory is gone in any case.
-        let left = fs::read_dir(system.0.path()).unwrap().flatten().map(|entry| entry.file_name());
-        let ours = left.filter(|name| name.to_string_lossy().starts_with("kelvin-scratch-") && *name != *theirs);
-        assert_eq!(ours.count(), 0, "{}", kind.name());
+        let names = fs::read_dir(system.0.path()).unwrap().flatten().map(|entry| entry.file_name());
+        let own_names =
+            names.filter(|name| name.to_string_lossy().starts_with("kelvin-scratch-") && *name != *foreign_name);
+        assert_eq!(own_names.count(), 0, "{}", kind.name());
     }
 }
 
 #[test]
 fn test_mount_ends_with_killed_test() {
-    let _only = MOUNT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = MOUNT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
     for kind in FileSystemKind::ALL {
         let Ok(mounted) = MountedFs::new(kind, base()) else { continue };
@@ -266,13 +273,13 @@ fn test_mount_ends_with_killed_test() {
     }
     // The next test removes what a killed one left.
     let base = tempfile::tempdir().unwrap();
-    let left = base.path().join("kelvin-mounted-4194999-tmpfs");
-    fs::create_dir_all(left.join("mount")).unwrap();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(left.join("mount")).output();
+    let leftover = base.path().join("kelvin-mounted-4194999-tmpfs");
+    fs::create_dir_all(leftover.join("mount")).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(leftover.join("mount")).output();
     let foreign = base.path().join("kelvin-mounted-x");
     fs::create_dir(&foreign).unwrap();
     mounted_fs::remove_leftovers(base.path());
-    assert!(!left.exists() && foreign.exists(), "{mounted:?}");
-    assert!(!mounts().contains(&*left.to_string_lossy()));
+    assert!(!leftover.exists() && foreign.exists(), "{mounted:?}");
+    assert!(!mounts().contains(&*leftover.to_string_lossy()));
     assert!(Path::new(&foreign).is_dir());
 }

@@ -1,5 +1,5 @@
-//! Foreign text - a run to import, a recorded machine, a list of digests, file names - affects neither a terminal nor a page,
-//! whatever it holds.
+//! Foreign text - a run to import, a recorded machine, a list of digests, file names - affects neither a terminal
+//! nor a page, with any content.
 
 mod test_dir;
 
@@ -35,12 +35,12 @@ fn run() -> Value {
     run["status"] = json!({ "partial": "interrupted" });
     run["metrics"][0]["restricted_to"] = json!(["call", "getppid"]);
     run["metrics"][0]["as_found_where"] = json!(["call", "getpid"]);
-    let known = |value: Value| json!({ "known": { "value": value, "source": "a test" } });
+    let known_fact = |value: Value| json!({ "known": { "value": value, "source": "a test" } });
     run["foreign"] = json!({ "tool": "fio", "version": "3.33" });
     run["clock"]["kind"] = json!("foreign");
     run["settings"]["mode"] = json!("foreign");
     run["network_path"] = json!({
-        "protocol": 4, "interface": known(json!("eth0")), "agent_link_speed": known(json!(1e9)), "agent_mtu": known(json!(1500)),
+        "protocol": 4, "interface": known_fact(json!("eth0")), "agent_link_speed": known_fact(json!(1e9)), "agent_mtu": known_fact(json!(1500)),
     });
     let input = json!({ "name": "rate", "value": 1e9, "unit": "hertz", "source": "a test" });
     run["bounds"] = json!([{
@@ -56,7 +56,7 @@ fn run() -> Value {
 fn explanation(run: &Value) -> Value {
     let estimate = json!({ "value": 1.0, "low": 0.9, "high": 1.1, "is_range": false });
     let share = json!({ "amount": estimate, "share": estimate });
-    let at = json!({ "metric": "test.switch", "case": {} });
+    let metric_case = json!({ "metric": "test.switch", "case": {} });
     let input = json!({ "name": "rate", "value": 1e9, "unit": "hertz", "source": "a test" });
     let prediction = json!({
         "value": 1.0, "low": 0.9, "high": 1.1, "basis": "derived", "formula": "1 x 1", "inputs": [input], "derivation": "1 x 1 = 1",
@@ -69,7 +69,7 @@ fn explanation(run: &Value) -> Value {
     let cause = |verdict: Value| {
         json!({
             "id": "waking", "summary": "waking a CPU", "remedy": "spin", "verdict": verdict, "share": share, "host_share": share,
-            "evidence": [evidence], "by_formula": { "minuend": at, "subtrahend": at, "factor": 2.0, "nanoseconds": estimate },
+            "evidence": [evidence], "by_formula": { "minuend": metric_case, "subtrahend": metric_case, "factor": 2.0, "nanoseconds": estimate },
         })
     };
     json!({
@@ -86,25 +86,27 @@ fn explanation(run: &Value) -> Value {
 }
 
 /// The places of all strings, as pointers.
-fn strings(value: &Value, at: &str, found: &mut Vec<String>) {
+fn strings(value: &Value, pointer: &str, pointers: &mut Vec<String>) {
     match value {
-        Value::String(_) => found.push(at.to_owned()),
+        Value::String(_) => pointers.push(pointer.to_owned()),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(i, item)| strings(item, &format!("{at}/{i}"), found));
+            items.iter().enumerate().for_each(|(i, item)| strings(item, &format!("{pointer}/{i}"), pointers));
         }
-        Value::Object(fields) => fields.iter().for_each(|(key, field)| strings(field, &format!("{at}/{key}"), found)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, field)| strings(field, &format!("{pointer}/{key}"), pointers))
+        }
         _ => {}
     }
 }
 
 fn string_pointers(run: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    strings(run, "", &mut found);
-    found
+    let mut pointers = Vec::new();
+    strings(run, "", &mut pointers);
+    pointers
 }
 
 /// Names of the fields of the published schema that hold text of any content.
-fn text_fields(schema: &Value, found: &mut Vec<String>) {
+fn text_fields(schema: &Value, names: &mut Vec<String>) {
     match schema {
         Value::Object(parts) => {
             for (name, field) in parts.get("properties").and_then(Value::as_object).into_iter().flatten() {
@@ -112,12 +114,12 @@ fn text_fields(schema: &Value, found: &mut Vec<String>) {
                 let is_text =
                     kinds == "string" || kinds.as_array().is_some_and(|kinds| kinds.contains(&json!("string")));
                 if is_text && field.get("enum").is_none() && field.get("const").is_none() {
-                    found.push(name.clone());
+                    names.push(name.clone());
                 }
             }
-            parts.values().for_each(|part| text_fields(part, found));
+            parts.values().for_each(|part| text_fields(part, names));
         }
-        Value::Array(parts) => parts.iter().for_each(|part| text_fields(part, found)),
+        Value::Array(parts) => parts.iter().for_each(|part| text_fields(part, names)),
         _ => {}
     }
 }
@@ -127,10 +129,10 @@ fn text_fields(schema: &Value, found: &mut Vec<String>) {
 fn test_run_has_every_text_field() {
     let mut fields = Vec::new();
     text_fields(&serde_json::from_str(include_str!("../../../docs/run.schema.json")).unwrap(), &mut fields);
-    let places = string_pointers(&run());
+    let pointers = string_pointers(&run());
     assert!(fields.len() > 30);
     for field in fields {
-        assert!(places.iter().any(|place| place.ends_with(&format!("/{field}"))), "{field}");
+        assert!(pointers.iter().any(|pointer| pointer.ends_with(&format!("/{field}"))), "{field}");
     }
 }
 
@@ -147,32 +149,35 @@ fn every_string_is_refused_or_shown_inert() {
     assert!(import(&run).is_ok());
     let mut texts: Vec<String> = Vec::new();
     for payload in ACTIVE_STRINGS {
-        let mut refused = 0;
+        let mut refused_count = 0;
         texts.clear();
-        for at in string_pointers(&run) {
-            let mut one = run.clone();
-            *one.pointer_mut(&at).unwrap() = json!(payload);
-            match import(&one) {
+        for pointer in string_pointers(&run) {
+            let mut variant = run.clone();
+            *variant.pointer_mut(&pointer).unwrap() = json!(payload);
+            match import(&variant) {
                 Ok(_) => {
-                    assert!(!NAME_FIELDS.iter().any(|name| at.ends_with(&format!("/{name}"))), "{at} took {payload:?}");
-                    texts.push(at);
+                    assert!(
+                        !NAME_FIELDS.iter().any(|name| pointer.ends_with(&format!("/{name}"))),
+                        "{pointer} took {payload:?}"
+                    );
+                    texts.push(pointer);
                 }
                 Err(error) => {
-                    let field = at[1..].split('/').next().unwrap();
-                    assert!(error.starts_with(&format!("field {field}")), "{at}: {error}");
-                    refused += 1;
+                    let field = pointer[1..].split('/').next().unwrap();
+                    assert!(error.starts_with(&format!("field {field}")), "{pointer}: {error}");
+                    refused_count += 1;
                 }
             }
         }
-        assert!(refused > 40 && texts.len() > 100, "{payload:?}: {refused} refused, {} taken", texts.len());
+        assert!(refused_count > 40 && texts.len() > 100, "{payload:?}: {refused_count} refused, {} taken", texts.len());
     }
     // What is at the beginning of a text may do what it does not do further on; and the longest that a text may be.
-    let place = TestDir::new();
-    let of_all = ["=", "\u{1b}", SVG].map(|first| format!("{first}{}", ACTIVE_STRINGS.concat()));
-    for text in of_all.into_iter().chain(["x".repeat(16_384)]) {
-        let mut all = run.clone();
-        texts.iter().for_each(|at| *all.pointer_mut(at).unwrap() = json!(text));
-        assert_shown_without_effect(&place, &all);
+    let dir = TestDir::new();
+    let payloads = ["=", "\u{1b}", SVG].map(|first| format!("{first}{}", ACTIVE_STRINGS.concat()));
+    for text in payloads.into_iter().chain(["x".repeat(16_384)]) {
+        let mut variant = run.clone();
+        texts.iter().for_each(|pointer| *variant.pointer_mut(pointer).unwrap() = json!(text));
+        assert_shown_without_effect(&dir, &variant);
     }
 }
 
@@ -180,11 +185,11 @@ fn every_string_is_refused_or_shown_inert() {
 #[test]
 fn nul_is_refused_in_every_string() {
     let run = run();
-    for at in string_pointers(&run) {
-        let mut one = run.clone();
-        *one.pointer_mut(&at).unwrap() = json!("a\0b");
-        let error = import(&one).unwrap_err();
-        assert!(error.starts_with(&format!("field {}", at[1..].split('/').next().unwrap())), "{at}: {error}");
+    for pointer in string_pointers(&run) {
+        let mut variant = run.clone();
+        *variant.pointer_mut(&pointer).unwrap() = json!("a\0b");
+        let error = import(&variant).unwrap_err();
+        assert!(error.starts_with(&format!("field {}", pointer[1..].split('/').next().unwrap())), "{pointer}: {error}");
     }
 }
 
@@ -192,29 +197,29 @@ fn nul_is_refused_in_every_string() {
 #[test]
 fn overlong_strings_are_refused() {
     let run = run();
-    for at in string_pointers(&run) {
-        let mut one = run.clone();
+    for pointer in string_pointers(&run) {
+        let mut variant = run.clone();
         // A megabyte once is enough: it takes its time.
-        let bytes = if at == "/command/0" { 1 << 20 } else { 16_385 };
-        *one.pointer_mut(&at).unwrap() = json!("x".repeat(bytes));
-        let error = import(&one).unwrap_err();
+        let bytes = if pointer == "/command/0" { 1 << 20 } else { 16_385 };
+        *variant.pointer_mut(&pointer).unwrap() = json!("x".repeat(bytes));
+        let error = import(&variant).unwrap_err();
         assert!(
             error.contains(&format!("a text of {bytes} bytes; it may have 16384 characters")),
-            "{at}: {error:.200}"
+            "{pointer}: {error:.200}"
         );
     }
 }
 
 /// Imports a run, shows it in every way, and deletes it.
-fn assert_shown_without_effect(place: &TestDir, run: &Value) {
-    fs::write(place.path().join("run.json"), run.to_string()).unwrap();
-    let say = |arguments: &[&str]| {
-        let output = place.command(KELVIN, &[arguments, &["--store", "runs.sqlite"]].concat()).output().unwrap();
+fn assert_shown_without_effect(dir: &TestDir, run: &Value) {
+    fs::write(dir.path().join("run.json"), run.to_string()).unwrap();
+    let run_kelvin = |arguments: &[&str]| {
+        let output = dir.command(KELVIN, &[arguments, &["--store", "runs.sqlite"]].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
         assert_inert(stderr(&output));
         stdout(&output).to_owned()
     };
-    say(&["runs", "import", "run.json"]);
+    run_kelvin(&["runs", "import", "run.json"]);
     for arguments in [
         &["runs", "list"][..],
         &["runs", "list", "--json"],
@@ -226,45 +231,45 @@ fn assert_shown_without_effect(place: &TestDir, run: &Value) {
         &["report", "--format", "json"],
         &["report", "--format", "json", "--with-samples"],
     ] {
-        assert_inert(&say(arguments));
+        assert_inert(&run_kelvin(arguments));
     }
     for format in ["csv", "samples"] {
-        let csv = say(&["report", "--format", format]);
+        let csv = run_kelvin(&["report", "--format", format]);
         assert_inert(&csv.replace("\r\n", "\n"));
         assert!(
             csv.lines().flat_map(|line| line.split(',')).all(|field| !field.trim_matches('"').starts_with('=')),
             "{csv}"
         );
     }
-    let markdown = say(&["report", "--format", "md"]);
+    let markdown = run_kelvin(&["report", "--format", "md"]);
     assert_inert(&markdown);
     assert!(!unescaped_text(&markdown).contains(['<', '[', ']', '$']), "{markdown}");
-    let page = say(&["report", "--format", "html", "--assets", "figures"]);
+    let page = run_kelvin(&["report", "--format", "html", "--assets", "figures"]);
     assert_no_active_markup(&page);
-    for file in fs::read_dir(place.path().join("figures")).unwrap() {
+    for file in fs::read_dir(dir.path().join("figures")).unwrap() {
         assert_no_active_markup(&fs::read_to_string(file.unwrap().path()).unwrap());
     }
-    assert_inert(&say(&["runs", "delete", "last"]));
+    assert_inert(&run_kelvin(&["runs", "delete", "last"]));
 }
 
 /// What of Markdown is neither code nor escaped.
 fn unescaped_text(markdown: &str) -> String {
     let ticks_of = |text: &[char]| text.iter().take_while(|c| **c == '`').count();
     let letters: Vec<char> = markdown.chars().collect();
-    let (mut text, mut at) = (String::new(), 0);
-    while at < letters.len() {
-        let ticks = ticks_of(&letters[at..]);
+    let (mut text, mut index) = (String::new(), 0);
+    while index < letters.len() {
+        let ticks = ticks_of(&letters[index..]);
         // Code ends at the next run of as many back-ticks.
-        let mut end = at + ticks;
+        let mut end = index + ticks;
         while ticks > 0 && end < letters.len() && ticks_of(&letters[end..]) != ticks {
             end += ticks_of(&letters[end..]).max(1);
         }
-        match letters[at] {
-            '`' => at = end + ticks,
-            '\\' => at += 2,
+        match letters[index] {
+            '`' => index = end + ticks,
+            '\\' => index += 2,
             letter => {
                 text.push(letter);
-                at += 1;
+                index += 1;
             }
         }
     }
@@ -273,15 +278,15 @@ fn unescaped_text(markdown: &str) -> String {
 
 /// Nothing in it acts on a terminal that shows it.
 fn assert_inert(text: &str) {
-    let acting: Vec<char> = text.chars().filter(|c| *c != '\n' && !is_visible(*c)).collect();
-    assert!(acting.is_empty(), "{acting:?} in {text:.2000}");
+    let invisible_chars: Vec<char> = text.chars().filter(|c| *c != '\n' && !is_visible(*c)).collect();
+    assert!(invisible_chars.is_empty(), "{invisible_chars:?} in {text:.2000}");
 }
 
 /// Scripts are the page's own, no element has a handler or a style of its own, and no link leaves the page.
 fn assert_no_active_markup(page: &str) {
     // What is inside of the page's own script and style is no markup.
-    let own = [("<style>", "</style>"), ("<script>", "</script>")];
-    let page = own.iter().fold(page.to_owned(), |page, (open, close)| match page.split_once(open) {
+    let own_elements = [("<style>", "</style>"), ("<script>", "</script>")];
+    let page = own_elements.iter().fold(page.to_owned(), |page, (open, close)| match page.split_once(open) {
         Some((before, rest)) => format!("{before}{}", rest.split_once(close).unwrap().1),
         None => page,
     });
@@ -299,8 +304,8 @@ fn assert_no_active_markup(page: &str) {
 
 #[test]
 fn recorded_machine_is_shown_inert() {
-    let place = TestDir::new();
-    let root = place.path().join("machine");
+    let dir = TestDir::new();
+    let root = dir.path().join("machine");
     let file = |name: &str, content: &str| {
         let path = root.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -318,7 +323,7 @@ fn recorded_machine_is_shown_inert() {
     file(&format!("sys/devices/system/cpu/vulnerabilities/x{escape}"), &format!("Vulnerable{escape}"));
     file("sys/devices/system/clocksource/clocksource0/current_clocksource", escape);
     for arguments in [&["machine", "--root", "machine"][..], &["machine", "--root", "machine", "--json"]] {
-        let output = place.run(arguments);
+        let output = dir.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_inert(stdout(&output));
         assert!(stdout(&output).contains("1b") && stdout(&output).contains("202e"), "it is told: {}", stdout(&output));
@@ -327,36 +332,36 @@ fn recorded_machine_is_shown_inert() {
 
 #[test]
 fn digest_check_shows_names_inert() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let name = "a\u{1b}[31m\u{202e}b";
-    let digest = place.file(name, 1000);
-    let listed = place.run(&["digest", name]);
-    assert_eq!(stdout(&listed), format!("{digest}  {name}\n"), "for programs");
+    let digest = dir.file(name, 1000);
+    let output = dir.run(&["digest", name]);
+    assert_eq!(stdout(&output), format!("{digest}  {name}\n"), "for programs");
     let list = format!("{digest}  {name}\n00000000  none\u{1b}]0;x\u{7}\n{digest}  {name}\u{9b}\n");
-    fs::write(place.path().join("list\u{1b}c"), list).unwrap();
-    let checked = place.run(&["digest", "--check", "list\u{1b}c"]);
-    assert_eq!(checked.status.code(), Some(1));
-    let told = "a\\u{1b}[31m\\u{202e}b: OK\nnone\\u{1b}]0;x\\u{7}: FAILED open or read\n";
-    assert!(stdout(&checked).starts_with(told), "{}", stdout(&checked));
-    assert_inert(stdout(&checked));
-    assert_inert(stderr(&checked));
-    assert!(stderr(&checked).contains(r"none\u{1b}]0;x\u{7}"), "{}", stderr(&checked));
+    fs::write(dir.path().join("list\u{1b}c"), list).unwrap();
+    let check_output = dir.run(&["digest", "--check", "list\u{1b}c"]);
+    assert_eq!(check_output.status.code(), Some(1));
+    let expected = "a\\u{1b}[31m\\u{202e}b: OK\nnone\\u{1b}]0;x\\u{7}: FAILED open or read\n";
+    assert!(stdout(&check_output).starts_with(expected), "{}", stdout(&check_output));
+    assert_inert(stdout(&check_output));
+    assert_inert(stderr(&check_output));
+    assert!(stderr(&check_output).contains(r"none\u{1b}]0;x\u{7}"), "{}", stderr(&check_output));
 }
 
 #[test]
 fn error_messages_are_inert_and_bounded() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let escape = "\u{1b}]0;x\u{7}\u{202e}\u{9b}";
-    let mut odd = run();
-    odd["metrics"][0]["unit"] = json!(escape.repeat(1000));
-    fs::write(place.path().join("odd.json"), odd.to_string()).unwrap();
-    let named = format!("{escape}.json");
-    fs::write(place.path().join(&named), "{}").unwrap();
-    symlink("odd.json", place.path().join("link\u{1b}.json")).unwrap();
+    let mut invalid_run = run();
+    invalid_run["metrics"][0]["unit"] = json!(escape.repeat(1000));
+    fs::write(dir.path().join("odd.json"), invalid_run.to_string()).unwrap();
+    let file_name = format!("{escape}.json");
+    fs::write(dir.path().join(&file_name), "{}").unwrap();
+    symlink("odd.json", dir.path().join("link\u{1b}.json")).unwrap();
     let directory = format!("{escape}/runs.sqlite");
     for (arguments, word) in [
         (&["runs", "import", "odd.json"][..], "field metrics[0].unit"),
-        (&["runs", "import", &named], "not a run of kelvin"),
+        (&["runs", "import", &file_name], "not a run of kelvin"),
         (&["report", "link\u{1b}.json"], "field metrics[0].unit"),
         (&["report", escape], "no run is called"),
         (&["runs", "list", "--store", &directory], "--store"),
@@ -368,10 +373,10 @@ fn error_messages_are_inert_and_bounded() {
         (&["run", "os.syscall.null", "--peer", escape], "--peer"),
         (&["run", "--format", escape], "--format"),
     ] {
-        let output = place.run(arguments);
-        let said = stderr(&output).to_owned();
-        assert_inert(&said);
-        assert!(said.contains(word) && said.len() < 4000, "{arguments:?}: {said}");
+        let output = dir.run(arguments);
+        let message = stderr(&output).to_owned();
+        assert_inert(&message);
+        assert!(message.contains(word) && message.len() < 4000, "{arguments:?}: {message}");
         // A digest that fails costs only itself.
         if arguments[0] != "digest" {
             assert_refused(&output, &[word]);

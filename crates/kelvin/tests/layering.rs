@@ -41,7 +41,7 @@ const EXCLUSIVE_DEPENDENCIES: &[(&str, &str)] = &[
 /// What panics where a limit forbids more threads, in a crate's code but not its tests, and what is right instead. `scope` and `thread` are
 /// what a scope and the module are called here.
 const PANICKING_SPAWNS: &[&str] = &["thread::spawn(", "scope.spawn(", ".spawn(move ||", ".spawn(||"];
-/// What starts a thread and says no limit: only the one place that adds it, and one crate that may not import that.
+/// What starts a thread and does not report a limit: only the one place that adds it, and one crate that may not import that.
 const UNCHECKED_SPAWNS: &[&str] = &["thread::Builder", "Builder::new().name(", "spawn_scoped("];
 const THREAD_SPAWNING_FILES: &[&str] = &["crates/sys/src/thread_spawn.rs", "crates/analysis/src/history.rs"];
 /// What starts a process: its error must go through what adds the limit.
@@ -74,13 +74,13 @@ fn packages() -> Vec<Package> {
 fn package(value: &Value) -> Package {
     let is_root = |target: &&Value| array(&target["kind"]).iter().any(|kind| kind == "lib" || kind == "bin");
     let roots = array(&value["targets"]).iter().filter(is_root).map(|target| PathBuf::from(text(&target["src_path"])));
-    let of_its_tests = |one: &&Value| one["kind"] == "dev" && one["name"] == TEST_ONLY_CRATE;
-    let dependencies = array(&value["dependencies"]).iter().filter(|one| !of_its_tests(one));
+    let is_test_only = |dependency: &&Value| dependency["kind"] == "dev" && dependency["name"] == TEST_ONLY_CRATE;
+    let dependencies = array(&value["dependencies"]).iter().filter(|dependency| !is_test_only(dependency));
     Package {
         name: text(&value["name"]).to_owned(),
         manifest: text(&value["manifest_path"]).into(),
         roots: roots.collect(),
-        dependencies: dependencies.map(|one| text(&one["name"]).to_owned()).collect(),
+        dependencies: dependencies.map(|dependency| text(&dependency["name"]).to_owned()).collect(),
     }
 }
 
@@ -102,8 +102,8 @@ fn violations(packages: &[Package]) -> Vec<String> {
             continue;
         };
         for import in &package.dependencies {
-            let ours = import.strip_prefix("kelvin-").or_else(|| (import == "kelvin").then_some("kelvin"));
-            if ours.is_some_and(|name| !allowed.iter().any(|other| other == name)) {
+            let crate_name = import.strip_prefix("kelvin-").or_else(|| (import == "kelvin").then_some("kelvin"));
+            if crate_name.is_some_and(|name| !allowed.iter().any(|allowed_name| allowed_name == name)) {
                 violations.push(format!("{} must not import {import}", package.name));
             }
         }
@@ -114,21 +114,21 @@ fn violations(packages: &[Package]) -> Vec<String> {
 #[test]
 fn crates_import_only_lower_layers() {
     let packages = packages();
-    let short = |package: &Package| package.name.trim_start_matches("kelvin-").to_owned();
-    let known: BTreeSet<String> = packages.iter().map(short).collect();
-    assert_eq!(allowed_imports().into_keys().collect::<BTreeSet<String>>(), known);
+    let short_name = |package: &Package| package.name.trim_start_matches("kelvin-").to_owned();
+    let crate_names: BTreeSet<String> = packages.iter().map(short_name).collect();
+    assert_eq!(allowed_imports().into_keys().collect::<BTreeSet<String>>(), crate_names);
     assert_eq!(violations(&packages), Vec::<String>::new());
 }
 
 #[test]
-fn wrong_import_is_found() {
+fn wrong_import_is_reported() {
     let package = |name: &str, imports: &[&str]| Package {
         name: name.into(),
         manifest: PathBuf::new(),
         roots: Vec::new(),
         dependencies: imports.iter().map(|&import| import.to_owned()).collect(),
     };
-    let wrong = [
+    let invalid_packages = [
         package("kelvin-store", &["kelvin-core", "kelvin-sys", "serde"]),
         package("kelvin-stats", &["kelvin"]),
         package("kelvin-attic", &[]),
@@ -139,15 +139,15 @@ fn wrong_import_is_found() {
         "kelvin-stats must not import kelvin",
         "kelvin-attic is not in the table of layers",
     ];
-    assert_eq!(violations(&wrong), expected);
+    assert_eq!(violations(&invalid_packages), expected);
 }
 
 #[test]
 fn exclusive_dependencies_have_one_importer() {
     for (dependency, owner) in EXCLUSIVE_DEPENDENCIES {
-        let having = |package: &&Package| package.dependencies.contains(*dependency);
+        let has_dependency = |package: &&Package| package.dependencies.contains(*dependency);
         let packages = packages();
-        let owners: Vec<&str> = packages.iter().filter(having).map(|package| package.name.as_str()).collect();
+        let owners: Vec<&str> = packages.iter().filter(has_dependency).map(|package| package.name.as_str()).collect();
         assert_eq!(owners, [*owner], "{dependency}");
     }
 }
@@ -190,20 +190,21 @@ fn thread_spawn_failures_are_errors() {
         "{}",
         sources.len()
     );
-    let mut wrong = Vec::new();
+    let mut forbidden_uses = Vec::new();
     for (path, code) in &sources {
         let is_allowed = THREAD_SPAWNING_FILES.contains(&path.as_str());
         let forbidden = PANICKING_SPAWNS.iter().chain(UNCHECKED_SPAWNS.iter().filter(|_| !is_allowed));
-        wrong.extend(forbidden.filter(|words| code.contains(**words)).map(|words| format!("{path}: {words}")));
+        forbidden_uses.extend(forbidden.filter(|words| code.contains(**words)).map(|words| format!("{path}: {words}")));
     }
-    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::thread_spawn::Thread is right");
+    assert_eq!(forbidden_uses, Vec::<String>::new(), "kelvin_sys::thread_spawn::Thread is right");
 }
 
 #[test]
 fn process_spawn_failures_name_the_limit() {
-    let starts = |(_, code): &&(String, String)| code.contains(COMMAND_NEW) && !code.contains(PROCESS_ERROR_HELPER);
-    let wrong: Vec<String> = sources().iter().filter(starts).map(|(path, _)| path.clone()).collect();
-    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::thread_spawn::process_error is right");
+    let is_unchecked =
+        |(_, code): &&(String, String)| code.contains(COMMAND_NEW) && !code.contains(PROCESS_ERROR_HELPER);
+    let unchecked_files: Vec<String> = sources().iter().filter(is_unchecked).map(|(path, _)| path.clone()).collect();
+    assert_eq!(unchecked_files, Vec::<String>::new(), "kelvin_sys::thread_spawn::process_error is right");
 }
 
 #[test]

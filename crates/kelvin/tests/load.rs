@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 use test_dir::{
-    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, handles_interrupts, signal, stderr, stdout, wait_for_output, within,
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, handles_interrupts, is_met_within, signal, stderr, stdout,
+    wait_for_output,
 };
 
 /// Starts a server that answers each path with itself, and /missing with status 404; it ends with the test program.
@@ -45,8 +46,8 @@ fn answer(connection: &TcpStream) -> std::io::Result<()> {
 }
 
 /// A short load on a URL.
-fn load(place: &TestDir, arguments: &[&str]) -> Output {
-    place.run(&[&["load"], arguments, &["--duration", "200ms"]].concat())
+fn load(dir: &TestDir, arguments: &[&str]) -> Output {
+    dir.run(&[&["load"], arguments, &["--duration", "200ms"]].concat())
 }
 
 fn json(output: &Output) -> Value {
@@ -56,20 +57,24 @@ fn json(output: &Output) -> Value {
 
 #[test]
 fn users_print_table_or_json() {
-    let (place, url) = (TestDir::new(), format!("http://{}/file", start_echo_server()));
-    for more in [&["--users", "2"][..], &["--rate", "400"], &["--rate", "100", "--connections", "1"]] {
-        let output = load(&place, &[&[url.as_str()], more].concat());
-        let wide: Vec<&str> = stdout(&output).lines().filter(|line| line.chars().count() > 80).collect();
-        assert!(wide.is_empty() && output.status.code() == Some(0), "{more:?}: {wide:#?} {}", stderr(&output));
+    let (dir, url) = (TestDir::new(), format!("http://{}/file", start_echo_server()));
+    for options in [&["--users", "2"][..], &["--rate", "400"], &["--rate", "100", "--connections", "1"]] {
+        let output = load(&dir, &[&[url.as_str()], options].concat());
+        let wide_lines: Vec<&str> = stdout(&output).lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(
+            wide_lines.is_empty() && output.status.code() == Some(0),
+            "{options:?}: {wide_lines:#?} {}",
+            stderr(&output)
+        );
     }
-    let output = load(&place, &[&url, "--users", "3"]);
+    let output = load(&dir, &[&url, "--users", "3"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     let table = stdout(&output);
     for expected in [&*format!("{url}: 3 users, no think time"), "no errors", "p99.9", "as users saw it", "generator: "]
     {
         assert!(table.contains(expected), "{expected}: {table}");
     }
-    let data = json(&load(&place, &[&url, "--users", "3", "--think", "5ms", "--arrivals", "exponential", "--json"]));
+    let data = json(&load(&dir, &[&url, "--users", "3", "--think", "5ms", "--arrivals", "exponential", "--json"]));
     assert_eq!(data["offered"]["users"]["users"], 3);
     assert_eq!(data["bytes"].as_u64().unwrap(), 5 * data["requests"].as_u64().unwrap());
     assert_eq!(data["errors"]["status"], serde_json::json!({}));
@@ -77,10 +82,10 @@ fn users_print_table_or_json() {
 
 #[test]
 fn open_loop_latency_is_from_due_time() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
-    let output = load(&place, &[&url, "--rate", "100", "--no-warm-up"]);
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let output = load(&dir, &[&url, "--rate", "100", "--no-warm-up"]);
     assert!(stdout(&output).contains("from when it was due"), "{}", stdout(&output));
-    let data = json(&load(&place, &[&url, "--rate", "100", "--no-warm-up", "--json"]));
+    let data = json(&load(&dir, &[&url, "--rate", "100", "--no-warm-up", "--json"]));
     // At 0, 10, ... 190 ms.
     assert_eq!(
         (&data["response"]["count"], &data["requests"], data["offered"]["rate"]["due"].as_f64()),
@@ -89,7 +94,7 @@ fn open_loop_latency_is_from_due_time() {
     for (warm_up, rate) in [("--no-warm-up", "5"), ("--warm-up=100ms", "5"), ("--no-warm-up", "1")] {
         let gate = format!("rate<{rate}");
         let output =
-            place.run(&["load", &url, "--rate", rate, "--duration", "1s", warm_up, "--fail-on", &gate, "--json"]);
+            dir.run(&["load", &url, "--rate", rate, "--duration", "1s", warm_up, "--fail-on", &gate, "--json"]);
         let (data, rate) = (json(&output), rate.parse::<f64>().unwrap());
         assert_eq!((data["requests"].as_f64(), data["offered"]["rate"]["due"].as_f64()), (Some(rate), Some(rate)));
         // An answer that comes after the measured time, since other work has the processor, makes the rate lower.
@@ -102,18 +107,18 @@ fn open_loop_latency_is_from_due_time() {
 
 #[test]
 fn users_and_rates_are_plotted_together() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
-    let output = load(&place, &[&url, "--users", "1,2", "--rate", "100,200", "--plot", "plot.svg"]);
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let output = load(&dir, &[&url, "--users", "1,2", "--rate", "100,200", "--plot", "plot.svg"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     let lines: Vec<&str> = stdout(&output).lines().filter_map(|line| Some(line.split_once("   ")?.0)).collect();
-    let named = ["1 user", "2 users", "100 a second", "200 a second"];
-    assert!(named.iter().all(|name| lines.contains(name)), "{}", stdout(&output));
-    let drawn = fs::read_to_string(place.path().join("plot.svg")).unwrap();
+    let names = ["1 user", "2 users", "100 a second", "200 a second"];
+    assert!(names.iter().all(|name| lines.contains(name)), "{}", stdout(&output));
+    let svg = fs::read_to_string(dir.path().join("plot.svg")).unwrap();
     for line in ["users, median", "users, p99", "rates, median", "rates, p99"] {
-        assert!(drawn.contains(line) && stdout(&output).contains(line), "{line}: {}", stdout(&output));
+        assert!(svg.contains(line) && stdout(&output).contains(line), "{line}: {}", stdout(&output));
     }
     let gates = ["--rate", "100", "--users", "1", "--fail-on", "max>1us", "--json"];
-    let output = load(&place, &[&[&*url], &gates[..]].concat());
+    let output = load(&dir, &[&[&*url], &gates[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).lines().next().is_some_and(|line| line.ends_with(" with 1 user")), "{}", stderr(&output));
     let loads = &json(&output)["loads"];
@@ -124,65 +129,64 @@ fn users_and_rates_are_plotted_together() {
 }
 
 #[test]
-fn generator_is_pinned_beside_local_server() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
-    let allowed = kelvin_sys::cpu::allowed().unwrap();
+fn generator_is_pinned_with_local_server() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let allowed = kelvin_sys::cpu::affinity().unwrap();
     let last = allowed.last().unwrap();
-    let cpus = |arguments: &[&str]| {
-        json(&load(&place, &[&[&*url, "--json"], arguments].concat()))["generator"]["cpus"].clone()
-    };
+    let cpus =
+        |arguments: &[&str]| json(&load(&dir, &[&[&*url, "--json"], arguments].concat()))["generator"]["cpus"].clone();
     assert_eq!(cpus(&[]), serde_json::json!([last]));
     assert_eq!(cpus(&["--no-pin"]), serde_json::json!(allowed));
     assert_eq!(cpus(&["--cpu", &allowed[0].to_string()]), serde_json::json!([allowed[0]]));
-    let said = load(&place, &[&url]);
+    let output = load(&dir, &[&url]);
     let expected = if allowed.len() > 1 { "(taskset -a -p -c " } else { "is allowed to the generator" };
-    assert!(stdout(&said).contains(expected), "{}", stdout(&said));
+    assert!(stdout(&output).contains(expected), "{}", stdout(&output));
 }
 
 #[test]
 fn met_fail_condition_is_exit_status_1() {
-    let (place, address) = (TestDir::new(), start_echo_server());
-    let output = load(&place, &[&format!("http://{address}/"), "--fail-on", "max>1us", "--fail-on", "errors>0"]);
+    let (dir, address) = (TestDir::new(), start_echo_server());
+    let output = load(&dir, &[&format!("http://{address}/"), "--fail-on", "max>1us", "--fail-on", "errors>0"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).starts_with("kelvin: --fail-on max>1us: max is "), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1);
-    let output = load(&place, &[&format!("http://{address}/missing")]);
+    let output = load(&dir, &[&format!("http://{address}/missing")]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("status 404"), "{}", stdout(&output));
 }
 
 #[test]
 fn listed_files_are_requested_and_verified() {
-    let (place, address) = (TestDir::new(), start_echo_server());
-    fs::write(place.path().join("list"), format!("# files\nhttp://{address}/one\n/two\n")).unwrap();
-    fs::write(place.path().join("one"), "/one").unwrap();
-    fs::write(place.path().join("two"), "/owt").unwrap();
+    let (dir, address) = (TestDir::new(), start_echo_server());
+    fs::write(dir.path().join("list"), format!("# files\nhttp://{address}/one\n/two\n")).unwrap();
+    fs::write(dir.path().join("one"), "/one").unwrap();
+    fs::write(dir.path().join("two"), "/owt").unwrap();
     let arguments = ["--files", "list", "--pattern", "sequence", "--verify", "--root", ".", "--json"];
-    let data = json(&load(&place, &arguments));
-    let (right, wrong) = (data["requests"].as_u64().unwrap(), data["errors"]["wrong"].as_u64().unwrap());
-    assert!(right > 0 && right.abs_diff(wrong) <= 1, "{data}");
-    let data = json(&load(&place, &["--files", "list", "--verify", "--json"]));
+    let data = json(&load(&dir, &arguments));
+    let (right_count, wrong_count) = (data["requests"].as_u64().unwrap(), data["errors"]["wrong"].as_u64().unwrap());
+    assert!(right_count > 0 && right_count.abs_diff(wrong_count) <= 1, "{data}");
+    let data = json(&load(&dir, &["--files", "list", "--verify", "--json"]));
     assert_eq!(data["errors"]["wrong"], 0);
 }
 
 #[test]
 fn log_is_replayed_in_time() {
-    let (place, address) = (TestDir::new(), start_echo_server());
+    let (dir, address) = (TestDir::new(), start_echo_server());
     let line =
         |second: u32, path: &str| format!("::1 - - [10/Oct/2000:20:55:{second} +0000] \"GET {path} HTTP/1.1\" 200 1\n");
     let log = [line(36, "/a"), line(36, "/b"), line(37, "/missing"), "other\n".to_owned()].concat();
-    fs::write(place.path().join("log"), log).unwrap();
+    fs::write(dir.path().join("log"), log).unwrap();
     let url = format!("http://{address}/");
-    let output = place.run(&["load", &url, "--replay", "log", "--speed", "20", "--json"]);
+    let output = dir.run(&["load", &url, "--replay", "log", "--speed", "20", "--json"]);
     let data = json(&output);
     assert_eq!((&data["requests"], &data["errors"]["status"]["404"]), (&2.into(), &1.into()), "{data}");
     assert_eq!(stderr(&output), "kelvin: lines of log that are left out: 1 in another format\n");
     // Of several requests in one second, and of one alone, all are counted, and they took a second.
     for count in [1, 4] {
-        fs::write(place.path().join("log"), line(36, r"/caf\xC3\xA9").repeat(count)).unwrap();
-        let output = place.run(&["load", &url, "--replay", "log", "--verify=length"]);
+        fs::write(dir.path().join("log"), line(36, r"/caf\xC3\xA9").repeat(count)).unwrap();
+        let output = dir.run(&["load", &url, "--replay", "log", "--verify=length"]);
         assert_eq!(output.status.code(), Some(2), "what is replayed is not compared");
-        let output = place.run(&["load", &url, "--replay", "log"]);
+        let output = dir.run(&["load", &url, "--replay", "log"]);
         let ending = if count == 1 { "" } else { "s" };
         let expected = format!("\n{count} request{ending}, {count}.00 /s; {} B", "/caf%C3%A9".len() * count);
         assert!(stdout(&output).contains(&expected) && output.status.code() == Some(0), "{}", stdout(&output));
@@ -190,35 +194,35 @@ fn log_is_replayed_in_time() {
 }
 
 #[test]
-fn a_log_a_list_and_a_body_may_come_from_standard_input() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+fn log_list_and_body_are_read_from_stdin() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
     for (name, content) in [("log", line), ("list", "/a\n")] {
-        fs::write(place.path().join(name), content).unwrap();
+        fs::write(dir.path().join(name), content).unwrap();
     }
     for (name, option, value) in [("log", "--replay", "-"), ("list", "--files", "-"), ("list", "--body", "@-")] {
-        let mut command = place.command(KELVIN, &["load", &url, option, value, "--duration", "200ms"]);
-        let input = fs::File::open(place.path().join(name)).unwrap();
+        let mut command = dir.command(KELVIN, &["load", &url, option, value, "--duration", "200ms"]);
+        let input = fs::File::open(dir.path().join(name)).unwrap();
         let output = command.stdin(input).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{option}: {}{}", stderr(&output), stdout(&output));
     }
 }
 
 #[test]
-fn what_was_not_measured_is_null_in_json_and_no_zero() {
-    let (place, address) = (TestDir::new(), start_echo_server());
+fn unmeasured_figures_are_null_in_json() {
+    let (dir, address) = (TestDir::new(), start_echo_server());
     let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
-    fs::write(place.path().join("log"), line.repeat(2)).unwrap();
+    fs::write(dir.path().join("log"), line.repeat(2)).unwrap();
     // The log is over before its first request is on its way.
     let data =
-        json(&place.run(&["load", &format!("http://{address}/"), "--replay", "log", "--speed", "1000000", "--json"]));
+        json(&dir.run(&["load", &format!("http://{address}/"), "--replay", "log", "--speed", "1000000", "--json"]));
     assert_eq!(data["requests"], 2, "{data}");
     assert!(data["response"]["mean"].as_f64().is_some_and(|mean| mean > 0.0), "{data}");
     assert!(data["in_flight"].is_null() && data["generator"]["cpu"].is_null(), "{data}");
     assert!(data["generator"]["busy"].is_null(), "{data}");
     // Each answer is a mistake: no right one has a response time.
     let output =
-        place.run(&["load", &format!("http://{address}/missing"), "--duration", "1100ms", "--no-warm-up", "--json"]);
+        dir.run(&["load", &format!("http://{address}/missing"), "--duration", "1100ms", "--no-warm-up", "--json"]);
     let data = json(&output);
     assert_eq!(data["requests"], 0, "{data}");
     let second = &data["series"][0];
@@ -230,9 +234,9 @@ fn what_was_not_measured_is_null_in_json_and_no_zero() {
 }
 
 #[test]
-fn highest_rate_within_slo_is_found() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
-    let output = load(&place, &[&url, "--slo", "max:1us", "--json"]);
+fn impossible_slo_has_no_passing_rate() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let output = load(&dir, &[&url, "--slo", "max:1us", "--json"]);
     // No rate keeps a microsecond.
     assert_eq!(output.status.code(), Some(1));
     let data = json(&output);
@@ -244,62 +248,61 @@ fn highest_rate_within_slo_is_found() {
 #[test]
 fn rate_search_ends_where_nothing_is_due() {
     // Only errors: no time of the generator's own can be the reason of a miss, but for one that is kept from its CPU.
-    let (place, url) = (TestDir::new(), format!("http://{}/missing", start_echo_server()));
-    let output = place.run(&["load", &url, "--slo", "p50:1s", "--duration", "100ms"]);
-    let told = stderr(&output);
-    assert!(told.contains(": missed, no answer, ") && !told.contains("0.00 ns"), "{told}");
+    let (dir, url) = (TestDir::new(), format!("http://{}/missing", start_echo_server()));
+    let output = dir.run(&["load", &url, "--slo", "p50:1s", "--duration", "100ms"]);
+    let message = stderr(&output);
+    assert!(message.contains(": missed, no answer, ") && !message.contains("0.00 ns"), "{message}");
     assert!(stdout(&output).contains("no rate that was measured kept p50 of at most 1.00 s"), "{}", stdout(&output));
     let is_of_generator = stdout(&output).contains("The generator was the limit");
-    assert!(is_of_generator || told.contains("no request was due within"), "{told}");
+    assert!(is_of_generator || message.contains("no request was due within"), "{message}");
 }
 
 #[test]
 fn counts_of_one_are_singular() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
-    let output =
-        place.run(&["load", &url, "--rate", "7", "--duration", "100ms", "--no-warm-up", "--fail-on", "rate>8"]);
-    let told = stdout(&output);
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let output = dir.run(&["load", &url, "--rate", "7", "--duration", "100ms", "--no-warm-up", "--fail-on", "rate>8"]);
+    let text = stdout(&output);
     for expected in ["\n1 request, 7.00 /s;", ", 1 connection opened\n", "\n7.00 /s became due\n"] {
-        assert!(told.contains(expected) && output.status.code() == Some(0), "{expected}: {told}");
+        assert!(text.contains(expected) && output.status.code() == Some(0), "{expected}: {text}");
     }
 }
 
 #[test]
 fn load_usage_errors_are_one_line() {
-    let place = TestDir::new();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{free}/");
-    fs::write(place.path().join("empty"), "").unwrap();
-    let refused = |arguments: &[&str], expected: &str| {
-        let output = place.run(&[&["load"], arguments].concat());
+    let dir = TestDir::new();
+    let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{unused_address}/");
+    fs::write(dir.path().join("empty"), "").unwrap();
+    let expect_refusal = |arguments: &[&str], expected: &str| {
+        let output = dir.run(&[&["load"], arguments].concat());
         assert_refused(&output, &[expected]);
     };
-    refused(&[&url], "Connection refused");
-    refused(&[], "<URL>");
-    refused(&["localhost"], "give a URL such as");
-    refused(&[&url, "--users", "0"], "--users");
-    refused(&[&url, "--users", "2,0"], "--users");
-    refused(&[&url, "--rate", "5", "--think", "1s"], "--think");
-    refused(&[&url, "--users", "2", "--connections", "5"], "--connections");
-    refused(&[&url, "--slo", "p99:1ms", "--plot", "x.svg"], "--plot");
-    refused(&[&url, "--cpu", "0", "--no-pin"], "--no-pin");
-    refused(&[&url, "--duration", "5x"], "--duration");
-    refused(&[&url, "--fail-on", "p98>5ms"], "--fail-on");
-    refused(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");
-    refused(&[&url, "--method", "G T"], "--method G T: give a method such as GET");
-    refused(&[&url, "--body", "@none"], "--body @none: No such file");
-    refused(&["--files", "none"], "--files none: No such file");
-    refused(&["--files", "empty"], "--files empty: it names no file");
-    refused(&[&url, "--replay", "empty"], "--replay empty: it has no GET request");
-    refused(&["https://localhost/", "--ca", "empty"], "--ca: empty: it holds no certificate");
-    refused(&["http://name.invalid/"], "http://name.invalid/: ");
+    expect_refusal(&[&url], "Connection refused");
+    expect_refusal(&[], "<URL>");
+    expect_refusal(&["localhost"], "give a URL such as");
+    expect_refusal(&[&url, "--users", "0"], "--users");
+    expect_refusal(&[&url, "--users", "2,0"], "--users");
+    expect_refusal(&[&url, "--rate", "5", "--think", "1s"], "--think");
+    expect_refusal(&[&url, "--users", "2", "--connections", "5"], "--connections");
+    expect_refusal(&[&url, "--slo", "p99:1ms", "--plot", "x.svg"], "--plot");
+    expect_refusal(&[&url, "--cpu", "0", "--no-pin"], "--no-pin");
+    expect_refusal(&[&url, "--duration", "5x"], "--duration");
+    expect_refusal(&[&url, "--fail-on", "p98>5ms"], "--fail-on");
+    expect_refusal(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");
+    expect_refusal(&[&url, "--method", "G T"], "--method G T: give a method such as GET");
+    expect_refusal(&[&url, "--body", "@none"], "--body @none: No such file");
+    expect_refusal(&["--files", "none"], "--files none: No such file");
+    expect_refusal(&["--files", "empty"], "--files empty: it names no file");
+    expect_refusal(&[&url, "--replay", "empty"], "--replay empty: it has no GET request");
+    expect_refusal(&["https://localhost/", "--ca", "empty"], "--ca: empty: it holds no certificate");
+    expect_refusal(&["http://name.invalid/"], "http://name.invalid/: ");
 }
 
 #[test]
 fn ctrl_c_prints_measured_part() {
-    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
-    let child = place.start(&["load", &url, "--duration", "1h", "--no-warm-up"]);
-    assert!(within(HANG_TIMEOUT, || handles_interrupts(&child)));
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let child = dir.start(&["load", &url, "--duration", "1h", "--no-warm-up"]);
+    assert!(is_met_within(HANG_TIMEOUT, || handles_interrupts(&child)));
     signal(&child, "INT");
     let output = wait_for_output(child, &["load"]);
     assert_eq!(output.status.code(), Some(1));
@@ -307,25 +310,25 @@ fn ctrl_c_prints_measured_part() {
 }
 
 /// Starts a server that answers each request with a beginning and then the same bytes without end; counts the bytes.
-fn start_endless_server(beginning: &'static str, more: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
+fn start_endless_server(beginning: &'static str, repeated: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, sent) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
-    let counter = Arc::clone(&sent);
+    let (address, sent_bytes) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
+    let counter = Arc::clone(&sent_bytes);
     std::thread::spawn(move || {
-        let more = more.repeat(1000);
+        let block = repeated.repeat(1000);
         for connection in listener.incoming().flatten() {
-            let (counter, more) = (Arc::clone(&counter), more.clone());
+            let (counter, block) = (Arc::clone(&counter), block.clone());
             std::thread::spawn(move || -> std::io::Result<()> {
                 let mut writer = &connection;
                 writer.write_all(beginning.as_bytes())?;
                 loop {
-                    writer.write_all(more.as_bytes())?;
-                    counter.fetch_add(more.len() as u64, Ordering::Relaxed);
+                    writer.write_all(block.as_bytes())?;
+                    counter.fetch_add(block.len() as u64, Ordering::Relaxed);
                 }
             });
         }
     });
-    (address, sent)
+    (address, sent_bytes)
 }
 
 /// Bytes of memory that a process had at most.
@@ -338,8 +341,8 @@ fn peak_memory(child: &Child) -> u64 {
 #[test]
 fn endless_answers_use_bounded_memory() {
     const OK: &str = "HTTP/1.1 200 OK\r\n";
-    let place = TestDir::new();
-    for (beginning, more) in [
+    let dir = TestDir::new();
+    for (beginning, repeated) in [
         ("", "HTTP/1.1 100 Continue\r\n\r\n"),
         (OK, "X-Header: value\r\n"),
         (OK, "x"),
@@ -349,12 +352,15 @@ fn endless_answers_use_bounded_memory() {
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "body"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "X-Trailer: value\r\n"),
     ] {
-        let (address, sent) = start_endless_server(beginning, more);
+        let (address, sent_bytes) = start_endless_server(beginning, repeated);
         let url = format!("http://{address}/");
-        let child = place.start(&["load", &url, "--users", "4", "--duration", "1h", "--no-warm-up", "--json"]);
-        assert!(within(HANG_TIMEOUT, || sent.load(Ordering::Relaxed) > 100_000_000), "{beginning:?} {more:?}");
-        let most = peak_memory(&child);
-        assert!(most < 60 << 20, "{most} after {beginning:?} {more:?}");
+        let child = dir.start(&["load", &url, "--users", "4", "--duration", "1h", "--no-warm-up", "--json"]);
+        assert!(
+            is_met_within(HANG_TIMEOUT, || sent_bytes.load(Ordering::Relaxed) > 100_000_000),
+            "{beginning:?} {repeated:?}"
+        );
+        let peak = peak_memory(&child);
+        assert!(peak < 60 << 20, "{peak} after {beginning:?} {repeated:?}");
         signal(&child, "INT");
         let data = json(&wait_for_output(child, &["load"]));
         assert_eq!((&data["interrupted"], &data["requests"]), (&"SIGINT".into(), &0.into()), "{data}");

@@ -16,7 +16,7 @@ use serde_json::Value;
 use server_process::ServerProcess;
 use test_dir::{TestDir, stderr};
 
-/// Of a request that is lost the kernel tells once more that it has left, and of one whose answer is delayed as well.
+/// The kernel reports a request as sent once more where it is lost, or its answer delayed.
 const IMPAIRED: [Impairment; 2] = [
     Impairment { delay: Duration::from_millis(2), loss: 0.08, reordering: 0.03 },
     Impairment { delay: Duration::from_millis(2), loss: 0.01, reordering: 0.03 },
@@ -27,40 +27,40 @@ const CLEAN: [Impairment; 2] = [Impairment { delay: Duration::from_millis(2), lo
 /// At which 6 files a second pass.
 const LINK_RATE: &str = "1mbit";
 const FILE_BYTES: usize = 20_000;
-/// Share of a CPU that whoever has so little to do may use beside what it takes: of whoever never sleeps it is all.
+/// Share of a CPU that a process with so little to do may use besides its work: one that never sleeps uses all of it.
 const MAX_IDLE_CPU: f64 = 0.1;
 
 /// A server on the far one, whose looks are answered, and what it serves.
 struct FarServer {
     link: Link,
-    place: TestDir,
+    dir: TestDir,
     server: ServerProcess,
     resources: String,
 }
 
 impl FarServer {
-    fn start(ways: [Impairment; 2], model: &str) -> Result<Self, MissingRequirement> {
-        let link = Link::with_impairments(ways)?;
+    fn start(impairments: [Impairment; 2], model: &str) -> Result<Self, MissingRequirement> {
+        let link = Link::with_impairments(impairments)?;
         link.limit(LINK_RATE)?;
-        let place = TestDir::new();
-        let root = place.path().join("root");
+        let dir = TestDir::new();
+        let root = dir.path().join("root");
         fs::create_dir(&root).unwrap();
         ["a", "b", "c"].iter().for_each(|name| fs::write(root.join(name), vec![7; FILE_BYTES]).unwrap());
-        fs::write(place.path().join("list"), "a\nb\nc\n").unwrap();
-        fs::write(place.path().join("paths"), "/a\n/b\n/c\n").unwrap();
-        let token = place.path().join("token");
+        fs::write(dir.path().join("list"), "a\nb\nc\n").unwrap();
+        fs::write(dir.path().join("paths"), "/a\n/b\n/c\n").unwrap();
+        let token = dir.path().join("token");
         fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let listen = format!("{}:0", Link::FAR_ADDRESS);
         let serve = ["serve", "root", "--listen", &listen, "--model", model, "--expose-stats", "--token-file", "token"];
-        let mut server = ServerProcess::spawn(Link::kelvin(&place, &link.far, &serve), Stdio::null());
+        let mut server = ServerProcess::spawn(Link::kelvin(&dir, &link.far_host, &serve), Stdio::null());
         let resources = server.line();
-        Ok(Self { link, place, server, resources })
+        Ok(Self { link, dir, server, resources })
     }
 
     /// The output of the program on the near one, as data.
-    fn near(&self, arguments: &[&str]) -> Value {
-        let output = Link::kelvin(&self.place, &self.link.near, arguments).output().unwrap();
+    fn run_near(&self, arguments: &[&str]) -> Value {
+        let output = Link::kelvin(&self.dir, &self.link.near_host, arguments).output().unwrap();
         assert!(!output.stdout.is_empty(), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -68,8 +68,8 @@ impl FarServer {
     fn load(&self, demand: &[&str]) -> Value {
         let url = format!("http://{}", self.server.address);
         let times = ["--duration", "4s", "--warm-up", "500ms", "--json"];
-        let all = self.near(&[&["load", &url, "--files", "paths"][..], &times, demand].concat());
-        all.as_array().map_or_else(|| all.clone(), |loads| loads[0].clone())
+        let report = self.run_near(&[&["load", &url, "--files", "paths"][..], &times, demand].concat());
+        report.as_array().map_or_else(|| report.clone(), |loads| loads[0].clone())
     }
 
     /// Seconds of CPU that the server has used.
@@ -81,18 +81,18 @@ impl FarServer {
     }
 }
 
-fn number(of: &Value, name: &str) -> f64 {
-    of[name].as_f64().unwrap_or_else(|| panic!("no {name}: {of}"))
+fn number(object: &Value, name: &str) -> f64 {
+    object[name].as_f64().unwrap_or_else(|| panic!("no {name}: {object}"))
 }
 
 /// Where a server of each model runs.
-fn start_servers(ways: [Impairment; 2], models: &[&'static str]) -> Vec<(&'static str, FarServer)> {
-    let start = |model| match FarServer::start(ways, model) {
-        Ok(far) if far.server.address.is_empty() => {
+fn start_servers(impairments: [Impairment; 2], models: &[&'static str]) -> Vec<(&'static str, FarServer)> {
+    let start = |model| match FarServer::start(impairments, model) {
+        Ok(far_server) if far_server.server.address.is_empty() => {
             MissingRequirement::machine("Linux with io_uring").report_skip(format!("a server of the model {model}"));
             None
         }
-        Ok(far) => Some((model, far)),
+        Ok(far_server) => Some((model, far_server)),
         Err(missing) => {
             missing.report_skip(format!("a server of the model {model} over a link that loses frames"));
             None
@@ -105,19 +105,23 @@ fn start_servers(ways: [Impairment; 2], models: &[&'static str]) -> Vec<(&'stati
 fn idle_generator_uses_little_cpu_despite_retransmissions() {
     let demands = [&["--users", "12"][..], &["--users", "6", "--think", "500ms", "--arrivals", "exponential"]];
     let clean = match FarServer::start(CLEAN, "epoll") {
-        Ok(far) => far.load(demands[0]),
+        Ok(far_server) => far_server.load(demands[0]),
         Err(missing) => return missing.report_skip("a link that loses frames"),
     };
     let cost = number(&clean["generator"], "cpu") / number(&clean, "requests");
-    for (model, far) in start_servers(IMPAIRED, &["epoll", "uring", "pool"]) {
+    for (model, far_server) in start_servers(IMPAIRED, &["epoll", "uring", "pool"]) {
         for demand in demands {
-            let (begun, before) = (Instant::now(), far.server_cpu());
-            let load = far.load(demand);
-            let (used, most) = (far.server_cpu() - before, MAX_IDLE_CPU * begun.elapsed().as_secs_f64());
-            assert!(used <= most + 4.0 * cost * number(&load, "requests"), "{model}: the server used {used} s: {load}");
+            let (start, cpu_before) = (Instant::now(), far_server.server_cpu());
+            let load = far_server.load(demand);
+            let (used_cpu, max_idle) =
+                (far_server.server_cpu() - cpu_before, MAX_IDLE_CPU * start.elapsed().as_secs_f64());
+            assert!(
+                used_cpu <= max_idle + 4.0 * cost * number(&load, "requests"),
+                "{model}: the server used {used_cpu} s: {load}"
+            );
             let generator = &load["generator"];
-            let most = MAX_IDLE_CPU * number(&load, "seconds") + 4.0 * cost * number(&load, "requests");
-            assert!(number(generator, "cpu") <= most, "{model}: more than {most} s: {load}");
+            let max_cpu = MAX_IDLE_CPU * number(&load, "seconds") + 4.0 * cost * number(&load, "requests");
+            assert!(number(generator, "cpu") <= max_cpu, "{model}: more than {max_cpu} s: {load}");
             let spurious = number(generator, "spurious_wakeups");
             assert!(spurious <= 10.0 + number(&load, "connections"), "{model}: woken up for nothing: {load}");
         }
@@ -126,15 +130,21 @@ fn idle_generator_uses_little_cpu_despite_retransmissions() {
 
 #[test]
 fn load_steps_use_little_cpu_despite_retransmissions() {
-    for (model, far) in start_servers(REORDERING, &["epoll"]) {
-        let url = format!("http://{}/", far.server.address);
-        let of = ["--url", &url, "--url-list", "list", "--stats-token", "token", "--stats-address", &far.resources];
-        let wanted = ["--users", "4,12", "--rounds", "2", "--step", "1s", "--budget", "1s"];
-        let study = far.near(
-            &[&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], &of, &wanted].concat(),
+    for (model, far_server) in start_servers(REORDERING, &["epoll"]) {
+        let url = format!("http://{}/", far_server.server.address);
+        let server_options =
+            ["--url", &url, "--url-list", "list", "--stats-token", "token", "--stats-address", &far_server.resources];
+        let study_options = ["--users", "4,12", "--rounds", "2", "--step", "1s", "--budget", "1s"];
+        let study = far_server.run_near(
+            &[
+                &["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..],
+                &server_options,
+                &study_options,
+            ]
+            .concat(),
         );
         let measurements = study["run"]["measurements"].as_array().unwrap();
-        // A visit that the link lets fail, as beside other tests, has no figures.
+        // A visit that the link lets fail, as next to other tests, has no figures.
         let visits = measurements
             .iter()
             .filter(|measurement| measurement["probe"] == "load.throughput")
@@ -142,19 +152,19 @@ fn load_steps_use_little_cpu_despite_retransmissions() {
             .filter(|round| round["outcome"]["measured"].is_array())
             .count();
         assert!(visits >= 4, "{visits} of 5 visits were measured");
-        let mut used = 0;
+        let mut share_count = 0;
         for measurement in measurements {
             let resource = measurement["case"]["resource"].as_str().unwrap_or_default();
-            let uses = ["client-cpu", "server-thread"].contains(&resource);
-            for round in measurement["rounds"].as_array().unwrap().iter().filter(|_| uses) {
+            let is_idle_resource = ["client-cpu", "server-thread"].contains(&resource);
+            for round in measurement["rounds"].as_array().unwrap().iter().filter(|_| is_idle_resource) {
                 let readings = round["outcome"]["measured"].as_array().unwrap_or_else(|| panic!("{round}")).iter();
                 for reading in readings.filter(|reading| reading["metric"] == "load.utilisation") {
                     let share = reading["readings"]["scalars"][0].as_f64().unwrap();
                     assert!(share < 0.5, "{model}: {resource} used {share} of a CPU");
-                    used += 1;
+                    share_count += 1;
                 }
             }
         }
-        assert_eq!(used, 2 * visits, "both of each visit");
+        assert_eq!(share_count, 2 * visits, "both of each visit");
     }
 }

@@ -17,79 +17,80 @@ fn non_utf8_arg(end: &str) -> OsString {
     OsString::from_iter([OsStr::from_bytes(b"odd-\xff"), OsStr::new(end)])
 }
 
-/// The commands of kelvin, and those of its commands that have some, with what help says of them.
-fn commands(place: &TestDir) -> Vec<(Vec<String>, String)> {
+/// The commands of kelvin, and those of its commands that have some, with the help of each.
+fn commands(dir: &TestDir) -> Vec<(Vec<String>, String)> {
     let help = |path: &[String]| {
         let words: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
-        stdout(&place.run(&words)).to_owned()
+        stdout(&dir.run(&words)).to_owned()
     };
-    let mut found = vec![(Vec::new(), help(&[]))];
-    let mut next = 0;
-    while let Some((path, text)) = found.get(next).cloned() {
-        let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-        for name in listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty())
+    let mut list = vec![(Vec::new(), help(&[]))];
+    let mut index = 0;
+    while let Some((path, text)) = list.get(index).cloned() {
+        let listing = text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        for name in
+            listing.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty())
         {
             let path = [&path[..], &[name.to_owned()]].concat();
             let text = help(&path);
-            found.push((path, text));
+            list.push((path, text));
         }
-        next += 1;
+        index += 1;
     }
     // These are in no list.
     let hidden = ["probe-process", "file-cache-process", "book-page"];
-    found.extend(hidden.map(|name| (vec![name.to_owned()], "<AREA>".to_owned())));
-    found
+    list.extend(hidden.map(|name| (vec![name.to_owned()], "<AREA>".to_owned())));
+    list
 }
 
 #[test]
 fn non_utf8_argument_never_panics() {
-    let place = TestDir::new();
-    let mut tried = 0;
-    for (path, help) in commands(&place) {
+    let dir = TestDir::new();
+    let mut attempts = 0;
+    for (path, help) in commands(&dir) {
         let options = help.lines().filter_map(|line| line.split("--").nth(1)?.split_once([' ', '=']));
         let with_value = options.filter(|(_, rest)| rest.starts_with('<')).map(|(name, _)| format!("--{name}"));
         for option in with_value.map(Some).chain([None]) {
-            let mut command = place.command(KELVIN, &[]);
+            let mut command = dir.command(KELVIN, &[]);
             // A run would begin that takes long: with a CPU that is not there it does not.
-            let starts = matches!(path.first().map(String::as_str), Some("run" | "study" | "selfcheck" | "watch"));
-            let starts = starts || path.get(1).is_some_and(|name| name == "sweep");
-            command.args(&path).args(starts.then_some("--cpu=99999").filter(|_| option.as_deref() != Some("--cpu")));
+            let is_long_run = matches!(path.first().map(String::as_str), Some("run" | "study" | "selfcheck" | "watch"));
+            let is_run = is_long_run || path.get(1).is_some_and(|name| name == "sweep");
+            command.args(&path).args(is_run.then_some("--cpu=99999").filter(|_| option.as_deref() != Some("--cpu")));
             command.args(&option).arg(non_utf8_arg(""));
             let output = wait_for_output(command.spawn().unwrap(), &[&format!("{path:?} {option:?}")]);
-            let said = String::from_utf8_lossy(&output.stderr);
+            let message = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.code().is_some_and(|code| code <= 2), "{path:?} {option:?}: {output:?}");
-            assert!(!said.contains("panicked") && said.lines().count() <= 2, "{path:?} {option:?}: {said}");
-            tried += 1;
+            assert!(!message.contains("panicked") && message.lines().count() <= 2, "{path:?} {option:?}: {message}");
+            attempts += 1;
         }
     }
-    assert!(tried > 100, "only {tried} are found in the help");
-    let mut command = place.command(KELVIN, &["run", "--budget"]);
+    assert!(attempts > 100, "only {attempts} are found in the help");
+    let mut command = dir.command(KELVIN, &["run", "--budget"]);
     assert_refused(&command.arg(non_utf8_arg("")).output().unwrap(), &["odd-\\xFF", "UTF-8"]);
 }
 
 #[test]
 fn non_utf8_paths_work() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let run = |arguments: &[&OsStr]| {
-        let mut command = place.command(KELVIN, &[]);
+        let mut command = dir.command(KELVIN, &[]);
         wait_for_output(command.args(arguments).spawn().unwrap(), &[&format!("{arguments:?}")])
     };
-    let [directory, other, data, page, export, list, store] =
+    let [directory, remote, data, page, export, list, store] =
         ["", "-other", "-data", "-page", "-export", "-list", "-store"].map(non_utf8_arg);
-    for directory in [&directory, &other] {
-        fs::create_dir(place.path().join(directory)).unwrap();
+    for directory in [&directory, &remote] {
+        fs::create_dir(dir.path().join(directory)).unwrap();
     }
     let word = OsStr::new;
     let words = |text: &'static str| text.split(' ').map(OsStr::new);
-    let all = |parts: Vec<Vec<&OsStr>>| run(&parts.concat());
-    let measured = all(vec![
+    let run_parts = |parts: Vec<Vec<&OsStr>>| run(&parts.concat());
+    let output = run_parts(vec![
         words("run file.entry file.remote.round_trip --quick --budget 3s --rounds 2 --dir").collect(),
-        vec![&directory, word("--remote"), &other, word("--report"), &page, word("--store"), &store],
+        vec![&directory, word("--remote"), &remote, word("--report"), &page, word("--store"), &store],
     ]);
-    assert_success(&measured);
-    let table = stdout(&measured);
+    assert_success(&output);
+    let table = stdout(&output);
     assert!(table.contains("remote.round_trip") && !table.contains("failed"), "{table}");
-    assert!(fs::read_to_string(place.path().join(&page)).unwrap().starts_with("<!"));
+    assert!(fs::read_to_string(dir.path().join(&page)).unwrap().starts_with("<!"));
     assert_success(&run(&[word("runs"), word("export"), word("--store"), &store, word("--output"), &export]));
     assert_success(&run(&[word("report"), &export, word("--assets"), &directory]));
     assert_success(&run(&[word("runs"), word("import"), &export, word("--store"), &store]));
@@ -99,13 +100,13 @@ fn non_utf8_paths_work() {
     let digest = run(&[word("digest"), &data]);
     assert_success(&digest);
     assert!(digest.stdout.ends_with(&[b"  ", data.as_bytes(), b"\n"].concat()));
-    fs::write(place.path().join(&list), &digest.stdout).unwrap();
+    fs::write(dir.path().join(&list), &digest.stdout).unwrap();
     assert_success(&run(&[word("digest"), word("--check"), &list]));
 }
 
 #[test]
 fn non_utf8_environment_never_panics() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     for name in [
         "HOME",
         "XDG_DATA_HOME",
@@ -118,11 +119,11 @@ fn non_utf8_environment_never_panics() {
         "LANG",
         "RUST_BACKTRACE",
     ] {
-        let value = place.path().join(non_utf8_arg(name));
+        let value = dir.path().join(non_utf8_arg(name));
         for arguments in
             [&["runs", "list"][..], &["machine"], &["digest", EXPORTED_RUN], &["report", EXPORTED_RUN], &["--help"]]
         {
-            let mut command = place.command(KELVIN, arguments);
+            let mut command = dir.command(KELVIN, arguments);
             let output = wait_for_output(command.env(name, &value).spawn().unwrap(), arguments);
             assert_eq!(output.status.code(), Some(0), "{name} {arguments:?}: {output:?}");
         }

@@ -16,8 +16,8 @@ struct AgentProcess {
 }
 
 impl AgentProcess {
-    fn start(place: &TestDir) -> Self {
-        let mut child = place.start(&["agent", "--listen", "127.0.0.1:0"]);
+    fn start(dir: &TestDir) -> Self {
+        let mut child = dir.start(&["agent", "--listen", "127.0.0.1:0"]);
         let mut address = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
         let port = address.trim().rsplit(':').next().unwrap().to_owned();
@@ -33,43 +33,43 @@ impl Drop for AgentProcess {
 }
 
 /// Every output of the newest stored run, in every format.
-fn all_outputs(place: &TestDir, more: &[&str]) -> Vec<String> {
-    let shown = ["terminal", "html", "md", "json", "csv", "samples"];
-    let others = ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat"];
+fn all_outputs(dir: &TestDir, options: &[&str]) -> Vec<String> {
+    let text_formats = ["terminal", "html", "md", "json", "csv", "samples"];
+    let export_formats = ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat"];
     let formats: Vec<Vec<&str>> =
-        shown.into_iter().chain(others).map(|format| vec!["report", "--format", format]).collect();
-    let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json", "--with-samples"]];
-    formats.iter().chain(&others).map(|arguments| place.stdout_of(&[arguments, more].concat())).collect()
+        text_formats.into_iter().chain(export_formats).map(|format| vec!["report", "--format", format]).collect();
+    let commands = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json", "--with-samples"]];
+    formats.iter().chain(&commands).map(|arguments| dir.stdout_of(&[arguments, options].concat())).collect()
 }
 
 #[test]
 fn run_hides_paths_and_hosts_by_default() {
-    let place = TestDir::new();
-    let directory = place.path().join("of-alice");
+    let dir = TestDir::new();
+    let directory = dir.path().join("of-alice");
     fs::create_dir(&directory).unwrap();
     let directory = directory.to_str().unwrap();
     let run = ["run", "os.syscall.null", "--quick", "--budget", "1s", "--dir", directory];
-    let secrets = ["of-alice", "localhost", place.path().to_str().unwrap()];
+    let secrets = ["of-alice", "localhost", dir.path().to_str().unwrap()];
 
-    let printed_at_once = place.stdout_of(&run);
-    let page = fs::read_to_string(place.path().join("report.html")).unwrap();
-    for text in all_outputs(&place, &["--with-private"]).iter().chain([&printed_at_once, &page]) {
+    let printed_at_once = dir.stdout_of(&run);
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    for text in all_outputs(&dir, &["--with-private"]).iter().chain([&printed_at_once, &page]) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "it was never collected: {text:.3000}");
     }
-    let agent = AgentProcess::start(&place);
+    let agent = AgentProcess::start(&dir);
     let peer = format!("localhost:{}", agent.port);
-    place.stdout_of(&[&run[..], &["--peer", &peer, "--with-private", "--no-report"]].concat());
-    for text in all_outputs(&place, &[]) {
+    dir.stdout_of(&[&run[..], &["--peer", &peer, "--with-private", "--no-report"]].concat());
+    for text in all_outputs(&dir, &[]) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text:.3000}");
     }
-    let whole = place.stdout_of(&["runs", "export", "--with-private"]);
-    assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole:.3000}");
+    let full_export = dir.stdout_of(&["runs", "export", "--with-private"]);
+    assert!(secrets.iter().all(|secret| full_export.contains(secret)), "{full_export:.3000}");
 }
 
 /// A run that holds all of it.
 #[test]
 fn imported_run_is_redacted() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let mut run: Value = serde_json::from_str(include_str!("../../store/tests/format-1.json")).unwrap();
     run["command"] = json!(["/home/alice/bin/kelvin", "run", "--peer", "lab7.example.org", "--dir=/srv/alice"]);
     run["machine"]["kernel"]["command_line"]["known"]["value"] =
@@ -87,11 +87,11 @@ fn imported_run_is_redacted() {
     run["measurements"][2]["skipped"] = json!("192.0.2.8:27315 does not answer");
     run["notes"][0] = json!("fio is /home/alice/bin/fio");
     run["predictions"][0]["prediction"]["derivation"] = json!("what enx001122aabbcc carries");
-    fs::write(place.path().join("old.json"), run.to_string()).unwrap();
-    place.stdout_of(&["runs", "import", "old.json"]);
+    fs::write(dir.path().join("old.json"), run.to_string()).unwrap();
+    dir.stdout_of(&["runs", "import", "old.json"]);
 
     let secrets = ["alice", "lab7", "nas.example", "192.0.2.", "001122aabbcc", "1c2d"];
-    for text in all_outputs(&place, &[]).iter().chain([&place.stdout_of(&[
+    for text in all_outputs(&dir, &[]).iter().chain([&dir.stdout_of(&[
         "report",
         "old.json",
         "--format",
@@ -102,28 +102,29 @@ fn imported_run_is_redacted() {
             assert!(!text.contains(secret), "{secret} in {text:.5000}");
         }
     }
-    let told: Value = serde_json::from_str(&place.stdout_of(&["runs", "export"])).unwrap();
-    let kernel = &told["machine"]["kernel"];
+    let redacted: Value = serde_json::from_str(&dir.stdout_of(&["runs", "export"])).unwrap();
+    let kernel = &redacted["machine"]["kernel"];
     assert_eq!(kernel["command_line"]["known"]["value"], "mitigations=off nohz_full=2-3");
     assert_eq!(kernel["omitted_boot_parameters"], 4);
-    assert_eq!(told["command"], json!(["kelvin", "run", "--peer", "…", "--dir=…"]));
-    assert_eq!(told["machine"]["mounts"][0]["options"], "rw,vers=4.2");
-    let whole: Value = serde_json::from_str(&place.stdout_of(&["runs", "export", "--with-private"])).unwrap();
-    for place in ["/command", "/machine/kernel", "/machine/mounts", "/hazards", "/measurements", "/notes", "/studies"] {
-        assert_eq!(whole.pointer(place), run.pointer(place), "nothing is lost in the store");
+    assert_eq!(redacted["command"], json!(["kelvin", "run", "--peer", "…", "--dir=…"]));
+    assert_eq!(redacted["machine"]["mounts"][0]["options"], "rw,vers=4.2");
+    let full_export: Value = serde_json::from_str(&dir.stdout_of(&["runs", "export", "--with-private"])).unwrap();
+    for pointer in ["/command", "/machine/kernel", "/machine/mounts", "/hazards", "/measurements", "/notes", "/studies"]
+    {
+        assert_eq!(full_export.pointer(pointer), run.pointer(pointer), "nothing is lost in the store");
     }
     // What was exported is a run like any other, and nothing more is left out of it.
-    fs::write(place.path().join("told.json"), told.to_string()).unwrap();
-    let again: Value =
-        serde_json::from_str(&place.stdout_of(&["report", "told.json", "--format", "json", "--with-samples"])).unwrap();
-    assert_eq!(again["run"], told);
+    fs::write(dir.path().join("told.json"), redacted.to_string()).unwrap();
+    let reimported: Value =
+        serde_json::from_str(&dir.stdout_of(&["report", "told.json", "--format", "json", "--with-samples"])).unwrap();
+    assert_eq!(reimported["run"], redacted);
 }
 
 #[test]
 fn machine_facts_are_redacted() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let file = |name: &str, content: &str| {
-        let path = place.path().join("machine").join(name);
+        let path = dir.path().join("machine").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     };
@@ -132,10 +133,10 @@ fn machine_facts_are_redacted() {
     file("sys/class/net/enx001122aabbcc/mtu", "1500\n");
     let secrets = ["1c2d", "alice", "nas", "192.0.2.8", "001122aabbcc"];
     for json in [&[][..], &["--json"]] {
-        let told = place.stdout_of(&[&["machine", "--root", "machine"], json].concat());
-        assert!(!secrets.iter().any(|secret| told.contains(secret)), "{told}");
-        assert!(told.contains("nosmt") && told.contains("noatime"), "{told}");
-        let whole = place.stdout_of(&[&["machine", "--root", "machine", "--with-private"], json].concat());
-        assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole}");
+        let redacted = dir.stdout_of(&[&["machine", "--root", "machine"], json].concat());
+        assert!(!secrets.iter().any(|secret| redacted.contains(secret)), "{redacted}");
+        assert!(redacted.contains("nosmt") && redacted.contains("noatime"), "{redacted}");
+        let full_text = dir.stdout_of(&[&["machine", "--root", "machine", "--with-private"], json].concat());
+        assert!(secrets.iter().all(|secret| full_text.contains(secret)), "{full_text}");
     }
 }

@@ -32,7 +32,7 @@ impl ServerProcess {
     }
 }
 
-/// What a client does; `None`, and said, where it is not installed.
+/// What a client does; `None`, with a message, where it is not installed.
 fn run_client(name: &str, package: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(name).args(arguments).output() {
         Ok(output) => Some(output),
@@ -81,8 +81,8 @@ fn curl_gets_files_ranges_and_conditionals() {
     assert_eq!(code(&["--etag-compare", saved, &url]), "304");
     let part = top.path().join("part");
     fs::write(&part, vec![7; 1_000_000]).unwrap();
-    let told = curl(&["-C", "-", "-w", "%{http_code}", "-o", part.to_str().unwrap(), &server.url("/large")]);
-    assert_eq!(told.unwrap(), "206");
+    let status = curl(&["-C", "-", "-w", "%{http_code}", "-o", part.to_str().unwrap(), &server.url("/large")]);
+    assert_eq!(status.unwrap(), "206");
     assert_eq!(fs::read(&part).unwrap(), vec![7; 5_000_000]);
 }
 
@@ -93,7 +93,7 @@ fn loopback_server_rejects_foreign_host_names() {
         let host = format!("Host: {host}");
         curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &host, &server.url("/sub/c.html")])
     };
-    let (own, named) =
+    let (default_server, named_server) =
         (ServerProcess::start(top.path(), &[]), ServerProcess::start(top.path(), &["--host", "a.test", "--host", "b"]));
     for (host, by_own, by_named) in [
         ("localhost:80", "200", "200"),
@@ -104,41 +104,43 @@ fn loopback_server_rejects_foreign_host_names() {
         ("a.test.evil.example", "421", "421"),
         ("a b", "400", "400"),
     ] {
-        let Some(found) = code(&own, host) else { return };
-        assert_eq!((found.as_str(), code(&named, host).unwrap().as_str()), (by_own, by_named), "{host}");
+        let Some(response_code) = code(&default_server, host) else { return };
+        assert_eq!((response_code.as_str(), code(&named_server, host).unwrap().as_str()), (by_own, by_named), "{host}");
     }
-    assert!(curl(&["-H", "Host: evil.example", &own.url("/")]).unwrap().contains("kelvin serve --host NAME"));
-    for (arguments, of_other) in [(&[][..], "200"), (&["--host", "a.test"], "421")] {
-        let open = ServerProcess::start_at("0.0.0.0:0", top.path(), arguments);
-        assert_eq!(code(&open, "any.example").unwrap(), of_other);
+    assert!(
+        curl(&["-H", "Host: evil.example", &default_server.url("/")]).unwrap().contains("kelvin serve --host NAME")
+    );
+    for (arguments, expected) in [(&[][..], "200"), (&["--host", "a.test"], "421")] {
+        let server = ServerProcess::start_at("0.0.0.0:0", top.path(), arguments);
+        assert_eq!(code(&server, "any.example").unwrap(), expected);
     }
 }
 
-/// What nginx is told: to hand on what it is asked for, by its own words alone.
+/// A configuration of nginx that passes requests on, by its own directives alone.
 const NGINX_PROXY_CONF: &str = "daemon off; master_process off; pid nginx.pid; error_log stderr; events {} http { access_log off; \
     client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5; \
     server { listen unix:nginx.socket; location / { proxy_pass http://SERVER; } } }";
 
 #[test]
 fn nginx_proxy_passes_requests() {
-    let (top, place) = (make_site(), tempfile::tempdir().unwrap());
+    let (top, dir) = (make_site(), tempfile::tempdir().unwrap());
     let server = ServerProcess::start(top.path(), &[]);
-    fs::write(place.path().join("nginx.conf"), NGINX_PROXY_CONF.replace("SERVER", &server.address)).unwrap();
+    fs::write(dir.path().join("nginx.conf"), NGINX_PROXY_CONF.replace("SERVER", &server.address)).unwrap();
     let mut command = Command::new("nginx");
-    command.current_dir(&place).arg("-p").arg(place.path()).args(["-c", "nginx.conf"]).stderr(Stdio::null());
+    command.current_dir(&dir).arg("-p").arg(dir.path()).args(["-c", "nginx.conf"]).stderr(Stdio::null());
     let mut nginx = match command.spawn() {
         Ok(nginx) => nginx,
         Err(error) => {
             return MissingRequirement::program("nginx", "nginx", &error).report_skip("kelvin serve behind nginx");
         }
     };
-    let socket = place.path().join("nginx.socket");
+    let socket = dir.path().join("nginx.socket");
     wait_until(|| std::os::unix::net::UnixStream::connect(&socket).is_ok());
-    let by = |path: &str| curl(&["--unix-socket", socket.to_str().unwrap(), &format!("http://any.example{path}")]);
-    let got = by("/a%20b.txt").map(|small| (small, by("/large").unwrap().len()));
+    let get = |path: &str| curl(&["--unix-socket", socket.to_str().unwrap(), &format!("http://any.example{path}")]);
+    let contents = get("/a%20b.txt").map(|content| (content, get("/large").unwrap().len()));
     nginx.kill().unwrap();
     nginx.wait().unwrap();
-    assert!(got.is_none_or(|got| got == ("0123456789".into(), 5_000_000)));
+    assert!(contents.is_none_or(|pair| pair == ("0123456789".into(), 5_000_000)));
 }
 
 #[test]
@@ -151,24 +153,26 @@ fn wget_and_wrk_get_files() {
         &["-nv", "-r", "-np", "-P", top.path().join("got").to_str().unwrap(), &server.url("/")],
     ) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let got = top.path().join("got").join(&server.address);
-        assert_eq!(fs::read_to_string(got.join("a b.txt")).unwrap(), "0123456789");
-        assert_eq!(fs::read_to_string(got.join("sub/c.html")).unwrap(), "<p>");
+        let directory = top.path().join("got").join(&server.address);
+        assert_eq!(fs::read_to_string(directory.join("a b.txt")).unwrap(), "0123456789");
+        assert_eq!(fs::read_to_string(directory.join("sub/c.html")).unwrap(), "<p>");
     }
     if let Some(output) = run_client("wrk", "wrk", &["-t1", "-c8", "-d1", &server.url("/large")]) {
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(told.contains("requests in") && !told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("requests in") && !text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");
     }
-    for keeps in [&["-k"][..], &[]] {
+    for keep_alive_options in [&["-k"][..], &[]] {
         let url = server.url("/sub/c.html");
-        let Some(output) = run_client("ab", "apache2-utils", &[keeps, &["-q", "-n", "500", "-c", "8", &url]].concat())
+        let Some(output) =
+            run_client("ab", "apache2-utils", &[keep_alive_options, &["-q", "-n", "500", "-c", "8", &url]].concat())
         else {
             break;
         };
-        let told = String::from_utf8_lossy(&output.stdout);
-        let kept = if keeps.is_empty() { "Keep-Alive requests" } else { "Keep-Alive requests:    500" };
-        assert!(told.contains("Complete requests:      500\nFailed requests:        0\n"), "{told}");
-        assert!(told.contains(kept) != keeps.is_empty(), "{told}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let keep_alive_line =
+            if keep_alive_options.is_empty() { "Keep-Alive requests" } else { "Keep-Alive requests:    500" };
+        assert!(text.contains("Complete requests:      500\nFailed requests:        0\n"), "{text}");
+        assert!(text.contains(keep_alive_line) != keep_alive_options.is_empty(), "{text}");
     }
 }
 
@@ -190,28 +194,30 @@ impl Client {
     /// Whether it gets a file.
     fn is_served(&mut self) -> bool {
         let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
-        let mut all = Vec::new();
+        let mut answer = Vec::new();
         // One that has ended may be reset for what it is asked.
-        while self.0.write_all(if all.is_empty() { request } else { b"" }).is_ok() && !all.ends_with(b"0123456789") {
-            let mut some = [0; 1024];
-            match self.0.read(&mut some) {
-                Ok(read @ 1..) => all.extend_from_slice(&some[..read]),
+        while self.0.write_all(if answer.is_empty() { request } else { b"" }).is_ok()
+            && !answer.ends_with(b"0123456789")
+        {
+            let mut buffer = [0; 1024];
+            match self.0.read(&mut buffer) {
+                Ok(read @ 1..) => answer.extend_from_slice(&buffer[..read]),
                 _ => return false,
             }
         }
-        all.ends_with(b"0123456789")
+        answer.ends_with(b"0123456789")
     }
 }
 
 /// The children of a process.
-fn children(of: u32) -> Vec<u32> {
+fn children(pid: u32) -> Vec<u32> {
     let processes =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let parent = |process: &u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
     };
-    processes.filter(|process| parent(process) == Some(of)).collect()
+    processes.filter(|process| parent(process) == Some(pid)).collect()
 }
 
 fn signal(name: &str, process: u32) {
@@ -219,12 +225,12 @@ fn signal(name: &str, process: u32) {
 }
 
 /// Waits for what comes in the time of another process.
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let is_over = (0..3000).any(|_| {
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let is_met = (0..3000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-        is_so()
+        condition()
     });
-    assert!(is_over);
+    assert!(is_met);
 }
 
 /// A server of processes with clients that were each served once, and the processes: the one that forks and its children.
@@ -234,31 +240,31 @@ fn forking_server(root: &Path, clients: usize) -> (ServerProcess, Vec<Client>, u
     assert!(clients.iter_mut().all(Client::is_served));
     let forks = children(server.child.id());
     assert_eq!(forks.len(), 1);
-    let own = children(forks[0]);
-    assert_eq!(own.len(), clients.len());
-    (server, clients, forks[0], own)
+    let client_processes = children(forks[0]);
+    assert_eq!(client_processes.len(), clients.len());
+    (server, clients, forks[0], client_processes)
 }
 
 #[test]
 fn crashed_process_ends_only_its_connection() {
     let top = make_site();
-    let (server, mut clients, forks, own) = forking_server(top.path(), 3);
+    let (server, mut clients, forks, processes) = forking_server(top.path(), 3);
     // Of a SIGSEGV that somebody sends, the handler of the Rust runtime makes nothing.
-    signal("-ABRT", own[1]);
+    signal("-ABRT", processes[1]);
     wait_until(|| children(forks).len() == 2);
     assert_eq!(clients.iter_mut().filter_map(|client| client.is_served().then_some(())).count(), 2);
     assert!(Client::connect(&server).is_served());
-    let (status, told) = server.end("-TERM");
-    assert_eq!(status, Some(0), "{told}");
+    let (status, log) = server.end("-TERM");
+    assert_eq!(status, Some(0), "{log}");
     // What a process did is known from those that have ended by themselves.
-    assert!(told.contains(" over 4 connections") && told.contains("answered 5 requests"), "{told}");
+    assert!(log.contains(" over 4 connections") && log.contains("answered 5 requests"), "{log}");
 }
 
 #[test]
 fn terminated_process_ends_only_its_connection() {
     let top = make_site();
-    let (server, mut clients, forks, own) = forking_server(top.path(), 2);
-    signal("-TERM", own[0]);
+    let (server, mut clients, forks, processes) = forking_server(top.path(), 2);
+    signal("-TERM", processes[0]);
     wait_until(|| children(forks).len() == 1);
     assert_eq!(clients.iter_mut().filter_map(|client| client.is_served().then_some(())).count(), 1);
     assert_eq!(server.end("-INT").0, Some(0));
@@ -268,16 +274,16 @@ fn terminated_process_ends_only_its_connection() {
 fn killed_server_leaves_no_process() {
     let top = make_site();
     for first in [true, false] {
-        let (mut server, mut clients, forks, own) = forking_server(top.path(), 3);
+        let (mut server, mut clients, forks, processes) = forking_server(top.path(), 3);
         // Either the program itself, or the process that forks.
         signal("-KILL", if first { server.child.id() } else { forks });
         clients.iter_mut().for_each(|client| wait_until(|| !client.is_served()));
         // Their new parent may not reap them.
-        wait_until(|| own.iter().chain([&forks]).all(|process| !is_running(*process)));
+        wait_until(|| processes.iter().chain([&forks]).all(|process| !is_running(*process)));
         let status = server.child.wait().unwrap();
-        let mut told = String::new();
-        server.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        assert!(first || (status.code() == Some(2) && told.contains("was ended by signal 9")), "{told}");
+        let mut log = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(first || (status.code() == Some(2) && log.contains("was ended by signal 9")), "{log}");
     }
 }
 
@@ -293,9 +299,9 @@ fn signal_ends_server_with_summary() {
         if curl(&[&server.url("/a%20b.txt")]).is_none() {
             return;
         }
-        let (status, told) = server.end(signal);
+        let (status, log) = server.end(signal);
         assert_eq!(status, Some(0));
-        assert!(told.contains("serving ") && told.contains("answered 1 request with "), "{told}");
+        assert!(log.contains("serving ") && log.contains("answered 1 request with "), "{log}");
     }
 }
 
@@ -310,38 +316,38 @@ fn sighup_reopens_directory_and_keeps_connections() {
             fs::write(directory.join("a b.txt"), "0123456789").unwrap();
             directory
         };
-        let (served, next) = (site("served", "old"), site("next", "new"));
-        let server = ServerProcess::start(&served, &["--model", model]);
-        let which = || {
+        let (served_site, next_site) = (site("served", "old"), site("next", "new"));
+        let server = ServerProcess::start(&served_site, &["--model", model]);
+        let served_content = || {
             let mut client = Client::connect(&server);
             client.request("/which");
             let mut answer = [0; 4096];
             let read = client.0.read(&mut answer).unwrap();
             String::from_utf8_lossy(&answer[..read]).into_owned()
         };
-        let mut kept = Client::connect(&server);
-        assert!(kept.is_served() && which().ends_with("old"), "{model}");
+        let mut kept_client = Client::connect(&server);
+        assert!(kept_client.is_served() && served_content().ends_with("old"), "{model}");
         // A deployment by renaming: the directory that was opened has another name now.
-        fs::rename(&served, top.path().join("before")).unwrap();
-        assert!(which().ends_with("old"), "{model}");
+        fs::rename(&served_site, top.path().join("before")).unwrap();
+        assert!(served_content().ends_with("old"), "{model}");
         // Nothing is there to be opened: what was opened is served on.
         signal("-HUP", server.child.id());
         std::thread::sleep(Duration::from_millis(200));
-        assert!(which().ends_with("old"), "{model}");
-        fs::rename(&next, &served).unwrap();
+        assert!(served_content().ends_with("old"), "{model}");
+        fs::rename(&next_site, &served_site).unwrap();
         signal("-HUP", server.child.id());
-        wait_until(|| which().ends_with("new"));
-        assert!(kept.is_served(), "{model}");
-        let (status, told) = server.end("-TERM");
-        assert_eq!(status, Some(0), "{model}: {told}");
-        assert!(told.contains("serving what was opened before: ") && told.contains(" anew"), "{told}");
+        wait_until(|| served_content().ends_with("new"));
+        assert!(kept_client.is_served(), "{model}");
+        let (status, log) = server.end("-TERM");
+        assert_eq!(status, Some(0), "{model}: {log}");
+        assert!(log.contains("serving what was opened before: ") && log.contains("reopened "), "{log}");
     }
 }
 
 #[test]
 fn initially_ignored_signals_stay_ignored() {
     let top = make_site();
-    for (ignored, others) in [("HUP", "-INT"), ("INT", "-TERM"), ("TERM", "-INT")] {
+    for (ignored, end_signal) in [("HUP", "-INT"), ("INT", "-TERM"), ("TERM", "-INT")] {
         let ignore = format!("--ignore-signal={ignored}");
         for words in [["serve"].as_slice(), &["receive"], &["agent"]] {
             let mut command = Command::new("env");
@@ -353,25 +359,25 @@ fn initially_ignored_signals_stay_ignored() {
             signal(&format!("-{ignored}"), server.child.id());
             std::thread::sleep(Duration::from_millis(300));
             assert!(server.child.try_wait().unwrap().is_none(), "{words:?} ended by SIG{ignored}");
-            assert_eq!(server.end(others).0, Some(0), "{words:?}");
+            assert_eq!(server.end(end_signal).0, Some(0), "{words:?}");
         }
     }
 }
 
-/// A server that tells what it uses, and where.
+/// A server that reports its resource usage, and the address of the report.
 fn server_with_stats(root: &Path, arguments: &[&str]) -> (ServerProcess, String) {
     let token = root.join("token");
     fs::write(&token, "0123456789abcdef\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-    let exposed = ["--expose-stats", "--token-file", token.to_str().unwrap()];
-    let mut server = ServerProcess::start(root, &[&exposed, arguments].concat());
-    let looks = server.line();
-    (server, looks)
+    let options = ["--expose-stats", "--token-file", token.to_str().unwrap()];
+    let mut server = ServerProcess::start(root, &[&options, arguments].concat());
+    let stats_address = server.line();
+    (server, stats_address)
 }
 
 /// What it knows of its requests.
-fn parse_stats(looks: &str) -> ServerStats {
-    let mut stream = TcpStream::connect(looks).unwrap();
+fn parse_stats(stats_address: &str) -> ServerStats {
+    let mut stream = TcpStream::connect(stats_address).unwrap();
     let fields = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdef";
     write!(stream, "GET /.kelvin/stats HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -384,8 +390,9 @@ fn parse_stats(looks: &str) -> ServerStats {
 fn connections_use_requested_congestion_control() {
     let top = make_site();
     for model in ["epoll", "fork"] {
-        let (server, looks) = server_with_stats(top.path(), &["--model", model, "--congestion-control", "reno"]);
-        assert_eq!(parse_stats(&looks).congestion_control.as_deref(), Some("reno"), "{model}");
+        let (server, stats_address) =
+            server_with_stats(top.path(), &["--model", model, "--congestion-control", "reno"]);
+        assert_eq!(parse_stats(&stats_address).congestion_control.as_deref(), Some("reno"), "{model}");
         assert!(Client::connect(&server).is_served(), "{model}");
     }
 }
@@ -395,71 +402,74 @@ fn killed_process_leaves_nothing_in_flight() {
     let top = make_site();
     // More than all buffers between a server and a client who does not read.
     fs::File::create(top.path().join("endless")).unwrap().set_len(1 << 30).unwrap();
-    let (server, looks) = server_with_stats(top.path(), &["--model", "fork"]);
+    let (server, stats_address) = server_with_stats(top.path(), &["--model", "fork"]);
     let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&server)).collect();
     assert!(clients.iter_mut().all(Client::is_served));
-    wait_until(|| parse_stats(&looks).in_flight_now == 0 && parse_stats(&looks).requests == 3);
-    let counted = parse_stats(&looks);
-    assert_eq!((counted.bytes, counted.connections, counted.refused), (30, 3, 0));
+    wait_until(|| parse_stats(&stats_address).in_flight_now == 0 && parse_stats(&stats_address).requests == 3);
+    let stats = parse_stats(&stats_address);
+    assert_eq!((stats.bytes, stats.connections, stats.refused), (30, 3, 0));
     assert!(
-        counted.in_flight > 0.0 && counted.service_integral > 0.0 && counted.held_integral > counted.in_flight,
-        "{counted:?}"
+        stats.in_flight > 0.0 && stats.service_integral > 0.0 && stats.held_integral > stats.in_flight,
+        "{stats:?}"
     );
-    let own = children(children(server.child.id())[0]);
-    let mut slow = Client::connect(&server);
-    slow.request("/endless");
-    wait_until(|| parse_stats(&looks).in_flight_now == 1 && parse_stats(&looks).window_limited > 0.0);
-    let (before, after) = (parse_stats(&looks), parse_stats(&looks));
-    let grown = [
+    let processes = children(children(server.child.id())[0]);
+    let mut slow_client = Client::connect(&server);
+    slow_client.request("/endless");
+    wait_until(|| parse_stats(&stats_address).in_flight_now == 1 && parse_stats(&stats_address).window_limited > 0.0);
+    let (before, after) = (parse_stats(&stats_address), parse_stats(&stats_address));
+    let growth = [
         after.in_flight - before.in_flight,
         after.service_integral - before.service_integral,
         after.held_integral - before.held_integral,
     ];
-    assert!(grown[0] > 0.0 && grown[0] == grown[1] && grown[2] == 4.0 * grown[0], "{before:?} {after:?}");
-    let all = children(children(server.child.id())[0]);
-    let serving = all.iter().find(|child| !own.contains(child)).unwrap();
-    signal("-KILL", *serving);
-    wait_until(|| parse_stats(&looks).in_flight_now == 0);
-    let (gone, later) = (parse_stats(&looks), parse_stats(&looks));
-    assert_eq!((gone.in_flight, gone.service_integral, gone.connections), (later.in_flight, later.service_integral, 4));
+    assert!(growth[0] > 0.0 && growth[0] == growth[1] && growth[2] == 4.0 * growth[0], "{before:?} {after:?}");
+    let all_processes = children(children(server.child.id())[0]);
+    let busy_process = all_processes.iter().find(|child| !processes.contains(child)).unwrap();
+    signal("-KILL", *busy_process);
+    wait_until(|| parse_stats(&stats_address).in_flight_now == 0);
+    let (after_kill, later) = (parse_stats(&stats_address), parse_stats(&stats_address));
+    assert_eq!(
+        (after_kill.in_flight, after_kill.service_integral, after_kill.connections),
+        (later.in_flight, later.service_integral, 4)
+    );
     assert!(clients.iter_mut().all(Client::is_served), "the others are served");
-    wait_until(|| parse_stats(&looks).requests == 6);
+    wait_until(|| parse_stats(&stats_address).requests == 6);
     assert_eq!(server.end("-TERM").0, Some(0));
 }
 
 #[test]
 fn stats_need_the_token() {
     let top = make_site();
-    let (server, looks) = server_with_stats(top.path(), &[]);
-    let url = format!("http://{looks}/.kelvin/stats");
+    let (server, stats_address) = server_with_stats(top.path(), &[]);
+    let url = format!("http://{stats_address}/.kelvin/stats");
     if curl(&["-o", "/dev/null", &server.url("/large")]).is_none() {
         return;
     }
     let bearer = |token: &str| format!("Authorization: Bearer {token}");
-    let look = || {
+    let snapshot = || {
         let json = curl(&["-H", &bearer("0123456789abcdef"), &url]).unwrap();
         ResourceSnapshot::from_json(json.as_bytes()).unwrap()
     };
-    let served = || look().server.unwrap();
+    let server_stats = || snapshot().server.unwrap();
     // The server counts an answer when it has given it to the kernel: the client may be faster.
-    while served().requests < 1 {}
-    assert_eq!((served().requests, served().bytes, served().connections), (1, 5_000_000, 1));
-    assert!(look().process.memory > 0);
-    for wrong in [bearer("0123456789abcdeF"), bearer(""), "X: y".into()] {
-        let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &wrong, &url]).unwrap();
-        assert_eq!(code, "401", "{wrong}");
+    while server_stats().requests < 1 {}
+    assert_eq!((server_stats().requests, server_stats().bytes, server_stats().connections), (1, 5_000_000, 1));
+    assert!(snapshot().process.memory > 0);
+    for header in [bearer("0123456789abcdeF"), bearer(""), "X: y".into()] {
+        let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &header, &url]).unwrap();
+        assert_eq!(code, "401", "{header}");
     }
     let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", &server.url("/.kelvin/stats")]).unwrap();
     assert_eq!(code, "404");
-    let (status, told) = server.end("-TERM");
-    assert!(status == Some(0) && told.contains(&format!("at {url}")), "{told}");
+    let (status, log) = server.end("-TERM");
+    assert!(status == Some(0) && log.contains(&format!("at {url}")), "{log}");
 }
 
 #[test]
 fn forbidden_io_uring_is_one_line() {
     let top = make_site();
     let root = top.path().to_owned();
-    let refused = std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         kelvin_sys::seccomp::deny(kelvin_sys::seccomp::IO_URING_SETUP).unwrap();
         Command::new(KELVIN)
             .arg("serve")
@@ -468,50 +478,53 @@ fn forbidden_io_uring_is_one_line() {
             .output()
             .unwrap()
     });
-    let output = refused.join().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
-    assert!(told.starts_with("kelvin: --model uring: io_uring is not allowed here, by the sysctl"), "{told}");
+    let output = thread.join().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+    assert!(message.starts_with("kelvin: --model uring: io_uring is not allowed here, by the sysctl"), "{message}");
 }
 
 #[test]
 fn unservable_directory_is_one_line() {
     let top = make_site();
-    let refused = |arguments: &[&str]| {
+    let refusal = |arguments: &[&str]| {
         let output = Command::new(KELVIN).arg("serve").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         String::from_utf8(output.stderr).unwrap()
     };
     let root = top.path().to_str().unwrap();
-    assert!(refused(&["/no such directory"]).contains("/no such directory: No such file or directory"));
-    assert!(refused(&[&format!("{root}/large")]).contains("/large: Not a directory"));
-    assert!(refused(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
-    assert!(refused(&[root, "--listen", "localhost"]).contains("give an IP address"));
-    assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, mmap, sendfile, splice"));
-    assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll, uring"));
+    assert!(refusal(&["/no such directory"]).contains("/no such directory: No such file or directory"));
+    assert!(refusal(&[&format!("{root}/large")]).contains("/large: Not a directory"));
+    assert!(refusal(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
+    assert!(refusal(&[root, "--listen", "localhost"]).contains("give an IP address"));
+    assert!(refusal(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, mmap, sendfile, splice"));
+    assert!(refusal(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll, uring"));
     for send in ["mmap", "sendfile", "splice"] {
-        let told = refused(&[root, "--model", "uring", "--send", send]);
-        assert_eq!(told, format!("kelvin: --send {send}: the model uring sends by auto or rw\n"));
+        let message = refusal(&[root, "--model", "uring", "--send", send]);
+        assert_eq!(message, format!("kelvin: --send {send}: the model uring sends by auto or rw\n"));
     }
     for model in ["fork", "thread"] {
-        let told = refused(&[root, "--model", model, "--threads", "2"]);
-        assert!(told.contains(&format!("the model {model} has one for each connection: give --connections")), "{told}");
+        let message = refusal(&[root, "--model", model, "--threads", "2"]);
+        assert!(
+            message.contains(&format!("the model {model} has one for each connection: give --connections")),
+            "{message}"
+        );
     }
-    assert!(refused(&[root, "--host", "a:80"]).contains("'--host <NAME>': give a host name without a port"));
-    let told = refused(&[root, "--congestion-control", "nosuch"]);
-    assert!(told.starts_with("kelvin: --congestion-control nosuch: this kernel has no such"), "{told}");
-    assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
-    let exposed = |file: &str| refused(&[root, "--expose-stats", "--token-file", file]);
-    assert!(refused(&[root, "--expose-stats"]).contains("--token-file <FILE>"));
-    assert!(refused(&[root, "--token-file", "x"]).contains("--expose-stats"));
-    assert!(refused(&[root, "--stats-listen", "127.0.0.1"]).contains("--expose-stats"));
-    assert!(exposed("/no such file").starts_with("kelvin: --token-file: "));
-    assert!(exposed(&format!("{root}/sub/c.html")).contains("chmod 600"));
+    assert!(refusal(&[root, "--host", "a:80"]).contains("'--host <NAME>': give a host name without a port"));
+    let message = refusal(&[root, "--congestion-control", "nosuch"]);
+    assert!(message.starts_with("kelvin: --congestion-control nosuch: this kernel has no such"), "{message}");
+    assert!(refusal(&[root, "--threads", "0"]).contains("from 1 to 1024"));
+    let stats_refusal = |file: &str| refusal(&[root, "--expose-stats", "--token-file", file]);
+    assert!(refusal(&[root, "--expose-stats"]).contains("--token-file <FILE>"));
+    assert!(refusal(&[root, "--token-file", "x"]).contains("--expose-stats"));
+    assert!(refusal(&[root, "--stats-listen", "127.0.0.1"]).contains("--expose-stats"));
+    assert!(stats_refusal("/no such file").starts_with("kelvin: --token-file: "));
+    assert!(stats_refusal(&format!("{root}/sub/c.html")).contains("chmod 600"));
     let token = top.path().join("token");
     fs::write(&token, "0123456789abcdef").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let token = token.to_str().unwrap();
     let elsewhere = ["--listen", "127.0.0.1:0", "--stats-listen", "203.0.113.1:0"];
-    let told = refused(&[&[root, "--expose-stats", "--token-file", token][..], &elsewhere].concat());
-    assert!(told.starts_with("kelvin: --stats-listen 203.0.113.1:0: "), "{told}");
+    let message = refusal(&[&[root, "--expose-stats", "--token-file", token][..], &elsewhere].concat());
+    assert!(message.starts_with("kelvin: --stats-listen 203.0.113.1:0: "), "{message}");
 }

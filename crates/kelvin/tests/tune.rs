@@ -12,14 +12,14 @@ const EMPTY_SYSTEM: &str =
 /// One setting, which is not quiet.
 const NOISY_SYSTEM: &str = "mkdir -p /sys/kernel/mm/ksm; echo 1 > /sys/kernel/mm/ksm/run";
 
-/// What a script says with such file systems, in which `$0` is the program; `None`, with the reason printed, where no namespace of
+/// The output of a script with such file systems, in which `$0` is the program; `None`, with the reason printed, where no namespace of
 /// mounts may be made.
 fn run_in_namespaces(script: &str) -> Option<Output> {
     let script = format!("{EMPTY_SYSTEM}; {script}");
     run_or_skip(Command::new("unshare").args(["--mount", "sh", "-c", &script, KELVIN]))
 }
 
-/// What a command says in namespaces, if they may be made.
+/// The output of a command in namespaces, if they may be made.
 fn run_or_skip(command: &mut Command) -> Option<Output> {
     let output = command.output();
     let output = output.map_err(|error| error.to_string()).and_then(|output| match output.status.code() {
@@ -27,8 +27,8 @@ fn run_or_skip(command: &mut Command) -> Option<Output> {
         _ if output.stderr.starts_with(b"unshare:") => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         _ => Ok(output),
     });
-    let missing = |why: String| MissingRequirement::privilege(format!("a namespace of mounts (root): {why}"));
-    output.map_err(|why| missing(why).report_skip("tune on a machine of its own")).ok()
+    let missing = |reason: String| MissingRequirement::privilege(format!("a namespace of mounts (root): {reason}"));
+    output.map_err(|reason| missing(reason).report_skip("tune on a machine of its own")).ok()
 }
 
 /// A setting that is not quiet, and that really changes something: behind its file is a switch of TCP in a network of the test's own.
@@ -60,14 +60,14 @@ fn quiet_machine_has_nothing_to_apply() {
 #[test]
 fn unreadable_settings_are_not_called_quiet() {
     // What not even root can read.
-    let unread = "mkdir -p /sys/kernel/mm/ksm/run";
-    let Some(shown) = run_in_namespaces(&format!("{unread}; $0 tune")) else { return };
+    let setup = "mkdir -p /sys/kernel/mm/ksm/run";
+    let Some(output) = run_in_namespaces(&format!("{setup}; $0 tune")) else { return };
     let expected =
         "cannot read /sys/kernel/mm/ksm/run: whether this machine is quiet is not known; try sudo kelvin tune\n";
-    assert_eq!((shown.status.code(), text(&shown.stdout)), (Some(0), expected));
-    let Some(applied) = run_in_namespaces(&format!("{unread}; $0 tune --apply")) else { return };
-    assert_eq!((applied.status.code(), text(&applied.stdout)), (Some(2), ""));
-    assert_eq!(text(&applied.stderr), format!("kelvin: {expected}"));
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), expected));
+    let Some(apply_output) = run_in_namespaces(&format!("{setup}; $0 tune --apply")) else { return };
+    assert_eq!((apply_output.status.code(), text(&apply_output.stdout)), (Some(2), ""));
+    assert_eq!(text(&apply_output.stderr), format!("kelvin: {expected}"));
 }
 
 #[test]
@@ -92,30 +92,33 @@ fn untrusted_journal_is_refused() {
             r#"{{"format":1,"boot_id":null,"entries":[{{"path":"{path}","from":"{from}","to":"0","benefit":"","optional":false}}]}}"#
         )
     };
-    let ours = journal("/sys/kernel/mm/ksm/run", "1");
-    let place = |mode: &str, journal: &str| {
+    let own_journal = journal("/sys/kernel/mm/ksm/run", "1");
+    let make_journal = |mode: &str, journal: &str| {
         format!("mkdir /run/kelvin; echo '{journal}' > /run/kelvin/tune.json; chmod {mode} /run/kelvin")
     };
-    for (made, words) in [
-        (place("777", &ours), "/run/kelvin may be written by others (mode 777)"),
-        (place("700 /run/kelvin; chmod 777 /run", &ours), "/run may be written by others (mode 777)"),
-        (place("700 /run/kelvin; chown 1000", &ours), "/run/kelvin belongs to user 1000"),
-        (format!("umask 0; {}", place("700", &ours)), "/run/kelvin/tune.json may be written by others (mode 666)"),
-        (place("700", &journal("/run/victim", "evil")), "\"/run/victim\" is not a setting that tune changes"),
+    for (setup, words) in [
+        (make_journal("777", &own_journal), "/run/kelvin may be written by others (mode 777)"),
+        (make_journal("700 /run/kelvin; chmod 777 /run", &own_journal), "/run may be written by others (mode 777)"),
+        (make_journal("700 /run/kelvin; chown 1000", &own_journal), "/run/kelvin belongs to user 1000"),
+        (
+            format!("umask 0; {}", make_journal("700", &own_journal)),
+            "/run/kelvin/tune.json may be written by others (mode 666)",
+        ),
+        (make_journal("700", &journal("/run/victim", "evil")), "\"/run/victim\" is not a setting that tune changes"),
         ("mkdir -m 700 /run/kelvin; mkfifo -m 600 /run/kelvin/tune.json".into(), "is not a regular file"),
     ] {
         let settings = "mkdir -p /sys/kernel/mm/ksm; echo 0 | tee /run/victim > /sys/kernel/mm/ksm/run";
         let script = format!(
-            "{settings}; {made}; $0 tune --restore; status=$?; cat /run/victim /sys/kernel/mm/ksm/run; exit $status"
+            "{settings}; {setup}; $0 tune --restore; status=$?; cat /run/victim /sys/kernel/mm/ksm/run; exit $status"
         );
         let Some(output) = run_in_namespaces(&script) else { return };
-        let said = text(&output.stderr);
+        let message = text(&output.stderr);
         assert_eq!(
-            (output.status.code(), said.lines().count(), text(&output.stdout)),
+            (output.status.code(), message.lines().count(), text(&output.stdout)),
             (Some(2), 1, "0\n0\n"),
-            "{said}"
+            "{message}"
         );
-        assert!(said.contains(words) && said.contains("put the settings back by hand"), "{words}: {said}");
+        assert!(message.contains(words) && message.contains("restore the settings by hand"), "{words}: {message}");
     }
     // In such a place a journal is not written either.
     let Some(output) = run_in_namespaces(&format!("{NOISY_SYSTEM}; mkdir -m 777 /run/kelvin; $0 tune --apply")) else {
@@ -136,18 +139,18 @@ fn measuring_a_setting_restores_it() {
     );
     let Some(output) = run_in_net_namespace(&script) else { return };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
-    let told = text(&output.stdout).strip_prefix("0\n1\n1\n").unwrap_or_else(|| panic!("{output:?}"));
-    let told: Value = serde_json::from_str(told).unwrap();
-    assert!(told.get("outcomes").is_none(), "{told}");
-    let [worth] = &told["measured"].as_array().unwrap()[..] else { panic!("{told}") };
+    let text = text(&output.stdout).strip_prefix("0\n1\n1\n").unwrap_or_else(|| panic!("{output:?}"));
+    let report: Value = serde_json::from_str(text).unwrap();
+    assert!(report.get("outcomes").is_none(), "{report}");
+    let [worth] = &report["measured"].as_array().unwrap()[..] else { panic!("{report}") };
     assert_eq!(worth["changes"][0]["path"], "/sys/kernel/mm/ksm/run");
     let comparison = &worth["comparison"];
-    let differs = &comparison["differences"][0];
-    assert_eq!((&differs["base"], &differs["other"]), (&"as found: 1".into(), &"0".into()), "{differs}");
+    let difference = &comparison["differences"][0];
+    assert_eq!((&difference["base"], &difference["other"]), (&"as found: 1".into(), &"0".into()), "{difference}");
     let figures = comparison["figures"].as_array().unwrap();
     let call = figures.iter().find(|figure| figure["metric"]["id"] == "os.syscall.null").unwrap();
     assert_eq!(call["spread_source"]["blocks"], 4, "{call}");
-    // On a busy machine a block may lack a rate: then it is told why it is not compared.
+    // On a busy machine a block may lack a rate: then the reason why it is not compared is reported.
     assert!(comparison.to_string().contains("net.bandwidth.tcp.system"), "{comparison}");
 }
 
@@ -159,12 +162,12 @@ fn measured_settings_are_applied_and_restored() {
         return;
     };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
-    let said = text(&output.stdout);
+    let message = text(&output.stdout);
     let end = "/sys/kernel/mm/ksm/run: 1 -> 0\n0\n/sys/kernel/mm/ksm/run: 0 -> 1\n1\n";
-    assert!(said.ends_with(end), "{said}");
-    assert!(said.starts_with("/sys/kernel/mm/ksm/run: 1 -> 0\n  memory is no longer scanned"), "{said}");
-    for words in ["os.syscall.null", "What each is worth:\n  /sys/kernel/mm/ksm/run\n    Of 1 figures: "] {
-        assert!(said.contains(words), "{words}: {said}");
+    assert!(message.ends_with(end), "{message}");
+    assert!(message.starts_with("/sys/kernel/mm/ksm/run: 1 -> 0\n  memory is no longer scanned"), "{message}");
+    for words in ["os.syscall.null", "The effect of each:\n  /sys/kernel/mm/ksm/run\n    Of 1 figures: "] {
+        assert!(message.contains(words), "{words}: {message}");
     }
 }
 
@@ -190,7 +193,7 @@ fn unswitchable_settings_are_not_measured() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let expected = "/sys/module/damon_reclaim/parameters/enabled: Y -> N\n  idle file cache and memory are no longer reclaimed\n  \
                     not measured: it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds\n\n\
-                    What each is worth:\n  /sys/module/damon_reclaim/parameters/enabled\n    not measured\n";
+                    The effect of each:\n  /sys/module/damon_reclaim/parameters/enabled\n    not measured\n";
     assert_eq!(text(&output.stdout), expected);
 }
 

@@ -1,4 +1,4 @@
-//! `kelvin watch`: turns of a real measurement, what they store, what is told of them and how often, and how it ends.
+//! `kelvin watch`: turns of a real measurement, what they store, what is reported of them and how often, and how it ends.
 
 mod test_dir;
 
@@ -11,37 +11,37 @@ use kelvin_core::{Case, Fact, Run, RunStatus, StoredHeadline};
 use kelvin_store::{RunFilter, RunSummary, Store};
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;
-use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, signal, stderr, stdout, wait_for_output, within};
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, is_met_within, signal, stderr, stdout, wait_for_output};
 
 /// What is cheap, and has a figure however busy the machine is; a share that pays for it soon, and an interval that holds it anywhere.
-fn watch_args<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    watch_args_with_pace(["50", "10m"], more)
+fn watch_args<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    watch_args_with_pace(["50", "10m"], options)
 }
 
-fn watch_args_with_pace<'a>([share, every]: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
-    let usual = ["--cpu-share", share, "--every", every, "--budget", "minimum", "--store", "runs.sqlite"];
-    [&["watch", FREQUENCY.id.as_str()], &usual[..], more].concat()
+fn watch_args_with_pace<'a>([share, every]: [&'a str; 2], options: &[&'a str]) -> Vec<&'a str> {
+    let pace_options = ["--cpu-share", share, "--every", every, "--budget", "minimum", "--store", "runs.sqlite"];
+    [&["watch", FREQUENCY.id.as_str()], &pace_options[..], options].concat()
 }
 
 /// One turn, as soon as the CPU time of the last one is paid for.
-fn run_one_cycle(place: &TestDir) -> Output {
+fn run_one_cycle(dir: &TestDir) -> Output {
     for _ in 0..600 {
-        let output = place.run(&watch_args(&["--once", "--tag", "rack=b7"]));
-        if !stderr(&output).contains("no turn") {
+        let output = dir.run(&watch_args(&["--once", "--tag", "rack=b7"]));
+        if !stderr(&output).contains("no run:") {
             return output;
         }
         assert_eq!((output.status.code(), stdout(&output)), (Some(0), ""));
         std::thread::sleep(Duration::from_millis(100));
     }
-    panic!("no turn is ever paid for");
+    panic!("no run is ever covered");
 }
 
-fn store(place: &TestDir) -> Store {
-    Store::open(place.path().join("runs.sqlite")).unwrap()
+fn store(dir: &TestDir) -> Store {
+    Store::open(dir.path().join("runs.sqlite")).unwrap()
 }
 
-fn lines(place: &TestDir) -> Vec<RunSummary> {
-    store(place).list(&RunFilter::default()).unwrap()
+fn lines(dir: &TestDir) -> Vec<RunSummary> {
+    store(dir).list(&RunFilter::default()).unwrap()
 }
 
 fn busy_case() -> Case {
@@ -49,9 +49,9 @@ fn busy_case() -> Case {
 }
 
 /// Earlier runs like this one: until the last two of them the CPU was ten times as fast as it is now, and the kernel another one.
-fn insert_step(store: &Store, like: &Run, now: f64) {
+fn insert_step(store: &Store, template: &Run, frequency: f64) {
     for number in 0..14 {
-        let mut outline = like.header.clone();
+        let mut outline = template.header.clone();
         outline.id = format!("earlier-{number:02}");
         outline.started = format!("2024-10-{:02}T10:00:00Z", 1 + number);
         outline.plan.clear();
@@ -62,7 +62,7 @@ fn insert_step(store: &Store, like: &Run, now: f64) {
         let mut run = Run::from_header(outline);
         run.status = RunStatus::Complete;
         let spread = 1.0 + 0.01 * (f64::from(number * 5 % 7) - 3.0);
-        let value = spread * now * if is_slower { 1.0 } else { 10.0 };
+        let value = spread * frequency * if is_slower { 1.0 } else { 10.0 };
         store.insert(&run).unwrap();
         let (metric, version) = (FREQUENCY.id, FREQUENCY.version);
         let headline = StoredHeadline { metric, version, case: busy_case(), value, within_variance: 0.0 };
@@ -71,59 +71,59 @@ fn insert_step(store: &Store, like: &Run, now: f64) {
 }
 
 /// The frequency that the last run has measured.
-fn last_value(place: &TestDir) -> f64 {
-    let report = place.run(&["report", "--store", "runs.sqlite", "--format", "json"]);
+fn last_value(dir: &TestDir) -> f64 {
+    let report = dir.run(&["report", "--store", "runs.sqlite", "--format", "json"]);
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let case = serde_json::to_value(busy_case()).unwrap();
-    let is_it = |result: &&Value| result["metric"]["id"] == FREQUENCY.id.as_str() && result["case"] == case;
-    let result = report["analysis"]["results"].as_array().unwrap().iter().find(is_it).unwrap();
+    let is_frequency = |result: &&Value| result["metric"]["id"] == FREQUENCY.id.as_str() && result["case"] == case;
+    let result = report["analysis"]["results"].as_array().unwrap().iter().find(is_frequency).unwrap();
     result["outcome"]["measured"]["headline"].as_f64().unwrap_or_else(|| panic!("{result}"))
 }
 
 #[test]
 fn step_is_reported_once_with_changed_facts() {
-    let place = TestDir::new();
-    let first = run_one_cycle(&place);
+    let dir = TestDir::new();
+    let first = run_one_cycle(&dir);
     assert_eq!((first.status.code(), stdout(&first)), (Some(0), ""), "{}", stderr(&first));
-    let stored = lines(&place);
-    assert_eq!((stored.len(), stored[0].mode.as_str()), (1, "watch"));
-    assert_eq!(stored[0].labels.tags.get("rack").map(String::as_str), Some("b7"));
-    insert_step(&store(&place), &store(&place).load(&stored[0].id).unwrap(), last_value(&place));
+    let runs = lines(&dir);
+    assert_eq!((runs.len(), runs[0].mode.as_str()), (1, "watch"));
+    assert_eq!(runs[0].labels.tags.get("rack").map(String::as_str), Some("b7"));
+    insert_step(&store(&dir), &store(&dir).load(&runs[0].id).unwrap(), last_value(&dir));
     // The slower ones are four with this one, the last two real.
-    let second = run_one_cycle(&place);
+    let second = run_one_cycle(&dir);
     assert_eq!(second.status.code(), Some(1), "{}{}", stdout(&second), stderr(&second));
-    let told = stdout(&second);
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let text = stdout(&second);
+    assert_eq!(text.lines().count(), 1, "{text}");
     let words =
         ["cpu.frequency load=one: ", " -> ", "worse by a factor of", "run earlier-12", "p < 0.001", "6.18.5 -> 6.99.1"];
     for words in words {
-        assert!(told.contains(words), "no {words:?} in {told}");
+        assert!(text.contains(words), "no {words:?} in {text}");
     }
-    let third = run_one_cycle(&place);
+    let third = run_one_cycle(&dir);
     assert_eq!((third.status.code(), stdout(&third)), (Some(0), ""), "{}", stderr(&third));
-    assert!(lines(&place).iter().all(|line| line.mode == "watch"));
+    assert!(lines(&dir).iter().all(|line| line.mode == "watch"));
 }
 
-/// A watch that goes on, and what it says on standard error.
+/// A watch that goes on, and its standard error.
 struct WatchProcess<'p> {
     child: Option<Child>,
-    place: &'p TestDir,
+    dir: &'p TestDir,
 }
 
 impl<'p> WatchProcess<'p> {
-    fn start(place: &'p TestDir, arguments: &[&str]) -> Self {
-        let log = File::create(place.path().join("said")).unwrap();
-        let child = place.command(KELVIN, arguments).stderr(log).spawn().unwrap();
-        Self { child: Some(child), place }
+    fn start(dir: &'p TestDir, arguments: &[&str]) -> Self {
+        let log = File::create(dir.path().join("said")).unwrap();
+        let child = dir.command(KELVIN, arguments).stderr(log).spawn().unwrap();
+        Self { child: Some(child), dir }
     }
 
     fn stderr(&self) -> String {
-        fs::read_to_string(self.place.path().join("said")).unwrap()
+        fs::read_to_string(self.dir.path().join("said")).unwrap()
     }
 
     #[track_caller]
-    fn wait_until(&self, happened: impl Fn() -> bool) {
-        assert!(within(HANG_TIMEOUT, happened), "{}", self.stderr());
+    fn wait_until(&self, condition: impl Fn() -> bool) {
+        assert!(is_met_within(HANG_TIMEOUT, condition), "{}", self.stderr());
     }
 
     fn stop_with(mut self, name: &str) -> Output {
@@ -144,67 +144,71 @@ impl Drop for WatchProcess<'_> {
 
 #[test]
 fn only_one_watch_runs_until_signal() {
-    let place = TestDir::new();
-    let watch = WatchProcess::start(&place, &watch_args(&[]));
-    watch.wait_until(|| watch.stderr().contains("the next turn is in"));
-    let said = watch.stderr();
+    let dir = TestDir::new();
+    let watch = WatchProcess::start(&dir, &watch_args(&[]));
+    watch.wait_until(|| watch.stderr().contains("the next run is in"));
+    let message = watch.stderr();
     assert!(
-        said.contains("watching cpu.frequency, every 10 min 0 s within 50 % of one CPU: 5 min 0 s of CPU time a turn"),
-        "{said}"
+        message
+            .contains("watching cpu.frequency, every 10 min 0 s within 50 % of one CPU: 5 min 0 s of CPU time a run"),
+        "{message}"
     );
     assert!(
-        said.contains("kelvin: that took ") && said.contains(" of CPU time, of 5 min 0 s; the next turn is in "),
-        "{said}"
+        message.contains("kelvin: that took ") && message.contains(" of CPU time, of 5 min 0 s; the next run is in "),
+        "{message}"
     );
-    assert_refused(&place.run(&watch_args(&["--once"])), &["another `kelvin watch`", "runs.sqlite"]);
-    let ended = watch.stop_with("INT");
-    assert_eq!((ended.status.code(), stdout(&ended)), (Some(0), ""));
-    assert_eq!(lines(&place).len(), 1);
+    assert_refused(&dir.run(&watch_args(&["--once"])), &["another `kelvin watch`", "runs.sqlite"]);
+    let output = watch.stop_with("INT");
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), ""));
+    assert_eq!(lines(&dir).len(), 1);
     // One that begins again waits until its share has paid for the last turn: a minute or longer with this one.
-    let again = WatchProcess::start(&place, &watch_args_with_pace(["0.1", "100h"], &[]));
-    again.wait_until(|| again.stderr().contains("the first turn is in"));
-    assert_eq!(again.stop_with("TERM").status.code(), Some(0));
-    assert_eq!(lines(&place).len(), 1);
+    let restarted = WatchProcess::start(&dir, &watch_args_with_pace(["0.1", "100h"], &[]));
+    restarted.wait_until(|| restarted.stderr().contains("the first run is in"));
+    assert_eq!(restarted.stop_with("TERM").status.code(), Some(0));
+    assert_eq!(lines(&dir).len(), 1);
 }
 
 #[test]
 fn interrupted_cycle_is_stored_as_partial() {
-    for more in [&[][..], &["--once"]] {
-        let place = TestDir::new();
-        let watch = WatchProcess::start(&place, &watch_args(&[&["--rounds", "1000"], more].concat()));
+    for options in [&[][..], &["--once"]] {
+        let dir = TestDir::new();
+        let watch = WatchProcess::start(&dir, &watch_args(&[&["--rounds", "1000"], options].concat()));
         watch.wait_until(|| {
-            place.path().join("runs.sqlite").exists() && lines(&place).iter().any(|line| line.measured_rounds > 0)
+            dir.path().join("runs.sqlite").exists() && lines(&dir).iter().any(|line| line.measured_rounds > 0)
         });
-        let ended = watch.stop_with("TERM");
-        assert_eq!((ended.status.code(), stdout(&ended)), (Some(0), ""));
-        let stored = lines(&place);
-        assert!(matches!(stored[..], [RunSummary { status: Some(RunStatus::Partial(_)), .. }]), "{stored:?}");
-        let left = place.names();
-        assert!(left.iter().all(|name| name.starts_with("runs.sqlite") || name == "said"), "{left:?}");
+        let output = watch.stop_with("TERM");
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), ""));
+        let runs = lines(&dir);
+        assert!(matches!(runs[..], [RunSummary { status: Some(RunStatus::Partial(_)), .. }]), "{runs:?}");
+        let names = dir.names();
+        assert!(names.iter().all(|name| name.starts_with("runs.sqlite") || name == "said"), "{names:?}");
     }
 }
 
 #[test]
 fn too_short_interval_is_refused_with_minimum() {
-    let place = TestDir::new();
-    let refused = |arguments: &[&str], words: &[&str]| {
-        let output = place.run(&[&["watch", "--store", "runs.sqlite"], arguments].concat());
+    let dir = TestDir::new();
+    let expect_refusal = |arguments: &[&str], words: &[&str]| {
+        let output = dir.run(&[&["watch", "--store", "runs.sqlite"], arguments].concat());
         assert_refused(&output, words);
     };
-    refused(
+    expect_refusal(
         &["--once", "--every", "10s"],
         &["--every 10s: the minimum of rounds takes", "give --every ", "--cpu-share"],
     );
-    refused(&["os.syscall.null", "--every", "1h", "--budget", "2m"], &["--budget 2 min 0 s", "give --every 200m"]);
-    refused(&["os.syscal.null"], &["os.syscal.null", "did you mean os.syscall.null"]);
-    refused(&["--cpu", "99999"], &["--cpu 99999"]);
-    refused(&["--every", "soon"], &["--every", "45s, 10m or 2h"]);
-    refused(&["--cpu-share", "60%"], &["--cpu-share", "at most 50"]);
-    refused(&["--alert", "0"], &["--alert"]);
-    assert_refused(&place.run(&["watch", "--store", "no/where.sqlite"]), &["--store", "no"]);
-    fs::write(place.path().join("runs.sqlite-watch.json"), "{").unwrap();
-    refused(&["--once"], &["runs.sqlite-watch.json", "remove it"]);
-    assert!(lines(&place).is_empty());
+    expect_refusal(
+        &["os.syscall.null", "--every", "1h", "--budget", "2m"],
+        &["--budget 2 min 0 s", "give --every 200m"],
+    );
+    expect_refusal(&["os.syscal.null"], &["os.syscal.null", "did you mean os.syscall.null"]);
+    expect_refusal(&["--cpu", "99999"], &["--cpu 99999"]);
+    expect_refusal(&["--every", "soon"], &["--every", "45s, 10m or 2h"]);
+    expect_refusal(&["--cpu-share", "60%"], &["--cpu-share", "at most 50"]);
+    expect_refusal(&["--alert", "0"], &["--alert"]);
+    assert_refused(&dir.run(&["watch", "--store", "no/where.sqlite"]), &["--store", "no"]);
+    fs::write(dir.path().join("runs.sqlite-watch.json"), "{").unwrap();
+    expect_refusal(&["--once"], &["runs.sqlite-watch.json", "remove it"]);
+    assert!(lines(&dir).is_empty());
 }
 
 /// The values of a setting in a unit of systemd.
@@ -216,31 +220,31 @@ const PROGRAM: &str = "/usr/local/bin/kelvin";
 
 #[test]
 fn systemd_units_are_valid_and_run_cycle() {
-    let place = TestDir::new();
+    let dir = TestDir::new();
     let contrib = |file: &str| {
         let path = format!("{}/../../contrib/{file}", env!("CARGO_MANIFEST_DIR"));
         fs::read_to_string(path).unwrap().replace(PROGRAM, KELVIN)
     };
     let [service, timer] = ["kelvin-watch.service", "kelvin-watch.timer"].map(contrib);
     for (name, unit) in [("kelvin-watch.service", &service), ("kelvin-watch.timer", &timer)] {
-        fs::write(place.path().join(name), unit).unwrap();
+        fs::write(dir.path().join(name), unit).unwrap();
     }
     // What it starts, with less to measure.
     let [command] = settings(&service, "ExecStart")[..] else { panic!("{service}") };
     let words: Vec<&str> = command.split(' ').chain([FREQUENCY.id.as_str(), "--budget", "minimum"]).collect();
-    let made = place.command(words[0], &words[1..]).output().unwrap();
-    assert_eq!((made.status.code(), stdout(&made)), (Some(0), ""), "{}", stderr(&made));
-    assert!(place.path().join("data/kelvin/runs.sqlite").exists(), "where XDG_DATA_HOME says");
+    let output = dir.command(words[0], &words[1..]).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), ""), "{}", stderr(&output));
+    assert!(dir.path().join("data/kelvin/runs.sqlite").exists(), "where XDG_DATA_HOME says");
     assert_eq!(settings(&service, "Environment"), ["XDG_DATA_HOME=%S"]);
     // What installs a filter of system calls (systemd.exec(5)) would be measured with every one of them.
     let filters = ["SystemCall", "Restrict", "ProtectKernel", "ProtectClock", "ProtectHostname", "LockPersonality"];
-    let more = ["MemoryDenyWriteExecute", "PrivateDevices", "DynamicUser", "CPUQuota"];
-    let has = |setting: &&str| service.lines().any(|line| line.starts_with(setting));
-    assert_eq!(filters.iter().chain(&more).copied().find(has), None);
+    let resource_settings = ["MemoryDenyWriteExecute", "PrivateDevices", "DynamicUser", "CPUQuota"];
+    let has_setting = |setting: &&str| service.lines().any(|line| line.starts_with(setting));
+    assert_eq!(filters.iter().chain(&resource_settings).copied().find(has_setting), None);
     match Command::new("systemd-analyze")
         .arg("verify")
         .args(["kelvin-watch.service", "kelvin-watch.timer"])
-        .current_dir(place.path())
+        .current_dir(dir.path())
         .output()
     {
         Err(error) => {

@@ -32,7 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     for pattern in FILES.lines().filter(|line| !line.starts_with('#')) {
         let (directory, files) = pattern.rsplit_once('/').ok_or("a pattern without a directory")?;
-        for name in matches(directory).iter().flat_map(|at| files.split(',').map(move |file| format!("{at}/{file}"))) {
+        for name in matches(directory)
+            .iter()
+            .flat_map(|directory| files.split(',').map(move |file| format!("{directory}/{file}")))
+        {
             matches(&name)
                 .iter()
                 .filter(|name| !name.starts_with("sys/block/loop"))
@@ -46,12 +49,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The names that a pattern stands for.
 fn matches(pattern: &str) -> Vec<String> {
-    let mut found = vec![String::new()];
-    for part in pattern.split('/') {
-        let within = |directory: &String| match part.find(['*', '#']) {
-            None => vec![part.to_owned()],
-            Some(at) => {
-                let (before, is_number) = (&part[..at], part.ends_with('#'));
+    let mut paths = vec![String::new()];
+    for segment in pattern.split('/') {
+        let names_within = |directory: &String| match segment.find(['*', '#']) {
+            None => vec![segment.to_owned()],
+            Some(index) => {
+                let (before, is_number) = (&segment[..index], segment.ends_with('#'));
                 let entries = fs::read_dir(Path::new("/").join(directory)).into_iter().flatten().flatten();
                 let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
                 let is_match = |rest: &str| !is_number || rest.parse::<u32>().is_ok();
@@ -61,11 +64,12 @@ fn matches(pattern: &str) -> Vec<String> {
                 names
             }
         };
-        let below =
-            |directory: &String| within(directory).into_iter().map(|name| join(directory, &name)).collect::<Vec<_>>();
-        found = found.iter().flat_map(below).collect();
+        let paths_below = |directory: &String| {
+            names_within(directory).into_iter().map(|name| join(directory, &name)).collect::<Vec<_>>()
+        };
+        paths = paths.iter().flat_map(paths_below).collect();
     }
-    found
+    paths
 }
 
 fn join(directory: &str, name: &str) -> String {
@@ -83,11 +87,13 @@ fn add(tree: &mut String, name: &str) {
 }
 
 fn add_cpuid(tree: &mut String) {
-    let highest = |leaf: u32| kelvin_sys::cpuid::leaf(leaf & 0xf000_0000, 0).map_or(0, |registers| registers[0]);
+    let max_leaf = |leaf: u32| kelvin_sys::cpuid::leaf(leaf & 0xf000_0000, 0).map_or(0, |registers| registers[0]);
     let mut lines = String::new();
-    let leaves = CPUID_LEAVES.iter().flat_map(|(leaves, highest)| leaves.clone().map(move |leaf| (leaf, *highest)));
-    let answers = leaves.flat_map(|(leaf, highest)| (0..=highest).map(move |subleaf| (leaf, subleaf)));
-    for (leaf, subleaf) in answers.filter(|(leaf, _)| *leaf <= highest(*leaf)) {
+    let leaf_pairs = CPUID_LEAVES
+        .iter()
+        .flat_map(|(leaf_pairs, max_subleaf)| leaf_pairs.clone().map(move |leaf| (leaf, *max_subleaf)));
+    let answers = leaf_pairs.flat_map(|(leaf, max_subleaf)| (0..=max_subleaf).map(move |subleaf| (leaf, subleaf)));
+    for (leaf, subleaf) in answers.filter(|(leaf, _)| *leaf <= max_leaf(*leaf)) {
         if let Some([a, b, c, d]) = kelvin_sys::cpuid::leaf(leaf, subleaf) {
             // The upper byte of EBX of leaf 1 is the number of the CPU this happens to run on.
             let b = if leaf == 1 { b & 0x00ff_ffff } else { b };
@@ -105,7 +111,7 @@ fn scrubbed(name: &str, text: &str) -> String {
         "proc/version" => redact(text).into_owned(),
         "proc/cmdline" => boot_parameters(text).0,
         "proc/self/mountinfo" => lines_where(text, |line| {
-            let is_system = |target: &str| ["/proc", "/sys", "/dev"].iter().any(|top| target.starts_with(top));
+            let is_system = |target: &str| ["/proc", "/sys", "/dev"].iter().any(|prefix| target.starts_with(prefix));
             line.split(' ').nth(4).is_some_and(|target| target == "/" || is_system(target))
         }),
         "proc/self/cgroup" => text.lines().map(hide_ids).collect(),
@@ -117,15 +123,15 @@ fn scrubbed(name: &str, text: &str) -> String {
     }
 }
 
-fn lines_where(text: &str, is_kept: impl Fn(&str) -> bool) -> String {
-    text.lines().filter(|line| is_kept(line)).map(|line| format!("{line}\n")).collect()
+fn lines_where(text: &str, is_included: impl Fn(&str) -> bool) -> String {
+    text.lines().filter(|line| is_included(line)).map(|line| format!("{line}\n")).collect()
 }
 
 /// Parts of a cgroup's path that are numbers of somebody's are replaced.
 fn hide_ids(line: &str) -> String {
     let parts = line.split('/').enumerate().map(|(index, part)| {
-        let system = part.is_empty() || part.ends_with(".slice") || part.ends_with(".scope");
-        if index == 0 || system { part } else { "group" }
+        let is_system_unit = part.is_empty() || part.ends_with(".slice") || part.ends_with(".scope");
+        if index == 0 || is_system_unit { part } else { "group" }
     });
     parts.collect::<Vec<_>>().join("/") + "\n"
 }

@@ -14,9 +14,9 @@ use crate::root::{FileRoot, known_name};
 pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
     let cgroup = root.read("/proc/self/cgroup");
     let mut groups = cgroup.as_deref().unwrap_or_default().lines().filter_map(CgroupMembership::parse);
-    let of_group =
+    let group_manager =
         groups.find_map(|group| manager_of_cgroup(&group.path)).map(|name| (name.to_owned(), "/proc/self/cgroup"));
-    if let Some((name, source)) = declared_manager(root).or(of_group) {
+    if let Some((name, source)) = declared_manager(root).or(group_manager) {
         return Fact::known(Some(name), source);
     }
     let mounts = disks::mount_lines(root);
@@ -72,8 +72,8 @@ fn declared_manager(root: FileRoot<'_>) -> Option<(String, &'static str)> {
         }
     }
     let environment = root.bytes("/proc/1/environ").ok()?;
-    let own = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
-    first_word(&String::from_utf8_lossy(own)).map(|name| (name, "/proc/1/environ"))
+    let manager = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
+    first_word(&String::from_utf8_lossy(manager)).map(|name| (name, "/proc/1/environ"))
 }
 
 /// The name that a text begins with: one word, as managers have.
@@ -84,7 +84,7 @@ fn first_word(text: &str) -> Option<String> {
     (!word.is_empty()).then_some(word)
 }
 
-/// What the kernel tells itself: the first Linux in Windows is Windows' own kernel (the second is a virtual machine with one of Linux, in lower
+/// What the kernel shows itself: the first Linux in Windows is Windows' own kernel (the second is a virtual machine with one of Linux, in lower
 /// case), in OpenVZ only a container lacks /proc/bc, and gVisor is a kernel for one container, which states the version that it stands for.
 fn kernel_manager(root: FileRoot<'_>) -> Option<(&'static str, &'static str)> {
     const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -111,22 +111,22 @@ fn manager_of_cgroup(path: &str) -> Option<&'static str> {
 
 fn manager_of_part(parts: &[&str], index: usize) -> Option<&'static str> {
     let (part, before) = (parts[index], parts[..index].last().copied());
-    let named = |name: &str| known_name("container_cgroup", |own| own == name);
+    let known_manager = |name: &str| known_name("container_cgroup", |key| key == name);
     // runc with systemd's paths not expanded: `system.slice:docker:0f3a...`.
     if let [.., name, identifier] = part.split(':').collect::<Vec<_>>()[..]
         && is_container_id(identifier)
     {
-        return named(name);
+        return known_manager(name);
     }
     let unit = part.strip_suffix(".scope").unwrap_or(part);
     if let Some((name, identifier)) = unit.rsplit_once('-')
         && is_container_id(identifier)
-        && let Some(manager) = named(name)
+        && let Some(manager) = known_manager(name)
     {
         return Some(manager);
     }
     match (before, part) {
-        (Some(parent), _) if is_container_id(part) && named(parent).is_some() => named(parent),
+        (Some(parent), _) if is_container_id(part) && known_manager(parent).is_some() => known_manager(parent),
         (Some(_), _) if is_container_id(part) && part.len() == 64 => Some("one that does not name itself"),
         // BuildKit's own groups, and those of LXC: `/lxc/NAME`, `/lxc.payload.NAME`; its monitors are on the host.
         (Some("buildkit"), _) if parts[..index - 1].last() == Some(&"docker") => Some("docker"),
@@ -150,7 +150,7 @@ fn is_nspawn(part: &str, before: Option<&str>, after: Option<&str>) -> bool {
 fn is_kubernetes_pod(parts: &[&str]) -> bool {
     // kind gives its kubelet a group of its own: `kubelet-kubepods.slice`.
     let is_root = |part: &&str| part.strip_suffix(".slice").unwrap_or(part).rsplit('-').next() == Some("kubepods");
-    let within = parts.iter().position(is_root);
+    let root_index = parts.iter().position(is_root);
     let pod = |part: &str| {
         // systemd's names have underscores in the identifier, as dashes part slices.
         let slice = part.strip_suffix(".slice").filter(|slice| slice.split('-').any(|word| word == "kubepods"));
@@ -158,7 +158,7 @@ fn is_kubernetes_pod(parts: &[&str]) -> bool {
         last.strip_prefix("pod").is_some_and(|identifier| is_container_id(&identifier.replace(['-', '_'], "")))
     };
     // Before version 1.27 containerd's own service holds them where it does not know systemd's paths.
-    within.is_some_and(|index| parts[index..].iter().any(|part| pod(part)))
+    root_index.is_some_and(|index| parts[index..].iter().any(|part| pod(part)))
         || parts.iter().any(|part| part.starts_with("kubepods") && part.contains(":cri-containerd:"))
 }
 

@@ -51,12 +51,12 @@ pub enum StallKind {
 }
 
 /// A line of /proc/pressure/cpu, io or memory.
-pub(crate) fn pressure(root: FileRoot<'_>, resource: &str, waiting: StallKind) -> Option<Pressure> {
-    parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?, waiting)
+pub(crate) fn pressure(root: FileRoot<'_>, resource: &str, stall_kind: StallKind) -> Option<Pressure> {
+    parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?, stall_kind)
 }
 
-pub(crate) fn parse_pressure(text: &str, waiting: StallKind) -> Option<Pressure> {
-    let kind = if waiting == StallKind::Some { "some " } else { "full " };
+pub(crate) fn parse_pressure(text: &str, stall_kind: StallKind) -> Option<Pressure> {
+    let kind = if stall_kind == StallKind::Some { "some " } else { "full " };
     let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
     let field = |key: &str| line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     Some(Pressure { average_10: parse_number(field("avg10")?)?, total_microseconds: field("total")?.parse().ok()? })
@@ -74,11 +74,12 @@ fn throttling_by_group(groups: &ProcessCgroups<'_>) -> Option<impl Iterator<Item
 }
 
 /// Reads that a process's control group has asked a device for, given as `major:minor`; `None` in the group that is above all others
-/// here, to which whatever has no group of its own belongs.
+/// here, to which every process without a group of its own belongs.
 pub fn device_reads(groups: &ProcessCgroups<'_>, device: &str) -> Option<u64> {
-    let place = groups.controller_path("blkio").ok()??;
-    let file = if place.version == 1 { "blkio.throttle.io_serviced" } else { "io.stat" };
-    let (_, text) = groups.read_with_ancestors(&place, file).into_iter().next().filter(|_| !place.parts.is_empty())?;
+    let group_path = groups.controller_path("blkio").ok()??;
+    let file = if group_path.version == 1 { "blkio.throttle.io_serviced" } else { "io.stat" };
+    let (_, text) =
+        groups.read_with_ancestors(&group_path, file).into_iter().next().filter(|_| !group_path.parts.is_empty())?;
     Some(cgroup_device_reads(&text, device, "rios"))
 }
 

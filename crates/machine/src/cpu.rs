@@ -64,9 +64,9 @@ pub(crate) fn read(sources: CpuSources<'_>) -> (Name, Cpu) {
         model,
         stepping,
     };
-    if let Some(ModelContradiction { claimed, flag, cores: of_cores }) = ModelContradiction::from_cpu(&cpu) {
+    if let Some(ModelContradiction { claimed, flag, cores }) = ModelContradiction::from_cpu(&cpu) {
         let source = cpu.microarchitecture.source_or_reason();
-        let source = format!("{source}; contradicted by the flag {flag}, as only {} have", of_cores.join(", "));
+        let source = format!("{source}; contradicted by the flag {flag}, as only {} have", cores.join(", "));
         cpu.microarchitecture = Fact::known(claimed.to_owned(), source);
     }
     (processor.architecture(), cpu)
@@ -89,11 +89,11 @@ fn cpuinfo_block(sources: &CpuSources<'_>) -> Result<CpuinfoBlock, String> {
     if blocks.is_empty() {
         return Err(format!("{CPUINFO} is empty"));
     }
-    let mut own = blocks.swap_remove(index);
+    let mut cpu_block = blocks.swap_remove(index);
     for (key, value) in shared.into_iter().flatten() {
-        own.entry(key).or_insert(value);
+        cpu_block.entry(key).or_insert(value);
     }
-    Ok(own)
+    Ok(cpu_block)
 }
 
 struct Processor<'a> {
@@ -132,13 +132,13 @@ impl Processor<'_> {
         match () {
             () if self.sources.root.is_live() => Name::new(std::env::consts::ARCH),
             // Other processors have a vendor too; flags are x86's, and `lm` is the long mode of 64 bits.
-            () if self.get("vendor_id").is_some() && self.lists("flags", "lm") => Name::new("x86_64"),
+            () if self.get("vendor_id").is_some() && self.contains_word("flags", "lm") => Name::new("x86_64"),
             () if self.get("vendor_id").is_some() && self.get("flags").is_some() => Name::new("i686"),
             () if self.get("vendor_id") == Some("IBM/S390") => Name::new("s390x"),
             // No feature of 64-bit kernels is called `thumb`, which is a set of instructions of 32-bit ones.
             () if self.is_arm()
                 && (self.get("CPU architecture").and_then(parse_integer).is_some_and(|version| version < 8)
-                    || self.lists("Features", "thumb")) =>
+                    || self.contains_word("Features", "thumb")) =>
             {
                 Name::new("arm")
             }
@@ -164,8 +164,9 @@ impl Processor<'_> {
         if let Ok(Some(name)) = self.sources.smbios.as_ref().map(|table| table.processor.as_ref()?.name.clone()) {
             return Fact::known(name, "SMBIOS type 4, version");
         }
-        let amazon = self.sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
-        let numbers = self.arm_implementer_and_part().filter(|_| amazon);
+        let is_amazon =
+            self.sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
+        let numbers = self.arm_implementer_and_part().filter(|_| is_amazon);
         match numbers.and_then(|(implementer, part)| graviton(implementer, part)) {
             Some(name) => Fact::known(name.to_owned(), "part number, on Amazon EC2 (/sys/class/dmi/id)"),
             None => Fact::unknown(
@@ -202,13 +203,13 @@ impl Processor<'_> {
         if tlbs.is_empty() {
             return Err(cpuid.unavailable_reason("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
         }
-        let stated = if cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
-        Ok((tlbs, format!("cpuid{stated}")))
+        let suffix = if cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
+        Ok((tlbs, format!("cpuid{suffix}")))
     }
 
     /// Whether a line is a list with this word.
-    fn lists(&self, key: &str, word: &str) -> bool {
-        self.get(key).is_some_and(|words| words.split_ascii_whitespace().any(|known| known == word))
+    fn contains_word(&self, key: &str, word: &str) -> bool {
+        self.get(key).is_some_and(|words| words.split_ascii_whitespace().any(|candidate| candidate == word))
     }
 
     fn nominal_hz(&self) -> Fact<f64> {
@@ -228,9 +229,9 @@ impl Processor<'_> {
     fn maximum_hz(&self) -> Fact<f64> {
         const FILE: &str = "cpufreq/cpuinfo_max_freq";
         let tries = [self.sysfs_frequency(FILE, 1e3), self.leaf_16h(1)];
-        let stated = || self.sources.root.text(&self.path(FILE)).map(|text| excerpt(text.trim()));
+        let stated_text = || self.sources.root.text(&self.path(FILE)).map(|text| excerpt(text.trim()));
         tries.into_iter().flatten().next().unwrap_or_else(|| {
-            Fact::unknown(match stated() {
+            Fact::unknown(match stated_text() {
                 Some(text) => format!("{} states '{text}', and there is no cpuid leaf 16h", self.path(FILE)),
                 None => "no cpufreq driver and no cpuid leaf 16h: usual in a virtual machine, where the host controls the frequency"
                     .to_owned(),
@@ -240,8 +241,8 @@ impl Processor<'_> {
 
     fn counter_hz(&self, vendor: &Fact<String>) -> Fact<f64> {
         if self.is_arm() {
-            let stated = self.sources.root.is_live().then(kelvin_sys::cpuid::stated_counter_hz).flatten();
-            return stated
+            let frequency = self.sources.root.is_live().then(kelvin_sys::cpuid::stated_counter_hz).flatten();
+            return frequency
                 .map(|hertz| Fact::known(hertz, "CNTFRQ_EL0"))
                 .unwrap_or_else(|| Fact::unknown("CNTFRQ_EL0 can only be read on the running machine"));
         }
@@ -294,7 +295,8 @@ impl Processor<'_> {
     /// Without cpufreq and APERF/MPERF, `cpu MHz` is the fixed figure that the kernel found at boot (`show_cpuinfo` in
     /// arch/x86/kernel/cpu/proc.c falls back to `cpu_khz`).
     fn constant_cpuinfo_mhz(&self) -> Option<Fact<f64>> {
-        if self.lists("flags", "aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq") {
+        if self.contains_word("flags", "aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq")
+        {
             return None;
         }
         let megahertz = parse_number(self.get("cpu MHz")?).filter(|value| *value > 0.0)?;
@@ -342,13 +344,13 @@ const PROCESSORS: &str = include_str!("../data/processors.txt");
 /// The microarchitecture of an x86 processor with its displayed family, model and stepping.
 fn x86(vendor: &str, family: u32, model: u32, stepping: u32) -> Option<&'static str> {
     data_lines(PROCESSORS).find_map(|row| {
-        let [known, families, models, steppings, name] = row.split('\t').collect::<Vec<_>>()[..] else {
+        let [row_vendor, families, models, steppings, name] = row.split('\t').collect::<Vec<_>>()[..] else {
             return None;
         };
         let has_numbers = [(families, family), (models, model), (steppings, stepping)]
             .into_iter()
             .all(|(list, number)| list == "*" || list.split(',').any(|range| is_in_range(range, number)));
-        (known == vendor && has_numbers).then_some(name)
+        (row_vendor == vendor && has_numbers).then_some(name)
     })
 }
 
@@ -366,12 +368,12 @@ fn arm(implementer: u32, part: u32) -> Option<&'static str> {
 
 /// The company behind an implementer code of the main ID register.
 fn arm_implementer(code: u32) -> Option<&'static str> {
-    known_name("arm_implementer", |known| known == format!("{code:#04x}"))
+    known_name("arm_implementer", |key| key == format!("{code:#04x}"))
 }
 
 /// The Graviton generation by its core; valid only on Amazon EC2.
 fn graviton(implementer: u32, part: u32) -> Option<&'static str> {
-    known_name("graviton", |known| known == format!("{implementer:#04x} {part:#05x}"))
+    known_name("graviton", |key| key == format!("{implementer:#04x} {part:#05x}"))
 }
 
 #[cfg(test)]
@@ -412,7 +414,7 @@ mod microarchitecture_tests {
     }
 
     #[test]
-    fn rows_of_processors_are_whole() {
+    fn processor_rows_are_complete() {
         for row in data_lines(PROCESSORS) {
             let columns: Vec<&str> = row.split('\t').collect();
             assert_eq!(columns.len(), 5, "{row}");

@@ -36,8 +36,8 @@ impl Cpuid {
     pub(crate) fn leaf(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         // The first leaf of each range states its highest; leaves above it return something else.
         let base = leaf & 0xf000_0000;
-        let highest = self.query(base, 0)?[0];
-        let exists = leaf <= highest && (base == 0 || highest & 0xf000_0000 == base);
+        let max_leaf = self.query(base, 0)?[0];
+        let exists = leaf <= max_leaf && (base == 0 || max_leaf & 0xf000_0000 == base);
         if exists { self.query(leaf, subleaf) } else { None }
     }
 

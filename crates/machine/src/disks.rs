@@ -23,7 +23,7 @@ fn disk(root: FileRoot<'_>, name: String) -> BlockDevice {
     let number = |file: &str| root.fact(&queue(file), |text| text.parse().ok());
     BlockDevice {
         model: root.fact(&format!("{directory}/device/model"), |text| (!text.is_empty()).then(|| text.to_owned())),
-        // The unit of this file is 512 bytes whatever the sector (Documentation/ABI/stable/sysfs-block).
+        // The unit of this file is 512 bytes for any sector (Documentation/ABI/stable/sysfs-block).
         bytes: root.fact(&format!("{directory}/size"), |text| text.parse::<u64>().ok()?.checked_mul(512)),
         link: link(root, &name),
         scheduler: root.fact(&queue("scheduler"), |text| Some(bracketed_word(text).unwrap_or(text).to_owned())),
@@ -52,14 +52,14 @@ fn queues(root: FileRoot<'_>, directory: &str) -> Fact<u32> {
 fn link(root: FileRoot<'_>, name: &str) -> Fact<String> {
     let directory = format!("{BLOCK_DIRECTORY}/{name}");
     let path = root.link(&directory).unwrap_or_default();
-    let part = |prefix: &str| {
+    let component = |prefix: &str| {
         path.split('/')
             .find(|part| part.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
     };
     if name.starts_with("nvme") {
         return nvme_link(root, name);
     }
-    if let Some(port) = part("ata") {
+    if let Some(port) = component("ata") {
         let speed = format!("/sys/class/ata_link/link{}/sata_spd", &port[3..]);
         return match root.text(&speed).filter(|text| text.ends_with("bps")) {
             Some(rate) => Fact::known(format!("SATA, {rate}"), speed),
@@ -69,14 +69,14 @@ fn link(root: FileRoot<'_>, name: &str) -> Fact<String> {
     let is_virtual =
         path.contains("/virtual/") || ["loop", "dm-", "md", "zram", "nbd"].iter().any(|kind| name.starts_with(kind));
     let links = [
-        (part("virtio").is_some() || name.starts_with("vd"), "virtio"),
-        (part("usb").is_some(), "USB"),
+        (component("virtio").is_some() || name.starts_with("vd"), "virtio"),
+        (component("usb").is_some(), "USB"),
         (name.starts_with("mmcblk"), "MMC"),
         (is_virtual, "none, made by the kernel"),
     ];
     match links.into_iter().find(|(is_link, _)| *is_link) {
         Some((_, link)) => Fact::known(link.into(), directory),
-        None => Fact::unknown(format!("the bus of {directory} cannot be told from its place in the device tree")),
+        None => Fact::unknown(format!("the bus of {directory} cannot be derived from its place in the device tree")),
     }
 }
 
@@ -107,14 +107,14 @@ pub(crate) fn mount_lines(root: FileRoot<'_>) -> Vec<MountInfo> {
 /// Mounted file systems that hold data; of several on one target the last, which covers the others.
 pub(crate) fn mounts(root: FileRoot<'_>) -> Vec<Mount> {
     let mut mounts: Vec<Mount> = Vec::new();
-    let mut covered = HashSet::new();
+    let mut targets = HashSet::new();
     // From the last one on, since a host of containers has thousands.
-    for line in mount_lines(root).into_iter().rev().filter(|line| covered.insert(line.target.clone())) {
-        let of_the_kernel = ["/proc/", "/sys/"].iter().any(|top| line.target.starts_with(top));
-        if !of_the_kernel && file_system_class(&line.kind) != Some("pseudo") {
+    for line in mount_lines(root).into_iter().rev().filter(|line| targets.insert(line.target.clone())) {
+        let is_kernel_mount = ["/proc/", "/sys/"].iter().any(|prefix| line.target.starts_with(prefix));
+        if !is_kernel_mount && file_system_class(&line.kind) != Some("pseudo") {
             let options = match line.super_options.as_str() {
                 "" => line.options,
-                more => format!("{},{more}", line.options),
+                super_options => format!("{},{super_options}", line.options),
             };
             mounts.push(Mount {
                 target: line.target,
@@ -130,13 +130,13 @@ pub(crate) fn mounts(root: FileRoot<'_>) -> Vec<Mount> {
 
 /// Whether a kind of file system is one of the `network`, in `memory`, `layered` over another, or a `pseudo` one of the kernel's own.
 pub(crate) fn file_system_class(kind: &str) -> Option<&'static str> {
-    known_name("file_system", |known| known == kind)
+    known_name("file_system", |key| key == kind)
 }
 
 /// Options of mount and file system together, each once.
 fn unique_options(options: &str) -> String {
-    let mut seen = HashSet::new();
-    options.split(',').filter(|option| seen.insert(*option)).collect::<Vec<_>>().join(",")
+    let mut seen_options = HashSet::new();
+    options.split(',').filter(|option| seen_options.insert(*option)).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const BUSY_CPU_SHARE: f64 = 0.10;
 pub struct DisturbanceMonitor {
     stat: Option<CpuStat>,
     own_ticks: Option<u64>,
-    throttled: Option<CpuThrottling>,
+    throttling: Option<CpuThrottling>,
     clock_source: Option<String>,
     thermal: Option<u64>,
     pressures: [Option<u64>; 3],
@@ -33,7 +33,7 @@ impl DisturbanceMonitor {
         Self {
             stat: counters::cpu_stat(root),
             own_ticks: counters::own_cpu_ticks(root),
-            throttled: ProcessCgroups::read(root).ok().and_then(|groups| counters::cpu_throttling(&groups)),
+            throttling: ProcessCgroups::read(root).ok().and_then(|groups| counters::cpu_throttling(&groups)),
             clock_source: root.text(CLOCK_SOURCE_FILE),
             thermal: counters::thermal_throttles(root),
             pressures: std::array::from_fn(|index| {
@@ -51,7 +51,7 @@ impl DisturbanceMonitor {
         let interval = CounterInterval { start: self, end: &Self::start(root) };
         let mut hazards: Vec<Hazard> = [
             interval.clock_source(),
-            interval.throttled(),
+            interval.throttling(),
             interval.steal(),
             interval.other_work(),
             interval.thermal(),
@@ -83,8 +83,8 @@ impl CounterInterval<'_> {
         (before != after).then(|| hazard("clock_source_changed", Severity::Serious, summary, CLOCK_SOURCE_FILE))
     }
 
-    fn throttled(&self) -> Option<Hazard> {
-        let (before, after) = (self.start.throttled?, self.end.throttled?);
+    fn throttling(&self) -> Option<Hazard> {
+        let (before, after) = (self.start.throttling?, self.end.throttling?);
         let times = after.throttled_periods.saturating_sub(before.throttled_periods);
         let milliseconds = after.microseconds.saturating_sub(before.microseconds) as f64 / 1e3;
         let summary = format!("the CPU quota throttled the control group {times} times, {milliseconds:.0} ms in all");
@@ -92,7 +92,7 @@ impl CounterInterval<'_> {
     }
 
     fn steal(&self) -> Option<Hazard> {
-        let share = Some(steal_share(self.cpu_stat()?.all)).filter(|share| *share > 0.0)?;
+        let share = Some(steal_share(self.cpu_stat()?.all_cpus)).filter(|share| *share > 0.0)?;
         let thresholds = [(0.05, Severity::Serious), (0.005, Severity::Warning), (0.0, Severity::Note)];
         let severity = severity_at(share, &thresholds)?;
         let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", share * 100.0);
@@ -101,18 +101,18 @@ impl CounterInterval<'_> {
 
     fn other_work(&self) -> Option<Hazard> {
         let stat = self.cpu_stat()?;
-        let own = self.end.own_ticks?.saturating_sub(self.start.own_ticks?);
-        let part = ratio(stat.all.busy().saturating_sub(own), stat.all.total());
+        let own_ticks = self.end.own_ticks?.saturating_sub(self.start.own_ticks?);
+        let share = ratio(stat.all_cpus.busy().saturating_sub(own_ticks), stat.all_cpus.total());
         let thresholds = [(0.25, Severity::Serious), (0.05, Severity::Warning), (0.01, Severity::Note)];
-        let severity = severity_at(part, &thresholds)?;
-        let cpus = part * stat.cpus.len().max(1) as f64;
+        let severity = severity_at(share, &thresholds)?;
+        let cpus = share * stat.cpus.len().max(1) as f64;
         let busy = stat.cpus.iter().filter(|(_, ticks)| busy_share(**ticks) > BUSY_CPU_SHARE);
         let busy: Vec<u32> = busy.map(|(cpu, _)| *cpu).collect();
-        let where_ = if busy.is_empty() { "no CPU for long".into() } else { cpu_ranges(&busy) };
+        let location = if busy.is_empty() { "no CPU for long".into() } else { cpu_ranges(&busy) };
         let summary = format!(
             "other processes and the kernel used {} of the CPU time, as much as {cpus:.2} CPUs (busy CPUs, all work: \
-             {where_})",
-            percent(part)
+             {location})",
+            percent(share)
         );
         Some(hazard("other_work", severity, summary, "/proc/stat less /proc/self/stat"))
     }
@@ -130,12 +130,12 @@ impl CounterInterval<'_> {
         let PressureRule { resource, waiting_for, .. } = PRESSURE_RULES[index];
         let stat = self.cpu_stat()?;
         let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
-        let waited = self.end.pressures[index]?.saturating_sub(self.start.pressures[index]?);
-        let part = ratio(waited, length).min(1.0);
-        // kelvin's own tasks wait too, so this says less than other work: only large values are reported.
-        let severity = severity_at(part, &[(0.25, Severity::Warning), (0.05, Severity::Note)])?;
+        let wait_time = self.end.pressures[index]?.saturating_sub(self.start.pressures[index]?);
+        let share = ratio(wait_time, length).min(1.0);
+        // kelvin's own tasks wait too, so this shows less than other work: only large values are reported.
+        let severity = severity_at(share, &[(0.25, Severity::Warning), (0.05, Severity::Note)])?;
         let summary =
-            format!("tasks, including kelvin's, waited for {waiting_for} during {} of the run", percent(part));
+            format!("tasks, including kelvin's, waited for {waiting_for} during {} of the run", percent(share));
         Some(hazard(&format!("pressure_{resource}_during"), severity, summary, format!("/proc/pressure/{resource}")))
     }
 }
@@ -168,52 +168,60 @@ mod tests {
     #[test]
     fn idle_run_has_no_hazards() {
         let tree = tree();
-        let watch = DisturbanceMonitor::start(tree.path());
-        assert_eq!(watch.hazards(tree.path()), []);
+        let monitor = DisturbanceMonitor::start(tree.path());
+        assert_eq!(monitor.hazards(tree.path()), []);
     }
 
     #[test]
     fn own_cpu_time_is_excluded() {
         let tree = tree();
-        let watch = DisturbanceMonitor::start(tree.path());
+        let monitor = DisturbanceMonitor::start(tree.path());
         write(
             tree.path(),
             "proc/stat",
             "cpu  200 0 0 1800 0 0 0 0\ncpu0 150 0 0 900 0 0 0 0\ncpu1 50 0 0 900 0 0 0 0\n",
         );
         write(tree.path(), "proc/self/stat", "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 60 20 50 20 20 0 1 0 5");
-        assert_eq!(watch.hazards(tree.path()), []);
+        assert_eq!(monitor.hazards(tree.path()), []);
     }
 
     #[test]
     fn all_disturbances_are_reported() {
         let tree = tree();
-        let watch = DisturbanceMonitor::start(tree.path());
+        let monitor = DisturbanceMonitor::start(tree.path());
         let root = tree.path();
         write(root, "proc/stat", "cpu  500 0 0 1400 0 0 0 100\ncpu0 450 0 0 500 0 0 0 50\ncpu1 50 0 0 900 0 0 0 50\n");
         write(root, CLOCK_SOURCE_FILE.trim_start_matches('/'), "hpet\n");
         write(root, "sys/fs/cgroup/cpu.stat", "nr_throttled 5\nthrottled_usec 80500\n");
         write(root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "4\n");
         write(root, "proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=2001000\n");
-        let found = watch.hazards(root);
-        let of = |id: &str| found.iter().find(|hazard| hazard.id == *id).unwrap();
+        let hazards = monitor.hazards(root);
+        let hazard_with_id = |id: &str| hazards.iter().find(|hazard| hazard.id == *id).unwrap();
         // 100 stolen of 400 busy + 500 idle + 100 stolen ticks.
-        assert!(of("steal_during").summary.contains("10.00 %"), "{}", of("steal_during").summary);
         assert!(
-            of("other_work").summary.contains("40 % of the CPU time, as much as 0.80 CPUs"),
+            hazard_with_id("steal_during").summary.contains("10.00 %"),
             "{}",
-            of("other_work").summary
+            hazard_with_id("steal_during").summary
         );
-        assert!(of("other_work").summary.ends_with("work: 0)"));
-        // As that of the load before the run: it is told once.
-        assert_eq!(of("other_work").remedy, hazard("load", Severity::Note, "", "").remedy);
-        assert!(of("throttled").summary.contains("4 times, 80 ms"));
-        assert!(of("clock_source_changed").summary.contains("'tsc' to 'hpet'"));
-        assert!(of("thermal_throttling_during").summary.contains("1 times"));
+        assert!(
+            hazard_with_id("other_work").summary.contains("40 % of the CPU time, as much as 0.80 CPUs"),
+            "{}",
+            hazard_with_id("other_work").summary
+        );
+        assert!(hazard_with_id("other_work").summary.ends_with("work: 0)"));
+        // As that of the load before the run: it is reported once.
+        assert_eq!(hazard_with_id("other_work").remedy, hazard("load", Severity::Note, "", "").remedy);
+        assert!(hazard_with_id("throttled").summary.contains("4 times, 80 ms"));
+        assert!(hazard_with_id("clock_source_changed").summary.contains("'tsc' to 'hpet'"));
+        assert!(hazard_with_id("thermal_throttling_during").summary.contains("1 times"));
         // 2 s of the 5 s that 500 ticks of a CPU are.
-        assert!(of("pressure_io_during").summary.contains("40 %"), "{}", of("pressure_io_during").summary);
-        assert_eq!(found.len(), 6);
-        assert!(found.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
+        assert!(
+            hazard_with_id("pressure_io_during").summary.contains("40 %"),
+            "{}",
+            hazard_with_id("pressure_io_during").summary
+        );
+        assert_eq!(hazards.len(), 6);
+        assert!(hazards.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
     }
 
     #[test]

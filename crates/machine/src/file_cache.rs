@@ -77,7 +77,7 @@ fn machine_bound(text: &str) -> Result<FileCacheBound, String> {
         ("other kernel caches", field("SReclaimable")),
     ];
     let mut terms: Vec<BoundTerm> =
-        parts.iter().filter_map(|&(what, bytes)| Some(term(what, i64::try_from(bytes?).ok()?))).collect();
+        parts.iter().filter_map(|&(name, bytes)| Some(term(name, i64::try_from(bytes?).ok()?))).collect();
     if terms.len() < parts.len() {
         terms.clear();
     } else {
@@ -90,13 +90,13 @@ fn machine_bound(text: &str) -> Result<FileCacheBound, String> {
 /// The limits of the control group and its ancestors, less their usage other than file pages.
 fn cgroup_bounds(root: FileRoot<'_>) -> Vec<FileCacheBound> {
     let Ok(groups) = ProcessCgroups::read(root) else { return Vec::new() };
-    let Ok(Some(place)) = groups.controller_path("memory") else { return Vec::new() };
-    let (files, prefix): (&[&str], &str) = match place.version {
+    let Ok(Some(group_path)) = groups.controller_path("memory") else { return Vec::new() };
+    let (files, prefix): (&[&str], &str) = match group_path.version {
         1 => (&["memory.limit_in_bytes"], "total_"),
         // Above `high` a group's memory is reclaimed, before it reaches its limit.
         _ => (&["memory.max", "memory.high"], ""),
     };
-    let limits = files.iter().flat_map(|file| groups.read_with_ancestors(&place, file));
+    let limits = files.iter().flat_map(|file| groups.read_with_ancestors(&group_path, file));
     let bound = |(name, text): (String, String)| {
         let limit = parse_limit(&text)??;
         let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -118,9 +118,9 @@ fn cgroup_bounds(root: FileRoot<'_>) -> Vec<FileCacheBound> {
 /// A group's memory other than file pages and reclaimable caches.
 fn unreclaimable_bytes(root: FileRoot<'_>, directory: &str, prefix: &str) -> Option<u64> {
     let file = |name: &str| root.text(&format!("{directory}/{name}"));
-    let used: u64 = file("memory.usage_in_bytes").or_else(|| file("memory.current"))?.parse().ok()?;
+    let usage: u64 = file("memory.usage_in_bytes").or_else(|| file("memory.current"))?.parse().ok()?;
     let statistics = file("memory.stat")?;
     let field = |key: &str| value_of_key(&statistics, &format!("{prefix}{key}"), ' ')?.trim().parse::<u64>().ok();
     let files = field("active_file")?.checked_add(field("inactive_file")?)?;
-    Some(used.saturating_sub(files.saturating_add(field("slab_reclaimable").unwrap_or(0))))
+    Some(usage.saturating_sub(files.saturating_add(field("slab_reclaimable").unwrap_or(0))))
 }

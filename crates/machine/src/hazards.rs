@@ -72,20 +72,20 @@ pub(crate) struct HazardContext<'a> {
     /// CPU times since boot.
     pub(crate) since_boot: Option<CpuStat>,
     /// CPU times just now; only on this machine.
-    pub(crate) now: Option<CpuStat>,
+    pub(crate) current: Option<CpuStat>,
 }
 
 impl<'a> HazardContext<'a> {
     fn new(root: &'a Path, machine: &'a Machine, scratch: &'a Path) -> Self {
         let root = FileRoot::new(root);
         let since_boot = cpu_stat(root);
-        let now = root
+        let stats = root
             .is_live()
             .then(|| std::thread::sleep(STAT_SAMPLE_TIME))
             .and_then(|()| cpu_stat(root))
             .zip(since_boot.as_ref());
-        let now = now.map(|(later, earlier)| later.since(earlier));
-        Self { root, machine, scratch, since_boot, now }
+        let current = stats.map(|(end, start)| end.since(start));
+        Self { root, machine, scratch, since_boot, current }
     }
 
     /// Whether a hypervisor runs the machine.
@@ -102,7 +102,7 @@ impl<'a> HazardContext<'a> {
 /// The hazards: id, affected metrics, remedy and effect, by tabs.
 const HAZARDS: &str = include_str!("../data/hazards.txt");
 
-/// A hazard that was found, with what `data/hazards.txt` says of its id.
+/// A hazard, with the texts of `data/hazards.txt` for its id.
 pub(crate) fn hazard(id: &str, severity: Severity, summary: impl Into<String>, source: impl Into<String>) -> Hazard {
     let row = data_lines(HAZARDS).map(|row| row.split('\t').collect::<Vec<_>>()).find(|row| row[0] == id);
     let [_, affects, remedy, effect] = row.unwrap_or_default()[..] else { unreachable!("{id} has no row") };
@@ -150,9 +150,9 @@ mod tests {
         let mut ids = BTreeSet::new();
         for row in data_lines(HAZARDS) {
             let id = row.split('\t').next().unwrap();
-            let found = hazard(id, Severity::Note, "", "");
-            assert!(ids.insert(id) && !found.effect.is_empty(), "{row}");
-            for prefix in found.affects {
+            let row_hazard = hazard(id, Severity::Note, "", "");
+            assert!(ids.insert(id) && !row_hazard.effect.is_empty(), "{row}");
+            for prefix in row_hazard.affects {
                 let is_affected = |metric: &kelvin_core::Metric| metric.id.starts_with(prefix.as_str());
                 assert!(kelvin_core::catalogue::all().any(is_affected) || prefix == "mem.page", "{row}");
             }

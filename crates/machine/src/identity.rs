@@ -64,13 +64,13 @@ mod tests {
     #[test]
     fn identity_depends_on_values_not_sources() {
         let mut machine = Machine::default();
-        let nothing = identity(&machine);
+        let default_identity = identity(&machine);
         machine.cpu.family = Fact::known(26, "/proc/cpuinfo");
         let family = identity(&machine);
         machine.cpu.family = Fact::known(26, "cpuid");
         machine.memory.available_bytes = Fact::known(1, "/proc/meminfo");
         assert_eq!(identity(&machine), family);
-        assert_ne!(nothing, family);
+        assert_ne!(default_identity, family);
         assert_eq!(family.len(), 32);
         let hardware_before = hardware_identity(&machine);
         machine.kernel.release = Fact::known("6.6".into(), "uname");

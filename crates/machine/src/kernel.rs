@@ -30,9 +30,9 @@ pub(crate) fn read(root: FileRoot<'_>) -> Kernel {
 }
 
 fn release(root: FileRoot<'_>) -> Fact<String> {
-    let own = root.fact("/proc/sys/kernel/osrelease", non_empty);
-    if own.get().is_some() {
-        return own;
+    let os_release = root.fact("/proc/sys/kernel/osrelease", non_empty);
+    if os_release.get().is_some() {
+        return os_release;
     }
     root.fact(VERSION_FILE, |text| {
         text.strip_prefix("Linux version ")?.split_ascii_whitespace().next().map(str::to_owned)
@@ -114,20 +114,20 @@ fn timer_hz(config: &Result<(String, String), String>) -> Result<(u32, String), 
 fn preemption(root: FileRoot<'_>, config: &Result<(String, String), String>) -> Fact<String> {
     const SWITCH: &str = "/sys/kernel/debug/sched/preempt";
     // `full` of `none voluntary (full)`
-    let chosen = |text: &str| non_empty(text.split_once('(')?.1.split_once(')')?.0);
-    if let Some(mode) = root.text(SWITCH).and_then(|text| chosen(&text)) {
+    let selected_mode = |text: &str| non_empty(text.split_once('(')?.1.split_once(')')?.0);
+    if let Some(mode) = root.text(SWITCH).and_then(|text| selected_mode(&text)) {
         return Fact::known(format!("dynamic ({mode})"), SWITCH);
     }
     let version = match root.read(VERSION_FILE) {
         Ok(version) => version,
         Err(reason) => return Fact::unknown(reason),
     };
-    let has = |word: &str| version.split_ascii_whitespace().any(|known| known == word);
-    if has("PREEMPT_DYNAMIC") && !has("PREEMPT_RT") {
+    let has_word = |word: &str| version.split_ascii_whitespace().any(|version_word| version_word == word);
+    if has_word("PREEMPT_DYNAMIC") && !has_word("PREEMPT_RT") {
         return dynamic_preemption(&root.text(COMMAND_LINE_FILE).unwrap_or_default(), config);
     }
     if let Some((_, mode)) =
-        [("PREEMPT_RT", "full, real-time"), ("PREEMPT", "full")].into_iter().find(|(word, _)| has(word))
+        [("PREEMPT_RT", "full, real-time"), ("PREEMPT", "full")].into_iter().find(|(word, _)| has_word(word))
     {
         return Fact::known(mode.into(), VERSION_FILE);
     }
@@ -169,7 +169,7 @@ fn scheduler(root: FileRoot<'_>, release: &Fact<String>) -> Fact<String> {
         // EEVDF replaced the pick of CFS in 6.6 (commit 147f3efaa241), CFS the O(1) scheduler in 2.6.23.
         (Some(major), Some(minor)) if (major, minor) >= (6, 6) => Fact::known("EEVDF".into(), "kernel release"),
         (Some(major), Some(_)) if major >= 3 => Fact::known("CFS".into(), "kernel release"),
-        _ => Fact::unknown(format!("the scheduler cannot be told from release {text:?}")),
+        _ => Fact::unknown(format!("the scheduler cannot be derived from release {text:?}")),
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
         0x35, 0xe0, 0x02, 0x00, 0xfb, 0x5f, 0x3a, 0x01, 14, 0, 0, 0,
     ];
 
-    fn packed(text: &[u8]) -> Vec<u8> {
+    fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
@@ -219,19 +219,19 @@ mod tests {
         for length in 0..PACKED_TEXT.len() {
             assert_eq!(unpack_gzip(&PACKED_TEXT[..length]), None, "{length}");
         }
-        for place in 10..PACKED_TEXT.len() {
+        for index in 10..PACKED_TEXT.len() {
             let mut damaged = PACKED_TEXT.to_vec();
-            damaged[place] ^= 1;
-            assert_eq!(unpack_gzip(&damaged), None, "{place}");
+            damaged[index] ^= 1;
+            assert_eq!(unpack_gzip(&damaged), None, "{index}");
         }
     }
 
     #[test]
     fn oversized_unpacked_file_is_refused() {
         assert_eq!(
-            unpack_gzip(&packed(&vec![0; MAX_UNPACKED_BYTES as usize])).map(|text| text.len() as u64),
+            unpack_gzip(&gzip(&vec![0; MAX_UNPACKED_BYTES as usize])).map(|text| text.len() as u64),
             Some(MAX_UNPACKED_BYTES)
         );
-        assert_eq!(unpack_gzip(&packed(&vec![0; MAX_UNPACKED_BYTES as usize + 1])), None);
+        assert_eq!(unpack_gzip(&gzip(&vec![0; MAX_UNPACKED_BYTES as usize + 1])), None);
     }
 }

@@ -46,10 +46,10 @@ pub use hazards::{busy_siblings, hazards, siblings_not_sampled};
 pub use identity::hardware_identity;
 pub use topology::similar_cpus;
 
-/// For how long that file says that the quota kept the control group from running, summed over processors.
+/// For how long, by that file, the quota kept the control group from running, summed over processors.
 pub fn throttled_time(file: &Path) -> Option<Duration> {
     let text = std::fs::read_to_string(file).ok()?;
-    CpuThrottling::parse(&text).map(|throttled| Duration::from_micros(throttled.microseconds))
+    CpuThrottling::parse(&text).map(|throttling| Duration::from_micros(throttling.microseconds))
 }
 
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and

@@ -13,10 +13,10 @@ const V1_UNLIMITED: u64 = 1 << 60;
 pub(crate) fn read(root: FileRoot<'_>) -> Limits {
     let groups = ProcessCgroups::read(root);
     let groups = groups.as_ref().map_err(String::clone);
-    let of_group = fact_of(groups.clone().and_then(|groups| tightest_limit(groups, PROCESS_LIMIT)));
-    let of_user = root.line_fact(RESOURCE_LIMITS_FILE, "Max processes", soft_limit);
+    let group_limit = fact_of(groups.clone().and_then(|groups| tightest_limit(groups, PROCESS_LIMIT)));
+    let user_limit = root.line_fact(RESOURCE_LIMITS_FILE, "Max processes", soft_limit);
     // The tighter of both.
-    let is_group_tighter = match (&of_user, &of_group) {
+    let is_group_tighter = match (&user_limit, &group_limit) {
         (Fact::Known { value: Some(user), .. }, Fact::Known { value: Some(group), .. }) => group < user,
         (Fact::Unknown { .. }, _) | (_, Fact::Known { value: Some(_), .. }) => true,
         _ => false,
@@ -24,7 +24,7 @@ pub(crate) fn read(root: FileRoot<'_>) -> Limits {
     Limits {
         cpu_quota: fact_of(groups.clone().and_then(|groups| tightest_limit(groups, CPU_LIMIT))),
         memory_bytes: fact_of(groups.clone().and_then(|groups| tightest_limit(groups, MEMORY_LIMIT))),
-        processes: if is_group_tighter { of_group } else { of_user },
+        processes: if is_group_tighter { group_limit } else { user_limit },
         open_files: root
             .line_fact(RESOURCE_LIMITS_FILE, "Max open files", soft_limit)
             .map(|files| files.unwrap_or(u64::MAX)),
@@ -80,18 +80,19 @@ fn tightest_limit<T: PartialOrd>(
     groups: &ProcessCgroups<'_>,
     kind: LimitKind<T>,
 ) -> Result<(Option<T>, String), String> {
-    let Some(place) = groups.controller_path(kind.controller)? else {
+    let Some(group_path) = groups.controller_path(kind.controller)? else {
         return Ok((None, "/proc/self/cgroup shows no such group".into()));
     };
-    let files = if place.version == 1 { kind.files[0] } else { kind.files[1] };
-    let texts = groups.read_with_ancestors(&place, files[0]);
+    let files = if group_path.version == 1 { kind.files[0] } else { kind.files[1] };
+    let texts = groups.read_with_ancestors(&group_path, files[0]);
     let mut tightest: Option<(T, &String)> = None;
     for (name, text) in &texts {
-        let others = files[1..].iter().map(|file| groups.root.text(&name.replace(files[0], file)).unwrap_or_default());
-        let lines: Vec<String> = std::iter::once(text.clone()).chain(others).collect();
+        let other_texts =
+            files[1..].iter().map(|file| groups.root.text(&name.replace(files[0], file)).unwrap_or_default());
+        let lines: Vec<String> = std::iter::once(text.clone()).chain(other_texts).collect();
         let limit = (kind.parse)(&lines.join(" ")).ok_or_else(|| {
-            let with: String = files[1..].iter().map(|file| format!(" with what {file} says")).collect();
-            format!("{name} says {:?}, which is not meaningful{with}", excerpt(text))
+            let hint: String = files[1..].iter().map(|file| format!(" with what {file} says")).collect();
+            format!("{name} says {:?}, which is not meaningful{hint}", excerpt(text))
         })?;
         if let Some(value) = limit.filter(|value| tightest.as_ref().is_none_or(|(lowest, _)| value < lowest)) {
             tightest = Some((value, name));
@@ -101,7 +102,7 @@ fn tightest_limit<T: PartialOrd>(
         (Some((value, name)), _) => Ok((Some(value), name.clone())),
         (None, Some((name, _))) => Ok((None, name.clone())),
         // In version 2 a group has the file only where its parent hands the controller on, in version 1 each of a controller that limits.
-        (None, None) if place.version == 1 && !place.parts.is_empty() && !groups.has_files(&place) => {
+        (None, None) if group_path.version == 1 && !group_path.parts.is_empty() && !groups.has_files(&group_path) => {
             Err(format!("there is no {} of the group: its files cannot be seen", files[0]))
         }
         // The root group has no such file: it cannot be limited.
@@ -162,13 +163,13 @@ impl<'a> ProcessCgroups<'a> {
     }
 
     /// Whether the files of a group can be seen.
-    pub(crate) fn has_files(&self, place: &CgroupPath) -> bool {
-        self.root.is_live() && place.directories().next().is_some_and(|directory| self.root.exists(&directory))
+    pub(crate) fn has_files(&self, group_path: &CgroupPath) -> bool {
+        self.root.is_live() && group_path.directories().next().is_some_and(|directory| self.root.exists(&directory))
     }
 
     /// A file of a group and of those around it, from the inmost outwards, where it exists: its name and text.
-    pub(crate) fn read_with_ancestors(&self, place: &CgroupPath, file: &str) -> Vec<(String, String)> {
-        let names = place.directories().map(|directory| format!("{directory}/{file}"));
+    pub(crate) fn read_with_ancestors(&self, group_path: &CgroupPath, file: &str) -> Vec<(String, String)> {
+        let names = group_path.directories().map(|directory| format!("{directory}/{file}"));
         names.filter_map(|name| self.root.text(&name).map(|text| (name, text))).collect()
     }
 }

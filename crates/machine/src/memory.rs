@@ -75,15 +75,17 @@ impl MemoryModules<'_> {
     /// One property that all modules share.
     fn common_value<T: PartialEq>(
         &self,
-        what: &str,
+        description: &str,
         property: impl Fn(&MemoryModule) -> Option<T>,
     ) -> Result<T, String> {
         let modules = &self.0.as_ref().map_err(String::clone)?.modules;
         let first = modules.first().ok_or("the firmware table lists no memory module")?;
         match property(first) {
             Some(value) if modules.iter().all(|module| property(module).as_ref() == Some(&value)) => Ok(value),
-            Some(_) => Err(format!("the memory modules differ in {what}")),
-            None => Err(format!("the firmware table does not state the {what}, as is usual in virtual machines")),
+            Some(_) => Err(format!("the memory modules differ in {description}")),
+            None => {
+                Err(format!("the firmware table does not state the {description}, as is usual in virtual machines"))
+            }
         }
     }
 

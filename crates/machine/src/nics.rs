@@ -15,8 +15,8 @@ const LOOPBACK_TYPE: &str = "772";
 const VIRTIO_OFFLOADS: [(usize, &str); 5] =
     [(0, "tx-checksum"), (1, "rx-checksum"), (11, "tso"), (15, "mergeable-rx-buffers"), (22, "multiqueue")];
 
-/// Virtual interfaces that report the speeds of those below them. Others report anything: veth says 10 Gbit/s, whatever
-/// it carries.
+/// Virtual interfaces that report the speeds of those below them. Others report anything: veth always reports
+/// 10 Gbit/s.
 const STACKED_KINDS: [&str; 3] = ["bond", "team", "vlan"];
 
 /// All interfaces; under a hypervisor an advertised speed proves little.
@@ -35,9 +35,9 @@ pub fn is_loopback(root: FileRoot<'_>, name: &str) -> bool {
 }
 
 fn nic(root: FileRoot<'_>, name: String, hypervisor: &Fact<Option<String>>) -> Nic {
-    let file = |what: &str| format!("{INTERFACES_DIRECTORY}/{name}/{what}");
-    let loopback = is_loopback(root, &name);
-    let (driver, bits_per_second) = (driver(root, &name, loopback), link_speed(root, &name, loopback));
+    let file = |attribute: &str| format!("{INTERFACES_DIRECTORY}/{name}/{attribute}");
+    let is_loopback = is_loopback(root, &name);
+    let (driver, bits_per_second) = (driver(root, &name, is_loopback), link_speed(root, &name, is_loopback));
     Nic {
         line_rate: line_rate(root, &name, &bits_per_second, &driver, hypervisor),
         driver,
@@ -45,7 +45,7 @@ fn nic(root: FileRoot<'_>, name: String, hypervisor: &Fact<Option<String>>) -> N
         mtu: root.fact(&file("mtu"), |text| text.parse().ok()),
         state: root.fact(&file("operstate"), |text| match text {
             // Loopback has no operational state; the kernel prints it as unknown.
-            "unknown" if loopback => Some("up".into()),
+            "unknown" if is_loopback => Some("up".into()),
             "" => None,
             state => Some(state.to_owned()),
         }),
@@ -54,11 +54,11 @@ fn nic(root: FileRoot<'_>, name: String, hypervisor: &Fact<Option<String>>) -> N
     }
 }
 
-fn driver(root: FileRoot<'_>, name: &str, loopback: bool) -> Fact<String> {
+fn driver(root: FileRoot<'_>, name: &str, is_loopback: bool) -> Fact<String> {
     let link = format!("{INTERFACES_DIRECTORY}/{name}/device/driver");
     match root.link_name(&link) {
         Some(driver) => Fact::known(driver, link),
-        None if loopback => Fact::known("loopback".into(), format!("{INTERFACES_DIRECTORY}/{name}/type")),
+        None if is_loopback => Fact::known("loopback".into(), format!("{INTERFACES_DIRECTORY}/{name}/type")),
         None => match interface_kind(root, name) {
             Some(kind) => Fact::known(kind, format!("{INTERFACES_DIRECTORY}/{name}/uevent")),
             None => Fact::unknown(format!("{name} is virtual, without a device")),
@@ -72,12 +72,12 @@ fn interface_kind(root: FileRoot<'_>, name: &str) -> Option<String> {
 }
 
 /// The speed that an interface advertises, in bits per second, or why it has none.
-pub fn link_speed(root: FileRoot<'_>, name: &str, loopback: bool) -> Fact<f64> {
-    if loopback {
+pub fn link_speed(root: FileRoot<'_>, name: &str, is_loopback: bool) -> Fact<f64> {
+    if is_loopback {
         return Fact::unknown("loopback is in memory: it has no line rate");
     }
-    let behind = format!("{INTERFACES_DIRECTORY}/{name}/device");
-    if !root.exists(&behind) && !interface_kind(root, name).is_some_and(|kind| STACKED_KINDS.contains(&kind.as_str())) {
+    let device = format!("{INTERFACES_DIRECTORY}/{name}/device");
+    if !root.exists(&device) && !interface_kind(root, name).is_some_and(|kind| STACKED_KINDS.contains(&kind.as_str())) {
         return Fact::unknown(format!("{name} has no device: its advertised link speed is not a line rate"));
     }
     let file = format!("{INTERFACES_DIRECTORY}/{name}/speed");
@@ -92,15 +92,15 @@ pub fn link_speed(root: FileRoot<'_>, name: &str, loopback: bool) -> Fact<f64> {
 fn offloads(root: FileRoot<'_>, name: &str) -> Fact<Vec<String>> {
     if root.is_live() {
         return match kelvin_sys::ethtool::offloads(name) {
-            Ok(on) => Fact::known(on.into_iter().map(str::to_owned).collect(), "ethtool ioctl"),
+            Ok(names) => Fact::known(names.into_iter().map(str::to_owned).collect(), "ethtool ioctl"),
             Err(error) => Fact::unknown(format!("the driver of {name} does not answer ethtool: {error}")),
         };
     }
     let features = format!("{INTERFACES_DIRECTORY}/{name}/device/features");
     match root.text(&features).filter(|text| text.len() >= 32 && text.bytes().all(|bit| matches!(bit, b'0' | b'1'))) {
         Some(bits) => {
-            let on = VIRTIO_OFFLOADS.iter().filter(|(bit, _)| bits.as_bytes()[*bit] == b'1');
-            Fact::known(on.map(|(_, name)| (*name).to_owned()).collect(), features)
+            let enabled = VIRTIO_OFFLOADS.iter().filter(|(bit, _)| bits.as_bytes()[*bit] == b'1');
+            Fact::known(enabled.map(|(_, name)| (*name).to_owned()).collect(), features)
         }
         None => Fact::unknown("a recorded tree has no driver to ask for offloads"),
     }
@@ -118,7 +118,7 @@ fn line_rate(
     hypervisor: &Fact<Option<String>>,
 ) -> Fact<f64> {
     match doubt_reason(root, name, driver, hypervisor).filter(|_| advertised.get().is_some()) {
-        Some(why) => Fact::unknown(format!("the advertised link speed of {name} is not a line rate: {why}")),
+        Some(reason) => Fact::unknown(format!("the advertised link speed of {name} is not a line rate: {reason}")),
         None => advertised.clone(),
     }
 }
@@ -130,20 +130,20 @@ fn doubt_reason(
     driver: &Fact<String>,
     hypervisor: &Fact<Option<String>>,
 ) -> Option<String> {
-    let file = |what: &str| format!("{INTERFACES_DIRECTORY}/{name}/{what}");
-    let doubt = |is_doubtful: bool, why: &str| is_doubtful.then(|| why.to_owned());
-    let doubts = [
-        doubt(!root.exists(&file("device")), "it is virtual and reports the speed of the interfaces below it"),
-        doubt(root.text(&file("type")).as_deref() != Some(ETHERNET_TYPE), "it is not Ethernet"),
-        doubt(root.exists(&file("wireless")) || root.exists(&file("phy80211")), "it is wireless"),
+    let file = |attribute: &str| format!("{INTERFACES_DIRECTORY}/{name}/{attribute}");
+    let reason_if = |is_doubtful: bool, reason: &str| is_doubtful.then(|| reason.to_owned());
+    let reasons = [
+        reason_if(!root.exists(&file("device")), "it is virtual and reports the speed of the interfaces below it"),
+        reason_if(root.text(&file("type")).as_deref() != Some(ETHERNET_TYPE), "it is not Ethernet"),
+        reason_if(root.exists(&file("wireless")) || root.exists(&file("phy80211")), "it is wireless"),
         match driver.get() {
             None => Some("its driver is unknown".into()),
-            Some(driver) => known_name("network_driver", |known| known == driver)
+            Some(driver) => known_name("network_driver", |key| key == driver)
                 .map(|_| format!("the driver {driver} reports a speed that the host or the other device sets")),
         },
         // Traffic between two functions of a card never leaves the card.
-        doubt(root.exists(&file("device/physfn")), "it is a virtual function of a shared card"),
-        doubt(
+        reason_if(root.exists(&file("device/physfn")), "it is a virtual function of a shared card"),
+        reason_if(
             root.text(&file("device/sriov_numvfs")).is_some_and(|functions| functions != "0"),
             "its card has virtual functions, and traffic among them does not cross the line",
         ),
@@ -155,7 +155,7 @@ fn doubt_reason(
             Fact::Unknown { reason } => Some(format!("whether a hypervisor emulates it is unknown ({reason})")),
         },
     ];
-    doubts.into_iter().flatten().next()
+    reasons.into_iter().flatten().next()
 }
 
 #[cfg(test)]
@@ -203,26 +203,38 @@ mod tests {
             assert_eq!(rate.get(), None, "{driver:?} {files:?}");
             rate.source_or_reason().to_owned()
         };
-        let says = |reason: String, words: &str| assert!(reason.contains(words), "{reason}");
+        let assert_contains = |reason: String, words: &str| assert!(reason.contains(words), "{reason}");
         let no_files: &[(&str, &str)] = &[];
-        says(reason(None, &[("uevent", "DEVTYPE=veth")], no_hypervisor()), "has no device");
-        says(reason(None, &[("uevent", "DEVTYPE=bridge")], no_hypervisor()), "has no device");
-        says(reason(None, &[("uevent", "DEVTYPE=bond")], no_hypervisor()), "the speed of the interfaces below it");
-        says(reason(None, &[("uevent", "DEVTYPE=vlan")], no_hypervisor()), "the speed of the interfaces below it");
+        assert_contains(reason(None, &[("uevent", "DEVTYPE=veth")], no_hypervisor()), "has no device");
+        assert_contains(reason(None, &[("uevent", "DEVTYPE=bridge")], no_hypervisor()), "has no device");
+        assert_contains(
+            reason(None, &[("uevent", "DEVTYPE=bond")], no_hypervisor()),
+            "the speed of the interfaces below it",
+        );
+        assert_contains(
+            reason(None, &[("uevent", "DEVTYPE=vlan")], no_hypervisor()),
+            "the speed of the interfaces below it",
+        );
         for driver in ["virtio_net", "vif", "hv_netvsc", "vmxnet3", "ena", "gve", "cdc_ncm"] {
-            says(reason(Some(driver), no_files, no_hypervisor()), driver);
+            assert_contains(reason(Some(driver), no_files, no_hypervisor()), driver);
         }
-        says(reason(Some("ixgbe"), &[("type", "32")], no_hypervisor()), "not Ethernet");
-        says(reason(Some("ixgbe"), &[("type", "772")], no_hypervisor()), "no line rate");
-        says(reason(Some("iwlwifi"), &[("wireless/status", "0")], no_hypervisor()), "wireless");
-        says(
+        assert_contains(reason(Some("ixgbe"), &[("type", "32")], no_hypervisor()), "not Ethernet");
+        assert_contains(reason(Some("ixgbe"), &[("type", "772")], no_hypervisor()), "no line rate");
+        assert_contains(reason(Some("iwlwifi"), &[("wireless/status", "0")], no_hypervisor()), "wireless");
+        assert_contains(
             reason(Some("iavf"), &[("device/physfn/vendor", "0x8086")], no_hypervisor()),
             "virtual function of a shared card",
         );
-        says(reason(Some("ixgbe"), &[("device/sriov_numvfs", "4")], no_hypervisor()), "has virtual functions");
-        says(reason(Some("ixgbe"), &[("speed", "-1")], no_hypervisor()), "states no speed");
+        assert_contains(
+            reason(Some("ixgbe"), &[("device/sriov_numvfs", "4")], no_hypervisor()),
+            "has virtual functions",
+        );
+        assert_contains(reason(Some("ixgbe"), &[("speed", "-1")], no_hypervisor()), "states no speed");
         // A gigabit card emulated by QEMU carries many gigabits.
-        says(reason(Some("e1000"), no_files, Fact::known(Some("KVM".into()), "a test")), "a virtual machine (KVM)");
-        says(reason(Some("e1000"), no_files, Fact::unknown("no cpuid")), "is unknown (no cpuid)");
+        assert_contains(
+            reason(Some("e1000"), no_files, Fact::known(Some("KVM".into()), "a test")),
+            "a virtual machine (KVM)",
+        );
+        assert_contains(reason(Some("e1000"), no_files, Fact::unknown("no cpuid")), "is unknown (no cpuid)");
     }
 }

@@ -48,21 +48,22 @@ fn product(root: FileRoot<'_>) -> Fact<String> {
 
 fn hypervisor(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<String>> {
     if let Some(signature) = cpuid.hypervisor_signature() {
-        let known = known_name("hypervisor_signature", |key| signature.starts_with(key)).map(str::to_owned);
-        return Fact::known(Some(known.unwrap_or(signature)), "cpuid leaf 40000000h");
+        let name = known_name("hypervisor_signature", |key| signature.starts_with(key)).map(str::to_owned);
+        return Fact::known(Some(name.unwrap_or(signature)), "cpuid leaf 40000000h");
     }
     if let Some(kind) = root.text("/sys/hypervisor/type").filter(|text| !text.is_empty()) {
         let name = if kind == "xen" { String::from("Xen") } else { kind };
         return Fact::known(Some(name), "/sys/hypervisor/type");
     }
     let product = product(root);
-    let named = product.get().filter(|name| !name.contains(".metal"));
-    let named = named.and_then(|name| known_name("virtual_product", |beginning| name.starts_with(beginning)));
-    let named = named.map(str::to_owned);
+    let product_name = product.get().filter(|name| !name.contains(".metal"));
+    let hypervisor_name =
+        product_name.and_then(|name| known_name("virtual_product", |beginning| name.starts_with(beginning)));
+    let hypervisor_name = hypervisor_name.map(str::to_owned);
     match architecture.as_str() {
-        "x86_64" => x86_hypervisor(root, cpuid, &product, named),
+        "x86_64" => x86_hypervisor(root, cpuid, &product, hypervisor_name),
         "s390x" => s390_hypervisor(root),
-        _ => other_hypervisor(root, &product, named),
+        _ => other_hypervisor(root, &product, hypervisor_name),
     }
 }
 
@@ -88,7 +89,7 @@ fn x86_hypervisor(
     root: FileRoot<'_>,
     cpuid: &Cpuid,
     product: &Fact<String>,
-    named: Option<String>,
+    hypervisor_name: Option<String>,
 ) -> Fact<Option<String>> {
     let flag = match cpuid.hypervisor_bit() {
         Some(bit) => Ok((bit, "cpuid leaf 1")),
@@ -99,20 +100,26 @@ fn x86_hypervisor(
     };
     match flag {
         Ok((true, source)) => {
-            Fact::known(Some(named.unwrap_or_else(|| "one that does not name itself".into())), source)
+            Fact::known(Some(hypervisor_name.unwrap_or_else(|| "one that does not name itself".into())), source)
         }
-        Ok((false, source)) => match named.filter(|_| !product.get().is_some_and(|it| it.starts_with(ALSO_OF_METAL))) {
-            Some(name) => Fact::known(Some(name), format!("{DMI_DIRECTORY}; no hypervisor in {source}")),
-            None => Fact::known(None, source),
-        },
+        Ok((false, source)) => {
+            match hypervisor_name.filter(|_| !product.get().is_some_and(|name| name.starts_with(ALSO_OF_METAL))) {
+                Some(name) => Fact::known(Some(name), format!("{DMI_DIRECTORY}; no hypervisor in {source}")),
+                None => Fact::known(None, source),
+            }
+        }
         Err(reason) => Fact::unknown(reason),
     }
 }
 
 /// Elsewhere only firmware and devices do.
-fn other_hypervisor(root: FileRoot<'_>, product: &Fact<String>, named: Option<String>) -> Fact<Option<String>> {
-    if named.is_some() {
-        return Fact::known(named, DMI_DIRECTORY);
+fn other_hypervisor(
+    root: FileRoot<'_>,
+    product: &Fact<String>,
+    hypervisor_name: Option<String>,
+) -> Fact<Option<String>> {
+    if hypervisor_name.is_some() {
+        return Fact::known(hypervisor_name, DMI_DIRECTORY);
     }
     let tree = format!("{DEVICE_TREE_DIRECTORY}/hypervisor/compatible");
     if let Some(compatible) = root.text(&tree) {

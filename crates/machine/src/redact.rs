@@ -37,37 +37,39 @@ const RECORDED_PARAMETERS: &str = include_str!("../data/boot_parameters.txt");
 pub fn boot_parameters(line: &str) -> (String, u32) {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     // What follows goes to init, not to the kernel.
-    let own = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let kernel_word_count = words.iter().position(|word| *word == "--").unwrap_or(words.len());
     let is_recorded = |word: &&str| {
         // The kernel treats `-` and `_` alike.
         let name = word.split('=').next().unwrap_or_default().replace('-', "_");
         data_lines(RECORDED_PARAMETERS)
-            .map(|known| known.replace('-', "_"))
-            .any(|known| name == known || known.ends_with('.') && name.starts_with(&known))
+            .map(|parameter| parameter.replace('-', "_"))
+            .any(|parameter| name == parameter || parameter.ends_with('.') && name.starts_with(&parameter))
     };
-    let recorded: Vec<&str> = words[..own].iter().copied().filter(is_recorded).collect();
-    let left_out = words.iter().filter(|word| **word != "--").count() - recorded.len();
-    (recorded.join(" "), u32::try_from(left_out).unwrap_or(u32::MAX))
+    let recorded_words: Vec<&str> = words[..kernel_word_count].iter().copied().filter(is_recorded).collect();
+    let omitted = words.iter().filter(|word| **word != "--").count() - recorded_words.len();
+    (recorded_words.join(" "), u32::try_from(omitted).unwrap_or(u32::MAX))
 }
 
 /// Hides what identifies the owner of a machine. What is already hidden stays so.
 pub fn redact_machine(machine: &mut Machine) {
     let kernel = &mut machine.kernel;
     if let Fact::Known { value, .. } = &mut kernel.command_line {
-        let (recorded, left_out) = boot_parameters(value);
-        *value = recorded;
-        kernel.omitted_boot_parameters = Some(kernel.omitted_boot_parameters.unwrap_or(0) + left_out);
+        let (parameters, omitted) = boot_parameters(value);
+        *value = parameters;
+        kernel.omitted_boot_parameters = Some(kernel.omitted_boot_parameters.unwrap_or(0) + omitted);
     }
     for mount in &mut machine.mounts {
         mount.target = redact(&mount.target).into_owned();
-        let is_told = mount.source == mount.kind || SHOWN_MOUNT_SOURCES.contains(&mount.source.as_str());
+        let is_shown = mount.source == mount.kind || SHOWN_MOUNT_SOURCES.contains(&mount.source.as_str());
         mount.source = match mount.source.starts_with("/dev/") {
             true => redact(&mount.source).into_owned(),
-            false if is_told => std::mem::take(&mut mount.source),
+            false if is_shown => std::mem::take(&mut mount.source),
             false => REDACTED.into(),
         };
-        let matters = |option: &&str| data_lines(MOUNT_OPTIONS).any(|known| option.split('=').next() == Some(known));
-        mount.options = mount.options.split(',').filter(matters).collect::<Vec<_>>().join(",");
+        let is_relevant = |option: &&str| {
+            data_lines(MOUNT_OPTIONS).any(|shown_option| option.split('=').next() == Some(shown_option))
+        };
+        mount.options = mount.options.split(',').filter(is_relevant).collect::<Vec<_>>().join(",");
     }
 }
 
@@ -84,8 +86,8 @@ pub fn redact_value<T: Serialize + DeserializeOwned>(value: &T) -> serde_json::R
 fn redact_json(json: &mut Value) {
     match json {
         Value::String(text) => {
-            if let Cow::Owned(hidden) = redact(text) {
-                *text = hidden;
+            if let Cow::Owned(redacted) = redact(text) {
+                *text = redacted;
             }
         }
         Value::Array(items) => items.iter_mut().for_each(redact_json),
@@ -99,21 +101,21 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     if !text.contains(['/', '@', ':']) && !text.contains("enx") && text.matches('.').count() < 3 {
         return Cow::Borrowed(text);
     }
-    let mut hidden = String::with_capacity(text.len());
+    let mut redacted = String::with_capacity(text.len());
     // A path with a space continues in the next word.
     let mut after_path = false;
     for part in text.split_inclusive(is_word_boundary) {
         let word = part.trim_end_matches(is_word_boundary);
         let end = &part[word.len()..];
-        let shown = redact_word(word);
-        let goes_on = after_path && word.contains('/') && !word.starts_with('/');
-        if !goes_on {
-            hidden.push_str(&shown);
-            hidden.push_str(end);
+        let redacted_word = redact_word(word);
+        let continues_path = after_path && word.contains('/') && !word.starts_with('/');
+        if !continues_path {
+            redacted.push_str(&redacted_word);
+            redacted.push_str(end);
         }
-        after_path = (goes_on || shown.contains(REDACTED)) && word.contains('/') && end.ends_with(' ');
+        after_path = (continues_path || redacted_word.contains(REDACTED)) && word.contains('/') && end.ends_with(' ');
     }
-    if hidden == text { Cow::Borrowed(text) } else { Cow::Owned(hidden) }
+    if redacted == text { Cow::Borrowed(text) } else { Cow::Owned(redacted) }
 }
 
 fn is_word_boundary(c: char) -> bool {
@@ -122,23 +124,23 @@ fn is_word_boundary(c: char) -> bool {
 
 /// A word, which may be a path, an address, or something before either of them: `--dir=/home/me`.
 fn redact_word(word: &str) -> String {
-    let bare = word.trim_end_matches([',', '.', ':', '!', '?']);
-    let end = &word[bare.len()..];
+    let trimmed = word.trim_end_matches([',', '.', ':', '!', '?']);
+    let end = &word[trimmed.len()..];
     // Where something is published.
-    if bare.starts_with("https://") || bare.starts_with("http://") {
+    if trimmed.starts_with("https://") || trimmed.starts_with("http://") {
         return word.to_owned();
     }
-    if let Some((name, value)) = bare.split_once('=').filter(|(name, _)| !name.contains(['/', ':', '@'])) {
+    if let Some((name, value)) = trimmed.split_once('=').filter(|(name, _)| !name.contains(['/', ':', '@'])) {
         return format!("{name}={}{end}", redact_word(value));
     }
-    let hidden = match bare {
+    let redacted = match trimmed {
         path if path.starts_with('/') => redact_path(path),
         address if is_address(address) => REDACTED.into(),
         remote if remote.contains(":/") && !remote.contains("::") => format!("{REDACTED}:/{REDACTED}"),
         other if is_user_at_host(other) => REDACTED.into(),
         other => redact_interface(other),
     };
-    hidden + end
+    redacted + end
 }
 
 /// An interface named after its hardware address: `enx001122334455`.
@@ -158,13 +160,13 @@ fn redact_interface(text: &str) -> String {
 
 fn redact_path(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let [top, below @ ..] = &parts[..] else { return path.to_owned() };
+    let [top, rest @ ..] = &parts[..] else { return path.to_owned() };
     if let Some(group) = path.strip_prefix(CGROUP_ROOT) {
         return redact_cgroup(group);
     }
     // A unit such as `/s` is not a path.
     let class = known_name("directory", |name| name == *top);
-    let is_shown = match below {
+    let is_shown = match rest {
         [] => top.len() == 1 || class.is_some(),
         [_] if *top == "dev" => true,
         _ => class == Some("system") || SHOWN_PATHS.contains(&path.trim_end_matches('/')),
@@ -177,10 +179,10 @@ fn redact_path(path: &str) -> String {
 }
 
 /// A path of a control group: the hierarchy, and which file of the group.
-fn redact_cgroup(below: &str) -> String {
-    let (hierarchy, rest) = match below.split_once('/') {
+fn redact_cgroup(path: &str) -> String {
+    let (hierarchy, rest) = match path.split_once('/') {
         Some((first, rest)) if CGROUP_HIERARCHIES.contains(&first) => (format!("{CGROUP_ROOT}{first}"), rest),
-        _ => (CGROUP_ROOT.trim_end_matches('/').to_owned(), below),
+        _ => (CGROUP_ROOT.trim_end_matches('/').to_owned(), path),
     };
     match rest.rsplit_once('/') {
         Some((_, file)) if is_cgroup_file(file) => format!("{hierarchy}/{REDACTED}/{file}"),
@@ -202,12 +204,12 @@ fn is_address(text: &str) -> bool {
     let without_length = text.split('/').next().unwrap_or_default();
     let without_zone = without_length.split('%').next().unwrap_or_default();
     let address = without_zone.parse::<IpAddr>().ok().or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()));
-    let of_card = || {
+    let is_hardware_address = || {
         let parts: Vec<&str> = text.split([':', '-']).collect();
         parts.len() == 6
             && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit()))
     };
-    address.is_some_and(|address| !address.is_loopback() && !address.is_unspecified()) || of_card()
+    address.is_some_and(|address| !address.is_loopback() && !address.is_unspecified()) || is_hardware_address()
 }
 
 /// `user@host`; a model's frequency is no host: `KX-6640MA@2.2+GHz`.
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn identifying_text_is_redacted() {
-        for (text, hidden) in [
+        for (text, redacted) in [
             ("cannot write /home/alice/x/data: No space left", "cannot write /home/…: No space left"),
             ("cannot write /home/alice/My Files/data: No space left", "cannot write /home/… No space left"),
             ("cannot run /root/bin/fio", "cannot run /root/…"),
@@ -249,8 +251,8 @@ mod tests {
                 "may not make one in /sys/fs/cgroup/… (root may)",
             ),
         ] {
-            assert_eq!(redact(text), hidden, "{text}");
-            assert_eq!(redact(hidden), hidden, "what is hidden stays hidden");
+            assert_eq!(redact(text), redacted, "{text}");
+            assert_eq!(redact(redacted), redacted, "what is hidden stays hidden");
         }
     }
 
@@ -307,9 +309,9 @@ mod tests {
             mount("/dev/shm", "tmpfs", "tmpfs", "rw,size=4G"),
         ];
         assert_eq!(machine.mounts, expected);
-        let once = machine.clone();
+        let redacted = machine.clone();
         redact_machine(&mut machine);
-        assert_eq!(machine, once, "what is left out stays out, and is counted once");
+        assert_eq!(machine, redacted, "what is left out stays out, and is counted once");
         assert_eq!(redact_value(&machine).unwrap(), machine);
     }
 
@@ -327,9 +329,9 @@ mod tests {
     #[test]
     fn parameter_names_are_unique() {
         let mut names: Vec<&str> = data_lines(RECORDED_PARAMETERS).collect();
-        let all = names.len();
+        let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), all);
+        assert_eq!(names.len(), count);
     }
 }

@@ -80,7 +80,7 @@ impl ProcessMonitor {
     /// Nanoseconds for which quotas of CPU time have kept it from running; `None` without any.
     pub fn throttled_nanoseconds(&self) -> Option<f64> {
         let groups = ProcessCgroups::of_process(FileRoot::new(&self.root), &self.process.to_string()).ok()?;
-        cpu_throttling(&groups).map(|throttled| throttled.microseconds as f64 * 1e3)
+        cpu_throttling(&groups).map(|throttling| throttling.microseconds as f64 * 1e3)
     }
 
     /// Its threads in uninterruptible sleep, now, of at most this many of each process: they wait for a disk, or for a lock in the kernel.
@@ -98,11 +98,11 @@ impl ProcessMonitor {
         let tree =
             ProcessTree::read(root, self.process, self.with_descendants).ok_or(Error::NoProcess(self.process))?;
         let groups = ProcessCgroups::of_process(root, &self.process.to_string()).ok();
-        let allowed = allowed_cpus(root, Some(self.process));
+        let affinity = allowed_cpus(root, Some(self.process));
         Ok(ResourceSnapshot {
             at: kelvin_sys::clock::monotonic() as f64,
             process: tree.usage(root, &mut self.threads),
-            cpu: host::cpu(root, groups.as_ref(), allowed.get().map_or(&[], Vec::as_slice)),
+            cpu: host::cpu(root, groups.as_ref(), affinity.get().map_or(&[], Vec::as_slice)),
             disks: disks::read_disks(root, self.disk.as_deref(), groups.as_ref()),
             links: links::read_links(root, self.process, &mut self.link_facts),
             tcp: links::tcp(root, self.process),

@@ -37,8 +37,8 @@ impl<'a> FileRoot<'a> {
 
     /// The text of a file without surrounding white space and NULs, with which some recorders end it, or why there is none.
     pub(crate) fn read(self, name: &str) -> Result<String, String> {
-        let around = |sign: char| sign.is_whitespace() || sign == '\0';
-        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).trim_matches(around).to_owned())
+        let is_padding = |sign: char| sign.is_whitespace() || sign == '\0';
+        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).trim_matches(is_padding).to_owned())
     }
 
     /// The text of a file, if it can be read.
@@ -50,8 +50,8 @@ impl<'a> FileRoot<'a> {
     pub(crate) fn bytes(self, name: &str) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         // Do not block on a pipe in a recorded tree.
-        let opened = fs::File::options().read(true).custom_flags(kelvin_sys::fs::O_NONBLOCK).open(self.resolve(name));
-        opened
+        let result = fs::File::options().read(true).custom_flags(kelvin_sys::fs::O_NONBLOCK).open(self.resolve(name));
+        result
             .and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes))
             .map_err(|error| unreadable_reason(name, &error))?;
         Ok(bytes)
@@ -110,7 +110,7 @@ pub(crate) fn fact_of<T, S: Into<String>>(read: Result<(T, S), String>) -> Fact<
     }
 }
 
-/// A text that says something.
+/// A text that is not empty.
 pub(crate) fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -130,7 +130,7 @@ fn unreadable_reason(name: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// What a file says and its name, or why that has no meaning.
+/// The value of a file and its name, or why the text has no meaning.
 fn value_and_source<T>(name: &str, value: Option<T>, text: &str) -> Result<(T, String), String> {
     let name = absolute_name(name);
     value.ok_or_else(|| format!("{name} says {:?}, which is not meaningful", excerpt(text))).map(|value| (value, name))
@@ -210,10 +210,10 @@ pub(crate) fn boot_option<'t>(line: &'t str, key: &str) -> Option<&'t str> {
 const NAMES: &str = include_str!("../data/names.txt");
 
 /// What the first key of a kind that fits stands for, by `data/names.txt`.
-pub(crate) fn known_name(kind: &str, fits: impl Fn(&str) -> bool) -> Option<&'static str> {
+pub(crate) fn known_name(kind: &str, is_match: impl Fn(&str) -> bool) -> Option<&'static str> {
     data_lines(NAMES).find_map(|row| {
         let (key, name) = row.strip_prefix(kind)?.strip_prefix('\t')?.split_once('\t')?;
-        fits(key).then_some(name)
+        is_match(key).then_some(name)
     })
 }
 
@@ -280,8 +280,8 @@ mod tests {
     #[test]
     fn pipe_reads_as_empty_without_blocking() {
         let directory = tempfile::tempdir().unwrap();
-        let made = std::process::Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap();
-        assert!(made.success());
+        let status = std::process::Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap();
+        assert!(status.success());
         assert_eq!(FileRoot::new(directory.path()).read("pipe").as_deref(), Ok(""));
     }
 
@@ -295,9 +295,9 @@ mod tests {
         assert_eq!(fact.source_or_reason(), "/x says \"odd\", which is not meaningful");
         let parse = |text: &str, key: &str| value_of_key(text, key, ':')?.parse::<u32>().ok();
         fs::write(directory.path().join("y"), "One: 1\nTwo: x\n").unwrap();
-        let told = |key| root.line_fact("y", key, parse).source_or_reason().to_owned();
-        assert_eq!(told("One"), "/y");
-        assert_eq!(told("Three"), "/y has no line 'Three'");
-        assert_eq!(told("Two"), "/y says \"Two: x\", which is not meaningful");
+        let reason = |key| root.line_fact("y", key, parse).source_or_reason().to_owned();
+        assert_eq!(reason("One"), "/y");
+        assert_eq!(reason("Three"), "/y has no line 'Three'");
+        assert_eq!(reason("Two"), "/y says \"Two: x\", which is not meaningful");
     }
 }

@@ -55,7 +55,7 @@ impl Smbios {
 
 impl MemoryModule {
     /// A unique name of this module's channel: the word `channel` with what follows and the socket or controller named
-    /// beside it; else the letter of a slot such as `DIMM_A1`, which server boards give to channels.
+    /// next to it; else the letter of a slot such as `DIMM_A1`, which server boards give to channels.
     fn channel(&self) -> Option<String> {
         let (slot, bank) = (self.slot.to_ascii_uppercase(), self.bank.to_ascii_uppercase());
         [&slot, &bank].into_iter().find_map(|text| channel_word(text)).or_else(|| slot_letter(&slot)).map(|name| {
@@ -163,21 +163,21 @@ impl<'t> Structure<'t> {
         if self.word(0x0c)? == 0 {
             return None;
         }
-        let known = |rate: u16| if rate == 0 || rate == 0xffff { None } else { Some(u32::from(rate)) };
+        let valid_rate = |rate: u16| if rate == 0 || rate == 0xffff { None } else { Some(u32::from(rate)) };
         // Rates beyond 65534 MT/s are in the extended fields, marked by FFFFh in the short ones.
-        let rate = |short: usize, long: usize| match self.word(short) {
-            Some(0xffff) => self.double_word(long).map(|rate| rate & 0x7fff_ffff).filter(|&rate| rate != 0),
-            short => short.and_then(known),
+        let rate = |field: usize, extended_field: usize| match self.word(field) {
+            Some(0xffff) => self.double_word(extended_field).map(|rate| rate & 0x7fff_ffff).filter(|&rate| rate != 0),
+            rate => rate.and_then(valid_rate),
         };
         let code = self.byte(0x12).unwrap_or_default();
-        let kind = known_name("memory_generation", |known| known == format!("{code:#04x}"));
-        let lowest = kind.and_then(|kind| known_name("memory_lowest_rate", |known| known == kind)?.parse().ok());
-        let stated = rate(0x20, 0x58).or_else(|| rate(0x15, 0x54));
+        let kind = known_name("memory_generation", |key| key == format!("{code:#04x}"));
+        let lowest = kind.and_then(|kind| known_name("memory_lowest_rate", |key| key == kind)?.parse().ok());
+        let stated_rate = rate(0x20, 0x58).or_else(|| rate(0x15, 0x54));
         // Until SMBIOS 3.1 the field was called MHz, and firmware stated the clock there: less than the lowest rate is one.
-        let clock = stated.filter(|rate| lowest.is_some_and(|lowest: u32| *rate < lowest));
+        let clock = stated_rate.filter(|rate| lowest.is_some_and(|lowest: u32| *rate < lowest));
         Some(MemoryModule {
             kind,
-            megatransfers: clock.map(rate_of_clock).or(stated),
+            megatransfers: clock.map(rate_of_clock).or(stated_rate),
             clock,
             data_bits: self.word(0x0a).filter(|&bits| bits != 0 && bits != 0xffff),
             slot: self.string(0x10).unwrap_or_default(),
@@ -188,9 +188,9 @@ impl<'t> Structure<'t> {
 
 /// MT/s of a clock in MHz: two transfers each. Clocks are multiples of 33 1/3 MHz, which the firmware has rounded.
 fn rate_of_clock(megahertz: u32) -> u32 {
-    let (stated, third) = (f64::from(megahertz), 100.0 / 3.0);
-    let exact = (stated / third).round() * third;
-    (2.0 * if (exact - stated).abs() < 1.0 { exact } else { stated }).round() as u32
+    let (stated_clock, third) = (f64::from(megahertz), 100.0 / 3.0);
+    let exact_clock = (stated_clock / third).round() * third;
+    (2.0 * if (exact_clock - stated_clock).abs() < 1.0 { exact_clock } else { stated_clock }).round() as u32
 }
 
 #[cfg(test)]
@@ -198,15 +198,15 @@ mod tests {
     use super::*;
 
     /// A type 17 structure of version 3.3.
-    fn module(size_megabytes: u16, kind: u8, made_for: u16, runs_at: u16, slot: &str, bank: &str) -> Vec<u8> {
+    fn module(size_megabytes: u16, kind: u8, max_rate: u16, configured_rate: u16, slot: &str, bank: &str) -> Vec<u8> {
         let mut bytes = vec![0; 0x5c];
         bytes[0] = 17;
         bytes[1] = 0x5c;
         bytes[0x0a..0x0c].copy_from_slice(&64u16.to_le_bytes());
         bytes[0x0c..0x0e].copy_from_slice(&size_megabytes.to_le_bytes());
         bytes[0x12] = kind;
-        bytes[0x15..0x17].copy_from_slice(&made_for.to_le_bytes());
-        bytes[0x20..0x22].copy_from_slice(&runs_at.to_le_bytes());
+        bytes[0x15..0x17].copy_from_slice(&max_rate.to_le_bytes());
+        bytes[0x20..0x22].copy_from_slice(&configured_rate.to_le_bytes());
         // An empty string cannot be written: it is number 0, and two NULs end the structure.
         let texts = [(0x10, slot), (0x11, bank)].into_iter().filter(|(_, text)| !text.is_empty());
         for (number, (offset, text)) in texts.enumerate() {
@@ -225,12 +225,12 @@ mod tests {
         table.extend(module(0, 0x02, 0, 0, "P0_DIMM_A2", "P0 CHANNEL A"));
         table.extend(module(0x7fff, 0x22, 5600, 4800, "P1_DIMM_A1", "P1 CHANNEL A"));
         table.extend([127, 4, 0, 0, 0, 0]);
-        let found = parse_table(&table);
-        assert_eq!(found.modules.len(), 3);
-        assert_eq!(found.modules[0].kind, Some("DDR5"));
-        assert_eq!(found.modules[0].megatransfers, Some(4800));
-        assert_eq!(found.modules[0].data_bits, Some(64));
-        assert_eq!(found.channels(), Some(3));
+        let smbios = parse_table(&table);
+        assert_eq!(smbios.modules.len(), 3);
+        assert_eq!(smbios.modules[0].kind, Some("DDR5"));
+        assert_eq!(smbios.modules[0].megatransfers, Some(4800));
+        assert_eq!(smbios.modules[0].data_bits, Some(64));
+        assert_eq!(smbios.channels(), Some(3));
     }
 
     #[test]
@@ -259,9 +259,9 @@ mod tests {
 
     #[test]
     fn impossibly_low_rate_is_clock() {
-        let rate = |kind, stated| {
-            let found = parse_table(&module(8192, kind, stated, stated, "A", "")).modules[0].clone();
-            (found.megatransfers, found.clock)
+        let rate = |kind, stated_rate| {
+            let parsed_module = parse_table(&module(8192, kind, stated_rate, stated_rate, "A", "")).modules[0].clone();
+            (parsed_module.megatransfers, parsed_module.clock)
         };
         assert_eq!(rate(0x18, 667), (Some(1333), Some(667)));
         assert_eq!(rate(0x18, 533), (Some(1067), Some(533)));
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn truncated_table_keeps_complete_structures() {
-        let whole = module(8192, 0x1a, 3200, 2933, "DIMM_A1", "");
-        for length in 0..whole.len() {
-            assert_eq!(parse_table(&whole[..length]), Smbios::default(), "{length}");
+        let table = module(8192, 0x1a, 3200, 2933, "DIMM_A1", "");
+        for length in 0..table.len() {
+            assert_eq!(parse_table(&table[..length]), Smbios::default(), "{length}");
         }
-        assert_eq!(parse_table(&whole).modules.len(), 1);
+        assert_eq!(parse_table(&table).modules.len(), 1);
     }
 }

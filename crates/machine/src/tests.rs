@@ -239,8 +239,8 @@ proptest! {
 #[test]
 fn dynamic_huffman_configuration_is_unpacked() {
     // `zcat /proc/config.gz` is what this is for: a long text of many symbols, packed by gzip -9.
-    let packed = include_bytes!("../tests/config.gz");
-    let text = String::from_utf8(unpack_gzip(packed).unwrap()).unwrap();
+    let config = include_bytes!("../tests/config.gz");
+    let text = String::from_utf8(unpack_gzip(config).unwrap()).unwrap();
     assert_eq!(value_of_key(&text, "CONFIG_HZ", '='), Some("250"));
     assert_eq!(text.lines().count(), 2003);
     assert_eq!(text.lines().last(), Some("CONFIG_LAST=y"));
@@ -267,13 +267,15 @@ fn number_table(before: &'static str, count: usize) -> impl Strategy<Value = Vec
 }
 
 fn assert_samples_without_panic(tree: &FixtureTree) {
-    let mut watched = ProcessMonitor::under_root(tree.path(), 7, Some("vda".into()));
+    let mut monitor = ProcessMonitor::under_root(tree.path(), 7, Some("vda".into()));
     for _ in 0..2 {
-        let Ok(look) = watched.sample() else { continue };
-        let json = kelvin_core::json::to_string(&look).unwrap();
+        let Ok(snapshot) = monitor.sample() else { continue };
+        let json = kelvin_core::json::to_string(&snapshot).unwrap();
         // Counters at the end of their range add up to more than any host has counted; they are still figures.
         assert!(!json.contains("null,\"process\""), "{json}");
-        assert!(look.cpu.allowed.is_finite() && look.process.user.is_finite() && look.process.processes > 0);
+        assert!(
+            snapshot.cpu.allowed.is_finite() && snapshot.process.user.is_finite() && snapshot.process.processes > 0
+        );
     }
 }
 

@@ -103,10 +103,10 @@ fn mark_second_levels(tlbs: &mut [Tlb]) {
 
 /// Leaf 18h, one sub-leaf for each TLB.
 fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
-    let Some([highest, ..]) = cpuid.leaf(0x18, 0) else { return Vec::new() };
+    let Some([max_subleaf, ..]) = cpuid.leaf(0x18, 0) else { return Vec::new() };
     let mut tlbs = Vec::new();
     // The bound guards against a broken hypervisor; processors have about eight sub-leaves.
-    for subleaf in 0..=highest.min(63) {
+    for subleaf in 0..=max_subleaf.min(63) {
         let Some([_, b, sets, d]) = cpuid.leaf(0x18, subleaf) else { continue };
         let kind = match d & 0x1f {
             // 4 is a load-only TLB, the one that matters for latency; 5, store-only, is left out.
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn recorded(answers: &[(u32, u32, [u32; 4])]) -> Cpuid {
+    fn recorded_cpuid(answers: &[(u32, u32, [u32; 4])]) -> Cpuid {
         Cpuid::Recorded(
             answers.iter().map(|&(leaf, subleaf, answer)| ((leaf, subleaf), answer)).collect::<BTreeMap<_, _>>(),
         )
@@ -173,33 +173,33 @@ mod tests {
     #[test]
     fn zen_3_leaves_are_decoded() {
         // Zen 3 (Ryzen 9 5950X): L1 of 64 entries, L2 data of 2048 and instruction of 512 (AMD 56665, section 2.7).
-        let cpuid = recorded(&[
+        let cpuid = recorded_cpuid(&[
             (0x8000_0000, 0, [0x8000_0023, 0, 0, 0]),
             (0x8000_0005, 0, [0xff40_ff40, 0xff40_ff40, 0, 0]),
             (0x8000_0006, 0, [0x4800_2200, 0x6800_4200, 0, 0]),
             (0x8000_0019, 0, [0xf040_f040, 0, 0, 0]),
         ]);
-        let found = tlbs(&cpuid, "AuthenticAMD");
-        let of = |level, kind, page_bytes| {
-            found.iter().find(|t| (t.level, t.kind, t.page_bytes) == (level, kind, page_bytes))
+        let decoded_tlbs = tlbs(&cpuid, "AuthenticAMD");
+        let tlb_with = |level, kind, page_bytes| {
+            decoded_tlbs.iter().find(|t| (t.level, t.kind, t.page_bytes) == (level, kind, page_bytes))
         };
-        assert_eq!(of(1, Data, KIB_4).map(|t| (t.entries, t.ways)), Some((64, 0)));
-        assert_eq!(of(2, Data, KIB_4).map(|t| (t.entries, t.ways)), Some((2048, 8)));
-        assert_eq!(of(2, Instruction, KIB_4).map(|t| (t.entries, t.ways)), Some((512, 4)));
-        assert_eq!(of(1, Data, GIB_1).map(|t| (t.entries, t.ways)), Some((64, 0)));
-        assert_eq!(of(2, Data, GIB_1), None);
+        assert_eq!(tlb_with(1, Data, KIB_4).map(|t| (t.entries, t.ways)), Some((64, 0)));
+        assert_eq!(tlb_with(2, Data, KIB_4).map(|t| (t.entries, t.ways)), Some((2048, 8)));
+        assert_eq!(tlb_with(2, Instruction, KIB_4).map(|t| (t.entries, t.ways)), Some((512, 4)));
+        assert_eq!(tlb_with(1, Data, GIB_1).map(|t| (t.entries, t.ways)), Some((64, 0)));
+        assert_eq!(tlb_with(2, Data, GIB_1), None);
     }
 
     #[test]
     fn skylake_descriptors_are_decoded() {
         // cpuid leaf 2 of a Core i7-6700: 01 63 03 76, 00f0b5ff, 00000000, 00c30000.
-        let cpuid = recorded(&[(0, 0, [0x16, 0, 0, 0]), (2, 0, [0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000])]);
-        let found = tlbs(&cpuid, "GenuineIntel");
-        assert!(found.contains(&Tlb { level: 1, kind: Data, page_bytes: KIB_4, entries: 64, ways: 4 }));
-        assert!(found.contains(&Tlb { level: 1, kind: Instruction, page_bytes: KIB_4, entries: 64, ways: 8 }));
-        assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: KIB_4, entries: 1536, ways: 6 }));
-        assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: GIB_1, entries: 16, ways: 4 }));
-        assert_eq!(found.len(), 4 + 1 + 2 + 1 + 2);
+        let cpuid = recorded_cpuid(&[(0, 0, [0x16, 0, 0, 0]), (2, 0, [0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000])]);
+        let decoded_tlbs = tlbs(&cpuid, "GenuineIntel");
+        assert!(decoded_tlbs.contains(&Tlb { level: 1, kind: Data, page_bytes: KIB_4, entries: 64, ways: 4 }));
+        assert!(decoded_tlbs.contains(&Tlb { level: 1, kind: Instruction, page_bytes: KIB_4, entries: 64, ways: 8 }));
+        assert!(decoded_tlbs.contains(&Tlb { level: 2, kind: Unified, page_bytes: KIB_4, entries: 1536, ways: 6 }));
+        assert!(decoded_tlbs.contains(&Tlb { level: 2, kind: Unified, page_bytes: GIB_1, entries: 16, ways: 4 }));
+        assert_eq!(decoded_tlbs.len(), 4 + 1 + 2 + 1 + 2);
     }
 
     #[test]
@@ -212,17 +212,20 @@ mod tests {
     #[test]
     fn larger_data_tlb_is_second_level() {
         // cpuid leaf 2 of a Penryn (signature 10676h): TLB0 and TLB1 for pages of 4 KiB and of 4 MiB.
-        let cpuid = recorded(&[(0, 0, [0xd, 0, 0, 0]), (2, 0, [0x05b0_b101, 0x0056_57f0, 0, 0x2cb4_304e])]);
-        let found = tlbs(&cpuid, "GenuineIntel");
+        let cpuid = recorded_cpuid(&[(0, 0, [0xd, 0, 0, 0]), (2, 0, [0x05b0_b101, 0x0056_57f0, 0, 0x2cb4_304e])]);
+        let decoded_tlbs = tlbs(&cpuid, "GenuineIntel");
         for (level, page_bytes, entries) in [(1, KIB_4, 16), (2, KIB_4, 256), (1, MIB_4, 16), (2, MIB_4, 32)] {
-            assert!(found.contains(&Tlb { level, kind: Data, page_bytes, entries, ways: 4 }), "{found:?}");
+            assert!(
+                decoded_tlbs.contains(&Tlb { level, kind: Data, page_bytes, entries, ways: 4 }),
+                "{decoded_tlbs:?}"
+            );
         }
-        assert_eq!(found.iter().filter(|tlb| tlb.kind == Data).count(), 4);
+        assert_eq!(decoded_tlbs.iter().filter(|tlb| tlb.kind == Data).count(), 4);
     }
 
     #[test]
     fn leaf_18h_overrides_descriptors() {
-        let cpuid = recorded(&[
+        let cpuid = recorded_cpuid(&[
             (0, 0, [0x1f, 0, 0, 0]),
             (2, 0, [0x00fe_ff01, 0xf0, 0, 0]),
             (0x18, 0, [1, 0, 0, 0]),

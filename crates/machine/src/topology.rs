@@ -46,8 +46,8 @@ const CPU_KIND_FILES: [&str; 6] = [
 pub fn similar_cpus(root: &Path, cpus: &[u32], reference: u32) -> Vec<u32> {
     let root = FileRoot::new(root);
     let kind = |cpu: u32| CPU_KIND_FILES.map(|file| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/{file}")));
-    let own = kind(reference);
-    cpus.iter().copied().filter(|&cpu| kind(cpu) == own).collect()
+    let reference_kind = kind(reference);
+    cpus.iter().copied().filter(|&cpu| kind(cpu) == reference_kind).collect()
 }
 
 /// The default CPU of probes: the first allowed one.
@@ -73,7 +73,7 @@ fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
     if !cpus.is_empty() {
         return Fact::known(cpus, cpu::CPUINFO);
     }
-    // Those that have a directory, and do not say that they are offline.
+    // Those that have a directory, and are not reported as offline.
     let is_online = |cpu: &u32| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/online")).is_none_or(|state| state != "0");
     let cpus: Vec<u32> = numbered_entries(root, CPU_DIRECTORY, "cpu").into_iter().filter(is_online).collect();
     if cpus.is_empty() { listed } else { Fact::known(cpus, CPU_DIRECTORY) }
@@ -86,7 +86,7 @@ fn numbered_entries(root: FileRoot<'_>, directory: &str, name: &str) -> Vec<u32>
 
 /// The CPUs of the first of these files that is there and has any, by its list, or else by its mask: kernels have had both since 2.6.26,
 /// and some recorders keep only masks.
-fn cpus_of(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
+fn cpus_from_files(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
     let read = |name: &str, parse: fn(&str) -> Option<Vec<u32>>| parse(&root.text(name)?);
     files.iter().find_map(|(list, mask)| read(list, non_empty_cpu_list).or_else(|| read(mask, non_empty_cpu_mask)))
 }
@@ -96,32 +96,32 @@ fn cpus_of(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
 /// that were online there.
 pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     if root.is_live()
-        && let Ok(cpus) = kelvin_sys::cpu::allowed_of(process.unwrap_or_else(std::process::id))
+        && let Ok(cpus) = kelvin_sys::cpu::process_affinity(process.unwrap_or_else(std::process::id))
     {
         return Fact::known(cpus, "sched_getaffinity(2)");
     }
     let file = format!("/proc/{}/status", process.map_or("self".into(), |process| process.to_string()));
-    let of_line = |key: &str, parse: fn(&str) -> Option<Vec<u32>>| {
+    let line_fact = |key: &str, parse: fn(&str) -> Option<Vec<u32>>| {
         root.line_fact(&file, key, |text, key| parse(value_of_key(text, key, ':')?))
     };
-    let mut listed = of_line("Cpus_allowed_list", non_empty_cpu_list);
+    let mut listed = line_fact("Cpus_allowed_list", non_empty_cpu_list);
     if listed.get().is_none() {
         // Before 2.6.26 there is only the mask.
-        let masked = of_line("Cpus_allowed", non_empty_cpu_mask);
+        let masked = line_fact("Cpus_allowed", non_empty_cpu_mask);
         listed = if masked.get().is_some() { masked } else { listed };
     }
     let (Fact::Known { value: listed, source }, Fact::Known { value: online, .. }) = (&listed, online_cpus(root))
     else {
         return listed;
     };
-    let usable: Vec<u32> = listed.iter().copied().filter(|cpu| online.contains(cpu)).collect();
-    match usable.is_empty() {
+    let online_allowed: Vec<u32> = listed.iter().copied().filter(|cpu| online.contains(cpu)).collect();
+    match online_allowed.is_empty() {
         true => Fact::unknown(format!(
             "{source} allows CPUs {}, of which none of the online ones ({}) is",
             cpu_ranges(listed),
             cpu_ranges(&online)
         )),
-        false => Fact::known(usable, source.as_str()),
+        false => Fact::known(online_allowed, source.as_str()),
     }
 }
 
@@ -134,7 +134,7 @@ struct CpuLocation {
     /// `None` where the platform states none (-1 in some virtual machines).
     socket: Option<u32>,
     threads: Vec<u32>,
-    /// Whether the kernel numbers its cluster apart from its socket.
+    /// Whether the kernel numbers its cluster separately from its socket.
     has_cluster: bool,
 }
 
@@ -142,14 +142,14 @@ struct CpuLocation {
 fn cpu_locations(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<(Vec<CpuLocation>, String), String> {
     let cpus = required(online)?;
     let listed: Result<Vec<CpuLocation>, u32> = cpus.iter().map(|&cpu| cpu_location(root, cpu).ok_or(cpu)).collect();
-    let unlisted = match listed {
+    let directory = match listed {
         Ok(locations) => return Ok((locations, format!("{CPU_DIRECTORY}/cpu*/topology"))),
         Err(cpu) => format!("{CPU_DIRECTORY}/cpu{cpu}/topology"),
     };
     match locations_from_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default()) {
         Some(locations) => Ok((locations, cpu::CPUINFO.into())),
-        None if root.exists(&unlisted) => Err(format!(
-            "{unlisted} lacks physical_package_id, or which CPUs, at most 1024, share the core (core_cpus_list, thread_siblings_list, or their masks), and \
+        None if root.exists(&directory) => Err(format!(
+            "{directory} lacks physical_package_id, or which CPUs, at most 1024, share the core (core_cpus_list, thread_siblings_list, or their masks), and \
              /proc/cpuinfo does not show it either"
         )),
         None => Err(format!("neither {CPU_DIRECTORY}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core")),
@@ -160,7 +160,7 @@ fn cpu_location(root: FileRoot<'_>, cpu: u32) -> Option<CpuLocation> {
     let file = |name: &str| format!("{CPU_DIRECTORY}/cpu{cpu}/topology/{name}");
     // `core_cpus` is the name since 5.3, `thread_siblings` the one before.
     let names = ["core_cpus", "thread_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
-    let threads = cpus_of(root, &names).filter(|threads| threads.len() <= MAX_THREADS_PER_CORE)?;
+    let threads = cpus_from_files(root, &names).filter(|threads| threads.len() <= MAX_THREADS_PER_CORE)?;
     let number = |name: &str| root.text(&file(name))?.parse::<u32>().ok();
     Some(CpuLocation {
         socket: root.text(&file("physical_package_id"))?.parse().ok(),
@@ -220,22 +220,25 @@ fn caches(root: FileRoot<'_>, cpu: u32) -> Fact<Vec<Cache>> {
 
 fn cache(root: FileRoot<'_>, directory: &str) -> Option<Cache> {
     let file = |name: &str| root.text(&format!("{directory}/{name}"));
-    let stated = |name: &str| file(name)?.parse::<u32>().ok().filter(|&value| value > 0);
+    let positive_number = |name: &str| file(name)?.parse::<u32>().ok().filter(|&value| value > 0);
     Some(Cache {
         level: file("level")?.parse().ok()?,
         kind: cache_kind(&file("type")?)?,
         bytes: suffixed_size(&file("size")?).filter(|&bytes| bytes > 0)?,
-        ways: stated("ways_of_associativity"),
-        line_bytes: stated("coherency_line_size"),
-        shared_by: cpus_of(root, &[(format!("{directory}/shared_cpu_list"), format!("{directory}/shared_cpu_map"))])
-            .unwrap_or_default(),
+        ways: positive_number("ways_of_associativity"),
+        line_bytes: positive_number("coherency_line_size"),
+        shared_by: cpus_from_files(
+            root,
+            &[(format!("{directory}/shared_cpu_list"), format!("{directory}/shared_cpu_map"))],
+        )
+        .unwrap_or_default(),
     })
 }
 
 fn nodes(root: FileRoot<'_>) -> Fact<Vec<NumaNode>> {
-    let present = numbered_entries(root, NODE_DIRECTORY, "node");
+    let present_nodes = numbered_entries(root, NODE_DIRECTORY, "node");
     let listed = root.text(&format!("{NODE_DIRECTORY}/online")).and_then(|list| non_empty_cpu_list(&list));
-    let ids = listed.unwrap_or_else(|| present.clone());
+    let ids = listed.unwrap_or_else(|| present_nodes.clone());
     let nodes: Vec<NumaNode> = ids.iter().filter_map(|&id| node(root, id)).collect();
     match (nodes.is_empty(), ids.first()) {
         (false, _) => Fact::known(nodes, NODE_DIRECTORY),

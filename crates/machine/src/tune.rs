@@ -1,7 +1,7 @@
 //! Puts a machine into a quiet state and back, with a journal on disk that survives a kill at any point.
 //!
 //! The journal holds the old and new value of every setting, and is written, synced and renamed into place before the
-//! first change. So [`restore`] can always tell which of three values a setting has: ours (put back), the old one
+//! first change. So [`restore`] always knows which of three values a setting has: ours (put back), the old one
 //! (nothing to do), or another (set by somebody else, and left alone).
 
 mod journal;
@@ -50,11 +50,11 @@ pub struct SettingChange {
 pub enum VisibleIn {
     /// In these metrics.
     Metrics(&'static [&'static Metric]),
-    /// In nothing that can be measured in turn, for this reason.
+    /// In nothing that can be measured with and without it, for this reason.
     NotMeasurable(&'static str),
 }
 
-/// Changes of one setting, which may have a file for each CPU: what each bought can only be told of all of them together.
+/// Changes of one setting, which may have a file for each CPU: the effect is known only of all of them together.
 #[derive(Clone, Debug)]
 pub struct SettingChanges {
     /// The changes, in their order.
@@ -67,12 +67,11 @@ pub struct SettingChanges {
 pub fn group_by_setting(changes: &[SettingChange]) -> Vec<SettingChanges> {
     let mut settings: Vec<(&plan::TunableSetting, SettingChanges)> = Vec::new();
     for change in changes {
-        let Some(known) = plan::TunableSetting::for_path(&change.path) else { continue };
-        match settings.iter_mut().find(|(setting_kind, _)| std::ptr::eq(*setting_kind, known)) {
+        let Some(tunable) = plan::TunableSetting::for_path(&change.path) else { continue };
+        match settings.iter_mut().find(|(setting_kind, _)| std::ptr::eq(*setting_kind, tunable)) {
             Some((_, setting)) => setting.changes.push(change.clone()),
-            None => {
-                settings.push((known, SettingChanges { changes: vec![change.clone()], visible_in: known.visible_in }))
-            }
+            None => settings
+                .push((tunable, SettingChanges { changes: vec![change.clone()], visible_in: tunable.visible_in })),
         }
     }
     settings.into_iter().map(|(_, setting)| setting).collect()
@@ -120,7 +119,7 @@ pub enum TuneError {
     #[error("another kelvin is changing settings ({0} is locked): wait until it is done")]
     Busy(PathBuf),
     /// Settings of an earlier call, in this journal, have not been put back.
-    #[error("settings changed earlier have not been put back ({0} holds them): run kelvin tune --restore first")]
+    #[error("settings changed earlier have not been restored ({0} holds them): run kelvin tune --restore first")]
     Pending(PathBuf),
     /// The journal cannot be read or written; nothing was changed.
     #[error("the journal {journal} cannot be {action}: {source}")]
@@ -134,8 +133,8 @@ pub enum TuneError {
     },
     /// Users other than root and this one could have written the journal; nothing was changed.
     #[error(
-        "{path} {why}, so other users could have written the journal {journal}; nothing was changed: inspect it, put \
-         the settings back by hand, remove it, and allow only root to write there"
+        "{path} {why}, so other users could have written the journal {journal}; nothing was changed: inspect it, \
+         restore the settings by hand, remove it, and allow only root to write there"
     )]
     UntrustedJournal {
         /// The journal.
@@ -149,7 +148,7 @@ pub enum TuneError {
     #[error("{0}")]
     Refused(String),
     /// The journal is not ours; nothing was changed. With what is wrong.
-    #[error("the journal {0} is damaged ({1}): inspect it, put the settings back by hand, and remove it")]
+    #[error("the journal {0} is damaged ({1}): inspect it, restore the settings by hand, and remove it")]
     CorruptJournal(PathBuf, String),
 }
 
@@ -176,7 +175,7 @@ pub fn restore(root: &Path, journal: &Path) -> Result<Vec<ChangeOutcome>, TuneEr
 /// # Errors
 /// [`TuneError::JournalIo`], [`TuneError::UntrustedJournal`] or [`TuneError::CorruptJournal`].
 pub fn pending_changes(journal: &Path) -> Result<Vec<SettingChange>, TuneError> {
-    Ok(Journal::read(journal)?.map_or_else(Vec::new, |stored| stored.entries))
+    Ok(Journal::read(journal)?.map_or_else(Vec::new, |stored_journal| stored_journal.entries))
 }
 
 /// How a setting is written; replaced in tests.
@@ -198,19 +197,19 @@ fn apply_with(
     // The settings may have changed since the plan was made: read them again.
     let current: Vec<(&SettingChange, Result<String, String>)> =
         changes.iter().map(|change| (change, current_value(root, &change.path))).collect();
-    let is_due = |change: &SettingChange, now: &Result<String, String>| {
-        now.as_ref().is_ok_and(|now| is_same_value(now, &change.from))
+    let is_due = |change: &SettingChange, value: &Result<String, String>| {
+        value.as_ref().is_ok_and(|value| is_same_value(value, &change.from))
     };
-    let due = current.iter().filter(|(change, now)| is_due(change, now));
-    let journal = Journal::new(root, due.map(|(change, _)| (*change).clone()).collect());
+    let due_changes = current.iter().filter(|(change, value)| is_due(change, value));
+    let journal = Journal::new(root, due_changes.map(|(change, _)| (*change).clone()).collect());
     if !journal.entries.is_empty() {
         journal.write(path)?;
     }
-    let make = |(change, now): (&SettingChange, _)| ChangeOutcome {
+    let apply_change = |(change, value): (&SettingChange, _)| ChangeOutcome {
         path: change.path.clone(),
-        result: change_setting(root, change, now, write),
+        result: change_setting(root, change, value, write),
     };
-    let outcomes = current.into_iter().map(make).collect();
+    let outcomes = current.into_iter().map(apply_change).collect();
     let is_unchanged = |entry: &SettingChange| current_value(root, &entry.path).as_ref() == Ok(&entry.from);
     if !journal.entries.is_empty() && journal.entries.iter().all(is_unchanged) {
         Journal::remove(path)?;
@@ -227,10 +226,10 @@ fn restore_with(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Re
     restore_held(root, path, write)
 }
 
-/// Like `restore_with`, by whoever holds the lock.
+/// Like `restore_with`, by the holder of the lock.
 fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Result<Vec<ChangeOutcome>, TuneError> {
     let Some(journal) = Journal::read(path)? else { return Ok(Vec::new()) };
-    let restarted = journal.is_of_an_earlier_boot(root);
+    let is_rebooted = journal.is_of_an_earlier_boot(root);
     // Of a setting that an experiment switched between several values, what was done for the one that it had.
     let weight = |outcome: &ChangeOutcome| match outcome.result {
         ChangeResult::ChangedByOther { .. } => 0,
@@ -241,20 +240,20 @@ fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Re
     let mut outcomes: Vec<ChangeOutcome> = Vec::new();
     for entry in journal.entries.iter().rev() {
         let result = match current_value(root, &entry.path) {
-            _ if !restarted && !root.exists(&entry.path) => {
+            _ if !is_rebooted && !root.exists(&entry.path) => {
                 ChangeResult::Missing(format!("{} no longer exists", entry.path))
             }
             // Settings in /proc and /sys do not survive a reboot, so none of them is ours.
-            Err(reason) if restarted => ChangeResult::Missing(reason),
-            Ok(now) if restarted && now != entry.from => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
-            now => {
-                let back = SettingChange { from: entry.to.clone(), to: entry.from.clone(), ..entry.clone() };
-                change_setting(root, &back, now, write)
+            Err(reason) if is_rebooted => ChangeResult::Missing(reason),
+            Ok(now) if is_rebooted && now != entry.from => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
+            value => {
+                let reverted = SettingChange { from: entry.to.clone(), to: entry.from.clone(), ..entry.clone() };
+                change_setting(root, &reverted, value, write)
             }
         };
         let outcome = ChangeOutcome { path: entry.path.clone(), result };
-        match outcomes.iter_mut().find(|known| known.path == outcome.path) {
-            Some(known) if weight(&outcome) > weight(known) => *known = outcome,
+        match outcomes.iter_mut().find(|existing| existing.path == outcome.path) {
+            Some(existing) if weight(&outcome) > weight(existing) => *existing = outcome,
             Some(_) => {}
             None => outcomes.push(outcome),
         }
@@ -274,10 +273,10 @@ fn is_same_value(first: &str, second: &str) -> bool {
 fn change_setting(
     root: FileRoot<'_>,
     change: &SettingChange,
-    now: Result<String, String>,
+    current: Result<String, String>,
     write: SettingWriter<'_>,
 ) -> ChangeResult {
-    match now {
+    match current {
         Err(reason) => ChangeResult::Refused(reason),
         Ok(now) if now == change.to => ChangeResult::AlreadySet(now),
         Ok(now) if is_same_value(&now, &change.from) => write_and_verify(root, &change.path, &now, &change.to, write),
@@ -300,8 +299,8 @@ fn write_and_verify(root: FileRoot<'_>, path: &str, from: &str, to: &str, write:
 
 /// The file behind a path. The kernel's own links stay within /sys.
 fn resolve_setting(root: FileRoot<'_>, path: &str) -> io::Result<PathBuf> {
-    let (top, file) = (fs::canonicalize(root.resolve("/"))?, fs::canonicalize(root.resolve(path))?);
-    if ["proc", "sys"].iter().any(|place| file.starts_with(top.join(place))) {
+    let (base, file) = (fs::canonicalize(root.resolve("/"))?, fs::canonicalize(root.resolve(path))?);
+    if ["proc", "sys"].iter().any(|directory| file.starts_with(base.join(directory))) {
         return Ok(file);
     }
     Err(io::Error::other(format!("it is a link to {}, which is not in /proc or /sys", file.display())))

@@ -1,4 +1,4 @@
-//! A look at the process of this test, which has no other test beside it that starts processes.
+//! A sample of the process of this test, whose program has no other test that starts processes.
 
 use kelvin_core::resources::ResourceSnapshot;
 use kelvin_machine::resources::ProcessMonitor;
@@ -6,13 +6,13 @@ use kelvin_machine::resources::ProcessMonitor;
 #[test]
 fn current_process_usage_is_read() {
     let directory = tempfile::tempdir().unwrap();
-    let mut watched = ProcessMonitor::current(Some(directory.path()));
-    let before = watched.sample().unwrap();
+    let mut monitor = ProcessMonitor::current(Some(directory.path()));
+    let before = monitor.sample().unwrap();
     let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let with_child = watched.sample().unwrap();
+    let with_child = monitor.sample().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    let after = watched.sample().unwrap();
+    let after = monitor.sample().unwrap();
     assert_eq!(with_child.process.processes, before.process.processes + 1);
     assert_eq!(after.process.processes, before.process.processes);
     assert!(before.at < with_child.at && with_child.at < after.at);

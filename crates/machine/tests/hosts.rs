@@ -16,8 +16,8 @@ fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn firmware_tells_a_guest_whose_hypervisor_hides_its_flag() {
-    let of = |flags: &str, vendor: &str, product: &str| {
+fn firmware_reveals_hypervisor_without_cpuid_flag() {
+    let hypervisor_from = |flags: &str, vendor: &str, product: &str| {
         let cpuinfo = format!("processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu tsc lm {flags}\n\n");
         let files = [
             ("proc/cpuinfo", cpuinfo.as_str()),
@@ -38,9 +38,9 @@ fn firmware_tells_a_guest_whose_hypervisor_hides_its_flag() {
         ("Alibaba Cloud", "Alibaba Cloud ECS", None),
         ("Dell Inc.", "PowerEdge R740", None),
     ] {
-        assert_eq!(of("", vendor, product).as_deref(), hypervisor, "{vendor} {product}");
+        assert_eq!(hypervisor_from("", vendor, product).as_deref(), hypervisor, "{vendor} {product}");
     }
-    assert_eq!(of("hypervisor", "Alibaba Cloud", "Alibaba Cloud ECS").as_deref(), Some("KVM"));
+    assert_eq!(hypervisor_from("hypervisor", "Alibaba Cloud", "Alibaba Cloud ECS").as_deref(), Some("KVM"));
 }
 
 const DISK_MOUNT: &str = "ext4 /dev/sda1 rw";
@@ -48,16 +48,16 @@ const SHORT_CONTAINER_ID: &str = "0f3a9c1d2e4b";
 const CONTAINER_ID: &str = "0f3a9c1d2e4b5a6978877665544332211000ffeeddccbbaa9988776655443322";
 
 /// The container of a process in a group, with this root file system and other files.
-fn container(cgroup: &str, mount: &str, others: &[(&str, &str)]) -> Option<String> {
+fn container(cgroup: &str, mount: &str, other_files: &[(&str, &str)]) -> Option<String> {
     let mounts = format!("22 1 0:20 / / rw - {mount}\n");
     let files = [
         ("proc/self/cgroup", cgroup),
         ("proc/self/mountinfo", mounts.as_str()),
         ("proc/self/uid_map", "0 0 4294967295"),
     ];
-    let tree = tree(&[&files[..], others].concat());
-    let found = read(tree.path()).platform.container;
-    found.get().unwrap_or_else(|| panic!("{cgroup}: {found:?}")).clone()
+    let tree = tree(&[&files[..], other_files].concat());
+    let fact = read(tree.path()).platform.container;
+    fact.get().unwrap_or_else(|| panic!("{cgroup}: {fact:?}")).clone()
 }
 
 #[test]
@@ -199,15 +199,15 @@ fn namespaced_containers_are_found_by_mounts() {
     assert_eq!(bound("/var/lib/kubelet/pods/x/etc-hosts", "/etc/hosts").as_deref(), Some("kubernetes"));
     let other_disk = container("0::/user.slice", "squashfs /dev/loop0 ro", &[]);
     assert_eq!(other_disk, None);
-    let own = container("0::/user.slice", "tmpfs tmpfs rw", &[(".singularity.d/runscript", "")]);
-    assert_eq!(own.as_deref(), Some("singularity"));
+    let manager = container("0::/user.slice", "tmpfs tmpfs rw", &[(".singularity.d/runscript", "")]);
+    assert_eq!(manager.as_deref(), Some("singularity"));
     let marked = |mount: &str, file: &str| container("0::/", mount, &[(file, "")]);
     assert_eq!(marked("btrfs rpool/x rw", ".dockerenv").as_deref(), Some("docker"));
     assert_eq!(marked("xfs none rw", "run/.containerenv").as_deref(), Some("podman"));
     assert_eq!(marked("overlay /cow rw,lowerdir=/filesystem.squashfs,upperdir=/cow/upper", ".dockerenv"), None);
-    let named = |file: &str, text: &str| container("0::/", DISK_MOUNT, &[(file, text)]);
-    assert_eq!(named("run/host/container-manager", "systemd-nspawn\n").as_deref(), Some("systemd-nspawn"));
-    assert_eq!(named("proc/1/environ", "A=b\0container=lxc\0").as_deref(), Some("lxc"));
+    let declared = |file: &str, text: &str| container("0::/", DISK_MOUNT, &[(file, text)]);
+    assert_eq!(declared("run/host/container-manager", "systemd-nspawn\n").as_deref(), Some("systemd-nspawn"));
+    assert_eq!(declared("proc/1/environ", "A=b\0container=lxc\0").as_deref(), Some("lxc"));
 }
 
 /// What is found of the root of a process in a mount namespace of its own, and of that of process 1 if that can be read.
@@ -219,7 +219,7 @@ fn in_own_namespace(cgroup: &str, mount: &str, first: Option<&str>) -> kelvin_co
     read(tree(&files).path()).platform.container
 }
 
-/// A mount namespace of its own is one of a container or of a service: without other evidence neither is known, whatever group is seen.
+/// A mount namespace of its own is one of a container or of a service: without other evidence neither is known, for any group.
 #[test]
 fn unshared_root_is_unknown() {
     let overlay = "0:20 / / rw - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/u/diff";
@@ -253,10 +253,10 @@ fn service_sharing_init_root_is_host() {
 
 /// The limits of a process in these groups, with these mounts and files below /sys/fs/cgroup.
 fn limits(groups: &str, mounts: &str, files: &[(&str, &str)]) -> kelvin_core::Limits {
-    let mut all = vec![("proc/self/cgroup".to_owned(), groups), ("proc/self/mountinfo".to_owned(), mounts)];
-    all.extend(files.iter().map(|(name, text)| (format!("sys/fs/cgroup/{name}"), *text)));
-    let all: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-    read(tree(&all).path()).limits
+    let mut named_files = vec![("proc/self/cgroup".to_owned(), groups), ("proc/self/mountinfo".to_owned(), mounts)];
+    named_files.extend(files.iter().map(|(name, text)| (format!("sys/fs/cgroup/{name}"), *text)));
+    let file_slices: Vec<(&str, &str)> = named_files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    read(tree(&file_slices).path()).limits
 }
 
 const V2_MOUNTS: &str = "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
@@ -265,24 +265,26 @@ const V1_MOUNTS: &str = "31 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,c
 
 #[test]
 fn unreadable_limit_is_unknown() {
-    let of = |cpu: &str, memory: &str| limits("0::/a", V2_MOUNTS, &[("a/cpu.max", cpu), ("a/memory.max", memory)]);
-    assert_eq!(of("max 100000", "max").cpu_quota.get(), Some(&None));
-    for odd in ["abc", "50000", "50000 0"] {
-        let limits = of(odd, "abc");
-        assert!(limits.cpu_quota.get().is_none() && limits.memory_bytes.get().is_none(), "{odd}: {limits:?}");
+    let limits_with =
+        |cpu: &str, memory: &str| limits("0::/a", V2_MOUNTS, &[("a/cpu.max", cpu), ("a/memory.max", memory)]);
+    assert_eq!(limits_with("max 100000", "max").cpu_quota.get(), Some(&None));
+    for text in ["abc", "50000", "50000 0"] {
+        let limits = limits_with(text, "abc");
+        assert!(limits.cpu_quota.get().is_none() && limits.memory_bytes.get().is_none(), "{text}: {limits:?}");
         let reason = limits.cpu_quota.source_or_reason();
-        assert_eq!(reason, format!("/sys/fs/cgroup/a/cpu.max says {odd:?}, which is not meaningful"));
+        assert_eq!(reason, format!("/sys/fs/cgroup/a/cpu.max says {text:?}, which is not meaningful"));
     }
-    let tiny = of("1000 1000000", "max");
-    assert_eq!(tiny.cpu_quota.get(), Some(&Some(0.001)));
+    let tiny_quota = limits_with("1000 1000000", "max");
+    assert_eq!(tiny_quota.cpu_quota.get(), Some(&Some(0.001)));
     // Of version 1 the period, and the whole group, may not be recorded.
     let groups = "5:cpu:/a/b\n6:memory:/a/b\n";
     let quota = ("cpu/a/b/cpu.cfs_quota_us", "150000");
     let limits_v1 = limits(groups, V1_MOUNTS, &[quota]);
     assert!(limits_v1.cpu_quota.source_or_reason().ends_with("with what cpu.cfs_period_us says"), "{limits_v1:?}");
     assert!(limits_v1.memory_bytes.get().is_none(), "{limits_v1:?}");
-    let whole = [quota, ("cpu/a/b/cpu.cfs_period_us", "100000"), ("memory/a/b/memory.limit_in_bytes", "1048576")];
-    let limits_v1 = limits(groups, V1_MOUNTS, &whole);
+    let complete_files =
+        [quota, ("cpu/a/b/cpu.cfs_period_us", "100000"), ("memory/a/b/memory.limit_in_bytes", "1048576")];
+    let limits_v1 = limits(groups, V1_MOUNTS, &complete_files);
     assert_eq!(limits_v1.cpu_quota.get(), Some(&Some(1.5)));
     assert_eq!(limits_v1.memory_bytes.get(), Some(&Some(1 << 20)));
 }
@@ -296,11 +298,11 @@ fn quota_of_other_cgroup_is_ignored() {
 
 #[test]
 fn allowed_cpus_fall_back_to_mask() {
-    let allowed = |status: &str| read(tree(&[("proc/self/status", status)]).path()).topology.allowed;
-    let mask = allowed("Name:\tx\nCpus_allowed:\tffffffff,ffffffff,ffffffff\n");
+    let allowed_cpus = |status: &str| read(tree(&[("proc/self/status", status)]).path()).topology.allowed;
+    let mask = allowed_cpus("Name:\tx\nCpus_allowed:\tffffffff,ffffffff,ffffffff\n");
     assert_eq!(mask.get(), Some(&(0..96).collect()));
-    let none = allowed("Name:\tx\n");
-    assert_eq!(none.source_or_reason(), "/proc/self/status has no line 'Cpus_allowed_list'");
+    let missing = allowed_cpus("Name:\tx\n");
+    assert_eq!(missing.source_or_reason(), "/proc/self/status has no line 'Cpus_allowed_list'");
 }
 
 #[test]
@@ -340,32 +342,32 @@ fn frequency_in_model_name_is_not_redacted() {
 /// Four CPUs that are online, each of a core of its own.
 const CPUS: &str = "sys/devices/system/cpu";
 
-fn allowed(online: &str, listed: &str) -> Result<Vec<u32>, String> {
+fn allowed_cpus(online: &str, listed: &str) -> Result<Vec<u32>, String> {
     let status = format!("Cpus_allowed_list:\t{listed}\n");
     let tree = tree(&[(&format!("{CPUS}/online"), online), ("proc/self/status", &status)]);
-    let allowed = read(tree.path()).topology.allowed;
-    allowed.get().cloned().ok_or_else(|| allowed.source_or_reason().to_owned())
+    let fact = read(tree.path()).topology.allowed;
+    fact.get().cloned().ok_or_else(|| fact.source_or_reason().to_owned())
 }
 
 #[test]
 fn offline_cpus_are_not_allowed() {
-    assert_eq!(allowed("0-3", "0-127"), Ok(vec![0, 1, 2, 3]));
-    assert_eq!(allowed("0,2,4,6", "0-7"), Ok(vec![0, 2, 4, 6]));
-    assert_eq!(allowed("0-3", "2-3"), Ok(vec![2, 3]));
-    let reason = allowed("0-3", "8-15").unwrap_err();
+    assert_eq!(allowed_cpus("0-3", "0-127"), Ok(vec![0, 1, 2, 3]));
+    assert_eq!(allowed_cpus("0,2,4,6", "0-7"), Ok(vec![0, 2, 4, 6]));
+    assert_eq!(allowed_cpus("0-3", "2-3"), Ok(vec![2, 3]));
+    let reason = allowed_cpus("0-3", "8-15").unwrap_err();
     assert!(reason.contains("8-15") && reason.contains("0-3"), "{reason}");
 }
 
 #[test]
 fn live_allowed_cpus_come_from_kernel() {
     let topology = read(Path::new("/")).topology;
-    let usable = kelvin_sys::cpu::allowed_of(std::process::id()).unwrap();
-    assert_eq!(topology.allowed.get(), Some(&usable));
+    let expected = kelvin_sys::cpu::process_affinity(std::process::id()).unwrap();
+    assert_eq!(topology.allowed.get(), Some(&expected));
     assert_eq!(topology.allowed.source_or_reason(), "sched_getaffinity(2)");
 }
 
 /// A core of two threads and a node, as recorders keep them.
-fn recorded(threads: (&str, &str), cpus: (&str, &str), online: bool) -> tempfile::TempDir {
+fn recorded_tree(threads: (&str, &str), cpus: (&str, &str), online: bool) -> tempfile::TempDir {
     let node = "sys/devices/system/node/node0";
     let mut files = vec![
         (format!("{CPUS}/online"), "0-1\n\0"),
@@ -389,15 +391,15 @@ fn recorded(threads: (&str, &str), cpus: (&str, &str), online: bool) -> tempfile
 
 #[test]
 fn nul_terminated_recordings_are_read() {
-    let all = [
+    let formats = [
         (("thread_siblings", "3"), ("cpumap", "00000000,00000003")),
         (("core_cpus", "00000003\n\0"), ("cpumap", "3\n\0")),
         (("core_cpus_list", "0-1\n\0"), ("cpulist", "0-1\n\0")),
         (("thread_siblings_list", "0-1"), ("cpulist", "0-1")),
     ];
-    for (threads, cpus) in all {
+    for (threads, cpus) in formats {
         for online in [false, true] {
-            let topology = read(recorded(threads, cpus, online).path()).topology;
+            let topology = read(recorded_tree(threads, cpus, online).path()).topology;
             assert_eq!(topology.cores.get(), Some(&1), "{threads:?}: {:?}", topology.cores);
             assert_eq!(topology.siblings.get(), Some(&vec![vec![0, 1]; 2]));
             let nodes = topology.nodes.get().unwrap_or_else(|| panic!("{cpus:?}: {:?}", topology.nodes));
@@ -409,7 +411,7 @@ fn nul_terminated_recordings_are_read() {
 
 #[test]
 fn unknown_fact_names_missing_file() {
-    let tree = recorded(("threads", "3"), ("cpus", "3"), false);
+    let tree = recorded_tree(("threads", "3"), ("cpus", "3"), false);
     let topology = read(tree.path()).topology;
     let [cores, nodes] = [topology.cores.source_or_reason(), topology.nodes.source_or_reason()];
     assert!(cores.contains("cpu0/topology lacks"), "{cores}");
@@ -431,21 +433,21 @@ fn online_cpus_fall_back_to_directories() {
 /// Telephones and boards: the first three cores of one cluster, the fourth of another.
 #[test]
 fn clusters_of_arm_are_no_sockets() {
-    let sockets = |cluster: Option<&str>, others: &[(&str, &str)]| {
+    let sockets = |cluster: Option<&str>, other_files: &[(&str, &str)]| {
         let mut files = vec![("proc/cpuinfo".to_owned(), "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd46\n")];
         files.push((format!("{CPUS}/online"), "0-3"));
-        for (cpu, own, socket) in [(0, "0", "0"), (1, "1", "0"), (2, "2", "0"), (3, "3", "1")] {
+        for (cpu, core_cpus, socket) in [(0, "0", "0"), (1, "1", "0"), (2, "2", "0"), (3, "3", "1")] {
             let topology = format!("{CPUS}/cpu{cpu}/topology");
             files.push((format!("{topology}/physical_package_id"), socket));
-            files.push((format!("{topology}/core_cpus_list"), own));
+            files.push((format!("{topology}/core_cpus_list"), core_cpus));
             files.extend(cluster.map(|cluster| (format!("{topology}/cluster_id"), cluster)));
         }
         let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-        read(tree(&[&files[..], others].concat()).path()).topology.sockets
+        read(tree(&[&files[..], other_files].concat()).path()).topology.sockets
     };
     for cluster in [None, Some("-1")] {
-        let found = sockets(cluster, &[]);
-        assert!(found.source_or_reason().contains("cluster"), "{found:?}");
+        let fact = sockets(cluster, &[]);
+        assert!(fact.source_or_reason().contains("cluster"), "{fact:?}");
     }
     assert_eq!(sockets(Some("7"), &[]).get(), Some(&2), "this kernel numbers both");
     let firmware = [("sys/firmware/acpi/tables/PPTT", "PPTT")];
@@ -471,10 +473,10 @@ fn s390_is_not_x86() {
         (format!("{logical}VM00 Name: GUEST\nVM00 Control Program: z/VM    6.4.0\n"), "z/VM"),
         (logical.to_owned(), "PR/SM"),
     ] {
-        let found = machine(&system);
-        assert_eq!(found.architecture, *"s390x");
-        assert_eq!(found.platform.hypervisor.get(), Some(&Some(name.to_owned())), "{system}");
-        assert!(!found.memory.page_bytes.source_or_reason().contains("x86"), "{:?}", found.memory.page_bytes);
+        let guest = machine(&system);
+        assert_eq!(guest.architecture, *"s390x");
+        assert_eq!(guest.platform.hypervisor.get(), Some(&Some(name.to_owned())), "{system}");
+        assert!(!guest.memory.page_bytes.source_or_reason().contains("x86"), "{:?}", guest.memory.page_bytes);
     }
     assert!(machine("").platform.hypervisor.get().is_none(), "nothing is known without /proc/sysinfo");
 }
@@ -484,7 +486,7 @@ fn own_kernel_or_store_root_is_container() {
     const GVISOR_KERNEL: &str = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
     const GENERIC_KERNEL: &str = "Linux version 4.4.0-210-generic #242-Ubuntu SMP Fri Apr 16 09:57:56 UTC 2021\n";
     let release = |text| [("proc/sys/kernel/osrelease", text)];
-    for (others, name) in [
+    for (other_files, name) in [
         (&release("4.4.0-19041-Microsoft\n")[..], Some("wsl")),
         (&release("5.15.90.1-microsoft-standard-WSL2\n"), None),
         (&[("proc/vz/veinfo", "")], Some("openvz")),
@@ -493,11 +495,11 @@ fn own_kernel_or_store_root_is_container() {
         (&[("proc/version", GENERIC_KERNEL)], None),
         (&[("run/systemd/container", "systemd-nspawn\n")], Some("systemd-nspawn")),
         (&[("run/systemd/container", "\n")], None),
-        // One word of a text, whatever it has.
+        // One word of any text.
         (&[("run/systemd/container", "evil\u{1b}[31m\nname")], Some("evil")),
         (&[("proc/1/environ", "PATH=/bin\0container=lxc\0")], Some("lxc")),
     ] {
-        assert_eq!(container("0::/", "9p none rw,trans=fd", others).as_deref(), name, "{others:?}");
+        assert_eq!(container("0::/", "9p none rw,trans=fd", other_files).as_deref(), name, "{other_files:?}");
     }
     for (root, name) in [
         ("/var/lib/docker/vfs/dir/0f3a", Some("docker")),
@@ -510,14 +512,14 @@ fn own_kernel_or_store_root_is_container() {
     ] {
         let mounts = format!("22 20 8:1 {root} / rw - ext4 /dev/sda1 rw\n");
         let tree = tree(&[("proc/self/cgroup", "0::/"), ("proc/self/mountinfo", &mounts)]);
-        // A directory that is no store tells neither a container nor a host.
-        let found = read(tree.path()).platform.container;
-        assert_eq!(found.get().and_then(Option::as_deref), name, "{root}");
-        assert_eq!(found.get().is_some(), name.is_some(), "{root}: {found:?}");
+        // A directory that is no store proves neither a container nor a host.
+        let fact = read(tree.path()).platform.container;
+        assert_eq!(fact.get().and_then(Option::as_deref), name, "{root}");
+        assert_eq!(fact.get().is_some(), name.is_some(), "{root}: {fact:?}");
     }
-    let long = "a".repeat(5000);
-    let named = container("0::/", DISK_MOUNT, &[("run/systemd/container", &long)]);
-    assert!(named.is_some_and(|name| name.len() <= 40));
+    let long_name = "a".repeat(5000);
+    let manager = container("0::/", DISK_MOUNT, &[("run/systemd/container", &long_name)]);
+    assert!(manager.is_some_and(|name| name.len() <= 40));
 }
 
 #[test]
@@ -546,7 +548,7 @@ fn huge_files_are_read_quickly() {
     assert!(machine(&[("proc/self/mountinfo", &options)]).mounts[0].options.ends_with(",o399999"));
     let root = "30 25 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
     assert_eq!(machine(&[("proc/self/mountinfo", root), ("proc/self/cgroup", &groups)]).mounts.len(), 1);
-    let found = machine(&[("proc/cpuinfo", &processors)]);
-    assert_eq!(found.topology.online.get().map(Vec::len), Some(100_000));
-    assert!(found.topology.siblings.get().is_none() && found.topology.cores.get().is_none());
+    let parsed = machine(&[("proc/cpuinfo", &processors)]);
+    assert_eq!(parsed.topology.online.get().map(Vec::len), Some(100_000));
+    assert!(parsed.topology.siblings.get().is_none() && parsed.topology.cores.get().is_none());
 }

@@ -27,24 +27,24 @@ fn assert_unknown<T: Debug>(fact: &Fact<T>, words: &str) {
 }
 
 fn hazards_of(tree: &RecordedTree, machine: &Machine, scratch: &str) -> Vec<Hazard> {
-    let found = hazards(tree.root(), machine, Path::new(scratch));
-    for one in &found {
-        assert!(!one.summary.is_empty() && !one.effect.is_empty() && !one.source.is_empty(), "{one:?}");
+    let hazards = hazards(tree.root(), machine, Path::new(scratch));
+    for hazard in &hazards {
+        assert!(!hazard.summary.is_empty() && !hazard.effect.is_empty() && !hazard.source.is_empty(), "{hazard:?}");
     }
-    assert!(found.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
-    found
+    assert!(hazards.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
+    hazards
 }
 
 /// Ids and severities, in alphabetical order.
-fn ids(found: &[Hazard]) -> Vec<(&str, Severity)> {
-    let mut ids: Vec<_> = found.iter().map(|hazard| (hazard.id.as_str(), hazard.severity)).collect();
+fn ids(hazards: &[Hazard]) -> Vec<(&str, Severity)> {
+    let mut ids: Vec<_> = hazards.iter().map(|hazard| (hazard.id.as_str(), hazard.severity)).collect();
     ids.sort();
     ids
 }
 
 #[track_caller]
-fn summary<'h>(found: &'h [Hazard], id: &str) -> &'h str {
-    &found.iter().find(|hazard| hazard.id == *id).unwrap_or_else(|| panic!("no {id} in {found:?}")).summary
+fn summary<'h>(hazards: &'h [Hazard], id: &str) -> &'h str {
+    &hazards.iter().find(|hazard| hazard.id == *id).unwrap_or_else(|| panic!("no {id} in {hazards:?}")).summary
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn virtual_machine_tree_is_read() {
     assert_known(&machine.limits.open_files, 20_000_u64);
     assert_known(&machine.limits.cgroup_version, 1_u32);
 
-    let found = hazards_of(&tree, &machine, "/dev/shm/kelvin");
+    let hazards = hazards_of(&tree, &machine, "/dev/shm/kelvin");
     assert_eq!(
-        ids(&found),
+        ids(&hazards),
         [
             ("idle_states", Severity::Note),
             ("mitigations", Severity::Note),
@@ -122,10 +122,10 @@ fn virtual_machine_tree_is_read() {
             ("virtual_machine", Severity::Warning),
         ]
     );
-    assert_eq!(summary(&found, "mitigations"), "mitigations in force: retpolines, guarded returns");
-    assert_eq!(summary(&found, "unknown_facts"), "unknown: the peak memory bandwidth");
-    let touched = found.iter().find(|hazard| hazard.id == "page_reporting").unwrap();
-    assert!(touched.is_affecting("mem.fault.minor") && !touched.is_affecting("mem.latency"));
+    assert_eq!(summary(&hazards, "mitigations"), "mitigations in force: retpolines, guarded returns");
+    assert_eq!(summary(&hazards, "unknown_facts"), "unknown: the peak memory bandwidth");
+    let page_reporting = hazards.iter().find(|hazard| hazard.id == "page_reporting").unwrap();
+    assert!(page_reporting.is_affecting("mem.fault.minor") && !page_reporting.is_affecting("mem.latency"));
 }
 
 /// A server core that the hypervisor masks as another one: every source is reported as it is, and nothing is inferred.
@@ -138,15 +138,19 @@ fn masked_processor_tree_is_read() {
     assert_known(&machine.cpu.model, 167_u32);
     // No desktop processor of that number has these.
     let flags = machine.cpu.flags.get().unwrap();
-    assert!(["amx_tile", "amx_bf16", "amx_int8", "avx512_fp16"].iter().all(|flag| flags.iter().any(|one| one == flag)));
+    assert!(
+        ["amx_tile", "amx_bf16", "amx_int8", "avx512_fp16"]
+            .iter()
+            .all(|flag| flags.iter().any(|cpu_flag| cpu_flag == flag))
+    );
     assert_known(&machine.cpu.nominal_hz, 2.6e9);
     assert_unknown(&machine.cpu.maximum_hz, "no cpuid leaf 16h");
-    // The model that it states is a claim, and what contradicts it is said with it.
+    // The model that it states is a claim, and what contradicts it is reported with it.
     assert_known(&machine.cpu.microarchitecture, "Rocket Lake");
     let source = machine.cpu.microarchitecture.source_or_reason();
     assert!(source.contains("; contradicted by the flag amx_tile, as only Sapphire Rapids, "), "{source}");
     assert_unknown(&machine.cpu.counter_hz, "cpuid leaf 15h is absent or empty");
-    // Leaf 2 says that leaf 18h has them, and that is empty.
+    // Leaf 2 refers to leaf 18h, which is empty.
     assert_unknown(&machine.cpu.tlbs, "cpuid leaf 2, 18h (Intel)");
     let caches = machine.topology.caches.get().unwrap();
     let sizes: Vec<_> = caches.iter().map(|cache| (cache.level, cache.bytes, cache.ways)).collect();
@@ -161,9 +165,9 @@ fn masked_processor_tree_is_read() {
     // Runs of this machine are stored (crates/store/tests/runs): with another identity they would not match it.
     assert_eq!(machine.identity, "826cdabc6498a2e6b93cbbfe3db1f3ff");
 
-    let found = hazards_of(&tree, &machine, "/tmp");
+    let hazards = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(
-        ids(&found),
+        ids(&hazards),
         [
             ("idle_states", Severity::Note),
             ("load", Severity::Warning),
@@ -176,7 +180,7 @@ fn masked_processor_tree_is_read() {
             ("virtual_machine", Severity::Warning),
         ]
     );
-    assert_eq!(summary(&found, "mitigations"), "mitigations in force: retpolines");
+    assert_eq!(summary(&hazards, "mitigations"), "mitigations in force: retpolines");
 }
 
 #[test]
@@ -228,9 +232,9 @@ fn two_socket_server_tree_is_read() {
     assert_known(&machine.limits.processes, Some(33_792));
     assert_known(&machine.limits.cgroup_version, 2_u32);
 
-    let found = hazards_of(&tree, &machine, "/srv/data one/x");
+    let hazards = hazards_of(&tree, &machine, "/srv/data one/x");
     assert_eq!(
-        ids(&found),
+        ids(&hazards),
         [
             ("block_io_limit", Severity::Serious),
             ("boost", Severity::Warning),
@@ -243,11 +247,11 @@ fn two_socket_server_tree_is_read() {
             ("transparent_huge_pages", Severity::Warning),
         ]
     );
-    assert_eq!(summary(&found, "smt"), "CPU 0 shares its core with CPU 4");
-    assert_eq!(summary(&found, "idle_states"), "an idle CPU may enter C6, with an exit latency of 170 us");
-    assert!(summary(&found, "thermal_throttling").contains("24 times"));
+    assert_eq!(summary(&hazards, "smt"), "CPU 0 shares its core with CPU 4");
+    assert_eq!(summary(&hazards, "idle_states"), "an idle CPU may enter C6, with an exit latency of 170 us");
+    assert!(summary(&hazards, "thermal_throttling").contains("24 times"));
 
-    let limit = found.iter().find(|hazard| hazard.id == "block_io_limit").unwrap();
+    let limit = hazards.iter().find(|hazard| hazard.id == "block_io_limit").unwrap();
     let expected = "the control group limits block I/O: nvme0n1 writes 104.9 MB/s, 8:0 reads 120 per second";
     assert_eq!(limit.summary, expected);
     let remedy = limit.remedy.as_deref().unwrap();
@@ -288,9 +292,9 @@ fn arm_server_tree_is_read() {
     assert_known(&machine.limits.processes, None);
     assert_known(&machine.disks[0].model, "Amazon Elastic Block Store");
 
-    let found = hazards_of(&tree, &machine, "/tmp");
+    let hazards = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(
-        ids(&found),
+        ids(&hazards),
         [
             ("idle_states", Severity::Note),
             ("mitigations", Severity::Note),
@@ -299,7 +303,7 @@ fn arm_server_tree_is_read() {
             ("virtual_machine", Severity::Warning),
         ]
     );
-    assert_eq!(summary(&found, "unknown_facts"), "unknown: the nominal frequency, the peak memory bandwidth");
+    assert_eq!(summary(&hazards, "unknown_facts"), "unknown: the nominal frequency, the peak memory bandwidth");
 }
 
 #[test]
@@ -323,9 +327,9 @@ fn limited_container_tree_is_read() {
     assert_known(&machine.nics[0].driver, "veth");
     assert_unknown(&machine.nics[0].line_rate, "has no device");
 
-    let found = hazards_of(&tree, &machine, "/tmp");
+    let hazards = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(
-        ids(&found),
+        ids(&hazards),
         [
             ("battery", Severity::Serious),
             ("boost", Severity::Warning),
@@ -345,10 +349,10 @@ fn limited_container_tree_is_read() {
             ("unknown_facts", Severity::Note),
         ]
     );
-    assert_eq!(summary(&found, "cpuset"), "this process may use only 2 of 8 CPUs: 2-3");
-    assert_eq!(summary(&found, "cpu_quota"), "the control group has a quota of 1.5 CPUs of 2 allowed CPUs");
-    assert_eq!(summary(&found, "smt"), "CPU 2 shares its core with CPU 3");
-    let clock = found.iter().find(|hazard| hazard.id == "clock_source").unwrap();
+    assert_eq!(summary(&hazards, "cpuset"), "this process may use only 2 of 8 CPUs: 2-3");
+    assert_eq!(summary(&hazards, "cpu_quota"), "the control group has a quota of 1.5 CPUs of 2 allowed CPUs");
+    assert_eq!(summary(&hazards, "smt"), "CPU 2 shares its core with CPU 3");
+    let clock = hazards.iter().find(|hazard| hazard.id == "clock_source").unwrap();
     assert!(clock.remedy.as_deref().unwrap().starts_with("echo tsc | sudo tee"));
 }
 
@@ -371,9 +375,9 @@ fn nested_v1_limits_are_read() {
     assert_known(&machine.limits.processes, Some(15_592));
     assert_unknown(&machine.cpu.mitigations, "vulnerabilities");
 
-    let found = hazards_of(&tree, &machine, "/home/somebody/x");
+    let hazards = hazards_of(&tree, &machine, "/home/somebody/x");
     assert_eq!(
-        ids(&found),
+        ids(&hazards),
         [
             ("block_io_limit", Severity::Serious),
             ("clock_source", Severity::Warning),
@@ -391,30 +395,30 @@ fn nested_v1_limits_are_read() {
         ]
     );
     // The limit of the parent group is not in force in this version.
-    assert!(summary(&found, "block_io_limit").ends_with(": 253:0 reads 21.0 MB/s, 253:0 reads 500 per second"));
-    assert!(summary(&found, "steal").ends_with("0.44 % since boot"), "{}", summary(&found, "steal"));
-    assert!(found.iter().find(|hazard| hazard.id == "clock_source").unwrap().remedy.is_none());
+    assert!(summary(&hazards, "block_io_limit").ends_with(": 253:0 reads 21.0 MB/s, 253:0 reads 500 per second"));
+    assert!(summary(&hazards, "steal").ends_with("0.44 % since boot"), "{}", summary(&hazards, "steal"));
+    assert!(hazards.iter().find(|hazard| hazard.id == "clock_source").unwrap().remedy.is_none());
 }
 
 #[test]
 fn file_cache_bounds_include_all_cgroups() {
-    let of = |name: &str| file_cache(RecordedTree::load(name).root()).unwrap();
+    let bounds_of_tree = |name: &str| file_cache(RecordedTree::load(name).root()).unwrap();
     let sum = |bound: &FileCacheBound| bound.terms.iter().map(|term| term.bytes).sum::<i64>();
-    let machine = of("x86-64-vm");
+    let machine = bounds_of_tree("x86-64-vm");
     assert_eq!(machine.current_bytes, Some((468_560 + 845_756) << 10));
     let [bound] = machine.bounds.as_slice() else { panic!("{machine:?}") };
     assert_eq!((bound.bytes, bound.set_by.as_str()), (24_091_664 << 10, "the machine"));
     assert_eq!((sum(bound) as u64, bound.terms[3].bytes), (bound.bytes, -278_396 << 10));
 
     // 256 MiB, of which 192 are used, of which 96 are file pages; the machine has less available.
-    let nested = of("cgroup-v1");
+    let nested = bounds_of_tree("cgroup-v1");
     assert_eq!((nested.bounds.len(), nested.current_bytes), (2, None));
     assert_eq!((nested.bounds[1].bytes, nested.bounds[0].bytes), (180_000 << 10, (256 - 96) << 20));
     assert_eq!(nested.bounds[0].set_by, "the control group /sys/fs/cgroup/memory/batch/job7");
     assert_eq!(nested.bounds[0].source, "/sys/fs/cgroup/memory/batch/job7/memory.limit_in_bytes");
 
     // 512 MiB, of which 384 are used, of which 156 are file pages and 16 reclaimable caches.
-    let container = of("container");
+    let container = bounds_of_tree("container");
     assert_eq!((container.bounds[0].bytes, sum(&container.bounds[0]) as u64), (300 << 20, 300 << 20));
     assert_eq!(container.bounds[0].source, "/sys/fs/cgroup/memory.max");
     let empty = tempfile::tempdir().unwrap();
@@ -431,16 +435,16 @@ fn empty_tree_has_reasons_for_unknowns() {
         assert_eq!(row.text, None, "{row:?}");
         assert!(row.source.len() > 10, "{row:?}");
     }
-    let found = hazards(empty.path(), &machine, Path::new("/tmp"));
-    assert_eq!(ids(&found), [("no_cpufreq", Severity::Note), ("unknown_facts", Severity::Note)]);
+    let hazards = hazards(empty.path(), &machine, Path::new("/tmp"));
+    assert_eq!(ids(&hazards), [("no_cpufreq", Severity::Note), ("unknown_facts", Severity::Note)]);
     assert!(kelvin_machine::tune::plan_changes(empty.path()).is_empty());
 }
 
 #[test]
 fn identities_are_distinct_and_stable() {
     let identities: Vec<String> = TREES.map(|name| read(RecordedTree::load(name).root()).identity).to_vec();
-    let again: Vec<String> = TREES.map(|name| read(RecordedTree::load(name).root()).identity).to_vec();
-    assert_eq!(identities, again);
+    let second_identities: Vec<String> = TREES.map(|name| read(RecordedTree::load(name).root()).identity).to_vec();
+    assert_eq!(identities, second_identities);
     let mut distinct = identities.clone();
     distinct.sort();
     distinct.dedup();
@@ -467,8 +471,8 @@ fn live_machine_is_read_without_panic() {
     assert!(machine.memory.total_bytes.get().is_some());
     assert!(machine.topology.allowed.get().is_some());
     assert!(machine.kernel.release.get().is_some());
-    for one in hazards(root, &machine, &std::env::temp_dir()) {
-        assert!(!one.source.is_empty(), "{one:?}");
+    for hazard in hazards(root, &machine, &std::env::temp_dir()) {
+        assert!(!hazard.source.is_empty(), "{hazard:?}");
     }
 }
 

@@ -28,62 +28,62 @@ const SLOWDOWN_FACTORS: [f64; 3] = [1.25, 1.5, 2.0];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let given: Vec<ReferenceRecord> =
+    let requested_machines: Vec<ReferenceRecord> =
         arguments.iter().filter(|argument| argument.ends_with(".json")).map(read_record).collect();
-    let machines = if given.is_empty() { kelvin_probes::reference_records() } else { &given };
+    let machines = if requested_machines.is_empty() { kelvin_probes::reference_records() } else { &requested_machines };
     if arguments.iter().any(|argument| argument == "whole") {
         print_whole_metrics(machines);
         return;
     }
     // Every figure, to see which formulas are off.
-    let each = arguments.iter().any(|argument| argument == "each");
-    if given.is_empty() {
+    let verbose = arguments.iter().any(|argument| argument == "each");
+    if requested_machines.is_empty() {
         println!("# Held out\n");
         let folder = std::fs::read_dir(HELD_OUT).unwrap_or_else(|error| panic!("{HELD_OUT}: {error}"));
         let mut files: Vec<String> = folder.map(|file| file.expect(HELD_OUT).path().display().to_string()).collect();
         files.sort();
-        print_tables(&files.iter().map(read_record).collect::<Vec<_>>(), each);
+        print_tables(&files.iter().map(read_record).collect::<Vec<_>>(), verbose);
         println!("# Kept, each by the others\n");
     }
-    print_tables(machines, each);
+    print_tables(machines, verbose);
 }
 
 /// A table of each machine, and of all.
-fn print_tables(machines: &[ReferenceRecord], each: bool) {
-    let mut all: BTreeMap<&str, Vec<PredictedFigure>> = BTreeMap::new();
-    for here in machines {
-        let mut areas: BTreeMap<&str, Vec<PredictedFigure>> = BTreeMap::new();
-        for one in predict_figures(here) {
-            if each {
-                print_line(&one);
+fn print_tables(machines: &[ReferenceRecord], verbose: bool) {
+    let mut all_areas: BTreeMap<&str, Vec<PredictedFigure>> = BTreeMap::new();
+    for record in machines {
+        let mut machine_areas: BTreeMap<&str, Vec<PredictedFigure>> = BTreeMap::new();
+        for figure in predict_figures(record) {
+            if verbose {
+                print_line(&figure);
             }
-            areas.entry(area(one.figure.metric)).or_default().push(one);
+            machine_areas.entry(area(figure.figure.metric)).or_default().push(figure);
         }
-        println!("{}\n", here.name);
-        print_table(&areas);
-        for (area, figures) in areas {
-            all.entry(area).or_default().extend(figures);
+        println!("{}\n", record.name);
+        print_table(&machine_areas);
+        for (area, figures) in machine_areas {
+            all_areas.entry(area).or_default().extend(figures);
         }
     }
     if machines.len() > 1 {
         println!("All {}\n", machines.len());
-        print_table(&all);
+        print_table(&all_areas);
     }
 }
 
-/// Metrics of which all figures got slower, and with them what follows from them: of those with no figure outside its range as measured, how
-/// many have one then.
+/// Metrics of which all figures got slower, and with them what follows from them: of those with no figure outside its
+/// range as measured, how many have one then.
 fn print_whole_metrics(machines: &[ReferenceRecord]) {
     let factors = [1.0, SLOWDOWN_FACTORS[0], SLOWDOWN_FACTORS[1], SLOWDOWN_FACTORS[2]];
     let mut areas: BTreeMap<&str, (usize, usize, [usize; 3])> = BTreeMap::new();
-    for here in machines {
-        for (metric, flagged) in flagged_if_metric_slower(here, &factors) {
+    for record in machines {
+        for (metric, flagged_counts) in flagged_if_metric_slower(record, &factors) {
             for area in [area(metric), "all"] {
                 let (metrics, inside, counts) = areas.entry(area).or_default();
                 *metrics += 1;
-                if flagged[0] == 0 {
+                if flagged_counts[0] == 0 {
                     *inside += 1;
-                    for (count, flagged) in counts.iter_mut().zip(&flagged[1..]) {
+                    for (count, flagged) in counts.iter_mut().zip(&flagged_counts[1..]) {
                         *count += usize::from(*flagged > 0);
                     }
                 }
@@ -98,23 +98,25 @@ fn print_whole_metrics(machines: &[ReferenceRecord]) {
     }
 }
 
-/// How many figures of each metric are flagged where all of them are this many times worse, and so are the inputs of others: the metric, and
-/// a count for each of these factors.
-fn flagged_if_metric_slower(here: &ReferenceRecord, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
-    let predicted = predict_figures(here).into_iter().filter(|one| one.prediction.is_some());
-    let metrics: BTreeMap<Name, Better> = predicted.map(|one| (one.figure.metric, one.better)).collect();
-    let flagged = |metric: Name, better, slower: f64| {
-        let times = if better == Better::Higher { 1.0 / slower } else { slower };
-        let mut changed = here.clone();
-        for figure in changed.figures.iter_mut().filter(|figure| figure.metric == metric) {
-            figure.value *= times;
-            figure.half_width *= times;
+/// How many figures of each metric are flagged where all of them are this many times worse, and so are the inputs of
+/// others: the metric, and a count for each of these factors.
+fn flagged_if_metric_slower(record: &ReferenceRecord, factors: &[f64]) -> Vec<(Name, Vec<usize>)> {
+    let figures = predict_figures(record).into_iter().filter(|figure| figure.prediction.is_some());
+    let metrics: BTreeMap<Name, Better> = figures.map(|figure| (figure.figure.metric, figure.better)).collect();
+    let count_flagged = |metric: Name, better, factor: f64| {
+        let scale = if better == Better::Higher { 1.0 / factor } else { factor };
+        let mut scaled_record = record.clone();
+        for figure in scaled_record.figures.iter_mut().filter(|figure| figure.metric == metric) {
+            figure.value *= scale;
+            figure.half_width *= scale;
         }
-        let own = predict_figures(&changed).into_iter().filter(|one| one.figure.metric == metric);
-        own.filter(|one| one.overlaps_range(1.0) == Some(false)).count()
+        let metric_figures =
+            predict_figures(&scaled_record).into_iter().filter(|figure| figure.figure.metric == metric);
+        metric_figures.filter(|figure| figure.overlaps_range(1.0) == Some(false)).count()
     };
-    let of = |(metric, better)| (metric, slower.iter().map(|slower| flagged(metric, better, *slower)).collect());
-    metrics.into_iter().map(of).collect()
+    let counts_of_metric =
+        |(metric, better)| (metric, factors.iter().map(|factor| count_flagged(metric, better, *factor)).collect());
+    metrics.into_iter().map(counts_of_metric).collect()
 }
 
 fn read_record(file: &String) -> ReferenceRecord {
@@ -128,18 +130,18 @@ fn area(metric: Name) -> &'static str {
 }
 
 /// A figure over its prediction with the half-width of its interval, and the ends of the range.
-fn print_line(one: &PredictedFigure) {
-    let ReferenceHeadline { metric, case, value, half_width } = &one.figure;
-    match &one.prediction {
+fn print_line(figure: &PredictedFigure) {
+    let ReferenceHeadline { metric, case, value, half_width } = &figure.figure;
+    match &figure.prediction {
         None => println!("- {metric} {case}: not predicted"),
-        Some(Prediction { value: predicted, low, high, basis, .. }) => {
-            let over = |end: f64| end / predicted;
+        Some(Prediction { value: predicted_value, low, high, basis, .. }) => {
+            let ratio = |end: f64| end / predicted_value;
             println!(
                 "- {metric} {case}: {:.2} ± {:.0} % ({:.2} to {:.2}) {basis:?}",
-                over(*value),
+                ratio(*value),
                 100.0 * half_width / value,
-                over(*low),
-                over(*high)
+                ratio(*low),
+                ratio(*high)
             );
         }
     }
@@ -150,15 +152,16 @@ fn print_table(areas: &BTreeMap<&str, Vec<PredictedFigure>>) {
         "| area | figures | by a formula | by other machines | not predicted | in range | off, median | range, median | 1.25 flagged | 1.5 | 2 |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
-    let whole: Vec<&PredictedFigure> = areas.values().flatten().collect();
+    let all_figures: Vec<&PredictedFigure> = areas.values().flatten().collect();
     for (area, figures) in areas {
         print_row(area, &figures.iter().collect::<Vec<_>>());
     }
-    print_row("all", &whole);
-    let is_by_formula = |one: &&PredictedFigure| {
-        one.prediction.as_ref().is_some_and(|prediction| prediction.basis != PredictionBasis::ReferenceMachines)
+    print_row("all", &all_figures);
+    let is_by_formula = |figure: &&PredictedFigure| {
+        figure.prediction.as_ref().is_some_and(|prediction| prediction.basis != PredictionBasis::ReferenceMachines)
     };
-    let (by_formula, rest): (Vec<&PredictedFigure>, Vec<&PredictedFigure>) = whole.into_iter().partition(is_by_formula);
+    let (by_formula, rest): (Vec<&PredictedFigure>, Vec<&PredictedFigure>) =
+        all_figures.into_iter().partition(is_by_formula);
     print_row("by a formula", &by_formula);
     print_row("by other machines", &rest);
     println!();
@@ -166,24 +169,27 @@ fn print_table(areas: &BTreeMap<&str, Vec<PredictedFigure>>) {
 
 fn print_row(area: &str, figures: &[&PredictedFigure]) {
     let predicted: Vec<(&PredictedFigure, &Prediction)> =
-        figures.iter().filter_map(|one| Some((*one, one.prediction.as_ref()?))).collect();
-    let elsewhere =
+        figures.iter().filter_map(|figure| Some((*figure, figure.prediction.as_ref()?))).collect();
+    let by_machines =
         predicted.iter().filter(|(_, prediction)| prediction.basis == PredictionBasis::ReferenceMachines).count();
     let share = |count: usize| format!("{:.0} %", 100.0 * count as f64 / predicted.len().max(1) as f64);
-    let held = CoverageSummary::from_figures(figures.iter().copied());
-    let (inside, range) = held.map_or((f64::NAN, f64::NAN), |held| (held.covered, held.median_range));
-    let positive = || predicted.iter().filter(|(one, prediction)| one.figure.value > 0.0 && prediction.low > 0.0);
-    let off: Vec<f64> = positive().map(|(one, prediction)| (one.figure.value / prediction.value).ln().abs()).collect();
-    let off = if off.is_empty() { f64::NAN } else { median(&off) };
-    let flagged = SLOWDOWN_FACTORS
-        .map(|slower| share(predicted.iter().filter(|(one, _)| one.overlaps_range(slower) == Some(false)).count()));
+    let coverage = CoverageSummary::from_figures(figures.iter().copied());
+    let (inside, range) = coverage.map_or((f64::NAN, f64::NAN), |coverage| (coverage.covered, coverage.median_range));
+    let positive_figures =
+        || predicted.iter().filter(|(figure, prediction)| figure.figure.value > 0.0 && prediction.low > 0.0);
+    let log_errors: Vec<f64> =
+        positive_figures().map(|(figure, prediction)| (figure.figure.value / prediction.value).ln().abs()).collect();
+    let median_error = if log_errors.is_empty() { f64::NAN } else { median(&log_errors) };
+    let flagged_shares = SLOWDOWN_FACTORS.map(|factor| {
+        share(predicted.iter().filter(|(figure, _)| figure.overlaps_range(factor) == Some(false)).count())
+    });
     println!(
-        "| {area} | {} | {} | {elsewhere} | {} | {:.0} % | {:.0} % | {range:.2} | {} |",
+        "| {area} | {} | {} | {by_machines} | {} | {:.0} % | {:.0} % | {range:.2} | {} |",
         figures.len(),
-        predicted.len() - elsewhere,
+        predicted.len() - by_machines,
         figures.len() - predicted.len(),
         100.0 * inside,
-        100.0 * (off.exp() - 1.0),
-        flagged.join(" | "),
+        100.0 * (median_error.exp() - 1.0),
+        flagged_shares.join(" | "),
     );
 }

@@ -11,20 +11,21 @@ use crate::reasons::{OrReason, ProbeResult, skip_if};
 
 /// The allowed CPUs that this process is not pinned to, of which there must be one.
 pub(crate) fn other_cpus(bench: &Bench<'_>) -> ProbeResult<Vec<u32>> {
-    let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
-    skip_if(others.is_empty(), "needs two CPUs; this process may use one")?;
-    Ok(others)
+    let cpus: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
+    skip_if(cpus.is_empty(), "needs two CPUs; this process may use one")?;
+    Ok(cpus)
 }
 
-/// Measures while a thread with its number runs on each of these CPUs. They must end once `over` is set: when it was measured, or one failed.
+/// Measures while a thread with its number runs on each of these CPUs. They must end once `stop` is set: when it was
+/// measured, or one failed.
 pub(crate) fn measure_with_threads(
     name: &str,
     cpus: &[u32],
-    over: &AtomicBool,
+    stop: &AtomicBool,
     thread: impl Fn(usize) -> ProbeResult + Sync,
     measure: impl FnOnce() -> ProbeResult,
 ) -> ProbeResult {
-    let stop_all = || over.store(true, Ordering::Release);
+    let stop_all = || stop.store(true, Ordering::Release);
     let run = |(number, &cpu): (usize, &u32)| {
         let pinned = cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"));
         pinned.and_then(|()| thread(number)).inspect_err(|_| stop_all())

@@ -6,7 +6,7 @@ use kelvin_core::{Better, Case, Metric, Name, PlannedMeasurement, Prediction, Pr
 use kelvin_harness::{PredictionInputs, Probe, ReferenceHeadline, ReferenceRecord, prediction_records};
 use kelvin_stats::median;
 
-/// A figure beside its prediction.
+/// A figure with its prediction.
 #[derive(Clone, Debug)]
 pub struct PredictedFigure {
     /// The figure.
@@ -19,10 +19,10 @@ pub struct PredictedFigure {
 
 impl PredictedFigure {
     /// Whether an interval this many times worse than the figure's touches the range, by the rule of verdicts.
-    pub fn overlaps_range(&self, slower: f64) -> Option<bool> {
+    pub fn overlaps_range(&self, slowdown: f64) -> Option<bool> {
         let prediction = self.prediction.as_ref()?;
-        let times = if self.better == Better::Higher { 1.0 / slower } else { slower };
-        let [low, high] = [-1.0, 1.0].map(|end| times * (self.figure.value + end * self.figure.half_width));
+        let factor = if self.better == Better::Higher { 1.0 / slowdown } else { slowdown };
+        let [low, high] = [-1.0, 1.0].map(|end| factor * (self.figure.value + end * self.figure.half_width));
         Some(low <= prediction.high && high >= prediction.low)
     }
 }
@@ -39,7 +39,7 @@ pub struct CoverageSummary {
 }
 
 impl CoverageSummary {
-    /// Of figures beside their predictions; `None` without one that has a range.
+    /// Of figures with their predictions; `None` without one that has a range.
     pub fn from_figures<'a>(figures: impl IntoIterator<Item = &'a PredictedFigure>) -> Option<Self> {
         let touches = |figure: &'a PredictedFigure| Some((figure.overlaps_range(1.0)?, figure.prediction.as_ref()?));
         let covered: Vec<(bool, &Prediction)> = figures.into_iter().filter_map(touches).collect();
@@ -51,22 +51,23 @@ impl CoverageSummary {
 }
 
 /// The figures of a machine, predicted from its lower metrics and from the other machines.
-pub fn predict_figures(here: &ReferenceRecord) -> Vec<PredictedFigure> {
+pub fn predict_figures(reference: &ReferenceRecord) -> Vec<PredictedFigure> {
     let probes = crate::all();
     let metrics: BTreeMap<Name, (&Probe, &Metric)> =
         probes.iter().flat_map(|probe| probe.metrics.iter().map(|metric| (metric.id, (*probe, *metric)))).collect();
     // The figures as a plan of what is measured.
-    let planned = |figure: &ReferenceHeadline| {
+    let plan_measurement = |figure: &ReferenceHeadline| {
         let (probe, metrics) = (Name::new(metrics.get(&figure.metric)?.0.id), vec![figure.metric]);
         Some(PlannedMeasurement { probe, metrics, case: figure.case.clone(), only_input: false })
     };
-    let plan: Vec<PlannedMeasurement> = here.figures.iter().filter_map(planned).collect();
-    let (elsewhere, headlines) = (crate::reference_machines(&here.machine, &plan), crate::headline_table(here));
-    let find = |metric: &str, case: &Case| headlines.lookup(metric, case);
-    let facts = PredictionInputs::new(&here.machine, &find).with_references(&elsewhere);
+    let plan: Vec<PlannedMeasurement> = reference.figures.iter().filter_map(plan_measurement).collect();
+    let (references, headlines) =
+        (crate::reference_machines(&reference.machine, &plan), crate::headline_table(reference));
+    let lookup = |metric: &str, case: &Case| headlines.lookup(metric, case);
+    let facts = PredictionInputs::new(&reference.machine, &lookup).with_references(&references);
     let predicted_figure = |record: PredictionRecord| {
         let is_this = |figure: &&ReferenceHeadline| figure.metric == record.metric && figure.case == record.case;
-        let figure = here.figures.iter().find(is_this)?.clone();
+        let figure = reference.figures.iter().find(is_this)?.clone();
         Some(PredictedFigure { figure, better: metrics.get(&record.metric)?.1.better, prediction: record.prediction })
     };
     prediction_records(&probes, &plan, &facts).into_iter().filter_map(predicted_figure).collect()

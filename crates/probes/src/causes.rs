@@ -1,7 +1,8 @@
 //! What can make a figure what it is: one file per cause, the list of them, and the experiment that shows their shares.
 //!
-//! To add a cause, add a file that holds a `pub(crate) static CAUSE: Cause`, its text in Markdown, and a line in [`all`]. Its control must be an
-//! intervention that ends by drop: whatever ends a round or this process, nothing of it stays.
+//! To add a cause, add a file that holds a `pub(crate) static CAUSE: Cause`, its text in Markdown, and a line in
+//! [`all`]. Its control must be an intervention that ends by drop: nothing of it stays, however a round or this process
+//! ends.
 mod address_translation;
 mod cause;
 mod cgroup_quota;
@@ -30,7 +31,7 @@ pub use cause::{
 };
 pub use experiment::{EarlyEnd, ExperimentRunner, ExperimentSubject};
 
-/// All causes, in the order in which they are told.
+/// All causes, in the order in which they are reported.
 pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
@@ -69,18 +70,19 @@ mod tests {
             let CauseText { how, cost, remedy, pitfalls } = cause.text();
             let texts = [how, cost, remedy];
             assert!(texts.iter().chain(&pitfalls).all(|text| !text.is_empty()), "{}", cause.id);
-            assert!(!cause.what.is_empty() && !pitfalls.is_empty(), "{}", cause.id);
-            assert!(cause.affected.listed().is_none_or(|these| !these.is_empty()), "{}", cause.id);
+            assert!(!cause.summary.is_empty() && !pitfalls.is_empty(), "{}", cause.id);
+            assert!(cause.affected.listed().is_none_or(|listed_cases| !listed_cases.is_empty()), "{}", cause.id);
             assert!(!cause.mechanisms.is_empty(), "{}", cause.id);
         }
     }
 
     #[test]
     fn intervention_ids_are_unique() {
-        let controls = || all().iter().flat_map(|cause| cause.mechanisms).flat_map(|one| one.source.interventions());
+        let controls =
+            || all().iter().flat_map(|cause| cause.mechanisms).flat_map(|mechanism| mechanism.source.interventions());
         for control in controls() {
-            let same: Vec<&Intervention> = controls().filter(|other| other.id == control.id).collect();
-            assert!(same.iter().all(|other| std::ptr::fn_addr_eq(other.apply, control.apply)), "{}", control.id);
+            let duplicates: Vec<&Intervention> = controls().filter(|other| other.id == control.id).collect();
+            assert!(duplicates.iter().all(|other| std::ptr::fn_addr_eq(other.apply, control.apply)), "{}", control.id);
         }
     }
 }

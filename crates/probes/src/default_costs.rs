@@ -1,4 +1,4 @@
-//! What a round of a probe is expected to take beside its timing, before any was measured.
+//! What a round of a probe is expected to take in addition to its timing, before any was measured.
 //!
 //! Measured on an AMD Zen 5 guest with two CPUs. Only whether a case fits into a budget is decided by it, and the first rounds of a
 //! run correct it; a probe that is not listed takes the usual time.
@@ -21,12 +21,12 @@ struct ProbeCost {
     per_unit: Option<(Axis, f64)>,
 }
 
-const fn fixed(of: &'static Metric, milliseconds: u64) -> ProbeCost {
-    ProbeCost { metric: of, fixed: Duration::from_millis(milliseconds), per_unit: None }
+const fn fixed(metric: &'static Metric, milliseconds: u64) -> ProbeCost {
+    ProbeCost { metric, fixed: Duration::from_millis(milliseconds), per_unit: None }
 }
 
-const fn per_axis(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds: f64) -> ProbeCost {
-    ProbeCost { per_unit: Some((axis, nanoseconds)), ..fixed(of, milliseconds) }
+const fn per_axis(metric: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds: f64) -> ProbeCost {
+    ProbeCost { per_unit: Some((axis, nanoseconds)), ..fixed(metric, milliseconds) }
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
@@ -80,7 +80,7 @@ const ALL_CPUS_FACTOR: f64 = 2.0;
 /// Nanoseconds for each byte of a transfer: 400 MB/s, as its smallest calls move them.
 const TRANSFER_NANOSECONDS_PER_BYTE: f64 = 2.5;
 
-/// What a round of a probe at a case is expected to take beside its timing.
+/// What a round of a probe at a case is expected to take in addition to its timing.
 pub(crate) fn expected_round_time(probe: &Probe, case: &Case) -> Duration {
     let first = probe.metrics.first().map(|metric| metric.id);
     let mut nanoseconds = TRANSFER_NANOSECONDS_PER_BYTE * crate::transferred_bytes(case) as f64;
@@ -106,7 +106,7 @@ mod tests {
             assert!(probe.is_some(), "{} is the first metric of no probe", cost.metric.id);
             if let Some((axis, _)) = cost.per_unit {
                 assert!(
-                    cost.metric.axes.iter().flatten().any(|known| known.name == axis.name),
+                    cost.metric.axes.iter().flatten().any(|metric_axis| metric_axis.name == axis.name),
                     "{} over {axis:?}",
                     cost.metric.id
                 );
@@ -123,13 +123,13 @@ mod tests {
         assert_eq!(fork(1 << 30), Duration::from_nanos((2 << 30) + 5_000_000));
         assert!(fork(1 << 30) > 50 * fork(1 << 20));
         assert_eq!(expected_round_time(probe(&os::SYSCALL_NULL), &Case::new()), DEFAULT_ROUND_COST);
-        // What is touched before it is timed: 128 MiB took 1.3 s where 60 ms were expected, those of two CPUs 2.6 s where it was 0.3 s,
-        // beside other work.
+        // What is touched before it is timed: 128 MiB took 1.3 s where 60 ms were expected, those of two CPUs 2.6 s
+        // where it was 0.3 s, next to other work.
         let set = Case::new().with_number(mem::BYTES, 128 << 20);
         let milliseconds = |metric: &Metric, case: &Case| expected_round_time(probe(metric), case).as_millis();
         assert!((100..400).contains(&milliseconds(&mem::LOADED_LATENCY, &set)));
         assert!((50..200).contains(&milliseconds(&mem::LATENCY_STRIDE, &set)));
-        let of = |cpus| milliseconds(&mem::BANDWIDTH_READ, &set.clone().with_word(cpus));
-        assert!(of(mem::MemoryCpus::All) > 500 && of(mem::MemoryCpus::One) < 300);
+        let read_milliseconds = |cpus| milliseconds(&mem::BANDWIDTH_READ, &set.clone().with_word(cpus));
+        assert!(read_milliseconds(mem::MemoryCpus::All) > 500 && read_milliseconds(mem::MemoryCpus::One) < 300);
     }
 }

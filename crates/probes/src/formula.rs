@@ -30,11 +30,11 @@ pub(crate) struct Expr {
 #[derive(Clone, Debug)]
 struct Text {
     text: String,
-    binds: Binds,
+    precedence: Precedence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Binds {
+enum Precedence {
     Sum,
     Product,
     Atom,
@@ -42,17 +42,17 @@ enum Binds {
 
 impl Text {
     fn atom(text: impl Into<String>) -> Self {
-        Self { text: text.into(), binds: Binds::Atom }
+        Self { text: text.into(), precedence: Precedence::Atom }
     }
 
     /// The text as an operand of an operator that binds this tightly, in parentheses where it needs them.
-    fn within(&self, least: Binds) -> String {
-        if self.binds < least { format!("({})", self.text) } else { self.text.clone() }
+    fn as_operand(&self, min_precedence: Precedence) -> String {
+        if self.precedence < min_precedence { format!("({})", self.text) } else { self.text.clone() }
     }
 
     /// Two operands with an operator between them.
-    fn join(&self, Operator { sign, binds, right }: Operator, other: &Self) -> Self {
-        Self { text: format!("{} {sign} {}", self.within(binds), other.within(right)), binds }
+    fn join(&self, Operator { sign, precedence, right }: Operator, other: &Self) -> Self {
+        Self { text: format!("{} {sign} {}", self.as_operand(precedence), other.as_operand(right)), precedence }
     }
 }
 
@@ -60,15 +60,15 @@ impl Text {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Operator {
     sign: &'static str,
-    binds: Binds,
+    precedence: Precedence,
     /// The right operand of `-` and `/` needs parentheses where it binds no tighter than they.
-    right: Binds,
+    right: Precedence,
 }
 
-const PLUS: Operator = Operator { sign: "+", binds: Binds::Sum, right: Binds::Sum };
-const MINUS: Operator = Operator { sign: "-", binds: Binds::Sum, right: Binds::Product };
-const TIMES: Operator = Operator { sign: "x", binds: Binds::Product, right: Binds::Product };
-const OVER: Operator = Operator { sign: "/", binds: Binds::Product, right: Binds::Atom };
+const PLUS: Operator = Operator { sign: "+", precedence: Precedence::Sum, right: Precedence::Sum };
+const MINUS: Operator = Operator { sign: "-", precedence: Precedence::Sum, right: Precedence::Product };
+const TIMES: Operator = Operator { sign: "x", precedence: Precedence::Product, right: Precedence::Product };
+const OVER: Operator = Operator { sign: "/", precedence: Precedence::Product, right: Precedence::Atom };
 
 /// A figure of this run: `os.process.fork`.
 ///
@@ -90,23 +90,23 @@ pub(crate) fn published(name: impl Into<String>, value: f64, unit: Unit, source:
 }
 
 /// A quantity of the case: `block`, 4 KiB. It is no input, for the case states it.
-pub(crate) fn given(name: impl Into<String>, value: f64, unit: Unit) -> Expr {
-    Expr { formula: Text::atom(name), ..Expr::plain(value, unit) }
+pub(crate) fn quantity(name: impl Into<String>, value: f64, unit: Unit) -> Expr {
+    Expr { formula: Text::atom(name), ..Expr::literal(value, unit) }
 }
 
 /// A number of bytes of the case.
 pub(crate) fn bytes_of(name: &str, bytes: u64) -> Expr {
-    given(name, bytes as f64, Unit::Bytes)
+    quantity(name, bytes as f64, Unit::Bytes)
 }
 
 /// A number of things of the case.
 pub(crate) fn count_of(name: &str, count: u64) -> Expr {
-    given(name, count as f64, Unit::Count)
+    quantity(name, count as f64, Unit::Count)
 }
 
 impl Expr {
     /// A quantity that is written as it is.
-    fn plain(value: f64, unit: Unit) -> Self {
+    fn literal(value: f64, unit: Unit) -> Self {
         let text = match unit {
             Unit::Ratio | Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
             _ => units::value_text(value, unit),
@@ -137,25 +137,25 @@ impl Expr {
     }
 
     /// An input that decides the interval, or which formula holds, and is not in the formula.
-    pub(crate) fn beside(mut self, other: &Self) -> Self {
+    pub(crate) fn with_input(mut self, other: &Self) -> Self {
         self.merge(other);
         self
     }
 
     /// The interval widened by this factor either way.
-    pub(crate) fn within(self, factor: f64) -> Self {
+    pub(crate) fn widen(self, factor: f64) -> Self {
         Self { low: self.low / factor, high: self.high * factor, ..self }
     }
 
     /// The interval widened by this share either way.
-    pub(crate) fn within_share(self, share: f64) -> Self {
+    pub(crate) fn widen_by_share(self, share: f64) -> Self {
         Self { low: self.low * (1.0 - share), high: self.high * (1.0 + share), ..self }
     }
 
     /// The machine or the case states this value as the maximum: no correction raises the prediction above it, nor its interval above
     /// its own upper end.
-    pub(crate) fn with_maximum(self, most: f64) -> Self {
-        Self { maximum: Some(most), ..self }
+    pub(crate) fn with_maximum(self, maximum: f64) -> Self {
+        Self { maximum: Some(maximum), ..self }
     }
 
     /// The interval from and to these multiples of the value.
@@ -169,7 +169,7 @@ impl Expr {
     }
 
     /// The interval between two quantities, whose inputs are the prediction's.
-    pub(crate) fn between(mut self, low: &Self, high: &Self) -> Self {
+    pub(crate) fn with_bounds(mut self, low: &Self, high: &Self) -> Self {
         self.merge(low);
         self.merge(high);
         Self { low: low.low, high: high.high, ..self }
@@ -202,15 +202,19 @@ impl Expr {
     }
 
     /// Two quantities of one unit by a function that grows with both.
-    fn call(self, name: &str, other: Self, function: impl Fn(f64, f64) -> f64) -> Self {
+    fn call(self, name: &str, other_end: Self, function: impl Fn(f64, f64) -> f64) -> Self {
         let text = |first: &Text, second: &Text| Text {
-            text: format!("{name} {} and {}", first.within(Binds::Product), second.within(Binds::Product)),
-            binds: Binds::Sum,
+            text: format!(
+                "{name} {} and {}",
+                first.as_operand(Precedence::Product),
+                second.as_operand(Precedence::Product)
+            ),
+            precedence: Precedence::Sum,
         };
-        debug_assert_eq!(self.unit, other.unit, "{name} {self:?} and {other:?}");
-        let ends = [(self.value, other.value), (self.low, other.low), (self.high, other.high)];
+        debug_assert_eq!(self.unit, other_end.unit, "{name} {self:?} and {other_end:?}");
+        let ends = [(self.value, other_end.value), (self.low, other_end.low), (self.high, other_end.high)];
         let unit = self.unit;
-        self.join(other, unit, text, ends.map(|(end, other)| function(end, other)))
+        self.join(other_end, unit, text, ends.map(|(end, other)| function(end, other)))
     }
 
     fn combine(self, operator: Operator, other: Self) -> Self {
@@ -236,7 +240,7 @@ impl Expr {
     /// Takes the inputs, sources and variants of another, each once.
     fn merge(&mut self, other: &Self) {
         for input in &other.inputs {
-            if self.inputs.iter().all(|known| known.name != input.name) {
+            if self.inputs.iter().all(|own_input| own_input.name != input.name) {
                 self.inputs.push(input.clone());
             }
         }
@@ -284,7 +288,7 @@ impl Expr {
             sources: self.sources,
             calibration: None,
             formula_name: formula_name.into(),
-            ceiling: self.maximum.map(|most| Ceiling { limit: most, range_end: self.high.max(most) }),
+            ceiling: self.maximum.map(|maximum| Ceiling { limit: maximum, range_end: self.high.max(maximum) }),
         }
     }
 }
@@ -297,11 +301,11 @@ fn unit_of(operator: Operator, left: Unit, right: Unit) -> (Unit, f64) {
     use Unit::{Bytes, BytesPerSecond, Count, Cycles, Hertz, Nanoseconds, PerSecond, Ratio};
     let is_number = |unit| matches!(unit, Ratio | Count);
     match (operator, left, right) {
-        (PLUS | MINUS, one, other) if one == other => (one, 1.0),
-        (PLUS | MINUS, one, other) if is_number(one) && is_number(other) => (Ratio, 1.0),
+        (PLUS | MINUS, first, second) if first == second => (first, 1.0),
+        (PLUS | MINUS, first, second) if is_number(first) && is_number(second) => (Ratio, 1.0),
         (TIMES | OVER, unit, number) if is_number(number) => (unit, 1.0),
         (TIMES, number, unit) if is_number(number) => (unit, 1.0),
-        (OVER, one, other) if one == other => (Ratio, 1.0),
+        (OVER, first, second) if first == second => (Ratio, 1.0),
         (OVER, Cycles, Hertz) | (OVER, Bytes, BytesPerSecond) => (Nanoseconds, SECOND),
         (OVER, number, PerSecond) if is_number(number) => (Nanoseconds, SECOND),
         (OVER, number, Nanoseconds) if is_number(number) => (PerSecond, SECOND),
@@ -317,14 +321,14 @@ fn unit_of(operator: Operator, left: Unit, right: Unit) -> (Unit, f64) {
 
 impl From<Input> for Expr {
     fn from(input: Input) -> Self {
-        let expr = Self::plain(input.value, input.unit);
+        let expr = Self::literal(input.value, input.unit);
         Self { formula: Text::atom(input.name.clone()), inputs: vec![input], ..expr }
     }
 }
 
 impl From<f64> for Expr {
     fn from(number: f64) -> Self {
-        Self::plain(number, Unit::Ratio)
+        Self::literal(number, Unit::Ratio)
     }
 }
 
@@ -372,21 +376,21 @@ mod tests {
 
     #[test]
     fn one_expression_gives_value_formula_figures_and_inputs() {
-        let read = (call() + given("block", 4096.0, Unit::Bytes) / copy()).within(2.0).source("a manual");
-        let found = read.predict(PredictionBasis::Derived, "call and copy");
-        assert!((found.value - 470.6).abs() < 1e-9 && (found.high - 941.2).abs() < 1e-9, "{found:?}");
+        let read = (call() + quantity("block", 4096.0, Unit::Bytes) / copy()).widen(2.0).source("a manual");
+        let prediction = read.predict(PredictionBasis::Derived, "call and copy");
+        assert!((prediction.value - 470.6).abs() < 1e-9 && (prediction.high - 941.2).abs() < 1e-9, "{prediction:?}");
         assert_eq!(
-            (&*found.formula, &*found.derivation),
+            (&*prediction.formula, &*prediction.derivation),
             ("call + block / copy", "61.0 ns + 4.00 KiB / 10.0 GB/s = 471 ns")
         );
-        assert_eq!(found.inputs.iter().map(|input| &*input.name).collect::<Vec<_>>(), ["call", "copy"]);
-        assert_eq!((&*found.formula_name, found.sources), ("call and copy", vec!["a manual".to_owned()]));
+        assert_eq!(prediction.inputs.iter().map(|input| &*input.name).collect::<Vec<_>>(), ["call", "copy"]);
+        assert_eq!((&*prediction.formula_name, prediction.sources), ("call and copy", vec!["a manual".to_owned()]));
     }
 
     #[test]
-    fn parentheses_stand_where_the_order_needs_them() {
-        let named = |name: &str| given(name, 61.0, Unit::Nanoseconds);
-        let (a, b, c) = (|| named("a"), || named("b"), || named("c"));
+    fn parentheses_follow_precedence() {
+        let time = |name: &str| quantity(name, 61.0, Unit::Nanoseconds);
+        let (a, b, c) = (|| time("a"), || time("b"), || time("c"));
         let formula = |expr: Expr| expr.formula.text;
         assert_eq!(formula(2.0 * (a() + b())), "2 x (a + b)");
         assert_eq!(formula(a() - (b() - c())), "a - (b - c)");
@@ -399,11 +403,11 @@ mod tests {
     #[test]
     fn units_follow_from_those_of_the_operands() {
         let unit = |expr: Expr| (expr.value, expr.unit);
-        let frequency = || given("frequency", 2e9, Unit::Hertz);
-        assert_eq!(unit(given("cycles", 10.0, Unit::Cycles) / frequency()), (5.0, Unit::Nanoseconds));
-        assert_eq!(unit(given("block", 61.0, Unit::Bytes) / call()), (1e9, Unit::BytesPerSecond));
-        assert_eq!(unit(1.0 / given("t", 10.0, Unit::Nanoseconds)), (1e8, Unit::PerSecond));
-        assert_eq!(unit(copy() / given("block", 10.0, Unit::Bytes)), (1e9, Unit::PerSecond));
+        let frequency = || quantity("frequency", 2e9, Unit::Hertz);
+        assert_eq!(unit(quantity("cycles", 10.0, Unit::Cycles) / frequency()), (5.0, Unit::Nanoseconds));
+        assert_eq!(unit(quantity("block", 61.0, Unit::Bytes) / call()), (1e9, Unit::BytesPerSecond));
+        assert_eq!(unit(1.0 / quantity("t", 10.0, Unit::Nanoseconds)), (1e8, Unit::PerSecond));
+        assert_eq!(unit(copy() / quantity("block", 10.0, Unit::Bytes)), (1e9, Unit::PerSecond));
         assert_eq!(unit(call() / call()), (1.0, Unit::Ratio));
     }
 
@@ -415,32 +419,33 @@ mod tests {
 
     #[test]
     fn intervals_follow_from_those_of_the_operands() {
-        let switch = || published("switch", 100.0, Unit::Nanoseconds, "a paper").within(2.0);
+        let switch = || published("switch", 100.0, Unit::Nanoseconds, "a paper").widen(2.0);
         let ends = |expr: Expr| (expr.low, expr.value, expr.high);
         assert_eq!(ends(2.0 * (switch() + call())), (222.0, 322.0, 522.0));
         assert_eq!(ends(call() - switch()), (-139.0, -39.0, 11.0));
         assert_eq!(ends((call() - switch()).at_least_zero()), (0.0, 0.0, 11.0));
         assert_eq!(ends(1000.0 * call() / switch()), (305.0, 610.0, 1220.0));
         assert_eq!(ends(switch().of_value([0.9, 3.0])), (90.0, 100.0, 300.0));
-        assert_eq!(ends(call().between(&call(), &(call() + switch()))), (61.0, 61.0, 261.0));
+        assert_eq!(ends(call().with_bounds(&call(), &(call() + switch()))), (61.0, 61.0, 261.0));
         assert_eq!(ends((4.0 * call()).spanning(call())), (61.0, 122.0, 244.0));
-        assert_eq!(ends(switch().within_share(0.5)), (25.0, 100.0, 300.0));
+        assert_eq!(ends(switch().widen_by_share(0.5)), (25.0, 100.0, 300.0));
     }
 
     #[test]
     fn stated_maximum_becomes_ceiling() {
-        let ceiling = |most: f64| {
-            let call = call().within(2.0).with_maximum(most).predict(PredictionBasis::Derived, "call");
+        let ceiling = |maximum: f64| {
+            let call = call().widen(2.0).with_maximum(maximum).predict(PredictionBasis::Derived, "call");
             call.ceiling.map(|ceiling| (ceiling.limit, ceiling.range_end))
         };
         assert_eq!([61.0, 200.0].map(ceiling), [Some((61.0, 122.0)), Some((200.0, 200.0))]);
     }
 
     #[test]
-    fn an_input_is_listed_once_and_a_variant_is_part_of_the_name() {
+    fn inputs_are_unique_and_variants_join_name() {
         let fork = fact("fork", 50.0, Unit::Nanoseconds, "measured in this run");
-        let found = (fork.clone() + fork.clone().variant("buffer in L2")).predict(PredictionBasis::Derived, "forks");
-        assert_eq!((found.inputs.len(), &*found.formula_name), (1, "forks, buffer in L2"));
+        let prediction =
+            (fork.clone() + fork.clone().variant("buffer in L2")).predict(PredictionBasis::Derived, "forks");
+        assert_eq!((prediction.inputs.len(), &*prediction.formula_name), (1, "forks, buffer in L2"));
         assert_eq!(fork.predict(PredictionBasis::Derived, "fork").derivation, "50.0 ns");
     }
 }

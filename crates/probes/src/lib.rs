@@ -44,7 +44,7 @@ pub fn bounded_metrics() -> Vec<&'static BoundedMetric> {
     net::BOUNDED.to_vec()
 }
 
-/// What a round of a probe at a case is expected to take beside its timing, before any was measured.
+/// What a round of a probe at a case is expected to take in addition to its timing, before any was measured.
 pub fn expected_cost(probe: &Probe, case: &Case) -> Duration {
     default_costs::expected_round_time(probe, case)
 }

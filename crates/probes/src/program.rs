@@ -18,21 +18,21 @@ use kelvin_sys::thread_spawn::process_error;
 /// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
 pub(crate) fn run_alternating<T>(
     bench: &Bench<'_>,
-    ours: impl FnOnce() -> ProbeResult<T>,
-    theirs: impl FnOnce() -> ProbeResult<T>,
+    run_kelvin: impl FnOnce() -> ProbeResult<T>,
+    run_rival: impl FnOnce() -> ProbeResult<T>,
 ) -> ProbeResult<[T; 2]> {
     if bench.round().is_multiple_of(2) {
-        let ours = ours()?;
-        return Ok([ours, theirs()?]);
+        let kelvin_result = run_kelvin()?;
+        return Ok([kelvin_result, run_rival()?]);
     }
-    let theirs = theirs()?;
-    Ok([ours()?, theirs])
+    let rival_result = run_rival()?;
+    Ok([run_kelvin()?, rival_result])
 }
 
 /// The ratio of two programs that make the same calls, in a range of this factor either way.
 pub(crate) fn equal_speed(spread: f64) -> Prediction {
-    fact("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
-        .within(spread)
+    fact("work of the program next to kelvin's", 1.0, Unit::Ratio, "the same calls")
+        .widen(spread)
         .predict(PredictionBasis::Spec, "as fast")
 }
 
@@ -98,11 +98,11 @@ impl Program {
 
     /// Runs it to its end, well or not.
     pub(crate) fn run(&self, command: &mut Command) -> ProbeResult<ProgramOutput> {
-        let done = command.output().map_err(|error| self.start_error(error))?;
+        let output = command.output().map_err(|error| self.start_error(error))?;
         Ok(ProgramOutput {
-            printed: String::from_utf8_lossy(&done.stdout).into_owned(),
-            complaint: String::from_utf8_lossy(&done.stderr).into_owned(),
-            failed: (!done.status.success()).then(|| done.status.to_string()),
+            printed: String::from_utf8_lossy(&output.stdout).into_owned(),
+            complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
+            failed: (!output.status.success()).then(|| output.status.to_string()),
         })
     }
 
@@ -162,8 +162,8 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// A program that does as the script says. Another process writes it: had this one a descriptor to write it, a child of
-/// another test might have inherited that, and what is open to write cannot be executed.
+/// A program that runs the script. Another process writes it: had this one a descriptor to write it, a child of another
+/// test might have inherited that. What is open to write cannot be executed.
 #[cfg(test)]
 pub(crate) fn script_program(directory: &Path, rival: Rival, text: &str) -> Program {
     let (path, source) = (directory.join(rival.name()), directory.join("script"));
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_in_search_path() {
-        let found = candidate_paths(OsStr::new("/bin:/usr/bin"), Rival::Fio);
-        assert_eq!(found, [PathBuf::from("/bin/fio"), PathBuf::from("/usr/bin/fio")]);
+        let paths = candidate_paths(OsStr::new("/bin:/usr/bin"), Rival::Fio);
+        assert_eq!(paths, [PathBuf::from("/bin/fio"), PathBuf::from("/usr/bin/fio")]);
         assert!(
             candidate_paths(OsStr::new("/bin"), Rival::BwFileRd)
                 .contains(&PathBuf::from("/usr/lib/lmbench/bin/bw_file_rd"))

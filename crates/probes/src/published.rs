@@ -25,7 +25,7 @@ pub(crate) struct PublishedRow<T> {
 /// A table in JSON, which is read when it is first needed.
 pub(crate) struct PublishedTable<T> {
     json: &'static str,
-    /// What is said of a core without a row.
+    /// The reason for a core without a row.
     no_row: &'static str,
     rows: OnceLock<Vec<PublishedRow<T>>>,
 }
@@ -152,7 +152,7 @@ mod tests {
             assert!(!cores.is_empty() && !source.is_empty());
             assert!(core.system_call.is_none_or(|[entry, exit]| entry + exit > 30.0));
             // rdtscp also reads the processor number: it takes longer than rdtsc.
-            assert!(core.counter_reads.is_none_or(|[plain, with_processor]| plain < with_processor));
+            assert!(core.counter_reads.is_none_or(|[rdtsc, rdtscp]| rdtsc < rdtscp));
             assert!(core.call_and_return.is_none_or(|cycles| (2.0..=6.0).contains(&cycles)));
             assert!(core.misprediction.is_none_or(|cycles| (11.0..=20.0).contains(&cycles)));
         }
@@ -166,12 +166,12 @@ mod tests {
             published_cycles(&facts, |_| BEHRENS_SOURCE, |core| core.system_call.map(|[entry, exit]| entry + exit))
         };
         machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
-        let own = trap(&machine).unwrap();
-        assert_eq!((own.value, own.span), (138.0, (138.0, 138.0)));
+        let zen_3 = trap(&machine).unwrap();
+        assert_eq!((zen_3.value, zen_3.span), (138.0, (138.0, 138.0)));
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        let other = trap(&machine).unwrap();
-        assert_eq!((other.value, other.span), (94.0, (50.0, 138.0)));
-        assert!(other.source.starts_with("no figure for Zen 9: the middle of 50 to 138"), "{}", other.source);
+        let zen_9 = trap(&machine).unwrap();
+        assert_eq!((zen_9.value, zen_9.span), (94.0, (50.0, 138.0)));
+        assert!(zen_9.source.starts_with("no figure for Zen 9: the middle of 50 to 138"), "{}", zen_9.source);
         machine.architecture = "aarch64".into();
         assert!(trap(&machine).is_err());
     }

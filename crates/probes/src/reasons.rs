@@ -23,8 +23,8 @@ pub(crate) fn skip_if(is_impossible: bool, reason: impl Into<String>) -> ProbeRe
 }
 
 /// A formula that does not hold where this holds.
-pub(crate) fn unpredicted_if(does_not_hold: bool, reason: impl Into<String>) -> Predicted<()> {
-    if does_not_hold { Err(NoPrediction::new(reason)) } else { Ok(()) }
+pub(crate) fn unpredicted_if(is_inapplicable: bool, reason: impl Into<String>) -> Predicted<()> {
+    if is_inapplicable { Err(NoPrediction::new(reason)) } else { Ok(()) }
 }
 
 /// An intervention that cannot be made where this holds.
@@ -43,12 +43,12 @@ pub(crate) fn infallible(mut operation: impl FnMut(u64)) -> impl FnMut(u64) -> P
 /// The outcome of a call on a file, as one of a probe.
 pub(crate) trait OrFileFailure<T> {
     /// The round goes wrong where this cannot be done to the file of this path.
-    fn or_file_failure(self, doing: &str, path: &Path) -> ProbeResult<T>;
+    fn or_file_failure(self, action: &str, path: &Path) -> ProbeResult<T>;
 }
 
 impl<T> OrFileFailure<T> for std::io::Result<T> {
-    fn or_file_failure(self, doing: &str, path: &Path) -> ProbeResult<T> {
-        self.map_err(|error| ProbeError::fail(format!("cannot {doing} {}: {error}", path.display())))
+    fn or_file_failure(self, action: &str, path: &Path) -> ProbeResult<T> {
+        self.map_err(|error| ProbeError::fail(format!("cannot {action} {}: {error}", path.display())))
     }
 }
 

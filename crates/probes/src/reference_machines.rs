@@ -28,9 +28,9 @@ pub fn reference_records() -> &'static [ReferenceRecord] {
     &REFERENCE_RECORDS
 }
 
-/// What other machines tell of the figures that are planned.
-pub fn reference_machines(here: &Machine, plan: &[PlannedMeasurement]) -> ReferenceMachines {
-    ReferenceMachines::new(&crate::all(), reference_records(), &REFERENCE_RULES, (here, plan))
+/// What other machines report of the figures that are planned.
+pub fn reference_machines(machine: &Machine, plan: &[PlannedMeasurement]) -> ReferenceMachines {
+    ReferenceMachines::new(&crate::all(), reference_records(), &REFERENCE_RULES, (machine, plan))
 }
 
 /// The headlines of a machine that is kept, at its own sizes or those that a default run of today would measure there.
@@ -46,12 +46,12 @@ pub struct Primitive {
     pub metric: &'static Metric,
     /// The case at which it is measured.
     pub case: Case,
-    /// Why no formula tells of it.
+    /// Why no formula predicts it.
     #[serde(rename = "missing_formula_reason")]
     pub reason: NoPrediction,
     /// What does the same kind of work, and is measured on other machines as here.
     pub proxy: Option<Name>,
-    /// The same figure on other machines: their names and its values, in the metric's unit. None where it says something about a
+    /// The same figure on other machines: their names and its values, in the metric's unit. None where it depends on a
     /// device or a system's settings alone.
     #[serde(rename = "reference_values")]
     pub on_references: BTreeMap<String, f64>,
@@ -61,25 +61,26 @@ fn serialize_metric_id<S: Serializer>(metric: &Metric, serializer: S) -> Result<
     metric.id.serialize(serializer)
 }
 
-/// What a plan measures and no formula predicts on a machine, whatever else is measured; in the order of the plan.
-pub fn primitive_metrics(here: &Machine, plan: &Plan) -> Vec<Primitive> {
+/// What a plan measures and no formula predicts on a machine, even if all else is measured; in the order of the plan.
+pub fn primitive_metrics(machine: &Machine, plan: &Plan) -> Vec<Primitive> {
     let probes = crate::all();
-    let elsewhere = reference_machines(here, &plan.planned());
+    let references = reference_machines(machine, &plan.measurements());
     let mut reasons: HashMap<(Name, Case), NoPrediction> = plan
-        .without_formula(&probes, here)
+        .without_formula(&probes, machine)
         .into_iter()
-        .map(|(metric, case, because)| ((metric.id, case), because))
+        .map(|(metric, case, reason)| ((metric.id, case), reason))
         .collect();
-    let rests_on_one = || NoPrediction::new("its formula rests on the published figure of one machine");
+    let single_machine_reason = || NoPrediction::new("its formula rests on the published figure of one machine");
     let mut primitive = |metric: &'static Metric, case: &Case| {
-        let because = reasons.remove(&(metric.id, case.clone()));
-        let because = because.or_else(|| elsewhere.prefers_proxy(metric, case).then(rests_on_one))?;
-        let by = PROXIES.iter().find(|proxy| proxy.is_of(metric, case)).map(|proxy| proxy.scales_with);
-        // What says something of a device or of settings is not told by other machines.
-        let others = if by == Some(None) { Vec::new() } else { elsewhere.values_on_references(here, metric, case) };
-        let others = others.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let yardstick = by.flatten().map(|(metric, _)| metric.id);
-        Some(Primitive { metric, case: case.clone(), reason: because, proxy: yardstick, on_references: others })
+        let reason = reasons.remove(&(metric.id, case.clone()));
+        let reason = reason.or_else(|| references.prefers_proxy(metric, case).then(single_machine_reason))?;
+        let scaling = PROXIES.iter().find(|proxy| proxy.applies_to(metric, case)).map(|proxy| proxy.scales_with);
+        // A property of a device or of settings does not follow from other machines.
+        let reference_values =
+            if scaling == Some(None) { Vec::new() } else { references.values_on_references(machine, metric, case) };
+        let reference_values = reference_values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let proxy = scaling.flatten().map(|(metric, _)| metric.id);
+        Some(Primitive { metric, case: case.clone(), reason, proxy, on_references: reference_values })
     };
     let units = plan.units.iter().filter(|unit| !unit.only_input);
     let figures = units.flat_map(|unit| unit.probe.metrics.iter().map(|metric| (*metric, &unit.case)));
@@ -101,16 +102,16 @@ const REFERENCE_RULES: ReferenceRules<'_> = ReferenceRules {
 fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
     metric.id == mem::LOADED_BANDWIDTH.id
         || mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All)
-        || [file::THREAD_COUNT, net::STREAMS].iter().any(|axis| axis.number_in(case).is_some_and(|several| several > 1))
+        || [file::THREAD_COUNT, net::STREAMS].iter().any(|axis| axis.number_in(case).is_some_and(|count| count > 1))
 }
 
-/// Increments that are handed from the store buffer to the next load: some cores do that at rename, in no time, or as if from a cache, and
-/// change between the two from one millisecond to the next.
+/// Increments that are handed from the store buffer to the next load. Some cores do that at rename, in no time, or as
+/// if from a cache. They change between the two from one millisecond to the next.
 fn has_modes(metric: &Metric, case: &Case) -> bool {
     metric.id == mem::FALSE_SHARING.id && mem::IncrementKind::of(case) == Some(mem::IncrementKind::NonAtomic)
 }
 
-/// Where no formula tells: what does the same kind of work, and so moves with it.
+/// Where there is no formula: what does the same kind of work, and so moves with it.
 const PROXIES: &[Proxy] = &[
     // Path lookup and inodes.
     mean_ratio(&os::SYSCALL_STAT, &os::SYSCALL_FSTAT),
@@ -194,17 +195,17 @@ const PART_METRICS: &[&Metric] = &[&mem::CORE_TO_CORE];
 /// The switch that others are derived from.
 const PROCESSES_OVER_PIPES: &[AxisWord] = &[os::HandoffTask::Process.point(), os::HandoffMechanism::Pipe.point()];
 
-const fn mean_ratio(metric: &'static Metric, by: &'static Metric) -> Proxy {
-    Proxy { metric, words: &[], scales_with: Some((by, ProxyCases::At(&[]))), is_preferred: false }
+const fn mean_ratio(metric: &'static Metric, base_metric: &'static Metric) -> Proxy {
+    Proxy { metric, words: &[], scales_with: Some((base_metric, ProxyCases::At(&[]))), is_preferred: false }
 }
 
-const fn same_case(metric: &'static Metric, by: &'static Metric) -> Proxy {
-    Proxy { metric, words: &[], scales_with: Some((by, ProxyCases::SameCase)), is_preferred: false }
+const fn same_case(metric: &'static Metric, base_metric: &'static Metric) -> Proxy {
+    Proxy { metric, words: &[], scales_with: Some((base_metric, ProxyCases::SameCase)), is_preferred: false }
 }
 
 /// Rather than the published figure of one machine.
-const fn preferred(metric: &'static Metric, by: &'static Metric) -> Proxy {
-    Proxy { is_preferred: true, ..mean_ratio(metric, by) }
+const fn preferred(metric: &'static Metric, base_metric: &'static Metric) -> Proxy {
+    Proxy { is_preferred: true, ..mean_ratio(metric, base_metric) }
 }
 
 const fn no_proxy(metric: &'static Metric) -> Proxy {
@@ -219,13 +220,17 @@ mod tests {
 
     #[test]
     fn each_metric_has_one_measured_proxy() {
-        let mut met = BTreeSet::new();
-        let is_known = |metric: &Metric| {
+        let mut metric_ids = BTreeSet::new();
+        let is_measured = |metric: &Metric| {
             reference_records().iter().any(|machine| machine.figures.iter().any(|figure| figure.metric == metric.id))
         };
-        for Proxy { metric, scales_with: by, .. } in PROXIES {
-            assert!(met.insert(metric.id), "{} has two yardsticks", metric.id);
-            assert!(by.is_none_or(|(by, _)| by.id != metric.id && is_known(by)), "{}", metric.id);
+        for Proxy { metric, scales_with, .. } in PROXIES {
+            assert!(metric_ids.insert(metric.id), "{} has two yardsticks", metric.id);
+            assert!(
+                scales_with.is_none_or(|(base_metric, _)| base_metric.id != metric.id && is_measured(base_metric)),
+                "{}",
+                metric.id
+            );
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::reasons::{ProbeResult, skip_if};
 /// That a directory for test files has room for this many bytes.
 pub(crate) fn has_room(scratch: &Path, bytes: u64) -> ProbeResult {
     let available = space(scratch)?.available_bytes;
-    let [needed, has] = [bytes, available].map(units::bytes);
-    let reason = format!("needs {needed} free in the scratch directory, which has {has}; choose another by --dir");
+    let [needed, free] = [bytes, available].map(units::bytes);
+    let reason = format!("needs {needed} free in the scratch directory, which has {free}; choose another by --dir");
     skip_if(available < bytes, reason)
 }
 
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_room_is_skipped_with_sizes_in_their_units() {
+    fn missing_room_is_skipped_with_readable_sizes() {
         let scratch = std::env::temp_dir();
         assert!(has_room(&scratch, 1).is_ok());
         let Err(ProbeError::Skip(reason)) = has_room(&scratch, 1 << 60) else { panic!("no disk has an EiB") };

@@ -27,13 +27,13 @@ pub(crate) fn nic(name: &str, bits: Fact<f64>) -> Nic {
     Nic { name: name.into(), bits_per_second: bits.clone(), line_rate: bits, ..Nic::default() }
 }
 
-/// Calls `look` with facts about that machine and these headlines by metric id, for every case; `None` is a metric that
+/// Calls `f` with facts about that machine and these headlines by metric id, for every case; `None` is a metric that
 /// was not measured.
-pub(crate) fn with_facts<R>(known: &[(&str, Option<f64>)], look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
+pub(crate) fn with_facts<R>(values: &[(&str, Option<f64>)], f: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
     let machine = machine();
     let measured = |id: &str, _: &Case| {
-        let value = known.iter().find(|(name, _)| *name == id)?.1?;
+        let value = values.iter().find(|(name, _)| *name == id)?.1?;
         Some(MeasuredValue { value, half_width: 0.0 })
     };
-    look(&PredictionInputs::new(&machine, &measured))
+    f(&PredictionInputs::new(&machine, &measured))
 }

@@ -1,5 +1,6 @@
-//! Predictions of runs that had no part in formulas or ranges, and of the machines whose figures are kept, each by the others: how often they
-//! hold is known, since none of these figures changes any more. `cargo run -p kelvin-probes --example calibration` prints the tables.
+//! Predictions of runs that had no part in formulas or ranges, and of the machines whose figures are kept, each by the
+//! others: how often they hold is known, since none of these figures changes any more. `cargo run -p kelvin-probes
+//! --example calibration` prints the tables.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ fn held_out() -> Vec<ReferenceRecord> {
 
 /// The figures of a machine that have a prediction.
 fn predicted(machine: &ReferenceRecord) -> Vec<PredictedFigure> {
-    predict_figures(machine).into_iter().filter(|one| one.prediction.is_some()).collect()
+    predict_figures(machine).into_iter().filter(|figure| figure.prediction.is_some()).collect()
 }
 
 /// Like `predicted`, of all machines that are kept.
@@ -32,15 +33,15 @@ fn reference_figures() -> Vec<PredictedFigure> {
 fn ranges_cover_ninety_percent_per_machine() {
     for machine in held_out().iter().chain(kelvin_probes::reference_records()) {
         let figures = predicted(machine);
-        let held = CoverageSummary::from_figures(&figures).unwrap();
-        assert!(held.covered > 0.85, "{}: {held:?}", machine.name);
+        let coverage = CoverageSummary::from_figures(&figures).unwrap();
+        assert!(coverage.covered > 0.85, "{}: {coverage:?}", machine.name);
         let mut areas: BTreeMap<&str, Vec<&PredictedFigure>> = BTreeMap::new();
-        for one in &figures {
-            areas.entry(one.figure.metric.split('.').next().unwrap_or_default()).or_default().push(one);
+        for figure in &figures {
+            areas.entry(figure.figure.metric.split('.').next().unwrap_or_default()).or_default().push(figure);
         }
         for (area, figures) in areas {
-            let held = CoverageSummary::from_figures(figures).unwrap();
-            assert!(held.covered > 0.8, "{}, {area}: {held:?}", machine.name);
+            let coverage = CoverageSummary::from_figures(figures).unwrap();
+            assert!(coverage.covered > 0.8, "{}, {area}: {coverage:?}", machine.name);
         }
     }
 }
@@ -48,19 +49,20 @@ fn ranges_cover_ninety_percent_per_machine() {
 /// A line of the table: how many figures, the share in range of all and of each area, and the median range.
 fn row(machine: &ReferenceRecord) -> String {
     let figures = predicted(machine);
-    let held = CoverageSummary::from_figures(&figures).unwrap();
+    let coverage = CoverageSummary::from_figures(&figures).unwrap();
     let of_area = |area: &&str| {
-        let own = figures.iter().filter(|one| one.figure.metric.split('.').next() == Some(*area));
-        CoverageSummary::from_figures(own).map_or("-".to_owned(), |held| format!("{:.0}", 100.0 * held.covered))
+        let area_figures = figures.iter().filter(|figure| figure.figure.metric.split('.').next() == Some(*area));
+        CoverageSummary::from_figures(area_figures)
+            .map_or("-".to_owned(), |coverage| format!("{:.0}", 100.0 * coverage.covered))
     };
     let areas: Vec<String> = AREAS.iter().map(of_area).collect();
     format!(
         "| {} | {} | {:.0} | {} | {:.2} |\n",
         machine.name,
-        held.figures,
-        100.0 * held.covered,
+        coverage.figures,
+        100.0 * coverage.covered,
         areas.join(" | "),
-        held.median_range
+        coverage.median_range
     )
 }
 
@@ -85,30 +87,30 @@ fn book_lists_each_machine_result() {
 #[test]
 fn most_figures_are_predicted_closely() {
     let figures: usize = kelvin_probes::reference_records().iter().map(|machine| machine.figures.len()).sum();
-    let all = reference_figures();
-    assert!(all.len() as f64 > 0.95 * figures as f64, "{} of {figures}", all.len());
-    let off = |one: &PredictedFigure| {
-        let predicted = one.prediction.as_ref()?.value;
-        (predicted > 0.0 && one.figure.value > 0.0).then(|| (one.figure.value / predicted).ln().abs())
+    let predicted_figures = reference_figures();
+    assert!(predicted_figures.len() as f64 > 0.95 * figures as f64, "{} of {figures}", predicted_figures.len());
+    let log_error = |figure: &PredictedFigure| {
+        let predicted = figure.prediction.as_ref()?.value;
+        (predicted > 0.0 && figure.figure.value > 0.0).then(|| (figure.figure.value / predicted).ln().abs())
     };
-    let off = median(&all.iter().filter_map(off).collect::<Vec<f64>>());
-    assert!(off < 0.08, "{off}");
+    let median_error = median(&predicted_figures.iter().filter_map(log_error).collect::<Vec<f64>>());
+    assert!(median_error < 0.08, "{median_error}");
 }
 
 /// On a kind of machine that is known, ranges are narrower than on one that is not.
 #[test]
 fn ranges_are_narrow_and_slowdowns_flagged() {
-    let unknown = reference_figures();
-    let known: Vec<PredictedFigure> = held_out().iter().flat_map(predicted).collect();
-    for (figures, most, flagged) in [
-        (&unknown, 1.7, [(1.25, 0.35), (1.5, 0.6), (2.0, 0.8)]),
-        (&known, 1.45, [(1.25, 0.5), (1.5, 0.75), (2.0, 0.85)]),
+    let unknown_kind = reference_figures();
+    let known_kind: Vec<PredictedFigure> = held_out().iter().flat_map(predicted).collect();
+    for (figures, max_range, flagged) in [
+        (&unknown_kind, 1.7, [(1.25, 0.35), (1.5, 0.6), (2.0, 0.8)]),
+        (&known_kind, 1.45, [(1.25, 0.5), (1.5, 0.75), (2.0, 0.85)]),
     ] {
-        let held = CoverageSummary::from_figures(figures).unwrap();
-        assert!(held.median_range < most, "{held:?}");
-        for (slower, share) in flagged {
-            let count = figures.iter().filter(|one| one.overlaps_range(slower) == Some(false)).count();
-            assert!(count as f64 > share * figures.len() as f64, "{slower}: {count} of {}", figures.len());
+        let coverage = CoverageSummary::from_figures(figures).unwrap();
+        assert!(coverage.median_range < max_range, "{coverage:?}");
+        for (slowdown, share) in flagged {
+            let count = figures.iter().filter(|figure| figure.overlaps_range(slowdown) == Some(false)).count();
+            assert!(count as f64 > share * figures.len() as f64, "{slowdown}: {count} of {}", figures.len());
         }
     }
 }

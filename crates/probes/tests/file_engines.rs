@@ -59,18 +59,18 @@ const ENGINE_WORDS: [&str; 13] = [
 fn all_engines_read_all_sizes() {
     let disk = common::on_disk();
     let directories = TestDirectories::with_scratch(disk.path());
-    for way in ENGINE_WORDS {
-        let is_ring = way.starts_with("io_uring");
+    for engine in ENGINE_WORDS {
+        let is_ring = engine.starts_with("io_uring");
         for block in [1, 100, MIB] {
             let case =
-                Case::new().with_word(kelvin_core::AxisWord::from_names("engine", way)).with_number("block", block);
+                Case::new().with_word(kelvin_core::AxisWord::from_names("engine", engine)).with_number("block", block);
             let Some(readings) = measure_if_possible_at(&directories, "file.engines", &case, SLICE) else {
-                assert!(is_ring, "{way} is a call of every kernel");
+                assert!(is_ring, "{engine} is a call of every kernel");
                 continue;
             };
             let notes = notes(&readings);
             assert!(notes.contains("pages in memory") && notes.contains("100 MB took"), "{notes}");
-            assert_eq!(notes.contains("queue depth"), is_ring, "{way}: {notes}");
+            assert_eq!(notes.contains("queue depth"), is_ring, "{engine}: {notes}");
         }
     }
 }
@@ -88,8 +88,8 @@ const COMPARED_CASES: [(&str, &str); 6] = [
 const REMOTE_BYTES: u64 = 8 * MIB;
 
 fn compared_case(cache: &'static str, order: &'static str) -> Case {
-    let named = kelvin_core::AxisWord::from_names;
-    Case::new().with_word(named("cache", cache)).with_word(named("order", order)).with_number("bytes", REMOTE_BYTES)
+    let word = kelvin_core::AxisWord::from_names;
+    Case::new().with_word(word("cache", cache)).with_word(word("order", order)).with_number("bytes", REMOTE_BYTES)
 }
 
 /// Reads remote and local blocks in all these cases, and measures what their predictions rest on; the notes of those that are
@@ -113,9 +113,9 @@ fn compared_notes(directories: &TestDirectories) -> Vec<String> {
             ["file.remote", "file.remote.local", "file.remote.share"].map(|id| median(reading_of(&readings, id)));
         assert!(remote > 0.0 && local > 0.0 && share <= 1.0, "{share} of {remote} and {local}");
         let pages = REMOTE_BYTES / kelvin_sys::mapping::page_bytes() as u64;
-        let there = if cache == "cached" { pages } else { 0 };
+        let resident = if cache == "cached" { pages } else { 0 };
         let notes = notes(&readings);
-        assert!(notes.contains(&format!(", {there} of {pages} pages in memory")), "{cache}, {order}: {notes}");
+        assert!(notes.contains(&format!(", {resident} of {pages} pages in memory")), "{cache}, {order}: {notes}");
         Some(notes)
     };
     COMPARED_CASES.into_iter().filter_map(notes_of).collect()
@@ -134,26 +134,26 @@ fn missing_remote_reason_names_option() {
 }
 
 /// Local and remote directories.
-fn two_directories(here: &Path, there: &Path) -> TestDirectories {
-    TestDirectories { scratch: here.into(), remote: Some(there.into()), agent: None }
+fn two_directories(local: &Path, remote: &Path) -> TestDirectories {
+    TestDirectories { scratch: local.into(), remote: Some(remote.into()), agent: None }
 }
 
 #[test]
 fn same_disk_directories_have_no_network_time() {
-    let (here, there) = (common::on_disk(), common::on_disk());
-    for notes in compared_notes(&two_directories(here.path(), there.path())) {
+    let (local, remote) = (common::on_disk(), common::on_disk());
+    for notes in compared_notes(&two_directories(local.path(), remote.path())) {
         assert!(notes.contains("there is no network in the difference"), "{notes}");
     }
 }
 
 #[test]
 fn served_directory_is_compared_with_local() {
-    let served = match MountedFs::new(FileSystemKind::Sshfs, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
-        Ok(served) => served,
-        Err(missing) => return missing.report_skip("a remote directory served by sshfs"),
+    let remote_mount = match MountedFs::new(FileSystemKind::Sshfs, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+        Ok(remote_mount) => remote_mount,
+        Err(requirement) => return requirement.report_skip("a remote directory served by sshfs"),
     };
-    let here = common::on_disk();
-    for notes in compared_notes(&two_directories(here.path(), &served.path())) {
+    let local = common::on_disk();
+    for notes in compared_notes(&two_directories(local.path(), &remote_mount.path())) {
         assert!(notes.starts_with("remote: fuse, "), "{notes}");
         assert!(!notes.contains("no network in the difference"), "{notes}");
     }
@@ -163,10 +163,10 @@ fn served_directory_is_compared_with_local() {
 fn tuning_ends_with_remeasured_setting() {
     let disk = common::on_disk();
     let directories = TestDirectories::with_scratch(disk.path());
-    for (cache, way) in [("cached", "pread"), ("direct", "io_uring")] {
+    for (cache, engine) in [("cached", "pread"), ("direct", "io_uring")] {
         let case = Case::new()
             .with_word(kelvin_core::AxisWord::from_names("cache", cache))
-            .with_word(kelvin_core::AxisWord::from_names("engine", way));
+            .with_word(kelvin_core::AxisWord::from_names("engine", engine));
         let Some(readings) = measure_if_possible_at(&directories, "file.tune", &case, SLICE) else { continue };
         let figure = |id: &str| median(reading_of(&readings, id));
         let [block, threads, depth] = ["file.tune.block", "file.tune.threads", "file.tune.depth"].map(figure);
@@ -174,9 +174,9 @@ fn tuning_ends_with_remeasured_setting() {
         let note = notes(&readings);
         assert!(note.contains(&format!("blocks of {block} bytes, {threads} threads")), "{note}");
         assert!((4096.0..=4194304.0).contains(&block) && (1.0..=16.0).contains(&threads), "{note}");
-        assert!(depth == 1.0 || way == "io_uring", "{note}");
+        assert!(depth == 1.0 || engine == "io_uring", "{note}");
         assert!(rate > 0.0 && gain > 0.0, "{rate} B/s, {gain} times the plain rate: {note}");
-        let whole = note.contains("before: 16384 of 16384 pages in memory");
-        assert_eq!(whole, cache == "cached", "{note}");
+        let is_resident = note.contains("before: 16384 of 16384 pages in memory");
+        assert_eq!(is_resident, cache == "cached", "{note}");
     }
 }

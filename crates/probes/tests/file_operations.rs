@@ -11,10 +11,10 @@ use kelvin_core::{Case, MetricReadings, RoundOutcome};
 /// Milliseconds of the timed part.
 const SLICE: u64 = 20;
 
-fn sync(by: &'static str, place: &'static str) -> Case {
+fn sync(method: &'static str, position: &'static str) -> Case {
     Case::new()
-        .with_word(kelvin_core::AxisWord::from_names("by", by))
-        .with_word(kelvin_core::AxisWord::from_names("place", place))
+        .with_word(kelvin_core::AxisWord::from_names("by", method))
+        .with_word(kelvin_core::AxisWord::from_names("place", position))
 }
 
 fn tree(files: u64, directories: &'static str) -> Case {
@@ -38,10 +38,10 @@ fn remaining_files(directory: &Path) -> Vec<String> {
 #[test]
 fn flushed_write_reaches_device() {
     let scratch = scratch();
-    for place in ["in_place", "append"] {
-        let Some(_) = measure(scratch.path(), "file.sync", &sync("none", place)) else { return };
-        for by in ["fdatasync", "fsync", "dsync"] {
-            let Some(readings) = measure(scratch.path(), "file.sync", &sync(by, place)) else { continue };
+    for position in ["in_place", "append"] {
+        let Some(_) = measure(scratch.path(), "file.sync", &sync("none", position)) else { return };
+        for method in ["fdatasync", "fsync", "dsync"] {
+            let Some(readings) = measure(scratch.path(), "file.sync", &sync(method, position)) else { continue };
             let note = &readings[0].notes[0];
             assert!(note.contains("the 12 KiB that were flushed") || note.contains("no device counter"), "{note}");
         }
@@ -54,10 +54,10 @@ fn flushed_write_reaches_device() {
 fn tmpfs_flush_is_skipped() {
     let Some(shm) = kelvin_testing::memory_dir("flushes in memory") else { return };
     let memory = tempfile::tempdir_in(shm).unwrap();
-    let flushed = common::run_probe_in(memory.path(), "file.sync", &sync("fsync", "in_place"), SLICE);
+    let attempt = common::run_probe_in(memory.path(), "file.sync", &sync("fsync", "in_place"), SLICE);
     assert!(
-        matches!(&flushed, RoundOutcome::Skipped(reason) if reason.0.contains("tmpfs lives in memory")),
-        "{flushed:?}"
+        matches!(&attempt, RoundOutcome::Skipped(reason) if reason.0.contains("tmpfs lives in memory")),
+        "{attempt:?}"
     );
     let base = common::run_probe_in(memory.path(), "file.sync", &sync("none", "in_place"), SLICE);
     assert!(matches!(&base, RoundOutcome::Measured(readings) if readings[0].notes[0].starts_with("tmpfs")), "{base:?}");
@@ -74,8 +74,8 @@ fn metadata_operations_leave_no_files() {
             let Some(readings) = measure(scratch.path(), "file.metadata", &case) else { return };
             assert_eq!(readings.len(), 6);
             let notes = &readings[0].notes;
-            let found = format!("found 300 files in {directories} directories");
-            assert!(notes.iter().any(|note| note.contains(&found)), "{notes:?}");
+            let listing = format!("found 300 files in {directories} directories");
+            assert!(notes.iter().any(|note| note.contains(&listing)), "{notes:?}");
             // The second round finds the tree of the first, and leaves it as it was.
             let root = scratch.path().join("kelvin-trees").join(name);
             let counts: usize =

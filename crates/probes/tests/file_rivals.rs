@@ -1,4 +1,4 @@
-//! Reading by kelvin and by other programs in turn, run once for real: each installed one gives a rate with its proof, and each
+//! Reading by kelvin and by other programs, interleaved, run once for real: each installed one gives a rate with its proof, and each
 //! other one is named.
 
 mod common;
@@ -19,24 +19,27 @@ fn rival_case(program: &'static str, block: Option<u64>) -> Case {
 
 /// The readings of a case; `None`, and printed, where the program is not installed or the disk lacks what it needs.
 fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<MetricReadings>> {
-    let place = common::on_disk();
-    let readings = common::measure_if_possible_at(&TestDirectories::with_scratch(place.path()), id, case, SLICE);
-    let installed = std::process::Command::new(program).arg("--version").output().is_ok();
-    assert!(installed || readings.is_none(), "{program} is not installed");
+    let scratch = common::on_disk();
+    let readings = common::measure_if_possible_at(&TestDirectories::with_scratch(scratch.path()), id, case, SLICE);
+    let is_installed = std::process::Command::new(program).arg("--version").output().is_ok();
+    assert!(is_installed || readings.is_none(), "{program} is not installed");
     readings
 }
 
 /// That the ratio is that of the two rates, and that both sides note where the bytes came from.
 fn check_readings(id: &str, readings: &[MetricReadings], proof: &str) {
-    let [ratio, kelvin, other] = readings else { panic!("{readings:?}") };
+    let [ratio, kelvin, rival] = readings else { panic!("{readings:?}") };
     assert_eq!(
-        [&ratio.metric, &kelvin.metric, &other.metric].map(|id| id.to_string()),
+        [&ratio.metric, &kelvin.metric, &rival.metric].map(|id| id.to_string()),
         [id.to_owned(), format!("{id}.kelvin"), format!("{id}.other")]
     );
-    let [found, ours, theirs] = [ratio, kelvin, other].map(common::median);
-    assert!((found - ours / theirs).abs() < 1e-9 * found, "{found}: {ours} and {theirs}");
+    let [ratio_value, kelvin_rate, rival_rate] = [ratio, kelvin, rival].map(common::median);
+    assert!(
+        (ratio_value - kelvin_rate / rival_rate).abs() < 1e-9 * ratio_value,
+        "{ratio_value}: {kelvin_rate} and {rival_rate}"
+    );
     assert!(ratio.notes.iter().any(|note| note.contains("against kelvin, in blocks of")), "{:?}", ratio.notes);
-    for side in [kelvin, other] {
+    for side in [kelvin, rival] {
         assert!(side.notes.iter().any(|note| note.contains("before, ") && note.contains(proof)), "{:?}", side.notes);
     }
 }

@@ -23,16 +23,16 @@ impl LockedScratch {
     }
 
     fn in_directory(directory: &Path) -> Self {
-        let only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let path = directory.join(format!("kelvin-files-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Self(path, only)
+        Self(path, guard)
     }
 
     /// Like `in_directory`, where this many nanoseconds are what the device was found to take for the file by which a slow one is known.
-    fn on_device(taking: u64) -> Self {
+    fn on_device(nanoseconds: u64) -> Self {
         let scratch = Self::new();
-        std::fs::write(scratch.0.join("kelvin-data-4194304.read-in"), taking.to_string()).unwrap();
+        std::fs::write(scratch.0.join("kelvin-data-4194304.read-in"), nanoseconds.to_string()).unwrap();
         scratch
     }
 
@@ -61,7 +61,7 @@ impl Drop for LockedScratch {
 const FAST_DEVICE_NANOSECONDS: u64 = 4_200_000;
 const SLOW_DEVICE_NANOSECONDS: u64 = 600_000_000;
 
-/// Whether a note of a reading says this.
+/// Whether a note of a reading contains these words.
 fn has_note(reading: &MetricReadings, words: &str) -> bool {
     reading.notes.iter().any(|note| note.contains(words))
 }
@@ -78,9 +78,9 @@ fn device_counts_bytes_read() {
     assert!(has_note(reading_of(&readings, "file.device.requests"), "that were read"), "{readings:?}");
     let repeat = reading_of(&readings, "file.device.repeat");
     assert!(has_note(repeat, "the first pass over the file after it was written ran at"), "{:?}", repeat.notes);
-    let small = ["kelvin-data-4194304", "kelvin-data-4194304.first-pass", "kelvin-data-4194304.read-in"];
-    let shared = ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"];
-    assert_eq!(scratch.remaining_files(), [&small[..], &shared].concat());
+    let small_files = ["kelvin-data-4194304", "kelvin-data-4194304.first-pass", "kelvin-data-4194304.read-in"];
+    let shared_files = ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"];
+    assert_eq!(scratch.remaining_files(), [&small_files[..], &shared_files].concat());
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn slow_device_reads_less() {
         assert!(has_note(reading_of(&readings, metric), "on a file of 4 MiB"), "{id} {case}: {readings:?}");
     }
     // What is in memory is not read from the device in each round, and a block of 16 MiB needs a file that holds it.
-    let small = scratch.remaining_files();
-    assert!(small.iter().all(|name| name.starts_with("kelvin-data-4194304")), "{small:?}");
+    let small_files = scratch.remaining_files();
+    assert!(small_files.iter().all(|name| name.starts_with("kelvin-data-4194304")), "{small_files:?}");
     for (cache, block) in [("cached", 4096), ("direct", 16 << 20)] {
         let Some(readings) = scratch.measure("file.blocksize.read", &read(block, cache)) else { return };
         assert!(!has_note(reading_of(&readings, "file.blocksize.read"), "on a file of 4 MiB"), "{cache} {readings:?}");
@@ -110,22 +110,28 @@ fn slow_device_reads_less() {
 fn idle_files_are_checked_after_minute() {
     let scratch = LockedScratch::new();
     let id = "file.idle";
-    let Some(left) = scratch.measure(id, &Case::new()) else { return };
-    assert!(matches!(&left[..], [one] if one.readings == Readings::Scalars(Vec::new())), "{left:?}");
-    let early = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
-    assert!(matches!(&early, RoundOutcome::Skipped(why) if why.0.contains("needs more than 1 min 0 s")), "{early:?}");
+    let Some(first_readings) = scratch.measure(id, &Case::new()) else { return };
+    assert!(
+        matches!(&first_readings[..], [reading] if reading.readings == Readings::Scalars(Vec::new())),
+        "{first_readings:?}"
+    );
+    let attempt = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
+    assert!(
+        matches!(&attempt, RoundOutcome::Skipped(reason) if reason.0.contains("needs more than 1 min 0 s")),
+        "{attempt:?}"
+    );
     // As if that had been an hour ago.
     let hour = 3_600_000_000_000;
-    let then = kelvin_sys::clock::monotonic().saturating_sub(hour);
-    std::fs::write(scratch.0.join("kelvin-idle.left"), then.to_string()).unwrap();
-    let Some(found) = scratch.measure(id, &Case::new()) else { return };
-    let of = |at: usize| match &found[at].readings {
+    let idle_since = kelvin_sys::clock::monotonic().saturating_sub(hour);
+    std::fs::write(scratch.0.join("kelvin-idle.left"), idle_since.to_string()).unwrap();
+    let Some(readings) = scratch.measure(id, &Case::new()) else { return };
+    let value_at = |index: usize| match &readings[index].readings {
         Readings::Scalars(values) => values[0],
         other => panic!("{other:?}"),
     };
-    assert!((0.0..=1.0).contains(&of(0)), "{found:?}");
-    assert!(of(1) >= hour.min(kelvin_sys::clock::monotonic()) as f64 || then == 0, "{found:?}");
-    assert!(has_note(&found[0], "pages in memory by mincore"), "{found:?}");
+    assert!((0.0..=1.0).contains(&value_at(0)), "{readings:?}");
+    assert!(value_at(1) >= hour.min(kelvin_sys::clock::monotonic()) as f64 || idle_since == 0, "{readings:?}");
+    assert!(has_note(&readings[0], "pages in memory by mincore"), "{readings:?}");
 }
 
 #[test]
@@ -257,9 +263,9 @@ fn achieved_depth_is_at_most_requested() {
         let Some(readings) = scratch.measure("file.depth", &Case::new().with_number("depth", depth)) else { return };
         // Counted at each completion, and so in no round more than were requested.
         let notes = reading_of(&readings, "file.depth.rate").notes.join("; ");
-        let counted = notes.split_once(&format!("queue depth {depth} requested; "));
-        let counted = counted.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
-        assert!(counted.is_some_and(|counted| counted > 0.0 && counted <= depth as f64), "{notes}");
+        let depth_text = notes.split_once(&format!("queue depth {depth} requested; "));
+        let in_flight = depth_text.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+        assert!(in_flight.is_some_and(|in_flight| in_flight > 0.0 && in_flight <= depth as f64), "{notes}");
     }
 }
 
@@ -270,8 +276,8 @@ fn threads_read_own_or_shared_files() {
         let case = Case::new().with_number("threads", threads).with_word(AxisWord::from_names("files", files));
         scratch.measure("file.contention", &case.with_number("block", block).with_number("bytes", 8u64 << 20))
     };
-    let Some(one) = read(1, "own", 1 << 20) else { return };
-    assert!(has_note(reading_of(&one, "file.contention"), "Jain's index: 1.000"));
+    let Some(single) = read(1, "own", 1 << 20) else { return };
+    assert!(has_note(reading_of(&single, "file.contention"), "Jain's index: 1.000"));
     read(8, "own", 4096).unwrap();
     // One file for each thread, of which the first is that of other probes.
     assert_eq!(scratch.remaining_files().len(), 8 + 1);

@@ -1,4 +1,4 @@
-//! What tells one formula from another, over all that there are: figures of other machines correct a formula of the same name only, and
+//! What distinguishes one formula from another, over all formulas: figures of other machines correct a formula of the same name only, and
 //! never beyond what a machine states.
 
 mod composed;
@@ -27,12 +27,12 @@ fn machines() -> Vec<Machine> {
     no_maximum.cpu.maximum_hz = Fact::unknown("a test");
     let mut no_peak = composed.clone();
     no_peak.memory.peak_bytes_per_second = Fact::unknown("a test");
-    let kept = reference_records().iter().map(|known| known.machine.clone());
-    [composed, no_maximum, no_peak, machine_stating_limits()].into_iter().chain(kept).collect()
+    let kept_machines = reference_records().iter().map(|record| record.machine.clone());
+    [composed, no_maximum, no_peak, machine_stating_limits()].into_iter().chain(kept_machines).collect()
 }
 
 /// Every prediction by a formula, on each of these machines.
-fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
+fn formulas(mut visit: impl FnMut(&'static Metric, &Case, Prediction)) {
     let probes = all();
     let kinds = [ProbeKind::Measure, ProbeKind::Study, ProbeKind::Truth];
     for machine in machines() {
@@ -42,7 +42,7 @@ fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
             for case in (probe.cases)(&machine, Effort::Thorough) {
                 for metric in probe.metrics {
                     if let Ok(prediction) = (probe.predict)(&facts, metric, &case) {
-                        look(metric, &case, prediction);
+                        visit(metric, &case, prediction);
                     }
                 }
             }
@@ -50,8 +50,9 @@ fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
     }
 }
 
-/// Terms of formulas that are nothing on some machines or in some cases: mitigations not in force, sets that no page table is read for,
-/// a share of a cache that is known or assumed, and steps of a transfer that another method does not have.
+/// Terms of formulas that are nothing on some machines or in some cases. Examples are mitigations not in force, sets
+/// that no page table is read for, and a share of a cache that is known or assumed. Others are steps of a transfer that
+/// another method does not have.
 const OPTIONAL_INPUTS: &[(&str, &[&str])] = &[
     ("mem.fault.minor", &["mitigated returns", "cpu.frequency"]),
     ("os.syscall.null", &["mitigated returns"]),
@@ -66,26 +67,26 @@ const OPTIONAL_INPUTS: &[(&str, &[&str])] = &[
 /// What a formula rests on: its basis and its inputs, without their cases and without terms that may be nothing.
 fn required_inputs(metric: &Metric, prediction: &Prediction) -> BTreeSet<String> {
     let optional =
-        OPTIONAL_INPUTS.iter().find(|(of, _)| *of == metric.id.as_str()).map_or(&[][..], |(_, terms)| *terms);
-    let inputs = prediction.inputs.iter().map(|one| one.name.split(" (").next().unwrap_or(&one.name));
+        OPTIONAL_INPUTS.iter().find(|(id, _)| *id == metric.id.as_str()).map_or(&[][..], |(_, terms)| *terms);
+    let inputs = prediction.inputs.iter().map(|input| input.name.split(" (").next().unwrap_or(&input.name));
     let inputs = inputs.filter(|name| !optional.contains(name)).map(str::to_owned);
     inputs.chain([format!("{:?}", prediction.basis)]).collect()
 }
 
 #[test]
 fn same_formula_name_has_same_inputs() {
-    let mut found: BTreeMap<(Name, String), BTreeSet<String>> = BTreeMap::new();
+    let mut inputs_by_name: BTreeMap<(Name, String), BTreeSet<String>> = BTreeMap::new();
     let mut problems = BTreeSet::new();
     formulas(|metric, case, prediction| {
         if prediction.formula_name.is_empty() {
             problems.insert(format!("{} ({case}): its formula has no name", metric.id));
         }
-        let now = required_inputs(metric, &prediction);
+        let inputs = required_inputs(metric, &prediction);
         let key = (metric.id, prediction.formula_name.to_string());
-        let before = found.entry(key).or_insert_with(|| now.clone());
-        if *before != now {
-            let apart: Vec<&String> = before.symmetric_difference(&now).collect();
-            problems.insert(format!("{} {:?}: {apart:?}", metric.id, prediction.formula_name));
+        let before = inputs_by_name.entry(key).or_insert_with(|| inputs.clone());
+        if *before != inputs {
+            let differences: Vec<&String> = before.symmetric_difference(&inputs).collect();
+            problems.insert(format!("{} {:?}: {differences:?}", metric.id, prediction.formula_name));
         }
     });
     assert!(problems.is_empty(), "{problems:#?}");
@@ -112,9 +113,9 @@ fn path(machine: &mut Machine) -> NetworkPath {
 
 #[test]
 fn corrections_stay_below_stated_ceiling() {
-    let (probes, mut stated) = (all(), BTreeSet::new());
+    let (probes, mut ceiling_metrics) = (all(), BTreeSet::new());
     let mut machine = machine_stating_limits();
-    let way = path(&mut machine);
+    let network_path = path(&mut machine);
     // No machine that is kept is of this kind, so that all of them correct its predictions.
     machine.cpu.model = Fact::known(0xffff, "a test");
     let is_planned = |probe: &&&kelvin_harness::Probe| probe.kind != ProbeKind::Fault;
@@ -131,36 +132,39 @@ fn corrections_stay_below_stated_ceiling() {
         })
         .collect();
     let measured = |metric: &str, _: &Case| plausible(metric);
-    let elsewhere = reference_machines(&machine, &plan);
-    let bounds =
-        bound_records(&bounded_metrics(), &plan, HardwareFacts { machine: &machine, network_path: Some(&way) });
+    let references = reference_machines(&machine, &plan);
+    let bounds = bound_records(
+        &bounded_metrics(),
+        &plan,
+        HardwareFacts { machine: &machine, network_path: Some(&network_path) },
+    );
     let facts = PredictionInputs::new(&machine, &measured)
-        .with_path(Some(&way))
-        .with_references(&elsewhere)
+        .with_path(Some(&network_path))
+        .with_references(&references)
         .with_bounds(&bounds);
     for record in prediction_records(&probes, &plan, &facts) {
-        let Some(found) = record.prediction else { continue };
-        let of = format!("{} ({}): {found:?}", record.metric, record.case);
-        if let Some(ceiling) = found.ceiling {
-            stated.insert(record.metric);
-            assert!(found.value <= ceiling.limit && found.high <= ceiling.range_end, "{of}");
+        let Some(prediction) = record.prediction else { continue };
+        let description = format!("{} ({}): {prediction:?}", record.metric, record.case);
+        if let Some(ceiling) = prediction.ceiling {
+            ceiling_metrics.insert(record.metric);
+            assert!(prediction.value <= ceiling.limit && prediction.high <= ceiling.range_end, "{description}");
         }
         let bound = bounds.iter().find(|bound| (bound.metric, &bound.case) == (record.metric, &record.case));
-        assert!(bound.is_none_or(|bound| found.high <= bound.bound.limit), "{of}: {bound:?}");
+        assert!(bound.is_none_or(|bound| prediction.high <= bound.bound.limit), "{description}: {bound:?}");
         if record.metric == cpu::FREQUENCY.id
             && let Some(maximum) = machine.cpu.maximum_hz.get()
         {
-            assert!(found.value <= *maximum && found.calibration.is_none(), "{of}");
+            assert!(prediction.value <= *maximum && prediction.calibration.is_none(), "{description}");
         }
         if [mem::BANDWIDTH_READ.id, mem::BANDWIDTH_NTWRITE.id].contains(&record.metric)
             && let (Some(peak), Some(set)) =
                 (machine.memory.peak_bytes_per_second.get(), mem::BYTES.number_in(&record.case))
             && set >= 1 << 30
         {
-            assert!(found.value <= *peak && found.high <= *peak, "{of}");
+            assert!(prediction.value <= *peak && prediction.high <= *peak, "{description}");
         }
     }
     for metric in [&cpu::FREQUENCY, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_COPY, &net::PEER_BANDWIDTH] {
-        assert!(stated.contains(&metric.id), "{} is never stated as the most", metric.id);
+        assert!(ceiling_metrics.contains(&metric.id), "{} is never stated as the most", metric.id);
     }
 }

@@ -29,16 +29,16 @@ const AREAS: &[(&str, &str)] = &[
 ];
 
 /// The names of the probes that a source file defines.
-fn defined_in(source: &str) -> Vec<&str> {
-    let before = source.lines().filter_map(|line| line.split_once(": Probe ="));
-    before.filter_map(|(left, _)| left.split_once("static ").map(|(_, name)| name)).collect()
+fn defined_probes(source: &str) -> Vec<&str> {
+    let declarations = source.lines().filter_map(|line| line.split_once(": Probe ="));
+    declarations.filter_map(|(head, _)| head.split_once("static ").map(|(_, name)| name)).collect()
 }
 
 /// All Rust files below a directory.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let of_entry = |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![path] };
-    entries.flat_map(of_entry).filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+    let files_of_entry = |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![path] };
+    entries.flat_map(files_of_entry).filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
 }
 
 fn measures_and_studies() -> impl Iterator<Item = &'static Probe> {
@@ -49,7 +49,7 @@ fn measures_and_studies() -> impl Iterator<Item = &'static Probe> {
 fn definitions_are_found_in_a_source() {
     let source = "pub(crate) static PROBE: Probe = Probe {\n id: \"a.b\" };\npub(super) static B: Probe = made!(\"c.d\");\n\
                   static PROBES: &[&Probe] = &[&PROBE, &B];";
-    assert_eq!(defined_in(source), ["PROBE", "B"]);
+    assert_eq!(defined_probes(source), ["PROBE", "B"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn every_probe_in_a_file_is_on_the_list() {
     for file in AREAS.iter().flat_map(|(_, directory)| sources(&root.join(directory))) {
         let source = std::fs::read_to_string(&file).unwrap();
         let name = file.strip_prefix(&root).unwrap().display().to_string();
-        defined.extend(defined_in(&source).iter().map(|probe| format!("{name} {probe}")));
+        defined.extend(defined_probes(&source).iter().map(|probe| format!("{name} {probe}")));
     }
     // Another test shows that no probe is listed twice, so equal counts mean that each of them is listed.
     let listed: Vec<&str> = all().iter().map(|probe| probe.id).collect();
@@ -72,9 +72,9 @@ fn every_probe_in_a_file_is_on_the_list() {
 
 #[test]
 fn ids_are_unique() {
-    let mut seen = BTreeSet::new();
+    let mut probe_ids = BTreeSet::new();
     for probe in all() {
-        assert!(seen.insert(probe.id), "two probes are called {}", probe.id);
+        assert!(probe_ids.insert(probe.id), "two probes are called {}", probe.id);
     }
 }
 
@@ -98,25 +98,25 @@ fn metrics_and_cases_are_unique() {
 fn catalogue_order_matches_probes() {
     let catalogue: Vec<&str> = kelvin_core::catalogue::all().map(|metric| metric.id.as_str()).collect();
     let areas: BTreeSet<&str> = kelvin_core::catalogue::all().map(Metric::area).collect();
-    let mut seen = BTreeSet::new();
+    let mut metric_ids = BTreeSet::new();
     let measured = all().into_iter().flat_map(|probe| probe.metrics);
-    let of_areas = measured.filter(|metric| areas.contains(metric.area()) && seen.insert(metric.id));
-    assert_eq!(catalogue, of_areas.map(|metric| metric.id.as_str()).collect::<Vec<_>>());
+    let area_metrics = measured.filter(|metric| areas.contains(metric.area()) && metric_ids.insert(metric.id));
+    assert_eq!(catalogue, area_metrics.map(|metric| metric.id.as_str()).collect::<Vec<_>>());
 }
 
 #[test]
 fn ids_begin_with_their_area() {
     for probe in all() {
         let area = probe.id.split('.').next().unwrap();
-        assert!(AREAS.iter().any(|(known, _)| *known == area), "{}", probe.id);
-        let of_kind = matches!(probe.kind, ProbeKind::Truth | ProbeKind::Fault);
-        assert_eq!(area == "truth", of_kind, "{} is a {:?}", probe.id, probe.kind);
+        assert!(AREAS.iter().any(|(prefix, _)| *prefix == area), "{}", probe.id);
+        let is_truth_kind = matches!(probe.kind, ProbeKind::Truth | ProbeKind::Fault);
+        assert_eq!(area == "truth", is_truth_kind, "{} is a {:?}", probe.id, probe.kind);
         for metric in probe.metrics {
             assert_eq!(metric.area(), area, "{} of {}", metric.id, probe.id);
-            let well_formed = |part: &str| {
+            let is_well_formed = |part: &str| {
                 !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
             };
-            assert!(metric.id.split('.').all(well_formed), "{}", metric.id);
+            assert!(metric.id.split('.').all(is_well_formed), "{}", metric.id);
         }
     }
 }
@@ -126,17 +126,17 @@ fn every_probe_is_documented() {
     let mut problems = Vec::new();
     for probe in measures_and_studies() {
         let method = Method::parse(probe.method);
-        for (what, text, least) in [
+        for (section, text, min_length) in [
             ("summary", probe.summary, MIN_TEXT_LENGTH / 2),
             ("how", &*method.how, MIN_TEXT_LENGTH),
             ("prediction", &*method.prediction, MIN_TEXT_LENGTH),
             ("not_for", &*method.not_for, MIN_TEXT_LENGTH),
         ] {
-            if text.chars().count() < least {
-                problems.push(format!("{}: {what} is too short: {text:?}", probe.id));
+            if text.chars().count() < min_length {
+                problems.push(format!("{}: {section} is too short: {text:?}", probe.id));
             }
             if text.contains("  ") || text.trim() != text {
-                problems.push(format!("{}: stray spaces in {what}: {text:?}", probe.id));
+                problems.push(format!("{}: stray spaces in {section}: {text:?}", probe.id));
             }
         }
         if method.pitfalls.is_empty() {
@@ -145,8 +145,8 @@ fn every_probe_is_documented() {
         if method.sources.is_empty() {
             problems.push(format!("{} has no source", probe.id));
         }
-        let short = |metric: &&&Metric| metric.summary.chars().count() < MIN_TEXT_LENGTH / 4;
-        problems.extend(probe.metrics.iter().filter(short).map(|m| format!("{}: {:?}", m.id, m.summary)));
+        let has_short_summary = |metric: &&&Metric| metric.summary.chars().count() < MIN_TEXT_LENGTH / 4;
+        problems.extend(probe.metrics.iter().filter(has_short_summary).map(|m| format!("{}: {:?}", m.id, m.summary)));
     }
     assert!(problems.is_empty(), "{problems:#?}");
     assert!(measures_and_studies().all(|probe| !probe.metrics.is_empty()));
@@ -156,17 +156,17 @@ fn every_probe_is_documented() {
 fn lower_effort_has_subset_of_cases() {
     let machine = composed::machine();
     for probe in all() {
-        let [quick, usual, thorough] =
+        let [quick, default, thorough] =
             [Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| (probe.cases)(&machine, effort));
-        assert!(!usual.is_empty(), "{} has no case", probe.id);
+        assert!(!default.is_empty(), "{} has no case", probe.id);
         let is_too_slow = probe.metrics.iter().all(|metric| metric.needs == Some(Need::IdleTime));
         assert!(!quick.is_empty() || is_too_slow, "{} has no case in a quick run", probe.id);
         let distinct: BTreeSet<&Case> = thorough.iter().collect();
         assert_eq!(distinct.len(), thorough.len(), "{} has a case twice", probe.id);
         for case in &quick {
-            assert!(usual.contains(case), "{} ({case}) is in a quick run only", probe.id);
+            assert!(default.contains(case), "{} ({case}) is in a quick run only", probe.id);
         }
-        for case in &usual {
+        for case in &default {
             assert!(thorough.contains(case), "{} ({case}) is missing from a thorough run", probe.id);
         }
     }
@@ -187,8 +187,8 @@ fn case_parameters_match_metric_axes() {
     }
 }
 
-/// Published baselines without a prediction in some cases, with each probe's reason: the size of a read around a fault,
-/// the latency of a level, a core's lines in flight and the distance of a peer are in no table for every machine.
+/// Published baselines without a prediction in some cases, with each probe's reason. No table has, for every machine,
+/// the size of a read around a fault, the latency of a level, a core's lines in flight and the distance of a peer.
 static SOMETIMES_PREDICTED: [&Metric; 5] =
     [&mem::FAULT_MAJOR, &mem::LATENCY, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING];
 
@@ -210,25 +210,25 @@ fn must_be_predicted(metric: &Metric, case: &Case) -> bool {
     if transfer::has_kernel_end(case) {
         return false;
     }
-    let is_of = |list: &[&Metric]| list.iter().any(|known| known.id == metric.id);
-    is_of(&ALSO_PREDICTED) || metric.baseline && !is_of(&SOMETIMES_PREDICTED)
+    let is_in = |list: &[&Metric]| list.iter().any(|listed_metric| listed_metric.id == metric.id);
+    is_in(&ALSO_PREDICTED) || metric.baseline && !is_in(&SOMETIMES_PREDICTED)
 }
 
 /// What is missing or wrong in a prediction.
 fn prediction_defects(prediction: &Prediction) -> Vec<String> {
     let Prediction { value, low, high, .. } = *prediction;
-    let in_order = 0.0 <= low && low <= value && value <= high && low < high && high.is_finite() && value > 0.0;
-    let input_is_bad = prediction.inputs.iter().find(|input| !input.value.is_finite() || input.source.is_empty());
-    let cites_nothing = prediction.basis == PredictionBasis::Published && prediction.sources.is_empty();
+    let is_ordered = 0.0 <= low && low <= value && value <= high && low < high && high.is_finite() && value > 0.0;
+    let bad_input = prediction.inputs.iter().find(|input| !input.value.is_finite() || input.source.is_empty());
+    let is_unsourced = prediction.basis == PredictionBasis::Published && prediction.sources.is_empty();
     let checks = [
-        (!in_order, format!("{low}..{high} is not a range around {value}")),
+        (!is_ordered, format!("{low}..{high} is not a range around {value}")),
         (prediction.formula.is_empty(), "no formula".into()),
         (!prediction.derivation.contains(|c: char| c.is_ascii_digit()), "no figures in the derivation".into()),
         (prediction.inputs.is_empty(), "no input".into()),
-        (input_is_bad.is_some(), format!("an input without value or source: {input_is_bad:?}")),
-        (cites_nothing, "published without a source".into()),
+        (bad_input.is_some(), format!("an input without value or source: {bad_input:?}")),
+        (is_unsourced, "published without a source".into()),
     ];
-    checks.into_iter().filter_map(|(wrong, text)| wrong.then_some(text)).collect()
+    checks.into_iter().filter_map(|(is_defect, text)| is_defect.then_some(text)).collect()
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn baselines_are_predicted_others_explained() {
     for probe in measures_and_studies() {
         for case in (probe.cases)(&machine, Effort::Default) {
             for metric in probe.metrics {
-                let wrong = match (probe.predict)(&facts, metric, &case) {
+                let defects = match (probe.predict)(&facts, metric, &case) {
                     Ok(prediction) => prediction_defects(&prediction),
                     Err(reason) if must_be_predicted(metric, &case) => {
                         vec![format!("measured by an earlier study, not predicted: {}", reason.0)]
@@ -250,7 +250,7 @@ fn baselines_are_predicted_others_explained() {
                     }
                     Err(_) => Vec::new(),
                 };
-                problems.extend(wrong.iter().map(|text| format!("{} ({case}): {text}", metric.id)));
+                problems.extend(defects.iter().map(|text| format!("{} ({case}): {text}", metric.id)));
             }
         }
     }
@@ -265,19 +265,24 @@ fn bounded_metrics_are_listed_once() {
     let ids: BTreeSet<&str> = bounded.iter().map(|bounded| bounded.metric.id.as_str()).collect();
     assert_eq!(ids.len(), bounded.len(), "one of {ids:?} has two bounds");
     assert!(ids.is_subset(&metrics), "{ids:?}");
-    for one in bounded {
-        assert_ne!(one.metric.better, Better::Lower, "{}: a metric that is better lower has no maximum", one.metric.id);
+    for bound in bounded {
+        assert_ne!(
+            bound.metric.better,
+            Better::Lower,
+            "{}: a metric that is better lower has no maximum",
+            bound.metric.id
+        );
     }
 }
 
 #[test]
 fn input_probes_follow_from_predictions() {
-    let of = |id: &str| {
+    let inputs_of = |id: &str| {
         let probe = all().into_iter().find(|probe| probe.id == id).unwrap();
         input_probes(probe, &all(), &composed::machine())
     };
-    assert_eq!(of("os.timer.wakeup"), ["os.switch.cross_cpu"]);
-    assert_eq!(of("file.device"), [""; 0]);
+    assert_eq!(inputs_of("os.timer.wakeup"), ["os.switch.cross_cpu"]);
+    assert_eq!(inputs_of("file.device"), [""; 0]);
 }
 
 #[test]

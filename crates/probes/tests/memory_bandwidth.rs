@@ -27,15 +27,15 @@ fn kernels_are_tried_in_cache_and_memory() {
         }
     }
     // Non-temporal variants are tried in memory, and not where the set stays cached.
-    let cached = notes(&inner);
-    assert!(!cached.contains("non-temporal"), "{cached}");
+    let cached_notes = notes(&inner);
+    assert!(!cached_notes.contains("non-temporal"), "{cached_notes}");
     let notes = notes(&outer);
     assert!(notes.contains("non-temporal "), "{notes}");
     assert!(notes.contains("bytes requested; by smaps "), "{notes}");
     let trials = "median of 3 trials of each, of those close to the fastest 7: ";
     assert_eq!(notes.matches(trials).count(), METRICS.len(), "{notes}");
-    let plain = if cfg!(target_arch = "x86_64") { "sse2 " } else { "neon " };
-    assert!(notes.matches(plain).count() >= METRICS.len(), "{notes}");
+    let simd_name = if cfg!(target_arch = "x86_64") { "sse2 " } else { "neon " };
+    assert!(notes.matches(simd_name).count() >= METRICS.len(), "{notes}");
     assert!(notes.contains("each byte copied counts twice"), "{notes}");
 }
 
@@ -44,13 +44,13 @@ fn all_cpus_rate_is_sum() {
     let bytes = 16 << 10;
     let Some(readings) = measure_if_possible("mem.bandwidth", &case(bytes, "all"), SLICE) else { return };
     let Readings::Batches(read) = &readings[0].readings else { panic!("{readings:?}") };
-    let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
+    let cpus = kelvin_sys::cpu::affinity().unwrap().len() as u64;
     assert_eq!(read.work_per_iteration, (bytes * cpus) as f64);
     // Core-to-core latency: before each operation and after the last.
-    let Readings::Scalars(ways) = &reading_of(&readings, "mem.bandwidth.core_to_core").readings else {
+    let Readings::Scalars(latencies) = &reading_of(&readings, "mem.bandwidth.core_to_core").readings else {
         panic!("{readings:?}")
     };
-    assert_eq!(ways.len(), METRICS.len() + 1);
+    assert_eq!(latencies.len(), METRICS.len() + 1);
 }
 
 #[test]
@@ -68,17 +68,17 @@ fn injection_adds_memory_traffic() {
         let Some(readings) = measure_if_possible("mem.bandwidth.loaded", &case, SLICE) else { return };
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(ids, ["mem.loaded.latency", "mem.loaded.bandwidth"]);
-        let Readings::Scalars(moved) = &reading_of(&readings, "mem.loaded.bandwidth").readings else {
+        let Readings::Scalars(bandwidths) = &reading_of(&readings, "mem.loaded.bandwidth").readings else {
             panic!("{readings:?}")
         };
         let Readings::Batches(loads) = &reading_of(&readings, "mem.loaded.latency").readings else {
             panic!("{readings:?}")
         };
-        let each = loads.nanoseconds.iter().zip(&loads.iterations).map(|(&time, &loads)| time / loads as f64);
-        let by_loads = 64.0 / each.fold(f64::INFINITY, f64::min) * 1e9;
+        let load_times = loads.nanoseconds.iter().zip(&loads.iterations).map(|(&time, &loads)| time / loads as f64);
+        let load_bandwidth = 64.0 / load_times.fold(f64::INFINITY, f64::min) * 1e9;
         // A line for each load is at most what the fastest batch moves; the loads before the first one may be a little faster.
-        assert!(load > 0 || moved[0] <= 1.2 * by_loads, "{load} %: {moved:?} of {by_loads}");
-        assert!(moved.len() == 1 && moved[0] > 0.0, "{moved:?}");
+        assert!(load > 0 || bandwidths[0] <= 1.2 * load_bandwidth, "{load} %: {bandwidths:?} of {load_bandwidth}");
+        assert!(bandwidths.len() == 1 && bandwidths[0] > 0.0, "{bandwidths:?}");
         let notes = notes(&readings);
         assert!(notes.contains(&format!("{load} % of full injection requested")), "{notes}");
         assert_eq!(notes.contains("flushed from the caches before"), load > 0, "{notes}");

@@ -15,7 +15,7 @@ fn measure_pair(from: u64, to: u64) -> RoundOutcome {
 
 #[test]
 fn line_passes_in_both_directions() {
-    let allowed = cpu::allowed().unwrap();
+    let allowed = cpu::affinity().unwrap();
     let [a, b] = [allowed[0], allowed[allowed.len() - 1]].map(u64::from);
     for (from, to) in [(a, b), (b, a)] {
         let case = Case::new().with_number("from", from).with_number("to", to);
@@ -27,14 +27,14 @@ fn line_passes_in_both_directions() {
 
 #[test]
 fn same_cpu_pair_is_refused() {
-    let only = cpu::allowed().unwrap()[0].into();
-    let attempt = measure_pair(only, only);
+    let first_cpu = cpu::affinity().unwrap()[0].into();
+    let attempt = measure_pair(first_cpu, first_cpu);
     assert!(matches!(&attempt, RoundOutcome::Skipped(reason) if reason.0.contains("needs two CPUs")), "{attempt:?}");
 }
 
 #[test]
 fn missing_cpu_is_an_error() {
-    let attempt = measure_pair(cpu::allowed().unwrap()[0].into(), 8000);
+    let attempt = measure_pair(cpu::affinity().unwrap()[0].into(), 8000);
     assert!(matches!(&attempt, RoundOutcome::Failed(reason) if reason.contains("CPU 8000")), "{attempt:?}");
 }
 

@@ -10,7 +10,7 @@ use kelvin_core::{Case, MetricReadings, RoundOutcome};
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
 
-fn minor(kind: &'static str) -> MetricReadings {
+fn minor_fault_reading(kind: &'static str) -> MetricReadings {
     let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", kind));
     let mut readings = common::measure("mem.fault.minor", &case, SLICE);
     assert_eq!(readings.len(), 1);
@@ -26,7 +26,7 @@ fn numbers(note: &str) -> (u64, u64) {
 #[test]
 fn each_page_faults_once() {
     for kind in ["anonymous", "file"] {
-        let reading = minor(kind);
+        let reading = minor_fault_reading(kind);
         assert_eq!(numbers(&reading.notes[0]), (256, 256), "{:?}", reading.notes);
     }
 }
@@ -41,7 +41,7 @@ fn a_huge_page_is_one_fault() {
 
 #[test]
 fn fault_around_has_at_most_page_faults() {
-    let reading = minor("file_around");
+    let reading = minor_fault_reading("file_around");
     let (faults, pages) = numbers(&reading.notes[0]);
     // The window is 64 KiB by default.
     assert!((1..=pages).contains(&faults), "{:?}", reading.notes);
@@ -76,7 +76,7 @@ impl Drop for ColdFileLock {
 }
 
 /// The note of a pass over the file; `None`, with a message, where the scratch directory has no disk.
-fn major(read_ahead: &'static str, step: u64) -> Option<String> {
+fn major_fault_note(read_ahead: &'static str, step: u64) -> Option<String> {
     let case = Case::new()
         .with_word(kelvin_core::AxisWord::from_names("read_ahead", read_ahead))
         .with_number("step_bytes", step);
@@ -91,13 +91,20 @@ fn read_ahead_reads_more_than_one_page() {
     let _cold_file = ColdFileLock::acquire();
     let page = kelvin_sys::mapping::page_bytes() as u64;
     let touch = |read_ahead, step| {
-        let note = major(read_ahead, step)?;
+        let note = major_fault_note(read_ahead, step)?;
         Some(numbers(note.split_once("the first touch caused ").unwrap().1))
     };
-    let (Some(off), Some(on), Some(_)) = (touch("off", page), touch("on", 16 << 20), major("on", page)) else { return };
-    assert_eq!((off.0, on.0), (1, 1), "major faults of one touch");
+    let (Some(without_read_ahead), Some(with_read_ahead), Some(_)) =
+        (touch("off", page), touch("on", 16 << 20), major_fault_note("on", page))
+    else {
+        return;
+    };
+    assert_eq!((without_read_ahead.0, with_read_ahead.0), (1, 1), "major faults of one touch");
     // A file system with large blocks may read more than a page at a time.
-    assert!(off.1 >= 1 && on.1 >= off.1, "{off:?} {on:?}");
+    assert!(
+        without_read_ahead.1 >= 1 && with_read_ahead.1 >= without_read_ahead.1,
+        "{without_read_ahead:?} {with_read_ahead:?}"
+    );
 }
 
 #[test]
@@ -114,10 +121,10 @@ fn page_flags_match_documentation() {
             kind != "written" || !note.contains("; frame 0x") || note.contains("may not read") || note.contains("anon"),
             "{note}"
         );
-        let found = readings.iter().find(|reading| reading.metric == *metric);
+        let reading = readings.iter().find(|reading| reading.metric == *metric);
         // Huge and zero pages are unknown before Linux 6.7.
-        assert!(found.is_some() || matches!(metric, "mem.page.huge" | "mem.page.zero"), "{kind} has no {metric}");
-        found.map(common::median)
+        assert!(reading.is_some() || matches!(metric, "mem.page.huge" | "mem.page.zero"), "{kind} has no {metric}");
+        reading.map(common::median)
     };
     for (kind, metric, expected) in [
         ("untouched", "mem.page.present", 0.0),
@@ -131,7 +138,7 @@ fn page_flags_match_documentation() {
         ("file", "mem.page.file", 1.0),
         ("huge", "mem.page.huge", 1.0),
     ] {
-        let found = share(kind, metric);
-        assert!(found.is_none_or(|share| (share - expected).abs() < 0.01), "{kind}: {metric} is {found:?}");
+        let observed = share(kind, metric);
+        assert!(observed.is_none_or(|share| (share - expected).abs() < 0.01), "{kind}: {metric} is {observed:?}");
     }
 }

@@ -70,8 +70,11 @@ fn invalid_cases_fail_with_reason() {
     );
     assert_eq!(attempt, RoundOutcome::Failed("the case has no bytes".into()));
     // Half of a 47-bit address space: no machine has it.
-    let skipped = latency("base", 1 << 46);
-    assert!(matches!(&skipped, RoundOutcome::Skipped(reason) if reason.0.starts_with("needs ")), "{skipped:?}");
+    let huge_attempt = latency("base", 1 << 46);
+    assert!(
+        matches!(&huge_attempt, RoundOutcome::Skipped(reason) if reason.0.starts_with("needs ")),
+        "{huge_attempt:?}"
+    );
 }
 
 #[test]

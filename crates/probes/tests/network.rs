@@ -9,7 +9,7 @@ use kelvin_harness::TcpOptions;
 /// Milliseconds of the timed part.
 const SLICE: u64 = 8;
 
-fn placed(placement: &'static str, message: u64) -> Case {
+fn placement_case(placement: &'static str, message: u64) -> Case {
     Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement)).with_number("message", message)
 }
 
@@ -18,10 +18,10 @@ fn messages_return_at_every_placement() {
     for protocol in ["tcp", "udp", "unix"] {
         for (placement, message) in [("same_cpu", 1), ("same_cpu", 64), ("two_cpus", 64), ("two_cpus", 16 << 10)] {
             let id = format!("net.rtt.{protocol}");
-            let case = placed(placement, message);
+            let case = placement_case(placement, message);
             let Some(readings) = measure_if_possible(&id, &case, SLICE) else { continue };
             let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
-            assert!(batches.iterations.iter().all(|&one| one == 1), "round trips are timed one by one");
+            assert!(batches.iterations.iter().all(|&count| count == 1), "round trips are timed one by one");
             let notes = readings[0].notes.join("\n");
             assert!(notes.contains("context switches of this task per round trip"), "{notes}");
             assert!(notes.contains("socket buffers of"), "{notes}");
@@ -38,43 +38,43 @@ fn messages_of_all_sizes_pass_stack() {
             let id = format!("net.stack.{protocol}");
             reading_of(&measure(&id, &Case::new().with_number("message", bytes), SLICE), &id);
         }
-        measure(&format!("net.rtt.{protocol}"), &placed("same_cpu", largest), SLICE);
+        measure(&format!("net.rtt.{protocol}"), &placement_case("same_cpu", largest), SLICE);
     }
 }
 
 #[test]
 fn streams_are_counted_at_receiver() {
-    for way in ["send", "sendfile", "splice", "zerocopy"] {
-        let case = placed("two_cpus", 64 << 10).with_word(kelvin_core::AxisWord::from_names("way", way));
+    for method in ["send", "sendfile", "splice", "zerocopy"] {
+        let case = placement_case("two_cpus", 64 << 10).with_word(kelvin_core::AxisWord::from_names("way", method));
         let Some(readings) = measure_if_possible("net.bandwidth.tcp.way", &case, SLICE) else { return };
         let notes = &reading_of(&readings, "net.bandwidth.tcp.way").notes.join("\n");
         assert!(notes.contains("congestion control") && notes.contains("are left out"), "{notes}");
         assert_eq!(notes.matches("receiver on CPU").count(), 1, "{notes}");
     }
-    reading_of(&measure("net.bandwidth.unix", &placed("two_cpus", 64 << 10), SLICE), "net.bandwidth.unix");
+    reading_of(&measure("net.bandwidth.unix", &placement_case("two_cpus", 64 << 10), SLICE), "net.bandwidth.unix");
 }
 
 /// The CPUs of each stream's sender and receiver, from a note.
 fn parse_end_cpus(note: &str) -> Vec<(String, String)> {
-    let on = |what: &str| -> Vec<String> {
+    let cpus_of = |role: &str| -> Vec<String> {
         let cpu = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
-        note.split(&format!("{what} on CPU ")).skip(1).map(cpu).collect()
+        note.split(&format!("{role} on CPU ")).skip(1).map(cpu).collect()
     };
-    on("sender").into_iter().zip(on("receiver")).collect()
+    cpus_of("sender").into_iter().zip(cpus_of("receiver")).collect()
 }
 
 #[test]
 fn ends_run_on_case_cpus() {
     for (placement, streams) in [("same_cpu", 1), ("same_cpu", 2), ("two_cpus", 1), ("two_cpus", 2)] {
-        let case = placed(placement, 4 << 10).with_number("streams", streams);
+        let case = placement_case(placement, 4 << 10).with_number("streams", streams);
         let Some(readings) = measure_if_possible("net.bandwidth.tcp", &case, SLICE) else { continue };
         let ends = parse_end_cpus(&readings[0].notes.join("\n"));
         assert_eq!(ends.len(), streams as usize, "{readings:?}");
         for (sender, receiver) in &ends {
             assert_eq!(sender == receiver, placement == "same_cpu", "{ends:?}");
         }
-        let alone = streams == 1 || kelvin_sys::cpu::allowed().unwrap().len() == 1;
-        assert!(alone || ends[0].0 != ends[1].0, "the senders take the CPUs in turn: {ends:?}");
+        let is_single = streams == 1 || kelvin_sys::cpu::affinity().unwrap().len() == 1;
+        assert!(is_single || ends[0].0 != ends[1].0, "the senders take the CPUs in turn: {ends:?}");
         let Readings::Scalars(busy) = &readings[1].readings else { panic!("{readings:?}") };
         assert_eq!(busy.len(), 1, "the load of the busiest CPU: {readings:?}");
     }
@@ -82,27 +82,31 @@ fn ends_run_on_case_cpus() {
 
 #[test]
 fn requested_and_obtained_socket_options_are_noted() {
-    let case = placed("same_cpu", 4 << 10).with_number("streams", 1);
+    let case = placement_case("same_cpu", 4 << 10).with_number("streams", 1);
     let directories = common::TestDirectories::with_scratch(&std::env::temp_dir());
-    let ask = |sockets| common::run_probe_with(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
-    let notes = |sockets: TcpOptions| match ask(sockets) {
+    let attempt_with = |sockets| common::run_probe_with(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
+    let notes = |sockets: TcpOptions| match attempt_with(sockets) {
         RoundOutcome::Measured(readings) => readings[0].notes.join("\n"),
         other => panic!("{other:?}"),
     };
-    let usual = notes(TcpOptions::default());
+    let default_notes = notes(TcpOptions::default());
     assert!(
-        usual.contains("requested: cubic where the kernel grants it, else reno, buffers that grow automatically"),
-        "{usual}"
+        default_notes
+            .contains("requested: cubic where the kernel grants it, else reno, buffers that grow automatically"),
+        "{default_notes}"
     );
-    let asked =
+    let requested =
         TcpOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10), ..TcpOptions::default() };
-    let own = notes(asked);
-    assert!(own.contains("requested: reno, buffers of 32 KiB"), "{own}");
-    assert!(own.contains("congestion control reno") && own.contains("TCP_INFO: round trip"), "{own}");
-    assert!(own.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{own}");
-    assert!(own.contains("the receiver's has 64 KiB to receive"), "{own}");
+    let requested_notes = notes(requested);
+    assert!(requested_notes.contains("requested: reno, buffers of 32 KiB"), "{requested_notes}");
+    assert!(
+        requested_notes.contains("congestion control reno") && requested_notes.contains("TCP_INFO: round trip"),
+        "{requested_notes}"
+    );
+    assert!(requested_notes.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{requested_notes}");
+    assert!(requested_notes.contains("the receiver's has 64 KiB to receive"), "{requested_notes}");
     let unknown = TcpOptions { congestion_control: Some("no-such".into()), ..TcpOptions::default() };
-    match ask(unknown) {
+    match attempt_with(unknown) {
         RoundOutcome::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
         other => panic!("{other:?}"),
     }
@@ -110,16 +114,17 @@ fn requested_and_obtained_socket_options_are_noted() {
 
 #[test]
 fn udp_sent_is_not_counted_received() {
-    let case = placed("two_cpus", 1472);
+    let case = placement_case("two_cpus", 1472);
     let Some(readings) = measure_if_possible("net.bandwidth.udp", &case, SLICE) else { return };
     let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
-    let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.reordered"];
-    assert_eq!(ids, all);
+    let expected_ids =
+        ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.reordered"];
+    assert_eq!(ids, expected_ids);
     for share in [&readings[2], &readings[3]] {
         assert!((0.0..=1.0).contains(&median(share)), "{readings:?}");
     }
-    let small = placed("two_cpus", 4);
-    match common::run_probe("net.bandwidth.udp", &small, SLICE) {
+    let small_case = placement_case("two_cpus", 4);
+    match common::run_probe("net.bandwidth.udp", &small_case, SLICE) {
         RoundOutcome::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
         other => panic!("{other:?}"),
     }
@@ -148,12 +153,12 @@ fn connections_work_at_every_placement() {
             other => panic!("{other:?}"),
         });
         assert!(
-            connect == close && connect.iter().all(|&one| one == 1),
+            connect == close && connect.iter().all(|&count| count == 1),
             "each connection is opened and closed: {parts:?}"
         );
         assert!(notes(&parts).contains(&format!("waiting for {wait}")), "{parts:?}");
-        if let Some(whole) = measure_if_possible("net.crr", &case, SLICE) {
-            reading_of(&whole, "net.crr");
+        if let Some(transactions) = measure_if_possible("net.crr", &case, SLICE) {
+            reading_of(&transactions, "net.crr");
         }
     }
 }
@@ -164,13 +169,13 @@ fn send_wakes_receiver_on_other_cpu() {
     assert!(notes(&readings).contains("context switches of this task per round trip"), "{readings:?}");
 }
 
-/// The readings of the first round that is not given up for this reason: beside other tests on the same CPU the stream may
-/// get no turn in a whole slice, which a run makes up for with another round.
-fn measure_with_retry(id: &str, case: &Case, given_up: &str) -> Option<Vec<MetricReadings>> {
+/// The readings of the first round that does not fail for this reason: with other tests on the same CPU the stream may
+/// get no turn in a whole slice. A run then makes another round.
+fn measure_with_retry(id: &str, case: &Case, failure_text: &str) -> Option<Vec<MetricReadings>> {
     const MAX_REPEATS: u32 = 20;
     for _ in 1..MAX_REPEATS {
         match common::run_probe(id, case, SLICE) {
-            RoundOutcome::Failed(reason) if reason.contains(given_up) => {}
+            RoundOutcome::Failed(reason) if reason.contains(failure_text) => {}
             attempt => return common::measured_if_possible(id, case, attempt),
         }
     }
@@ -191,11 +196,13 @@ fn message_returns_under_load() {
 
 #[test]
 fn invalid_case_is_refused_by_name() {
-    let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
+    let refusal = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
         RoundOutcome::Failed(reason) => reason,
         other => panic!("{id}: {other:?}"),
     };
-    assert!(refused("net.rtt.tcp", placed("elsewhere", 64)).contains("placement=same_cpu or placement=two_cpus"));
-    assert!(refused("net.rtt.tcp", placed("same_cpu", 0)).contains("a message of at least 1 byte"));
-    assert!(refused("net.rtt.udp", placed("same_cpu", 65_508)).contains("too long"));
+    assert!(
+        refusal("net.rtt.tcp", placement_case("elsewhere", 64)).contains("placement=same_cpu or placement=two_cpus")
+    );
+    assert!(refusal("net.rtt.tcp", placement_case("same_cpu", 0)).contains("a message of at least 1 byte"));
+    assert!(refusal("net.rtt.udp", placement_case("same_cpu", 65_508)).contains("too long"));
 }

@@ -71,10 +71,12 @@ fn create_three_hosts() -> Result<[Namespace; 3], MissingRequirement> {
 }
 
 /// Runs something in the near namespace, with an agent in the far one; prints why where that is impossible.
-fn with_remote_agent(look: impl FnOnce(&TestDirectories)) {
+fn with_remote_agent(f: impl FnOnce(&TestDirectories)) {
     let [near, _middle, far] = match create_three_hosts() {
         Ok(hosts) => hosts,
-        Err(missing) => return missing.report_skip("the network to another host, which is a network namespace"),
+        Err(requirement) => {
+            return requirement.report_skip("the network to another host, which is a network namespace");
+        }
     };
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
@@ -90,7 +92,7 @@ fn with_remote_agent(look: impl FnOnce(&TestDirectories)) {
         near.enter().unwrap();
         let directories =
             TestDirectories { agent: Some((address, token)), ..TestDirectories::with_scratch(directory.path()) };
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&directories)));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(&directories)));
         is_over.store(true, Ordering::Relaxed);
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
@@ -107,19 +109,26 @@ fn shaper_drops_count_as_lost() {
         // Twice as much as gets through.
         let case = Case::new().with_number("offered", (2.0 * SHAPED_RATE) as u64);
         let readings = common::measure_at(directories, "net.peer.offered", &case, SLICE);
-        let of = |what: &str| figure(&readings, &format!("net.peer.offered{what}"));
-        assert!(of("") < EXPECTED_UDP_RATE * MAX_RATE_RATIO, "{} bytes a second through {EXPECTED_UDP_RATE}", of(""));
-        assert!((0.0..=1.0).contains(&of(".lost")), "{readings:?}");
-        assert_eq!(of(".reordered"), 0.0, "the path has one queue");
+        let value_of = |suffix: &str| figure(&readings, &format!("net.peer.offered{suffix}"));
+        assert!(
+            value_of("") < EXPECTED_UDP_RATE * MAX_RATE_RATIO,
+            "{} bytes a second through {EXPECTED_UDP_RATE}",
+            value_of("")
+        );
+        assert!((0.0..=1.0).contains(&value_of(".lost")), "{readings:?}");
+        assert_eq!(value_of(".reordered"), 0.0, "the path has one queue");
         let notes = readings[0].notes.join("\n");
         assert!(notes.contains("0 datagrams found the agent's socket full"), "{notes}");
         assert_eq!(notes.matches("driver veth").count(), 2, "{notes}");
         // As fast as possible: only what arrived is claimed.
         let case = Case::new().with_number("message", 1472);
         let readings = common::measure_at(directories, "net.peer.bandwidth.udp", &case, SLICE);
-        let of = |what: &str| figure(&readings, &format!("net.peer.bandwidth.udp{what}"));
-        assert!(of("") < EXPECTED_UDP_RATE * MAX_RATE_RATIO && (0.0..=1.0).contains(&of(".lost")), "{readings:?}");
-        of(".sent");
+        let value_of = |suffix: &str| figure(&readings, &format!("net.peer.bandwidth.udp{suffix}"));
+        assert!(
+            value_of("") < EXPECTED_UDP_RATE * MAX_RATE_RATIO && (0.0..=1.0).contains(&value_of(".lost")),
+            "{readings:?}"
+        );
+        value_of(".sent");
     });
 }
 
@@ -160,15 +169,15 @@ fn shaped_streams_in_both_directions() {
 #[test]
 fn all_messages_and_methods_are_shaped() {
     with_remote_agent(|directories| {
-        for (way, message) in
+        for (method, message) in
             [("send", 4096), ("sendfile", 65_536), ("splice", 65_536), ("zerocopy", 65_536), ("send", 1 << 20)]
         {
             let case =
-                Case::new().with_number("message", message).with_word(kelvin_core::AxisWord::from_names("way", way));
+                Case::new().with_number("message", message).with_word(kelvin_core::AxisWord::from_names("way", method));
             let readings = measure_within_link(directories, "net.peer.bandwidth.message", &case);
             let notes = readings[0].notes.join("\n");
-            assert_eq!(notes.contains("completed as copied"), way == "zerocopy", "{notes}");
-            assert_eq!(notes.contains("a pipe of "), way == "splice", "{notes}");
+            assert_eq!(notes.contains("completed as copied"), method == "zerocopy", "{notes}");
+            assert_eq!(notes.contains("a pipe of "), method == "splice", "{notes}");
         }
     });
 }
@@ -192,7 +201,7 @@ fn connections_leave_no_held_ports() {
 #[test]
 fn socket_options_reach_both_sides() {
     with_remote_agent(|directories| {
-        let ask = |control: &str, direction| {
+        let attempt = |control: &str, direction| {
             let sockets = kelvin_harness::TcpOptions {
                 congestion_control: Some(control.to_owned()),
                 buffers: Some(64 << 10),
@@ -204,15 +213,17 @@ fn socket_options_reach_both_sides() {
             common::run_probe_with(directories, sockets, "net.peer.bandwidth", &case, 100)
         };
         for direction in ["to_agent", "from_agent"] {
-            let RoundOutcome::Measured(readings) = ask("reno", direction) else { panic!("not measured: {direction}") };
+            let RoundOutcome::Measured(readings) = attempt("reno", direction) else {
+                panic!("not measured: {direction}")
+            };
             let notes = readings[0].notes.join("\n");
             assert!(notes.contains("requested: reno, buffers of 64 KiB"), "{notes}");
-            let obtained = "congestion control reno; socket buffers of 128 KiB to send, 128 KiB to receive";
-            assert_eq!(notes.matches(obtained).count(), 2, "on both hosts: {notes}");
+            let expected = "congestion control reno; socket buffers of 128 KiB to send, 128 KiB to receive";
+            assert_eq!(notes.matches(expected).count(), 2, "on both hosts: {notes}");
         }
-        let refused = format!("{:?}", ask("nosuch", "from_agent"));
+        let refusal = format!("{:?}", attempt("nosuch", "from_agent"));
         let words =
             format!("{AGENT}: the agent refused: the kernel of the agent's host has no congestion control nosuch");
-        assert!(refused.contains(&words), "{refused}");
+        assert!(refusal.contains(&words), "{refusal}");
     });
 }

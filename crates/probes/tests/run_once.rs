@@ -12,10 +12,10 @@ use kelvin_harness::{Effort, ProbeKind};
 const SLICE: u64 = 10;
 
 /// Runs a probe once, which must read these metrics and no others.
-fn read_metrics(probe: &str, case: &Case, wanted: &[&str]) -> Vec<MetricReadings> {
+fn read_metrics(probe: &str, case: &Case, expected_ids: &[&str]) -> Vec<MetricReadings> {
     let readings = measure(probe, case, SLICE);
     let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
-    assert_eq!(ids, wanted, "{probe} {case}");
+    assert_eq!(ids, expected_ids, "{probe} {case}");
     readings
 }
 
@@ -33,7 +33,7 @@ fn available_memory() -> u64 {
 #[test]
 fn every_probe_runs_its_first_case() {
     let mut machine = composed::machine();
-    machine.topology.allowed = Fact::known(kelvin_sys::cpu::allowed().unwrap(), "this process");
+    machine.topology.allowed = Fact::known(kelvin_sys::cpu::affinity().unwrap(), "this process");
     machine.topology.online = machine.topology.allowed.clone();
     machine.memory.available_bytes = Fact::known(available_memory(), "/proc/meminfo");
     // A guest does not have the build directory.
@@ -57,9 +57,9 @@ fn clock_probes_have_readings() {
     for clock in ["monotonic", "monotonic_raw", "monotonic_coarse", "thread_cpu"] {
         let case = Case::new().with_word(kelvin_core::AxisWord::from_names("clock", clock));
         let readings = read_metrics("cpu.clock.gettime", &case, &["cpu.clock.gettime"]);
-        let entered = readings[0].notes[0].starts_with("system call");
+        let is_system_call = readings[0].notes[0].starts_with("system call");
         // Only the kernel knows CPU time.
-        assert!(entered || clock != "thread_cpu", "{:?}", readings[0].notes);
+        assert!(is_system_call || clock != "thread_cpu", "{:?}", readings[0].notes);
     }
 }
 
@@ -116,8 +116,8 @@ fn sleeps_end_late_and_never_early() {
         let readings = read_metrics("os.timer.wakeup", &Case::new().with_number("slack", slack), &["os.timer.wakeup"]);
         let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
         // Time past the deadline: one clock sets the deadline and reads the time.
-        assert!(batches.nanoseconds.iter().all(|&late| late >= 0.0), "{:?}", batches.nanoseconds);
-        assert!(batches.iterations.iter().all(|&one| one == 1), "sleeps are timed one by one");
+        assert!(batches.nanoseconds.iter().all(|&lateness| lateness >= 0.0), "{:?}", batches.nanoseconds);
+        assert!(batches.iterations.iter().all(|&count| count == 1), "sleeps are timed one by one");
         assert!(batches.tags.iter().any(|tags| !tags.intersects(SampleTags::WARM_UP)));
     }
 }

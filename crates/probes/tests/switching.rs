@@ -19,12 +19,12 @@ fn check_switch_each_way(note: &str) {
     assert!(number_before(note, " context switches of this task per round trip") >= 0.98, "{note}");
 }
 
-fn named(axis: &'static str, word: &'static str) -> Case {
+fn word_case(axis: &'static str, word: &'static str) -> Case {
     Case::new().with_word(AxisWord::from_names(axis, word))
 }
 
 fn switch_case(task: &'static str, mechanism: &'static str) -> Case {
-    named("task", task).with_word(AxisWord::from_names("mechanism", mechanism))
+    word_case("task", task).with_word(AxisWord::from_names("mechanism", mechanism))
 }
 
 #[test]
@@ -38,8 +38,8 @@ fn awaited_token_switches_each_way() {
                 Readings::Batches(batches) => batches.iterations.clone(),
                 other => panic!("{id}: {other:?}"),
             });
-            let equal = columns.iter().all(|column| *column == columns[0]);
-            assert!(equal, "{task} {mechanism}: three figures per batch: {columns:?}");
+            let are_equal = columns.iter().all(|column| *column == columns[0]);
+            assert!(are_equal, "{task} {mechanism}: three figures per batch: {columns:?}");
             check_switch_each_way(&reading_of(&readings, "os.switch.cost").notes[0]);
         }
     }
@@ -79,18 +79,18 @@ fn between_canaries(id: &str, case: &Case) -> Option<usize> {
 fn wake_time_is_independent_of_canaries() {
     // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these this many samples follow
     // each other that next to none has one before it.
-    let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with_number("message", 64))
+    let Some(trips) = between_canaries("net.rtt.tcp", &word_case("placement", "two_cpus").with_number("message", 64))
     else {
         return;
     };
     assert!(trips >= 100, "{trips}");
     for mechanism in ["pipe", "futex"] {
-        let strides = between_canaries("os.switch.cross_cpu", &named("mechanism", mechanism));
+        let strides = between_canaries("os.switch.cross_cpu", &word_case("mechanism", mechanism));
         assert_eq!(strides, Some(trips), "{mechanism}");
     }
-    for woken in [switch_case("process", "pipe"), switch_case("thread", "futex")] {
+    for one_way_case in [switch_case("process", "pipe"), switch_case("thread", "futex")] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = woken.clone().with_word(AxisWord::from_names("placement", placement));
+            let case = one_way_case.clone().with_word(AxisWord::from_names("placement", placement));
             assert_eq!(between_canaries("os.switch.one_way", &case), Some(trips), "{case}");
         }
     }
@@ -100,7 +100,7 @@ fn wake_time_is_independent_of_canaries() {
 fn ipc_works_at_all_placements() {
     for mechanism in ["pipe", "unix", "futex"] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = named("mechanism", mechanism).with_word(AxisWord::from_names("placement", placement));
+            let case = word_case("mechanism", mechanism).with_word(AxisWord::from_names("placement", placement));
             measure_if_possible("os.ipc.latency", &case, SLICE);
             measure_if_possible("os.ipc.bandwidth", &case.with_number("message", 64 << 10), SLICE);
         }
@@ -109,16 +109,18 @@ fn ipc_works_at_all_placements() {
 
 #[test]
 fn invalid_case_is_refused_by_name() {
-    let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
+    let refusal_of = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
         RoundOutcome::Failed(reason) => reason,
         other => panic!("{id}: {other:?}"),
     };
-    let pipe = |placement| named("mechanism", "pipe").with_word(AxisWord::from_names("placement", placement));
-    let refusal = refused("os.ipc.latency", pipe("elsewhere"));
+    let pipe = |placement| word_case("mechanism", "pipe").with_word(AxisWord::from_names("placement", placement));
+    let refusal = refusal_of("os.ipc.latency", pipe("elsewhere"));
     assert!(refusal.contains("placement=same_cpu or placement=two_cpus"), "{refusal}");
-    let refusal = refused("os.ipc.bandwidth", pipe("same_cpu").with_number("message", 1000));
+    let refusal = refusal_of("os.ipc.bandwidth", pipe("same_cpu").with_number("message", 1000));
     assert!(refusal.contains("a power of two"), "{refusal}");
-    let refusal =
-        refused("os.ipc.latency", named("mechanism", "yield").with_word(AxisWord::from_names("placement", "same_cpu")));
+    let refusal = refusal_of(
+        "os.ipc.latency",
+        word_case("mechanism", "yield").with_word(AxisWord::from_names("placement", "same_cpu")),
+    );
     assert!(refusal.contains("mechanism=pipe, mechanism=unix or mechanism=futex"), "{refusal}");
 }

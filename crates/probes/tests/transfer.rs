@@ -16,8 +16,8 @@ use common::{measure_if_possible, notes, reading_of};
 fn cases(metric: &Metric, set: TransferFiles) -> Vec<Case> {
     let probe = kelvin_probes::all().into_iter().find(|probe| probe.id == metric.id.as_str()).unwrap();
     // Ends in the kernel are tried by kmod/test, in a guest.
-    let of_set = |case: &Case| TransferFiles::of(case) == Some(set) && !has_kernel_end(case);
-    (probe.cases)(&Machine::default(), Effort::Default).into_iter().filter(of_set).collect()
+    let is_in_set = |case: &Case| TransferFiles::of(case) == Some(set) && !has_kernel_end(case);
+    (probe.cases)(&Machine::default(), Effort::Default).into_iter().filter(is_in_set).collect()
 }
 
 fn values(readings: &[MetricReadings], metric: &Metric) -> Vec<f64> {
@@ -45,13 +45,13 @@ fn ends_make_calls_of_their_method() {
     const BYTES: u64 = 12_022_885;
     for case in cases(&TIME, TransferFiles::One) {
         let Some(readings) = measure_if_possible(TIME.id.as_str(), &case, 1) else { return };
-        let least = |metric| values(&readings, metric).into_iter().fold(f64::INFINITY, f64::min);
+        let minimum = |metric| values(&readings, metric).into_iter().fold(f64::INFINITY, f64::min);
         let (buffer, window) =
             (BUFFER.number_in(&case).unwrap(), WINDOW.number_in(&case).unwrap() * page_bytes() as u64);
         // Each buffer is read and sent, or received and written; each window is mapped and sent.
         let pieces = BYTES.div_ceil(buffer) as f64;
-        let calls = least(&SENDER_CALLS);
-        let needed = match SenderMethod::of(&case).unwrap() {
+        let calls = minimum(&SENDER_CALLS);
+        let min_calls = match SenderMethod::of(&case).unwrap() {
             // In a ring a read and a send are two requests of one call, or several of each are.
             SenderMethod::ReadWrite if WaitMode::of(&case) == Some(WaitMode::Uring) => pieces,
             SenderMethod::ReadWrite | SenderMethod::Splice | SenderMethod::ZeroCopy => 2.0 * pieces,
@@ -60,15 +60,15 @@ fn ends_make_calls_of_their_method() {
             SenderMethod::Uring => 1.0,
             SenderMethod::KernelReadWrite | SenderMethod::KernelMmap => unreachable!("left out above"),
         };
-        assert!(calls >= needed, "{case}: {calls} calls");
-        let calls = least(&RECEIVER_CALLS);
+        assert!(calls >= min_calls, "{case}: {calls} calls");
+        let calls = minimum(&RECEIVER_CALLS);
         match ReceiverMethod::of(&case).unwrap() {
             ReceiverMethod::ReadWrite if WaitMode::of(&case) != Some(WaitMode::Uring) => {
                 assert!(calls >= 2.0 * pieces, "{case}")
             }
             // A call into mapped memory may take less than a window, and each page is one that has to be made.
             ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap => unreachable!("left out above"),
-            ReceiverMethod::Mmap => assert!(least(&RECEIVER_FAULTS) > 0.0, "{case}"),
+            ReceiverMethod::Mmap => assert!(minimum(&RECEIVER_FAULTS) > 0.0, "{case}"),
             ReceiverMethod::ReadWrite | ReceiverMethod::Splice | ReceiverMethod::Uring => {
                 assert!(calls > 0.0, "{case}")
             }
@@ -80,15 +80,15 @@ fn ends_make_calls_of_their_method() {
 fn only_dropped_files_are_read_back() {
     const BYTES: f64 = 12_022_885.0;
     for case in cases(&COLD_TIME, TransferFiles::One) {
-        let Some(cold) = measure_if_possible(COLD_TIME.id.as_str(), &case, 1) else { return };
-        assert_eq!(values(&cold, &COLD_TIME).len(), 5);
+        let Some(cold_readings) = measure_if_possible(COLD_TIME.id.as_str(), &case, 1) else { return };
+        assert_eq!(values(&cold_readings, &COLD_TIME).len(), 5);
         // Whole pages, and what the kernel reads ahead ends with the file.
         assert!(
-            values(&cold, &COLD_DEVICE).iter().all(|&bytes| bytes >= BYTES),
+            values(&cold_readings, &COLD_DEVICE).iter().all(|&bytes| bytes >= BYTES),
             "{case}: {:?}",
-            values(&cold, &COLD_DEVICE)
+            values(&cold_readings, &COLD_DEVICE)
         );
-        let Some(hot) = measure_if_possible(TIME.id.as_str(), &case, 1) else { return };
-        assert!(values(&hot, &SENDER_DEVICE).iter().all(|&bytes| bytes < BYTES), "{case}");
+        let Some(hot_readings) = measure_if_possible(TIME.id.as_str(), &case, 1) else { return };
+        assert!(values(&hot_readings, &SENDER_DEVICE).iter().all(|&bytes| bytes < BYTES), "{case}");
     }
 }

@@ -29,8 +29,8 @@ fn throttled_reads_match_cgroup_count() {
         };
         reading_of(&readings, "truth.disk");
         // At most one request of hundreds is counted but not yet read.
-        let counted = median(reading_of(&readings, "truth.disk.counted"));
-        assert!((0.98..1.02).contains(&counted), "{state}: {counted} of what the group counted");
+        let ratio = median(reading_of(&readings, "truth.disk.counted"));
+        assert!((0.98..1.02).contains(&ratio), "{state}: {ratio} of what the group counted");
     }
     check_killed_round_cleanup(scratch.path());
 }
@@ -38,7 +38,7 @@ fn throttled_reads_match_cgroup_count() {
 /// Kills rounds at several moments: in one of them at least the device is in use.
 fn check_killed_round_cleanup(scratch: &Path) {
     let case = Case::new().with_word(kelvin_core::AxisWord::from_names("cache", "direct"));
-    let of_others = leftover_cgroups();
+    let existing = leftover_cgroups();
     for milliseconds in [50, 120, 250, 400] {
         let end = common::kill_probe(scratch, "truth.disk", &case, Duration::from_millis(milliseconds));
         assert_eq!(end, ChildEnd::TimedOut, "after {milliseconds} ms");
@@ -53,8 +53,8 @@ fn check_killed_round_cleanup(scratch: &Path) {
     assert!(matches!(common::run_probe("truth.disk", &case, 400), RoundOutcome::Measured(_)));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(scratch.to_str().unwrap()), "{mounts}");
-    let left: Vec<PathBuf> = leftover_cgroups().into_iter().filter(|group| !of_others.contains(group)).collect();
-    assert_eq!(left, Vec::<PathBuf>::new());
+    let remaining: Vec<PathBuf> = leftover_cgroups().into_iter().filter(|group| !existing.contains(group)).collect();
+    assert_eq!(remaining, Vec::<PathBuf>::new());
 }
 
 /// Our control groups that limit block devices.

@@ -17,8 +17,8 @@ fn shaped_link_stays_within_rate() {
     // Counted over three seconds; a busy machine reads two counters, or a counter and the clock, some moments apart.
     let share = median(reading_of(&readings, "truth.link")) * 8.0 / rate as f64;
     assert!(share > 0.0 && share < 1.5, "{share} of the shaper's rate: {readings:?}");
-    let counted = median(reading_of(&readings, "truth.link.counted"));
-    assert!((0.5..1.5).contains(&counted), "{counted} of the shaper's count: {readings:?}");
+    let ratio = median(reading_of(&readings, "truth.link.counted"));
+    assert!((0.5..1.5).contains(&ratio), "{ratio} of the shaper's count: {readings:?}");
     // The namespaces are gone with the process.
     let interfaces = std::fs::read_to_string("/proc/net/dev").unwrap();
     assert!(!interfaces.contains("near:") && !interfaces.contains("far:"), "{interfaces}");
@@ -31,6 +31,6 @@ fn relay_delay_is_at_least_requested() {
     let Some(readings) = measure_if_possible("truth.delay", &case, SLICE) else { return };
     // "44.0 us without and 2110.2 us with the relay's delay; ..."
     let note = reading_of(&readings, "truth.delay").notes.join("; ");
-    let with = note.split_once(" without and ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
-    assert!(with.is_some_and(|with| with >= 2.0 * delay as f64 / 1e3), "{note}");
+    let delayed = note.split_once(" without and ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+    assert!(delayed.is_some_and(|delayed| delayed >= 2.0 * delay as f64 / 1e3), "{note}");
 }

@@ -61,10 +61,10 @@ struct FigureColumn<'a> {
 
 impl FigureColumn<'_> {
     /// How much slower a value is than the median of the members, but for one of them.
-    fn excess_slowness(&self, value: f64, but: Option<Name>) -> Option<f64> {
-        let others = self.members.iter().filter(|(machine, ..)| Some(machine.id) != but);
-        let others: Vec<f64> = others.map(|(_, _, slowness)| *slowness).collect();
-        (!others.is_empty()).then(|| value - median(&others))
+    fn excess_slowness(&self, value: f64, excluded: Option<Name>) -> Option<f64> {
+        let other_members = self.members.iter().filter(|(machine, ..)| Some(machine.id) != excluded);
+        let slownesses: Vec<f64> = other_members.map(|(_, _, slowness)| *slowness).collect();
+        (!slownesses.is_empty()).then(|| value - median(&slownesses))
     }
 }
 
@@ -80,30 +80,33 @@ impl ReferenceLibrary {
         share: f64,
     ) -> Option<AreaFactor<'_>> {
         let members: Vec<&LibraryMachine> = self.machines().iter().filter(|machine| class.contains(machine)).collect();
-        let own = figure_columns(area, figures, &members);
-        let slower: Vec<f64> = own.iter().filter_map(|column| column.excess_slowness(column.slowness, None)).collect();
-        if slower.is_empty() {
+        let columns = figure_columns(area, figures, &members);
+        let excesses: Vec<f64> =
+            columns.iter().filter_map(|column| column.excess_slowness(column.slowness, None)).collect();
+        if excesses.is_empty() {
             return None;
         }
-        let of_class = member_factors(&own, &members);
-        let of_kind = self.related_classes(class).into_iter();
-        let of_kind: Vec<f64> =
-            of_kind.flat_map(|members| member_factors(&figure_columns(area, figures, &members), &members)).collect();
+        let class_factors = member_factors(&columns, &members);
+        let related_members = self.related_classes(class).into_iter();
+        let kind_factors: Vec<f64> = related_members
+            .flat_map(|members| member_factors(&figure_columns(area, figures, &members), &members))
+            .collect();
         let ids: BTreeSet<Name> =
-            own.iter().flat_map(|column| &column.members).map(|(machine, ..)| machine.id).collect();
+            columns.iter().flat_map(|column| &column.members).map(|(machine, ..)| machine.id).collect();
         let members: Vec<&LibraryMachine> = members.into_iter().filter(|machine| ids.contains(&machine.id)).collect();
         let rows: Vec<&PublishedFigure> =
-            own.iter().flat_map(|column| &column.members).map(|(_, row, _)| *row).collect();
+            columns.iter().flat_map(|column| &column.members).map(|(_, row, _)| *row).collect();
         let bias = rows.iter().map(|row| method_bias_variance(row)).sum::<f64>() / rows.len() as f64;
-        let (worth, known) = (MIN_KNOWN_MEMBERS as f64, of_class.len() as f64);
-        let spread = (worth * robust_variance(&of_kind) + known * robust_variance(&of_class)) / (worth + known);
+        let (prior_weight, class_weight) = (MIN_KNOWN_MEMBERS as f64, class_factors.len() as f64);
+        let spread = (prior_weight * robust_variance(&kind_factors) + class_weight * robust_variance(&class_factors))
+            / (prior_weight + class_weight);
         let variance = spread * (1.0 + 1.0 / members.len() as f64) + bias;
-        let usual = t_quantile(f64::midpoint(1.0, share), worth + known) * variance.sqrt();
+        let half_width = t_quantile(f64::midpoint(1.0, share), prior_weight + class_weight) * variance.sqrt();
         Some(AreaFactor {
-            factor: median(&slower).exp(),
-            low: (-usual).exp(),
-            high: usual.exp(),
-            figures: slower.len(),
+            factor: median(&excesses).exp(),
+            low: (-half_width).exp(),
+            high: half_width.exp(),
+            figures: excesses.len(),
             members,
         })
     }
@@ -121,34 +124,34 @@ impl ReferenceLibrary {
 /// The figures of an area that count, each with the members that have it.
 fn figure_columns<'a>(area: &str, figures: &[MachineFigure], members: &[&'a LibraryMachine]) -> Vec<FigureColumn<'a>> {
     // What all CPUs do at once goes with their number, which is no part of a class.
-    let counts = |figure: &&MachineFigure| {
+    let is_counted = |figure: &&MachineFigure| {
         kelvin_core::is_dotted_prefix(area, &figure.metric) && MemoryCpus::of(&figure.case) != Some(MemoryCpus::All)
     };
-    let of_area = figures.iter().filter(counts);
+    let area_figures = figures.iter().filter(is_counted);
     let column = |figure: &MachineFigure| {
-        let known = members.iter().filter_map(|machine| {
+        let with_figure = members.iter().filter_map(|machine| {
             let row = machine.figure(figure.metric, &figure.case)?;
             Some((*machine, row, slowness(figure.metric, row.value)?))
         });
-        Some(FigureColumn { slowness: slowness(figure.metric, figure.value)?, members: known.collect() })
+        Some(FigureColumn { slowness: slowness(figure.metric, figure.value)?, members: with_figure.collect() })
     };
-    of_area.filter_map(column).filter(|column| !column.members.is_empty()).collect()
+    area_figures.filter_map(column).filter(|column| !column.members.is_empty()).collect()
 }
 
 /// The factor of each member against the others, of those that share a figure with another.
 fn member_factors(columns: &[FigureColumn<'_>], members: &[&LibraryMachine]) -> Vec<f64> {
-    let of_member = |member: &&LibraryMachine| {
-        let against_others = |column: &FigureColumn<'_>| {
-            let own = column.members.iter().find(|(machine, ..)| machine.id == member.id)?;
-            column.excess_slowness(own.2, Some(member.id))
+    let member_factor = |member: &&LibraryMachine| {
+        let excess = |column: &FigureColumn<'_>| {
+            let entry = column.members.iter().find(|(machine, ..)| machine.id == member.id)?;
+            column.excess_slowness(entry.2, Some(member.id))
         };
-        let slower: Vec<f64> = columns.iter().filter_map(against_others).collect();
-        (!slower.is_empty()).then(|| median(&slower))
+        let excesses: Vec<f64> = columns.iter().filter_map(excess).collect();
+        (!excesses.is_empty()).then(|| median(&excesses))
     };
-    members.iter().filter_map(of_member).collect()
+    members.iter().filter_map(member_factor).collect()
 }
 
-/// Variance by the median absolute deviation; [`ASSUMED_WITHIN_VARIANCE`] where fewer than two values tell of it.
+/// Variance by the median absolute deviation; [`ASSUMED_WITHIN_VARIANCE`] with fewer than two values.
 fn robust_variance(values: &[f64]) -> f64 {
     if values.len() < 2 { ASSUMED_WITHIN_VARIANCE } else { (MAD_TO_STD * mad(values)).powi(2) }
 }

@@ -103,9 +103,9 @@ impl fmt::Display for MachineClass {
         match (&self.mitigations, self.area) {
             (_, MetricArea::Hardware) => Ok(()),
             (None, MetricArea::Kernel) => f.write_str(", mitigations not stated"),
-            (Some(none), MetricArea::Kernel) if none.is_empty() => f.write_str(", no mitigations"),
-            (Some(some), MetricArea::Kernel) => {
-                let names: Vec<String> = some.iter().map(ActiveMitigation::to_string).collect();
+            (Some(active), MetricArea::Kernel) if active.is_empty() => f.write_str(", no mitigations"),
+            (Some(active), MetricArea::Kernel) => {
+                let names: Vec<String> = active.iter().map(ActiveMitigation::to_string).collect();
                 write!(f, ", {}", names.join(", "))
             }
         }

@@ -16,13 +16,13 @@ use crate::class::{MachineClass, MetricArea};
 use crate::library::ReferenceLibrary;
 use crate::machine::{LibraryMachine, PublishedFigure};
 
-/// With fewer members a class is said to be known by few machines.
+/// With fewer members a class is reported as known by few machines.
 pub const MIN_KNOWN_MEMBERS: usize = 5;
 /// Share of figures within the factor of a method.
 const METHOD_FACTOR_LEVEL: f64 = 0.9;
-/// Variance within classes where no class tells of it: a factor of 1.3 either way for one in three.
+/// Variance within classes where no class shows it: a factor of 1.3 either way for one in three.
 pub(crate) const ASSUMED_WITHIN_VARIANCE: f64 = 0.07;
-/// What [`ASSUMED_WITHIN_VARIANCE`] counts for beside what is known, in degrees of freedom: two more machines.
+/// Weight of [`ASSUMED_WITHIN_VARIANCE`] next to the measured variance, in degrees of freedom: two more machines.
 const ASSUMED_WITHIN_DEGREES: f64 = 2.0;
 
 /// Where a figure of one more machine of a class lies.
@@ -72,8 +72,8 @@ impl ClassGroup<'_> {
         let mut methods: Vec<(Name, Name, f64, f64)> = Vec::new();
         for (machine, row) in &self.members {
             let (source, method) = (machine.source.id, row.method.id);
-            match methods.iter_mut().find(|known| (known.0, known.1) == (source, method)) {
-                Some(known) => known.3 += 1.0,
+            match methods.iter_mut().find(|entry| (entry.0, entry.1) == (source, method)) {
+                Some(entry) => entry.3 += 1.0,
                 None => methods.push((source, method, method_bias_variance(row), 1.0)),
             }
         }
@@ -90,35 +90,36 @@ impl ReferenceLibrary {
     /// Where this share of the figures of further machines of a class lies; `None` without a machine of its kind whose figure is known.
     pub fn class_range(&self, class: &MachineClass, metric: Name, case: &Case, share: f64) -> Option<ClassRange> {
         let groups = self.class_groups(class, metric, case);
-        let own = groups.iter().find(|group| group.class == *class);
-        let (within, degrees) = within_variance(&groups);
-        let between = between_variance(&groups, within);
-        let spread = |group: &ClassGroup<'_>| within / group.member_count() + between + group.bias_variance();
+        let own_group = groups.iter().find(|group| group.class == *class);
+        let (within_class, degrees) = within_variance(&groups);
+        let between_class = between_variance(&groups, within_class);
+        let spread =
+            |group: &ClassGroup<'_>| within_class / group.member_count() + between_class + group.bias_variance();
         let total: f64 = groups.iter().map(|group| 1.0 / spread(group)).sum();
         if groups.is_empty() {
             return None;
         }
-        let of_kind = groups.iter().map(|group| group.mean() / spread(group)).sum::<f64>() / total;
-        let of_kind_variance = 1.0 / total;
-        let (middle, variance) = match own {
-            None => (of_kind, of_kind_variance + between + within),
-            Some(own) => {
-                let of_mean = within / own.member_count() + own.bias_variance();
-                let drawn = if between > 0.0 { of_mean / (of_mean + between) } else { 1.0 };
-                let middle = drawn * of_kind + (1.0 - drawn) * own.mean();
-                let of_middle = drawn * drawn * of_kind_variance + (1.0 - drawn) * of_mean;
-                (middle, of_middle + within)
+        let kind_mean = groups.iter().map(|group| group.mean() / spread(group)).sum::<f64>() / total;
+        let kind_variance = 1.0 / total;
+        let (center, variance) = match own_group {
+            None => (kind_mean, kind_variance + between_class + within_class),
+            Some(group) => {
+                let mean_variance = within_class / group.member_count() + group.bias_variance();
+                let shrinkage = if between_class > 0.0 { mean_variance / (mean_variance + between_class) } else { 1.0 };
+                let center = shrinkage * kind_mean + (1.0 - shrinkage) * group.mean();
+                let center_variance = shrinkage * shrinkage * kind_variance + (1.0 - shrinkage) * mean_variance;
+                (center, center_variance + within_class)
             }
         };
-        let half = t_quantile(f64::midpoint(1.0, share), degrees) * variance.sqrt();
-        let members = own.map_or(0, |own| own.members.len());
-        let known: usize = groups.iter().map(|group| group.members.len()).sum();
+        let half_width = t_quantile(f64::midpoint(1.0, share), degrees) * variance.sqrt();
+        let members = own_group.map_or(0, |group| group.members.len());
+        let machine_count: usize = groups.iter().map(|group| group.members.len()).sum();
         Some(ClassRange {
             members,
-            related: known - members,
-            low: (middle - half).exp(),
-            center: middle.exp(),
-            high: (middle + half).exp(),
+            related: machine_count - members,
+            low: (center - half_width).exp(),
+            center: center.exp(),
+            high: (center + half_width).exp(),
         })
     }
 
@@ -147,8 +148,8 @@ fn within_variance(groups: &[ClassGroup<'_>]) -> (f64, f64) {
 }
 
 /// Variance between classes; 0 where they differ by no more than their members do.
-fn between_variance(groups: &[ClassGroup<'_>], within: f64) -> f64 {
-    let weights: Vec<f64> = groups.iter().map(|group| group.member_count() / within).collect();
+fn between_variance(groups: &[ClassGroup<'_>], within_class: f64) -> f64 {
+    let weights: Vec<f64> = groups.iter().map(|group| group.member_count() / within_class).collect();
     let total: f64 = weights.iter().sum();
     let mean = groups.iter().zip(&weights).map(|(group, weight)| weight * group.mean()).sum::<f64>() / total;
     let heterogeneity: f64 =

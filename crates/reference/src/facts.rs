@@ -25,13 +25,13 @@ impl MachineClass {
     /// Why it has none, in a sentence without its full stop: the core is not known, is emulated, or is none of the stated model; or what it is
     /// built as is not known.
     pub fn from_facts(machine: &Facts, area: MetricArea) -> Result<Self, String> {
-        let own = Self::from_own_facts(machine, area)?;
+        let class = Self::from_own_facts(machine, area)?;
         match ModelContradiction::from_cpu(&machine.cpu) {
-            Some(ModelContradiction { claimed, flag, cores: of_cores }) => Err(format!(
+            Some(ModelContradiction { claimed, flag, cores }) => Err(format!(
                 "it hides its model: it states that of {claimed}, but has the flag {flag}, as only {} have",
-                of_cores.join(", ")
+                cores.join(", ")
             )),
-            None => Ok(own),
+            None => Ok(class),
         }
     }
 
@@ -41,11 +41,11 @@ impl MachineClass {
     ///
     /// As of [`MachineClass::from_facts`], but for a hidden model.
     pub fn from_own_facts(machine: &Facts, area: MetricArea) -> Result<Self, String> {
-        let stated = core_generation(machine)?;
-        let kind = machine_kind(machine, stated)?;
-        let hidden = ModelContradiction::from_cpu(&machine.cpu)
-            .map(|contradiction| Name::intern(&format!("{stated} with {}", contradiction.flag)));
-        let core = hidden.unwrap_or(stated);
+        let generation = core_generation(machine)?;
+        let kind = machine_kind(machine, generation)?;
+        let disguised = ModelContradiction::from_cpu(&machine.cpu)
+            .map(|contradiction| Name::intern(&format!("{generation} with {}", contradiction.flag)));
+        let core = disguised.unwrap_or(generation);
         let mitigations = if area == MetricArea::Kernel { mitigations(machine) } else { None };
         Ok(Self { core, kind, instance: virtualisation(machine), mitigations, area })
     }
@@ -83,7 +83,7 @@ impl LibraryMachine {
             kind: class.kind,
             instance: class.instance,
             hypervisor: machine.platform.hypervisor.get().cloned().flatten(),
-            cpus: machine.topology.allowed.get().and_then(|allowed| u32::try_from(allowed.len()).ok()),
+            cpus: machine.topology.allowed.get().and_then(|cpus| u32::try_from(cpus.len()).ok()),
             memory: None,
             channels: None,
             kernel: None,
@@ -125,8 +125,8 @@ fn core_generation(machine: &Facts) -> Result<Name, String> {
         return Err(format!("the processor is emulated by {name}"));
     }
     let fact = &machine.cpu.microarchitecture;
-    let unknown = || format!("the generation of the core is not known: {}", fact.source_or_reason());
-    fact.get().map(|core| Name::intern(core)).ok_or_else(unknown)
+    let unknown_core = || format!("the generation of the core is not known: {}", fact.source_or_reason());
+    fact.get().map(|core| Name::intern(core)).ok_or_else(unknown_core)
 }
 
 /// What a machine is built as.
@@ -176,8 +176,9 @@ mod tests {
             vulnerability: vulnerability.into(),
             status: status.into(),
         };
-        let all = [("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode"), ("meltdown", "Not affected")];
-        guest.cpu.mitigations = Fact::known(all.map(|(of, says)| status(of, says)).into(), "a test");
+        let statuses = [("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode"), ("meltdown", "Not affected")];
+        guest.cpu.mitigations =
+            Fact::known(statuses.map(|(vulnerability, text)| status(vulnerability, text)).into(), "a test");
         let class = MachineClass::from_facts(&guest, MetricArea::Hardware).unwrap();
         assert_eq!(class.to_string(), "Zen 4, server, guest");
         let class = MachineClass::from_facts(&guest, MetricArea::Kernel).unwrap();
@@ -216,10 +217,10 @@ mod tests {
 
     #[test]
     fn unclassified_machine_has_reason() {
-        let mut unknown = facts(ZEN_4, &[]);
-        unknown.cpu.microarchitecture = Fact::unknown("family 0x99 is not in kelvin's table");
-        let mut emulated = facts(ZEN_4, &[]);
-        emulated.platform.hypervisor = Fact::known(Some("QEMU (TCG)".into()), "a test");
+        let mut unknown_core = facts(ZEN_4, &[]);
+        unknown_core.cpu.microarchitecture = Fact::unknown("family 0x99 is not in kelvin's table");
+        let mut emulated_machine = facts(ZEN_4, &[]);
+        emulated_machine.platform.hypervisor = Fact::known(Some("QEMU (TCG)".into()), "a test");
         let cases = [
             (
                 facts(("GenuineIntel", "Rocket Lake", "Intel(R) Xeon(R) Processor"), &["avx512f", "amx_tile"]),
@@ -227,22 +228,22 @@ mod tests {
             ),
             (facts(("AuthenticAMD", "Zen 2", "AMD EPYC"), &["avx512f"]), "hides its model"),
             (facts(("GenuineIntel", "Haswell", "Intel Core Processor (Haswell)"), &[]), "is not known"),
-            (unknown, "is not in kelvin's table"),
-            (emulated, "emulated by QEMU"),
+            (unknown_core, "is not in kelvin's table"),
+            (emulated_machine, "emulated by QEMU"),
         ];
-        for (machine, says) in cases {
-            let why = MachineClass::from_facts(&machine, MetricArea::Hardware).unwrap_err();
-            assert!(why.contains(says), "{why}");
+        for (machine, words) in cases {
+            let reason = MachineClass::from_facts(&machine, MetricArea::Hardware).unwrap_err();
+            assert!(reason.contains(words), "{reason}");
         }
     }
 
     /// The names of cores are those of the library, which are those of the program's table.
     #[test]
     fn generation_cores_are_library_names() {
-        let known: BTreeSet<&str> =
+        let core_names: BTreeSet<&str> =
             crate::built_in_library().machines().iter().map(|machine| machine.core.as_str()).collect();
         for name in ["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Zen 4", "Zen 5"] {
-            assert!(known.contains(name), "{name}");
+            assert!(core_names.contains(name), "{name}");
             assert!(ModelContradiction::flagged_cores().any(|core| core == name), "{name}");
         }
     }

@@ -1,6 +1,6 @@
 //! Published figures of other machines, each with its source, and what machines of one class have in common.
 //!
-//! The data are the files of `machines/`, one for each source; the crate's `README.md` says how to add a machine. Only figures that mean
+//! The data are the files of `machines/`, one for each source; the crate's `README.md` states how to add a machine. Only figures that mean
 //! the same as kelvin's are in them. Where a published method differs by a known amount, the row names the method, and that states what
 //! differs and the factor within which the two agree in nine of ten cases.
 //!

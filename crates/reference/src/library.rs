@@ -15,10 +15,10 @@ pub struct ReferenceLibrary {
 }
 
 static BUILT_IN_LIBRARY: LazyLock<ReferenceLibrary> = LazyLock::new(|| {
-    let of_file = |(name, text): &(&str, &str)| {
+    let file_machines = |(name, text): &(&str, &str)| {
         parse_machines(text).unwrap_or_else(|error| panic!("the built-in file {name} is wrong: {error}"))
     };
-    ReferenceLibrary::new(MACHINE_FILES.iter().flat_map(of_file).collect())
+    ReferenceLibrary::new(MACHINE_FILES.iter().flat_map(file_machines).collect())
 });
 
 /// The machines that are built in, source by source.
@@ -44,7 +44,7 @@ impl ReferenceLibrary {
 
     /// This library with machines of a user's own.
     #[must_use]
-    pub fn with_machines(&self, own: impl IntoIterator<Item = LibraryMachine>) -> Self {
-        Self::new(self.machines.iter().cloned().chain(own).collect())
+    pub fn with_machines(&self, machines: impl IntoIterator<Item = LibraryMachine>) -> Self {
+        Self::new(self.machines.iter().cloned().chain(machines).collect())
     }
 }

@@ -60,7 +60,7 @@ pub enum Virtualisation {
     BareMetal,
     /// It is a virtual machine.
     Guest,
-    /// The source does not say.
+    /// The source does not state it.
     NotStated,
 }
 
@@ -92,7 +92,7 @@ pub struct LibraryMachine {
     pub kernel: Option<String>,
     /// Bytes of a base page, where the source states them and they are not 4096.
     pub base_page: Option<u64>,
-    /// Mitigations in force that cost kernel entries; `None` where the source does not say.
+    /// Mitigations in force that cost kernel entries; `None` where the source does not state them.
     pub mitigations: Option<BTreeSet<ActiveMitigation>>,
     /// Year of the measurement, where the source states it.
     pub measured: Option<u16>,

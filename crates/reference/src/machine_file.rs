@@ -20,14 +20,14 @@ struct MachineFile {
 ///
 /// # Errors
 ///
-/// A sentence that says what is wrong: text that is no TOML of this form, a method that the file does not define or defines twice, or
+/// A sentence that states what is wrong: text that is no TOML of this form, a method that the file does not define or defines twice, or
 /// that no row uses.
 pub(crate) fn parse_machines(text: &str) -> Result<Vec<LibraryMachine>, String> {
     let MachineFile { source, method: methods, mut machine } =
         toml::from_str(text).map_err(|error| error.to_string())?;
     let mut ids = BTreeSet::new();
-    if let Some(twice) = methods.iter().find(|method| !ids.insert(method.id)) {
-        return Err(format!("the method {} is defined twice", twice.id));
+    if let Some(duplicate) = methods.iter().find(|method| !ids.insert(method.id)) {
+        return Err(format!("the method {} is defined twice", duplicate.id));
     }
     let used: BTreeSet<Name> = machine.iter().flat_map(|machine| &machine.rows).map(|row| row.method.id).collect();
     if let Some(unused) = ids.difference(&used).next() {
@@ -37,8 +37,8 @@ pub(crate) fn parse_machines(text: &str) -> Result<Vec<LibraryMachine>, String> 
         machine.source = source.clone();
         for row in &mut machine.rows {
             let method = methods.iter().find(|method| method.id == row.method.id);
-            let undefined = || format!("{}: the method {} is not defined", machine.id, row.method.id);
-            row.method = method.ok_or_else(undefined)?.clone();
+            let undefined_method = || format!("{}: the method {} is not defined", machine.id, row.method.id);
+            row.method = method.ok_or_else(undefined_method)?.clone();
         }
     }
     Ok(machine)
@@ -75,12 +75,12 @@ mod tests {
 
     #[test]
     fn unknown_key_or_bad_value_is_error() {
-        let read = parse_machines(VALID_FILE).unwrap();
+        let machines = parse_machines(VALID_FILE).unwrap();
         assert_eq!(
-            (read.len(), read[0].rows[0].value, read[0].rows[0].case.to_string().as_str()),
+            (machines.len(), machines[0].rows[0].value, machines[0].rows[0].case.to_string().as_str()),
             (1, 1e-7, "call=gettid")
         );
-        let wrong = [
+        let cases = [
             (
                 r#"at = "a.txt""#,
                 r#"at = "a.txt"
@@ -92,9 +92,9 @@ mod tests {
             ("value = 1.0e-7, ", "", "missing field `value`"),
             (r#"["safe_return"]"#, r#"["prayer"]"#, "unknown variant `prayer`"),
         ];
-        for (from, to, says) in wrong {
+        for (from, to, message) in cases {
             let error = parse_machines(&VALID_FILE.replacen(from, to, 1)).unwrap_err();
-            assert!(error.contains(says), "{to}: {error}");
+            assert!(error.contains(message), "{to}: {error}");
         }
     }
 }

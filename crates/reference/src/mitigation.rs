@@ -1,4 +1,4 @@
-//! Mitigations that lengthen a kernel entry or a return, from what the kernel says of each vulnerability.
+//! Mitigations that lengthen a kernel entry or a return, from what the kernel reports of each vulnerability.
 
 use std::fmt;
 
@@ -44,15 +44,15 @@ impl ActiveMitigation {
     ///
     /// Source: the texts in Linux `arch/x86/kernel/cpu/bugs.c` and `arch/arm64/kernel/proton-pack.c`.
     pub fn from_status(vulnerability: &str, status: &str) -> Vec<Self> {
-        let says = |part: &str| status.contains(part);
+        let has_part = |part: &str| status.contains(part);
         match vulnerability {
-            "meltdown" if says("PTI") => vec![Self::PageTableIsolation],
-            "retbleed" if says("untrained return thunk") => vec![Self::UntrainedReturnThunk],
+            "meltdown" if has_part("PTI") => vec![Self::PageTableIsolation],
+            "retbleed" if has_part("untrained return thunk") => vec![Self::UntrainedReturnThunk],
             "retbleed" if status == "Mitigation: IBRS" => vec![Self::EntryIbrs],
-            "spec_rstack_overflow" if says("Safe RET") => vec![Self::SafeReturn],
-            "indirect_target_selection" if says("Aligned branch") => vec![Self::AlignedThunks],
+            "spec_rstack_overflow" if has_part("Safe RET") => vec![Self::SafeReturn],
+            "indirect_target_selection" if has_part("Aligned branch") => vec![Self::AlignedThunks],
             "spectre_v2" => parse_spectre_v2(status),
-            buffers if BUFFER_CLEARING_FILES.contains(&buffers) && says("Clear CPU buffers") => {
+            buffers if BUFFER_CLEARING_FILES.contains(&buffers) && has_part("Clear CPU buffers") => {
                 vec![Self::ClearCpuBuffers]
             }
             _ => Vec::new(),

@@ -34,16 +34,16 @@ fn library_covers_kinds_designers_instances() {
     for instance in [Virtualisation::BareMetal, Virtualisation::Guest] {
         assert!(machine_count(|machine| machine.instance == instance) >= 40, "{instance}");
     }
-    let of_cores =
-        |starts: &[&str]| machine_count(|machine| starts.iter().any(|start| machine.core.starts_with(start)));
-    let least = [
-        ("AMD", of_cores(&["Zen"]), 40),
-        ("Intel", of_cores(&["Cascade Lake", "Skylake", "Ice Lake", "Sapphire Rapids", "Broadwell"]), 40),
-        ("Arm", of_cores(&["Neoverse", "Cortex"]), 40),
-        ("RISC-V", of_cores(&["U74", "C9", "P550", "X60"]), 5),
+    let core_count =
+        |prefixes: &[&str]| machine_count(|machine| prefixes.iter().any(|start| machine.core.starts_with(start)));
+    let minimums = [
+        ("AMD", core_count(&["Zen"]), 40),
+        ("Intel", core_count(&["Cascade Lake", "Skylake", "Ice Lake", "Sapphire Rapids", "Broadwell"]), 40),
+        ("Arm", core_count(&["Neoverse", "Cortex"]), 40),
+        ("RISC-V", core_count(&["U74", "C9", "P550", "X60"]), 5),
     ];
-    for (designer, known, least) in least {
-        assert!(known >= least, "{designer}: {known}");
+    for (designer, count, minimum) in minimums {
+        assert!(count >= minimum, "{designer}: {count}");
     }
 }
 
@@ -68,16 +68,16 @@ fn axis_words_are_in_catalogue() {
         let rows = machines().iter().flat_map(|machine| &machine.rows);
         rows.filter_map(|row| row.case.get(axis)).map(|value| value.to_string()).collect()
     };
-    let known = |all: Vec<&str>| -> BTreeSet<String> { all.into_iter().map(str::to_owned).collect() };
+    let word_set = |names: Vec<&str>| -> BTreeSet<String> { names.into_iter().map(str::to_owned).collect() };
     let axes = [
-        ("pages", known(mem::PageSize::ALL.iter().map(|word| word.name()).collect())),
-        ("cpus", known(mem::MemoryCpus::ALL.iter().map(|word| word.name()).collect())),
-        ("placement", known(PairPlacement::ALL.iter().map(|word| word.name()).collect())),
-        ("call", known(os::NullCall::ALL.iter().map(|word| word.name()).collect())),
+        ("pages", word_set(mem::PageSize::ALL.iter().map(|word| word.name()).collect())),
+        ("cpus", word_set(mem::MemoryCpus::ALL.iter().map(|word| word.name()).collect())),
+        ("placement", word_set(PairPlacement::ALL.iter().map(|word| word.name()).collect())),
+        ("call", word_set(os::NullCall::ALL.iter().map(|word| word.name()).collect())),
     ];
-    for (axis, known) in axes {
+    for (axis, expected) in axes {
         let used = words(axis);
-        assert!(!used.is_empty() && used.is_subset(&known), "{axis}: {used:?}");
+        assert!(!used.is_empty() && used.is_subset(&expected), "{axis}: {used:?}");
     }
 }
 
@@ -97,8 +97,8 @@ fn possible_range(metric: Name) -> (f64, f64) {
         ("net.bandwidth", 1e6, 1e12),
         ("net", 1e-6, 1e-2),
     ];
-    let leads = |name: &str| kelvin_core::is_dotted_prefix(name, &metric);
-    let row = AREAS.iter().find(|(name, _, _)| leads(name));
+    let is_prefix = |name: &str| kelvin_core::is_dotted_prefix(name, &metric);
+    let row = AREAS.iter().find(|(name, _, _)| is_prefix(name));
     let (_, low, high) = row.unwrap_or_else(|| panic!("no range for {metric}"));
     (*low, *high)
 }
@@ -176,7 +176,7 @@ fn every_machine_file_is_built_in() {
     let files = std::fs::read_dir(directory).expect("the directory of machines");
     let files: BTreeSet<String> =
         files.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-    assert_eq!(sources, files, "src/files.rs lists each file, named by its source");
+    assert_eq!(sources, files, "src/machine_files.rs lists each file, named by its source");
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn class_members_are_unique() {
             assert!(members.iter().all(|member| class.contains(member)), "{class}");
         }
     }
-    let large =
+    let large_classes =
         built_in_library().classes(MetricArea::Hardware).iter().filter(|(_, members)| members.len() >= 5).count();
-    assert!(large >= 15, "{large} classes have five members");
+    assert!(large_classes >= 15, "{large_classes} classes have five members");
 }
 
 /// The figure that a machine's class is judged by here, and its range.
@@ -219,43 +219,43 @@ fn small_class_is_reported() {
 #[test]
 fn unknown_class_range_is_wider() {
     let (class, row, range) = class_figure("hetzner-cax11", "bytes=67108864 pages=base");
-    let akin = built_in_library()
+    let wider = built_in_library()
         .class_range(&MachineClass { core: Name::new("none"), ..class }, MEMORY_LATENCY, &row.case, 0.9)
         .expect("a range");
-    assert!(akin.members == 0 && akin.high / akin.low >= range.high / range.low);
+    assert!(wider.members == 0 && wider.high / wider.low >= range.high / range.low);
 
-    let large = built_in_library()
+    let guest_class = built_in_library()
         .classes(MetricArea::Hardware)
         .into_iter()
         .find(|(class, _)| class.instance == Virtualisation::Guest);
-    let (class, members) = large.expect("a class of guests");
+    let (class, members) = guest_class.expect("a class of guests");
     let case = Case::new().with_word(mem::PageSize::Huge).with_number(mem::BYTES, 128 << 20);
     let range = built_in_library().class_range(&class, MEMORY_LATENCY, &case, 0.9).expect("a range");
     assert!(!range.is_of_few_members() && range.members <= members.len(), "{class}");
-    let unknown = built_in_library()
+    let wider = built_in_library()
         .class_range(&MachineClass { core: Name::new("none"), ..class }, MEMORY_LATENCY, &case, 0.9)
         .expect("a range");
-    assert!(unknown.high / unknown.low > range.high / range.low);
+    assert!(wider.high / wider.low > range.high / range.low);
 }
 
 /// A figure that is twice what its class shows lies beyond the range of a class of many members.
 #[test]
 fn doubled_memory_latency_exceeds_most_ranges() {
     let case = Case::new().with_word(mem::PageSize::Huge).with_number(mem::BYTES, 128 << 20);
-    let (mut found, mut all) = (0, 0);
+    let (mut exceeding, mut total) = (0, 0);
     for machine in machines() {
         let Some(row) = machine.figure(MEMORY_LATENCY, &case) else { continue };
         let class = MachineClass::from_machine(machine, MetricArea::Hardware);
-        let others = library_without(machine.id);
+        let library = library_without(machine.id);
         let Some(range) =
-            others.class_range(&class, MEMORY_LATENCY, &case, 0.9).filter(|range| !range.is_of_few_members())
+            library.class_range(&class, MEMORY_LATENCY, &case, 0.9).filter(|range| !range.is_of_few_members())
         else {
             continue;
         };
-        all += 1;
-        found += u32::from(2.0 * row.value > range.high);
+        total += 1;
+        exceeding += u32::from(2.0 * row.value > range.high);
     }
-    assert!(all > 50 && 2 * found > all, "{found} of {all}");
+    assert!(total > 50 && 2 * exceeding > total, "{exceeding} of {total}");
 }
 
 /// Each machine judged by all others: nine in ten of its figures lie in their ranges. The test's bounds are wider than the promise, for
@@ -265,22 +265,22 @@ fn ranges_cover_left_out_machines() {
     let mut areas: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     // Every third one, for the time that all take.
     for machine in machines().iter().step_by(3) {
-        let others = library_without(machine.id);
+        let library = library_without(machine.id);
         for row in &machine.rows {
             let class = MachineClass::from_machine(machine, MetricArea::from_metric(row.metric));
-            let Some(range) = others.class_range(&class, row.metric, &row.case, 0.9) else { continue };
+            let Some(range) = library.class_range(&class, row.metric, &row.case, 0.9) else { continue };
             if range.members + range.related < 5 {
                 continue;
             }
             let area = row.metric.as_str().split('.').next().expect("an area");
-            let (inside, all) = areas.entry(area).or_default();
-            *inside += u32::from((range.low..=range.high).contains(&row.value));
-            *all += 1;
+            let (covered, total) = areas.entry(area).or_default();
+            *covered += u32::from((range.low..=range.high).contains(&row.value));
+            *total += 1;
         }
     }
-    for (area, (inside, all)) in areas {
-        let share = f64::from(inside) / f64::from(all);
-        assert!(all < 50 || (0.82..=0.98).contains(&share), "{area}: {inside} of {all}");
+    for (area, (covered, total)) in areas {
+        let share = f64::from(covered) / f64::from(total);
+        assert!(total < 50 || (0.82..=0.98).contains(&share), "{area}: {covered} of {total}");
     }
 }
 
@@ -300,44 +300,44 @@ const SLOWDOWNS: [f64; 2] = [1.5, 2.0];
 
 /// Each class of five members or more.
 fn class_judgements() -> BTreeMap<String, ClassJudgement> {
-    let mut found: BTreeMap<String, ClassJudgement> = BTreeMap::new();
+    let mut judgements: BTreeMap<String, ClassJudgement> = BTreeMap::new();
     for machine in machines() {
         let class = MachineClass::from_machine(machine, MetricArea::Hardware);
-        let others = library_without(machine.id);
+        let library = library_without(machine.id);
         let rows = machine.rows.iter().filter(|row| row.metric.starts_with("mem."));
-        let judged: Vec<MachineFigure> =
+        let figures: Vec<MachineFigure> =
             rows.map(|row| MachineFigure { metric: row.metric, case: row.case.clone(), value: row.value }).collect();
-        let factor = others.area_factor(&class, "mem", &judged, 0.95);
+        let factor = library.area_factor(&class, "mem", &figures, 0.95);
         let Some(factor) = factor.filter(|factor| factor.members.len() >= MIN_KNOWN_MEMBERS) else { continue };
-        let of_class = found.entry(class.to_string()).or_default();
-        of_class.machines += 1;
-        of_class.as_usual += u32::from((factor.low..=factor.high).contains(&factor.factor));
+        let judgement = judgements.entry(class.to_string()).or_default();
+        judgement.machines += 1;
+        judgement.as_usual += u32::from((factor.low..=factor.high).contains(&factor.factor));
         // All figures this many times as slow are a factor that is this many times as large.
-        for (count, slower) in of_class.slow.iter_mut().zip(SLOWDOWNS) {
-            *count += u32::from(slower * factor.factor > factor.high);
+        for (count, slowdown) in judgement.slow.iter_mut().zip(SLOWDOWNS) {
+            *count += u32::from(slowdown * factor.factor > factor.high);
         }
-        of_class.max_factors.push(factor.high);
+        judgement.max_factors.push(factor.high);
     }
-    found
+    judgements
 }
 
-/// All figures of memory of machines of a class of five or more, as they are and twice as slow: one factor for all tells them apart.
+/// All figures of memory of machines of a class of five or more, as they are and twice as slow: one factor for all distinguishes them.
 #[test]
 fn uniformly_slow_memory_is_found() {
-    let all = class_judgements();
-    let sum = |of: fn(&ClassJudgement) -> u32| all.values().map(of).sum::<u32>();
-    let machines = sum(|one| one.machines);
+    let judgements = class_judgements();
+    let sum = |count_of: fn(&ClassJudgement) -> u32| judgements.values().map(count_of).sum::<u32>();
+    let machines = sum(|judgement| judgement.machines);
     assert!(machines >= 100, "{machines} machines of classes with five members");
-    let (as_usual, twice) = (sum(|one| one.as_usual), sum(|one| one.slow[1]));
-    assert!(10 * twice >= 9 * machines, "{twice} of {machines} are found");
+    let (as_usual, slow_count) = (sum(|judgement| judgement.as_usual), sum(|judgement| judgement.slow[1]));
+    assert!(10 * slow_count >= 9 * machines, "{slow_count} of {machines} are found");
     assert!(10 * as_usual >= 9 * machines, "{as_usual} of {machines} are as usual");
     let mut table =
         "| class | machines | as usual | 1.5 times as slow: named | twice as slow: named | usual up to |\n".to_owned();
     table += "|---|--:|--:|--:|--:|--:|\n";
-    for (class, one) in &all {
-        let ClassJudgement { machines, as_usual, slow: [half, twice], .. } = one;
-        let most = kelvin_stats::median(&one.max_factors);
-        table += &format!("| {class} | {machines} | {as_usual} | {half} | {twice} | {most:.2} |\n");
+    for (class, judgement) in &judgements {
+        let ClassJudgement { machines, as_usual, slow: [slow_count, slowest_count], .. } = judgement;
+        let max_factor = kelvin_stats::median(&judgement.max_factors);
+        table += &format!("| {class} | {machines} | {as_usual} | {slow_count} | {slowest_count} | {max_factor:.2} |\n");
     }
     kelvin_testing::assert_in_book("held-out.md", "memory as a whole", &table);
 }
@@ -346,18 +346,19 @@ fn uniformly_slow_memory_is_found() {
 fn uniform_slowdown_scales_area_factor() {
     let machine = built_in_library().find(Name::new("hetzner-cax11")).expect("a machine of the library");
     let class = MachineClass::from_machine(machine, MetricArea::Hardware);
-    let judged = |times: f64| -> Vec<MachineFigure> {
-        let slower = |row: &PublishedFigure| {
+    let slowed_figures = |times: f64| -> Vec<MachineFigure> {
+        let slowed = |row: &PublishedFigure| {
             if row.metric.starts_with("mem.bandwidth") { row.value / times } else { row.value * times }
         };
         machine
             .rows
             .iter()
-            .map(|row| MachineFigure { metric: row.metric, case: row.case.clone(), value: slower(row) })
+            .map(|row| MachineFigure { metric: row.metric, case: row.case.clone(), value: slowed(row) })
             .collect()
     };
-    let factor = |times: f64| built_in_library().area_factor(&class, "mem", &judged(times), 0.95).expect("a factor");
-    let (once, twice) = (factor(1.0), factor(2.0));
-    assert!((twice.factor / once.factor - 2.0).abs() < 1e-9);
-    assert_eq!((once.low, once.high, once.figures), (twice.low, twice.high, twice.figures));
+    let factor =
+        |times: f64| built_in_library().area_factor(&class, "mem", &slowed_figures(times), 0.95).expect("a factor");
+    let (unscaled, doubled) = (factor(1.0), factor(2.0));
+    assert!((doubled.factor / unscaled.factor - 2.0).abs() < 1e-9);
+    assert_eq!((unscaled.low, unscaled.high, unscaled.figures), (doubled.low, doubled.high, doubled.figures));
 }

@@ -18,7 +18,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|compare]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
-    if arguments.get(1).is_some_and(|what| what == "compare") {
+    if arguments.get(1).is_some_and(|argument| argument == "compare") {
         return compare::write_page(&comparison::gated_comparison(), &mut File::create(path)?);
     }
     let sample = match arguments.get(1).map_or("full", String::as_str) {

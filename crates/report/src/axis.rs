@@ -99,7 +99,7 @@ impl Serialize for Sig6 {
         if value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER {
             return (value as i64).serialize(serializer);
         }
-        let short: f64 = format!("{value:.5e}").parse().map_err(serde::ser::Error::custom)?;
-        short.serialize(serializer)
+        let rounded: f64 = format!("{value:.5e}").parse().map_err(serde::ser::Error::custom)?;
+        rounded.serialize(serializer)
     }
 }

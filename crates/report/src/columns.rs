@@ -100,13 +100,13 @@ impl TableRow for SampleRow<'_> {
 
 impl<'a> FigureRow<'a> {
     /// All rows of a report.
-    pub fn all(report: &Report<'a>) -> impl Iterator<Item = Self> {
+    pub fn for_report(report: &Report<'a>) -> impl Iterator<Item = Self> {
         let report = *report;
         report.analysis.results.iter().map(move |result| Self { report, result })
     }
 
     /// What was found, whether or not it makes a headline.
-    fn found(&self) -> Option<&'a Summary> {
+    fn samples_summary(&self) -> Option<&'a Summary> {
         self.result.outcome.found_summary()
     }
 
@@ -116,13 +116,13 @@ impl<'a> FigureRow<'a> {
     }
 
     fn undisturbed_interval(&self) -> Option<Interval> {
-        self.found()?.undisturbed?.interval
+        self.samples_summary()?.undisturbed?.interval
     }
 }
 
 impl<'a> SampleRow<'a> {
     /// All rows of a report.
-    pub fn all(report: &Report<'a>) -> impl Iterator<Item = Self> {
+    pub fn for_report(report: &Report<'a>) -> impl Iterator<Item = Self> {
         let run = report.run;
         run.measurements.iter().flat_map(move |measurement| {
             let case = &measurement.planned.case;
@@ -158,73 +158,73 @@ pub(crate) fn visible_text<'a>(text: impl AsRef<str>) -> Option<Cow<'a, str>> {
     Some(escape_invisible(text.as_ref()).into_owned().into())
 }
 
-type OfFigure<'a> = Column<'a, FigureRow<'a>>;
-type OfSample<'a> = Column<'a, SampleRow<'a>>;
+type FigureColumn<'a> = Column<'a, FigureRow<'a>>;
+type SampleColumn<'a> = Column<'a, SampleRow<'a>>;
 
 /// The columns of figures.
-pub(crate) fn figure_columns<'a>() -> Vec<OfFigure<'a>> {
+pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
     vec![
-        OfFigure::text("unit", |row| Some(row.result.metric.unit.name().into())),
-        OfFigure::text("better", |row| Some(row.result.metric.better.name().into())),
-        OfFigure::count("method_version", "", |row| Some(row.result.metric.version.into())),
-        OfFigure::flag("only_input", |row| Some(row.result.only_input)),
-        OfFigure::text("status", |row| Some(labels::status(&row.result.outcome).into())),
-        OfFigure::real("headline", "unit", |row| Some(row.result.outcome.summary()?.headline)),
-        OfFigure::real("lower", "unit", |row| Some(row.interval()?.lower)),
-        OfFigure::real("upper", "unit", |row| Some(row.interval()?.upper)),
-        OfFigure::text("interval", |row| Some(data_name(&row.interval()?.kind))),
-        OfFigure::real("level", "ratio", |row| Some(row.interval()?.level)),
-        OfFigure::text("treatment", |row| Some(data_name(&row.result.metric.headline))),
-        OfFigure::real("cycles", "cycles", |row| row.result.cycles),
-        OfFigure::real("predicted", "unit", |row| Some(row.result.prediction.as_ref()?.value)),
-        OfFigure::real("predicted_low", "unit", |row| Some(row.result.prediction.as_ref()?.low)),
-        OfFigure::real("predicted_high", "unit", |row| Some(row.result.prediction.as_ref()?.high)),
-        OfFigure::real("ratio", "ratio", |row| row.result.ratio),
-        OfFigure::text("verdict", |row| Some(data_name(&row.result.verdict))),
-        OfFigure::text("explaining_causes", |row| {
+        FigureColumn::text("unit", |row| Some(row.result.metric.unit.name().into())),
+        FigureColumn::text("better", |row| Some(row.result.metric.better.name().into())),
+        FigureColumn::count("method_version", "", |row| Some(row.result.metric.version.into())),
+        FigureColumn::flag("only_input", |row| Some(row.result.only_input)),
+        FigureColumn::text("status", |row| Some(labels::status(&row.result.outcome).into())),
+        FigureColumn::real("headline", "unit", |row| Some(row.result.outcome.summary()?.headline)),
+        FigureColumn::real("lower", "unit", |row| Some(row.interval()?.lower)),
+        FigureColumn::real("upper", "unit", |row| Some(row.interval()?.upper)),
+        FigureColumn::text("interval", |row| Some(data_name(&row.interval()?.kind))),
+        FigureColumn::real("level", "ratio", |row| Some(row.interval()?.level)),
+        FigureColumn::text("treatment", |row| Some(data_name(&row.result.metric.headline))),
+        FigureColumn::real("cycles", "cycles", |row| row.result.cycles),
+        FigureColumn::real("predicted", "unit", |row| Some(row.result.prediction.as_ref()?.value)),
+        FigureColumn::real("predicted_low", "unit", |row| Some(row.result.prediction.as_ref()?.low)),
+        FigureColumn::real("predicted_high", "unit", |row| Some(row.result.prediction.as_ref()?.high)),
+        FigureColumn::real("ratio", "ratio", |row| row.result.ratio),
+        FigureColumn::text("verdict", |row| Some(data_name(&row.result.verdict))),
+        FigureColumn::text("explaining_causes", |row| {
             visible_text(row.result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" "))
         }),
-        OfFigure::real("undisturbed_share", "ratio", |row| Some(row.found()?.undisturbed_share)),
-        OfFigure::real("as_found", "unit", |row| Some(row.found()?.as_found.value)),
-        OfFigure::real("as_found_lower", "unit", |row| Some(row.found()?.as_found.interval?.lower)),
-        OfFigure::real("as_found_upper", "unit", |row| Some(row.found()?.as_found.interval?.upper)),
-        OfFigure::real("undisturbed", "unit", |row| Some(row.found()?.undisturbed?.value)),
-        OfFigure::real("undisturbed_lower", "unit", |row| Some(row.undisturbed_interval()?.lower)),
-        OfFigure::real("undisturbed_upper", "unit", |row| Some(row.undisturbed_interval()?.upper)),
-        OfFigure::count("n", "count", |row| Some(row.found()?.distribution.n)),
-        OfFigure::count("rounds", "count", |row| Some(row.found()?.rounds.into())),
-        OfFigure::count("failed_rounds", "count", |row| Some(row.found()?.failed_rounds.into())),
-        OfFigure::real("effective_samples", "count", |row| Some(row.found()?.effective_samples)),
-        OfFigure::flag("is_batch_means", |row| Some(row.found()?.distribution.is_of_batch_means)),
-        OfFigure::real("best", "unit", |row| Some(row.found()?.distribution.best)),
-        OfFigure::real("min", "unit", |row| Some(row.found()?.distribution.min)),
-        OfFigure::real("p5", "unit", |row| Some(row.found()?.distribution.p5)),
-        OfFigure::real("p25", "unit", |row| Some(row.found()?.distribution.p25)),
-        OfFigure::real("p50", "unit", |row| Some(row.found()?.distribution.p50)),
-        OfFigure::real("p75", "unit", |row| Some(row.found()?.distribution.p75)),
-        OfFigure::real("p95", "unit", |row| Some(row.found()?.distribution.p95)),
-        OfFigure::real("p99", "unit", |row| Some(row.found()?.distribution.p99)),
-        OfFigure::real("max", "unit", |row| Some(row.found()?.distribution.max)),
-        OfFigure::real("mean", "unit", |row| Some(row.found()?.distribution.mean)),
-        OfFigure::real("std", "unit", |row| Some(row.found()?.distribution.std)),
+        FigureColumn::real("undisturbed_share", "ratio", |row| Some(row.samples_summary()?.undisturbed_share)),
+        FigureColumn::real("as_found", "unit", |row| Some(row.samples_summary()?.as_found.value)),
+        FigureColumn::real("as_found_lower", "unit", |row| Some(row.samples_summary()?.as_found.interval?.lower)),
+        FigureColumn::real("as_found_upper", "unit", |row| Some(row.samples_summary()?.as_found.interval?.upper)),
+        FigureColumn::real("undisturbed", "unit", |row| Some(row.samples_summary()?.undisturbed?.value)),
+        FigureColumn::real("undisturbed_lower", "unit", |row| Some(row.undisturbed_interval()?.lower)),
+        FigureColumn::real("undisturbed_upper", "unit", |row| Some(row.undisturbed_interval()?.upper)),
+        FigureColumn::count("n", "count", |row| Some(row.samples_summary()?.distribution.n)),
+        FigureColumn::count("rounds", "count", |row| Some(row.samples_summary()?.rounds.into())),
+        FigureColumn::count("failed_rounds", "count", |row| Some(row.samples_summary()?.failed_rounds.into())),
+        FigureColumn::real("effective_samples", "count", |row| Some(row.samples_summary()?.effective_samples)),
+        FigureColumn::flag("is_batch_means", |row| Some(row.samples_summary()?.distribution.is_of_batch_means)),
+        FigureColumn::real("best", "unit", |row| Some(row.samples_summary()?.distribution.best)),
+        FigureColumn::real("min", "unit", |row| Some(row.samples_summary()?.distribution.min)),
+        FigureColumn::real("p5", "unit", |row| Some(row.samples_summary()?.distribution.p5)),
+        FigureColumn::real("p25", "unit", |row| Some(row.samples_summary()?.distribution.p25)),
+        FigureColumn::real("p50", "unit", |row| Some(row.samples_summary()?.distribution.p50)),
+        FigureColumn::real("p75", "unit", |row| Some(row.samples_summary()?.distribution.p75)),
+        FigureColumn::real("p95", "unit", |row| Some(row.samples_summary()?.distribution.p95)),
+        FigureColumn::real("p99", "unit", |row| Some(row.samples_summary()?.distribution.p99)),
+        FigureColumn::real("max", "unit", |row| Some(row.samples_summary()?.distribution.max)),
+        FigureColumn::real("mean", "unit", |row| Some(row.samples_summary()?.distribution.mean)),
+        FigureColumn::real("std", "unit", |row| Some(row.samples_summary()?.distribution.std)),
     ]
 }
 
 /// The machine and the program, in each row of Parquet: files of several runs are read as one table.
-pub(crate) fn machine_columns<'a>() -> [OfFigure<'a>; 2] {
+pub(crate) fn machine_columns<'a>() -> [FigureColumn<'a>; 2] {
     [
-        OfFigure::text("machine", |row| visible_text(&row.report.run.header.machine.identity)),
-        OfFigure::text("kelvin", |row| visible_text(&row.report.run.header.kelvin)),
+        FigureColumn::text("machine", |row| visible_text(&row.report.run.header.machine.identity)),
+        FigureColumn::text("kelvin", |row| visible_text(&row.report.run.header.kelvin)),
     ]
 }
 
 /// Warnings, and why a figure is missing.
-pub(crate) fn remark_columns<'a>() -> [OfFigure<'a>; 2] {
+pub(crate) fn remark_columns<'a>() -> [FigureColumn<'a>; 2] {
     [
-        OfFigure::text("warnings", |row| {
+        FigureColumn::text("warnings", |row| {
             visible_text(row.result.warnings.iter().map(|warning| &*warning.text).collect::<Vec<_>>().join("; "))
         }),
-        OfFigure::text("reason", |row| {
+        FigureColumn::text("reason", |row| {
             let reason = labels::missing_reason(&row.result.outcome, row.result.metric.unit);
             visible_text(reason.map(|(_, why)| why).unwrap_or_default())
         }),
@@ -232,51 +232,51 @@ pub(crate) fn remark_columns<'a>() -> [OfFigure<'a>; 2] {
 }
 
 /// The range of machines of its class, and what the figure is against it: `slower`, `usual`, `faster`. In CSV alone.
-pub(crate) fn class_columns<'a>() -> [OfFigure<'a>; 5] {
+pub(crate) fn class_columns<'a>() -> [FigureColumn<'a>; 5] {
     [
-        OfFigure::real("class_low", "unit", |row| Some(row.result.class_range?.low)),
-        OfFigure::real("class_middle", "unit", |row| Some(row.result.class_range?.center)),
-        OfFigure::real("class_high", "unit", |row| Some(row.result.class_range?.high)),
-        OfFigure::count("class_members", "count", |row| Some(row.result.class_range?.members as u64)),
-        OfFigure::text("class_verdict", |row| Some(class_comparison::class_word(row.result).into())),
+        FigureColumn::real("class_low", "unit", |row| Some(row.result.class_range?.low)),
+        FigureColumn::real("class_middle", "unit", |row| Some(row.result.class_range?.center)),
+        FigureColumn::real("class_high", "unit", |row| Some(row.result.class_range?.high)),
+        FigureColumn::count("class_members", "count", |row| Some(row.result.class_range?.members as u64)),
+        FigureColumn::text("class_verdict", |row| Some(class_comparison::class_word(row.result).into())),
     ]
 }
 
 /// The round of a sample.
-pub(crate) fn round_columns<'a>() -> [OfSample<'a>; 3] {
+pub(crate) fn round_columns<'a>() -> [SampleColumn<'a>; 3] {
     [
-        OfSample::count("round", "", |row| Some(row.round.index.into())),
-        OfSample::real("round_at", "seconds", |row| Some(row.round.start_seconds)).in_csv("round_at_seconds"),
-        OfSample::count("cpu", "", |row| Some(row.round.cpu.into())),
+        SampleColumn::count("round", "", |row| Some(row.round.index.into())),
+        SampleColumn::real("round_at", "seconds", |row| Some(row.round.start_seconds)).in_csv("round_at_seconds"),
+        SampleColumn::count("cpu", "", |row| Some(row.round.cpu.into())),
     ]
 }
 
 /// The unit of a sample's metric, which CSV leaves to the names of its columns.
-pub(crate) fn sample_unit_column<'a>() -> OfSample<'a> {
-    OfSample::text("unit", |row| Some(row.unit?.name().into()))
+pub(crate) fn sample_unit_column<'a>() -> SampleColumn<'a> {
+    SampleColumn::text("unit", |row| Some(row.unit?.name().into()))
 }
 
 /// The columns of samples.
-pub(crate) fn sample_columns<'a>() -> Vec<OfSample<'a>> {
+pub(crate) fn sample_columns<'a>() -> Vec<SampleColumn<'a>> {
     let ns = "nanoseconds";
     vec![
-        OfSample::count("sample", "", |row| Some(row.sample as u64)),
-        OfSample::real("value", "unit", |row| row.scalar()),
-        OfSample::count("iterations", "count", |row| row.batches()?.iterations.get(row.sample).copied()),
-        OfSample::real(ns, ns, |row| row.batches()?.nanoseconds.get(row.sample).copied()).in_csv("raw_nanoseconds"),
-        OfSample::real("work_per_iteration", "bytes, or operations, of an iteration", |row| {
+        SampleColumn::count("sample", "", |row| Some(row.sample as u64)),
+        SampleColumn::real("value", "unit", |row| row.scalar()),
+        SampleColumn::count("iterations", "count", |row| row.batches()?.iterations.get(row.sample).copied()),
+        SampleColumn::real(ns, ns, |row| row.batches()?.nanoseconds.get(row.sample).copied()).in_csv("raw_nanoseconds"),
+        SampleColumn::real("work_per_iteration", "bytes, or operations, of an iteration", |row| {
             Some(row.batches()?.work_per_iteration)
         }),
-        OfSample::text("tags", |row| {
+        SampleColumn::text("tags", |row| {
             let tags = row.batches()?.tags.get(row.sample).copied().unwrap_or_default();
             let names = SampleTags::NAMES.iter().filter(|(tag, _)| tags.intersects(*tag)).map(|(_, name)| *name);
             Some(names.collect::<Vec<_>>().join(" ").into())
         }),
-        OfSample::real("clock_pair", ns, |row| row.batches().map(|_| row.reading.overhead.clock_pair))
+        SampleColumn::real("clock_pair", ns, |row| row.batches().map(|_| row.reading.overhead.clock_pair))
             .in_csv("clock_pair_nanoseconds"),
-        OfSample::real("loop_iteration", ns, |row| row.batches().map(|_| row.reading.overhead.loop_iteration))
+        SampleColumn::real("loop_iteration", ns, |row| row.batches().map(|_| row.reading.overhead.loop_iteration))
             .in_csv("loop_nanoseconds"),
-        OfSample::real("canary_chain", ns, |row| row.canary(Canary::Chain)).in_csv("canary_chain_nanoseconds"),
-        OfSample::real("canary_block", ns, |row| row.canary(Canary::Block)).in_csv("canary_block_nanoseconds"),
+        SampleColumn::real("canary_chain", ns, |row| row.canary(Canary::Chain)).in_csv("canary_chain_nanoseconds"),
+        SampleColumn::real("canary_block", ns, |row| row.canary(Canary::Block)).in_csv("canary_block_nanoseconds"),
     ]
 }

@@ -39,9 +39,9 @@ pub struct CompareTerminal<'a> {
     /// Columns of the terminal.
     pub width: usize,
     /// Whether to print all of it instead of one screen.
-    pub full: bool,
+    pub show_all: bool,
     /// The command that prints all of it.
-    pub more: &'a str,
+    pub full_command: &'a str,
 }
 
 /// The JSON Schema of a comparison.
@@ -96,11 +96,12 @@ impl CompareTerminal<'_> {
         let mut before = self.header(comparison);
         before.extend(self.differences(comparison));
         let mut after = self.one_sided(comparison);
-        if !self.full {
-            after.extend([String::new(), format!("All figures: {}", self.more)]);
+        if !self.show_all {
+            after.extend([String::new(), format!("All figures: {}", self.full_command)]);
         }
-        let room = if self.full { usize::MAX } else { MAX_SCREEN_LINES.saturating_sub(before.len() + after.len()) };
-        before.extend(self.tables(comparison, room));
+        let max_table_lines =
+            if self.show_all { usize::MAX } else { MAX_SCREEN_LINES.saturating_sub(before.len() + after.len()) };
+        before.extend(self.tables(comparison, max_table_lines));
         before.extend(after);
         before
     }
@@ -125,41 +126,41 @@ impl CompareTerminal<'_> {
             return vec![String::new(), no_difference_text(comparison).into()];
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
-        let max_lines = if self.full { usize::MAX } else { MAX_DIFFERENCES };
+        let max_lines = if self.show_all { usize::MAX } else { MAX_DIFFERENCES };
         titled_section(differences_title(comparison).into(), &facts, max_lines, "more")
     }
 
     /// A fact, in at most two lines of a screen.
     fn fact(&self, fact: &FactDifference) -> Vec<String> {
         let label = format!("{}: {}", fact.group, fact.label);
-        let room = self.width() - LABEL_WIDTH - 3;
-        let mut lines = wrap(&fact_texts(fact).join(" -> "), room);
-        if !self.full && lines.len() > 2 {
+        let text_width = self.width() - LABEL_WIDTH - 3;
+        let mut lines = wrap(&fact_texts(fact).join(" -> "), text_width);
+        if !self.show_all && lines.len() > 2 {
             lines.truncate(2);
-            lines[1] = shortened(&format!("{} …", lines[1]), room);
+            lines[1] = shortened(&format!("{} …", lines[1]), text_width);
         }
         let labels = std::iter::once(shortened(&clean(&label), LABEL_WIDTH)).chain(std::iter::repeat(String::new()));
-        let lines = lines.into_iter().map(|line| if self.full { line } else { shortened(&line, room) });
+        let lines = lines.into_iter().map(|line| if self.show_all { line } else { shortened(&line, text_width) });
         lines.zip(labels).map(|(line, label)| format!("  {} {line}", pad_right(&label, LABEL_WIDTH))).collect()
     }
 
-    fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
+    fn tables(&self, comparison: &Comparison, mut remaining_lines: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for VerdictTable { index, title, figures } in verdict_tables(comparison) {
-            // Where nothing is known a few figures of which nothing is known say nothing.
+            // Where all figures are undecided, a few of them carry no information.
             let is_left_out = index >= HIDDEN_TABLE || index == UNDECIDED_TABLE && is_all_undecided(comparison);
-            if !self.full && is_left_out {
+            if !self.show_all && is_left_out {
                 continue;
             }
             // Room for the tables that follow stays.
             let max_lines = match index {
-                _ if self.full => usize::MAX,
-                UNDECIDED_TABLE => room.saturating_sub(3).min(MAX_UNDECIDED),
-                _ => room.saturating_sub(MAX_UNDECIDED + 6),
+                _ if self.show_all => usize::MAX,
+                UNDECIDED_TABLE => remaining_lines.saturating_sub(3).min(MAX_UNDECIDED),
+                _ => remaining_lines.saturating_sub(MAX_UNDECIDED + 6),
             };
             let rows = figures.into_iter().map(|(_, figure)| self.row(index, figure, comparison));
             let table = titled_section(self.title(title, comparison), &rows.collect::<Vec<_>>(), max_lines, "more");
-            room = room.saturating_sub(table.len());
+            remaining_lines = remaining_lines.saturating_sub(table.len());
             lines.extend(table);
         }
         lines
@@ -171,9 +172,9 @@ impl CompareTerminal<'_> {
 
     /// The title of a table, and those of its columns.
     fn title(&self, title: &str, comparison: &Comparison) -> String {
-        // Of two settings the letter is enough: what it stands for is said above.
-        let short = |name| if comparison.interleaving.is_some() { setting_letter(name) } else { name };
-        let name = |name| shortened(&clean(short(name)), VALUE_WIDTH - 1);
+        // Of two settings the letter is enough: the header explains it.
+        let short_name = |name| if comparison.interleaving.is_some() { setting_letter(name) } else { name };
+        let name = |name| shortened(&clean(short_name(name)), VALUE_WIDTH - 1);
         let (base, other) = (name(&comparison.base.name), name(&comparison.other.name));
         let (label, width) = (shortened(title, 1 + self.label_width()), 2 + self.label_width());
         format!("{label:width$}{}", columns_text([&base, &other, "ratio", "95 %"]))
@@ -186,22 +187,22 @@ impl CompareTerminal<'_> {
         let mut lines: Vec<String> =
             names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
         lines[0].push_str(&columns_text([&row.base, &row.other, &row.ratio, &row.interval]));
-        let missing = control_missing(figure, comparison).filter(|_| self.full);
-        let cause = Some(row.cause).filter(|_| self.full || table < UNDECIDED_TABLE);
-        let below = [Some(row.compared_by), Some(row.needs), cause, missing].into_iter().flatten();
-        for text in below.filter(|text| !text.is_empty()) {
+        let missing = control_missing(figure, comparison).filter(|_| self.show_all);
+        let cause = Some(row.cause).filter(|_| self.show_all || table < UNDECIDED_TABLE);
+        let remarks = [Some(row.compared_by), Some(row.needs), cause, missing].into_iter().flatten();
+        for text in remarks.filter(|text| !text.is_empty()) {
             lines.extend(wrap(&text, self.width() - 4).into_iter().map(|line| format!("    {line}")));
         }
         lines
     }
 
     fn one_sided(&self, comparison: &Comparison) -> Vec<String> {
-        let group = |(why, figures): &(String, Vec<String>)| {
-            let named = if self.full { figures.len() } else { 1 };
-            let names = figures[..named].join(", ");
-            let more = figures.len() - named;
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let lines = wrap(&format!("{names}{more}: {why}"), self.width() - 4);
+        let group = |(reason, figures): &(String, Vec<String>)| {
+            let named_count = if self.show_all { figures.len() } else { 1 };
+            let names = figures[..named_count].join(", ");
+            let unnamed_count = figures.len() - named_count;
+            let suffix = if unnamed_count > 0 { format!(" and {unnamed_count} more") } else { String::new() };
+            let lines = wrap(&format!("{names}{suffix}: {reason}"), self.width() - 4);
             let indented = |(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " });
             lines.into_iter().enumerate().map(indented).collect::<Vec<String>>()
         };
@@ -209,19 +210,19 @@ impl CompareTerminal<'_> {
         if groups.is_empty() {
             return Vec::new();
         }
-        let max_lines = if self.full { usize::MAX } else { MAX_ONE_SIDED };
+        let max_lines = if self.show_all { usize::MAX } else { MAX_ONE_SIDED };
         titled_section("Not compared".into(), &groups, max_lines, "more reasons")
     }
 }
 
 /// A title and what is below it, in this many lines at most below the title: what does not fit is counted.
-pub(crate) fn titled_section(title: String, entries: &[Vec<String>], max_lines: usize, more: &str) -> Vec<String> {
+pub(crate) fn titled_section(title: String, entries: &[Vec<String>], max_lines: usize, noun: &str) -> Vec<String> {
     let mut lines = vec![String::new(), title];
-    let (mut used, total) = (0, entries.iter().map(Vec::len).sum::<usize>());
+    let (mut line_count, total) = (0, entries.iter().map(Vec::len).sum::<usize>());
     for (index, entry) in entries.iter().enumerate() {
-        used += entry.len();
-        if total > max_lines && used >= max_lines {
-            lines.push(format!("  and {} {more}", entries.len() - index));
+        line_count += entry.len();
+        if total > max_lines && line_count >= max_lines {
+            lines.push(format!("  and {} {noun}", entries.len() - index));
             break;
         }
         lines.extend_from_slice(entry);

@@ -37,14 +37,14 @@ impl Render for CsvSummary {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let columns =
             subject_columns().into_iter().chain(figure_columns()).chain(remark_columns()).chain(class_columns());
-        write_table(columns.collect(), FigureRow::all(report), out)
+        write_table(columns.collect(), FigureRow::for_report(report), out)
     }
 }
 
 impl Render for CsvSamples {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let columns = subject_columns().into_iter().chain(round_columns()).chain(sample_columns());
-        write_table(columns.collect(), SampleRow::all(report), out)
+        write_table(columns.collect(), SampleRow::for_report(report), out)
     }
 }
 

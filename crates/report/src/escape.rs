@@ -26,7 +26,7 @@ pub(crate) trait EscapeRules {
     /// Those that are written behind a backslash.
     const BACKSLASHED: &str;
     /// Invisible characters that may stay: a line break where it is only white space.
-    const KEPT: &str;
+    const ALLOWED_INVISIBLE: &str;
 }
 
 /// HTML and SVG: the inside of an element, or of an attribute in double quotes.
@@ -36,7 +36,7 @@ pub(crate) struct HtmlRules;
 impl EscapeRules for HtmlRules {
     const ENTITIES: &str = "&<>\"'";
     const BACKSLASHED: &str = "";
-    const KEPT: &str = "\n\t";
+    const ALLOWED_INVISIBLE: &str = "\n\t";
 }
 
 /// Markdown of GitHub's flavour: the inside of a line or of a table's cell.
@@ -47,7 +47,7 @@ impl EscapeRules for GfmRules {
     const ENTITIES: &str = "&<>";
     /// Between two dollars is a formula, which may hold links.
     const BACKSLASHED: &str = "\\`*_[]|#~$";
-    const KEPT: &str = "";
+    const ALLOWED_INVISIBLE: &str = "";
 }
 
 /// Writes a text in a language.
@@ -61,7 +61,7 @@ fn write_escaped<L: EscapeRules>(text: &str, out: &mut impl Write) -> fmt::Resul
         '"' => out.write_str("&quot;"),
         _ => write!(out, "&#{};", u32::from(c)),
     };
-    text.chars().try_for_each(|c| match is_visible(c) || L::KEPT.contains(c) {
+    text.chars().try_for_each(|c| match is_visible(c) || L::ALLOWED_INVISIBLE.contains(c) {
         true => write(c),
         // An escaped character may begin with one that must itself be escaped.
         false => c.escape_default().try_for_each(&mut write),
@@ -90,8 +90,8 @@ impl<L> Escaped<L> {
     }
 
     /// Adds to its end.
-    pub(crate) fn push(&mut self, more: Self) {
-        self.0.push_str(&more.0);
+    pub(crate) fn push(&mut self, part: Self) {
+        self.0.push_str(&part.0);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -104,8 +104,8 @@ impl<L> Escaped<L> {
     }
 
     /// All of them, with this between them.
-    pub(crate) fn joined(parts: impl IntoIterator<Item = Self>, between: &'static str) -> Self {
-        Self(parts.into_iter().map(|part| part.0).collect::<Vec<_>>().join(between), PhantomData)
+    pub(crate) fn joined(parts: impl IntoIterator<Item = Self>, separator: &'static str) -> Self {
+        Self(parts.into_iter().map(|part| part.0).collect::<Vec<_>>().join(separator), PhantomData)
     }
 }
 
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn html_text_stays_in_element() {
         let hostile = "</td><script>\"x\" & 'y'`";
-        let shown = "&lt;/td&gt;&lt;script&gt;&quot;x&quot; &amp; &#39;y&#39;`";
-        assert_eq!(html!("<p>{}</p>", hostile).as_str(), format!("<p>{shown}</p>"));
-        let inside = html!("<b>{}</b>", hostile.to_owned());
-        assert_eq!(html!("<i>{}</i>", &inside).as_str(), format!("<i><b>{shown}</b></i>"), "what is safe stays");
+        let escaped = "&lt;/td&gt;&lt;script&gt;&quot;x&quot; &amp; &#39;y&#39;`";
+        assert_eq!(html!("<p>{}</p>", hostile).as_str(), format!("<p>{escaped}</p>"));
+        let nested = html!("<b>{}</b>", hostile.to_owned());
+        assert_eq!(html!("<i>{}</i>", &nested).as_str(), format!("<i><b>{escaped}</b></i>"), "what is safe stays");
         assert_eq!(html!("{}{}", Some(Name::new("<")), None::<&str>).as_str(), "&lt;");
         assert_eq!(html!("{}", "a\u{202e}b\u{0}c\nd").as_str(), "a\\u{202e}b\\u{0}c\nd");
         assert_eq!(html!("{:.1} {} {0}", 1.25, 3_u64).as_str(), "1.2 3 1.25");

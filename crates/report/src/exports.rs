@@ -66,27 +66,27 @@ impl fmt::Display for OmittedFigures {
             (self.inputs, "measured only as inputs of predictions"),
             (self.repeated, "measured twice"),
         ];
-        let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}"));
         f.pad(&parts.collect::<Vec<String>>().join(", "))
     }
 }
 
 /// The figures of a run that another tool can read, in their order, and what is left out.
 pub(crate) fn exported_figures<'a>(report: &Report<'a>) -> (Vec<ExportedFigure<'a>>, OmittedFigures) {
-    let mut left_out = OmittedFigures::default();
-    let mut seen = HashSet::new();
+    let mut omissions = OmittedFigures::default();
+    let mut exported_cases = HashSet::new();
     let mut figures = Vec::new();
     for result in &report.analysis.results {
         match &result.outcome {
-            _ if result.only_input => left_out.inputs += 1,
-            Outcome::Measured(summary) if seen.insert((result.metric.id, &result.case)) => {
+            _ if result.only_input => omissions.inputs += 1,
+            Outcome::Measured(summary) if exported_cases.insert((result.metric.id, &result.case)) => {
                 figures.push(ExportedFigure { result, summary });
             }
-            Outcome::Measured(_) => left_out.repeated += 1,
-            _ => left_out.without_value += 1,
+            Outcome::Measured(_) => omissions.repeated += 1,
+            _ => omissions.without_value += 1,
         }
     }
-    (figures, left_out)
+    (figures, omissions)
 }
 
 /// What of a report a format of figures in both directions does not hold.
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn omitted_figures_are_counted_in_words() {
         assert_eq!(OmittedFigures::default().to_string(), "");
-        let left_out = OmittedFigures { without_value: 3, higher_is_better: 14, ..OmittedFigures::default() };
-        assert_eq!(left_out.to_string(), "14 where higher is better, 3 without a value");
+        let omissions = OmittedFigures { without_value: 3, higher_is_better: 14, ..OmittedFigures::default() };
+        assert_eq!(omissions.to_string(), "14 where higher is better, 3 without a value");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Figure {
 impl Figure {
     /// Whether it shows this line of a metric.
     pub fn shows_line(&self, metric: Name, line: &str) -> bool {
-        self.shows.iter().any(|(shown, label)| *shown == metric && label == line)
+        self.shows.iter().any(|(id, label)| *id == metric && label == line)
     }
 
     /// Whether it shows a metric of this area.
@@ -217,6 +217,6 @@ pub(crate) fn needs_log_axis(values: impl Iterator<Item = f64>) -> bool {
 
 /// A text as a file name: letters, digits and `.-_=`, anything else a dash.
 pub(crate) fn safe_file_name(text: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || ".-_=".contains(c) { c } else { '-' };
-    text.trim().chars().map(safe).collect()
+    let safe_char = |c: char| if c.is_ascii_alphanumeric() || ".-_=".contains(c) { c } else { '-' };
+    text.trim().chars().map(safe_char).collect()
 }

@@ -42,9 +42,9 @@ pub struct HistoryTerminal<'a> {
     /// Whether it shows characters other than ASCII.
     pub unicode: bool,
     /// Whether to print all of it instead of one screen.
-    pub full: bool,
+    pub show_all: bool,
     /// The command that prints all of it.
-    pub more: &'a str,
+    pub full_command: &'a str,
 }
 
 /// The JSON Schema of a history.
@@ -71,17 +71,17 @@ fn sections(history: &History) -> Vec<(&'static str, Vec<&SeriesHistory>)> {
     sections.filter(|(_, series)| !series.is_empty()).collect()
 }
 
-/// What is said of a series: these changes of it, breaks between versions of its method, and its rank where that matters.
+/// The texts of a series: these changes of it, breaks between versions of its method, and its rank where that matters.
 fn series_texts<'h>(
     series: &SeriesHistory,
     history: &History,
     changes: impl Iterator<Item = &'h HistoryChange>,
-    facts: usize,
+    max_facts: usize,
     is_ranked: bool,
 ) -> Vec<String> {
     let better = series.metric.better;
-    let change = |change| format!("{}; {}", change_sentence(change, better, history), other_changes(change, facts));
-    let rank = series.ranking.filter(|_| is_ranked).map(|among| ranking_text(among, better));
+    let change = |change| format!("{}; {}", change_sentence(change, better, history), other_changes(change, max_facts));
+    let rank = series.ranking.filter(|_| is_ranked).map(|ranking| ranking_text(ranking, better));
     changes.map(change).chain(version_breaks(series, history)).chain(rank).collect()
 }
 
@@ -120,22 +120,22 @@ impl HistoryTerminal<'_> {
         let mut lines = wrap(&history_title(history), self.width());
         lines.extend(wrap(&change_counts(history), self.width()));
         lines.extend(remarks(history).iter().flat_map(|remark| wrap(remark, self.width())));
-        let more = wrap(&format!("All series and changes: {}", self.more), self.width());
-        let more: Vec<String> = std::iter::once(String::new()).chain(more).collect();
-        let mut room = MAX_SCREEN_LINES.saturating_sub(lines.len() + more.len());
-        let mut has_left_out = false;
+        let footer = wrap(&format!("All series and changes: {}", self.full_command), self.width());
+        let footer: Vec<String> = std::iter::once(String::new()).chain(footer).collect();
+        let mut remaining_lines = MAX_SCREEN_LINES.saturating_sub(lines.len() + footer.len());
+        let mut has_omissions = false;
         let sections = sections(history);
         for (index, (title, series)) in sections.iter().enumerate() {
             let entries: Vec<Vec<String>> = series.iter().map(|series| self.series(series, history)).collect();
-            let max_lines = room.saturating_sub(2 + RESERVED_LINES * (sections.len() - index - 1));
-            let max_lines = if self.full { usize::MAX } else { max_lines };
-            has_left_out |= entries.iter().map(Vec::len).sum::<usize>() > max_lines;
+            let max_lines = remaining_lines.saturating_sub(2 + RESERVED_LINES * (sections.len() - index - 1));
+            let max_lines = if self.show_all { usize::MAX } else { max_lines };
+            has_omissions |= entries.iter().map(Vec::len).sum::<usize>() > max_lines;
             let table = titled_section(self.title(title), &entries, max_lines, "more");
-            room = room.saturating_sub(table.len());
+            remaining_lines = remaining_lines.saturating_sub(table.len());
             lines.extend(table);
         }
-        if !self.full && (has_left_out || history.series.iter().any(|series| series.last_change().is_some())) {
-            lines.extend(more);
+        if !self.show_all && (has_omissions || history.series.iter().any(|series| series.last_change().is_some())) {
+            lines.extend(footer);
         }
         lines
     }
@@ -170,14 +170,14 @@ impl HistoryTerminal<'_> {
     }
 
     fn change_lines(&self, series: &SeriesHistory, history: &History) -> Vec<String> {
-        let is_ranked = self.full || series.last_change().is_some() || history.series.len() == 1;
-        let texts = match self.full {
+        let is_ranked = self.show_all || series.last_change().is_some() || history.series.len() == 1;
+        let texts = match self.show_all {
             true => series_texts(series, history, newest_changes(series), usize::MAX, is_ranked),
             false => series_texts(series, history, series.last_change().into_iter(), MAX_NAMED_FACTS, is_ranked),
         };
         let lines = |text: &String| {
             let mut lines = wrap(text, self.width() - 6);
-            if !self.full && lines.len() > MAX_CHANGE_LINES {
+            if !self.show_all && lines.len() > MAX_CHANGE_LINES {
                 lines.truncate(MAX_CHANGE_LINES);
                 let last = &mut lines[MAX_CHANGE_LINES - 1];
                 *last = last.chars().take(self.width() - 8).chain(" …".chars()).collect();

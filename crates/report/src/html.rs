@@ -128,17 +128,17 @@ fn page_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figur
         let id = anchor("area", section.area);
         PageSection::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id))
     };
-    let (inputs, asked): (Vec<&Section<'_>>, Vec<&Section<'_>>) =
+    let (inputs, requested): (Vec<&Section<'_>>, Vec<&Section<'_>>) =
         sections.iter().partition(|section| section.entries.iter().all(SectionEntry::only_input));
     // A study begins with its answer, a run with its machine.
     let mut parts = Vec::new();
     if is_study(report) {
         parts.push(PageSection::new("studies", "Study", method::study(report, figures)));
-        parts.extend(asked.into_iter().map(area));
+        parts.extend(requested.into_iter().map(area));
         parts.extend(summary_sections(report, sections, figures));
     } else {
         parts.extend(summary_sections(report, sections, figures));
-        parts.extend(asked.into_iter().map(area));
+        parts.extend(requested.into_iter().map(area));
     }
     let has_rivals = !report.analysis.rivals.is_empty();
     parts.extend(has_rivals.then(|| PageSection::new("rivals", "Other programs", method::rivals(report))));
@@ -253,9 +253,9 @@ impl<'a> DataTable<'a> {
 
     pub(crate) fn markup(&self) -> Markup {
         let Self { label, class, caption, shows_caption, columns, rows } = self;
-        let unseen = (!shows_caption).then(|| html!(" class=\"unseen\""));
+        let caption_class = (!shows_caption).then(|| html!(" class=\"unseen\""));
         let head: Markup = columns.iter().map(|title| html!("<th>{}</th>", title)).collect();
-        let head = html!("<caption{}>{}</caption><thead><tr>{}</tr></thead>", unseen, caption, head);
+        let head = html!("<caption{}>{}</caption><thead><tr>{}</tr></thead>", caption_class, caption, head);
         scrollable(label, html!("<table class=\"{}\">{}<tbody>{}</tbody></table>", class, head, rows))
     }
 }
@@ -276,7 +276,7 @@ pub(crate) fn pill(class: &str, word: impl HtmlPiece) -> Markup {
 }
 
 /// A reason or a remark behind what it is of.
-fn why(text: impl HtmlPiece) -> Markup {
+fn remark_span(text: impl HtmlPiece) -> Markup {
     html!("<span class=\"why\">{}</span>", text)
 }
 

@@ -44,11 +44,11 @@ pub fn schema() -> Schema {
 
 impl Render for Json {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let without = (!self.samples).then(|| report.run.without_samples());
+        let run_without_samples = (!self.samples).then(|| report.run.without_samples());
         let document = Document {
             report_format: FORMAT,
             samples: self.samples,
-            run: without.as_ref().unwrap_or(report.run),
+            run: run_without_samples.as_ref().unwrap_or(report.run),
             analysis: report.analysis,
             references: report.references,
         };

@@ -57,11 +57,11 @@ pub fn best_span(results: &[&MetricResult]) -> Option<String> {
 }
 
 /// The ratios of results to their predictions, from the lowest to the highest; `None` where none has one.
-pub(crate) fn ratio_range(results: &[&MetricResult], between: &str) -> Option<String> {
+pub(crate) fn ratio_range(results: &[&MetricResult], separator: &str) -> Option<String> {
     let (low, high) = min_max(results.iter().filter_map(|result| result.ratio))?;
     Some(match (units::ratio(low), units::ratio(high)) {
         (low, high) if low == high => low,
-        (low, high) => format!("{low}{between}{high}"),
+        (low, high) => format!("{low}{separator}{high}"),
     })
 }
 
@@ -81,13 +81,13 @@ pub fn missing_reason(outcome: &Outcome, unit: Unit) -> Option<(&'static str, St
         Outcome::NotKnown(summary) => {
             let share = units::share(summary.undisturbed_share);
             let as_found = units::figure_text(&summary.as_found, unit);
-            ("not known", format!("only {share} of the samples were undisturbed, too few; as found {as_found}"))
+            ("not known", format!("only {share} of the samples were undisturbed, too few; as measured {as_found}"))
         }
         Outcome::Invalid(ImpossibleValue { value, bound, derivation, likely_cause, .. }) => {
             let [value, bound] = [value, bound].map(|value| units::value_text(*value, unit));
             let source = derivation.as_ref().map_or_else(String::new, |derivation| format!(", as {derivation}"));
-            let why = format!("{value} is beyond what is possible ({bound}{source}); likely cause: {likely_cause}");
-            ("invalid", why)
+            let reason = format!("{value} is beyond what is possible ({bound}{source}); likely cause: {likely_cause}");
+            ("invalid", reason)
         }
         Outcome::Skipped(reason) => ("skipped", reason.to_string()),
         Outcome::Failed(reason) => ("failed", reason.clone()),
@@ -110,7 +110,7 @@ pub fn status(outcome: &Outcome) -> &'static str {
 /// Which samples made a headline.
 pub fn treatment(treatment: HeadlineSamples) -> &'static str {
     match treatment {
-        HeadlineSamples::AsFound => "as found",
+        HeadlineSamples::AsFound => "as measured",
         HeadlineSamples::Undisturbed => "undisturbed",
         HeadlineSamples::CycleNormalised => "undisturbed, normalised to the measured frequency",
     }
@@ -162,7 +162,7 @@ pub fn run_line(run: &Run) -> String {
     }
     let status = match &run.status {
         RunStatus::Complete => String::new(),
-        RunStatus::Partial(why) => format!("; PARTIAL: {why}"),
+        RunStatus::Partial(reason) => format!("; PARTIAL: {reason}"),
     };
     let causes: f64 = run.explanations.iter().map(|explanation| explanation.seconds).sum();
     let causes = if causes > 0.0 { format!(", and {} for causes,", units::seconds(causes)) } else { String::new() };
@@ -175,9 +175,9 @@ pub fn run_line(run: &Run) -> String {
 const BUDGET_TOLERANCE: f64 = 1.05;
 
 /// A budget, after the time that a run took: `of 2 min 30 s`, or that it was too short.
-fn budget_text(took: f64, budget: f64) -> String {
+fn budget_text(duration: f64, budget: f64) -> String {
     let expected = units::seconds(budget);
-    match took > BUDGET_TOLERANCE * budget {
+    match duration > BUDGET_TOLERANCE * budget {
         false => format!("of {expected}"),
         true => format!("where {expected} were expected: its rounds took longer"),
     }
@@ -191,10 +191,10 @@ pub fn run_extent(report: &Report<'_>) -> String {
         "default" => String::new(),
         mode => format!(", {mode}"),
     };
-    let quiet = report.analysis.undisturbed_share.map(units::share);
-    let quiet = quiet.map_or_else(String::new, |share| format!(", {share} undisturbed"));
+    let undisturbed_share = report.analysis.undisturbed_share.map(units::share);
+    let undisturbed_text = undisturbed_share.map_or_else(String::new, |share| format!(", {share} undisturbed"));
     let (figures, rounds) = (plural(figures, "figure"), plural(run.header.settings.rounds.into(), "round"));
-    format!("{figures}, {rounds}, {}{mode}{quiet}", units::seconds(run.seconds))
+    format!("{figures}, {rounds}, {}{mode}{undisturbed_text}", units::seconds(run.seconds))
 }
 
 /// How precise the figures of a run are; nothing where none has an interval.
@@ -224,8 +224,8 @@ pub fn class_time_text(class: &UsualRange) -> String {
 }
 
 /// A figure of the first screen against its prediction, in one word; nothing without one.
-pub fn against_prediction(against: PredictionVerdict) -> &'static str {
-    match against {
+pub fn prediction_word(verdict: PredictionVerdict) -> &'static str {
+    match verdict {
         PredictionVerdict::Slower => "slower",
         PredictionVerdict::Faster => "faster",
         PredictionVerdict::AsPredicted => "expected",
@@ -240,17 +240,17 @@ pub(crate) const AS_FOUND_MARK: char = '◇';
 /// would point the other way.
 pub fn as_found_suffix(figure: &OverviewFigure) -> String {
     match figure.verdict {
-        PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.verdict).to_owned(),
+        PredictionVerdict::Slower | PredictionVerdict::Faster => prediction_word(figure.verdict).to_owned(),
         PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => {
             figure.as_found.iter().map(|_| AS_FOUND_MARK).collect()
         }
     }
 }
 
-/// A figure of the first screen in words alone: `2.91 ns`, `not known, 3.4 ns as found`.
+/// A figure of the first screen in words alone: `2.91 ns`, `not known, 3.4 ns as measured`.
 pub fn figure(figure: &OverviewFigure) -> String {
     match &figure.as_found {
-        Some(as_found) => format!("{}, {} as found", figure.text, as_found.text),
+        Some(as_found) => format!("{}, {} as measured", figure.text, as_found.text),
         None => figure.text.clone(),
     }
 }
@@ -258,20 +258,21 @@ pub fn figure(figure: &OverviewFigure) -> String {
 /// Why rates of one thing have no figure, where none has one and all for one reason: `skipped: needs two CPUs`.
 pub fn missing_rates(line: &RateRow) -> Option<String> {
     let first = &line.rates.first()?.figure;
-    let is_alike = |figure: &OverviewFigure| {
+    let has_same_reason = |figure: &OverviewFigure| {
         figure.drawn_value().is_none() && (&figure.text, &figure.missing_reason) == (&first.text, &first.missing_reason)
     };
-    let why_not = first.missing_reason.as_ref().filter(|_| line.rates.iter().all(|rate| is_alike(&rate.figure)))?;
-    Some(format!("{}: {why_not}", first.text))
+    let reason =
+        first.missing_reason.as_ref().filter(|_| line.rates.iter().all(|rate| has_same_reason(&rate.figure)))?;
+    Some(format!("{}: {reason}", first.text))
 }
 
 /// What a figure is that is only as found, in a legend.
-pub const AS_FOUND_LABEL: &str = "as found";
+pub const AS_FOUND_LABEL: &str = "disturbed";
 
 /// Metrics without a figure, named: `7 not known: net.rtt.tcp, os.process.fork_rss`. Of what was skipped, on purpose or for lack of
-/// something, the tables say more: it is counted.
+/// something, the tables have the details: it is counted.
 pub fn missing_figure(missing: &MissingFigures) -> String {
-    let why = match missing.reason {
+    let reason = match missing.reason {
         MissingReason::Failed => "failed",
         MissingReason::Invalid => "invalid",
         MissingReason::NotKnown => "not known",
@@ -279,7 +280,7 @@ pub fn missing_figure(missing: &MissingFigures) -> String {
         MissingReason::Skipped => return format!("{} skipped", units::count(missing.figures as u64)),
     };
     let names: Vec<&str> = missing.metrics.iter().map(|id| id.as_str()).collect();
-    format!("{} {why}: {}", units::count(missing.figures as u64), names.join(", "))
+    format!("{} {reason}: {}", units::count(missing.figures as u64), names.join(", "))
 }
 
 /// The hazards of a run, the most severe first.
@@ -292,11 +293,11 @@ pub(crate) fn hazards(run: &Run) -> Vec<&Hazard> {
 /// The machine in one line: processor, CPUs, memory, kernel, hypervisor or container; unknown facts are left out.
 pub fn machine_line(run: &Run) -> String {
     let machine = &run.header.machine;
-    let allowed = machine.topology.allowed.get().map(Vec::len);
+    let allowed_cpus = machine.topology.allowed.get().map(Vec::len);
     let parts = [
         machine.cpu.model_name.get().cloned(),
         kelvin_analysis::wording::core_name(&machine.cpu),
-        allowed.map(|cpus| format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" })),
+        allowed_cpus.map(|cpus| format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" })),
         machine.memory.total_bytes.get().map(|&total| units::value_text(total as f64, Unit::Bytes)),
         machine.kernel.release.get().map(|release| format!("Linux {release}")),
         machine.platform.hypervisor.get().and_then(|name| Some(format!("under {}", name.as_ref()?))),

@@ -19,9 +19,9 @@ pub(crate) struct LadderAxis {
 impl LadderAxis {
     /// The axis of all figures and predictions of some rungs.
     pub fn for_rungs(rungs: &[Rung]) -> Self {
-        let drawn = rungs.iter().filter_map(|rung| rung.figure.drawn_value().map(|drawn| [drawn.value; 2]));
-        let predicted = rungs.iter().filter_map(|rung| rung.figure.predicted.as_ref());
-        Self::for_times(drawn.chain(predicted.map(|range| [range.low, range.high])).flatten())
+        let drawn_times = rungs.iter().filter_map(|rung| rung.figure.drawn_value().map(|estimate| [estimate.value; 2]));
+        let predicted_ranges = rungs.iter().filter_map(|rung| rung.figure.predicted.as_ref());
+        Self::for_times(drawn_times.chain(predicted_ranges.map(|range| [range.low, range.high])).flatten())
     }
 
     /// The axis of some times, in seconds.
@@ -79,8 +79,8 @@ pub(crate) fn full_labels<'a>(rungs: impl Iterator<Item = (&'a str, bool)>) -> i
 /// The published machine that a ladder shows, with its name: the first of the report's that has one of its times.
 pub(crate) fn compared_reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
     let rungs = &report.analysis.overview.as_ref()?.rungs;
-    let has = |machine: Name| rungs.iter().any(|rung| published_seconds(rung, machine).is_some());
-    let reference = report.references.iter().find(|reference| has(reference.id))?;
+    let has_time = |machine: Name| rungs.iter().any(|rung| published_seconds(rung, machine).is_some());
+    let reference = report.references.iter().find(|reference| has_time(reference.id))?;
     Some((reference.id, reference.title.split(',').next().unwrap_or(&reference.title)))
 }
 
@@ -98,8 +98,8 @@ mod tests {
         let axis = LadderAxis { from: -10, to: -2 };
         let labels: Vec<String> = axis.labels().map(|(_, text)| text).collect();
         assert_eq!(labels, ["0.1 ns", "10 ns", "1 µs", "100 µs", "10 ms"]);
-        let all: Vec<String> = LadderAxis { from: -8, to: -5 }.labels().map(|(_, text)| text).collect();
-        assert_eq!(all, ["10 ns", "100 ns", "1 µs", "10 µs"]);
+        let every_label: Vec<String> = LadderAxis { from: -8, to: -5 }.labels().map(|(_, text)| text).collect();
+        assert_eq!(every_label, ["10 ns", "100 ns", "1 µs", "10 µs"]);
         assert!((axis.share(1e-6) - 0.5).abs() < 1e-12);
         assert_eq!((axis.share(0.0), axis.share(1.0)), (0.0, 1.0));
     }

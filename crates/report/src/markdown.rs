@@ -19,7 +19,7 @@ pub struct Markdown;
 impl Render for Markdown {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let sections = sections(report);
-        let nothing = sections.is_empty().then(|| md!("Nothing was measured.\n\n"));
+        let empty_notice = sections.is_empty().then(|| md!("Nothing was measured.\n\n"));
         if is_study(report) {
             return out.write_all(study_page(report, &sections).as_str().as_bytes());
         }
@@ -28,7 +28,7 @@ impl Render for Markdown {
         let class = list("Normal for its class", class_comparison::class_lines(&report.analysis.class_comparison));
         let areas: MarkdownText = sections.iter().map(|part| section(report, part)).collect();
         let summary = md!("{}{}{}{}{}", head(report), screen, verdict, class, hazards(report));
-        let tables = md!("{}{}{}{}{}", nothing, areas, other_programs(report), published(report), studies(report));
+        let tables = md!("{}{}{}{}{}", empty_notice, areas, other_programs(report), published(report), studies(report));
         let page = md!("{}{}{}", summary, tables, notes);
         out.write_all(page.as_str().as_bytes())
     }
@@ -36,9 +36,9 @@ impl Render for Markdown {
 
 /// A study begins with its answer; what it was measured on, and what with, follows.
 fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> MarkdownText {
-    let [asked, inputs] = [false, true].map(|only_input| sections_by_purpose(sections, only_input));
+    let [requested, inputs] = [false, true].map(|only_input| sections_by_purpose(sections, only_input));
     let areas = |sections: &[Section<'_>]| sections.iter().map(|part| section(report, part)).collect::<MarkdownText>();
-    let tables = md!("{}{}{}{}", studies(report), areas(&asked), other_programs(report), published(report));
+    let tables = md!("{}{}{}{}", studies(report), areas(&requested), other_programs(report), published(report));
     let machine = md!("{}\n\n{}\n\n", labels::machine_line(report.run), labels::run_line(report.run));
     let (verdict, notes) = (list("Verdict", &report.analysis.verdict), list("Notes", &report.run.notes));
     let run = md!("{}{}{}{}{}", machine, verdict, hazards(report), areas(&inputs), notes);
@@ -47,8 +47,8 @@ fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> MarkdownText {
 
 /// That a run was not finished.
 fn partial(report: &Report<'_>) -> Option<MarkdownText> {
-    let why = if let RunStatus::Partial(why) = &report.run.status { Some(why) } else { None };
-    why.map(|why| md!("> **This run is partial:** {}\n\n", why))
+    let reason = if let RunStatus::Partial(reason) = &report.run.status { Some(reason) } else { None };
+    reason.map(|reason| md!("> **This run is partial:** {}\n\n", reason))
 }
 
 fn head(report: &Report<'_>) -> MarkdownText {
@@ -58,12 +58,14 @@ fn head(report: &Report<'_>) -> MarkdownText {
 /// The ladder as text, what stands out, what to do first, and how sure the run is.
 fn first_screen(report: &Report<'_>, screen: &Overview) -> MarkdownText {
     let cautions: MarkdownText = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
-    let sentences = list("What stands out", screen.stand_outs.iter().map(|one| one.text.as_str()));
+    let sentences = list("What stands out", screen.stand_outs.iter().map(|stand_out| stand_out.text.as_str()));
     let remedy =
         |remedy: &Remedy| md!("{}: {}", remedy.problems.join("; "), remedy_text(&remedy.command, remedy.is_command));
-    let sure = labels::precision(report.analysis).into_iter().chain(screen.missing.iter().map(labels::missing_figure));
+    let precision_lines =
+        labels::precision(report.analysis).into_iter().chain(screen.missing.iter().map(labels::missing_figure));
     let ladder = MarkdownText::block(&ladder_lines(report, screen));
-    let (remedies, precision) = (list("Do first", screen.remedies.iter().map(remedy)), list("Precision", sure));
+    let (remedies, precision) =
+        (list("Do first", screen.remedies.iter().map(remedy)), list("Precision", precision_lines));
     md!("{}{}\n{}{}{}", cautions, ladder, sentences, remedies, precision)
 }
 
@@ -87,13 +89,13 @@ fn other_programs(report: &Report<'_>) -> MarkdownText {
         let Ok(sides) = &row.sides else { continue };
         let rivals::RivalCells { kelvin, other, ratio, expected, verdict, .. } = sides;
         let figures = [kelvin, other, ratio, expected].map(MarkdownText::from);
-        let what = [(&row.what).into(), MarkdownText::code(row.program)];
-        page.push(MarkdownText::row(what.into_iter().chain(figures).chain([(*verdict).into()])));
+        let names = [(&row.work).into(), MarkdownText::code(row.program)];
+        page.push(MarkdownText::row(names.into_iter().chain(figures).chain([(*verdict).into()])));
     }
     page.push(md!("\n"));
     let missing = rivals::missing(&rows).into_iter();
     let missing: MarkdownText =
-        missing.map(|(which, word, reason)| md!("- {} **{}**: {}\n", which.join("; "), word, reason)).collect();
+        missing.map(|(cases, word, reason)| md!("- {} **{}**: {}\n", cases.join("; "), word, reason)).collect();
     page.extend((!missing.is_empty()).then(|| md!("{}\n", missing)));
     page
 }
@@ -105,7 +107,7 @@ fn published(report: &Report<'_>) -> MarkdownText {
         page.push(md!("## Compared with {}\n\n", table.reference.title));
         page.push(md!("| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|\n"));
         for row in &table.rows {
-            page.push(MarkdownText::row([&row.what, &row.here, &row.there, &row.ratio, &row.remark]));
+            page.push(MarkdownText::row([&row.quantity, &row.measured, &row.published, &row.ratio, &row.remark]));
         }
         page.push(md!("\n"));
     }
@@ -135,47 +137,47 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
     if results.is_empty() {
         return MarkdownText::new();
     }
-    let (measured, missing): (Vec<&MetricResult>, Vec<&MetricResult>) =
+    let (measured_results, missing_results): (Vec<&MetricResult>, Vec<&MetricResult>) =
         results.into_iter().partition(|result| result.outcome.summary().is_some());
-    let alike = &section.common_axes;
-    page.extend(alike.sentence().map(|sentence| md!("{}\n\n", sentence)));
-    if !measured.is_empty() {
+    let common_axes = &section.common_axes;
+    page.extend(common_axes.sentence().map(|sentence| md!("{}\n\n", sentence)));
+    if !measured_results.is_empty() {
         page.push(md!("| metric | measured | cycles | predicted | ratio | verdict |\n|:--|--:|--:|--:|--:|:--|\n"));
-        page.extend(measured.iter().map(|result| row(result, alike)));
+        page.extend(measured_results.iter().map(|result| row(result, common_axes)));
         page.push(md!("\n"));
     }
-    // Where there is no table each reason is said once.
-    let reasons: Vec<MissingResults<'_>> = match measured.is_empty() {
-        true => MissingResults::group(missing.iter().copied()),
-        false => missing.iter().flat_map(|result| MissingResults::group([*result])).collect(),
+    // Where there is no table each reason is stated once.
+    let reasons: Vec<MissingResults<'_>> = match measured_results.is_empty() {
+        true => MissingResults::group(missing_results.iter().copied()),
+        false => missing_results.iter().flat_map(|result| MissingResults::group([*result])).collect(),
     };
-    page.extend(reasons.iter().map(|reason| without_numbers(reason, alike)));
-    for result in &measured {
-        let line = |warning: &Warning| md!("- {}: {}\n", label(result, alike), warning.text);
+    page.extend(reasons.iter().map(|reason| without_numbers(reason, common_axes)));
+    for result in &measured_results {
+        let line = |warning: &Warning| md!("- {}: {}\n", label(result, common_axes), warning.text);
         page.extend(result.warnings.iter().map(line));
     }
-    if !missing.is_empty() || measured.iter().any(|result| !result.warnings.is_empty()) {
+    if !missing_results.is_empty() || measured_results.iter().any(|result| !result.warnings.is_empty()) {
         page.push(md!("\n"));
     }
     page
 }
 
 /// Results without a number for one reason.
-fn without_numbers(missing: &MissingResults<'_>, alike: &CommonAxes) -> MarkdownText {
-    let labels = MarkdownText::joined(missing.results.iter().map(|result| label(result, alike)), ", ");
+fn without_numbers(missing: &MissingResults<'_>, common_axes: &CommonAxes) -> MarkdownText {
+    let labels = MarkdownText::joined(missing.results.iter().map(|result| label(result, common_axes)), ", ");
     md!("- {} **{}**: {}\n", labels, missing.word, missing.reason)
 }
 
-fn label(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
-    let case = alike.rest_text(&result.metric, &result.case);
+fn label(result: &MetricResult, common_axes: &CommonAxes) -> MarkdownText {
+    let case = common_axes.rest_text(&result.metric, &result.case);
     let space = if case.is_empty() { "" } else { " " };
     MarkdownText::code(&format!("{}{space}{case}", result.metric.id))
 }
 
-fn row(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
+fn row(result: &MetricResult, common_axes: &CommonAxes) -> MarkdownText {
     let Some(summary) = result.outcome.summary() else { return MarkdownText::new() };
     let unit = result.metric.unit;
-    let name = md!("{}{}", label(result, alike), if result.only_input { " (input only)" } else { "" });
+    let name = md!("{}{}", label(result, common_axes), if result.only_input { " (input only)" } else { "" });
     let best = labels::best_span(&[result]).map(|best| format!("; {best}"));
     let measured = md!("{}{}", units::measured_text(summary, unit), best);
     let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
@@ -207,8 +209,8 @@ fn conclusion(conclusion: &StatedConclusion) -> MarkdownText {
 
 /// What a study answers, and what that rests on.
 fn answer(answer: &StudyAnswer) -> MarkdownText {
-    let because: MarkdownText = answer.reasons.iter().map(|line| md!("- {}\n", line)).collect();
-    md!("**{}**\n\n{}\n", answer.text, because)
+    let reasons: MarkdownText = answer.reasons.iter().map(|line| md!("- {}\n", line)).collect();
+    md!("**{}**\n\n{}\n", answer.text, reasons)
 }
 
 /// A table of a study, all of its columns.

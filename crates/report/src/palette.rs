@@ -17,7 +17,8 @@ const COLORS: &str = include_str!("../assets/palette.txt");
 
 /// The colours, each with its name.
 fn colors() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let color = |line: &'static str| line.split_once(' ').and_then(|(name, both)| Some((name, both.split_once(' ')?)));
+    let color =
+        |line: &'static str| line.split_once(' ').and_then(|(name, values)| Some((name, values.split_once(' ')?)));
     COLORS.lines().filter_map(color).map(|(name, (light, dark))| (name, light, dark))
 }
 
@@ -44,15 +45,15 @@ mod tests {
     use super::*;
 
     fn color(name: &str) -> [&'static str; 2] {
-        let (_, light, dark) = colors().find(|(known, ..)| *known == name).unwrap();
+        let (_, light, dark) = colors().find(|(color_name, ..)| *color_name == name).unwrap();
         [light, dark]
     }
 
     /// Relative luminance of `#rrggbb` or `#rgb` (WCAG 2.2).
     fn luminance(color: &str) -> f64 {
         let digits = (color.len() - 1) / 3;
-        let part = |at: usize| {
-            let digits = &color[1 + at * digits..][..digits];
+        let part = |index: usize| {
+            let digits = &color[1 + index * digits..][..digits];
             f64::from(u8::from_str_radix(&digits.repeat(2 / digits.len()), 16).unwrap()) / 255.0
         };
         let linear = |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
@@ -80,12 +81,12 @@ mod tests {
     #[test]
     fn texts_and_series_have_contrast() {
         for theme in 0..2 {
-            let against = |name: &str, ground: &str| contrast(color(name)[theme], color(ground)[theme]);
+            let ratio = |name: &str, ground: &str| contrast(color(name)[theme], color(ground)[theme]);
             for ground in ["ground", "panel", "faint"] {
-                assert!(["ink", "soft", "link"].iter().all(|text| against(text, ground) >= 4.5), "{ground}");
+                assert!(["ink", "soft", "link"].iter().all(|text| ratio(text, ground) >= 4.5), "{ground}");
             }
-            assert!(["good", "odd", "bad"].iter().all(|text| against(text, &format!("{text}-ground")) >= 4.5));
-            assert!((0..SERIES_COLORS).all(|series| against(&format!("s{series}"), "panel") >= 3.0));
+            assert!(["good", "odd", "bad"].iter().all(|text| ratio(text, &format!("{text}-ground")) >= 4.5));
+            assert!((0..SERIES_COLORS).all(|series| ratio(&format!("s{series}"), "panel") >= 3.0));
         }
     }
 

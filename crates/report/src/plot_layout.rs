@@ -189,8 +189,8 @@ fn gaps(series: &Series) -> Vec<usize> {
     else {
         return Vec::new();
     };
-    let longest = MAX_GAP * (last.x - first.x);
-    (1..series.points.len()).filter(|&i| series.points[i].x - series.points[i - 1].x > longest).collect()
+    let max_gap = MAX_GAP * (last.x - first.x);
+    (1..series.points.len()).filter(|&i| series.points[i].x - series.points[i - 1].x > max_gap).collect()
 }
 
 #[cfg(test)]
@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn colors_and_shapes_distinguish_series() {
-        let looks: BTreeSet<(usize, Marker)> = (0..SERIES_COLORS * MARKER_SHAPES.len())
+        let styles: BTreeSet<(usize, Marker)> = (0..SERIES_COLORS * MARKER_SHAPES.len())
             .map(|style| (style % SERIES_COLORS, marker_shape(style)))
             .collect();
-        assert_eq!(looks.len(), SERIES_COLORS * MARKER_SHAPES.len());
+        assert_eq!(styles.len(), SERIES_COLORS * MARKER_SHAPES.len());
     }
 
     #[test]
@@ -215,8 +215,10 @@ mod tests {
             Series { label: "a".into(), role, style, points: vec![point(1.0), point(2.0)] }
         };
         let is_banded = |predicted: usize, measured: SeriesRole| {
-            let all = (0..predicted).map(|style| series(SeriesRole::Predicted, style)).chain([series(measured, 0)]);
-            let plot = Plot { x: axis(), y: axis(), guides: Vec::new(), marks: Vec::new(), series: all.collect() };
+            let all_series =
+                (0..predicted).map(|style| series(SeriesRole::Predicted, style)).chain([series(measured, 0)]);
+            let plot =
+                Plot { x: axis(), y: axis(), guides: Vec::new(), marks: Vec::new(), series: all_series.collect() };
             let picture = PlotLayout::new(&plot);
             picture.lines.iter().any(|line| picture.shows_band(line))
         };

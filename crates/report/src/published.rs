@@ -18,11 +18,11 @@ pub(crate) struct PublishedComparison<'a> {
 /// A quantity measured here and published there.
 pub(crate) struct PublishedTableRow {
     /// Metric and case.
-    pub what: String,
+    pub quantity: String,
     /// Measured here, with its interval.
-    pub here: String,
+    pub measured: String,
     /// Published there.
-    pub there: String,
+    pub published: String,
     /// Here over there; empty if the two are not the same quantity.
     pub ratio: String,
     /// Why there is no ratio.
@@ -42,17 +42,24 @@ pub(crate) fn published_comparisons<'a>(report: &Report<'a>) -> Vec<PublishedCom
 
 fn rows_of(result: &MetricResult, reference: &Reference) -> Vec<PublishedTableRow> {
     let Some(summary) = result.outcome.summary() else { return Vec::new() };
-    let here = units::measured_text(summary, result.metric.unit);
-    let published = |value: &&ReferenceValue| value.metric == result.metric.id && value.case == result.case;
+    let measured = units::measured_text(summary, result.metric.unit);
+    let is_published = |value: &&ReferenceValue| value.metric == result.metric.id && value.case == result.case;
     let row = |value: &ReferenceValue| {
         let (ratio, remark) = match comparability(value, &result.metric) {
             Comparability::Equal if value.value != 0.0 => (units::ratio(summary.headline / value.value), String::new()),
             Comparability::Equal => (String::new(), "the published value is zero".into()),
-            Comparability::ShownOnly(why) => (String::new(), why),
+            Comparability::ShownOnly(reason) => (String::new(), reason),
         };
         let case = units::case(&result.metric, &result.case);
-        let what = if case.is_empty() { result.metric.id.to_string() } else { format!("{} {case}", result.metric.id) };
-        PublishedTableRow { what, here: here.clone(), there: units::value_text(value.value, value.unit), ratio, remark }
+        let quantity =
+            if case.is_empty() { result.metric.id.to_string() } else { format!("{} {case}", result.metric.id) };
+        PublishedTableRow {
+            quantity,
+            measured: measured.clone(),
+            published: units::value_text(value.value, value.unit),
+            ratio,
+            remark,
+        }
     };
-    reference.values.iter().filter(published).map(row).collect()
+    reference.values.iter().filter(is_published).map(row).collect()
 }

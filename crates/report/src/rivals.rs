@@ -7,7 +7,7 @@ use crate::text::grouped;
 use crate::{Report, labels, units};
 
 /// Its title.
-pub(crate) const TITLE: &str = "Other programs beside kelvin";
+pub(crate) const TITLE: &str = "Other programs next to kelvin";
 /// Its introduction.
 pub(crate) const INTRODUCTION: &str = "Each pair did the same work in the same way, one right after the other, in every round. The ratio says how many times as \
      fast as the program kelvin was, over those pairs.";
@@ -18,7 +18,7 @@ const OWN_VARIANT: &str = "own";
 /// One comparison.
 pub(crate) struct RivalRow<'a> {
     /// What both did: `direct 4 KiB random`.
-    pub what: String,
+    pub work: String,
     /// The other program.
     pub program: &'static str,
     /// Both sides, or the word and the reason for none.
@@ -54,7 +54,7 @@ pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<RivalRow<'a>> {
 pub(crate) fn missing<'r>(rows: &'r [RivalRow<'_>]) -> Vec<(Vec<String>, &'static str, &'r str)> {
     let missing = |row: &'r RivalRow<'_>| {
         let (word, reason) = row.sides.as_ref().err()?;
-        Some(((*word, reason.as_str()), format!("{} ({})", row.program, row.what)))
+        Some(((*word, reason.as_str()), format!("{} ({})", row.program, row.work)))
     };
     let groups = grouped(rows.iter().filter_map(missing));
     groups.into_iter().map(|((word, reason), names)| (names, word, reason)).collect()
@@ -65,14 +65,14 @@ fn row<'a>(report: &Report<'a>, rival: &'a RivalResult) -> RivalRow<'a> {
     let pairs = report.run.metric(&rival.id).map(|metric| units::case_pairs(metric, &rival.case)).unwrap_or_default();
     let text = |(name, value)| if value == OWN_VARIANT { format!("{OWN_VARIANT} {name}") } else { value };
     let values = pairs.into_iter().map(text);
-    let what: Vec<String> = std::iter::once(state.to_owned()).chain(values).collect();
+    let words: Vec<String> = std::iter::once(state.to_owned()).chain(values).collect();
     let sides = match &rival.outcome {
         RivalOutcome::Compared(compared) => Ok(rival_cells(compared)),
         RivalOutcome::Missing(outcome) => {
             Err(labels::missing_reason(outcome, Unit::Ratio).unwrap_or(("not known", "one side gave no rate".into())))
         }
     };
-    RivalRow { what: what.join(" "), program: rival.program.as_str(), sides }
+    RivalRow { work: words.join(" "), program: rival.program.as_str(), sides }
 }
 
 fn rival_cells(compared: &RivalFigures) -> RivalCells<'_> {

@@ -47,24 +47,25 @@ impl Serialize for Tick {
 }
 
 impl AxisScaling {
-    /// A linear axis over values, which must be finite; without any it runs from 0 to 1. `room` is left at its ends, as a
+    /// A linear axis over values, which must be finite; without any it runs from 0 to 1. `padding` is left at its ends, as a
     /// share of its length.
-    pub fn linear(values: &[f64], axis: &FigureAxis, room: f64) -> Self {
+    pub fn linear(values: &[f64], axis: &FigureAxis, padding: f64) -> Self {
         let (low, high) = min_max(values.iter().copied()).unwrap_or((0.0, 1.0));
         // It starts at zero unless its values are far from it, so that the eye can compare distances.
         let low = if axis.from_zero && low > 0.0 && low < 0.6 * high { 0.0 } else { low };
-        let (from, high) = padded_range(low, high, low.abs() / 2.0, room);
-        let low = if low == 0.0 { low } else { from };
+        let (padded_low, high) = padded_range(low, high, low.abs() / 2.0, padding);
+        let low = if low == 0.0 { low } else { padded_low };
         let ticks = linear_ticks(low, high, axis.kind);
         Self { logarithmic: false, zero: None, low: Sig6(low), high: Sig6(high), ticks: Vec::new() }
             .with_ticks(ticks, axis.kind)
     }
 
     /// A logarithmic axis over the values that are not negative; `None` where none is positive.
-    pub fn logarithmic(values: &[f64], axis: &FigureAxis, room: f64) -> Option<Self> {
+    pub fn logarithmic(values: &[f64], axis: &FigureAxis, padding: f64) -> Option<Self> {
         let (smallest, largest) = min_max(values.iter().copied().filter(|value| *value > 0.0))?;
         let zero = values.contains(&0.0).then(|| (smallest / ZERO_STEP).log10());
-        let (low, high) = padded_range(zero.unwrap_or(smallest.log10()), largest.log10(), SINGLE_VALUE_PADDING, room);
+        let (low, high) =
+            padded_range(zero.unwrap_or(smallest.log10()), largest.log10(), SINGLE_VALUE_PADDING, padding);
         let ticks = zero.map(|_| 0.0).into_iter().chain(logarithmic_ticks(low, high, axis.kind)).collect();
         let scale =
             Self { logarithmic: true, zero: zero.map(Sig6), low: Sig6(low), high: Sig6(high), ticks: Vec::new() };
@@ -74,11 +75,11 @@ impl AxisScaling {
     /// Adds those of these ticks that are on the axis.
     fn with_ticks(mut self, ticks: Vec<f64>, kind: AxisKind) -> Self {
         // Steps of a tenth add up to slightly beyond the end.
-        let hair = 1e-9 * (self.high.0 - self.low.0);
+        let tolerance = 1e-9 * (self.high.0 - self.low.0);
         let ticks =
             ticks.into_iter().map(|value| Tick { position: self.position(value), label: tick_label(kind, value) });
-        let is_on_it = |tick: &Tick| (self.low.0 - hair..=self.high.0 + hair).contains(&tick.position);
-        self.ticks = ticks.filter(is_on_it).collect();
+        let is_on_axis = |tick: &Tick| (self.low.0 - tolerance..=self.high.0 + tolerance).contains(&tick.position);
+        self.ticks = ticks.filter(is_on_axis).collect();
         self
     }
 
@@ -92,8 +93,8 @@ impl AxisScaling {
     }
 
     /// How far along the axis a place is: 0 at the lower end, 1 at the upper end; clamped.
-    pub fn share(&self, place: f64) -> f64 {
-        ((place - self.low.0) / (self.high.0 - self.low.0)).clamp(0.0, 1.0)
+    pub fn share(&self, position: f64) -> f64 {
+        ((position - self.low.0) / (self.high.0 - self.low.0)).clamp(0.0, 1.0)
     }
 
     /// How far along the axis a value is.
@@ -113,11 +114,11 @@ pub(crate) fn share_between(value: f64, (low, high): (f64, f64), is_log: bool) -
 }
 
 /// The ends of an axis with room at them, as a share of its length; around a single value there is room for round ticks.
-fn padded_range(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
+fn padded_range(low: f64, high: f64, single_margin: f64, padding: f64) -> (f64, f64) {
     let margin = match high - low {
-        0.0 if alone > 0.0 => alone,
-        0.0 => room,
-        length => room * length,
+        0.0 if single_margin > 0.0 => single_margin,
+        0.0 => padding,
+        length => padding * length,
     };
     (low - margin, high + margin)
 }
@@ -126,8 +127,8 @@ fn padded_range(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
 fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
     let (from, to) = (10f64.powf(low), 10f64.powf(high));
     // Small fractions are no round numbers in powers of two: 0.0625.
-    let by_two = kind == AxisKind::Unit(Unit::Bytes) || kind == AxisKind::Number && from >= 0.1;
-    if by_two && to / from >= 4.0 {
+    let is_binary = kind == AxisKind::Unit(Unit::Bytes) || kind == AxisKind::Number && from >= 0.1;
+    if is_binary && to / from >= 4.0 {
         // Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.
         let (from, to) = (from.log2().ceil() as i32, to.log2().floor() as i32);
         let step = ((to - from) as usize / MAX_TICKS + 1) as i32;
@@ -148,12 +149,12 @@ fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
 
 /// Ticks at 1, 2 or 5 times a power of ten (of two for sizes).
 fn linear_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
-    let rough = (high - low) / LINEAR_TICKS;
+    let rough_step = (high - low) / LINEAR_TICKS;
     let step = if kind == AxisKind::Unit(Unit::Bytes) {
-        2f64.powf(rough.log2().ceil())
+        2f64.powf(rough_step.log2().ceil())
     } else {
-        let power = 10f64.powf(rough.log10().floor());
-        power * [1.0, 2.0, 5.0, 10.0].into_iter().find(|mantissa| mantissa * power >= rough).unwrap_or(10.0)
+        let power = 10f64.powf(rough_step.log10().floor());
+        power * [1.0, 2.0, 5.0, 10.0].into_iter().find(|mantissa| mantissa * power >= rough_step).unwrap_or(10.0)
     };
     let first = (low / step - 1e-9).ceil();
     (0..).map(|i| (first + f64::from(i)) * step).take_while(|value| *value <= high + 1e-9 * step).collect()
@@ -165,7 +166,7 @@ fn tick_label(kind: AxisKind, value: f64) -> String {
         return "0".into();
     }
     let scales = kind.scales();
-    let (_, factor, unit) = *scales.iter().rfind(|(least, ..)| value.abs() >= *least).unwrap_or(&scales[0]);
+    let (_, factor, unit) = *scales.iter().rfind(|(start, ..)| value.abs() >= *start).unwrap_or(&scales[0]);
     let scaled = value / factor;
     // Ticks are sums of floating-point steps: nine digits are the tick, the rest is dust.
     let digits: f64 = format!("{scaled:.8e}").parse().unwrap_or(scaled);
@@ -220,8 +221,8 @@ mod tests {
     fn only_height_axes_start_at_zero() {
         let values = [0.5, 1.5];
         assert_eq!(labels(&values, AxisKind::Number, false)[0], "0");
-        let relative = FigureAxis { from_zero: false, ..axis(AxisKind::Number, false) };
-        assert_eq!(scale_over(&values, &relative).ticks()[0].label, "0.6");
+        let relative_axis = FigureAxis { from_zero: false, ..axis(AxisKind::Number, false) };
+        assert_eq!(scale_over(&values, &relative_axis).ticks()[0].label, "0.6");
     }
 
     #[test]

@@ -35,10 +35,10 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Fewest results of which it is said once what they have alike.
+/// Minimum results whose common axes are stated once for all.
 const MIN_COMMON_RESULTS: usize = 3;
 
-/// The axes that have one value in all results of a section, or in all lines of a figure: said once beside them, so that their names
+/// The axes that have one value in all results of a section, or in all lines of a figure: stated once, so that their names
 /// leave it out.
 #[derive(Clone, Debug, Default)]
 pub struct CommonAxes {
@@ -57,7 +57,7 @@ impl CommonAxes {
     pub fn of_cases<'c>(metric: &Metric, mut cases: impl Iterator<Item = &'c Case>) -> Self {
         let first: Case = cases.next().cloned().unwrap_or_default();
         let case = cases
-            .fold(first, |alike, case| alike.iter().filter(|(name, value)| case.get(name) == Some(*value)).collect());
+            .fold(first, |common, case| common.iter().filter(|(name, value)| case.get(name) == Some(*value)).collect());
         Self { words: units::case(metric, &case), case }
     }
 
@@ -66,7 +66,7 @@ impl CommonAxes {
         (!self.case.is_empty()).then(|| format!("All at {}.", self.words))
     }
 
-    /// The rest of a case, as it is written beside a metric.
+    /// The rest of a case, as it is written after a metric.
     pub fn rest_text(&self, metric: &Metric, case: &Case) -> String {
         units::case(metric, &self.rest_of(case))
     }
@@ -108,7 +108,7 @@ pub struct Curve<'a> {
 #[derive(Clone, Debug)]
 pub struct CurveSeries<'a> {
     /// The other axes' values.
-    pub held: Case,
+    pub fixed: Case,
     /// They in words: `pages=huge`; empty without other axes.
     pub label: String,
     /// Position on the axis and result, by position.
@@ -121,7 +121,7 @@ pub struct Matrix<'a> {
     /// The metric.
     pub metric: &'a Metric,
     /// The other axes' values.
-    pub held: Case,
+    pub fixed: Case,
     /// They in words; empty without other axes.
     pub label: String,
     /// The rows.
@@ -154,18 +154,18 @@ pub struct MatrixCell<'a> {
 
 impl<'a> Matrix<'a> {
     /// These results over two axes, with the values of the others; one that lacks a value on either axis is left out.
-    pub(crate) fn new(metric: &'a Metric, held: Case, axes: [Axis; 2], results: &[&'a MetricResult]) -> Self {
+    pub(crate) fn new(metric: &'a Metric, fixed: Case, axes: [Axis; 2], results: &[&'a MetricResult]) -> Self {
         let values = |axis: Axis| -> BTreeSet<Value> {
             results.iter().filter_map(|result| result.case.get(&axis.name)).collect()
         };
         let mut values = axes.map(values);
         if axes[0].name == *MATRIX_AXES[0] {
-            let both = &values[0] | &values[1];
-            values = [both.clone(), both];
+            let union = &values[0] | &values[1];
+            values = [union.clone(), union];
         }
         let index = |side: usize, result: &MetricResult| {
             let value = result.case.get(&axes[side].name)?;
-            values[side].iter().position(|known| *known == value)
+            values[side].iter().position(|other| *other == value)
         };
         let cell =
             |&result: &&'a MetricResult| Some(MatrixCell { row: index(0, result)?, column: index(1, result)?, result });
@@ -175,7 +175,7 @@ impl<'a> Matrix<'a> {
             let (axis, values) = (axes[side], values[side].iter());
             MatrixAxis { axis, names: values.map(|&value| units::axis_value(value, axis.scale)).collect() }
         });
-        Self { metric, label: units::case(metric, &held), held, rows, columns, cells }
+        Self { metric, label: units::case(metric, &fixed), fixed, rows, columns, cells }
     }
 
     /// All results of the matrix.
@@ -271,17 +271,17 @@ impl<'a> MissingResults<'a> {
 
     /// Whether it is the reason of this result.
     pub fn includes(&self, result: &MetricResult) -> bool {
-        self.results.iter().any(|known| std::ptr::eq(*known, result))
+        self.results.iter().any(|other| std::ptr::eq(*other, result))
     }
 
-    /// Each metric once, by the name that `named` gives it, with its cases: `syscall.null (call=gettid; call=libc_getpid),
+    /// Each metric once, by the name that `name_of` gives it, with its cases: `syscall.null (call=gettid; call=libc_getpid),
     /// process.shell`. Many cases are counted, and metrics that lack the same ones stand together: `transfer.time, transfer.rate
     /// (16 cases each), transfer.cold, transfer.cold.device (each files=large)`.
-    pub fn labels(&self, alike: &CommonAxes, named: fn(&str) -> &str) -> String {
-        let case = |result: &&MetricResult| alike.rest_text(&result.metric, &result.case);
-        let mut metrics = grouped(self.results.iter().map(|result| (named(result.metric.id.as_str()), case(result))));
+    pub fn labels(&self, common_axes: &CommonAxes, name_of: fn(&str) -> &str) -> String {
+        let case = |result: &&MetricResult| common_axes.rest_text(&result.metric, &result.case);
+        let mut metrics = grouped(self.results.iter().map(|result| (name_of(result.metric.id.as_str()), case(result))));
         metrics.iter_mut().for_each(|(_, cases)| cases.retain(|case| !case.is_empty()));
-        let of_alike = |metrics: &[(&str, Vec<String>)]| {
+        let group_text = |metrics: &[(&str, Vec<String>)]| {
             let ids = metrics.iter().map(|(id, _)| *id).collect::<Vec<_>>().join(", ");
             let is_several = metrics.len() > 1;
             match metrics[0].1.as_slice() {
@@ -292,8 +292,8 @@ impl<'a> MissingResults<'a> {
                 cases => format!("{ids} ({} cases{})", cases.len(), if is_several { " each" } else { "" }),
             }
         };
-        let alike = metrics.chunk_by(|(_, a), (_, b)| !a.is_empty() && a == b);
-        alike.map(of_alike).collect::<Vec<_>>().join(", ")
+        let chunks = metrics.chunk_by(|(_, a), (_, b)| !a.is_empty() && a == b);
+        chunks.map(group_text).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -320,13 +320,13 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
 /// Rows and curves in the order in which their metrics first appear.
 fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
     let mut entries = Vec::new();
-    for (_, of_metric) in grouped(results.iter().map(|result| (result.metric.id, *result))) {
-        if let Some(matrices) = matrices(&of_metric) {
+    for (_, metric_results) in grouped(results.iter().map(|result| (result.metric.id, *result))) {
+        if let Some(matrices) = matrices(&metric_results) {
             entries.extend(matrices.into_iter().map(SectionEntry::Matrix));
-        } else if let Some(curve) = curve(&of_metric) {
+        } else if let Some(curve) = curve(&metric_results) {
             entries.push(SectionEntry::Curve(curve));
         } else {
-            entries.extend(of_metric.into_iter().map(SectionEntry::Single));
+            entries.extend(metric_results.into_iter().map(SectionEntry::Single));
         }
     }
     entries
@@ -339,14 +339,14 @@ fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
     let axes = [axis(MATRIX_AXES[0])?, axis(MATRIX_AXES[1])?];
     let is_pair = |result: &&MetricResult| axes.iter().all(|axis| result.case.get(&axis.name).is_some());
     let groups = grouped(results.iter().map(|result| (case_without(&result.case, &axes), *result)));
-    let matrix = |(held, results): (Case, Vec<&'a MetricResult>)| Matrix::new(metric, held, axes, &results);
+    let matrix = |(fixed, results): (Case, Vec<&'a MetricResult>)| Matrix::new(metric, fixed, axes, &results);
     results.iter().all(is_pair).then(|| groups.into_iter().map(matrix).collect())
 }
 
 /// The results of one metric as a curve over its first numeric axis that has enough values, if they are one.
 fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
-    let numeric = results.first()?.metric.axes().filter(|axis| axis.scale != AxisScale::Category);
-    numeric.copied().find_map(|axis| curve_over(axis, results))
+    let numeric_axes = results.first()?.metric.axes().filter(|axis| axis.scale != AxisScale::Category);
+    numeric_axes.copied().find_map(|axis| curve_over(axis, results))
 }
 
 fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>> {
@@ -356,16 +356,16 @@ fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>>
     };
     // A case without the axis (a variant that has no size) makes this a list of rows.
     let points: Vec<_> = results.iter().map(point).collect::<Option<_>>()?;
-    let line = |(held, mut points): (Case, Vec<(u64, &'a MetricResult)>)| {
+    let line = |(fixed, mut points): (Case, Vec<(u64, &'a MetricResult)>)| {
         points.sort_by_key(|(position, _)| *position);
-        CurveSeries { label: units::case(metric, &held), held, points }
+        CurveSeries { label: units::case(metric, &fixed), fixed, points }
     };
     let mut series: Vec<CurveSeries<'a>> = grouped(points).into_iter().map(line).collect();
     // Numbers by size, words as they come.
     series.sort_by_cached_key(|line| -> Vec<u64> {
         let number = |value| if let Value::Integer(number) = value { Some(number) } else { None };
-        line.held.iter().filter_map(|(_, value)| number(value)).collect()
+        line.fixed.iter().filter_map(|(_, value)| number(value)).collect()
     });
-    let long_enough = series.iter().any(|line| line.points.len() >= MIN_CURVE_POINTS);
-    long_enough.then_some(Curve { metric, axis, series })
+    let is_long_enough = series.iter().any(|line| line.points.len() >= MIN_CURVE_POINTS);
+    is_long_enough.then_some(Curve { metric, axis, series })
 }

@@ -28,14 +28,14 @@ pub(crate) fn has_metric(report: &Report<'_>, metric: &Metric) -> bool {
 
 /// The columns of a table that have a figure in some row, with their places; where there is little room, the main ones.
 pub(crate) fn columns(table: &StudyTable, is_narrow: bool) -> Vec<(usize, &StudyColumn)> {
-    let has_figures = |place: usize| table.rows.iter().any(|row| row.cells[place].is_some());
+    let has_figures = |index: usize| table.rows.iter().any(|row| row.cells[index].is_some());
     let columns = table.columns.iter().enumerate();
-    columns.filter(|(place, column)| has_figures(*place) && (column.is_main || !is_narrow)).collect()
+    columns.filter(|(index, column)| has_figures(*index) && (column.is_main || !is_narrow)).collect()
 }
 
 /// A figure of a row as text; empty without one.
-pub(crate) fn cell_text(row: &StudyRow, (place, column): (usize, &StudyColumn)) -> String {
-    let figure = row.cells[place].as_ref();
+pub(crate) fn cell_text(row: &StudyRow, (index, column): (usize, &StudyColumn)) -> String {
+    let figure = row.cells[index].as_ref();
     figure.map_or_else(String::new, |figure| match column.unit {
         Unit::Ratio => share(figure),
         unit => units::figure_text(figure, unit).to_string(),
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_of_a_share_says_its_unit() {
+    fn share_cell_has_percent_sign() {
         let row = StudyRow { label: "1 user".into(), cells: vec![Some(Figure { value: 0.608, interval: None, n: 1 })] };
         let column = |unit| StudyColumn { label: "user".into(), unit, is_main: true };
         assert_eq!(cell_text(&row, (0, &column(Unit::Ratio))), "60.8 %");

@@ -85,9 +85,9 @@ fn title_lines(lines: &[String], [x, top]: [f64; 2], height: f64, class: &str) -
 }
 
 /// A drawing whose contents the page also has in words or as a table.
-pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl HtmlPiece) -> Markup {
+pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], content: impl HtmlPiece) -> Markup {
     let height = number(height);
-    html!("<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>", class, width, height, drawn)
+    html!("<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>", class, width, height, content)
 }
 
 /// How wide a drawing of rows is, with the room for their names, and for the figures behind them.
@@ -100,10 +100,10 @@ pub(crate) struct RowLayout {
 
 /// What these layouts have, a wide one and one for a phone, where letters must not shrink: the style sheet shows one of them. A table
 /// next to it has its contents for readers who do not see it.
-fn wide_and_narrow(layouts: [RowLayout; 2], drawn: impl Fn(RowLayout) -> (Markup, f64)) -> Markup {
+fn wide_and_narrow(layouts: [RowLayout; 2], render: impl Fn(RowLayout) -> (Markup, f64)) -> Markup {
     let drawing = |(class, layout): (&str, RowLayout)| {
-        let (drawn, height) = drawn(layout);
-        unlabelled(class, [layout.width, height], drawn)
+        let (content, height) = render(layout);
+        unlabelled(class, [layout.width, height], content)
     };
     ["drawing wide", "drawing narrow"].into_iter().zip(layouts).map(drawing).collect()
 }
@@ -115,21 +115,21 @@ pub(crate) struct SvgFile<'f> {
     pub description: Option<String>,
     /// White to the left and right, above, and in all.
     pub margin: f64,
-    pub above: f64,
+    pub top_margin: f64,
     pub size: [f64; 2],
-    pub drawn: Markup,
+    pub content: Markup,
 }
 
 impl SvgFile<'_> {
     pub(crate) fn text(self) -> String {
         let description = self.description.map(|text| html!("<desc>{}</desc>", text));
-        let [left, top, width, height] = [-self.margin, -self.above, self.size[0], self.size[1]].map(number);
+        let [left, top, width, height] = [-self.margin, -self.top_margin, self.size[0], self.size[1]].map(number);
         let view = html!("viewBox=\"{} {} {} {}\" width=\"{2}\" height=\"{3}\"", left, top, width, height);
         let head = html!("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" {} role=\"img\">", view);
         let style = html!("<style>{}</style>", palette::with_light_colors(&style_sheet()));
         let ground = html!("<rect x=\"{}\" y=\"{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", left, top);
         let words = html!("<title>{}</title>{}", self.title, description);
-        html!("{}{}{}{}{}</svg>\n", head, words, style, ground, self.drawn).as_str().to_owned()
+        html!("{}{}{}{}{}</svg>\n", head, words, style, ground, self.content).as_str().to_owned()
     }
 }
 
@@ -146,13 +146,13 @@ impl GridLines {
     /// The lines at these places as path data, and their labels. A label that would touch the one before it, or leave the drawing, is left
     /// out; its line stays.
     pub(crate) fn draw(&self, ticks: impl Iterator<Item = (f64, String)>) -> (String, Markup) {
-        let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), 0.0);
+        let (mut lines, mut labels, mut free_x) = (String::new(), Markup::new(), 0.0);
         for (x, label) in ticks {
             lines.push_str(&path::vertical(x, self.top, self.bottom));
             let half = text_width(&label) / 2.0;
-            if x - half >= free_from && x + half <= self.right {
+            if x - half >= free_x && x + half <= self.right {
                 labels.push(text_at(x, self.labels, label));
-                free_from = x + half + CHARACTER_WIDTH;
+                free_x = x + half + CHARACTER_WIDTH;
             }
         }
         (lines, labels)
@@ -182,21 +182,28 @@ fn title(figure: &Figure, width: f64) -> (Markup, f64) {
 
 /// A drawing: what a page shows, with its size, and what a file shows in addition, with its own.
 struct SvgDrawing {
-    shown: Markup,
+    body: Markup,
     width: f64,
     height: f64,
-    in_file: Markup,
+    file_extras: Markup,
     /// Height of the title of a file.
-    above: f64,
-    whole: (f64, f64),
+    title_height: f64,
+    file_size: (f64, f64),
 }
 
 fn draw(figure: &Figure) -> SvgDrawing {
     match &figure.drawing {
         Drawing::Plot(plot) => {
-            let (shown, height) = plot_body(&PlotLayout::new(plot));
-            let (in_file, above) = title(figure, WIDTH);
-            SvgDrawing { shown, width: WIDTH, height, in_file, above, whole: (WIDTH, above + height) }
+            let (body, height) = plot_body(&PlotLayout::new(plot));
+            let (file_extras, title_height) = title(figure, WIDTH);
+            SvgDrawing {
+                body,
+                width: WIDTH,
+                height,
+                file_extras,
+                title_height,
+                file_size: (WIDTH, title_height + height),
+            }
         }
         Drawing::Heat(heat) => heat::draw(heat, |width| title(figure, width)),
     }
@@ -204,33 +211,41 @@ fn draw(figure: &Figure) -> SvgDrawing {
 
 /// A figure as a file of its own, with title, colours and a white ground; a heat map with its legend.
 pub fn standalone(figure: &Figure) -> String {
-    let SvgDrawing { shown, in_file, above, whole: (width, height), .. } = draw(figure);
+    let SvgDrawing { body, file_extras, title_height, file_size: (width, height), .. } = draw(figure);
     let (title, description) = (figure.title.as_str(), Some(figure.description.join(" ")));
-    SvgFile { title, description, margin: 0.0, above, size: [width, height], drawn: html!("{}{}", shown, in_file) }
-        .text()
+    SvgFile {
+        title,
+        description,
+        margin: 0.0,
+        top_margin: title_height,
+        size: [width, height],
+        content: html!("{}{}", body, file_extras),
+    }
+    .text()
 }
 
 /// A figure for the inside of a page: classes, no colours; the page has the description. A heat map is drawn once, for the
 /// script to make it live, and holds what a file shows of it, which the page hides.
 pub(crate) fn inline(figure: &Figure) -> Markup {
-    let SvgDrawing { shown, width, height, in_file, above, whole: (file_width, file_height) } = draw(figure);
+    let SvgDrawing { body, width, height, file_extras, title_height, file_size: (file_width, file_height) } =
+        draw(figure);
     let title = &figure.title;
     if let Drawing::Plot(_) = figure.drawing {
-        return labelled([width, height], title, shown);
+        return labelled([width, height], title, body);
     }
-    let above = number(above);
+    let title_top = number(title_height);
     let size = html!(" width=\"{}\" height=\"{}\"", width, height);
-    let size = html!("{} data-file=\"0 -{} {} {}\"", size, above, file_width, file_height);
-    let ground = html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", above);
+    let size = html!("{} data-file=\"0 -{} {} {}\"", size, title_top, file_width, file_height);
+    let ground = html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", title_top);
     let head =
         html!("<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", width, height, title);
-    html!("{}{}>{}{}<g class=\"in-file\">{}</g></svg>", head, size, ground, shown, in_file)
+    html!("{}{}>{}{}<g class=\"in-file\">{}</g></svg>", head, size, ground, body, file_extras)
 }
 
 /// A drawing with a name for readers who do not see it.
-pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl HtmlPiece) -> Markup {
+pub(crate) fn labelled([width, height]: [f64; 2], label: &str, content: impl HtmlPiece) -> Markup {
     let head = html!("class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\"", width, height);
-    html!("<svg {} aria-label=\"{}\">{}</svg>", head, label, drawn)
+    html!("<svg {} aria-label=\"{}\">{}</svg>", head, label, content)
 }
 
 /// What a plot draws, and how high it is.
@@ -252,7 +267,9 @@ fn plot_body(picture: &PlotLayout<'_>) -> (Markup, f64) {
     // The first row of names has its place above the plot; further ones are put on top of it.
     match rows.saturating_sub(1) as f64 * MARK_NAME_HEIGHT {
         0.0 => (svg, height),
-        more => (html!("<g transform=\"translate(0 {})\">{}</g>", number(more), svg), height + more),
+        extra_height => {
+            (html!("<g transform=\"translate(0 {})\">{}</g>", number(extra_height), svg), height + extra_height)
+        }
     }
 }
 
@@ -285,17 +302,17 @@ const MARK_NAME_HEIGHT: f64 = 14.0;
 fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
     let mut marks: Vec<&Mark> = picture.marks.iter().collect();
     marks.sort_by(|a, b| a.at.total_cmp(&b.at));
-    let mut free_from: Vec<f64> = Vec::new();
+    let mut row_ends: Vec<f64> = Vec::new();
     let row = |mark: &&Mark| {
         let (x, width) = (picture.x_of(mark.at), text_width(&mark.label));
-        let from = match text_anchor(x, width) {
+        let start = match text_anchor(x, width) {
             "start" => x,
             "end" => x - width,
             _ => x - width / 2.0,
         };
-        let row = free_from.iter().position(|free| *free <= from).unwrap_or(free_from.len());
-        free_from.resize(free_from.len().max(row + 1), 0.0);
-        free_from[row] = from + width + CHARACTER_WIDTH;
+        let row = row_ends.iter().position(|end| *end <= start).unwrap_or(row_ends.len());
+        row_ends.resize(row_ends.len().max(row + 1), 0.0);
+        row_ends[row] = start + width + CHARACTER_WIDTH;
         row
     };
     let rows: Vec<usize> = marks.iter().map(row).collect();
@@ -333,11 +350,11 @@ fn axes(picture: &PlotLayout<'_>) -> Markup {
     let mut grid: String = y.ticks().iter().map(|tick| path::horizontal(LEFT, right, y_of(tick))).collect();
     let labels: Markup = y.ticks().iter().map(|tick| text_at(LEFT - 8.0, y_of(tick) + 4.0, &tick.label)).collect();
     let ticks = x.ticks().iter().map(|tick| (LEFT + x.share(tick.position) * (right - LEFT), tick.label.clone()));
-    let (lines, below) = GridLines { top: TOP, bottom, labels: bottom + 18.0, right: f64::INFINITY }.draw(ticks);
+    let (lines, x_labels) = GridLines { top: TOP, bottom, labels: bottom + 18.0, right: f64::INFINITY }.draw(ticks);
     grid.push_str(&lines);
     let axis = path::element("axis", path::horizontal(LEFT, right, bottom));
     let title = text_at(f64::midpoint(LEFT, right), bottom + 38.0, picture.x.label);
-    let labels = html!("<g text-anchor=\"middle\">{}{}</g><g text-anchor=\"end\">{}</g>", below, title, labels);
+    let labels = html!("<g text-anchor=\"middle\">{}{}</g><g text-anchor=\"end\">{}</g>", x_labels, title, labels);
     html!("{}{}{}", path::element("grid", grid), axis, labels)
 }
 
@@ -354,17 +371,17 @@ fn band_path(picture: &PlotLayout<'_>, points: &[Point]) -> String {
 
 fn draw_line(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Markup {
     let is_drawn = LineStyle::for_role(line.role).width > 0.0 && line.marker != Some(Marker::Dash);
-    let drawn = || path::element(&classes("line", line), path::polyline(picture.positions(line)));
-    html!("{}{}", is_drawn.then(drawn), markers(line, picture.positions(line)))
+    let line_path = || path::element(&classes("line", line), path::polyline(picture.positions(line)));
+    html!("{}{}", is_drawn.then(line_path), markers(line, picture.positions(line)))
 }
 
-fn classes(what: &str, line: &PlotLine<'_>) -> String {
+fn classes(kind: &str, line: &PlotLine<'_>) -> String {
     let role = if line.role == SeriesRole::Measured { String::new() } else { format!(" {}", data_name(&line.role)) };
-    format!("{what}{role} s{}", line.color)
+    format!("{kind}{role} s{}", line.color)
 }
 
 /// The markers of a line, as one path.
-fn markers(line: &PlotLine<'_>, places: impl Iterator<Item = (f64, f64)>) -> Option<Markup> {
+fn markers(line: &PlotLine<'_>, positions: impl Iterator<Item = (f64, f64)>) -> Option<Markup> {
     let marker = line.marker?;
     let hollow = LineStyle::for_role(line.role).hollow;
     let class = match marker {
@@ -373,7 +390,7 @@ fn markers(line: &PlotLine<'_>, places: impl Iterator<Item = (f64, f64)>) -> Opt
         Marker::Circle => format!("dot s{}", line.color),
         _ => format!("s{}", line.color),
     };
-    let outlines: String = places.map(|(x, y)| outline(marker, hollow, x, y)).collect();
+    let outlines: String = positions.map(|(x, y)| outline(marker, hollow, x, y)).collect();
     Some(path::element(&class, outlines))
 }
 

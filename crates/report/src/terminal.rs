@@ -45,7 +45,7 @@ pub struct FirstScreen<'a> {
     /// Whether the tables of what was measured follow.
     pub tables: bool,
     /// Where more is: a command or a file, and what it has.
-    pub more: &'a [(String, String)],
+    pub further_outputs: &'a [(String, String)],
 }
 
 impl Render for FirstScreen<'_> {
@@ -58,28 +58,29 @@ impl Render for FirstScreen<'_> {
         let lines: Vec<String> = lines.iter().map(|line| line.trim_end().to_owned()).collect();
         let page = self.terminal.page(&lines);
         out.write_all(if self.unicode { page } else { first_screen::to_ascii(&page) }.as_bytes())?;
-        let asked = if self.tables && report.analysis.overview.is_some() { sections(report) } else { Vec::new() };
-        let asked = sections_by_purpose(&asked, false);
-        self.terminal.write(&asked.iter().flat_map(|section| self.terminal.section(section)).collect::<Vec<_>>(), out)
+        let requested = if self.tables && report.analysis.overview.is_some() { sections(report) } else { Vec::new() };
+        let requested = sections_by_purpose(&requested, false);
+        self.terminal
+            .write(&requested.iter().flat_map(|section| self.terminal.section(section)).collect::<Vec<_>>(), out)
     }
 }
 
 impl FirstScreen<'_> {
     /// Where more is, a line each below a blank one; nothing where it is nowhere.
-    pub(super) fn more_lines(&self) -> Vec<String> {
-        if self.more.is_empty() {
+    pub(super) fn further_output_lines(&self) -> Vec<String> {
+        if self.further_outputs.is_empty() {
             return Vec::new();
         }
-        let widest = self.more.iter().map(|(command, _)| display_width(&clean(command))).max().unwrap_or(0);
-        let line = |(command, what): &(String, String)| {
-            let both = format!("{}   {}", pad_right(&clean(command), widest), clean(what));
-            if display_width(&both) > self.terminal.width().min(first_screen::MAX_WIDTH) {
+        let widest = self.further_outputs.iter().map(|(command, _)| display_width(&clean(command))).max().unwrap_or(0);
+        let line = |(command, description): &(String, String)| {
+            let text = format!("{}   {}", pad_right(&clean(command), widest), clean(description));
+            if display_width(&text) > self.terminal.width().min(first_screen::MAX_WIDTH) {
                 clean(command)
             } else {
-                both
+                text
             }
         };
-        std::iter::once(String::new()).chain(self.more.iter().map(line)).collect()
+        std::iter::once(String::new()).chain(self.further_outputs.iter().map(line)).collect()
     }
 }
 
@@ -104,7 +105,7 @@ impl Default for Terminal {
 }
 
 /// What a number behind a verdict says.
-const DISTANCE_NOTE: &str = "The number behind a verdict: how far outside of its predicted range the figure is, in half-widths of \
+const DISTANCE_NOTE: &str = "The number after a verdict: how far outside of its predicted range the figure is, in half-widths of \
                         that range (as factors).";
 
 /// Column widths of the table of rivals.
@@ -200,14 +201,14 @@ impl Terminal {
     }
 
     /// The serious hazards, which spoil figures and come before them, or the other ones; nothing where there are none of these.
-    fn hazards(&self, report: &Report<'_>, serious: bool) -> Vec<String> {
+    fn hazards(&self, report: &Report<'_>, is_serious: bool) -> Vec<String> {
         let mut hazards = labels::hazards(report.run);
         let has_none = hazards.is_empty();
-        hazards.retain(|hazard| (hazard.severity == Severity::Serious) == serious);
-        if hazards.is_empty() && (serious || !has_none) {
+        hazards.retain(|hazard| (hazard.severity == Severity::Serious) == is_serious);
+        if hazards.is_empty() && (is_serious || !has_none) {
             return Vec::new();
         }
-        let mut lines = self.heading(if serious { "Serious hazards" } else { "Hazards" });
+        let mut lines = self.heading(if is_serious { "Serious hazards" } else { "Hazards" });
         lines.extend(has_none.then(|| "none found".into()));
         for hazard in hazards {
             let paint = match hazard.severity {
@@ -232,10 +233,10 @@ impl Terminal {
             return Vec::new();
         }
         let mut lines = self.heading(rivals::TITLE);
-        let label = self.width() - (PROGRAM_WIDTH + 2 * RATE_WIDTH + RIVAL_RATIO_WIDTH + RIVAL_VERDICT_WIDTH + 5);
-        let line = |[what, program, kelvin, other, ratio]: [&str; 5]| {
+        let label_width = self.width() - (PROGRAM_WIDTH + 2 * RATE_WIDTH + RIVAL_RATIO_WIDTH + RIVAL_VERDICT_WIDTH + 5);
+        let line = |[work, program, kelvin, other, ratio]: [&str; 5]| {
             format!(
-                "{what:label$} {program:PROGRAM_WIDTH$} {kelvin:>RATE_WIDTH$} {other:>RATE_WIDTH$} {ratio:>RIVAL_RATIO_WIDTH$} "
+                "{work:label_width$} {program:PROGRAM_WIDTH$} {kelvin:>RATE_WIDTH$} {other:>RATE_WIDTH$} {ratio:>RIVAL_RATIO_WIDTH$} "
             )
         };
         if rows.iter().any(|row| row.sides.is_ok()) {
@@ -244,17 +245,17 @@ impl Terminal {
         }
         for row in &rows {
             let Ok(sides) = &row.sides else { continue };
-            let (mut what, mut program) = (clean(&row.what), clean(row.program));
-            if display_width(&what) > label || display_width(&program) > PROGRAM_WIDTH {
-                lines.extend(self.paragraph(&format!("{what}, {program}")));
-                (what, program) = Default::default();
+            let (mut work, mut program) = (clean(&row.work), clean(row.program));
+            if display_width(&work) > label_width || display_width(&program) > PROGRAM_WIDTH {
+                lines.extend(self.paragraph(&format!("{work}, {program}")));
+                (work, program) = Default::default();
             }
-            let text = line([&what, &program, &sides.kelvin, &sides.other, &sides.short_ratio]);
+            let text = line([&work, &program, &sides.kelvin, &sides.other, &sides.short_ratio]);
             let verdict = self.paint(if sides.is_gap { TextStyle::Odd } else { TextStyle::Good }, sides.verdict);
             lines.push(format!("{text}{verdict}").trim_end().to_owned());
         }
-        for (which, word, reason) in rivals::missing(&rows) {
-            let text = format!("{}: {}", clean(&which.join("; ")), clean(reason));
+        for (names, word, reason) in rivals::missing(&rows) {
+            let text = format!("{}: {}", clean(&names.join("; ")), clean(reason));
             lines.extend(self.hanging((TextStyle::Faint, word), 12, &text));
         }
         lines
@@ -263,20 +264,20 @@ impl Terminal {
     /// What published machines have in common with the run.
     fn published_machines(&self, report: &Report<'_>) -> Vec<String> {
         let mut lines = Vec::new();
-        let label = self.width() - (HERE_WIDTH + THERE_WIDTH + RATIO_WIDTH + 3);
-        let line = |what: &str, here: &str, there: &str, ratio: &str| {
-            format!("{what:label$} {here:>HERE_WIDTH$} {there:>THERE_WIDTH$} {ratio:>RATIO_WIDTH$}")
+        let label_width = self.width() - (HERE_WIDTH + THERE_WIDTH + RATIO_WIDTH + 3);
+        let line = |quantity: &str, measured: &str, published: &str, ratio: &str| {
+            format!("{quantity:label_width$} {measured:>HERE_WIDTH$} {published:>THERE_WIDTH$} {ratio:>RATIO_WIDTH$}")
         };
         for table in published_comparisons(report) {
             lines.extend(self.heading(&format!("Compared with {}", clean(&table.reference.title))));
             lines.push(self.paint(TextStyle::Faint, &line("", "here", "there", "ratio")));
             for row in &table.rows {
-                let mut what = clean(&row.what);
-                if display_width(&what) > label {
-                    lines.extend(self.paragraph(&what));
-                    what.clear();
+                let mut quantity = clean(&row.quantity);
+                if display_width(&quantity) > label_width {
+                    lines.extend(self.paragraph(&quantity));
+                    quantity.clear();
                 }
-                lines.push(line(&what, &row.here, &row.there, &row.ratio).trim_end().to_owned());
+                lines.push(line(&quantity, &row.measured, &row.published, &row.ratio).trim_end().to_owned());
                 if !row.remark.is_empty() {
                     lines.extend(self.hanging((TextStyle::Faint, ""), 4, &clean(&row.remark)));
                 }
@@ -336,15 +337,15 @@ impl Terminal {
         let styles = [TextStyle::Bad, TextStyle::Odd, TextStyle::Good, TextStyle::Faint, TextStyle::Title];
         let styles = styles.map(TextStyle::style);
         let sequences = styles.iter().map(ToString::to_string).chain([format!("{:#}", Style::new().bold())]);
-        let own: Vec<String> = sequences.filter(|_| self.color).collect();
+        let allowed_sequences: Vec<String> = sequences.filter(|_| self.color).collect();
         let mut page = String::new();
         for line in lines {
             let mut rest = line.as_str();
-            while let Some((before, from)) = rest.find('\u{1b}').map(|start| rest.split_at(start)) {
+            while let Some((before, tail)) = rest.find('\u{1b}').map(|start| rest.split_at(start)) {
                 page.push_str(&escape_invisible_lines(before));
-                let style = own.iter().find(|style| from.starts_with(style.as_str()));
+                let style = allowed_sequences.iter().find(|style| tail.starts_with(style.as_str()));
                 page.push_str(style.map_or(r"\u{1b}", String::as_str));
-                rest = &from[style.map_or(1, String::len)..];
+                rest = &tail[style.map_or(1, String::len)..];
             }
             page.push_str(&escape_invisible_lines(rest));
             page.push('\n');
@@ -360,10 +361,10 @@ impl Terminal {
             lines.push(String::new());
             lines.extend(self.paragraph(DISTANCE_NOTE));
         }
-        let is_own =
+        let has_other_results =
             |entry: &SectionEntry<'_>| !entry.results().iter().all(|result| study_tables::has_result(report, result));
-        let own = sections.iter().filter_map(|section| section.with_entries(is_own));
-        lines.extend(own.flat_map(|section| self.section(&section)));
+        let measured_sections = sections.iter().filter_map(|section| section.with_entries(has_other_results));
+        lines.extend(measured_sections.flat_map(|section| self.section(&section)));
         lines
     }
 }
@@ -375,39 +376,39 @@ impl Render for Terminal {
         let (sections, analysis) = (sections(report), report.analysis);
         let verdict = self.list("Verdict", &analysis.verdict);
         let notes = self.list("Notes", &report.run.notes);
-        let [serious, others] = [true, false].map(|serious| self.hazards(report, serious));
+        let [serious_hazards, other_hazards] = [true, false].map(|is_serious| self.hazards(report, is_serious));
         if is_study(report) {
-            let [asked, inputs] = [false, true].map(|only_input| sections_by_purpose(&sections, only_input));
+            let [requested, inputs] = [false, true].map(|only_input| sections_by_purpose(&sections, only_input));
             let page = [
                 self.painted(TextStyle::Title, &study_title(report)),
                 vec![String::new()],
                 analysis.studies.iter().flat_map(|study| self.conclusions(study)).collect(),
-                self.measured_tables(report, &asked),
+                self.measured_tables(report, &requested),
                 self.rivals(report),
                 self.published_machines(report),
                 vec![String::new()],
                 self.head(report),
-                serious,
-                others,
+                serious_hazards,
+                other_hazards,
                 verdict,
                 self.measured_tables(report, &inputs),
                 notes,
             ];
             return self.write(&page.concat(), out);
         }
-        let nothing = || vec![String::new(), "Nothing was measured.".into()];
+        let empty_notice = || vec![String::new(), "Nothing was measured.".into()];
         let page = [
             self.head(report),
-            serious,
+            serious_hazards,
             verdict,
             self.list("Normal for its class", &class_comparison::class_lines(&analysis.class_comparison)),
-            sections.is_empty().then(nothing).unwrap_or_default(),
+            sections.is_empty().then(empty_notice).unwrap_or_default(),
             self.measured_tables(report, &sections),
             self.rivals(report),
             self.published_machines(report),
             analysis.studies.iter().flat_map(|study| self.study(study)).collect(),
             notes,
-            others,
+            other_hazards,
         ];
         self.write(&page.concat(), out)
     }

@@ -22,16 +22,16 @@ pub fn clean(text: &str) -> String {
 pub fn json_for_script(value: &impl Serialize) -> serde_json::Result<String> {
     let mut json = serde_json::to_value(value)?;
     escape_strings(&mut json);
-    let mut safe = String::new();
+    let mut escaped = String::new();
     for c in serde_json::to_string(&json)?.chars() {
         match c {
             '<' | '>' | '&' => {
-                let _ = write!(safe, "\\u{:04x}", c as u32);
+                let _ = write!(escaped, "\\u{:04x}", c as u32);
             }
-            c => safe.push(c),
+            c => escaped.push(c),
         }
     }
-    Ok(safe)
+    Ok(escaped)
 }
 
 /// The name that a value has in data.
@@ -57,10 +57,10 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in clean(text).split_whitespace() {
         let line = lines.last_mut().expect("there is always a line");
-        let room = width.saturating_sub(display_width(line));
+        let remaining = width.saturating_sub(display_width(line));
         if line.is_empty() {
             line.push_str(word);
-        } else if display_width(word) < room {
+        } else if display_width(word) < remaining {
             line.push(' ');
             line.push_str(word);
         } else {

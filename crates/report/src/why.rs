@@ -16,7 +16,7 @@ pub use page::{write_drawing, write_page};
 /// Minimum columns; a narrower terminal wraps them.
 const MIN_WIDTH: usize = 80;
 /// Column widths of the table.
-const WHAT_WIDTH: usize = 30;
+const NAME_WIDTH: usize = 30;
 const AMOUNT_WIDTH: usize = 9;
 const SHARE_WIDTH: usize = 7;
 const COLUMN_GAP: usize = 2;
@@ -49,12 +49,12 @@ impl WhyTerminal {
         }
         writeln!(out)?;
         self.row(["what", &text.unit, "share", "shown by"], 0, out)?;
-        for ExplanationRow { what, amount, share, shown_by, is_within } in &text.rows {
+        for ExplanationRow { label: what, amount, share, shown_by, is_within } in &text.rows {
             self.row([what, amount, share, shown_by], if *is_within { INDENT_WIDTH } else { 0 }, out)?;
         }
-        let line = "-".repeat(display_width(&text.whole).max(4));
-        for amount in [&line, &text.whole] {
-            writeln!(out, "  {}{}", " ".repeat(WHAT_WIDTH), pad_left(amount, AMOUNT_WIDTH))?;
+        let line = "-".repeat(display_width(&text.total).max(4));
+        for amount in [&line, &text.total] {
+            writeln!(out, "  {}{}", " ".repeat(NAME_WIDTH), pad_left(amount, AMOUNT_WIDTH))?;
         }
         if !text.notes.is_empty() {
             writeln!(out)?;
@@ -67,15 +67,15 @@ impl WhyTerminal {
     }
 
     fn row(&self, cells: [&str; 4], inset: usize, out: &mut dyn io::Write) -> io::Result<()> {
-        let before = COLUMN_GAP + WHAT_WIDTH + AMOUNT_WIDTH + SHARE_WIDTH + COLUMN_GAP;
-        let [what, amount, share, shown_by] = cells;
-        let (what, shown_by) = (wrap(what, WHAT_WIDTH - inset), wrap(shown_by, self.width() - before));
-        for line in 0..what.len().max(shown_by.len()) {
+        let prefix_width = COLUMN_GAP + NAME_WIDTH + AMOUNT_WIDTH + SHARE_WIDTH + COLUMN_GAP;
+        let [name, amount, share, shown_by] = cells;
+        let (name, shown_by) = (wrap(name, NAME_WIDTH - inset), wrap(shown_by, self.width() - prefix_width));
+        for line in 0..name.len().max(shown_by.len()) {
             let part = |lines: &[String]| lines.get(line).cloned().unwrap_or_default();
             let (amount, share) = if line == 0 { (amount, share) } else { ("", "") };
-            let what = format!("{}{}", " ".repeat(inset), part(&what));
+            let name = format!("{}{}", " ".repeat(inset), part(&name));
             let shown_by = part(&shown_by);
-            let text = format!("  {what:WHAT_WIDTH$}{amount:>AMOUNT_WIDTH$}{share:>SHARE_WIDTH$}  {shown_by}");
+            let text = format!("  {name:NAME_WIDTH$}{amount:>AMOUNT_WIDTH$}{share:>SHARE_WIDTH$}  {shown_by}");
             writeln!(out, "{}", text.trim_end())?;
         }
         Ok(())

@@ -21,30 +21,30 @@ fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> Str
 fn markdown_lists_worse_figures_first() {
     let page = render_to_string(|out| write_markdown(&gated_comparison(), out));
     insta::assert_snapshot!(page);
-    let tags: Vec<&str> = page.match_indices('<').map(|(at, _)| &page[at..at + 4]).collect();
+    let tags: Vec<&str> = page.match_indices('<').map(|(index, _)| &page[index..index + 4]).collect();
     assert!(tags.iter().all(|tag| ["<det", "<sum", "</su", "</de"].contains(tag)), "{tags:?}");
     assert!(!page.contains('\u{1b}'));
     assert!(!render_to_string(|out| write_markdown(&comparison(), out)).contains("gate"));
-    let passed = Comparison { gate: Some(GateResult::default()), ..comparison() };
-    assert!(render_to_string(|out| write_markdown(&passed, out)).contains("No figure misses"));
+    let passing = Comparison { gate: Some(GateResult::default()), ..comparison() };
+    assert!(render_to_string(|out| write_markdown(&passing, out)).contains("No figure misses"));
 }
 
 /// A cause of the first figure, whose control both sides hold, and one of the second, which the base lacks.
 fn with_causes() -> Comparison {
     let mut comparison = comparison();
-    let cause = |found| CauseOfChange {
+    let cause = |finding| CauseOfChange {
         id: Name::new("a_cause"),
         summary: Name::new("translation of <addresses>"),
         control: MetricCase { metric: LATENCY.id, case: Case::new().with_number(BYTES, 1) },
         times: 1.0,
-        finding: found,
+        finding,
     };
     let share = Estimate { value: 0.903, low: 0.812, high: 0.987, is_range: false };
-    let chance = PValue { raw: 1e-6, adjusted: 1e-5 };
-    comparison.figures[0].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 4.4], share, p_value: chance }));
+    let p_value = PValue { raw: 1e-6, adjusted: 1e-5 };
+    comparison.figures[0].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 4.4], share, p_value }));
     let missing = NotComparedReason::OnlyOther("skipped: needs huge pages".into());
     comparison.figures[1].cause = Some(cause(CauseFinding::NoControl(missing.clone())));
-    comparison.figures[3].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 2.4], share, p_value: chance }));
+    comparison.figures[3].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 2.4], share, p_value }));
     // Of what is the same there is no cause to look for.
     comparison.figures[4].cause = Some(cause(CauseFinding::NoControl(missing)));
     comparison
@@ -52,8 +52,11 @@ fn with_causes() -> Comparison {
 
 #[test]
 fn cause_is_beside_its_figure() {
-    let terminal =
-        |full| render_to_string(|out| CompareTerminal { width: 80, full, more: "--full" }.render(&with_causes(), out));
+    let terminal = |show_all| {
+        render_to_string(|out| {
+            CompareTerminal { width: 80, show_all, full_command: "--full" }.render(&with_causes(), out)
+        })
+    };
     insta::assert_snapshot!(terminal(true));
     let screen = terminal(false);
     assert!(
@@ -80,26 +83,27 @@ fn cause_is_beside_its_figure() {
 
 #[test]
 fn screen_omits_empty_tables() {
-    let mut open = comparison();
-    let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
-    open.figures.retain(is_open);
-    let screen = |of: &Comparison, full| {
-        render_to_string(|out| CompareTerminal { width: 80, full, more: "--full" }.render(of, out))
+    let mut undecided = comparison();
+    let is_undecided = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
+    undecided.figures.retain(is_undecided);
+    let screen = |comparison: &Comparison, show_all| {
+        render_to_string(|out| CompareTerminal { width: 80, show_all, full_command: "--full" }.render(comparison, out))
     };
     assert!(screen(&comparison(), false).contains("Not known, most likely"), "{}", screen(&comparison(), false));
-    let said = screen(&open, false);
-    assert!(said.contains("Nothing is known to differ") && !said.contains("Not known, most likely"), "{said}");
-    assert!(screen(&open, true).contains("Not known, most likely"));
-    open.figures[0].detectable_change = Some(242_008.0);
-    assert!(screen(&open, true).contains("seen from more than 100 times"), "{}", screen(&open, true));
+    let text = screen(&undecided, false);
+    assert!(text.contains("Nothing is known to differ") && !text.contains("Not known, most likely"), "{text}");
+    assert!(screen(&undecided, true).contains("Not known, most likely"));
+    undecided.figures[0].detectable_change = Some(242_008.0);
+    assert!(screen(&undecided, true).contains("seen from more than 100 times"), "{}", screen(&undecided, true));
 }
 
 #[test]
 fn many_causes_fit_one_screen() {
     let mut comparison = with_causes();
     comparison.figures = vec![comparison.figures[0].clone(); 50];
-    let screen =
-        render_to_string(|out| CompareTerminal { width: 80, full: false, more: "--full" }.render(&comparison, out));
+    let screen = render_to_string(|out| {
+        CompareTerminal { width: 80, show_all: false, full_command: "--full" }.render(&comparison, out)
+    });
     assert!(screen.lines().count() <= MAX_SCREEN_LINES && screen.contains("more"), "{screen}");
     assert!(screen.lines().all(|line| display_width(line) <= 80), "{screen}");
 }
@@ -114,30 +118,33 @@ fn interleaved_comparison_counts_blocks() {
         other: setting("never"),
     };
     let side = |name: &str| ComparedSide { name: name.into(), runs: Vec::new() };
-    let in_blocks = |figure: ComparedFigure| ComparedFigure { spread_source: SpreadSource::Blocks(12), ..figure };
+    let block_figure = |figure: ComparedFigure| ComparedFigure { spread_source: SpreadSource::Blocks(12), ..figure };
     let comparison = Comparison {
         base: side("A: as found"),
         other: side("B: huge-pages=never"),
         differences: vec![fact],
-        figures: comparison().figures.into_iter().map(in_blocks).collect(),
+        figures: comparison().figures.into_iter().map(block_figure).collect(),
         not_compared: Vec::new(),
         interleaving: Some(Interleaving { blocks: 12, seconds: 31.0 }),
         ..comparison()
     };
-    let screen =
-        render_to_string(|out| CompareTerminal { width: 80, full: true, more: "--full" }.render(&comparison, out));
+    let screen = render_to_string(|out| {
+        CompareTerminal { width: 80, show_all: true, full_command: "--full" }.render(&comparison, out)
+    });
     insta::assert_snapshot!(screen);
     // What as many blocks as there are were thought to decide takes one more, and never no time.
-    let soon =
+    let figure_at_limit =
         |figure: ComparedFigure| ComparedFigure { times_to_decide: figure.times_to_decide.map(|_| 1.0), ..figure };
-    let figures = comparison.figures.iter().cloned().map(soon).collect();
-    let decided = Comparison { figures, ..comparison.clone() };
-    let page = render_to_string(|out| write_markdown(&decided, out));
+    let figures = comparison.figures.iter().cloned().map(figure_at_limit).collect();
+    let comparison_at_limit = Comparison { figures, ..comparison.clone() };
+    let page = render_to_string(|out| write_markdown(&comparison_at_limit, out));
     assert!(page.contains("takes about 13 blocks, 2.58 s more"), "{page}");
-    let same = Comparison { differences: Vec::new(), ..comparison };
+    let identical = Comparison { differences: Vec::new(), ..comparison };
     for page in [
-        render_to_string(|out| CompareTerminal { width: 80, full: true, more: "--full" }.render(&same, out)),
-        render_to_string(|out| write_markdown(&same, out)),
+        render_to_string(|out| {
+            CompareTerminal { width: 80, show_all: true, full_command: "--full" }.render(&identical, out)
+        }),
+        render_to_string(|out| write_markdown(&identical, out)),
     ] {
         assert!(page.contains("Nothing differs: both are the same setting."), "{page}");
     }
@@ -147,42 +154,42 @@ fn interleaved_comparison_counts_blocks() {
 fn junit_fails_figures_missing_the_gate() {
     let page = render_to_string(|out| write_junit(&gated_comparison(), out));
     insta::assert_snapshot!(page);
-    let count = |what: &str| page.matches(what).count();
+    let count = |tag: &str| page.matches(tag).count();
     assert_eq!([count("<testcase "), count("<failure "), count("<skipped ")], [7, 3, 2]);
-    let without = render_to_string(|out| write_junit(&comparison(), out));
-    assert!(without.contains("failures=\"0\"") && !without.contains("<failure"), "{without}");
+    let ungated = render_to_string(|out| write_junit(&comparison(), out));
+    assert!(ungated.contains("failures=\"0\"") && !ungated.contains("<failure"), "{ungated}");
 }
 
 /// The page of a comparison.
-fn page(of: &Comparison) -> String {
-    render_to_string(|out| write_page(of, out))
+fn page(comparison: &Comparison) -> String {
+    render_to_string(|out| write_page(comparison, out))
 }
 
 /// Its elements, a line for each that begins something; drawings without the places of what they draw.
 fn structure(page: &str) -> String {
     const COORDINATE_ATTRIBUTES: [&str; 8] = ["d", "x", "y", "cx", "cy", "r", "width", "height"];
     let (_, body) = page.split_once("<body>").unwrap();
-    let without_places = |tag: &str| {
+    let without_coordinates = |tag: &str| {
         let mut parts = tag.split('"');
-        let mut kept = parts.next().unwrap_or_default().to_owned();
-        let (mut name, mut value) = (kept.clone(), parts.next());
+        let mut stripped = parts.next().unwrap_or_default().to_owned();
+        let (mut name, mut value) = (stripped.clone(), parts.next());
         while let Some(text) = value {
             let attribute = name.rsplit(' ').next().unwrap_or_default().trim_end_matches('=').to_owned();
             match COORDINATE_ATTRIBUTES.contains(&&*attribute) {
-                true => kept.truncate(kept.len() - attribute.len() - 2),
-                false => kept.push_str(&format!("\"{text}\"")),
+                true => stripped.truncate(stripped.len() - attribute.len() - 2),
+                false => stripped.push_str(&format!("\"{text}\"")),
             }
             name = parts.next().unwrap_or_default().to_owned();
-            kept.push_str(&name);
+            stripped.push_str(&name);
             value = parts.next();
         }
-        kept
+        stripped
     };
     let mut lines = String::new();
     for part in body.split('<').filter(|part| !part.is_empty()) {
         let (tag, text) = part.split_once('>').unwrap();
         lines.push_str(if tag.starts_with('/') { "" } else { "\n" });
-        lines.push_str(&format!("<{}>{text}", without_places(tag)));
+        lines.push_str(&format!("<{}>{text}", without_coordinates(tag)));
     }
     lines
 }
@@ -196,21 +203,21 @@ fn page_has_ladders_and_figures_and_escapes_texts() {
     assert!(!page.contains("<script") && !page.contains("<b>load") && !page.contains(['\u{1b}', '\u{202e}']));
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src &#39;none&#39;"));
     assert!(page.ends_with("</html>\n"));
-    let count = |what: &str| page.matches(what).count();
+    let count = |tag: &str| page.matches(tag).count();
     // A line for each figure, with its place on the axis and the rounds of both sides; the ladder twice, wide and narrow.
     assert_eq!(
         [count("<details class=\"compared\""), count("<svg class=\"forest\""), count("class=\"dots\"")],
         [5, 5, 10]
     );
     assert_eq!([count("<svg class=\"drawing wide\""), count("<svg class=\"drawing narrow\"")], [1, 1]);
-    let figures = |name: &str| page.match_indices(name).map(|(at, _)| at).collect::<Vec<usize>>();
+    let figures = |name: &str| page.match_indices(name).map(|(index, _)| index).collect::<Vec<usize>>();
     assert!(figures("id=\"figure-").is_sorted() && figures("<h2>").is_sorted());
 }
 
 #[test]
 fn page_omits_missing_ladder_gate_and_figures() {
-    let without = page(&Comparison { ladder: Vec::new(), ..comparison() });
-    assert!(!without.contains("id=\"ladder\"") && !without.contains("id=\"gate\""));
+    let ladderless = page(&Comparison { ladder: Vec::new(), ..comparison() });
+    assert!(!ladderless.contains("id=\"ladder\"") && !ladderless.contains("id=\"gate\""));
     let empty = Comparison {
         figures: Vec::new(),
         ladder: Vec::new(),

@@ -25,8 +25,9 @@ fn samples() -> [SyntheticReport; 4] {
 }
 
 /// The figures that other tools get: metric and case, with their headlines.
-fn figures(sample: &SyntheticReport, is_wanted: impl Fn(Better) -> bool) -> Vec<(String, f64)> {
-    let results = sample.analysis.results.iter().filter(|result| !result.only_input && is_wanted(result.metric.better));
+fn figures(sample: &SyntheticReport, is_exported: impl Fn(Better) -> bool) -> Vec<(String, f64)> {
+    let results =
+        sample.analysis.results.iter().filter(|result| !result.only_input && is_exported(result.metric.better));
     let figures = results.filter_map(|result| match &result.outcome {
         Outcome::Measured(summary) => Some((format!("{} {}", result.metric.id, result.case), summary.headline)),
         _ => None,
@@ -49,25 +50,25 @@ fn sample(line: &str) -> (&str, Vec<(&str, &str)>, f64) {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
     let mut rest = labels.strip_suffix('}').unwrap();
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     while !rest.is_empty() {
-        let (label, after) = rest.split_once("=\"").unwrap();
+        let (label, tail) = rest.split_once("=\"").unwrap();
         let mut is_escaped = false;
-        let end = after.find(|c| {
-            let ends = c == '"' && !is_escaped;
+        let end = tail.find(|c| {
+            let is_end = c == '"' && !is_escaped;
             is_escaped = c == '\\' && !is_escaped;
-            ends
+            is_end
         });
-        let (value, after) = after.split_at(end.unwrap());
-        found.push((label, value));
-        rest = after[1..].strip_prefix(',').unwrap_or(&after[1..]);
+        let (value, tail) = tail.split_at(end.unwrap());
+        pairs.push((label, value));
+        rest = tail[1..].strip_prefix(',').unwrap_or(&tail[1..]);
     }
-    (name, found, value.parse().unwrap())
+    (name, pairs, value.parse().unwrap())
 }
 
 fn is_name(text: &str) -> bool {
-    let is_inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.chars().all(is_inside) && !text.starts_with(|c: char| c.is_ascii_digit()) && !text.starts_with("__")
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.chars().all(is_name_char) && !text.starts_with(|c: char| c.is_ascii_digit()) && !text.starts_with("__")
 }
 
 /// Every family once and in one piece, names and labels by their grammar, no series twice, no escape but the three there are.
@@ -94,8 +95,8 @@ fn assert_valid_exposition(text: &str) {
         let names: BTreeSet<&str> = labels.iter().map(|(label, _)| *label).collect();
         assert!(names.len() == labels.len() && names.iter().all(|label| is_name(label)), "{line}");
         for (_, value) in labels {
-            let known = value.replace(r"\\", "").replace("\\\"", "").replace(r"\n", "");
-            assert!(!known.contains('\\') && !known.contains('"'), "{line}");
+            let unescaped = value.replace(r"\\", "").replace("\\\"", "").replace(r"\n", "");
+            assert!(!unescaped.contains('\\') && !unescaped.contains('"'), "{line}");
         }
     }
 }
@@ -107,45 +108,45 @@ fn openmetrics_of_any_run_is_valid() {
 
 #[test]
 fn openmetrics_has_all_figures_in_base_units() {
-    let full = synthetic::full();
-    let text = render(&OpenMetrics, &full);
+    let full_report = synthetic::full();
+    let text = render(&OpenMetrics, &full_report);
     let null = text.lines().find(|line| line.starts_with("kelvin_os_syscall_null_seconds{")).unwrap();
     let (_, labels, value) = sample(null);
     assert!(labels.contains(&("metric", "os.syscall.null")) && labels.iter().any(|(label, _)| *label == "call"));
     let headline =
-        figures(&full, |_| true).into_iter().find(|(name, _)| name.starts_with("os.syscall.null")).unwrap().1;
+        figures(&full_report, |_| true).into_iter().find(|(name, _)| name.starts_with("os.syscall.null")).unwrap().1;
     assert_eq!(value, headline / 1e9);
 }
 
 #[test]
 fn tags_are_at_most_32_labels() {
-    let mut full = synthetic::full();
-    full.run.labels.note = Some("a note is no label".into());
-    full.run.labels.tags =
+    let mut full_report = synthetic::full();
+    full_report.run.labels.note = Some("a note is no label".into());
+    full_report.run.labels.tags =
         [("kernel", "6.18"), ("disk.model", "wd")].map(|(name, value)| (name.into(), value.into())).into();
-    let info = |full: &SyntheticReport| {
-        let text = render(&OpenMetrics, full);
+    let info = |sample: &SyntheticReport| {
+        let text = render(&OpenMetrics, sample);
         assert_valid_exposition(&text);
         assert!(!text.contains("a note"));
         text.lines().find(|line| line.starts_with("kelvin_run_info{")).unwrap().to_owned()
     };
-    let line = info(&full);
+    let line = info(&full_report);
     let (_, labels, _) = sample(&line);
     assert!(
         labels.contains(&("tag_kernel", "6.18")) && labels.contains(&("U__tag__disk_2e_model", "wd")),
         "{labels:?}"
     );
-    full.run.labels.tags = (10..50).map(|number| (format!("t{number}"), "x".to_owned())).collect();
-    let line = info(&full);
+    full_report.run.labels.tags = (10..50).map(|number| (format!("t{number}"), "x".to_owned())).collect();
+    let line = info(&full_report);
     let (_, labels, _) = sample(&line);
     assert_eq!(labels.iter().filter(|(label, _)| label.starts_with("tag_")).count(), 32);
     assert!(labels.contains(&("tags_left_out", "8")), "{labels:?}");
 }
 
-/// What the reader of Prometheus says, where it is installed.
+/// The verdict of Prometheus's own reader, where it is installed.
 #[test]
 fn promtool_accepts_openmetrics() {
-    for one in samples() {
+    for sample in samples() {
         let mut promtool = Command::new("promtool");
         promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = match promtool.spawn() {
@@ -155,10 +156,10 @@ fn promtool_accepts_openmetrics() {
                     .report_skip("promtool on OpenMetrics");
             }
         };
-        child.stdin.take().unwrap().write_all(render(&OpenMetrics, &one).as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(render(&OpenMetrics, &sample).as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert!(output.status.success() && said.is_empty(), "{said}");
+        let messages = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success() && messages.is_empty(), "{messages}");
     }
 }
 
@@ -169,43 +170,46 @@ fn github_action_snapshot() {
 
 #[test]
 fn each_direction_counts_omitted_figures() {
-    let full = synthetic::full();
-    let of = |better| figures(&full, |of| of == better);
+    let sample = synthetic::full();
+    let expected_figures = |better| figures(&sample, |direction| direction == better);
     for (format, better) in
         [(GithubAction::SmallerIsBetter, Better::Lower), (GithubAction::BiggerIsBetter, Better::Higher)]
     {
-        let entries: Vec<Value> = serde_json::from_str(&render(&format, &full)).unwrap();
-        let read: Vec<(String, f64)> = entries
+        let entries: Vec<Value> = serde_json::from_str(&render(&format, &sample)).unwrap();
+        let exported: Vec<(String, f64)> = entries
             .iter()
             .map(|entry| (entry["name"].as_str().unwrap().to_owned(), entry["value"].as_f64().unwrap()))
             .collect();
-        assert!(!read.is_empty() && read == of(better));
-        let left_out = format.omitted(&full.report());
-        let others = left_out.lower_is_better + left_out.higher_is_better;
+        assert!(!exported.is_empty() && exported == expected_figures(better));
+        let omissions = format.omitted(&sample.report());
+        let other_directions = omissions.lower_is_better + omissions.higher_is_better;
         let opposite = if better == Better::Lower { Better::Higher } else { Better::Lower };
-        assert_eq!((others, left_out.neither_is_better), (of(opposite).len(), of(Better::Neither).len()));
-        let rest = left_out.without_value + left_out.inputs + left_out.repeated;
-        let all = entries.len() + others + left_out.neither_is_better + rest;
-        assert_eq!(all, full.analysis.results.len());
+        assert_eq!(
+            (other_directions, omissions.neither_is_better),
+            (expected_figures(opposite).len(), expected_figures(Better::Neither).len())
+        );
+        let remaining = omissions.without_value + omissions.inputs + omissions.repeated;
+        let total = entries.len() + other_directions + omissions.neither_is_better + remaining;
+        assert_eq!(total, sample.analysis.results.len());
     }
 }
 
 #[test]
 fn bencher_snapshot() {
-    let full = synthetic::full();
-    let text = render(&Bencher, &full);
+    let sample = synthetic::full();
+    let text = render(&Bencher, &sample);
     let benchmarks: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>> = serde_json::from_str(&text).unwrap();
-    let read: BTreeMap<String, f64> =
+    let exported: BTreeMap<String, f64> =
         benchmarks.iter().map(|(name, measures)| (name.clone(), measures.values().next().unwrap()["value"])).collect();
-    assert_eq!(read, figures(&full, |_| true).into_iter().collect());
+    assert_eq!(exported, figures(&sample, |_| true).into_iter().collect());
     for (name, measures) in &benchmarks {
-        let (slug, measured) = measures.first_key_value().unwrap();
+        let (slug, measure) = measures.first_key_value().unwrap();
         // The limits of Bencher.
         assert!(name.len() <= 1024 && slug.len() <= 64 && measures.len() == 1);
-        let known = ["lower_value", "upper_value", "value"];
-        assert!(measured.keys().all(|key| known.contains(&key.as_str())));
-        if let Some(lower) = measured.get("lower_value") {
-            assert!(lower <= &measured["value"] && measured["value"] <= measured["upper_value"], "{name}");
+        let valid_keys = ["lower_value", "upper_value", "value"];
+        assert!(measure.keys().all(|key| valid_keys.contains(&key.as_str())));
+        if let Some(lower) = measure.get("lower_value") {
+            assert!(lower <= &measure["value"] && measure["value"] <= measure["upper_value"], "{name}");
         }
     }
     insta::assert_snapshot!(first_40_lines(&text));
@@ -222,10 +226,10 @@ fn benchmark_lines_have_four_fields() {
 
 #[test]
 fn benchstat_snapshot() {
-    let full = synthetic::full();
-    let text = render(&Benchstat, &full);
+    let sample = synthetic::full();
+    let text = render(&Benchstat, &sample);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("Benchmark")).collect();
-    let rounds: usize = full
+    let rounds: usize = sample
         .analysis
         .results
         .iter()
@@ -248,9 +252,9 @@ fn benchstat_snapshot() {
 fn cases_differing_by_last_number_stay_distinct() {
     let mut sample = synthetic::full();
     let index = sample.analysis.results.iter().position(|result| result.outcome.summary().is_some()).unwrap();
-    let mut one = sample.analysis.results[index].clone();
-    one.case = kelvin_core::Case::new().with_word(kelvin_core::AxisWord::from_names("way", "sha-256"));
-    sample.analysis.results = vec![one];
+    let mut result = sample.analysis.results[index].clone();
+    result.case = kelvin_core::Case::new().with_word(kelvin_core::AxisWord::from_names("way", "sha-256"));
+    sample.analysis.results = vec![result];
     let text = render(&Benchstat, &sample);
     assert!(text.contains("/way=sha_256 1 "), "{text}");
 }
@@ -258,9 +262,9 @@ fn cases_differing_by_last_number_stay_distinct() {
 #[test]
 fn repeated_figures_are_exported_once() {
     let mut sample = synthetic::full();
-    let twice = sample.analysis.results.clone();
+    let duplicates = sample.analysis.results.clone();
     let figures = figures(&sample, |_| true).len();
-    sample.analysis.results.extend(twice);
+    sample.analysis.results.extend(duplicates);
     assert_valid_exposition(&render(&OpenMetrics, &sample));
     assert_eq!(omitted(&sample.report()).repeated, figures);
 }

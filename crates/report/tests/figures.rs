@@ -28,8 +28,9 @@ fn heat(sample: &SyntheticReport, id: &str) -> Heat {
 }
 
 fn result<'a>(sample: &'a SyntheticReport, metric: &str, case: &Case) -> &'a MetricResult {
-    let found = sample.analysis.results.iter().find(|result| result.metric.id == *metric && result.case == *case);
-    found.unwrap_or_else(|| panic!("no {metric} at {case}"))
+    let matching_result =
+        sample.analysis.results.iter().find(|result| result.metric.id == *metric && result.case == *case);
+    matching_result.unwrap_or_else(|| panic!("no {metric} at {case}"))
 }
 
 fn value(result: &MetricResult) -> Option<f64> {
@@ -41,13 +42,13 @@ fn family_shares_figure_per_cpu_count() {
     let sample = synthetic::full();
     for cpus in ["one", "all"] {
         let plot = plot(&sample, &format!("mem.bandwidth-cpus={cpus}"));
-        let measured: Vec<&str> = plot
+        let labels: Vec<&str> = plot
             .series
             .iter()
             .filter(|series| series.role == SeriesRole::Measured)
             .map(|series| &*series.label)
             .collect();
-        assert_eq!(measured, ["read", "write", "copy", "fill", "ntwrite", "triad"]);
+        assert_eq!(labels, ["read", "write", "copy", "fill", "ntwrite", "triad"]);
         for series in plot.series.iter().filter(|series| series.role == SeriesRole::Measured) {
             for point in &series.points {
                 let case = Case::new()
@@ -72,8 +73,8 @@ fn delay_is_plotted_against_rate() {
     let expected: Vec<(f64, f64)> = loads
         .iter()
         .map(|case| {
-            let of = |metric| value(result(&sample, metric, case)).unwrap();
-            (of("mem.loaded.bandwidth"), of("mem.loaded.latency"))
+            let value_of = |metric| value(result(&sample, metric, case)).unwrap();
+            (value_of("mem.loaded.bandwidth"), value_of("mem.loaded.latency"))
         })
         .collect();
     assert_eq!(measured.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>(), expected);
@@ -100,8 +101,8 @@ fn heat_map_has_cell_per_measured_pair() {
     by_value.sort_by(|a, b| a.value.total_cmp(&b.value));
     assert!(by_value.is_sorted_by_key(|cell| cell.step), "a higher value never has a lower colour");
     assert_eq!((by_value[0].step, by_value[13].step), (0, heat.steps.len() - 1));
-    let drawn = svg::standalone(&figure(&sample, "mem.core_to_core"));
-    assert_eq!(drawn.matches("<rect class=\"h").count(), heat.cells.len() + heat.steps.len(), "cells and legend");
+    let drawing = svg::standalone(&figure(&sample, "mem.core_to_core"));
+    assert_eq!(drawing.matches("<rect class=\"h").count(), heat.cells.len() + heat.steps.len(), "cells and legend");
     assert!(figure(&sample, "mem.core_to_core").description.concat().contains("No value for 1 pair: 1 to 4."));
 }
 
@@ -129,10 +130,10 @@ fn grid_marks_best_and_equal_cells() {
     let figure = figure(&sample, id);
     let words = figure.description.concat();
     assert!(words.contains("no different from") && words.contains("1.01 times the rate"), "{words}");
-    let drawn = svg::standalone(&figure);
+    let drawing = svg::standalone(&figure);
     // Each once in the grid, and once in the legend.
-    assert_eq!(drawn.matches("<rect class=\"best").count(), 2);
-    assert_eq!(drawn.matches("<rect class=\"as-good").count(), 2);
+    assert_eq!(drawing.matches("<rect class=\"best").count(), 2);
+    assert_eq!(drawing.matches("<rect class=\"as-good").count(), 2);
     // Pairs have no best: nobody looked for it.
     let pairs = svg::standalone(&self::figure(&sample, "mem.core_to_core"));
     assert!(!pairs.contains("<rect class=\"best") && !pairs.contains("<rect class=\"as-good"));
@@ -147,8 +148,9 @@ fn two_numeric_axes_give_a_surface() {
         sample.analysis.results.iter().filter(|result| result.metric.id == *"os.switch.ring").collect();
     assert_eq!(surface.cells.len(), ring.iter().filter(|result| value(result).is_some()).count());
     for result in ring {
-        let at = |axis: &Axis| kelvin_report::units::axis_value(result.case.get(&axis.name).unwrap(), axis.scale);
-        let [row, column] = [0, 1].map(|index| at(&result.metric.axes[index].unwrap()));
+        let axis_text =
+            |axis: &Axis| kelvin_report::units::axis_value(result.case.get(&axis.name).unwrap(), axis.scale);
+        let [row, column] = [0, 1].map(|index| axis_text(&result.metric.axes[index].unwrap()));
         let (row, column) = (
             surface.rows.iter().position(|name| *name == row),
             surface.columns.iter().position(|name| *name == column),
@@ -158,7 +160,7 @@ fn two_numeric_axes_give_a_surface() {
         assert!(cell.is_none_or(|cell| cell.standing == CellRank::Other), "nobody looked for a best");
     }
     assert!(!plot(&sample, "os.switch.ring").series.is_empty());
-    // A parameter with few values is told apart by lines.
+    // A parameter with few values has a line for each.
     assert!(figures(&sample.report()).iter().all(|figure| figure.id != "cpu.call.args-grid"));
 }
 
@@ -168,12 +170,16 @@ fn published_series_has_color_of_its_line() {
     let call = |via| Case::new().with_number("arguments", 1).with_word(kelvin_core::AxisWord::from_names("via", via));
     let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
     published.case = call("indirect");
-    let drawn = plot(&sample, "cpu.call.args");
-    let of = |label: &str| drawn.series.iter().filter(|series| series.label == label).collect::<Vec<_>>();
+    let drawing = plot(&sample, "cpu.call.args");
+    let series_with_label =
+        |label: &str| drawing.series.iter().filter(|series| series.label == label).collect::<Vec<_>>();
     let title = &sample.references[0].title;
-    let [line] = of("via=indirect")[..] else { panic!("{drawn:?}") };
-    let [there] = of(&format!("{title}, via=indirect"))[..] else { panic!("{drawn:?}") };
-    assert_eq!((there.role, there.style, there.points.len()), (SeriesRole::Reference, line.style, 1));
+    let [line] = series_with_label("via=indirect")[..] else { panic!("{drawing:?}") };
+    let [reference_line] = series_with_label(&format!("{title}, via=indirect"))[..] else { panic!("{drawing:?}") };
+    assert_eq!(
+        (reference_line.role, reference_line.style, reference_line.points.len()),
+        (SeriesRole::Reference, line.style, 1)
+    );
     let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
     published.case = call("telepathy");
     assert!(plot(&sample, "cpu.call.args").series.iter().all(|series| !series.label.contains("telepathy")));
@@ -190,8 +196,8 @@ fn fitted_law_is_drawn_on_its_line() {
     assert_eq!(law.label, format!("{}, fitted law", line.label));
     for point in &line.points {
         // The synthetic rates follow the law exactly.
-        let on_it = law.points.iter().find(|on| on.x == point.x).unwrap();
-        assert!((on_it.y / point.y - 1.0).abs() < 1e-9);
+        let law_point = law.points.iter().find(|candidate| candidate.x == point.x).unwrap();
+        assert!((law_point.y / point.y - 1.0).abs() < 1e-9);
     }
     assert_eq!(law.points.last().unwrap().x, 16.0, "no further than was measured");
     let figure = figure(&sample, "file.threads");
@@ -200,9 +206,11 @@ fn fitted_law_is_drawn_on_its_line() {
         figure.description.concat().contains("law, no prediction: contention 5.00 % (4.50 to 5.50), coherency 0.400 %"),
         "{figure:?}"
     );
-    let mut other = synthetic::full();
-    other.analysis.laws[0].describes = false;
-    assert!(self::plot(&other, "file.threads").series.iter().all(|series| series.role != SeriesRole::Fitted));
+    let mut sample_without_law = synthetic::full();
+    sample_without_law.analysis.laws[0].describes = false;
+    assert!(
+        self::plot(&sample_without_law, "file.threads").series.iter().all(|series| series.role != SeriesRole::Fitted)
+    );
 }
 
 #[test]
@@ -217,9 +225,9 @@ fn memory_level_ends_are_marked() {
         let lines = svg::standalone(&figure).matches("<path class=\"mark-line\"").count();
         assert_eq!(lines, if figure.id == "mem.latency" { 3 } else { 0 }, "{}", figure.id);
     }
-    let mut without = synthetic::full();
-    without.analysis.levels = None;
-    assert!(plot(&without, "mem.latency").marks.is_empty());
+    let mut sample_without_levels = synthetic::full();
+    sample_without_levels.analysis.levels = None;
+    assert!(plot(&sample_without_levels, "mem.latency").marks.is_empty());
 }
 
 /// A figure of a single point shows nothing that the table does not; a quick run would have many.
@@ -230,9 +238,9 @@ fn single_point_line_has_no_figure() {
         |sample: &SyntheticReport| figures(&sample.report()).into_iter().any(|figure| figure.id == "mem.latency");
     assert!(curve(&sample));
     let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.latency");
-    let mut seen = std::collections::BTreeSet::new();
+    let mut page_sizes = std::collections::BTreeSet::new();
     for result in points {
-        if !seen.insert(result.case.get("pages")) {
+        if !page_sizes.insert(result.case.get("pages")) {
             result.outcome = kelvin_analysis::Outcome::NotReached;
         }
     }
@@ -244,16 +252,16 @@ fn single_point_line_has_no_figure() {
 fn history_band_stops_at_gaps() {
     let mut sample = synthetic::full();
     let bands = |sample: &SyntheticReport| {
-        let drawn = svg::standalone(&figure(sample, "canaries"));
+        let drawing = svg::standalone(&figure(sample, "canaries"));
         let paths =
-            drawn.split("<path class=\"band history s0\" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+            drawing.split("<path class=\"band history s0\" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
         paths.matches('z').count()
     };
-    let whole = bands(&sample);
+    let band_count = bands(&sample);
     let history = &mut sample.analysis.canaries[0];
     let end = history.points.iter().map(|point| point.seconds).fold(0.0, f64::max);
     history.points.retain(|point| !(0.4 * end..0.6 * end).contains(&point.seconds));
-    assert_eq!(bands(&sample), whole + 1);
+    assert_eq!(bands(&sample), band_count + 1);
 }
 
 /// The first numeric parameter may have one value only, as where a stride is swept over one working set.
@@ -286,7 +294,7 @@ fn curve_axis_is_parameter_with_values() {
     assert_eq!(curve.series.len(), 1);
 }
 
-/// Whatever tool a reader compares with, the best sample is on the page beside the median.
+/// The best sample is on the page next to the median, for readers who compare with other tools.
 #[test]
 fn rate_shows_best_and_median() {
     let sample = synthetic::full();

@@ -31,12 +31,12 @@ fn bimodal_figure_shows_both_modes() {
     summary.mode_unit = ModeUnit::Rounds;
     let mode = |center, share, level: &str| Mode { center, share, level: Some(level.into()) };
     summary.modes = vec![mode(12.1, 0.67, "L3"), mode(118.0, 0.33, "DRAM")];
-    let both = "12.1 ns (67 %) or 118 ns (33 %)";
+    let modes_text = "12.1 ns (67 %) or 118 ns (33 %)";
     let formats: [(&str, &dyn Render); 3] =
         [("terminal", &Terminal::default()), ("Markdown", &Markdown), ("HTML", &Html)];
     for (name, format) in formats {
         let text = render(format, &sample).replace('\u{a0}', " ");
-        assert!(text.contains(both), "{name}: {text}");
+        assert!(text.contains(modes_text), "{name}: {text}");
     }
     assert!(render(&Html, &sample).contains("67 % of the rounds, L3"), "the details name the level");
     let json = render(&Json::default(), &sample);
@@ -79,8 +79,8 @@ fn area_without_figures_is_one_line() {
 
         let page = render(&Html, &sample);
         let memory = text_between(&page, "<section id=\"area-mem\"", "</section>");
-        let shown = text_between(memory, ">", "<details");
-        assert!(!shown.contains("<table") && !shown.contains("Show all"), "{shown}");
+        let visible_part = text_between(memory, ">", "<details");
+        assert!(!visible_part.contains("<table") && !visible_part.contains("Show all"), "{visible_part}");
         assert!(text_between(memory, "<summary>", "</summary>").contains(TWO_CPUS), "{memory}");
     }
 }
@@ -92,12 +92,12 @@ fn rivals_without_figures_have_no_table() {
         rival.outcome = RivalOutcome::Missing(Box::new(Outcome::Skipped(SkipReason::new("needs fio"))));
     }
     let text = render(&Terminal::default(), &sample);
-    let rivals = text_between(&text, "Other programs beside kelvin\n", "\n\n");
+    let rivals = text_between(&text, "Other programs next to kelvin\n", "\n\n");
     assert!(rivals.starts_with("skipped") && rivals.contains("needs fio"), "{rivals}");
     let page = render(&Html, &sample);
     let rivals = text_between(&page, "<section id=\"rivals\"", "</section>");
     assert!(!rivals.contains("<table") && rivals.matches("needs fio").count() == 1, "{rivals}");
-    assert!(!text_between(&render(&Markdown, &sample), "## Other programs beside kelvin", "\n## ").contains('|'));
+    assert!(!text_between(&render(&Markdown, &sample), "## Other programs next to kelvin", "\n## ").contains('|'));
 }
 
 #[test]
@@ -134,20 +134,20 @@ fn csv_summaries_snapshot() {
 fn csv_samples_snapshot() {
     let csv = render(&CsvSamples, &synthetic::full()).replace("\r\n", "\n");
     let lines: Vec<&str> = csv.lines().collect();
-    let null = |line: &&&str| line.starts_with("os.syscall.null,call=getppid,");
-    let of_null: Vec<&&str> = lines.iter().filter(null).collect();
+    let is_null_line = |line: &&&str| line.starts_with("os.syscall.null,call=getppid,");
+    let null_lines: Vec<&&str> = lines.iter().filter(is_null_line).collect();
     insta::assert_snapshot!(lines[0]);
-    insta::assert_debug_snapshot!(of_null);
+    insta::assert_debug_snapshot!(null_lines);
 }
 
 /// No line is wider than the terminal unless a single word is.
 #[test]
 fn terminal_counts_skipped_cases_by_reason() {
     let mut sample = synthetic::full();
-    let one = sample.analysis.results[0].clone();
+    let template = sample.analysis.results[0].clone();
     let mut skip = |id: &str, ways: &[&'static str]| {
         for way in ways {
-            let mut result = one.clone();
+            let mut result = template.clone();
             result.metric.id = kelvin_core::Name::intern(id);
             result.case = kelvin_core::Case::new().with_word(kelvin_core::AxisWord::from_names("way", way));
             result.outcome = Outcome::Skipped(kelvin_core::SkipReason::new("this is a test"));
@@ -162,8 +162,8 @@ fn terminal_counts_skipped_cases_by_reason() {
     skip("cpu.both", &ways[..2]);
     skip("cpu.one", &ways[..1]);
     let terminal = render(&Terminal { width: 200, color: false }, &sample);
-    let wanted = "many, more (4 cases each), other (3 cases), few, both (each way=one; way=two), one (way=one)";
-    assert!(terminal.contains(&format!("skipped this is a test: {wanted}")), "{terminal}");
+    let expected = "many, more (4 cases each), other (3 cases), few, both (each way=one; way=two), one (way=one)";
+    assert!(terminal.contains(&format!("skipped this is a test: {expected}")), "{terminal}");
 }
 
 #[test]
@@ -215,15 +215,15 @@ fn markdown_tables_are_rectangular() {
     let cells = |line: &str| line.starts_with('|').then(|| line.replace("\\|", "").matches('|').count());
     let (mut rows, mut header) = (0, None);
     for line in text.lines() {
-        let found = cells(line);
-        header = found.and(header.or(found));
-        assert_eq!(found, header, "{line}");
-        rows += usize::from(found.is_some());
+        let cell_count = cells(line);
+        header = cell_count.and(header.or(cell_count));
+        assert_eq!(cell_count, header, "{line}");
+        rows += usize::from(cell_count.is_some());
     }
     assert!(rows > 20);
 }
 
-/// Every row has as many fields as the header, whatever is in them.
+/// Every row has as many fields as the header, with any content.
 #[test]
 fn csv_rows_are_complete() {
     for format in [&CsvSummary as &dyn Render, &CsvSamples] {
@@ -241,7 +241,7 @@ fn records(csv: &str) -> Vec<Vec<String>> {
     reader.deserialize().collect::<Result<_, _>>().unwrap()
 }
 
-/// Numbers in the data are what analysis says, to the last bit, and the hostile text is whole, its controls spelled out.
+/// Numbers in the data equal those of the analysis to the last bit, and the hostile text is whole, its controls spelled out.
 #[test]
 fn csv_round_trips() {
     let sample = synthetic::hostile();
@@ -259,15 +259,15 @@ fn csv_round_trips() {
 
 #[test]
 fn json_holds_run_and_analysis() {
-    for (pretty, samples_too) in [(false, false), (false, true), (true, true)] {
+    for (pretty, has_samples) in [(false, false), (false, true), (true, true)] {
         for (name, sample) in samples() {
-            let text = render(&Json { pretty, samples: samples_too }, &sample);
+            let text = render(&Json { pretty, samples: has_samples }, &sample);
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value["report_format"], json::FORMAT);
             let run: kelvin_core::Run = serde_json::from_value(value["run"].clone()).unwrap();
             let analysis: kelvin_analysis::Analysis = serde_json::from_value(value["analysis"].clone()).unwrap();
-            assert_eq!(value["samples"], samples_too);
-            assert_eq!(run, if samples_too { sample.run.clone() } else { sample.run.without_samples() }, "{name}");
+            assert_eq!(value["samples"], has_samples);
+            assert_eq!(run, if has_samples { sample.run.clone() } else { sample.run.without_samples() }, "{name}");
             assert_eq!(analysis, sample.analysis, "{name}");
         }
     }
@@ -286,7 +286,7 @@ fn published_report_schema_is_current() {
     assert!(published == schema, "docs/report.schema.json is stale: run with KELVIN_UPDATE_SCHEMA=1");
 }
 
-/// The name of a file, and of an element of the page, is made of a metric's: it names nothing else, whatever that is.
+/// The name of a file, and of an element of the page, is made of a metric's: it names nothing else for any id.
 #[test]
 fn asset_names_are_ascii() {
     for (name, sample) in samples() {

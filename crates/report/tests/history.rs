@@ -46,12 +46,12 @@ fn series(metric: Metric, bytes: u64, versions: Vec<VersionHistory>) -> SeriesHi
 fn history() -> History {
     use HistoryChangeKind::{Drift, Step};
     let noise = |run: usize| 1.0 + 0.002 * (run * 7 % 5) as f64;
-    let mut worse = version(1, 0..RUNS, |run| if run < 12 { 10.0 } else { 13.5 } * noise(run));
-    worse.changes = vec![change(Step, 12, [10.0, 13.5], 3)];
-    let mut better = version(2, 8..RUNS, |run| 2e9 * noise(run) * (1.0 + 0.1 * run as f64));
-    better.changes = vec![change(Drift, 18, [2.8e9, 7.6e9], 0)];
-    let mut among = series(LATENCY, 4096, vec![worse]);
-    among.ranking = Some(MachineRanking { machines: 11, better: 0.3 });
+    let mut worse_version = version(1, 0..RUNS, |run| if run < 12 { 10.0 } else { 13.5 } * noise(run));
+    worse_version.changes = vec![change(Step, 12, [10.0, 13.5], 3)];
+    let mut better_version = version(2, 8..RUNS, |run| 2e9 * noise(run) * (1.0 + 0.1 * run as f64));
+    better_version.changes = vec![change(Drift, 18, [2.8e9, 7.6e9], 0)];
+    let mut ranked_series = series(LATENCY, 4096, vec![worse_version]);
+    ranked_series.ranking = Some(MachineRanking { machines: 11, better: 0.3 });
     History {
         history_format: HISTORY_FORMAT,
         machine: "5f2c9e7a01d34b68".into(),
@@ -69,8 +69,8 @@ fn history() -> History {
         other_modes: vec![OtherModeRuns { mode: "quick".into(), runs: 3 }],
         false_discovery_rate: 0.05,
         series: vec![
-            among,
-            series(RATE, 0, vec![version(1, 0..8, |run| 5e9 * noise(run)), better]),
+            ranked_series,
+            series(RATE, 0, vec![version(1, 0..8, |run| 5e9 * noise(run)), better_version]),
             series(LATENCY, 8192, vec![version(1, 0..RUNS, noise)]),
         ],
     }
@@ -82,9 +82,10 @@ fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> Str
     String::from_utf8(out).unwrap()
 }
 
-fn terminal(history: &History, unicode: bool, full: bool) -> String {
+fn terminal(history: &History, unicode: bool, show_all: bool) -> String {
     render_to_string(|out| {
-        HistoryTerminal { width: 80, unicode, full, more: "kelvin history --all --full" }.render(history, out)
+        HistoryTerminal { width: 80, unicode, show_all, full_command: "kelvin history --all --full" }
+            .render(history, out)
     })
 }
 
@@ -99,14 +100,14 @@ fn screen_lists_worst_series_first() {
 #[test]
 fn many_series_fit_one_screen() {
     let mut history = history();
-    let more = |_| history.series.iter().cloned();
-    history.series = (0..200).flat_map(more).collect();
+    let copies = |_| history.series.iter().cloned();
+    history.series = (0..200).flat_map(copies).collect();
     let screen = terminal(&history, true, false);
     assert!(screen.lines().count() <= MAX_SCREEN_LINES, "{}", screen.lines().count());
     assert_eq!(screen.matches(" more\n").count(), 3, "{screen}");
-    let all = terminal(&history, true, true);
-    assert_eq!(all.matches("test.rate").count(), 200);
-    assert!(all.contains("Release 2"));
+    let full_text = terminal(&history, true, true);
+    assert_eq!(full_text.matches("test.rate").count(), 200);
+    assert!(full_text.contains("Release 2"));
 }
 
 #[test]

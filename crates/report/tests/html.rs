@@ -50,12 +50,15 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 fn page_begins_with_ladder_and_findings() {
     let sample = synthetic::full();
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
-    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
+    let position = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
     let screen = sample.analysis.overview.as_ref().unwrap();
-    assert!(at("class=\"static ladder\"") < at("What stands out"));
-    assert!(at("What stands out") < at("id=\"findings\"") && at("id=\"findings\"") < at("class=\"results\""));
-    for one in &screen.stand_outs {
-        assert!(page.contains(&one.text), "{}", one.text);
+    assert!(position("class=\"static ladder\"") < position("What stands out"));
+    assert!(
+        position("What stands out") < position("id=\"findings\"")
+            && position("id=\"findings\"") < position("class=\"results\"")
+    );
+    for stand_out in &screen.stand_outs {
+        assert!(page.contains(&stand_out.text), "{}", stand_out.text);
     }
     // Each rung twice in the drawing, wide and narrow, and once in the table; its hover text has its derivation.
     for rung in &screen.rungs {
@@ -78,8 +81,8 @@ fn as_found_figure_has_hollow_mark() {
     // Wide and narrow, and in the legend of each.
     assert_eq!(page.matches("<path class=\"ladder-found\"").count(), 4);
     assert_eq!(page.matches(">◇</tspan></text>").count(), 2);
-    assert!(page.contains("<title>system call: not known, 84.3 ns as found\n"));
-    assert!(page.contains("<td>not known, 84.3 ns as found"));
+    assert!(page.contains("<title>system call: not known, 84.3 ns as measured\n"));
+    assert!(page.contains("<td>not known, 84.3 ns as measured"));
 }
 
 #[test]
@@ -87,8 +90,8 @@ fn ladder_legends_fit_their_drawing() {
     let mut sample = synthetic::full();
     let rungs = &mut sample.analysis.overview.as_mut().unwrap().rungs;
     // Marks for more than one line, of a wide ladder as well.
-    for (rung, against) in rungs.iter_mut().zip([PredictionVerdict::Slower, PredictionVerdict::Faster]) {
-        rung.figure.verdict = against;
+    for (rung, verdict) in rungs.iter_mut().zip([PredictionVerdict::Slower, PredictionVerdict::Faster]) {
+        rung.figure.verdict = verdict;
     }
     let figure = &mut rungs.last_mut().unwrap().figure;
     figure.as_found = Some(AsFoundFigure { value: figure.measured.take().unwrap(), text: "1 ns".into() });
@@ -102,7 +105,7 @@ fn ladder_legends_fit_their_drawing() {
         let lowest = lowest.fold(0.0, f64::max);
         assert!(lowest < height, "a text at {lowest} of {height}");
     }
-    assert!(page.contains(">as found</text>") || page.contains("as found"), "the legend has the mark");
+    assert!(page.contains(">disturbed</text>") || page.contains("disturbed"), "the legend has the mark");
 }
 
 #[test]
@@ -131,23 +134,23 @@ fn gap(result: &MetricResult) -> Finding {
 fn findings_beyond_five_are_folded() {
     let mut sample = synthetic::full();
     let results = &mut sample.analysis.results;
-    let timed = |result: &&mut MetricResult| {
+    let is_timed = |result: &&mut MetricResult| {
         result.metric.unit == Unit::Nanoseconds
             && result.metric.better == Better::Lower
             && result.outcome.summary().is_some()
     };
     let mut findings = Vec::new();
-    for (index, result) in results.iter_mut().filter(timed).take(20).enumerate() {
+    for (index, result) in results.iter_mut().filter(is_timed).take(20).enumerate() {
         result.verdict = if index < 12 { RangeVerdict::Above } else { RangeVerdict::Below };
         findings.push(gap(result));
     }
     assert_eq!(findings.len(), 20);
     sample.analysis.findings = findings;
     let page = markup(&render(&sample));
-    let from = page.find("<ul class=\"findings\">").unwrap();
-    let shown = &page[from..][..page[from..].find("</ul>").unwrap()];
-    assert_eq!(shown.matches("<li>").count(), 5, "{shown}");
-    assert_eq!(shown.matches("<span class=\"pill odd\">slower</span>").count(), 5, "{shown}");
+    let start = page.find("<ul class=\"findings\">").unwrap();
+    let list = &page[start..][..page[start..].find("</ul>").unwrap()];
+    assert_eq!(list.matches("<li>").count(), 5, "{list}");
+    assert_eq!(list.matches("<span class=\"pill odd\">slower</span>").count(), 5, "{list}");
     assert!(page.contains("<summary>7 more figures slower than predicted</summary>"));
     assert!(page.contains("<summary>8 more figures faster than predicted</summary>"));
 }
@@ -159,9 +162,9 @@ fn times_and_rates_use_same_direction_words() {
     assert!(!page.contains(['▲', '▼']));
     assert!(page.contains(" read (slower than predicted)"));
     assert!(page.contains("84.3 ns<tspan"), "the word stands behind the figure");
-    let text = |out: &dyn Render| {
+    let text = |format: &dyn Render| {
         let mut text = Vec::new();
-        out.render(&sample.report(), &mut text).unwrap();
+        format.render(&sample.report(), &mut text).unwrap();
         String::from_utf8(text).unwrap()
     };
     let markdown = text(&kelvin_report::Markdown);
@@ -186,8 +189,8 @@ fn gap_causes_are_in_figure_details() {
         let (_, causes) = page.split_once("<h3>Causes")?;
         Some(causes.split("<h3>").next().unwrap().to_owned())
     };
-    let said = causes(&sample).unwrap();
-    assert!(said.contains("waking an idle CPU") && said.contains("ruled out") && said.contains("all of it"), "{said}");
+    let text = causes(&sample).unwrap();
+    assert!(text.contains("waking an idle CPU") && text.contains("ruled out") && text.contains("all of it"), "{text}");
     sample.run.explanations.clear();
     assert_eq!(causes(&sample), None);
 }
@@ -208,7 +211,7 @@ fn unbalanced(markup: &str) -> Vec<String> {
     const VOID_ELEMENTS: [&str; 6] = ["meta", "input", "wbr", "col", "br", "!doctype"];
     const IMPLIED_END_TAGS: [&str; 6] = ["td", "th", "tr", "li", "dt", "dd"];
     let mut open: Vec<String> = Vec::new();
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     for tag in markup.split('<').skip(1) {
         let tag = tag.split('>').next().unwrap();
         let name: String =
@@ -218,7 +221,7 @@ fn unbalanced(markup: &str) -> Vec<String> {
                 open.pop();
             }
             if open.pop().as_ref() != Some(&name) {
-                wrong.push(format!("</{name}>"));
+                errors.push(format!("</{name}>"));
             }
         } else if !tag.ends_with('/') && !VOID_ELEMENTS.contains(&name.as_str()) {
             while open.last().is_some_and(|last| optional_end_tags(&name).contains(&last.as_str())) {
@@ -227,8 +230,8 @@ fn unbalanced(markup: &str) -> Vec<String> {
             open.push(name);
         }
     }
-    wrong.extend(open);
-    wrong
+    errors.extend(open);
+    errors
 }
 
 #[test]
@@ -286,7 +289,7 @@ fn csp_has_hashes_of_script_and_styles() {
         let rules: BTreeMap<&str, Vec<&str>> = policy
             .split("; ")
             .map(|rule| rule.split_once(' ').unwrap())
-            .map(|(what, from)| (what, from.split(' ').collect()))
+            .map(|(directive, sources)| (directive, sources.split(' ').collect()))
             .collect();
         assert_eq!(rules["default-src"], ["'none'"], "{name}");
         let styles = ["<style>", "<style id=\"drawings\">"].map(|open| hash(text_inside(&page, open, "</style>")));
@@ -308,8 +311,8 @@ fn page_data_is_valid_json() {
         assert!(!data.contains(['<', '>', '\u{2028}', '\u{2029}']), "{name}");
         let data: serde_json::Value = serde_json::from_str(data).unwrap();
         let figures = data["figures"].as_array().unwrap();
-        let drawn = page.matches(" data-figure=\"").count();
-        assert_eq!(figures.len(), drawn, "{name}: one element for each figure");
+        let figure_count = page.matches(" data-figure=\"").count();
+        assert_eq!(figures.len(), figure_count, "{name}: one element for each figure");
     }
     let page = render(&synthetic::hostile());
     let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
@@ -322,8 +325,8 @@ fn page_data_is_valid_json() {
         .filter_map(|figure| figure["lines"].as_array())
         .flatten()
         .filter(|series| series["role"] == "reference");
-    let begins = |series: &serde_json::Value| series["label"].as_str().unwrap().starts_with(&*title);
-    assert!(published.any(begins), "the reference machine's title survives");
+    let has_title = |series: &serde_json::Value| series["label"].as_str().unwrap().starts_with(&*title);
+    assert!(published.any(has_title), "the reference machine's title survives");
 }
 
 #[test]
@@ -332,19 +335,19 @@ fn hostile_texts_are_escaped() {
     let markup = markup(&page);
     assert!(markup.contains("&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;"));
     assert!(!markup.contains("<img"));
-    let (shown, _) = markup.split_once("<script").unwrap();
-    assert!(shown.chars().all(|c| c == '\n' || is_visible(c)));
+    let (content, _) = markup.split_once("<script").unwrap();
+    assert!(content.chars().all(|c| c == '\n' || is_visible(c)));
     assert!(markup.contains("&quot;&gt;&lt;svg onload=alert(1)&gt;") && !markup.contains("<svg onload"));
 }
 
 #[test]
 fn large_page_is_below_1_5_mib() {
-    let small = render(&synthetic::full()).len();
-    assert!(small < 1 << 20, "{small} bytes");
+    let small_bytes = render(&synthetic::full()).len();
+    assert!(small_bytes < 1 << 20, "{small_bytes} bytes");
     // 161 results make the sample; a run of every area has several times as many.
     let large = synthetic::large(4);
-    let size = render(&large).len();
-    assert!(size < 3 << 19, "{} results took {size} bytes", large.analysis.results.len());
+    let large_bytes = render(&large).len();
+    assert!(large_bytes < 3 << 19, "{} results took {large_bytes} bytes", large.analysis.results.len());
 }
 
 /// The texts of a probe are long, and many rows are of one probe.
@@ -352,21 +355,21 @@ fn large_page_is_below_1_5_mib() {
 fn each_method_is_shown_once_and_linked() {
     let sample = synthetic::full();
     let page = render(&sample);
-    let mut told = 0;
+    let mut method_count = 0;
     for probe in &sample.probes {
-        let is_of_it = |result: &&kelvin_analysis::MetricResult| result.probe == probe.id;
-        let is_used = sample.analysis.results.iter().any(|result| is_of_it(&result));
+        let is_of_probe = |result: &&kelvin_analysis::MetricResult| result.probe == probe.id;
+        let is_used = sample.analysis.results.iter().any(|result| is_of_probe(&result));
         assert_eq!(page.matches(&format!(" id=\"method-{}\"", probe.id)).count(), usize::from(is_used), "{}", probe.id);
         assert_eq!(page.contains(&format!("<a href=\"#method-{}\">", probe.id)), is_used, "{}", probe.id);
-        told += usize::from(is_used);
+        method_count += usize::from(is_used);
     }
-    assert!(told > 0);
-    assert_eq!(page.matches("<details class=\"method\"").count(), told);
+    assert!(method_count > 0);
+    assert_eq!(page.matches("<details class=\"method\"").count(), method_count);
     assert!(page.contains(">Pitfalls<"));
     assert!(page.contains("<strong>Prediction:</strong> A bare fork, and the copy of a page table"));
 }
 
-/// Rows that only say why they are empty would hide the others; nothing of them is lost.
+/// Rows that only have a reason would hide the others; nothing of them is lost.
 #[test]
 fn rows_missing_for_one_reason_are_folded() {
     let mut sample = synthetic::full();
@@ -385,8 +388,8 @@ fn rows_missing_for_one_reason_are_folded() {
     let (_, folded) = page.split_once("<details class=\"folded\"><summary>4 more lines ").expect("they are folded");
     let (folded, _) = folded.split_once("</table></details>").unwrap();
     for name in &names {
-        let told = name.replace('.', ".<wbr>");
-        assert!(folded.contains(&told), "{name}");
+        let displayed_name = name.replace('.', ".<wbr>");
+        assert!(folded.contains(&displayed_name), "{name}");
     }
     let mut terminal = Vec::new();
     kelvin_report::Terminal { width: 200, color: false }.render(&sample.report(), &mut terminal).unwrap();
@@ -426,9 +429,9 @@ fn wide_intervals_of_group_are_one_warning() {
     assert!(count > 2);
     let page = render(&sample);
     assert!(!page.contains("the interval is 0"));
-    let said =
+    let warning_text =
         format!("{count} of {count} intervals, of ± 3.1 % to 42 % of their value, did not reach the target of 2.0 %");
-    assert_eq!(page.matches(&said).count(), 1);
+    assert_eq!(page.matches(&warning_text).count(), 1);
 }
 
 #[test]

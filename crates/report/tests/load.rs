@@ -27,10 +27,11 @@ fn text(render: &impl Render) -> String {
 
 fn plot(id: &str) -> Plot {
     let sample = sample();
-    let all = figures(&report(&sample));
-    let ids: Vec<String> = all.iter().map(|figure| figure.id.clone()).collect();
-    let found = all.into_iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("no {id} among {ids:?}"));
-    match found.drawing {
+    let all_figures = figures(&report(&sample));
+    let ids: Vec<String> = all_figures.iter().map(|figure| figure.id.clone()).collect();
+    let figure =
+        all_figures.into_iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("no {id} among {ids:?}"));
+    match figure.drawing {
         Drawing::Plot(plot) => plot,
         Drawing::Heat(_) => panic!("{id} is a heat map"),
     }
@@ -40,11 +41,14 @@ fn plot(id: &str) -> Plot {
 fn throughput_figure_has_prediction_bound_and_knee() {
     for (id, bound) in [("load.throughput", "at most"), ("load.response", "at least")] {
         let plot = plot(id);
-        let with = |role| plot.series.iter().filter(move |series| series.role == role);
-        assert_eq!(with(SeriesRole::Measured).map(|series| series.points.len()).sum::<usize>(), user_grid(20).len());
-        let predicted = with(SeriesRole::Predicted).next().unwrap();
+        let series_with_role = |role| plot.series.iter().filter(move |series| series.role == role);
+        assert_eq!(
+            series_with_role(SeriesRole::Measured).map(|series| series.points.len()).sum::<usize>(),
+            user_grid(20).len()
+        );
+        let predicted = series_with_role(SeriesRole::Predicted).next().unwrap();
         assert_eq!(predicted.points.len() as u64, *user_grid(20).last().unwrap());
-        assert!(with(SeriesRole::Fitted).any(|series| series.label.ends_with(bound)), "{id}");
+        assert!(series_with_role(SeriesRole::Fitted).any(|series| series.label.ends_with(bound)), "{id}");
         let [knee] = plot.marks.as_slice() else { panic!("{:?}", plot.marks) };
         assert_eq!((knee.label.as_str(), knee.at), ("knee", 3.0));
     }
@@ -52,26 +56,26 @@ fn throughput_figure_has_prediction_bound_and_knee() {
 
 /// The knees in the drawing of the throughput of one server that is asked by several patterns.
 fn knees(patterns: &[RequestPattern]) -> Vec<Mark> {
-    let of =
+    let study_run =
         |&pattern| SimulatedStudy { visits: 3, requests: 400, pattern, ..SimulatedStudy::published_server() }.run();
-    let run = patterns.iter().map(of).reduce(|mut all, one| {
-        all.measurements.extend(one.measurements);
-        all.header.plan.extend(one.header.plan);
-        all
+    let run = patterns.iter().map(study_run).reduce(|mut merged, other| {
+        merged.measurements.extend(other.measurements);
+        merged.header.plan.extend(other.header.plan);
+        merged
     });
     let sample = run.map(|run| (run.clone(), analyse(&run))).unwrap();
-    let of_throughput = figures(&report(&sample)).into_iter().find(|figure| figure.id == "load.throughput").unwrap();
-    if let Drawing::Plot(plot) = of_throughput.drawing { plot.marks } else { Vec::new() }
+    let throughput = figures(&report(&sample)).into_iter().find(|figure| figure.id == "load.throughput").unwrap();
+    if let Drawing::Plot(plot) = throughput.drawing { plot.marks } else { Vec::new() }
 }
 
 #[test]
 fn coinciding_knees_share_one_name() {
-    let two = knees(&[RequestPattern::Random, RequestPattern::Sequence]);
-    let [both] = two.as_slice() else { panic!("{two:?}") };
-    assert_eq!((both.label.as_str(), both.at), ("pattern=random; pattern=sequence, knee", 3.0));
-    let three = knees(&[RequestPattern::Random, RequestPattern::Sequence, RequestPattern::Zipf]);
-    let [all] = three.as_slice() else { panic!("{three:?}") };
-    assert_eq!((all.label.as_str(), all.at), ("knee of 3 lines", 3.0));
+    let two_pattern_knees = knees(&[RequestPattern::Random, RequestPattern::Sequence]);
+    let [pair_knee] = two_pattern_knees.as_slice() else { panic!("{two_pattern_knees:?}") };
+    assert_eq!((pair_knee.label.as_str(), pair_knee.at), ("pattern=random; pattern=sequence, knee", 3.0));
+    let three_pattern_knees = knees(&[RequestPattern::Random, RequestPattern::Sequence, RequestPattern::Zipf]);
+    let [triple_knee] = three_pattern_knees.as_slice() else { panic!("{three_pattern_knees:?}") };
+    assert_eq!((triple_knee.label.as_str(), triple_knee.at), ("knee of 3 lines", 3.0));
 }
 
 #[test]
@@ -79,8 +83,8 @@ fn load_steps_are_drawn_over_time() {
     let plot = plot("load.throughput.time");
     assert!(plot.series.iter().all(|series| series.role == SeriesRole::LoadSteps));
     assert_eq!(plot.series.iter().map(|series| series.points.len()).sum::<usize>(), 3 * user_grid(20).len() + 1);
-    let [back] = plot.marks.as_slice() else { panic!("{:?}", plot.marks) };
-    assert_eq!(back.label, "back to 1 user");
+    let [mark] = plot.marks.as_slice() else { panic!("{:?}", plot.marks) };
+    assert_eq!(mark.label, "back to 1 user");
 }
 
 #[test]
@@ -94,8 +98,8 @@ fn utilization_is_drawn_per_resource() {
 fn shares_have_a_linear_axis() {
     let plot = plot("load.utilisation");
     let values = || plot.series.iter().flat_map(|series| series.points.iter().map(|point| point.y));
-    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    assert!(least > 0.0 && most > 30.0 * least && !plot.y.logarithmic, "{least} to {most}");
+    let (min_share, max_share) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    assert!(min_share > 0.0 && max_share > 30.0 * min_share && !plot.y.logarithmic, "{min_share} to {max_share}");
 }
 
 #[test]
@@ -119,45 +123,50 @@ fn minor_tables_are_folded_without_figure() {
     let page = text(&Html);
     assert!(page.contains("more lines <span class=\"why\">also in the tables of the study</span></summary>"));
     let (_, table) = page.split_once(">The server and its host by users</h4>").unwrap();
-    let (main, all) = table.split_once("<summary>All 11 columns</summary>").unwrap();
-    assert!(main.contains("<th>user<") && !main.contains("<th>steal<"), "nothing is stolen");
-    assert!(all.contains("<th>steal<") && all.contains("<th>overflows<"));
+    let (main_table, full_table) = table.split_once("<summary>All 11 columns</summary>").unwrap();
+    assert!(main_table.contains("<th>user<") && !main_table.contains("<th>steal<"), "nothing is stolen");
+    assert!(full_table.contains("<th>steal<") && full_table.contains("<th>overflows<"));
 }
 
 #[test]
 fn all_zero_figures_are_not_drawn() {
     let run = SimulatedStudy { visits: 2, requests: 100, ..SimulatedStudy::published_server() }.with_quota(0.5).run();
     let sample = (run.clone(), analyse(&run));
-    let all = figures(&report(&sample));
-    let of_cpus = all.iter().filter(|figure| figure.id.starts_with("load.host.cpu"));
-    assert_eq!(of_cpus.map(|figure| figure.id.as_str()).collect::<Vec<_>>(), ["load.host.cpu-host=server"]);
+    let all_figures = figures(&report(&sample));
+    let cpu_figures = all_figures.iter().filter(|figure| figure.id.starts_with("load.host.cpu"));
+    assert_eq!(cpu_figures.map(|figure| figure.id.as_str()).collect::<Vec<_>>(), ["load.host.cpu-host=server"]);
 }
 
 /// The heights at which a drawing names places on an axis from 0 to 30.
 fn mark_name_heights(places: &[f64]) -> Vec<String> {
-    let mark = |&at: &f64| Mark { label: format!("think={at}, knee"), at, low: at, high: at };
+    let mark = |&position: &f64| Mark {
+        label: format!("think={position}, knee"),
+        at: position,
+        low: position,
+        high: position,
+    };
     let axis = || FigureAxis { label: String::new(), kind: AxisKind::Number, logarithmic: false, from_zero: true };
     let points = [0.0, 30.0].map(|x| Point { x, y: 1.0, low: 1.0, high: 1.0 });
     let series = vec![Series { label: String::new(), role: SeriesRole::Measured, style: 0, points: points.to_vec() }];
     let (guides, marks) = (Vec::new(), places.iter().map(mark).collect());
     let drawing = Drawing::Plot(Plot { x: axis(), y: axis(), guides, marks, series });
     let text = || "knees".to_owned();
-    let drawn = standalone(&Figure { id: text(), title: text(), description: Vec::new(), shows: Vec::new(), drawing });
-    let height = |at: &f64| {
-        let (before, _) = drawn.split_once(&format!(">think={at}, knee<")).unwrap();
-        let (_, from) = before.rsplit_once(" y=\"").unwrap();
-        from.split_once('"').unwrap().0.to_owned()
+    let svg = standalone(&Figure { id: text(), title: text(), description: Vec::new(), shows: Vec::new(), drawing });
+    let height = |position: &f64| {
+        let (before, _) = svg.split_once(&format!(">think={position}, knee<")).unwrap();
+        let (_, tail) = before.rsplit_once(" y=\"").unwrap();
+        tail.split_once('"').unwrap().0.to_owned()
     };
     places.iter().map(height).collect()
 }
 
 #[test]
 fn overlapping_mark_names_are_stacked() {
-    let [apart, near, back] =
+    let [separate, overlapping, partial] =
         [[5.0, 15.0, 25.0], [15.0, 5.0, 16.0], [5.0, 6.0, 12.0]].map(|places| mark_name_heights(&places));
-    assert!(apart[0] == apart[1] && apart[1] == apart[2], "{apart:?}");
-    assert!(near[0] == near[1] && near[1] != near[2], "{near:?}");
-    assert!(back[0] != back[1] && back[0] == back[2], "{back:?}");
+    assert!(separate[0] == separate[1] && separate[1] == separate[2], "{separate:?}");
+    assert!(overlapping[0] == overlapping[1] && overlapping[1] != overlapping[2], "{overlapping:?}");
+    assert!(partial[0] != partial[1] && partial[0] == partial[2], "{partial:?}");
 }
 
 #[test]

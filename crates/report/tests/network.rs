@@ -43,16 +43,16 @@ fn placed_case(placement: &'static str, message: u64) -> Case {
 }
 
 /// Rounds of this many round trips, of which the n-th of a thousand takes n nanoseconds plus a constant.
-fn add_trips(run: &mut Run, metric: &Metric, case: Case, trips: usize, on_top: &[f64]) {
-    let round = |(index, on_top): (usize, &f64)| {
-        let values: Vec<f64> = (0..trips).map(|trip| ((trip * 7919) % 1000) as f64 + on_top).collect();
+fn add_trips(run: &mut Run, metric: &Metric, case: Case, trips: usize, offsets: &[f64]) {
+    let round = |(index, offset): (usize, &f64)| {
+        let values: Vec<f64> = (0..trips).map(|trip| ((trip * 7919) % 1000) as f64 + offset).collect();
         let mut batches = testing::batches(&values);
         batches.iterations = vec![1; trips];
         batches.nanoseconds = values.iter().map(|value| value + CLOCK_PAIR_NANOSECONDS).collect();
         batches.canaries.clear();
         testing::round(index, vec![testing::reading(metric, Readings::Batches(batches))])
     };
-    let rounds = on_top.iter().enumerate().map(round).collect();
+    let rounds = offsets.iter().enumerate().map(round).collect();
     testing::add_measurement(run, metric, case, rounds);
 }
 
@@ -69,19 +69,19 @@ fn tail_figure_has_every_protocol_and_placement() {
     let plot = plot(&figure);
     let labels: Vec<&str> = plot.series.iter().map(|line| line.label.as_str()).collect();
     assert_eq!(labels, ["tcp, placement=same_cpu", "tcp, placement=two_cpus", "udp, placement=same_cpu"]);
-    let at = |line: usize, one_in: f64| plot.series[line].points.iter().find(|point| point.x == one_in).copied();
+    let point_at = |line: usize, one_in: f64| plot.series[line].points.iter().find(|point| point.x == one_in).copied();
     // Two rounds of three lie at 10 and one at 11 microseconds: half of all are below 10.75.
-    let median = at(0, 2.0).unwrap();
+    let median = point_at(0, 2.0).unwrap();
     assert!((median.y - 10_750.0).abs() < 5.0 && (median.low - 10_500.0).abs() < 5.0, "{median:?}");
     assert!((median.high - 11_500.0).abs() < 5.0, "{median:?}");
-    let one_in_100 = at(2, 100.0).unwrap();
+    let one_in_100 = point_at(2, 100.0).unwrap();
     assert!((one_in_100.y - 8990.0).abs() < 2.0 && one_in_100.low == one_in_100.high, "{one_in_100:?}");
-    assert_eq!(at(2, 1.0).unwrap().y, 8000.0, "the fastest of all");
-    // Three thousand have three beyond one in a thousand, which is too few to tell.
-    assert!(at(0, 500.0).is_some() && at(0, 1000.0).is_none());
+    assert_eq!(point_at(2, 1.0).unwrap().y, 8000.0, "the fastest of all");
+    // Three thousand have three beyond one in a thousand: too few for a quantile.
+    assert!(point_at(0, 500.0).is_some() && point_at(0, 1000.0).is_none());
     assert!(plot.x.logarithmic && plot.y.logarithmic);
-    let marked: Vec<&str> = plot.marks.iter().map(|mark| mark.label.as_str()).collect();
-    assert_eq!(marked, ["median", "90 %", "99 %"]);
+    let mark_labels: Vec<&str> = plot.marks.iter().map(|mark| mark.label.as_str()).collect();
+    assert_eq!(mark_labels, ["median", "90 %", "99 %"]);
     let words = figure.description.join(" ");
     assert!(words.contains("udp, placement=same_cpu: half exceed 8.50 µs, one in 10 8.90 µs"), "{words}");
     assert!(find_figure(&run, &analyse(&run), "net.rtt-placement=same_cpu").is_none(), "two messages are no curve");
@@ -103,21 +103,21 @@ const PLACEMENTS: [(u64, &str, f64); 3] = [(1, "two_cpus", 10e9), (1, "same_cpu"
 #[test]
 fn streams_are_below_their_ceiling() {
     let mut run = network();
-    let around = |value: f64| [0.99, 1.0, 1.01, 1.0].map(|noise| value * noise);
+    let noisy = |value: f64| [0.99, 1.0, 1.01, 1.0].map(|noise| value * noise);
     for message in [64, 4096, 65_536] {
-        let of = |metric: &Metric, run: &mut Run, fixed: f64, each: f64| {
+        let add_stream = |metric: &Metric, run: &mut Run, fixed_cost: f64, byte_cost: f64| {
             let case = Case::new().with_number("message", message);
-            add_scalars(run, metric, case, &around(fixed + each * message as f64));
+            add_scalars(run, metric, case, &noisy(fixed_cost + byte_cost * message as f64));
         };
-        of(&SEND, &mut run, 300.0, 0.1);
-        of(&RECEIVE, &mut run, 500.0, 0.06);
-        for (streams, placement, most) in PLACEMENTS {
+        add_stream(&SEND, &mut run, 300.0, 0.1);
+        add_stream(&RECEIVE, &mut run, 500.0, 0.06);
+        for (streams, placement, max_rate) in PLACEMENTS {
             let case = Case::new()
                 .with_number("message", message)
                 .with_number("streams", streams)
                 .with_word(kelvin_core::AxisWord::from_names("placement", placement));
-            let rate = most * message as f64 / (message as f64 + 3000.0);
-            add_scalars(&mut run, &RATE, case, &around(rate));
+            let rate = max_rate * message as f64 / (message as f64 + 3000.0);
+            add_scalars(&mut run, &RATE, case, &noisy(rate));
         }
     }
     run.header.machine.topology.allowed = kelvin_core::Fact::known(vec![0, 1], "a test");
@@ -127,8 +127,8 @@ fn streams_are_below_their_ceiling() {
     assert_eq!(ceilings.len(), PLACEMENTS.len());
     for (streams, placement, truth) in PLACEMENTS {
         let label = format!("streams={streams} placement={placement}");
-        let is_of = |ceiling: &&&Series| ceiling.label == format!("{label}, if calls were free");
-        let ceiling = ceilings.iter().find(is_of).unwrap_or_else(|| panic!("no {label}: {ceilings:?}"));
+        let is_ceiling = |ceiling: &&&Series| ceiling.label == format!("{label}, if calls were free");
+        let ceiling = ceilings.iter().find(is_ceiling).unwrap_or_else(|| panic!("no {label}: {ceilings:?}"));
         assert_eq!(ceiling.points.iter().map(|point| point.x).collect::<Vec<_>>(), [64.0, 65_536.0]);
         assert!(ceiling.points.iter().all(|point| (point.y / truth - 1.0).abs() < 0.03), "{ceiling:?}");
         let measured = plot.series.iter().find(|line| line.label == label).unwrap();

@@ -35,20 +35,20 @@ fn figures_round_trip() {
         let rows = rows(&file(&Parquet, &sample));
         assert_eq!(rows.len(), sample.analysis.results.len());
         for (row, result) in rows.iter().zip(&sample.analysis.results) {
-            let head = result.outcome.summary();
+            let summary = result.outcome.summary();
             assert_eq!(row["metric"], Field::Str(result.metric.id.to_string()));
-            assert_eq!(row["headline"], double_field(head.map(|summary| summary.headline)));
-            let interval = head.and_then(|summary| summary.interval);
+            assert_eq!(row["headline"], double_field(summary.map(|summary| summary.headline)));
+            let interval = summary.and_then(|summary| summary.interval);
             assert_eq!(row["upper"], double_field(interval.map(|interval| interval.upper)));
             assert_eq!(row["predicted"], double_field(result.prediction.as_ref().map(|prediction| prediction.value)));
             assert_eq!(row["only_input"], Field::Bool(result.only_input));
             for (axis, value) in result.case.iter() {
-                let told = match &row[&format!("axis_{axis}")] {
+                let axis_text = match &row[&format!("axis_{axis}")] {
                     Field::ULong(number) => number.to_string(),
                     Field::Str(word) => word.clone(),
                     other => panic!("{axis}: {other:?}"),
                 };
-                assert_eq!(told, value.to_string());
+                assert_eq!(axis_text, value.to_string());
             }
         }
     }

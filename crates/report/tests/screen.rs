@@ -9,17 +9,17 @@ use kelvin_core::{
 };
 use kelvin_report::{FirstScreen, Render, Report, Terminal};
 
-/// What the command line says of more.
-fn more() -> [(String, String); 2] {
+/// The commands and files that the command line lists below the screen.
+fn further_outputs() -> [(String, String); 2] {
     [("kelvin report last --full", "all tables and conclusions"), ("report.html", "the same, drawn")]
-        .map(|(command, what)| (command.to_owned(), what.to_owned()))
+        .map(|(command, description)| (command.to_owned(), description.to_owned()))
 }
 
 fn render_screen(run: &Run, analysis: &Analysis, change: impl Fn(FirstScreen<'_>) -> FirstScreen<'_>) -> String {
     let references = kelvin_analysis::references();
     let report = Report { run, analysis, references: &references[..2], probes: &[] };
-    let more = more();
-    let screen = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &more };
+    let outputs = further_outputs();
+    let screen = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, further_outputs: &outputs };
     let mut out = Vec::new();
     change(screen).render(&report, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -74,7 +74,7 @@ fn always_disturbed_figure_has_own_mark() {
     insta::assert_snapshot!(text);
     let ascii = render_screen(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
     assert!(ascii.is_ascii() && !ascii.contains('?'), "{ascii}");
-    assert!(ascii.contains("131 ns ~") && ascii.contains("~ as found"), "{ascii}");
+    assert!(ascii.contains("131 ns ~") && ascii.contains("~ disturbed"), "{ascii}");
 }
 
 #[test]
@@ -97,16 +97,17 @@ fn colors_change_only_escapes() {
 fn crowded_run() -> (Run, Analysis) {
     let mut run = guest::guest_run();
     run.status = RunStatus::Partial("interrupted by Ctrl-C ".repeat(9));
-    let long = "a text of a machine that does not end ".repeat(20);
-    run.header.machine.cpu.model_name = kelvin_core::Fact::known(long.clone(), "a test");
+    let long_text = "a text of a machine that does not end ".repeat(20);
+    run.header.machine.cpu.model_name = kelvin_core::Fact::known(long_text.clone(), "a test");
     let mut analysis = analyse(&run);
     let screen = analysis.overview.as_mut().unwrap();
     let rung = screen.rungs.last().unwrap().clone();
     screen.rungs.resize(24, rung);
     let line = screen.rates[0].clone();
     screen.rates.resize(7, line);
-    screen.cautions = vec![long.clone(); 9];
-    let remedy = Remedy { command: long.clone(), is_command: true, hazards: Vec::new(), problems: vec![long; 3] };
+    screen.cautions = vec![long_text.clone(); 9];
+    let remedy =
+        Remedy { command: long_text.clone(), is_command: true, hazards: Vec::new(), problems: vec![long_text; 3] };
     screen.remedies = vec![remedy; 9];
     let metrics: Vec<Name> = run.header.metrics.iter().map(|metric| metric.id).cycle().take(300).collect();
     screen.missing = vec![MissingFigures { reason: MissingReason::Failed, figures: 900, metrics }];
@@ -118,7 +119,7 @@ fn every_run_fits_one_screen() {
     let (run, analysis) = crowded_run();
     let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
-    for said in [
+    for excerpt in [
         "Waking an idle CPU",
         "No figure    900 failed: cpu.frequency",
         "Do first",
@@ -126,7 +127,7 @@ fn every_run_fits_one_screen() {
         "! a text of",
         "! 7 more among the findings",
     ] {
-        assert!(text.contains(said), "{said} is missing:\n{text}");
+        assert!(text.contains(excerpt), "{excerpt} is missing:\n{text}");
     }
 }
 
@@ -146,9 +147,9 @@ fn ladder_shrinks_for_sentences() {
     for number in 1..=sentences {
         assert!(text.contains(&format!("\n  {number} ")), "sentence {number} is missing:\n{text}");
     }
-    let has = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
-    assert!(rungs.iter().filter(|(_, is_spare)| !is_spare).all(|(what, _)| has(what)), "{text}");
-    assert!(!has("pipe round trip") && render_plain(&run).contains("pipe round trip"), "{text}");
+    let has_line = |prefix: &str| text.lines().any(|line| line.trim_start().starts_with(prefix));
+    assert!(rungs.iter().filter(|(_, is_spare)| !is_spare).all(|(label, _)| has_line(label)), "{text}");
+    assert!(!has_line("pipe round trip") && render_plain(&run).contains("pipe round trip"), "{text}");
 }
 
 #[test]
@@ -160,15 +161,15 @@ fn last_sentences_are_cut_first() {
         vec!["Something that changes how to read the run, in a sentence longer than a line of it.".into(); 2];
     screen.remedies = vec![screen.remedies[0].clone(); 3];
     screen.rungs.iter_mut().for_each(|rung| rung.is_spare = false);
-    let long = "A sentence of three lines takes more room than one of a single line, and so it does not fit where that would: \
-                the number behind it is then not the one that follows the number before it.";
-    screen.stand_outs.iter_mut().skip(1).step_by(2).for_each(|one| one.text = long.into());
-    screen.stand_outs.iter_mut().step_by(2).for_each(|one| one.text = "One line.".into());
+    let long_sentence = "A sentence of three lines takes more room than one of a single line, and so it does not fit where that would: \
+                the number after it is then not the one that follows the number before it.";
+    screen.stand_outs.iter_mut().skip(1).step_by(2).for_each(|stand_out| stand_out.text = long_sentence.into());
+    screen.stand_outs.iter_mut().step_by(2).for_each(|stand_out| stand_out.text = "One line.".into());
     let sentences = screen.stand_outs.len();
     let text = render_screen(&run, &analysis, |screen| screen);
-    let said: Vec<usize> = (1..=sentences).filter(|number| text.contains(&format!("\n  {number} "))).collect();
-    assert!(!said.is_empty() && said.len() < sentences, "{text}");
-    assert_eq!(said, (1..=said.len()).collect::<Vec<_>>(), "{text}");
+    let numbers: Vec<usize> = (1..=sentences).filter(|number| text.contains(&format!("\n  {number} "))).collect();
+    assert!(!numbers.is_empty() && numbers.len() < sentences, "{text}");
+    assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "{text}");
 }
 
 #[test]
@@ -180,12 +181,12 @@ fn slow_times_and_rates_share_one_word() {
     rates.for_each(|rate| rate.figure.verdict = PredictionVerdict::Slower);
     let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
-    for said in [
+    for excerpt in [
         "84.3 ns slower",
         "memory, one CPU   19 GB/s read (slower), 25 copy (slower)",
         "pipe              8.3 GB/s on one CPU (slower)",
     ] {
-        assert!(text.contains(said), "{said} is missing:\n{text}");
+        assert!(text.contains(excerpt), "{excerpt} is missing:\n{text}");
     }
     assert!(!text.contains(['▲', '▼']), "an arrow means more of a rate:\n{text}");
 }
@@ -218,23 +219,23 @@ fn indistinguishable_level_names_the_other() {
 fn wide_terminal_lengthens_axis_only() {
     let run = guest::guest_run();
     let analysis = analyse(&run);
-    let wide = render_screen(&run, &analysis, |screen| FirstScreen {
+    let wide_screen = render_screen(&run, &analysis, |screen| FirstScreen {
         terminal: Terminal { width: 200, color: false },
         ..screen
     });
-    assert!(wide.lines().count() <= 60);
-    assert!(wide.lines().all(|line| line.chars().count() <= 100), "{wide}");
-    assert!(wide.lines().any(|line| line.chars().count() > 80), "{wide}");
+    assert!(wide_screen.lines().count() <= 60);
+    assert!(wide_screen.lines().all(|line| line.chars().count() <= 100), "{wide_screen}");
+    assert!(wide_screen.lines().any(|line| line.chars().count() > 80), "{wide_screen}");
 }
 
 #[test]
 fn requested_tables_follow_the_screen() {
     let run = guest::guest_run();
     let analysis = analyse(&run);
-    let with = render_screen(&run, &analysis, |screen| FirstScreen { tables: true, ..screen });
-    let alone = render_screen(&run, &analysis, |screen| screen);
-    assert!(with.starts_with(&alone));
-    let tables = &with[alone.len()..];
+    let with_tables = render_screen(&run, &analysis, |screen| FirstScreen { tables: true, ..screen });
+    let without_tables = render_screen(&run, &analysis, |screen| screen);
+    assert!(with_tables.starts_with(&without_tables));
+    let tables = &with_tables[without_tables.len()..];
     assert!(tables.contains("Operating system services") && tables.contains("syscall.null call=getppid"), "{tables}");
     assert!(!tables.contains("Verdict") && !tables.contains("Study "), "{tables}");
 }
@@ -242,9 +243,9 @@ fn requested_tables_follow_the_screen() {
 #[test]
 fn run_without_screen_is_shown_in_full() {
     let sample = synthetic::empty();
-    let mut full = Vec::new();
-    Terminal::default().render(&sample.report(), &mut full).unwrap();
-    assert_eq!(render_screen(&sample.run, &sample.analysis, |screen| screen), String::from_utf8(full).unwrap());
+    let mut report_bytes = Vec::new();
+    Terminal::default().render(&sample.report(), &mut report_bytes).unwrap();
+    assert_eq!(render_screen(&sample.run, &sample.analysis, |screen| screen), String::from_utf8(report_bytes).unwrap());
 }
 
 /// A text of a stored run moves no cursor.
@@ -278,9 +279,9 @@ fn missing_rates_have_one_line_reason() {
         (rate.figure.measured, rate.figure.as_found) = (None, None);
         (rate.figure.text, rate.figure.missing_reason) = ("skipped".into(), Some("needs two CPUs".into()));
     }
-    let what = line.label.clone();
+    let label = line.label.clone();
     let text = render_screen(&run, &analysis, |screen| screen);
-    let line = text.lines().find(|line| line.trim_start().starts_with(&what)).unwrap();
-    assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), format!("{what} skipped: needs two CPUs"));
+    let line = text.lines().find(|line| line.trim_start().starts_with(&label)).unwrap();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), format!("{label} skipped: needs two CPUs"));
     assert_eq!(text.matches("needs two CPUs").count(), 1, "{text}");
 }

@@ -108,7 +108,7 @@ fn probe(id: Name) -> ProbeDocs {
 }
 
 fn screen() -> FirstScreen<'static> {
-    FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] }
+    FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, further_outputs: &[] }
 }
 
 fn full_terminal() -> Terminal {
@@ -129,15 +129,15 @@ fn study_screen_omits_hazards_inputs_and_machine() {
     for absent in ["sibling", "null", "Hazards", "Verdict", "Linux"] {
         assert!(!text.contains(absent), "{absent}:\n{text}");
     }
-    let mut serious = run;
-    serious.header.hazards[0].severity = Severity::Serious;
-    assert!(self::render_run(&screen(), &serious).contains("serious  a sibling was busy"));
+    let mut serious_run = run;
+    serious_run.header.hazards[0].severity = Severity::Serious;
+    assert!(self::render_run(&screen(), &serious_run).contains("serious  a sibling was busy"));
 }
 
 #[test]
 fn failure_is_shown_once_with_reason() {
     let mut run = contention();
-    for measurement in run.measurements.iter_mut().filter(|one| !one.planned.only_input) {
+    for measurement in run.measurements.iter_mut().filter(|measurement| !measurement.planned.only_input) {
         measurement.rounds = vec![testing::round_with_outcome(0, RoundOutcome::Failed("the disk went away".into()))];
     }
     let text = render_run(&screen(), &run);
@@ -150,8 +150,11 @@ fn full_study_has_points_before_hazards() {
     for point in ["    1 ", "    2 ", "    4 ", "    8 ", "    16 "] {
         assert!(text.lines().any(|line| line.starts_with(point)), "{point:?} is missing:\n{text}");
     }
-    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is missing:\n{text}"));
-    assert!(place("contention over threads") < place("Hazards") && place("Hazards") < place("syscall.null"), "{text}");
+    let position = |excerpt: &str| text.find(excerpt).unwrap_or_else(|| panic!("{excerpt} is missing:\n{text}"));
+    assert!(
+        position("contention over threads") < position("Hazards") && position("Hazards") < position("syscall.null"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -161,23 +164,24 @@ fn engines_are_matrix_with_eight_sentences() {
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 60, "{text}");
     insta::assert_snapshot!(text);
     let page = self::render_run(&Html, &run);
-    let place = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing"));
-    assert!(place("The fastest engine is") < place("id=\"study-file.engines\""));
-    assert!(place("id=\"study-file.engines\"") < place("id=\"hazards\""));
+    let position = |excerpt: &str| page.find(excerpt).unwrap_or_else(|| panic!("{excerpt} is missing"));
+    assert!(position("The fastest engine is") < position("id=\"study-file.engines\""));
+    assert!(position("id=\"study-file.engines\"") < position("id=\"hazards\""));
     let markdown = self::render_run(&Markdown, &run);
-    let place = |what: &str| markdown.find(what).unwrap_or_else(|| panic!("{what} is missing:\n{markdown}"));
+    let position =
+        |excerpt: &str| markdown.find(excerpt).unwrap_or_else(|| panic!("{excerpt} is missing:\n{markdown}"));
     assert!(markdown.starts_with("# Study"));
-    assert!(place("The fastest engine is") < place("| read |") && place("| read |") < place("## Hazards"));
-    assert!(place("<details>") < place("## Hazards"), "eight conclusions are shown, the others folded");
+    assert!(position("The fastest engine is") < position("| read |") && position("| read |") < position("## Hazards"));
+    assert!(position("<details>") < position("## Hazards"), "eight conclusions are shown, the others folded");
 }
 
 #[test]
 fn study_page_begins_with_answer_and_figure() {
     let page = render_run(&Html, &contention());
-    let place = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing"));
+    let position = |excerpt: &str| page.find(excerpt).unwrap_or_else(|| panic!("{excerpt} is missing"));
     assert!(page.contains("<h1 id=\"studies-title\">Study file.contention: What file.contention is about</h1>"));
-    assert!(place("id=\"figure-file.contention\"") < place("id=\"hazards\""));
-    assert!(place("id=\"hazards\"") < place("id=\"area-os\""), "inputs come last");
+    assert!(position("id=\"figure-file.contention\"") < position("id=\"hazards\""));
+    assert!(position("id=\"hazards\"") < position("id=\"area-os\""), "inputs come last");
     assert_eq!(page.matches("<h1").count(), 1);
 }
 
@@ -258,18 +262,20 @@ fn study_conclusions_fit_25_lines() {
     let mut analysis = analyse(&run);
     // As long as conclusions of streams are.
     for study in &mut analysis.studies {
-        for one in &mut study.conclusions {
-            one.text = format!("{}: {}", one.text, "a figure and what it was held against ".repeat(6).trim_end());
+        for conclusion in &mut study.conclusions {
+            conclusion.text =
+                format!("{}: {}", conclusion.text, "a figure and what it was held against ".repeat(6).trim_end());
         }
     }
     let text = render_analysis(&screen(), &run, &analysis);
-    let last = text.lines().take_while(|line| !line.starts_with("Bytes that several")).collect::<Vec<_>>();
-    assert!(last.len() <= 25, "{} lines before the table:\n{text}", last.len());
-    assert!(last.iter().any(|line| line.ends_with("more conclusions in the full report")), "{text}");
-    let full = render_analysis(&full_terminal(), &run, &analysis);
-    let first =
-        full.lines().position(|line| ["true ", "false ", "not known "].iter().any(|word| line.starts_with(word)));
-    assert!(first.is_some_and(|first| first < 25), "{full}");
+    let answer_lines = text.lines().take_while(|line| !line.starts_with("Bytes that several")).collect::<Vec<_>>();
+    assert!(answer_lines.len() <= 25, "{} lines before the table:\n{text}", answer_lines.len());
+    assert!(answer_lines.iter().any(|line| line.ends_with("more conclusions in the full report")), "{text}");
+    let full_report = render_analysis(&full_terminal(), &run, &analysis);
+    let first = full_report
+        .lines()
+        .position(|line| ["true ", "false ", "not known "].iter().any(|word| line.starts_with(word)));
+    assert!(first.is_some_and(|first| first < 25), "{full_report}");
 }
 
 #[test]
@@ -283,8 +289,8 @@ fn lines_beyond_palette_are_split() {
     let run = threads();
     let analysis = analyse(&run);
     let figures = figures(&Report { run: &run, analysis: &analysis, references: &[], probes: &[] });
-    let of_threads: Vec<_> = figures.iter().filter(|figure| figure.id.starts_with("file.threads-cache=")).collect();
-    let plots = of_threads.iter().filter_map(|figure| match &figure.drawing {
+    let thread_figures: Vec<_> = figures.iter().filter(|figure| figure.id.starts_with("file.threads-cache=")).collect();
+    let plots = thread_figures.iter().filter_map(|figure| match &figure.drawing {
         Drawing::Plot(plot) => {
             Some(plot.series.iter().map(|series| series.style).collect::<std::collections::BTreeSet<_>>())
         }

@@ -43,8 +43,8 @@ fn page_has_waterfall_and_table() {
 #[test]
 fn standalone_waterfall_has_title() {
     let drawing = render_to_string(|out| write_drawing(&explanation(), out));
-    let (_, drawn) = drawing.split_once("</style>").unwrap();
-    insta::assert_snapshot!(drawn.replace('<', "\n<").replace("\n</", "</"));
+    let (_, content) = drawing.split_once("</style>").unwrap();
+    insta::assert_snapshot!(content.replace('<', "\n<").replace("\n</", "</"));
     assert!(drawing.contains("<desc>without these: 5.3 µs, 8 %; waking an idle CPU: 55.9 µs, 90 %;"), "{drawing}");
     assert!(!drawing.contains("var(--"), "a file has colours of its own");
 }

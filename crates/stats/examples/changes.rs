@@ -31,7 +31,7 @@ const SCENARIOS: [Scenario; 15] = [
     Scenario::Drift(8.0),
 ];
 
-/// What a method says of a history: steps, each with whether it lies in its interval; how many drifts; the least chance.
+/// What a method detects in a history: steps, each with whether it lies in its interval; how many drifts; the least chance.
 struct DetectedChanges {
     steps: Vec<(usize, [usize; 2])>,
     drifts: usize,
@@ -39,21 +39,21 @@ struct DetectedChanges {
 }
 
 fn kelvin_changes(values: &[f64]) -> DetectedChanges {
-    let course = detect_change_points(values);
-    let chances = course.steps.iter().map(|step| step.p_value).chain(course.drifts.iter().map(|drift| drift.p_value));
+    let changes = detect_change_points(values);
+    let chances = changes.steps.iter().map(|step| step.p_value).chain(changes.drifts.iter().map(|drift| drift.p_value));
     DetectedChanges {
-        steps: course.steps.iter().map(|step| (step.index, step.index_interval)).collect(),
-        drifts: course.drifts.len(),
-        min_p_value: chances.fold(course.p_value, f64::min),
+        steps: changes.steps.iter().map(|step| (step.index, step.index_interval)).collect(),
+        drifts: changes.drifts.len(),
+        min_p_value: chances.fold(changes.p_value, f64::min),
     }
 }
 
 fn rank_changes(values: &[f64]) -> DetectedChanges {
-    let found = rank_change_points(values, MIN_LEVEL_VALUES);
+    let changes = rank_change_points(values, MIN_LEVEL_VALUES);
     DetectedChanges {
-        steps: found.iter().map(|change| (change.index, [change.index; 2])).collect(),
+        steps: changes.iter().map(|change| (change.index, [change.index; 2])).collect(),
         drifts: 0,
-        min_p_value: found.iter().map(|change| change.p).fold(1.0, f64::min),
+        min_p_value: changes.iter().map(|change| change.p).fold(1.0, f64::min),
     }
 }
 
@@ -70,49 +70,60 @@ fn main() -> io::Result<()> {
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     for runs in RUNS {
-        for scene in SCENARIOS {
+        for scenario in SCENARIOS {
             for (name, method) in [("course", kelvin_changes as fn(&[f64]) -> DetectedChanges), ("ranks", rank_changes)]
             {
-                writeln!(out, "{}", row(scene, runs, name, method))?;
+                writeln!(out, "{}", row(scenario, runs, name, method))?;
             }
         }
     }
     Ok(())
 }
 
-fn row(scene: Scenario, runs: usize, name: &str, method: fn(&[f64]) -> DetectedChanges) -> String {
+fn row(scenario: Scenario, runs: usize, name: &str, method: fn(&[f64]) -> DetectedChanges) -> String {
     let mut random = Random::new(1);
-    let truth = scene.steps(runs);
-    let is_drift = matches!(scene, Scenario::Drift(_));
-    let [mut whole, mut found, mut near, mut within, mut wrong, mut drifts, mut sure] = [0; 7];
+    let truth = scenario.steps(runs);
+    let is_drift = matches!(scenario, Scenario::Drift(_));
+    let [
+        mut exact_count,
+        mut found_count,
+        mut near_count,
+        mut covered_count,
+        mut false_count,
+        mut drift_count,
+        mut certain_count,
+    ] = [0; 7];
     for _ in 0..HISTORIES {
-        let said = method(&scene.values(runs, &mut random));
-        let mut unexplained = said.steps.len();
+        let changes = method(&scenario.values(runs, &mut random));
+        let mut unmatched = changes.steps.len();
         for &step in &truth {
-            let nearest = said.steps.iter().min_by_key(|(index, _)| index.abs_diff(step));
+            let nearest = changes.steps.iter().min_by_key(|(index, _)| index.abs_diff(step));
             if let Some((index, [low, high])) = nearest.filter(|(index, _)| index.abs_diff(step) <= 4) {
-                found += 1;
-                unexplained = unexplained.saturating_sub(1);
-                near += usize::from(index.abs_diff(step) <= 1);
-                within += usize::from((*low..=*high).contains(&step));
+                found_count += 1;
+                unmatched = unmatched.saturating_sub(1);
+                near_count += usize::from(index.abs_diff(step) <= 1);
+                covered_count += usize::from((*low..=*high).contains(&step));
             }
         }
-        wrong += usize::from(unexplained > 0);
-        drifts += usize::from(said.drifts > 0);
-        sure += usize::from(said.min_p_value <= 1e-4);
-        whole += usize::from(said.steps.len() == truth.len() && unexplained == 0 && (said.drifts > 0) == is_drift);
+        false_count += usize::from(unmatched > 0);
+        drift_count += usize::from(changes.drifts > 0);
+        certain_count += usize::from(changes.min_p_value <= 1e-4);
+        exact_count +=
+            usize::from(changes.steps.len() == truth.len() && unmatched == 0 && (changes.drifts > 0) == is_drift);
     }
-    let share = |count: usize, of: usize| if of == 0 { "-".into() } else { format!("{:.3}", count as f64 / of as f64) };
-    let all = HISTORIES * truth.len();
+    let share = |count: usize, total: usize| {
+        if total == 0 { "-".into() } else { format!("{:.3}", count as f64 / total as f64) }
+    };
+    let step_count = HISTORIES * truth.len();
     format!(
-        "| {runs} | {scene:?} | {name} | {} | {} | {} | {} | {} | {} | {} |",
-        share(whole, HISTORIES),
-        share(found, all),
-        share(near, found),
-        share(within, found),
-        share(wrong, HISTORIES),
-        share(drifts, HISTORIES),
-        share(sure, HISTORIES)
+        "| {runs} | {scenario:?} | {name} | {} | {} | {} | {} | {} | {} | {} |",
+        share(exact_count, HISTORIES),
+        share(found_count, step_count),
+        share(near_count, found_count),
+        share(covered_count, found_count),
+        share(false_count, HISTORIES),
+        share(drift_count, HISTORIES),
+        share(certain_count, HISTORIES)
     )
 }
 
@@ -120,10 +131,10 @@ fn row(scene: Scenario, runs: usize, name: &str, method: fn(&[f64]) -> DetectedC
 fn print_external_histories(out: &mut impl Write) -> io::Result<()> {
     for line in io::stdin().lines() {
         let values: Result<Vec<f64>, _> = line?.split_whitespace().map(str::parse).collect();
-        let found = detect_change_points(&values.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
-        let steps = found.steps.iter().map(|step| step.index);
+        let changes = detect_change_points(&values.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        let steps = changes.steps.iter().map(|step| step.index);
         let mut places: Vec<usize> =
-            steps.chain(found.drifts.iter().flat_map(|drift| [drift.from, drift.to])).collect();
+            steps.chain(changes.drifts.iter().flat_map(|drift| [drift.start, drift.end])).collect();
         places.sort_unstable();
         writeln!(out, "{places:?}")?;
     }
@@ -132,11 +143,14 @@ fn print_external_histories(out: &mut impl Write) -> io::Result<()> {
 
 fn print_values(out: &mut impl Write) -> io::Result<()> {
     for runs in RUNS {
-        for scene in SCENARIOS {
+        for scenario in SCENARIOS {
             let mut random = Random::new(1);
             for _ in 0..HISTORIES {
-                let (values, steps) = (scene.values(runs, &mut random), scene.steps(runs));
-                writeln!(out, "{{\"runs\":{runs},\"scene\":\"{scene:?}\",\"steps\":{steps:?},\"values\":{values:?}}}")?;
+                let (values, steps) = (scenario.values(runs, &mut random), scenario.steps(runs));
+                writeln!(
+                    out,
+                    "{{\"runs\":{runs},\"scene\":\"{scenario:?}\",\"steps\":{steps:?},\"values\":{values:?}}}"
+                )?;
             }
         }
     }

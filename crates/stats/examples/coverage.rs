@@ -27,8 +27,8 @@ fn print_estimators(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "|---|---|---|")?;
     for rounds in [3, 6, 10, 20] {
         for model in MODELS {
-            let [mean, median, middle] = simulation::repeatability(model, rounds, RUNS);
-            writeln!(out, "| {rounds} | {} | {mean:.3} / {median:.3} / {middle:.3} |", model.name())?;
+            let [mean, median, interquartile_mean] = simulation::repeatability(model, rounds, RUNS);
+            writeln!(out, "| {rounds} | {} | {mean:.3} / {median:.3} / {interquartile_mean:.3} |", model.name())?;
         }
     }
     Ok(())
@@ -43,7 +43,9 @@ fn print_intervals(out: &mut impl Write) -> io::Result<()> {
         for model in MODELS {
             let cells: Vec<String> = simulate(model, rounds, RUNS, &Method::ALL)
                 .iter()
-                .map(|cell| format!("{:.1} % ({:.0} %) {:.2}", 100.0 * cell.covers, 100.0 * cell.next, cell.half_width))
+                .map(|cell| {
+                    format!("{:.1} % ({:.0} %) {:.2}", 100.0 * cell.coverage, 100.0 * cell.next, cell.half_width)
+                })
                 .collect();
             writeln!(out, "| {rounds} | {} | {} |", model.name(), cells.join(" | "))?;
         }
@@ -56,9 +58,15 @@ fn print_ratios(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "| rounds | model | kelvin | Welch |\n|---|---|---|---|")?;
     for rounds in UNEQUAL_ROUNDS {
         for model in MODELS {
-            let [ours, welch] = ratio_coverage(model, rounds, 4 * RUNS);
+            let [kelvin, welch] = ratio_coverage(model, rounds, 4 * RUNS);
             let (base, other) = rounds;
-            writeln!(out, "| {base} : {other} | {} | {:.1} % | {:.1} % |", model.name(), 100.0 * ours, 100.0 * welch)?;
+            writeln!(
+                out,
+                "| {base} : {other} | {} | {:.1} % | {:.1} % |",
+                model.name(),
+                100.0 * kelvin,
+                100.0 * welch
+            )?;
         }
     }
     Ok(())
@@ -75,8 +83,8 @@ fn print_reports(out: &mut impl Write) -> io::Result<()> {
             for truths in TruthScenario::ALL {
                 let cell = |&rule: &CorrectionRule| {
                     let tally = simulate_reports(model, truths, rounds, (rule, RUNS / 3));
-                    let [wrong, any] = [tally.false_share, tally.any_false].map(|share| 100.0 * share);
-                    format!("{wrong:.1} % / {any:.0} % / {:.1}", tally.decided)
+                    let [false_share, any_false] = [tally.false_share, tally.any_false].map(|share| 100.0 * share);
+                    format!("{false_share:.1} % / {any_false:.0} % / {:.1}", tally.decided)
                 };
                 let cells: Vec<String> = CorrectionRule::ALL.iter().map(cell).collect();
                 writeln!(out, "| {rounds} | {} | {truths:?} | {} |", model.name(), cells.join(" | "))?;

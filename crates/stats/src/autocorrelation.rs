@@ -26,11 +26,11 @@ pub fn effective_samples(sequences: &[&[f64]]) -> f64 {
     if power == 0.0 {
         return n;
     }
-    let longest = deviations.iter().map(Vec::len).max().unwrap_or(0);
+    let max_length = deviations.iter().map(Vec::len).max().unwrap_or(0);
     let mut sum = 0.0;
     let mut last = f64::INFINITY;
     let mut lag = 0;
-    while lag + 1 < longest {
+    while lag + 1 < max_length {
         let pair = (autocovariance(&deviations, lag) + autocovariance(&deviations, lag + 1)) / power;
         if pair <= 0.0 {
             break;
@@ -57,8 +57,8 @@ fn clipped_deviations(sequences: &[&[f64]], values: &[f64]) -> Vec<Vec<f64>> {
 /// falls with the lag as fewer pairs are left, so that a constant offset of a sequence sums to its length.
 fn autocovariance(sequences: &[Vec<f64>], lag: usize) -> f64 {
     let n: usize = sequences.iter().map(Vec::len).sum();
-    let long = sequences.iter().filter(|sequence| sequence.len() > lag);
-    let sum: f64 = long.map(|sequence| sequence.iter().zip(&sequence[lag..]).map(|(a, b)| a * b).sum::<f64>()).sum();
+    let longer = sequences.iter().filter(|sequence| sequence.len() > lag);
+    let sum: f64 = longer.map(|sequence| sequence.iter().zip(&sequence[lag..]).map(|(a, b)| a * b).sum::<f64>()).sum();
     sum / n.max(1) as f64
 }
 

@@ -17,7 +17,7 @@ const MIN_WINSORISED_ROUNDS: usize = 6;
 /// Maximum earlier runs considered: a machine changes over time.
 pub const MAX_HISTORY_RUNS: usize = 20;
 
-/// Minimum earlier runs to learn from: two figures say next to nothing about a variance.
+/// Minimum earlier runs to learn from: two figures hardly determine a variance.
 pub const MIN_HISTORY_RUNS: usize = 3;
 
 /// Maximum degrees of freedom that earlier runs contribute to the variance within a run of few rounds.
@@ -38,14 +38,15 @@ const NOISIER_VARIANCE_RATIO: f64 = 3.5;
 /// the rounds themselves.
 pub fn within_run_variance(rounds: &[f64]) -> Option<VarianceEstimate> {
     let constants = MedianConstants::for_count(rounds.len())?;
-    let plain = VarianceEstimate::new(variance(rounds) * constants.median_variance, rounds.len() as f64 - 1.0);
+    let sample_estimate =
+        VarianceEstimate::new(variance(rounds) * constants.median_variance, rounds.len() as f64 - 1.0);
     if rounds.len() < MIN_WINSORISED_ROUNDS {
-        return Some(plain);
+        return Some(sample_estimate);
     }
     let variance = winsorised_variance(rounds) * constants.winsorised_to_variance * constants.median_variance;
     // A Winsorised variance of zero is the tie of the middle rounds, not the absence of noise.
     let winsorised = VarianceEstimate::new(variance, constants.winsorised_degrees);
-    Some(if variance > 0.0 { winsorised } else { plain })
+    Some(if variance > 0.0 { winsorised } else { sample_estimate })
 }
 
 /// Headlines of earlier runs, oldest first, and the variance of each that its own rounds explained.
@@ -83,9 +84,10 @@ impl BetweenRunVariance {
     ///
     /// Of at most [`MAX_HISTORY_RUNS`] runs those before the last level shift are excluded, and so is a single outlier; with
     /// fewer than [`MIN_HISTORY_RUNS`] left nothing is learned.
-    pub fn learn(headlines: &[f64], within: &[f64]) -> Option<Self> {
-        let usable = |pair: &(f64, f64)| pair.0.is_finite() && pair.1.is_finite() && pair.1 >= 0.0;
-        let mut runs: Vec<(f64, f64)> = headlines.iter().copied().zip(within.iter().copied()).filter(usable).collect();
+    pub fn learn(headlines: &[f64], within_run: &[f64]) -> Option<Self> {
+        let is_usable = |pair: &(f64, f64)| pair.0.is_finite() && pair.1.is_finite() && pair.1 >= 0.0;
+        let mut runs: Vec<(f64, f64)> =
+            headlines.iter().copied().zip(within_run.iter().copied()).filter(is_usable).collect();
         runs.drain(..runs.len().saturating_sub(MAX_HISTORY_RUNS));
         let values: Vec<f64> = runs.iter().map(|run| run.0).collect();
         if let Some(shift) = rank_change_points(&values, MIN_LEVEL_VALUES).last() {
@@ -100,13 +102,13 @@ impl BetweenRunVariance {
 
     /// The spread of the logarithm of a figure from run to run, from all earlier runs that are considered: what happened once, between
     /// runs or between rounds, may happen in the next two. Nothing with fewer than [`MIN_HISTORY_RUNS`].
-    pub fn learn_logarithm(earlier: EarlierRuns<'_>) -> Option<Self> {
-        let usable = |(&headline, &within): (&f64, &f64)| {
-            let pair = (headline.ln(), within / headline.powi(2));
+    pub fn learn_logarithm(history: EarlierRuns<'_>) -> Option<Self> {
+        let log_pair = |(&headline, &variance): (&f64, &f64)| {
+            let pair = (headline.ln(), variance / headline.powi(2));
             (headline > 0.0 && pair.0.is_finite() && pair.1.is_finite() && pair.1 >= 0.0).then_some(pair)
         };
-        let earlier = earlier.take_newest(MAX_HISTORY_RUNS);
-        Self::from_runs(earlier.headlines.iter().zip(earlier.within_run).filter_map(usable).collect())
+        let history = history.take_newest(MAX_HISTORY_RUNS);
+        Self::from_runs(history.headlines.iter().zip(history.within_run).filter_map(log_pair).collect())
     }
 
     /// From headlines, each with the variance that its own rounds explain.
@@ -132,12 +134,14 @@ impl BetweenRunVariance {
         let pairs = base.headlines.iter().zip(other.headlines);
         let ratios: Vec<f64> = pairs.clone().map(|(base, other)| (other / base).ln()).collect();
         let pairs = pairs.zip(base.within_run.iter().zip(other.within_run));
-        let relative = |headline: &f64, within: &f64| within / headline.powi(2);
-        let within: Vec<f64> = pairs
-            .map(|((base, other), (of_base, of_other))| relative(base, of_base) + relative(other, of_other))
+        let relative = |headline: &f64, variance: &f64| variance / headline.powi(2);
+        let relative_variances: Vec<f64> = pairs
+            .map(|((base, other), (base_variance, other_variance))| {
+                relative(base, base_variance) + relative(other, other_variance)
+            })
             .collect();
         let is_bimodal = two_states(&ratios.iter().map(|ratio| ratio.exp()).collect::<Vec<f64>>()).is_some();
-        if is_bimodal { None } else { Self::learn(&ratios, &within) }
+        if is_bimodal { None } else { Self::learn(&ratios, &relative_variances) }
     }
 
     /// This spread for headlines times a factor.
@@ -148,8 +152,8 @@ impl BetweenRunVariance {
     }
 
     /// Whether the rounds of a run scatter clearly more than those of the earlier ones.
-    fn is_noisier(&self, own: VarianceEstimate) -> bool {
-        own.variance > NOISIER_VARIANCE_RATIO * self.within
+    fn is_noisier(&self, estimate: VarianceEstimate) -> bool {
+        estimate.variance > NOISIER_VARIANCE_RATIO * self.within
     }
 
     /// The component with its degrees of freedom.
@@ -159,29 +163,33 @@ impl BetweenRunVariance {
 
     /// What the rounds of this run explain of its headline's variance, pooled with that of earlier runs, which count no more than the
     /// run itself or than 24 degrees of freedom, and not at all if this run is clearly noisier.
-    pub(crate) fn pooled_within_run(&self, own: VarianceEstimate) -> VarianceEstimate {
+    pub(crate) fn pooled_within_run(&self, estimate: VarianceEstimate) -> VarianceEstimate {
         // Earlier runs had about as many rounds as this one.
-        let known = own.degrees * self.runs as f64;
-        let lent = if self.is_noisier(own) { 0.0 } else { own.degrees.max(MAX_HISTORY_DEGREES).min(known) };
-        let share = own.degrees / (own.degrees + lent);
-        VarianceEstimate::new(share * own.variance + (1.0 - share) * self.within, own.degrees + lent)
+        let history_degrees = estimate.degrees * self.runs as f64;
+        let added_degrees = if self.is_noisier(estimate) {
+            0.0
+        } else {
+            estimate.degrees.max(MAX_HISTORY_DEGREES).min(history_degrees)
+        };
+        let share = estimate.degrees / (estimate.degrees + added_degrees);
+        VarianceEstimate::new(share * estimate.variance + (1.0 - share) * self.within, estimate.degrees + added_degrees)
     }
 
     /// The variance of this run's headline.
     ///
-    /// How much the headlines of earlier runs differ is what is asked for; what rounds explain is a guess of it that counts beside it, as in
+    /// How much the headlines of earlier runs differ is what is asked for; what rounds explain is a guess of it that counts in addition, as in
     /// moderated tests (Smyth 2004), and the less the more runs differ by what no round shows. A run that is clearly noisier has its own
-    /// rounds' variance, and beside it what those of earlier ones do not explain.
-    pub fn headline_variance(&self, own: VarianceEstimate) -> VarianceEstimate {
-        let rounds = self.pooled_within_run(own);
-        if self.is_noisier(own) {
+    /// rounds' variance, and in addition what those of earlier ones do not explain.
+    pub fn headline_variance(&self, estimate: VarianceEstimate) -> VarianceEstimate {
+        let rounds = self.pooled_within_run(estimate);
+        if self.is_noisier(estimate) {
             return rounds.plus(self.component_estimate());
         }
         let degrees = self.runs as f64 - 1.0;
-        let explained = if self.between > rounds.variance { rounds.variance / self.between } else { 1.0 };
-        let guess = BETWEEN_RUN_PRIOR_DEGREES * explained.powi(2);
-        let total_degrees = guess + degrees;
-        VarianceEstimate::new((guess * rounds.variance + degrees * self.between) / total_degrees, total_degrees)
+        let explained_share = if self.between > rounds.variance { rounds.variance / self.between } else { 1.0 };
+        let prior_degrees = BETWEEN_RUN_PRIOR_DEGREES * explained_share.powi(2);
+        let total_degrees = prior_degrees + degrees;
+        VarianceEstimate::new((prior_degrees * rounds.variance + degrees * self.between) / total_degrees, total_degrees)
     }
 }
 
@@ -191,19 +199,19 @@ fn without_outlier_runs(runs: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let headlines: Vec<f64> = runs.iter().map(|run| run.0).collect();
     let center = median(&headlines);
     let limit = (3.5 + 28.0 / headlines.len().max(1) as f64) * MAD_TO_STD * mad(&headlines);
-    let odd = |run: &(f64, f64)| (run.0 - center).abs() > limit;
-    let count = runs.iter().filter(|run| odd(run)).count();
+    let is_outlier = |run: &(f64, f64)| (run.0 - center).abs() > limit;
+    let count = runs.iter().filter(|run| is_outlier(run)).count();
     if limit == 0.0 || count * 4 > runs.len() {
         return runs;
     }
-    runs.into_iter().filter(|run| !odd(run)).collect()
+    runs.into_iter().filter(|run| !is_outlier(run)).collect()
 }
 
 /// Variance after the lowest and highest fifth (rounded down) are moved to their nearest neighbour inside.
 fn winsorised_variance(values: &[f64]) -> f64 {
     let mut sorted = sorted(values);
-    let moved = values.len() / 5;
-    let (low, high) = (sorted[moved], sorted[values.len() - 1 - moved]);
+    let clamped_count = values.len() / 5;
+    let (low, high) = (sorted[clamped_count], sorted[values.len() - 1 - clamped_count]);
     for value in &mut sorted {
         *value = value.clamp(low, high);
     }
@@ -260,9 +268,9 @@ impl MedianConstants {
     pub fn for_count(n: usize) -> Option<Self> {
         let index = n.checked_sub(2)?;
         let pi = std::f64::consts::PI;
-        let many = n as f64;
+        let count = n as f64;
         let &(median_variance, winsorised_to_variance, winsorised_degrees) =
-            SIMULATED_CONSTANTS.get(index).unwrap_or(&(pi / (2.0 * many + pi - 2.0), 2.45, 0.465 * many));
+            SIMULATED_CONSTANTS.get(index).unwrap_or(&(pi / (2.0 * count + pi - 2.0), 2.45, 0.465 * count));
         Some(Self { median_variance, winsorised_to_variance, winsorised_degrees })
     }
 }
@@ -278,46 +286,46 @@ mod tests {
         assert_eq!((history.between, history.within, history.runs), (10.0, 1.0, 5));
         let component = 10.0 - (1.0 + 0.5 * 0.5f64.sqrt());
         assert!((history.component - component).abs() < 1e-12);
-        let explained = BetweenRunVariance::learn(&[100.0, 101.0, 99.0], &[4.0; 3]).unwrap();
-        assert_eq!(explained.component, 0.0);
+        let quiet_history = BetweenRunVariance::learn(&[100.0, 101.0, 99.0], &[4.0; 3]).unwrap();
+        assert_eq!(quiet_history.component, 0.0);
         assert_eq!(
-            explained.pooled_within_run(VarianceEstimate { variance: 4.0, degrees: 5.0 }),
+            quiet_history.pooled_within_run(VarianceEstimate { variance: 4.0, degrees: 5.0 }),
             VarianceEstimate { variance: 4.0, degrees: 20.0 }
         );
     }
 
     #[test]
     fn within_and_between_variance_are_pooled() {
-        let is = |found: VarianceEstimate, variance: f64, degrees: f64| {
-            assert!((found.variance - variance).abs() < 1e-12 && found.degrees == degrees, "{found:?}");
+        let assert_estimate = |estimate: VarianceEstimate, variance: f64, degrees: f64| {
+            assert!((estimate.variance - variance).abs() < 1e-12 && estimate.degrees == degrees, "{estimate:?}");
         };
         // Four degrees of freedom of five runs, and eight of rounds where they explain it all; where a tenth, a hundredth of that.
         let differ = BetweenRunVariance::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[1.0; 5]).unwrap();
-        is(
+        assert_estimate(
             differ.headline_variance(VarianceEstimate { variance: 1.0, degrees: 5.0 }),
             (4.0 * 10.0 + 0.08) / 4.08,
             4.08,
         );
         let agree = BetweenRunVariance::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[25.0; 5]).unwrap();
-        is(
+        assert_estimate(
             agree.headline_variance(VarianceEstimate { variance: 25.0, degrees: 5.0 }),
             (4.0 * 10.0 + 8.0 * 25.0) / 12.0,
             12.0,
         );
-        let alike = BetweenRunVariance::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[10.0; 5]).unwrap();
-        is(alike.headline_variance(VarianceEstimate { variance: 10.0, degrees: 5.0 }), 10.0, 12.0);
+        let equal = BetweenRunVariance::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[10.0; 5]).unwrap();
+        assert_estimate(equal.headline_variance(VarianceEstimate { variance: 10.0, degrees: 5.0 }), 10.0, 12.0);
     }
 
     #[test]
     fn common_run_differences_cancel_in_ratio() {
-        let (machine, own) = ([1.0, 1.4, 0.8, 1.2, 1.1, 0.7], [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]);
+        let (machine, noise) = ([1.0, 1.4, 0.8, 1.2, 1.1, 0.7], [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]);
         let base = machine.map(|state| 100.0 * state);
-        let other: Vec<f64> = base.iter().zip(own).map(|(base, own)| 3.0 * base * own).collect();
+        let other: Vec<f64> = base.iter().zip(noise).map(|(base, noise)| 3.0 * base * noise).collect();
         let [base, other] = [&base[..], &other].map(|headlines| EarlierRuns { headlines, within_run: &[1e-6; 6] });
-        let learned = BetweenRunVariance::learn_ratio(base, other).unwrap();
-        assert!(learned.between < 3e-4 && learned.runs == 6, "{learned:?}");
-        let apart = BetweenRunVariance::learn(base.headlines, base.within_run).unwrap();
-        assert!(apart.between / 1e4 > 0.05, "{apart:?}");
+        let ratio_spread = BetweenRunVariance::learn_ratio(base, other).unwrap();
+        assert!(ratio_spread.between < 3e-4 && ratio_spread.runs == 6, "{ratio_spread:?}");
+        let base_spread = BetweenRunVariance::learn(base.headlines, base.within_run).unwrap();
+        assert!(base_spread.between / 1e4 > 0.05, "{base_spread:?}");
         // Of different numbers of runs the newest are the same ones.
         let fewer = EarlierRuns { headlines: &base.headlines[1..], within_run: &base.within_run[1..] };
         assert_eq!(BetweenRunVariance::learn_ratio(fewer, other).unwrap().runs, 5);
@@ -327,14 +335,14 @@ mod tests {
     #[test]
     fn history_ignores_outlier_run_and_old_shift() {
         let mut headlines: Vec<f64> = (0..19).map(|i| 100.0 + f64::from(i * 7 % 5)).collect();
-        let clean = BetweenRunVariance::learn(&headlines, &[1.0; 19]).unwrap();
+        let clean_history = BetweenRunVariance::learn(&headlines, &[1.0; 19]).unwrap();
         headlines.insert(9, 500.0);
-        let odd = BetweenRunVariance::learn(&headlines, &[1.0; 20]).unwrap();
-        assert_eq!((odd.runs, odd.between), (19, clean.between));
+        let with_outlier = BetweenRunVariance::learn(&headlines, &[1.0; 20]).unwrap();
+        assert_eq!((with_outlier.runs, with_outlier.between), (19, clean_history.between));
         let shifted: Vec<f64> = (0..20).map(|i| f64::from(if i < 10 { 200 } else { 100 } + i * 7 % 5)).collect();
-        let after = BetweenRunVariance::learn(&shifted, &[1.0; 20]).unwrap();
-        assert_eq!(after.runs, 10);
-        assert!(after.between < 4.0, "{}", after.between);
+        let shifted_history = BetweenRunVariance::learn(&shifted, &[1.0; 20]).unwrap();
+        assert_eq!(shifted_history.runs, 10);
+        assert!(shifted_history.between < 4.0, "{}", shifted_history.between);
     }
 
     #[test]

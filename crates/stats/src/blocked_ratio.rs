@@ -2,7 +2,7 @@
 //!
 //! The mean is what somebody pays who does the work many times; it follows every disturbance. A disturbance only makes a value worse, so
 //! the best of several values is hardly disturbed where only a part of them is: its ratio is known better on a disturbed machine. It
-//! says nothing of a side that has two modes by itself, and of those the mean alone is a fair summary.
+//! is no summary of a side that has two modes by itself, and of those the mean alone is a fair summary.
 
 use crate::variance_estimate::VarianceEstimate;
 use crate::{Cluster, MIN_INTERVAL_ROUNDS, Sorted, UncertainValue, clusters, mean, two_states};
@@ -39,7 +39,7 @@ pub struct BlockedRatio {
 
 /// At least this many groups of blocks are compared by their best values, if there are this many blocks.
 const MIN_BLOCK_GROUPS: usize = 8;
-/// Centres of clusters that are this many times apart are modes: less is how a machine is disturbed.
+/// Centres of clusters whose ratio is at least this are modes: less is how a machine is disturbed.
 const MIN_MODE_RATIO: f64 = 1.25;
 /// The best values may lie in the interval of the means of this level. One of 95 % would by accident refuse them once in twenty, and just then
 /// the means are wrong too: simulated, both together covered 91 %.
@@ -49,16 +49,16 @@ const MAX_SHARED_MODE_DISTANCE: f64 = 0.1;
 const MAX_SHARED_MODE_SHARE_GAP: f64 = 0.25;
 
 /// The modes of the values of a side, the lower one first; none where there is but one.
-pub fn modes_of(values: &[f64]) -> Vec<Cluster> {
+pub fn find_modes(values: &[f64]) -> Vec<Cluster> {
     if let Some(states) = two_states(values) {
         return vec![states.low, states.high];
     }
     let Some(sorted) = Sorted::new(values.to_vec()) else { return Vec::new() };
     let mut modes = clusters(&sorted, values.len() as f64);
     modes.sort_by(|a, b| a.center.total_cmp(&b.center));
-    let is_apart =
+    let are_separate =
         modes.windows(2).any(|pair| pair[0].center > 0.0 && pair[1].center / pair[0].center >= MIN_MODE_RATIO);
-    if is_apart { modes } else { Vec::new() }
+    if are_separate { modes } else { Vec::new() }
 }
 
 /// The ratio of two sides from their blocks, all values above zero; `None` with fewer than four blocks.
@@ -66,24 +66,24 @@ pub fn modes_of(values: &[f64]) -> Vec<Cluster> {
 /// That of the means, unless that of the best values is known better and lies where the means allow it; never of best values where a
 /// side has modes of its own. Without a better direction it is that of the means.
 pub fn blocked_ratio(blocks: &[Block], best: Option<BestValue>) -> Option<BlockedRatio> {
-    let means = ratio_of_means(blocks)?;
-    let of_means = BlockedRatio { ratio: means, estimator: RatioEstimator::Means };
-    let Some(of_best) = best.filter(|_| !has_own_modes(blocks)).and_then(|best| ratio_of_best(blocks, best)) else {
-        return Some(of_means);
+    let mean_ratio = ratio_of_means(blocks)?;
+    let by_means = BlockedRatio { ratio: mean_ratio, estimator: RatioEstimator::Means };
+    let Some(best_ratio) = best.filter(|_| !has_own_modes(blocks)).and_then(|best| ratio_of_best(blocks, best)) else {
+        return Some(by_means);
     };
     let width = |ratio: &UncertainValue| {
         let (low, high) = ratio.interval(crate::CONFIDENCE_LEVEL);
         high - low
     };
-    let (low, high) = means.interval(MEANS_CHECK_LEVEL);
-    let is_allowed = (low..=high).contains(&of_best.value);
-    let is_better = is_allowed && width(&of_best) < width(&means);
-    Some(if is_better { BlockedRatio { ratio: of_best, estimator: RatioEstimator::Best } } else { of_means })
+    let (low, high) = mean_ratio.interval(MEANS_CHECK_LEVEL);
+    let is_allowed = (low..=high).contains(&best_ratio.value);
+    let is_better = is_allowed && width(&best_ratio) < width(&mean_ratio);
+    Some(if is_better { BlockedRatio { ratio: best_ratio, estimator: RatioEstimator::Best } } else { by_means })
 }
 
 /// Whether a side has modes that the other has not.
 fn has_own_modes(blocks: &[Block]) -> bool {
-    let [base, other] = [0, 1].map(|side| modes_of(&side_values(blocks, side)));
+    let [base, other] = [0, 1].map(|side| find_modes(&side_values(blocks, side)));
     let ([low, high], [other_low, other_high]) = (&base[..], &other[..]) else {
         return !(base.is_empty() && other.is_empty());
     };
@@ -95,19 +95,19 @@ fn side_values(blocks: &[Block], side: usize) -> Vec<f64> {
     blocks.iter().flat_map(|block| block[side].iter().copied()).collect()
 }
 
-/// The ratio of the means of all values, with the error that leaving out each block in turn shows (the jackknife of Tukey 1958).
+/// The ratio of the means of all values, with the error from leaving out one block at a time (the jackknife of Tukey 1958).
 fn ratio_of_means(blocks: &[Block]) -> Option<UncertainValue> {
-    let many = blocks.len();
+    let count = blocks.len();
     let sums: Vec<[f64; 2]> = blocks.iter().map(|block| block.each_ref().map(|side| side.iter().sum())).collect();
     let total = sums.iter().fold([0.0; 2], |sum, block| [sum[0] + block[0], sum[1] + block[1]]);
     let log_ratio = |[base, other]: [f64; 2]| (other / base).ln();
-    if many < MIN_INTERVAL_ROUNDS || blocks.iter().flatten().flatten().any(|&value| value <= 0.0) {
+    if count < MIN_INTERVAL_ROUNDS || blocks.iter().flatten().flatten().any(|&value| value <= 0.0) {
         return None;
     }
-    let without: Vec<f64> = sums.iter().map(|block| log_ratio([total[0] - block[0], total[1] - block[1]])).collect();
-    let middle = mean(&without);
-    let squares: f64 = without.iter().map(|ratio| (ratio - middle).powi(2)).sum();
-    let spread = VarianceEstimate::new(squares * (many - 1) as f64 / many as f64, (many - 1) as f64);
+    let jackknife: Vec<f64> = sums.iter().map(|block| log_ratio([total[0] - block[0], total[1] - block[1]])).collect();
+    let center = mean(&jackknife);
+    let squares: f64 = jackknife.iter().map(|ratio| (ratio - center).powi(2)).sum();
+    let spread = VarianceEstimate::new(squares * (count - 1) as f64 / count as f64, (count - 1) as f64);
     Some(UncertainValue::from_variance(log_ratio(total), spread))
 }
 
@@ -117,14 +117,14 @@ fn ratio_of_best(blocks: &[Block], best: BestValue) -> Option<UncertainValue> {
     if groups < MIN_INTERVAL_ROUNDS {
         return None;
     }
-    let better: fn(f64, f64) -> f64 = if best == BestValue::Lowest { f64::min } else { f64::max };
+    let choose_best: fn(f64, f64) -> f64 = if best == BestValue::Lowest { f64::min } else { f64::max };
     let log_ratio = |group: &[Block]| {
-        let [base, other] = [0, 1].map(|side| side_values(group, side).into_iter().reduce(better));
+        let [base, other] = [0, 1].map(|side| side_values(group, side).into_iter().reduce(choose_best));
         Some((other? / base?).ln())
     };
-    let place = |group: usize| group * blocks.len() / groups;
+    let start = |group: usize| group * blocks.len() / groups;
     let ratios: Option<Vec<f64>> =
-        (0..groups).map(|group| log_ratio(&blocks[place(group)..place(group + 1)])).collect();
+        (0..groups).map(|group| log_ratio(&blocks[start(group)..start(group + 1)])).collect();
     // Both sides of a group have as many values: their difference is as likely to fall to either side, as Student's interval has it.
     UncertainValue::mean(&ratios?)
 }
@@ -153,18 +153,18 @@ mod tests {
             let mut state = 1.0;
             let mut value = |side: usize| {
                 let noise = |random: &mut Random, share: f64| (share * random.normal()).exp();
-                let of_side = if side == 1 { ratio } else { 1.0 };
+                let expected = if side == 1 { ratio } else { 1.0 };
                 match self {
-                    Self::Quiet => of_side * noise(random, 0.01),
+                    Self::Quiet => expected * noise(random, 0.01),
                     Self::Disturbed if random.uniform() < 0.6 => {
-                        of_side * noise(random, 0.003) * (1.0 - 0.25 * (1.0 - random.uniform()).ln())
+                        expected * noise(random, 0.003) * (1.0 - 0.25 * (1.0 - random.uniform()).ln())
                     }
-                    Self::Disturbed => of_side * noise(random, 0.003),
+                    Self::Disturbed => expected * noise(random, 0.003),
                     Self::Stretches => {
                         if random.uniform() < 0.1 {
                             state = if random.uniform() < 0.5 { 1.0 } else { 1.25 };
                         }
-                        of_side * state * noise(random, 0.003)
+                        expected * state * noise(random, 0.003)
                     }
                     Self::Modes if side == 1 => ratio * 8.0 * noise(random, 0.01),
                     Self::Modes => (if random.uniform() < 0.5 { 3.0 } else { 13.0 }) * noise(random, 0.01),
@@ -180,25 +180,28 @@ mod tests {
     }
 
     /// The share of intervals that cover the ratio, and the median of their half-widths.
-    fn coverage(scene: Scenario, blocks: usize, ratio: f64) -> (f64, f64) {
+    fn coverage(scenario: Scenario, blocks: usize, ratio: f64) -> (f64, f64) {
         let (mut random, trials) = (Random::new(5), 1000);
-        let (mut covered, mut widths) = (0, Vec::new());
+        let (mut covered_count, mut widths) = (0, Vec::new());
         for _ in 0..trials {
-            let (blocks, truth) = scene.blocks(blocks, ratio, &mut random);
+            let (blocks, truth) = scenario.blocks(blocks, ratio, &mut random);
             let (low, high) = blocked_ratio(&blocks, Some(BestValue::Lowest)).unwrap().ratio.interval(CONFIDENCE_LEVEL);
-            covered += usize::from((low..=high).contains(&truth));
+            covered_count += usize::from((low..=high).contains(&truth));
             widths.push((high - low) / 2.0);
         }
-        (covered as f64 / f64::from(trials), crate::median(&widths))
+        (covered_count as f64 / f64::from(trials), crate::median(&widths))
     }
 
     #[test]
     fn intervals_have_nominal_coverage() {
-        for scene in [Scenario::Quiet, Scenario::Disturbed, Scenario::Stretches, Scenario::Modes] {
+        for scenario in [Scenario::Quiet, Scenario::Disturbed, Scenario::Stretches, Scenario::Modes] {
             for blocks in [8, 16, 50, 150] {
                 for ratio in [1.0, 1.05] {
-                    let (covered, width) = coverage(scene, blocks, ratio);
-                    assert!(covered >= 0.92, "{scene:?}, {blocks} blocks, {ratio}: {covered}, ± {width}");
+                    let (covered_share, width) = coverage(scenario, blocks, ratio);
+                    assert!(
+                        covered_share >= 0.92,
+                        "{scenario:?}, {blocks} blocks, {ratio}: {covered_share}, ± {width}"
+                    );
                 }
             }
         }
@@ -219,11 +222,11 @@ mod tests {
         let mut random = Random::new(3);
         for _ in 0..200 {
             let (blocks, _) = Scenario::Modes.blocks(60, 1.0, &mut random);
-            let found = blocked_ratio(&blocks, Some(BestValue::Lowest)).unwrap();
-            assert_eq!(found.estimator, RatioEstimator::Means);
-            let modes = modes_of(&side_values(&blocks, 0));
+            let blocked = blocked_ratio(&blocks, Some(BestValue::Lowest)).unwrap();
+            assert_eq!(blocked.estimator, RatioEstimator::Means);
+            let modes = find_modes(&side_values(&blocks, 0));
             assert!(modes.len() == 2 && (modes[1].center / modes[0].center - 13.0 / 3.0).abs() < 0.1, "{modes:?}");
-            assert!(modes_of(&side_values(&blocks, 1)).is_empty());
+            assert!(find_modes(&side_values(&blocks, 1)).is_empty());
         }
     }
 
@@ -232,9 +235,9 @@ mod tests {
         let blocks = [[1.0, 2.0], [3.0, 3.0], [2.0, 5.0], [2.0, 2.0]].map(|[base, other]| [vec![base], vec![other]]);
         let ratio = ratio_of_means(&blocks).unwrap();
         assert!((ratio.value - (12.0f64 / 8.0).ln()).abs() < 1e-12);
-        let without = [10.0f64 / 7.0, 9.0 / 5.0, 7.0 / 6.0, 10.0 / 6.0].map(f64::ln);
-        let middle = without.iter().sum::<f64>() / 4.0;
-        let error = (0.75 * without.iter().map(|one| (one - middle).powi(2)).sum::<f64>()).sqrt();
+        let jackknife = [10.0f64 / 7.0, 9.0 / 5.0, 7.0 / 6.0, 10.0 / 6.0].map(f64::ln);
+        let center = jackknife.iter().sum::<f64>() / 4.0;
+        let error = (0.75 * jackknife.iter().map(|log_ratio| (log_ratio - center).powi(2)).sum::<f64>()).sqrt();
         assert!((ratio.mean_variance().variance.sqrt() - error).abs() < 1e-12);
         assert_eq!(ratio_of_means(&blocks[..3]), None);
         assert_eq!(ratio_of_means(&vec![[vec![1.0], vec![0.0]]; 4]), None);
@@ -244,7 +247,7 @@ mod tests {
     fn higher_is_better_for_rates() {
         let blocks: Vec<Block> =
             (0..20).map(|i| [vec![100.0 - f64::from(i % 3)], vec![50.0 - f64::from(i % 3)]]).collect();
-        let found = ratio_of_best(&blocks, BestValue::Highest).unwrap();
-        assert!((found.value - 0.5f64.ln()).abs() < 0.02, "{found:?}");
+        let ratio = ratio_of_best(&blocks, BestValue::Highest).unwrap();
+        assert!((ratio.value - 0.5f64.ln()).abs() < 0.02, "{ratio:?}");
     }
 }

@@ -16,7 +16,7 @@ pub const MIN_LEVEL_VALUES: usize = 3;
 pub const STEP_ALPHA: f64 = 0.01;
 /// Share of the possible places of a step that its interval holds.
 pub const STEP_INDEX_LEVEL: f64 = 0.95;
-/// Values around one that tell whether it is an outlier: three of five are its neighbours on either side of a step.
+/// Values around one that determine whether it is an outlier: three of five are its neighbours on either side of a step.
 const OUTLIER_WINDOW: usize = 5;
 /// Deviations from the median of its window beyond which a value is replaced by it (Hampel 1974), for many values; more the fewer there
 /// are, since the deviation is then uncertain. The usual 3 would smooth so much of normal noise away that the rarest chances come out
@@ -31,7 +31,7 @@ const MIN_STATE_FRACTION: f64 = 0.7;
 const DRIFT_END_CANDIDATES: usize = 14;
 /// The shortest stretch that is looked at apart: two levels of twice the least.
 const MIN_STRETCH_VALUES: f64 = 4.0 * MIN_LEVEL_VALUES as f64;
-/// Fewest values whose differences tell how long what differs lasts.
+/// Minimum values whose differences show how long a deviation lasts.
 const MIN_CORRELATION_VALUES: usize = 12;
 /// By how much Schwarz's criterion must speak for a drift: positive evidence (Kass and Raftery 1995).
 const MIN_BIC_GAIN: f64 = 2.0;
@@ -68,9 +68,9 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// Index of the last value at the level before it.
-    pub from: usize,
+    pub start: usize,
     /// Index of the first value at the level after it; the last value of all where it goes on.
-    pub to: usize,
+    pub end: usize,
     /// Where it begins.
     pub before: f64,
     /// Where it ends.
@@ -85,14 +85,18 @@ pub struct Drift {
 /// unknown place, and looked at again between their neighbours. Steps in one direction whose values are fitted better, by the criterion of
 /// Schwarz (1978), by two levels and a line from one to the other are one drift.
 pub fn detect_change_points(values: &[f64]) -> ChangePoints {
-    let cleaned = hampel_filter(values);
-    let mut sequence =
-        Sequence { values, cleaned: &cleaned, sums: PrefixSums::from_values(&cleaned), variance_inflation: 1.0 };
-    // What is left after the steps tells how long states of the machine last; then the steps are asked again.
+    let filtered_values = hampel_filter(values);
+    let mut sequence = Sequence {
+        values,
+        filtered_values: &filtered_values,
+        sums: PrefixSums::from_values(&filtered_values),
+        variance_inflation: 1.0,
+    };
+    // The residuals after the steps show how long states of the machine last; then the steps are tested again.
     let splits = sequence.find_splits();
     sequence.variance_inflation = variance_inflation(
-        lag_one_correlation(&residuals(&cleaned, splits.iter().map(|split| split.index)))
-            .max(lag_one_from_differences(&cleaned)),
+        lag_one_correlation(&residuals(&filtered_values, splits.iter().map(|split| split.index)))
+            .max(lag_one_from_differences(&filtered_values)),
     );
     let splits = if sequence.variance_inflation > 1.0 { sequence.find_splits() } else { splits };
     sequence.to_change_points(&splits)
@@ -113,8 +117,8 @@ struct Split {
 
 impl Split {
     /// The same as the best of this many looks (Bonferroni).
-    fn bonferroni(self, looks: f64) -> Self {
-        Self { p_value: (self.p_value * looks).min(1.0), candidates: looks, ..self }
+    fn bonferroni(self, candidates: f64) -> Self {
+        Self { p_value: (self.p_value * candidates).min(1.0), candidates, ..self }
     }
 
     fn cmp_p_value(&self, other: &Self) -> std::cmp::Ordering {
@@ -124,7 +128,7 @@ impl Split {
 
 struct Sequence<'a> {
     values: &'a [f64],
-    cleaned: &'a [f64],
+    filtered_values: &'a [f64],
     /// Of the cleaned values.
     sums: PrefixSums,
     /// How many times as large the variance of a mean is as that of independent values.
@@ -136,11 +140,11 @@ impl Sequence<'_> {
     fn find_splits(&self) -> Vec<Split> {
         let mut splits = Vec::new();
         let mut parts = vec![[0, self.values.len()]];
-        while let Some(part) = parts.pop() {
-            let Some(split) = self.best_split_within(part).filter(|split| split.p_value <= STEP_ALPHA) else {
+        while let Some(segment) = parts.pop() {
+            let Some(split) = self.best_split_within(segment).filter(|split| split.p_value <= STEP_ALPHA) else {
                 continue;
             };
-            parts.extend([[part[0], split.index], [split.index, part[1]]]);
+            parts.extend([[segment[0], split.index], [split.index, segment[1]]]);
             splits.push(split);
         }
         splits.sort_unstable_by_key(|split| split.index);
@@ -154,17 +158,17 @@ impl Sequence<'_> {
             let refitted: Vec<Option<Split>> =
                 (0..splits.len()).map(|index| self.refit_split(&splits, index)).collect();
             let chance = |index: &usize| refitted[*index].map_or(1.0, |split| split.p_value);
-            let least_certain = (0..splits.len()).max_by(|first, second| chance(first).total_cmp(&chance(second)));
-            if let Some(index) = least_certain.filter(|index| chance(index) > STEP_ALPHA) {
+            let weakest = (0..splits.len()).max_by(|first, second| chance(first).total_cmp(&chance(second)));
+            if let Some(index) = weakest.filter(|index| chance(index) > STEP_ALPHA) {
                 splits.remove(index);
                 continue;
             }
             // One after the other: two neighbours that moved at once could pass each other.
             let mut has_moved = false;
             for index in 0..splits.len() {
-                let Some(moved) = self.refit_split(&splits, index) else { continue };
-                has_moved |= moved.index != splits[index].index;
-                splits[index] = moved;
+                let Some(refitted_split) = self.refit_split(&splits, index) else { continue };
+                has_moved |= refitted_split.index != splits[index].index;
+                splits[index] = refitted_split;
             }
             if !has_moved {
                 break;
@@ -180,39 +184,39 @@ impl Sequence<'_> {
 
     /// What lies between the neighbours of a split.
     fn neighbour_segment(&self, splits: &[Split], index: usize) -> Segment {
-        let before = if index == 0 { 0 } else { splits[index - 1].index };
-        [before, splits.get(index + 1).map_or(self.values.len(), |next| next.index)]
+        let previous_index = if index == 0 { 0 } else { splits[index - 1].index };
+        [previous_index, splits.get(index + 1).map_or(self.values.len(), |next| next.index)]
     }
 
     /// The most certain split of a part, or else of one of its stretches: a level that comes and goes splits the whole badly. The stretches
     /// are those of seeded binary segmentation (Kovács, Buehlmann, Li and Munk 2023), and its chance counts as often as there are some.
-    fn best_split_within(&self, part: Segment) -> Option<Split> {
-        let best_of_part = self.best_split(part)?;
+    fn best_split_within(&self, segment: Segment) -> Option<Split> {
+        let best_of_part = self.best_split(segment)?;
         if best_of_part.p_value <= STEP_ALPHA {
             return Some(best_of_part);
         }
-        let layers = seeded_intervals(part);
-        let looks = (layers.iter().map(Vec::len).sum::<usize>() + 1) as f64;
-        let sought = SignificanceBound::new(STEP_ALPHA / looks);
-        let of_layer = |layer: &Vec<Segment>| {
-            let weights = SplitWeights::for_length(layer.first().map_or(0, |[from, to]| to - from));
-            // Of most the best split is not as certain, and the sums of the beginnings soon tell.
+        let layers = seeded_intervals(segment);
+        let candidates = (layers.iter().map(Vec::len).sum::<usize>() + 1) as f64;
+        let bound = SignificanceBound::new(STEP_ALPHA / candidates);
+        let best_of_layer = |layer: &Vec<Segment>| {
+            let weights = SplitWeights::for_length(layer.first().map_or(0, |[start, end]| end - start));
+            // Of most the best split is not as certain, and the prefix sums soon show it.
             let may_count = layer.iter().filter(|&&stretch| {
                 let (share, degrees) =
                     (self.sums.best_share(stretch, &weights), (stretch[1] - stretch[0]) as f64 - 2.0);
-                sought.is_reachable(share, degrees, self.variance_inflation)
+                bound.is_reachable(share, degrees, self.variance_inflation)
             });
             may_count
-                .filter_map(|&stretch| Some(self.best_split(stretch)?.bonferroni(looks)))
+                .filter_map(|&stretch| Some(self.best_split(stretch)?.bonferroni(candidates)))
                 .min_by(Split::cmp_p_value)
         };
-        let best = layers.iter().filter_map(of_layer).min_by(Split::cmp_p_value);
-        best.filter(|best| best.p_value < best_of_part.p_value).or(Some(best_of_part))
+        let best_split = layers.iter().filter_map(best_of_layer).min_by(Split::cmp_p_value);
+        best_split.filter(|split| split.p_value < best_of_part.p_value).or(Some(best_of_part))
     }
 
     /// The best split of a part and its chance; `None` where the part is too short, or all alike.
     fn best_split(&self, [from, to]: Segment) -> Option<Split> {
-        let squares = SplitSquares::from_values(&self.cleaned[from..to])?;
+        let squares = SplitSquares::from_values(&self.filtered_values[from..to])?;
         let index = squares.best_index();
         let split = self.values[from..to].split_at(index);
         let chance = squares.p_value(index, self.variance_inflation).max(recurring_state_p_value(split));
@@ -221,57 +225,57 @@ impl Sequence<'_> {
 
     fn to_change_points(&self, splits: &[Split]) -> ChangePoints {
         let steps: Vec<Step> = (0..splits.len()).map(|number| self.step(splits, number)).collect();
-        let mut course = ChangePoints { p_value: 1.0, ..ChangePoints::default() };
+        let mut changes = ChangePoints { p_value: 1.0, ..ChangePoints::default() };
         if steps.is_empty() {
-            course.p_value = self.best_split([0, self.values.len()]).map_or(1.0, |split| split.p_value);
+            changes.p_value = self.best_split([0, self.values.len()]).map_or(1.0, |split| split.p_value);
         }
         let mut begin = 0;
         for group in steps.chunk_by(|step, next| (step.after > step.before) == (next.after > next.before)) {
             let end = begin + group.len();
-            let part = [self.neighbour_segment(splits, begin)[0], self.neighbour_segment(splits, end - 1)[1]];
-            match self.drift(part, group) {
-                Some(drift) => course.drifts.push(drift),
-                None => course.steps.extend(group),
+            let segment = [self.neighbour_segment(splits, begin)[0], self.neighbour_segment(splits, end - 1)[1]];
+            match self.drift(segment, group) {
+                Some(drift) => changes.drifts.push(drift),
+                None => changes.steps.extend(group),
             }
             begin = end;
         }
-        course
+        changes
     }
 
     fn step(&self, splits: &[Split], number: usize) -> Step {
-        let [from, to] = self.neighbour_segment(splits, number);
+        let [start, end] = self.neighbour_segment(splits, number);
         let Split { index, p_value: chance, .. } = splits[number];
-        let places = SplitSquares::from_values(&self.cleaned[from..to])
-            .map_or([index; 2], |squares| squares.index_interval(self.variance_inflation).map(|place| from + place));
+        let places = SplitSquares::from_values(&self.filtered_values[start..end])
+            .map_or([index; 2], |squares| squares.index_interval(self.variance_inflation).map(|offset| start + offset));
         Step {
             index,
             index_interval: [places[0].min(index), places[1].max(index)],
-            before: median(&self.values[from..index]),
-            after: median(&self.values[index..to]),
+            before: median(&self.values[start..index]),
+            after: median(&self.values[index..end]),
             p_value: chance,
         }
     }
 
-    /// The drift that a part is, if that says more than the steps within it.
-    fn drift(&self, [from, to]: Segment, steps: &[Step]) -> Option<Drift> {
-        let values = &self.cleaned[from..to];
+    /// The drift that a segment is, if that explains more than the steps within it.
+    fn drift(&self, [start, end]: Segment, steps: &[Step]) -> Option<Drift> {
+        let values = &self.filtered_values[start..end];
         let n = values.len() as f64;
-        let of_steps: f64 = residuals(values, steps.iter().map(|step| step.index - from))
+        let step_squares: f64 = residuals(values, steps.iter().map(|step| step.index - start))
             .iter()
             .map(|residual| residual * residual)
             .sum();
         let ramp = Ramp::best_fit(values)?;
         // Rounding is no fit.
         let rounding = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
-        // Not widened: what a drift leaves beside steps looks like lasting states, and would speak against itself.
+        // Not widened: what a drift leaves next to steps looks like lasting states, and would speak against itself.
         let criterion =
             |squares: f64, parameters: usize| n * ((squares + rounding) / n).ln() + parameters as f64 * n.ln();
         // A level and a place for each step, and the first level; two levels, and the places of ends that are not those of the part.
-        let ends = usize::from(ramp.from > 0) + usize::from(from + ramp.to + 1 < to);
-        let is_drift = criterion(ramp.squares, 2 + ends) + MIN_BIC_GAIN < criterion(of_steps, 2 * steps.len() + 1);
+        let ends = usize::from(ramp.start > 0) + usize::from(start + ramp.end + 1 < end);
+        let is_drift = criterion(ramp.squares, 2 + ends) + MIN_BIC_GAIN < criterion(step_squares, 2 * steps.len() + 1);
         is_drift.then(|| Drift {
-            from: from + ramp.from,
-            to: from + ramp.to,
+            start: start + ramp.start,
+            end: start + ramp.end,
             before: ramp.before,
             after: ramp.after,
             p_value: steps.iter().map(|step| step.p_value).fold(1.0, f64::min),
@@ -279,7 +283,7 @@ impl Sequence<'_> {
     }
 }
 
-/// The sums of a part that tell its best split.
+/// The sums of a segment that determine its best split.
 struct SplitSquares {
     /// For each index: the sum of squares between the levels before it and from it on.
     between_levels: Vec<f64>,
@@ -296,15 +300,15 @@ impl SplitSquares {
         let center = mean(values);
         let total: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
         let mut sum = 0.0;
-        let mut between = vec![0.0; n];
+        let mut between_levels = vec![0.0; n];
         for (index, value) in values.iter().enumerate().take(n - MIN_LEVEL_VALUES) {
             sum += value - center;
             let before = index + 1;
             if before >= MIN_LEVEL_VALUES {
-                between[before] = sum * sum * n as f64 / (before as f64 * (n - before) as f64);
+                between_levels[before] = sum * sum * n as f64 / (before as f64 * (n - before) as f64);
             }
         }
-        Some(Self { between_levels: between, total })
+        Some(Self { between_levels, total })
     }
 
     /// The indices that it may split at.
@@ -313,15 +317,18 @@ impl SplitSquares {
     }
 
     fn best_index(&self) -> usize {
-        let place = |index: &usize| self.between_levels[*index];
-        self.indices().max_by(|first, second| place(first).total_cmp(&place(second))).unwrap_or(MIN_LEVEL_VALUES)
+        let between_squares = |index: &usize| self.between_levels[*index];
+        self.indices()
+            .max_by(|first, second| between_squares(first).total_cmp(&between_squares(second)))
+            .unwrap_or(MIN_LEVEL_VALUES)
     }
 
     /// Chance of a split at least as good as this one anywhere in independent normal values.
     fn p_value(&self, index: usize, widening: f64) -> f64 {
         let n = self.between_levels.len();
-        let (alone, r) = known_index_p_value(self.between_levels[index] / self.total, n as f64 - 2.0, widening);
-        any_index_p_value(n, r, alone)
+        let (single_p_value, r) =
+            known_index_p_value(self.between_levels[index] / self.total, n as f64 - 2.0, widening);
+        any_index_p_value(n, r, single_p_value)
     }
 
     /// The first and last place of a split that are as good as certain, from the posterior of the place with nothing known of levels
@@ -330,20 +337,20 @@ impl SplitSquares {
         let n = self.between_levels.len() as f64;
         let rounding = 1e-18 * self.total;
         let logarithm = |index: usize| {
-            let within = (self.total - self.between_levels[index]).max(0.0) + rounding;
+            let residual_squares = (self.total - self.between_levels[index]).max(0.0) + rounding;
             let weight = index as f64 * (n - index as f64);
-            -(n - 2.0) / 2.0 / widening * within.ln() - 0.5 * weight.ln()
+            -(n - 2.0) / 2.0 / widening * residual_squares.ln() - 0.5 * weight.ln()
         };
-        let best = self.indices().map(logarithm).fold(f64::NEG_INFINITY, f64::max);
+        let max_logarithm = self.indices().map(logarithm).fold(f64::NEG_INFINITY, f64::max);
         let mut places: Vec<(usize, f64)> =
-            self.indices().map(|index| (index, (logarithm(index) - best).exp())).collect();
+            self.indices().map(|index| (index, (logarithm(index) - max_logarithm).exp())).collect();
         places.sort_unstable_by(|first, second| second.1.total_cmp(&first.1));
         let total: f64 = places.iter().map(|place| place.1).sum();
-        let mut reached = 0.0;
+        let mut cumulative = 0.0;
         let probable = places.iter().take_while(|place| {
-            let goes_on = reached < STEP_INDEX_LEVEL * total;
-            reached += place.1;
-            goes_on
+            let continues = cumulative < STEP_INDEX_LEVEL * total;
+            cumulative += place.1;
+            continues
         });
         let mut ends = [usize::MAX, 0];
         probable.for_each(|&(index, _)| ends = [ends[0].min(index), ends[1].max(index)]);
@@ -365,8 +372,8 @@ impl PrefixSums {
         let mut sums = Self { deviations: vec![0.0], squares: vec![0.0] };
         let mut sums_before = [0.0; 2];
         for value in values {
-            let away = value - center;
-            sums_before = [sums_before[0] + away, sums_before[1] + away * away];
+            let deviation = value - center;
+            sums_before = [sums_before[0] + deviation, sums_before[1] + deviation * deviation];
             sums.deviations.push(sums_before[0]);
             sums.squares.push(sums_before[1]);
         }
@@ -374,30 +381,33 @@ impl PrefixSums {
     }
 
     /// The largest share of the squares of a stretch that lies between the two levels of any of its splits.
-    fn best_share(&self, [from, to]: Segment, weights: &SplitWeights) -> f64 {
-        let n = (to - from) as f64;
-        let (away, before) = (&self.deviations[from..=to], self.deviations[from]);
-        let (sum, squares) = (self.deviations[to] - before, self.squares[to] - self.squares[from]);
+    fn best_share(&self, [start, end]: Segment, weights: &SplitWeights) -> f64 {
+        let n = (end - start) as f64;
+        let (sums, before) = (&self.deviations[start..=end], self.deviations[start]);
+        let (sum, squares) = (self.deviations[end] - before, self.squares[end] - self.squares[start]);
         let slope = sum / n;
-        let splits = MIN_LEVEL_VALUES..=to - from - MIN_LEVEL_VALUES;
-        let [away, counts, weights] = [away, &weights.counts, &weights.weights].map(|values| &values[splits.clone()]);
-        let between = |away: f64, count: f64, weight: f64| {
-            let beyond = away - before - slope * count;
-            beyond * beyond * weight
+        let splits = MIN_LEVEL_VALUES..=end - start - MIN_LEVEL_VALUES;
+        let [sums, counts, weights] = [sums, &weights.counts, &weights.weights].map(|values| &values[splits.clone()]);
+        let between_squares = |cumulative: f64, count: f64, weight: f64| {
+            let excess = cumulative - before - slope * count;
+            excess * excess * weight
         };
         // Several at a time: one after the other, each comparison would wait for the last.
-        let ((away, rest), (counts, of_counts), (weights, of_weights)) =
-            (away.as_chunks::<SPLIT_LANES>(), counts.as_chunks::<SPLIT_LANES>(), weights.as_chunks::<SPLIT_LANES>());
-        let mut best = [0.0_f64; SPLIT_LANES];
-        for ((away, counts), weights) in away.iter().zip(counts).zip(weights) {
+        let ((sums, rest), (counts, rest_counts), (weights, rest_weights)) =
+            (sums.as_chunks::<SPLIT_LANES>(), counts.as_chunks::<SPLIT_LANES>(), weights.as_chunks::<SPLIT_LANES>());
+        let mut max_squares = [0.0_f64; SPLIT_LANES];
+        for ((sums, counts), weights) in sums.iter().zip(counts).zip(weights) {
             for lane in 0..SPLIT_LANES {
-                let between = between(away[lane], counts[lane], weights[lane]);
-                best[lane] = if between > best[lane] { between } else { best[lane] };
+                let level_squares = between_squares(sums[lane], counts[lane], weights[lane]);
+                max_squares[lane] = if level_squares > max_squares[lane] { level_squares } else { max_squares[lane] };
             }
         }
-        let rest = rest.iter().zip(of_counts).zip(of_weights);
-        let best = rest.map(|((&away, &count), &weight)| between(away, count, weight)).chain(best).fold(0.0, f64::max);
-        best / (squares - sum * slope)
+        let rest = rest.iter().zip(rest_counts).zip(rest_weights);
+        let max_squares_of_all = rest
+            .map(|((&cumulative, &count), &weight)| between_squares(cumulative, count, weight))
+            .chain(max_squares)
+            .fold(0.0, f64::max);
+        max_squares_of_all / (squares - sum * slope)
     }
 }
 
@@ -423,17 +433,17 @@ impl SplitWeights {
 
 /// The stretches of a part in layers, each shorter by a factor of the square root of two than the last, and overlapping by half. Those of a
 /// layer are equally long.
-fn seeded_intervals([from, to]: Segment) -> Vec<Vec<Segment>> {
-    let n = to - from;
+fn seeded_intervals([start, end]: Segment) -> Vec<Vec<Segment>> {
+    let n = end - start;
     let mut layers = Vec::new();
-    let mut exact = n as f64 / std::f64::consts::SQRT_2;
-    while exact >= MIN_STRETCH_VALUES {
-        let length = exact.ceil() as usize;
-        let count = 2.0 * (n as f64 / exact).ceil() - 1.0;
-        let shift = (n as f64 - exact) / (count - 1.0);
-        let begins = (0..count as usize).map(|number| (from + (number as f64 * shift) as usize).min(to - length));
-        layers.push(begins.map(|begin| [begin, begin + length]).collect());
-        exact /= std::f64::consts::SQRT_2;
+    let mut ideal_length = n as f64 / std::f64::consts::SQRT_2;
+    while ideal_length >= MIN_STRETCH_VALUES {
+        let length = ideal_length.ceil() as usize;
+        let count = 2.0 * (n as f64 / ideal_length).ceil() - 1.0;
+        let shift = (n as f64 - ideal_length) / (count - 1.0);
+        let starts = (0..count as usize).map(|number| (start + (number as f64 * shift) as usize).min(end - length));
+        layers.push(starts.map(|begin| [begin, begin + length]).collect());
+        ideal_length /= std::f64::consts::SQRT_2;
     }
     layers
 }
@@ -443,19 +453,19 @@ fn hampel_filter(values: &[f64]) -> Vec<f64> {
     if values.len() < OUTLIER_WINDOW {
         return values.to_vec();
     }
-    let far = OUTLIER_STDS * (1.0 + OUTLIER_STDS_FEW_VALUES / values.len() as f64) * noise_std(values);
-    let pulled = |(index, &value): (usize, &f64)| {
+    let limit = OUTLIER_STDS * (1.0 + OUTLIER_STDS_FEW_VALUES / values.len() as f64) * noise_std(values);
+    let filtered_value = |(index, &value): (usize, &f64)| {
         let begin = index.saturating_sub(OUTLIER_WINDOW / 2).min(values.len() - OUTLIER_WINDOW);
         let mut window = [0.0; OUTLIER_WINDOW];
         window.copy_from_slice(&values[begin..begin + OUTLIER_WINDOW]);
         // Near all of them it is near their median: so are most, and no median is needed.
-        if window.iter().all(|neighbour| (value - neighbour).abs() <= far) {
+        if window.iter().all(|neighbour| (value - neighbour).abs() <= limit) {
             return value;
         }
-        let middle = median_in_place(&mut window);
-        if (value - middle).abs() > far { middle } else { value }
+        let center = median_in_place(&mut window);
+        if (value - center).abs() > limit { center } else { value }
     };
-    values.iter().enumerate().map(pulled).collect()
+    values.iter().enumerate().map(filtered_value).collect()
 }
 
 /// Standard deviation of values around their levels, from the differences of neighbours, few of which are at a step.
@@ -467,14 +477,14 @@ fn noise_std(values: &[f64]) -> f64 {
 /// What is left of values after the mean of each level.
 fn residuals(values: &[f64], splits: impl Iterator<Item = usize>) -> Vec<f64> {
     let mut begin = 0;
-    let mut left = Vec::with_capacity(values.len());
+    let mut residuals = Vec::with_capacity(values.len());
     for end in splits.chain([values.len()]) {
         let level = &values[begin..end];
         let center = mean(level);
-        left.extend(level.iter().map(|value| value - center));
+        residuals.extend(level.iter().map(|value| value - center));
         begin = end;
     }
-    left
+    residuals
 }
 
 /// How many times as large the variance of a mean is as that of independent values, by the correlation of neighbours: that of a first
@@ -504,38 +514,38 @@ fn lag_one_from_differences(values: &[f64]) -> f64 {
     if values.len() < MIN_CORRELATION_VALUES {
         return 0.0;
     }
-    let [near, far] = [1, 2].map(|apart| {
-        let differences: Vec<f64> = values.iter().zip(&values[apart..]).map(|(first, second)| second - first).collect();
-        let (middle, limit) = (median(&differences), STATE_STEP_STDS * crate::MAD_TO_STD * mad(&differences));
-        differences.iter().map(|differences| (differences - middle).abs().min(limit).powi(2)).sum::<f64>()
+    let [lag_one, lag_two] = [1, 2].map(|lag| {
+        let differences: Vec<f64> = values.iter().zip(&values[lag..]).map(|(first, second)| second - first).collect();
+        let (center, limit) = (median(&differences), STATE_STEP_STDS * crate::MAD_TO_STD * mad(&differences));
+        differences.iter().map(|differences| (differences - center).abs().min(limit).powi(2)).sum::<f64>()
             / differences.len() as f64
     });
-    if near <= 0.0 {
+    if lag_one <= 0.0 {
         return 0.0;
     }
-    far / near - 1.0 - 2.0 * (2.0 / n).sqrt()
+    lag_two / lag_one - 1.0 - 2.0 * (2.0 / n).sqrt()
 }
 
 /// Chance that the shorter side of a split is but a state of the machine that the longer side has shown too: that this many values in a row
 /// fall into it, anywhere. 0 where it has not been seen, or the step is no larger than spread.
 fn recurring_state_p_value((before, after): (&[f64], &[f64])) -> f64 {
-    let (short, long) = if after.len() <= before.len() { (after, before) } else { (before, after) };
-    let (short_median, long_median) = (median(short), median(long));
-    if (short_median - long_median).abs() <= STATE_STEP_STDS * crate::MAD_TO_STD * mad(long) {
+    let (shorter, longer) = if after.len() <= before.len() { (after, before) } else { (before, after) };
+    let (short_median, long_median) = (median(shorter), median(longer));
+    if (short_median - long_median).abs() <= STATE_STEP_STDS * crate::MAD_TO_STD * mad(longer) {
         return 0.0;
     }
     let bound = long_median + MIN_STATE_FRACTION * (short_median - long_median);
     let count =
         |values: &[f64]| values.iter().filter(|&&value| (value > bound) == (short_median > long_median)).count();
-    let share = count(long) as f64 / long.len() as f64;
-    let positions = (short.len() + long.len()) as f64;
-    (positions * binomial_upper_tail(short.len(), count(short), share)).min(1.0)
+    let share = count(longer) as f64 / longer.len() as f64;
+    let positions = (shorter.len() + longer.len()) as f64;
+    (positions * binomial_upper_tail(shorter.len(), count(shorter), share)).min(1.0)
 }
 
 /// Two levels, and a line from one to the other.
 struct Ramp {
-    from: usize,
-    to: usize,
+    start: usize,
+    end: usize,
     before: f64,
     after: f64,
     squares: f64,
@@ -547,15 +557,15 @@ impl Ramp {
         let last = values.len().checked_sub(1).filter(|&last| last >= MIN_DRIFT_RUNS)?;
         let places = DRIFT_END_CANDIDATES.min(last);
         let index = |place: usize| place * last / places;
-        let ends = (0..places).flat_map(|from| (from + 1..=places).map(move |to| (index(from), index(to))));
-        let long = ends.filter(|(from, to)| to - from >= MIN_DRIFT_RUNS);
-        let ramps = long.filter_map(|(from, to)| Self::fit(values, from, to));
+        let ends = (0..places).flat_map(|start| (start + 1..=places).map(move |end| (index(start), index(end))));
+        let candidates = ends.filter(|(start, end)| end - start >= MIN_DRIFT_RUNS);
+        let ramps = candidates.filter_map(|(start, end)| Self::fit(values, start, end));
         ramps.min_by(|first, second| first.squares.total_cmp(&second.squares))
     }
 
     /// The least squares fit of the levels.
-    fn fit(values: &[f64], from: usize, to: usize) -> Option<Self> {
-        let share = |index: usize| ((index as f64 - from as f64) / (to - from) as f64).clamp(0.0, 1.0);
+    fn fit(values: &[f64], start: usize, end: usize) -> Option<Self> {
+        let share = |index: usize| ((index as f64 - start as f64) / (end - start) as f64).clamp(0.0, 1.0);
         let n = values.len() as f64;
         let [mut x, mut y, mut xx, mut xy, mut yy] = [0.0; 5];
         let center = mean(values);
@@ -574,7 +584,7 @@ impl Ramp {
         let slope = (xy - x * y / n) / spread;
         let before = center + (y - slope * x) / n;
         let squares = (yy - y * y / n - slope * slope * spread).max(0.0);
-        Some(Self { from, to, before, after: before + slope, squares })
+        Some(Self { start, end, before, after: before + slope, squares })
     }
 }
 
@@ -596,10 +606,10 @@ mod tests {
     ];
 
     #[test]
-    fn the_nile_changed_once_in_1899() {
-        let course = detect_change_points(&NILE);
-        let [step] = &course.steps[..] else { panic!("{course:?}") };
-        assert_eq!((step.index + 1871, course.drifts.len()), (1899, 0));
+    fn nile_flow_has_one_step_in_1899() {
+        let changes = detect_change_points(&NILE);
+        let [step] = &changes.steps[..] else { panic!("{changes:?}") };
+        assert_eq!((step.index + 1871, changes.drifts.len()), (1899, 0));
         assert!(step.before > 1050.0 && step.after < 860.0 && step.p_value < 1e-6, "{step:?}");
         assert!(step.index_interval[0] + 1871 >= 1890 && step.index_interval[1] + 1871 <= 1905, "{step:?}");
     }
@@ -609,15 +619,15 @@ mod tests {
     fn refined_steps_keep_their_order() {
         let mut random = Random::new(0);
         for _ in 0..600 {
-            let mut away = 0.0;
-            let mut lasting = || {
-                away = 0.5 * away + random.normal();
-                away
+            let mut deviation = 0.0;
+            let mut draw = || {
+                deviation = 0.5 * deviation + random.normal();
+                deviation
             };
-            let values: Vec<f64> = (0..150).map(|_| lasting()).collect();
-            let found = detect_change_points(&values);
-            let bounds: Vec<usize> = found.steps.iter().map(|step| step.index).chain([values.len()]).collect();
-            assert!(bounds.windows(2).all(|pair| pair[0] + MIN_LEVEL_VALUES <= pair[1]), "{found:?}");
+            let values: Vec<f64> = (0..150).map(|_| draw()).collect();
+            let changes = detect_change_points(&values);
+            let bounds: Vec<usize> = changes.steps.iter().map(|step| step.index).chain([values.len()]).collect();
+            assert!(bounds.windows(2).all(|pair| pair[0] + MIN_LEVEL_VALUES <= pair[1]), "{changes:?}");
         }
     }
 
@@ -634,12 +644,12 @@ mod tests {
                     known_index_p_value(share, n as f64 - 2.0, 1.0).1
                 })
                 .collect();
-            largest.sort_unstable_by(|one, other| other.total_cmp(one));
+            largest.sort_unstable_by(|first, second| second.total_cmp(first));
             for (rank, true_chance) in [(80, 0.01), (400, 0.05)] {
                 let r = largest[rank];
                 let degrees = n as f64 - 2.0;
-                let alone = 2.0 * t_upper_tail(r * (degrees / (1.0 - r * r)).sqrt(), degrees);
-                let bound = any_index_p_value(n, r, alone);
+                let single_p_value = 2.0 * t_upper_tail(r * (degrees / (1.0 - r * r)).sqrt(), degrees);
+                let bound = any_index_p_value(n, r, single_p_value);
                 assert!((0.8..=1.6).contains(&(bound / true_chance)), "{n}: {bound} for {true_chance}");
             }
         }
@@ -649,15 +659,15 @@ mod tests {
     #[test]
     fn noise_correlation_estimated_despite_steps() {
         let mut random = Random::new(4);
-        for lasting in [0.0, 0.4, 0.8] {
-            let mut away = 0.0;
+        for correlation in [0.0, 0.4, 0.8] {
+            let mut deviation = 0.0;
             let mut noise = || {
-                away = lasting * away + random.normal();
-                away
+                deviation = correlation * deviation + random.normal();
+                deviation
             };
             let values: Vec<f64> = (0..4000).map(|run| noise() + f64::from(run / 500 % 3) * 20.0).collect();
-            let found = lag_one_from_differences(&values) + 2.0 * (2.0 / 4000.0_f64).sqrt();
-            assert!((found - lasting).abs() < 0.1, "{found}, not {lasting}");
+            let estimate = lag_one_from_differences(&values) + 2.0 * (2.0 / 4000.0_f64).sqrt();
+            assert!((estimate - correlation).abs() < 0.1, "{estimate}, not {correlation}");
         }
         assert_eq!([&[][..], &[1.0; 40], &[1.0, 2.0]].map(lag_one_from_differences), [0.0; 3]);
     }
@@ -666,8 +676,8 @@ mod tests {
     fn outliers_are_not_steps() {
         let mut values: Vec<f64> = (0..20).map(|i| f64::from(i * 7 % 5)).collect();
         (values[11], values[12], values[18], values[19]) = (1e9, 1e9, 1e9, 1e9);
-        let found = detect_change_points(&values);
-        assert_eq!((found.steps.len(), found.drifts.len()), (0, 0), "{found:?}");
+        let changes = detect_change_points(&values);
+        assert_eq!((changes.steps.len(), changes.drifts.len()), (0, 0), "{changes:?}");
     }
 
     #[test]
@@ -677,8 +687,8 @@ mod tests {
         let without_noise: Vec<f64> = (0..12).map(|i| if i < 7 { 1.0 } else { 2.0 }).collect();
         let [step] = detect_change_points(&without_noise).steps[..] else { panic!() };
         assert_eq!((step.index, step.index_interval, step.p_value), (7, [7, 7], 0.0));
-        for nothing in [&[][..], &[1.0], &[1.0; 50], &[1.0, 1.0, 1.0, 2.0, 2.0]] {
-            assert_eq!(detect_change_points(nothing), ChangePoints { p_value: 1.0, ..ChangePoints::default() });
+        for values in [&[][..], &[1.0], &[1.0; 50], &[1.0, 1.0, 1.0, 2.0, 2.0]] {
+            assert_eq!(detect_change_points(values), ChangePoints { p_value: 1.0, ..ChangePoints::default() });
         }
     }
 
@@ -688,18 +698,18 @@ mod tests {
             values in prop::collection::vec(-50i32..50, 0..70), factor in 1i32..1000
         ) {
             let values: Vec<f64> = values.into_iter().map(f64::from).collect();
-            let found = detect_change_points(&values);
-            let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(factor) * 0.125).collect();
-            let again = detect_change_points(&scaled);
-            let places = |course: &ChangePoints| course.steps.iter().map(|step| step.index).collect::<Vec<usize>>();
-            prop_assert_eq!(places(&found), places(&again));
-            for step in &found.steps {
+            let changes = detect_change_points(&values);
+            let scaled_values: Vec<f64> = values.iter().map(|value| value * f64::from(factor) * 0.125).collect();
+            let scaled_changes = detect_change_points(&scaled_values);
+            let places = |result: &ChangePoints| result.steps.iter().map(|step| step.index).collect::<Vec<usize>>();
+            prop_assert_eq!(places(&changes), places(&scaled_changes));
+            for step in &changes.steps {
                 prop_assert!(step.index_interval[0] <= step.index && step.index <= step.index_interval[1]);
                 prop_assert!((MIN_LEVEL_VALUES..=values.len() - MIN_LEVEL_VALUES).contains(&step.index));
                 prop_assert!((0.0..=STEP_ALPHA).contains(&step.p_value));
             }
-            for drift in &found.drifts {
-                prop_assert!(drift.from + MIN_DRIFT_RUNS <= drift.to && drift.to < values.len());
+            for drift in &changes.drifts {
+                prop_assert!(drift.start + MIN_DRIFT_RUNS <= drift.end && drift.end < values.len());
             }
         }
     }

@@ -211,10 +211,10 @@ mod tests {
     fn t_quantiles_have_their_closed_forms() {
         // One degree: tan(pi (p - 1/2)); two degrees: (2p - 1) sqrt(2 / (4 p (1 - p))).
         for p in [0.6, 0.9, 0.95, 0.975, 0.995, 0.9995] {
-            let one = (PI * (p - 0.5)).tan();
-            let two = (2.0 * p - 1.0) * (2.0 / (4.0 * p * (1.0 - p))).sqrt();
-            assert!((t_quantile(p, 1.0) / one - 1.0).abs() < 1e-8, "{p}: {} {one}", t_quantile(p, 1.0));
-            assert!((t_quantile(p, 2.0) / two - 1.0).abs() < 1e-8, "{p}: {} {two}", t_quantile(p, 2.0));
+            let one_degree = (PI * (p - 0.5)).tan();
+            let two_degrees = (2.0 * p - 1.0) * (2.0 / (4.0 * p * (1.0 - p))).sqrt();
+            assert!((t_quantile(p, 1.0) / one_degree - 1.0).abs() < 1e-8, "{p}: {} {one_degree}", t_quantile(p, 1.0));
+            assert!((t_quantile(p, 2.0) / two_degrees - 1.0).abs() < 1e-8, "{p}: {} {two_degrees}", t_quantile(p, 2.0));
         }
     }
 
@@ -261,10 +261,10 @@ mod tests {
         }
 
         #[test]
-        fn t_is_wider_than_normal_and_narrows_with_degrees(p in 0.6..0.999f64, degrees in 0.7..300.0f64) {
-            let here = t_quantile(p, degrees);
-            prop_assert!(here > normal_quantile(p));
-            prop_assert!(here > t_quantile(p, degrees * 1.5));
+        fn t_narrows_with_degrees_and_exceeds_normal(p in 0.6..0.999f64, degrees in 0.7..300.0f64) {
+            let quantile = t_quantile(p, degrees);
+            prop_assert!(quantile > normal_quantile(p));
+            prop_assert!(quantile > t_quantile(p, degrees * 1.5));
         }
     }
 

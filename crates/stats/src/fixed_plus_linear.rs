@@ -1,4 +1,4 @@
-//! A cost for each piece and one for each unit of work, told apart.
+//! A cost for each piece and one for each unit of work, separated.
 
 /// `pieces` of work of `units` together took `time`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,8 +49,8 @@ pub fn fit_fixed_plus_linear(loads: &[WorkSample]) -> Option<FixedPlusLinear> {
         per_unit: (u * pp - p * pu) / determinant,
         residual: 0.0,
     };
-    let off = |load: &WorkSample| (fit.time_for(load.pieces, load.units) / load.time - 1.0).abs();
-    fit.residual = loads.iter().map(off).fold(0.0, f64::max);
+    let relative_error = |load: &WorkSample| (fit.time_for(load.pieces, load.units) / load.time - 1.0).abs();
+    fit.residual = loads.iter().map(relative_error).fold(0.0, f64::max);
     Some(fit)
 }
 
@@ -77,17 +77,17 @@ mod tests {
         assert!(fit.residual > 0.05, "{fit:?}");
         // Normal equations: the weighted residuals are orthogonal to both columns.
         let loads = work_samples(|pieces, units| 60_000.0 * pieces + 0.5 * units + 2e6);
-        let left = |of: fn(&WorkSample) -> f64| {
-            loads.iter().map(|l| of(l) * (l.time - fit.time_for(l.pieces, l.units)) / l.time.powi(2)).sum::<f64>()
+        let weighted_residual = |column: fn(&WorkSample) -> f64| {
+            loads.iter().map(|l| column(l) * (l.time - fit.time_for(l.pieces, l.units)) / l.time.powi(2)).sum::<f64>()
         };
-        assert!(left(|l| l.pieces).abs() < 1e-12 && left(|l| l.units).abs() < 1e-9);
+        assert!(weighted_residual(|l| l.pieces).abs() < 1e-12 && weighted_residual(|l| l.units).abs() < 1e-9);
     }
 
     #[test]
     fn indistinguishable_costs_give_none() {
         assert_eq!(fit_fixed_plus_linear(&work_samples(|_, units| units)[..2]), None);
-        let in_proportion = [1.0, 2.0, 5.0].map(|n| WorkSample { pieces: n, units: 3.0 * n, time: n });
-        assert_eq!(fit_fixed_plus_linear(&in_proportion), None);
+        let proportional_samples = [1.0, 2.0, 5.0].map(|n| WorkSample { pieces: n, units: 3.0 * n, time: n });
+        assert_eq!(fit_fixed_plus_linear(&proportional_samples), None);
         assert_eq!(fit_fixed_plus_linear(&work_samples(|_, _| 0.0)), None);
     }
 }

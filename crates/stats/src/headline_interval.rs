@@ -5,7 +5,7 @@
 //! rounds the interquartile mean repeats up to a tenth better, but with one outlier in seven rounds the median repeats
 //! a quarter better with 6 rounds, and two outliers of 6 do not move it.
 //!
-//! Its interval is that of [`UncertainValue::median`]. Where earlier runs are known, it is made of the variance of their headlines, beside which
+//! Its interval is that of [`UncertainValue::median`]. Where earlier runs are known, it is made of the variance of their headlines, next to which
 //! what rounds explain (their Winsorised variance, which an outlier cannot inflate, Tukey and McLaughlin 1963, pooled with that of earlier
 //! runs) counts as a guess of it. What rounds do not explain (method of moments of the one-way random model) is added to those of a run that
 //! is noisier than the earlier ones, with degrees of freedom after Satterthwaite (1946).
@@ -30,9 +30,9 @@ pub const ASSUMED_BETWEEN_RUN_STD: f64 = 0.025;
 /// by less than 0.1 %.
 pub const ASSUMED_CLOCK_STD: f64 = 0.005;
 
-/// Like `ASSUMED_CLOCK_STD`, of what is told as found, beside programs on the sibling thread of the core, as a part of how much longer work takes for them on
+/// Like `ASSUMED_CLOCK_STD`, of figures as found, next to programs on the sibling thread of the core, as a part of how much longer work takes for them on
 /// average over a run: a neighbour that works in one run may rest in the next. Observed on a guest of a shared host, whose canary took 23 to
-/// 57 % longer on average over a run: from run to run that differed by 12 to 24 % of itself, what is told as found by two thirds of it in the
+/// 57 % longer on average over a run: from run to run that differed by 12 to 24 % of itself, figures as found by two thirds of it in the
 /// median, and single figures by more.
 pub const ASSUMED_NEIGHBOUR_STD: f64 = 0.25;
 
@@ -79,7 +79,7 @@ pub struct UnobservedVariance {
     pub frequency: f64,
 }
 
-/// How many runs a frequency that moved during one counts as beside earlier ones that agree. Observed on a guest whose core moved by 2 to 5 %
+/// How many runs a frequency that moved during one counts as, next to earlier ones that agree. Observed on a guest whose core moved by 2 to 5 %
 /// within runs: five runs in a row agreed within 0.1 %, the next seven were 7 to 11 % slower.
 const MOVED_FREQUENCY_RUNS: f64 = MAX_HISTORY_RUNS as f64;
 
@@ -92,13 +92,13 @@ impl UnobservedVariance {
         Self { assumed, frequency: 0.0 }
     }
 
-    /// What of it earlier runs do not tell, as the error of this value.
+    /// The part of it that earlier runs do not show, as the error of this value.
     fn unlearned_variance(self, value: f64, history: Option<&BetweenRunVariance>) -> VarianceEstimate {
         let variance = match history {
             None => (self.frequency.powi(2) + self.assumed.powi(2)) * value.powi(2),
             Some(history) => {
-                let left = MOVED_FREQUENCY_RUNS / (MOVED_FREQUENCY_RUNS + history.runs as f64);
-                (left * (self.frequency * value).powi(2) - history.component).max(0.0)
+                let unlearned_share = MOVED_FREQUENCY_RUNS / (MOVED_FREQUENCY_RUNS + history.runs as f64);
+                (unlearned_share * (self.frequency * value).powi(2) - history.component).max(0.0)
             }
         };
         VarianceEstimate::new(variance, UNOBSERVED_DEGREES)
@@ -110,17 +110,19 @@ impl UnobservedVariance {
 pub fn headline_interval(
     rounds: &[f64],
     history: Option<&BetweenRunVariance>,
-    unseen: UnobservedVariance,
+    unobserved: UnobservedVariance,
 ) -> Option<HeadlineInterval> {
     if let Some(figure) = UncertainValue::median(rounds, history) {
-        let figure = figure.with_error(unseen.unlearned_variance(figure.value, history));
+        let figure = figure.with_error(unobserved.unlearned_variance(figure.value, history));
         return Some(HeadlineInterval::confidence(figure));
     }
-    let middle = headline(rounds);
-    let between = history.map_or(VarianceEstimate::NONE, BetweenRunVariance::component_estimate);
-    let beyond = between.plus(unseen.unlearned_variance(middle, history)).half_width(CONFIDENCE_LEVEL);
+    let center = headline(rounds);
+    let between_run = history.map_or(VarianceEstimate::NONE, BetweenRunVariance::component_estimate);
+    let extra_half_width =
+        between_run.plus(unobserved.unlearned_variance(center, history)).half_width(CONFIDENCE_LEVEL);
     let (low, high) = min_max(rounds.iter().copied())?;
-    let [lower, upper] = [middle - (middle - low).hypot(beyond), middle + (high - middle).hypot(beyond)];
+    let [lower, upper] =
+        [center - (center - low).hypot(extra_half_width), center + (high - center).hypot(extra_half_width)];
     (rounds.len() > 1).then_some(HeadlineInterval { kind: HeadlineIntervalKind::Range, lower, upper })
 }
 
@@ -130,13 +132,13 @@ pub fn headline_interval(
 pub fn repeat_interval(
     rounds: &[f64],
     history: Option<&BetweenRunVariance>,
-    unseen: UnobservedVariance,
+    unobserved: UnobservedVariance,
 ) -> Option<HeadlineInterval> {
     let Some(figure) = UncertainValue::median(rounds, history) else {
-        return headline_interval(rounds, history, unseen);
+        return headline_interval(rounds, history, unobserved);
     };
     let figure = if history.is_some() { figure } else { figure.widened(LASTING_STATE_WIDENING) };
-    let figure = figure.with_error(unseen.unlearned_variance(figure.value, history));
+    let figure = figure.with_error(unobserved.unlearned_variance(figure.value, history));
     Some(HeadlineInterval::confidence(figure.next_run()))
 }
 
@@ -151,35 +153,37 @@ mod tests {
         let range = headline_interval(&[5.0, 9.0, 6.0], None, UnobservedVariance::default()).unwrap();
         assert_eq!(range, HeadlineInterval { kind: HeadlineIntervalKind::Range, lower: 5.0, upper: 9.0 });
         // Runs that agree as their rounds let expect add nothing, others what they differ by.
-        let history = |within| BetweenRunVariance::learn(&[6.0, 6.2, 5.9, 6.1], &[within; 4]).unwrap();
-        let beside =
-            |history: &BetweenRunVariance, unseen| headline_interval(&[5.0, 9.0, 6.0], Some(history), unseen).unwrap();
-        assert_eq!(beside(&history(0.1), UnobservedVariance::from_assumed(0.1)), range);
+        let history = |variance| BetweenRunVariance::learn(&[6.0, 6.2, 5.9, 6.1], &[variance; 4]).unwrap();
+        let range_with_history = |history: &BetweenRunVariance, unobserved| {
+            headline_interval(&[5.0, 9.0, 6.0], Some(history), unobserved).unwrap()
+        };
+        assert_eq!(range_with_history(&history(0.1), UnobservedVariance::from_assumed(0.1)), range);
         let history = history(0.0);
         let error = 3.182_446 * history.component.sqrt();
-        let wider = beside(&history, UnobservedVariance::default());
+        let wider = range_with_history(&history, UnobservedVariance::default());
         assert!((wider.lower - (6.0 - 1.0_f64.hypot(error))).abs() < 1e-6, "{wider:?}");
         assert!((wider.upper - (6.0 + 3.0_f64.hypot(error))).abs() < 1e-6, "{wider:?}");
-        let assumed = headline_interval(&[5.0, 9.0, 6.0], None, UnobservedVariance::from_assumed(0.1)).unwrap();
-        assert!((assumed.upper - (6.0 + 3.0_f64.hypot(2.306_004 * 0.6))).abs() < 1e-6, "{assumed:?}");
-        assert_eq!((wider.kind, assumed.kind), (HeadlineIntervalKind::Range, HeadlineIntervalKind::Range));
+        let assumed_interval =
+            headline_interval(&[5.0, 9.0, 6.0], None, UnobservedVariance::from_assumed(0.1)).unwrap();
+        assert!((assumed_interval.upper - (6.0 + 3.0_f64.hypot(2.306_004 * 0.6))).abs() < 1e-6, "{assumed_interval:?}");
+        assert_eq!((wider.kind, assumed_interval.kind), (HeadlineIntervalKind::Range, HeadlineIntervalKind::Range));
         assert_eq!(headline_interval(&[5.0], Some(&history), UnobservedVariance::default()), None);
     }
 
     #[test]
     fn repeat_interval_is_wider_range_is_not() {
         let rounds = [4.0, 1.0, 3.0, 2.0];
-        let both = |history| {
+        let intervals = |history| {
             [headline_interval, repeat_interval]
                 .map(|interval| interval(&rounds, history, UnobservedVariance::default()).unwrap())
         };
-        let [truth, repeat] = both(None);
+        let [truth, repeat] = intervals(None);
         let width = |interval: HeadlineInterval| interval.upper - interval.lower;
         assert!((width(repeat) / width(truth) - 2.0).abs() < 1e-12);
         assert!((repeat.upper + repeat.lower - 5.0).abs() < 1e-12);
         let history = BetweenRunVariance::learn(&[2.0, 3.0, 2.5, 2.4], &[0.1; 4]).unwrap();
-        let learned = both(Some(&history));
-        assert!((width(learned[1]) / width(learned[0]) - std::f64::consts::SQRT_2).abs() < 1e-12);
+        let with_history = intervals(Some(&history));
+        assert!((width(with_history[1]) / width(with_history[0]) - std::f64::consts::SQRT_2).abs() < 1e-12);
         assert_eq!(
             repeat_interval(&[5.0, 9.0, 6.0], None, UnobservedVariance::from_assumed(0.1)),
             headline_interval(&[5.0, 9.0, 6.0], None, UnobservedVariance::from_assumed(0.1))
@@ -192,23 +196,33 @@ mod tests {
         // Rounds that differ by next to nothing, so that the degrees of freedom of what is assumed are those of the whole.
         let rounds: Vec<f64> = (0..20).map(|round| 100.0 + 1e-9 * f64::from(round)).collect();
         let half_width = |interval: HeadlineInterval| (interval.upper - interval.lower) / 2.0;
-        let assumed = repeat_interval(&rounds, None, UnobservedVariance::from_assumed(0.015)).unwrap();
+        let repeated_interval = repeat_interval(&rounds, None, UnobservedVariance::from_assumed(0.015)).unwrap();
         let normal = 2.306_004 * 1.5;
-        assert!((half_width(assumed) / (normal * std::f64::consts::SQRT_2) - 1.0).abs() < 1e-5, "{assumed:?}");
-        let of_the_truth = headline_interval(&rounds, None, UnobservedVariance::from_assumed(0.015)).unwrap();
-        assert!((half_width(of_the_truth) / normal - 1.0).abs() < 1e-5, "{of_the_truth:?}");
+        assert!(
+            (half_width(repeated_interval) / (normal * std::f64::consts::SQRT_2) - 1.0).abs() < 1e-5,
+            "{repeated_interval:?}"
+        );
+        let truth_interval = headline_interval(&rounds, None, UnobservedVariance::from_assumed(0.015)).unwrap();
+        assert!((half_width(truth_interval) / normal - 1.0).abs() < 1e-5, "{truth_interval:?}");
         let history = BetweenRunVariance::learn(&[100.0, 100.1, 99.9, 100.05], &[1e-18; 4]).unwrap();
         for interval in [headline_interval, repeat_interval] {
-            let with = |unseen: UnobservedVariance| interval(&rounds, Some(&history), unseen).unwrap();
-            assert_eq!(with(UnobservedVariance::from_assumed(0.015)), with(UnobservedVariance::default()));
-            // What the next run's frequency will be four of them hardly show, until they differ by as much.
-            let moving = UnobservedVariance { assumed: 0.015, frequency: 0.05 };
-            let left = 0.05 * (20.0_f64 / 24.0).sqrt() * rounds[0];
-            assert!(half_width(with(moving)) > 2.3 * left, "{:?}", with(moving));
-            let apart = BetweenRunVariance { component: 25.0, between: 25.0, ..history };
+            let interval_with = |unobserved: UnobservedVariance| interval(&rounds, Some(&history), unobserved).unwrap();
             assert_eq!(
-                interval(&rounds, Some(&apart), moving),
-                interval(&rounds, Some(&apart), UnobservedVariance::default())
+                interval_with(UnobservedVariance::from_assumed(0.015)),
+                interval_with(UnobservedVariance::default())
+            );
+            // What the next run's frequency will be four of them hardly show, until they differ by as much.
+            let moving_frequency = UnobservedVariance { assumed: 0.015, frequency: 0.05 };
+            let min_half_width = 0.05 * (20.0_f64 / 24.0).sqrt() * rounds[0];
+            assert!(
+                half_width(interval_with(moving_frequency)) > 2.3 * min_half_width,
+                "{:?}",
+                interval_with(moving_frequency)
+            );
+            let spread_history = BetweenRunVariance { component: 25.0, between: 25.0, ..history };
+            assert_eq!(
+                interval(&rounds, Some(&spread_history), moving_frequency),
+                interval(&rounds, Some(&spread_history), UnobservedVariance::default())
             );
         }
     }

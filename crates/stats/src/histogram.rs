@@ -83,26 +83,26 @@ mod tests {
         times.sort_unstable();
         for share in [0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let exact = times[((share * times.len() as f64).ceil() as usize).max(1) - 1] as f64;
-            let found = histogram.quantile(share).unwrap();
-            assert!((found / exact - 1.0).abs() <= 1e-3, "{share}: {found} and {exact}");
+            let quantile = histogram.quantile(share).unwrap();
+            assert!((quantile / exact - 1.0).abs() <= 1e-3, "{share}: {quantile} and {exact}");
         }
         assert_eq!(histogram.count(), 10_000);
     }
 
     #[test]
     fn merge_equals_one_and_empty_has_none() {
-        let (mut one, mut other, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
-        assert_eq!((one.quantile(0.5), one.mean(), one.max()), (None, None, None));
+        let (mut first, mut second, mut merged) = (Histogram::new(), Histogram::new(), Histogram::new());
+        assert_eq!((first.quantile(0.5), first.mean(), first.max()), (None, None, None));
         for time in 0..1000 {
-            if time % 3 == 0 { &mut one } else { &mut other }.record(time * 17);
-            both.record(time * 17);
+            if time % 3 == 0 { &mut first } else { &mut second }.record(time * 17);
+            merged.record(time * 17);
         }
-        one.merge(&other);
-        assert_eq!(one, both);
-        one.clear();
-        assert_eq!(one, Histogram::new());
-        one.record(u64::MAX);
-        assert!(one.max().unwrap() >= MAX_NANOSECONDS as f64);
+        first.merge(&second);
+        assert_eq!(first, merged);
+        first.clear();
+        assert_eq!(first, Histogram::new());
+        first.record(u64::MAX);
+        assert!(first.max().unwrap() >= MAX_NANOSECONDS as f64);
     }
 
     #[test]
@@ -110,9 +110,13 @@ mod tests {
         let mut histogram = Histogram::new();
         (0..10).for_each(|_| histogram.record(1_000_000));
         histogram.record(10_000_000);
-        let corrected = histogram.corrected_for_omission(2_000_000);
+        let corrected_histogram = histogram.corrected_for_omission(2_000_000);
         // 8, 6, 4 and 2 ms are added.
-        assert_eq!(corrected.count(), 15);
-        assert!((corrected.mean().unwrap() / (40e6 / 15.0) - 1.0).abs() < 0.001, "{:?}", corrected.mean());
+        assert_eq!(corrected_histogram.count(), 15);
+        assert!(
+            (corrected_histogram.mean().unwrap() / (40e6 / 15.0) - 1.0).abs() < 0.001,
+            "{:?}",
+            corrected_histogram.mean()
+        );
     }
 }

@@ -28,9 +28,9 @@ pub use between_run_variance::{
     BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, MAX_HISTORY_RUNS, MIN_HISTORY_RUNS, within_run_variance,
 };
 pub use between_runs::{
-    BetweenRunPrior, RunFigure, inflation_factor, medians_of_runs, ratio_of_runs, usual_between_run_std,
+    BetweenRunPrior, RunFigure, inflation_factor, medians_of_runs, ratio_of_runs, typical_between_run_std,
 };
-pub use blocked_ratio::{BestValue, Block, BlockedRatio, RatioEstimator, blocked_ratio, modes_of};
+pub use blocked_ratio::{BestValue, Block, BlockedRatio, RatioEstimator, blocked_ratio, find_modes};
 pub use change_points::{
     ChangePoints, Drift, MIN_LEVEL_VALUES, STEP_ALPHA, STEP_INDEX_LEVEL, Step, detect_change_points,
 };
@@ -44,7 +44,7 @@ pub use histogram::Histogram;
 pub use modes::{Cluster, ModePattern, TwoStates, clusters, dominant_mode, fastest_mode, mode_pattern, two_states};
 pub use prediction_interval::{MachinePrediction, MachineRelation, PREDICTION_LEVEL, VarianceComponents};
 pub use queueing::{
-    AsymptoticBounds, ClosedNetwork, DevicePart, MvaResult, NetworkError, Service, Station, whole_servers,
+    AsymptoticBounds, ClosedNetwork, DevicePart, MvaResult, NetworkError, Service, Station, round_server_count,
 };
 pub use random::Random;
 pub use ranks::{MAX_EXACT_VALUES, RankChangePoint, Trend, rank_change_points, spearman, trend};

@@ -15,7 +15,7 @@ use crate::{MAD_TO_STD, Sorted, mad, median, normal_cdf, variance};
 /// it, and ties from a coarse clock do no harm. Of equally full windows the tightest counts.
 pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
     let values = sorted.values();
-    let (mut best, mut best_count, mut best_width) = (0, 0, f64::INFINITY);
+    let (mut best_start, mut best_count, mut best_width) = (0, 0, f64::INFINITY);
     let mut end = 0;
     for (start, &low) in values.iter().enumerate() {
         let limit = low + low.abs() * relative_width;
@@ -24,37 +24,37 @@ pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
         }
         let (count, width) = (end - start, values[end - 1] - low);
         if count > best_count || (count == best_count && width < best_width) {
-            (best, best_count, best_width) = (start, count, width);
+            (best_start, best_count, best_width) = (start, count, width);
         }
     }
-    mode_of_window(values, best..best + best_count)
+    mode_of_window(values, best_start..best_start + best_count)
 }
 
 /// The median of a window of ascending values, and the share of them that it holds.
 fn mode_of_window(values: &[f64], window: Range<usize>) -> (f64, f64) {
-    let inside = &values[window];
-    let middle = f64::midpoint(inside[(inside.len() - 1) / 2], inside[inside.len() / 2]);
-    (middle, inside.len() as f64 / values.len() as f64)
+    let window_values = &values[window];
+    let center = f64::midpoint(window_values[(window_values.len() - 1) / 2], window_values[window_values.len() / 2]);
+    (center, window_values.len() as f64 / values.len() as f64)
 }
 
 /// The fastest steady state of positive readings: of all windows [x, x (1 + `relative_width`)] that hold at least
-/// `least_share` of the readings, three at least, and more than any window that begins up to two widths above, the lowest one's median, and
+/// `min_share` of the readings, three at least, and more than any window that begins up to two widths above, the lowest one's median, and
 /// the share that it holds. `None` if no window holds this many.
 ///
 /// If disturbances can only slow a reading down, this is the undisturbed state, even if most readings were disturbed.
-pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> Option<(f64, f64)> {
+pub fn fastest_mode(sorted: &Sorted, relative_width: f64, min_share: f64) -> Option<(f64, f64)> {
     let values = sorted.values();
-    let reach = |start: usize, widths: f64| {
+    let window_end = |start: usize, widths: f64| {
         let limit = values[start] * (1.0 + widths * relative_width);
         values.partition_point(|&value| value <= limit)
     };
-    let counts: Vec<usize> = (0..values.len()).map(|start| reach(start, 1.0) - start).collect();
-    let min_count = ((least_share * values.len() as f64).ceil() as usize).max(3);
+    let counts: Vec<usize> = (0..values.len()).map(|start| window_end(start, 1.0) - start).collect();
+    let min_count = ((min_share * values.len() as f64).ceil() as usize).max(3);
     let mut start = 0;
     while start < values.len() {
         // The fullest window near this one; a fuller one further up moves the search there.
-        let near = start..reach(start, 2.0);
-        let fullest = near.max_by_key(|&index| (counts[index], std::cmp::Reverse(index)))?;
+        let nearby = start..window_end(start, 2.0);
+        let fullest = nearby.max_by_key(|&index| (counts[index], std::cmp::Reverse(index)))?;
         if fullest == start && counts[start] >= min_count {
             return Some(mode_of_window(values, start..start + counts[start]));
         }
@@ -101,26 +101,28 @@ const MIN_EFFECTIVE_SAMPLES: f64 = 10.0;
 /// between them are joined, shares below 10 % are tails, centres must be 3 standard deviations apart, and the emptiness
 /// of each valley must pass a one-sided binomial test against the lower of its peaks.
 pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
-    let all = sorted.values();
-    let values: Vec<f64> = match all.len() <= MAX_DENSITY_VALUES {
-        true => all.to_vec(),
-        false => (0..MAX_DENSITY_VALUES).map(|i| all[(2 * i + 1) * all.len() / (2 * MAX_DENSITY_VALUES)]).collect(),
+    let sorted_values = sorted.values();
+    let values: Vec<f64> = match sorted_values.len() <= MAX_DENSITY_VALUES {
+        true => sorted_values.to_vec(),
+        false => (0..MAX_DENSITY_VALUES)
+            .map(|i| sorted_values[(2 * i + 1) * sorted_values.len() / (2 * MAX_DENSITY_VALUES)])
+            .collect(),
     };
     let effective = effective.min(values.len() as f64);
     let logarithmic = values[0] > 0.0;
     let points: Vec<f64> = values.iter().map(|&value| if logarithmic { value.ln() } else { value }).collect();
     let mut bounds = Vec::new();
     if effective >= MIN_EFFECTIVE_SAMPLES && values[0] < values[values.len() - 1] {
-        for part in BANDWIDTH_FRACTIONS {
-            let split_bounds = cluster_bounds(&values, &points, effective, part);
+        for fraction in BANDWIDTH_FRACTIONS {
+            let split_bounds = cluster_bounds(&values, &points, effective, fraction);
             if split_bounds.len() > bounds.len() {
                 bounds = split_bounds;
             }
         }
     }
-    let cluster = |part: &[f64]| {
-        let share = part.len() as f64 / values.len() as f64;
-        Cluster { center: median(part), share, std: robust_std(part) }
+    let cluster = |members: &[f64]| {
+        let share = members.len() as f64 / values.len() as f64;
+        Cluster { center: median(members), share, std: robust_std(members) }
     };
     let mut clusters: Vec<Cluster> = split_at_bounds(&values, &points, &bounds).into_iter().map(cluster).collect();
     clusters.sort_by(|a, b| b.share.total_cmp(&a.share));
@@ -136,16 +138,16 @@ fn cluster_bounds(values: &[f64], points: &[f64], effective: f64, bandwidth: f64
         let parts = split_at_bounds(values, points, &bounds);
         let tail = parts.iter().position(|part| part.len() < min_size);
         // A tail is joined with the neighbour whose valley is the less empty.
-        let joined = tail.map(|part| match part {
+        let removed_valley = tail.map(|part| match part {
             0 => 0,
             part if part == bounds.len() => part - 1,
             part if density.density_at(bounds[part - 1]) > density.density_at(bounds[part]) => part - 1,
             part => part,
         });
-        let joined = joined
+        let removed_valley = removed_valley
             .or_else(|| (0..bounds.len()).find(|&i| !are_separated(parts[i], parts[i + 1])))
             .or_else(|| density.insignificant_valley(points, &bounds, effective));
-        match joined {
+        match removed_valley {
             Some(valley) => bounds.remove(valley),
             None => break,
         };
@@ -182,7 +184,7 @@ struct KernelDensity {
 
 impl KernelDensity {
     /// `None` for points without any spread.
-    fn estimate(points: &[f64], effective: f64, part: f64) -> Option<Self> {
+    fn estimate(points: &[f64], effective: f64, fraction: f64) -> Option<Self> {
         let quantile = |share: f64| points[((points.len() - 1) as f64 * share) as usize];
         let quartiles = (quantile(0.75) - quantile(0.25)) / 1.349;
         let std = variance(points).sqrt();
@@ -190,7 +192,7 @@ impl KernelDensity {
         if scale <= 0.0 {
             return None;
         }
-        let bandwidth = part * 0.9 * scale * effective.powf(-0.2);
+        let bandwidth = fraction * 0.9 * scale * effective.powf(-0.2);
         // Far outliers would make the grid too coarse: they are beyond all modes.
         let margin = 3.0 * bandwidth;
         let low = quantile(0.01) - margin;
@@ -230,24 +232,24 @@ impl KernelDensity {
     }
 
     fn is_peak(&self, index: usize) -> bool {
-        let own = self.heights[index];
-        let before = index == 0 || self.heights[index - 1] < own;
-        let after = self.heights[index + 1..].iter().find(|&&height| height != own);
-        own > 0.0 && before && after.is_none_or(|&height| height < own)
+        let peak_height = self.heights[index];
+        let is_rise = index == 0 || self.heights[index - 1] < peak_height;
+        let next_height = self.heights[index + 1..].iter().find(|&&height| height != peak_height);
+        peak_height > 0.0 && is_rise && next_height.is_none_or(|&height| height < peak_height)
     }
 
     /// The first valley that is no emptier than chance would make it: a window of twice the bandwidth around its bottom
-    /// holds no fewer points than such a window around the lower peak beside it, by a binomial test.
+    /// holds no fewer points than such a window around the lower peak next to it, by a binomial test.
     fn insignificant_valley(&self, points: &[f64], bounds: &[f64], effective: f64) -> Option<usize> {
         let count = |center: f64| {
-            let below = |limit: f64| points.partition_point(|&point| point <= limit);
-            let inside = below(center + self.bandwidth) - below(center - self.bandwidth);
-            inside as f64 * effective / points.len() as f64
+            let count_below = |limit: f64| points.partition_point(|&point| point <= limit);
+            let window_count = count_below(center + self.bandwidth) - count_below(center - self.bandwidth);
+            window_count as f64 * effective / points.len() as f64
         };
-        let peak_between = |from: f64, to: f64| {
-            let inside = |&i: &usize| (from..=to).contains(&(self.low + self.step * i as f64));
+        let peak_between = |start: f64, end: f64| {
+            let is_inside = |&i: &usize| (start..=end).contains(&(self.low + self.step * i as f64));
             let index =
-                (0..DENSITY_GRID_POINTS).filter(inside).max_by(|&a, &b| self.heights[a].total_cmp(&self.heights[b]));
+                (0..DENSITY_GRID_POINTS).filter(is_inside).max_by(|&a, &b| self.heights[a].total_cmp(&self.heights[b]));
             self.low + self.step * index.unwrap_or(0) as f64
         };
         (0..bounds.len()).find(|&i| {
@@ -271,8 +273,8 @@ fn gaussian_smoothed(bins: &[f64], step: f64) -> Vec<f64> {
     for (index, weight) in bins.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
         heights[index] += weight * kernel[0];
         for (distance, height) in kernel.iter().enumerate().skip(1) {
-            if let Some(below) = index.checked_sub(distance) {
-                heights[below] += weight * height;
+            if let Some(lower_index) = index.checked_sub(distance) {
+                heights[lower_index] += weight * height;
             }
             if index + distance < DENSITY_GRID_POINTS {
                 heights[index + distance] += weight * height;
@@ -282,7 +284,7 @@ fn gaussian_smoothed(bins: &[f64], step: f64) -> Vec<f64> {
     heights
 }
 
-/// How many points fall on each point of the grid, shared by distance between the two beside a point; points beyond the
+/// How many points fall on each point of the grid, shared by distance between the two next to a point; points beyond the
 /// grid are left out.
 fn linear_binned(points: &[f64], low: f64, step: f64) -> Vec<f64> {
     let mut bins = vec![0.0; DENSITY_GRID_POINTS];
@@ -290,9 +292,9 @@ fn linear_binned(points: &[f64], low: f64, step: f64) -> Vec<f64> {
         let position = (point - low) / step;
         let index = position.floor();
         if index >= 0.0 && index < (DENSITY_GRID_POINTS - 1) as f64 {
-            let (index, part) = (index as usize, position - index);
-            bins[index] += 1.0 - part;
-            bins[index + 1] += part;
+            let (index, fraction) = (index as usize, position - index);
+            bins[index] += 1.0 - fraction;
+            bins[index + 1] += fraction;
         }
     }
     bins
@@ -348,7 +350,7 @@ fn small_sample_factor(values: usize) -> f64 {
     1.0 + 6.0 / values as f64
 }
 
-/// The two states of positive values; `None` if there is one, or too few values to tell.
+/// The two states of positive values; `None` if there is one, or too few values.
 pub fn two_states(values: &[f64]) -> Option<TwoStates> {
     if values.len() < MIN_BIMODAL_VALUES || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
         return None;
@@ -359,17 +361,17 @@ pub fn two_states(values: &[f64]) -> Option<TwoStates> {
     let cut = cuts.max_by(|&a, &b| (logs[a] - logs[a - 1]).total_cmp(&(logs[b] - logs[b - 1])))?;
     let (low, high) = logs.split_at(cut);
     let distance = median(high) - median(low);
-    let reach = |part: &[f64]| part[part.len() - 1] - part[0];
+    let spread = |members: &[f64]| members[members.len() - 1] - members[0];
     let strictness = small_sample_factor(values.len());
-    let apart = distance >= MIN_STATE_RATIO.ln()
+    let are_separate = distance >= MIN_STATE_RATIO.ln()
         && distance >= strictness * MIN_STATE_DISTANCE_STDS * pooled_variance([low, high]).variance.sqrt()
-        && logs[cut] - logs[cut - 1] >= strictness * MIN_STATE_GAP_RATIO * reach(low).max(reach(high));
-    let state = |part: &[f64]| {
-        let share = part.len() as f64 / values.len() as f64;
-        Cluster { center: median(part), share, std: variance(part).sqrt() }
+        && logs[cut] - logs[cut - 1] >= strictness * MIN_STATE_GAP_RATIO * spread(low).max(spread(high));
+    let state = |members: &[f64]| {
+        let share = members.len() as f64 / values.len() as f64;
+        Cluster { center: median(members), share, std: variance(members).sqrt() }
     };
     let (low, high) = sorted.split_at(cut);
-    apart.then(|| TwoStates { low: state(low), high: state(high), bound: (low[cut - 1] * high[0]).sqrt() })
+    are_separate.then(|| TwoStates { low: state(low), high: state(high), bound: (low[cut - 1] * high[0]).sqrt() })
 }
 
 /// How values change between two modes.
@@ -377,7 +379,7 @@ pub fn two_states(values: &[f64]) -> Option<TwoStates> {
 pub enum ModePattern {
     /// They stay in one for several, up to a whole sequence: what they are values of changes.
     Persistent,
-    /// They are in either from one to the next, as if by lot or in turn: a pattern of the work itself.
+    /// They are in either from one to the next, at random or alternately: a pattern of the work itself.
     Alternating,
 }
 
@@ -391,15 +393,15 @@ const MIN_DEFICIT_STDS: f64 = 3.0;
 pub fn mode_pattern(sequences: &[&[f64]], bound: f64) -> Option<ModePattern> {
     let pairs = || sequences.iter().flat_map(|sequence| sequence.windows(2));
     let count: usize = sequences.iter().map(|sequence| sequence.len()).sum();
-    let below = sequences.iter().flat_map(|sequence| sequence.iter()).filter(|&&value| value < bound).count();
-    if below == 0 || below == count {
+    let below_count = sequences.iter().flat_map(|sequence| sequence.iter()).filter(|&&value| value < bound).count();
+    if below_count == 0 || below_count == count {
         return None;
     }
-    let share = below as f64 / count as f64;
-    let by_lot = 2.0 * share * (1.0 - share);
-    let expected = by_lot * pairs().count() as f64;
+    let share = below_count as f64 / count as f64;
+    let random_rate = 2.0 * share * (1.0 - share);
+    let expected = random_rate * pairs().count() as f64;
     let changes = pairs().filter(|pair| (pair[0] < bound) != (pair[1] < bound)).count() as f64;
-    let deviation = (expected * (1.0 - by_lot)).sqrt();
+    let deviation = (expected * (1.0 - random_rate)).sqrt();
     let is_few = changes < MAX_CHANGE_RATIO * expected && expected - changes > MIN_DEFICIT_STDS * deviation;
     Some(if is_few { ModePattern::Persistent } else { ModePattern::Alternating })
 }
@@ -435,8 +437,8 @@ mod tests {
         assert!((mode - 100.0).abs() < 0.2 && (0.08..0.11).contains(&share), "{mode} {share}");
         assert!(dominant_mode(&values, 0.02).0 > 125.0);
         // One state alone is found at its middle, not at its edge.
-        let one = sorted((0..2000).map(|_| 100.0 + 1.5 * random.normal()).collect());
-        let (mode, _) = fastest_mode(&one, 0.02, 0.05).unwrap();
+        let single_state = sorted((0..2000).map(|_| 100.0 + 1.5 * random.normal()).collect());
+        let (mode, _) = fastest_mode(&single_state, 0.02, 0.05).unwrap();
         assert!((mode - 100.0).abs() < 0.7, "{mode}");
         // If nothing is steady, there is no state.
         let spread = sorted((0..200).map(|i| 1.1f64.powi(i)).collect());
@@ -497,11 +499,11 @@ mod tests {
             let (share, gap) = [(0.6, 5.0), (0.8, 6.0), (0.5, 4.5), (0.85, 12.0)][trial / 4 % 4];
             let values: Vec<f64> =
                 (0..n).map(|_| 100.0 + random.normal() + if random.uniform() < share { 0.0 } else { gap }).collect();
-            let found = find_clusters(values);
-            let good = found.len() == 2
-                && (found[0].share - share).abs() < 0.1
-                && (found[1].center - found[0].center).abs() > 0.8 * gap;
-            missed += usize::from(!good);
+            let clusters = find_clusters(values);
+            let is_correct = clusters.len() == 2
+                && (clusters[0].share - share).abs() < 0.1
+                && (clusters[1].center - clusters[0].center).abs() > 0.8 * gap;
+            missed += usize::from(!is_correct);
         }
         assert!(missed <= 4, "{missed} of 100 mixtures missed");
     }
@@ -510,9 +512,9 @@ mod tests {
     fn three_modes_and_far_outliers() {
         let values: Vec<f64> =
             (0..900).map(|i| [100.0, 120.0, 150.0][i % 3] + (i * 7 % 11) as f64 / 10.0).chain([1e9, 1e9]).collect();
-        let found = find_clusters(values);
-        assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found.iter().all(|cluster| (cluster.share - 1.0 / 3.0).abs() < 0.01));
+        let clusters = find_clusters(values);
+        assert_eq!(clusters.len(), 3, "{clusters:?}");
+        assert!(clusters.iter().all(|cluster| (cluster.share - 1.0 / 3.0).abs() < 0.01));
     }
 
     #[test]
@@ -546,11 +548,11 @@ mod bimodal_tests {
 
     #[test]
     fn two_levels_found_with_their_shares() {
-        let found = two_states(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]).unwrap();
-        assert_eq!((found.low.center, found.high.center), (12.05, 119.5));
-        assert!((found.low.share - 4.0 / 6.0).abs() < 1e-12 && (found.high.share - 2.0 / 6.0).abs() < 1e-12);
-        assert_eq!(found.dominant(), found.low);
-        assert!(found.is_same_state(11.0, 13.0) && !found.is_same_state(11.0, 110.0));
+        let states = two_states(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]).unwrap();
+        assert_eq!((states.low.center, states.high.center), (12.05, 119.5));
+        assert!((states.low.share - 4.0 / 6.0).abs() < 1e-12 && (states.high.share - 2.0 / 6.0).abs() < 1e-12);
+        assert_eq!(states.dominant(), states.low);
+        assert!(states.is_same_state(11.0, 13.0) && !states.is_same_state(11.0, 110.0));
         // As many of each: the lower one.
         assert_eq!(two_states(&[10.0, 10.1, 10.2, 99.0, 98.0, 97.0]).unwrap().dominant().center, 10.1);
     }
@@ -593,14 +595,14 @@ mod bimodal_tests {
     fn two_levels_are_found_under_noise() {
         let mut random = Random::new(23);
         for n in [6, 8, 12, 20] {
-            let found = (0..500)
+            let detection_count = (0..500)
                 .filter(|_| {
                     let level = |i: usize| if i < n / 3 { 1.0 } else { 4.0 };
                     let values: Vec<f64> = (0..n).map(|i| level(i) * (0.06 * random.normal()).exp()).collect();
-                    two_states(&values).is_some_and(|found| found.low.share == (n / 3) as f64 / n as f64)
+                    two_states(&values).is_some_and(|states| states.low.share == (n / 3) as f64 / n as f64)
                 })
                 .count();
-            assert!(found >= 485, "{found} of 500 with {n} values");
+            assert!(detection_count >= 485, "{detection_count} of 500 with {n} values");
         }
     }
 }
@@ -622,30 +624,30 @@ mod mode_pattern_tests {
         (0..8).map(|_| (0..40).map(|_| value()).collect()).collect()
     }
 
-    fn pattern_of(sequences: &[Vec<f64>]) -> Option<ModePattern> {
+    fn sequence_pattern(sequences: &[Vec<f64>]) -> Option<ModePattern> {
         mode_pattern(&sequences.iter().map(Vec::as_slice).collect::<Vec<&[f64]>>(), 1.4)
     }
 
     #[test]
     fn persistent_modes_distinguished_from_random_changes() {
         let mut random = Random::new(9);
-        let mut found = |stays| {
-            let all = (0..200).map(|_| pattern_of(&sequences(stays, &mut random)));
-            all.filter(|&found| found == Some(ModePattern::Persistent)).count()
+        let mut persistent_count = |persistence| {
+            let patterns = (0..200).map(|_| sequence_pattern(&sequences(persistence, &mut random)));
+            patterns.filter(|&pattern| pattern == Some(ModePattern::Persistent)).count()
         };
-        assert_eq!([found(0.0), found(0.2)], [0, 0]);
-        assert!(found(0.9) >= 190, "of stretches of ten values");
+        assert_eq!([persistent_count(0.0), persistent_count(0.2)], [0, 0]);
+        assert!(persistent_count(0.9) >= 190, "of stretches of ten values");
     }
 
     #[test]
     fn one_mode_per_sequence_is_persistent() {
         let rounds: Vec<Vec<f64>> = [1.0, 2.0, 1.0, 1.0, 2.0, 1.0].map(|mode| vec![mode; 30]).to_vec();
-        assert_eq!(pattern_of(&rounds), Some(ModePattern::Persistent));
-        let turns: Vec<f64> = (0..100).map(|at| f64::from(1 + at % 2)).collect();
-        assert_eq!(pattern_of(&[turns]), Some(ModePattern::Alternating));
-        assert_eq!(pattern_of(&[vec![1.0; 20]]), None);
-        assert_eq!(pattern_of(&[]), None);
-        // Too few to tell.
-        assert_eq!(pattern_of(&[vec![1.0, 1.0, 2.0, 2.0]]), Some(ModePattern::Alternating));
+        assert_eq!(sequence_pattern(&rounds), Some(ModePattern::Persistent));
+        let alternating_values: Vec<f64> = (0..100).map(|index| f64::from(1 + index % 2)).collect();
+        assert_eq!(sequence_pattern(&[alternating_values]), Some(ModePattern::Alternating));
+        assert_eq!(sequence_pattern(&[vec![1.0; 20]]), None);
+        assert_eq!(sequence_pattern(&[]), None);
+        // Too few to decide.
+        assert_eq!(sequence_pattern(&[vec![1.0, 1.0, 2.0, 2.0]]), Some(ModePattern::Alternating));
     }
 }

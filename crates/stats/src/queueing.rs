@@ -86,8 +86,8 @@ pub struct DevicePart {
 }
 
 /// The whole number of servers that is nearest to a measured one, and at least one.
-pub fn whole_servers(measured: f64) -> NonZeroU32 {
-    NonZeroU32::new(measured.round() as u32).unwrap_or(NonZeroU32::MIN)
+pub fn round_server_count(count: f64) -> NonZeroU32 {
+    NonZeroU32::new(count.round() as u32).unwrap_or(NonZeroU32::MIN)
 }
 
 impl DevicePart {
@@ -107,7 +107,7 @@ pub struct MvaResult {
     pub response: f64,
 }
 
-/// What the demands alone say of a network with this many customers (Lazowska et al., section 5.2).
+/// The bounds by the demands alone of a network with this many customers (Lazowska et al., section 5.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AsymptoticBounds {
     /// The throughput is at least this: every request waits for all others at every station.
@@ -146,9 +146,9 @@ impl ClosedNetwork {
     ) -> Result<Self, NetworkError> {
         let mut slowest: Vec<(G, DevicePart)> = Vec::new();
         for (group, part) in parts {
-            match slowest.iter_mut().find(|(known, _)| *known == group) {
-                Some((_, known)) if known.capacity <= part.capacity => {}
-                Some((_, known)) => *known = part,
+            match slowest.iter_mut().find(|(slowest_group, _)| *slowest_group == group) {
+                Some((_, slowest_part)) if slowest_part.capacity <= part.capacity => {}
+                Some((_, slowest_part)) => *slowest_part = part,
                 None => slowest.push((group, part)),
             }
         }
@@ -197,9 +197,9 @@ impl ClosedNetwork {
     /// "Conditional mean value analysis", 2008), so those are joined by Buzen's convolution, whose terms are all positive:
     /// X(n) = G(n - 1) / G(n). Both are exact.
     pub fn solve(&self, max_customers: usize) -> Vec<MvaResult> {
-        let several: Vec<(f64, u32)> = self.multi_server_stations().collect();
+        let multi_servers: Vec<(f64, u32)> = self.multi_server_stations().collect();
         let mut constants = self.single_server_constants(max_customers);
-        for &station in &several {
+        for &station in &multi_servers {
             constants = convolve(&constants, &multi_server_constants(station, max_customers));
         }
         let population = |customers: usize| {
@@ -214,10 +214,10 @@ impl ClosedNetwork {
     /// The least number of customers, up to this many, with this throughput.
     pub fn min_customers_for(&self, throughput: f64, max_customers: usize) -> Option<usize> {
         // Of a network that is one station, the throughput equals its capacity but for rounding.
-        let enough = throughput * (1.0 - 1e-12);
+        let min_throughput = throughput * (1.0 - 1e-12);
         self.solve(max_customers)
             .iter()
-            .find(|population| population.throughput >= enough)
+            .find(|population| population.throughput >= min_throughput)
             .map(|population| population.customers)
     }
 
@@ -261,12 +261,12 @@ fn multi_server_constants((demand, servers): (f64, u32), max_customers: usize) -
 
 /// The convolution of two sequences, all by their logarithms: a delay of many service times is beyond any other range.
 fn convolve(first: &[f64], second: &[f64]) -> Vec<f64> {
-    let term_at = |n: usize| {
+    let sum_term = |n: usize| {
         let terms = || (0..=n).map(|i| first[i] + second[n - i]);
         let largest = terms().fold(f64::NEG_INFINITY, f64::max);
         largest + terms().map(|term| (term - largest).exp()).sum::<f64>().ln()
     };
-    (0..first.len()).map(term_at).collect()
+    (0..first.len()).map(sum_term).collect()
 }
 
 #[cfg(test)]
@@ -291,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn whole_servers_is_at_least_one() {
+    fn server_count_is_at_least_one() {
         assert_eq!(
-            [-1.0, 0.0, 0.4, f64::NAN, 1.6, 3.0].map(|measured| whole_servers(measured).get()),
+            [-1.0, 0.0, 0.4, f64::NAN, 1.6, 3.0].map(|count| round_server_count(count).get()),
             [1, 1, 1, 1, 2, 3]
         );
     }
@@ -314,19 +314,19 @@ mod tests {
 
     #[test]
     fn published_networks_have_their_published_throughputs() {
-        let published = [(1, 6.0, 0.1), (2, 7.4, 0.175), (3, 9.088, 0.229), (4, 11.051, 0.266), (5, 13.256, 0.290)];
-        let late = [(17, 47.045, 0.333), (18, 50.032, 0.333), (19, 53.022, 0.333), (20, 56.016, 0.333)];
-        let solved = timesharing().solve(20);
-        for (customers, response, throughput) in published.into_iter().chain(late) {
-            let found = solved[customers - 1];
-            assert_eq!(found.customers, customers);
-            assert!((found.response - response).abs() < 1e-3, "{found:?}");
-            assert!((found.throughput - throughput).abs() < 1e-3, "{found:?}");
+        let first_rows = [(1, 6.0, 0.1), (2, 7.4, 0.175), (3, 9.088, 0.229), (4, 11.051, 0.266), (5, 13.256, 0.290)];
+        let last_rows = [(17, 47.045, 0.333), (18, 50.032, 0.333), (19, 53.022, 0.333), (20, 56.016, 0.333)];
+        let populations = timesharing().solve(20);
+        for (customers, response, throughput) in first_rows.into_iter().chain(last_rows) {
+            let population = populations[customers - 1];
+            assert_eq!(population.customers, customers);
+            assert!((population.response - response).abs() < 1e-3, "{population:?}");
+            assert!((population.throughput - throughput).abs() < 1e-3, "{population:?}");
         }
         // Lazowska et al., table 6.2: CPU and two disks, 3 terminals.
         let terminals = network(&[0.605, 2.1, 1.35].map(Station::queue), 15.0).solve(3);
-        for (found, throughput) in terminals.iter().zip([0.0525, 0.1031, 0.1515]) {
-            assert!((found.throughput - throughput).abs() < 1e-4, "{found:?}");
+        for (population, throughput) in terminals.iter().zip([0.0525, 0.1031, 0.1515]) {
+            assert!((population.throughput - throughput).abs() < 1e-4, "{population:?}");
         }
     }
 
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_station_is_saturated_by_one_customer() {
+    fn one_customer_saturates_single_station() {
         let network = network(&[Station::queue(0.173)], 0.0);
         assert_eq!(network.min_customers_for(network.capacity(), 3), Some(1));
         assert!((network.solve(5)[4].response - 5.0 * 0.173).abs() < 1e-12);
@@ -356,13 +356,13 @@ mod tests {
         // Machines that fail after Z on average and repairers who take D: the birth and death process of textbooks, with
         // p(n) = p(0) N! / ((N - n)! a(1) ... a(n)) (D / Z)^n.
         let (demand, think, repairers) = (0.7, 2.5, 3_u32);
-        let solved = network(&[servers(demand, repairers)], think).solve(30);
-        for found in solved {
-            let weights: Vec<f64> = (0..=found.customers)
+        let populations = network(&[servers(demand, repairers)], think).solve(30);
+        for population in populations {
+            let weights: Vec<f64> = (0..=population.customers)
                 .scan(1.0, |weight, n| {
                     if n > 0 {
                         let busy = (n as f64).min(f64::from(repairers));
-                        *weight *= (found.customers - n + 1) as f64 / busy * demand / think;
+                        *weight *= (population.customers - n + 1) as f64 / busy * demand / think;
                     }
                     Some(*weight)
                 })
@@ -370,34 +370,37 @@ mod tests {
             let busy = |n: usize| (n as f64).min(f64::from(repairers)) / demand;
             let throughput = weights.iter().enumerate().map(|(n, weight)| weight * busy(n)).sum::<f64>()
                 / weights.iter().sum::<f64>();
-            assert!((found.throughput / throughput - 1.0).abs() < 1e-12, "{found:?}");
+            assert!((population.throughput / throughput - 1.0).abs() < 1e-12, "{population:?}");
         }
     }
 
     #[test]
     fn many_servers_long_think_time_stay_accurate() {
         // Far beyond the range of a number: 20,000 service times of thinking, 64 servers, 3,000 customers.
-        let solved = network(&[servers(1e-4, 64), Station::queue(1e-6)], 2.0).solve(3_000);
-        for found in &solved {
+        let populations = network(&[servers(1e-4, 64), Station::queue(1e-6)], 2.0).solve(3_000);
+        for population in &populations {
             // Nobody waits yet: 0.15 of 64 servers are busy.
-            assert!((found.throughput * 2.000_101 / found.customers as f64 - 1.0).abs() < 1e-6, "{found:?}");
+            assert!(
+                (population.throughput * 2.000_101 / population.customers as f64 - 1.0).abs() < 1e-6,
+                "{population:?}"
+            );
         }
-        let full = network(&[servers(64e-3, 64), Station::queue(1e-4)], 0.0).solve(2_000);
-        assert!((full[1_999].throughput - 1_000.0).abs() < 1e-6);
-        assert!(full.windows(2).all(|pair| pair[0].throughput <= pair[1].throughput * (1.0 + 1e-12)));
+        let saturated = network(&[servers(64e-3, 64), Station::queue(1e-4)], 0.0).solve(2_000);
+        assert!((saturated[1_999].throughput - 1_000.0).abs() < 1e-6);
+        assert!(saturated.windows(2).all(|pair| pair[0].throughput <= pair[1].throughput * (1.0 + 1e-12)));
     }
 
     #[test]
     fn invalid_times_are_rejected() {
-        let of = |stations: &[Station], think| ClosedNetwork::new(stations.to_vec(), think);
-        assert_eq!(of(&[Station::queue(1.0), Station::queue(-1.0)], 0.0), Err(NetworkError::InvalidDemand(1)));
-        assert_eq!(of(&[Station::queue(f64::NAN)], 0.0), Err(NetworkError::InvalidDemand(0)));
-        assert_eq!(of(&[Station::queue(1.0)], f64::INFINITY), Err(NetworkError::InvalidThinkTime));
-        assert_eq!(of(&[Station::queue(0.0)], 1.0), Err(NetworkError::NoDemand));
-        assert_eq!(of(&[], 1.0), Err(NetworkError::NoDemand));
-        let only_a_delay = network(&[Station::delay(2.0)], 0.0);
-        assert!((only_a_delay.solve(4)[3].throughput - 2.0).abs() < 1e-12);
-        assert!(only_a_delay.capacity().is_infinite());
+        let new_network = |stations: &[Station], think| ClosedNetwork::new(stations.to_vec(), think);
+        assert_eq!(new_network(&[Station::queue(1.0), Station::queue(-1.0)], 0.0), Err(NetworkError::InvalidDemand(1)));
+        assert_eq!(new_network(&[Station::queue(f64::NAN)], 0.0), Err(NetworkError::InvalidDemand(0)));
+        assert_eq!(new_network(&[Station::queue(1.0)], f64::INFINITY), Err(NetworkError::InvalidThinkTime));
+        assert_eq!(new_network(&[Station::queue(0.0)], 1.0), Err(NetworkError::NoDemand));
+        assert_eq!(new_network(&[], 1.0), Err(NetworkError::NoDemand));
+        let delay_network = network(&[Station::delay(2.0)], 0.0);
+        assert!((delay_network.solve(4)[3].throughput - 2.0).abs() < 1e-12);
+        assert!(delay_network.capacity().is_infinite());
     }
 
     /// The throughput by the balance equations of the Markov chain of all states: customers go round think time and stations
@@ -407,31 +410,31 @@ mod tests {
             .chain(network.stations.iter().copied())
             .filter(|station| station.demand > 0.0)
             .map(|station| -> Box<dyn Fn(usize) -> f64> {
-                let most = match station.service {
+                let max_busy = match station.service {
                     Service::Queue(servers) => servers.get() as usize,
                     Service::Delay => usize::MAX,
                 };
-                Box::new(move |present: usize| present.min(most) as f64 / station.demand)
+                Box::new(move |count: usize| count.min(max_busy) as f64 / station.demand)
             })
             .collect();
         let states = markov_states(customers, rates.len());
         let places: BTreeMap<&[usize], usize> =
-            states.iter().enumerate().map(|(place, state)| (state.as_slice(), place)).collect();
+            states.iter().enumerate().map(|(index, state)| (state.as_slice(), index)).collect();
         let mut chances = vec![1.0 / states.len() as f64; states.len()];
-        let leaving = |state: &[usize]| state.iter().zip(&rates).map(|(&present, rate)| rate(present)).sum::<f64>();
+        let leaving = |state: &[usize]| state.iter().zip(&rates).map(|(&count, rate)| rate(count)).sum::<f64>();
         // Gauss and Seidel: each state's chance is what flows into it over the rate at which it is left. Half of each step, as
         // a ring of states would turn for ever.
         for _ in 0..4_000 {
-            for (place, state) in states.iter().enumerate() {
+            for (index, state) in states.iter().enumerate() {
                 let mut inflow = 0.0;
-                for to in (0..rates.len()).filter(|&to| state[to] > 0) {
-                    let from = (to + rates.len() - 1) % rates.len();
-                    let mut before = state.clone();
-                    before[to] -= 1;
-                    before[from] += 1;
-                    inflow += chances[places[before.as_slice()]] * rates[from](before[from]);
+                for target in (0..rates.len()).filter(|&queue| state[queue] > 0) {
+                    let source = (target + rates.len() - 1) % rates.len();
+                    let mut source_state = state.clone();
+                    source_state[target] -= 1;
+                    source_state[source] += 1;
+                    inflow += chances[places[source_state.as_slice()]] * rates[source](source_state[source]);
                 }
-                chances[place] = (chances[place] + inflow / leaving(state)) / 2.0;
+                chances[index] = (chances[index] + inflow / leaving(state)) / 2.0;
             }
             let sum: f64 = chances.iter().sum();
             chances.iter_mut().for_each(|chance| *chance /= sum);
@@ -444,8 +447,8 @@ mod tests {
             return vec![vec![customers]];
         }
         let rest =
-            |here: usize| markov_states(customers - here, stations - 1).into_iter().map(move |rest| (here, rest));
-        (0..=customers).flat_map(rest).map(|(here, rest)| [vec![here], rest].concat()).collect()
+            |count: usize| markov_states(customers - count, stations - 1).into_iter().map(move |rest| (count, rest));
+        (0..=customers).flat_map(rest).map(|(count, rest)| [vec![count], rest].concat()).collect()
     }
 
     #[test]
@@ -457,9 +460,9 @@ mod tests {
             network(&[servers(1.0, 2), servers(0.5, 3), Station::queue(0.2)], 0.0),
         ];
         for network in networks {
-            for found in network.solve(5) {
-                let chain = markov_chain_throughput(&network, found.customers);
-                assert!((found.throughput / chain - 1.0).abs() < 1e-6, "{network:?} {found:?} {chain}");
+            for population in network.solve(5) {
+                let chain = markov_chain_throughput(&network, population.customers);
+                assert!((population.throughput / chain - 1.0).abs() < 1e-6, "{network:?} {population:?} {chain}");
             }
         }
     }
@@ -478,16 +481,16 @@ mod tests {
             stations in prop::collection::vec(any_station(), 1..6), think in 0.0..50.0_f64
         ) {
             let network = network(&stations, think);
-            let mut before = 0.0;
-            for found in network.solve(40) {
-                let bounds = network.bounds(found.customers);
-                prop_assert!(found.throughput >= before * (1.0 - 1e-9));
-                prop_assert!(found.throughput <= bounds.max_throughput * (1.0 + 1e-9));
-                prop_assert!(found.throughput >= bounds.min_throughput * (1.0 - 1e-9));
-                prop_assert!(found.response >= bounds.min_response * (1.0 - 1e-9));
-                let little = found.throughput * (found.response + think) / found.customers as f64;
+            let mut previous_throughput = 0.0;
+            for population in network.solve(40) {
+                let bounds = network.bounds(population.customers);
+                prop_assert!(population.throughput >= previous_throughput * (1.0 - 1e-9));
+                prop_assert!(population.throughput <= bounds.max_throughput * (1.0 + 1e-9));
+                prop_assert!(population.throughput >= bounds.min_throughput * (1.0 - 1e-9));
+                prop_assert!(population.response >= bounds.min_response * (1.0 - 1e-9));
+                let little = population.throughput * (population.response + think) / population.customers as f64;
                 prop_assert!((little - 1.0).abs() < 1e-9);
-                before = found.throughput;
+                previous_throughput = population.throughput;
             }
         }
     }

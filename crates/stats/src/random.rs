@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeding_is_splitmix64() {
+    fn seeding_is_splitmix64() {
         // Reference output of Vigna's splitmix64.c for seed 1234567.
         let state = Random::new(1_234_567).0;
         assert_eq!(state[0], 6_457_827_717_110_365_317);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_keeps_all_values() {
+    fn shuffle_keeps_all_values() {
         let mut values: Vec<u32> = (0..100).collect();
         Random::new(1).shuffle(&mut values);
         assert!(values.windows(2).any(|pair| pair[0] > pair[1]));

@@ -75,8 +75,8 @@ pub fn trend(times: &[f64], values: &[f64]) -> Option<Trend> {
     if slopes.is_empty() {
         return None;
     }
-    let tied = has_ties(times) || has_ties(values);
-    let p = if tied || values.len() > MAX_EXACT_VALUES {
+    let has_tied_values = has_ties(times) || has_ties(values);
+    let p = if has_tied_values || values.len() > MAX_EXACT_VALUES {
         normal_p_value(score, times, values)
     } else {
         exact_p_value(score, values.len())
@@ -104,8 +104,8 @@ fn exact_p_value(score: f64, n: usize) -> f64 {
     for size in 2..=n {
         let mut next = vec![0.0; chances.len() + size - 1];
         for (inversions, chance) in chances.iter().enumerate() {
-            for more in 0..size {
-                next[inversions + more] += chance / size as f64;
+            for added in 0..size {
+                next[inversions + added] += chance / size as f64;
             }
         }
         chances = next;
@@ -186,16 +186,16 @@ fn segment(values: &[f64], offset: usize, min_segment: usize, random: &mut Rando
     }
     let mut ranks = ranks(values);
     let (index, score) = best_split(&ranks, min_segment);
-    let allowed = (ALPHA * f64::from(PERMUTATIONS + 1)) as u32;
-    let mut as_extreme = 1;
+    let max_extreme = (ALPHA * f64::from(PERMUTATIONS + 1)) as u32;
+    let mut extreme_count = 1;
     for _ in 0..PERMUTATIONS {
         random.shuffle(&mut ranks);
-        as_extreme += u32::from(best_split(&ranks, min_segment).1 >= score * (1.0 - 1e-12));
-        if as_extreme > allowed {
+        extreme_count += u32::from(best_split(&ranks, min_segment).1 >= score * (1.0 - 1e-12));
+        if extreme_count > max_extreme {
             return;
         }
     }
-    splits.push((offset + index, f64::from(as_extreme) / f64::from(PERMUTATIONS + 1)));
+    splits.push((offset + index, f64::from(extreme_count) / f64::from(PERMUTATIONS + 1)));
     segment(&values[..index], offset, min_segment, random, splits);
     segment(&values[index..], offset + index, min_segment, random, splits);
 }
@@ -205,16 +205,16 @@ fn best_split(ranks: &[f64], min_segment: usize) -> (usize, f64) {
     let n = ranks.len();
     let mean = (n as f64 + 1.0) / 2.0;
     let mut sum = 0.0;
-    let mut best = (min_segment, f64::NEG_INFINITY);
+    let mut best_split = (min_segment, f64::NEG_INFINITY);
     for (index, rank) in ranks.iter().enumerate().take(n - min_segment) {
         sum += rank - mean;
         let split = index + 1;
         let score = sum * sum / (split as f64 * (n - split) as f64);
-        if split >= min_segment && score > best.1 {
-            best = (split, score);
+        if split >= min_segment && score > best_split.1 {
+            best_split = (split, score);
         }
     }
-    best
+    best_split
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod trend_tests {
     }
 
     #[test]
-    fn one_outlier_does_not_move_the_slope() {
+    fn outlier_does_not_move_slope() {
         let mut values: Vec<f64> = (0..21).map(|i| 3.0 + 0.5 * f64::from(i)).collect();
         values[4] = 1e6;
         let trend = trend_at_unit_times(&values);
@@ -272,21 +272,21 @@ mod trend_tests {
     fn degenerate_sequences() {
         assert_eq!(trend(&[1.0, 2.0], &[1.0, 2.0]), None);
         assert_eq!(trend(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), None);
-        let flat = trend_at_unit_times(&[2.0; 10]);
-        assert_eq!((flat.slope, flat.p), (0.0, 1.0));
+        let constant_trend = trend_at_unit_times(&[2.0; 10]);
+        assert_eq!((constant_trend.slope, constant_trend.p), (0.0, 1.0));
     }
 
     #[test]
     fn normal_p_value_approaches_exact() {
         let values: Vec<f64> = (0..40).map(|i| f64::from(i * 17 % 41) + 0.2 * f64::from(i)).collect();
         let times: Vec<f64> = (0..40).map(f64::from).collect();
-        let exact = trend(&times, &values).unwrap();
-        assert!((exact.p - normal_p_value(exact.score, &times, &values)).abs() < 0.01);
+        let result = trend(&times, &values).unwrap();
+        assert!((result.p - normal_p_value(result.score, &times, &values)).abs() < 0.01);
     }
 
     proptest! {
         #[test]
-        fn the_trend_of_a_mirrored_sequence_is_mirrored(values in prop::collection::vec(-100i32..100, 3..30)) {
+        fn mirrored_sequence_has_mirrored_trend(values in prop::collection::vec(-100i32..100, 3..30)) {
             let values: Vec<f64> = values.into_iter().map(f64::from).collect();
             let mirrored: Vec<f64> = values.iter().map(|value| -value).collect();
             let (a, b) = (trend_at_unit_times(&values), trend_at_unit_times(&mirrored));
@@ -301,7 +301,7 @@ mod rank_change_points_tests {
     use super::*;
 
     #[test]
-    fn the_nile_changed_once_in_1899() {
+    fn nile_flow_has_one_step_in_1899() {
         // Annual flow of the Nile at Aswan 1871-1970 (Cobb 1978); every published analysis finds the change after 1898.
         const NILE: [f64; 100] = [
             1120., 1160., 963., 1210., 1160., 1160., 813., 1230., 1370., 1140., 995., 935., 1110., 994., 1020., 960.,
@@ -311,10 +311,10 @@ mod rank_change_points_tests {
             822., 1010., 771., 676., 649., 846., 812., 742., 801., 1040., 860., 874., 848., 890., 744., 749., 838.,
             1050., 918., 986., 797., 923., 975., 815., 1020., 906., 901., 1170., 912., 746., 919., 718., 714., 740.,
         ];
-        let found = rank_change_points(&NILE, 3);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].index + 1871, 1899);
-        assert!(found[0].before > 1050.0 && found[0].after < 860.0);
+        let changes = rank_change_points(&NILE, 3);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!(changes[0].index + 1871, 1899);
+        assert!(changes[0].before > 1050.0 && changes[0].after < 860.0);
     }
 
     #[test]

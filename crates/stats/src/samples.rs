@@ -31,10 +31,10 @@ impl Sorted {
     /// and NumPy.
     pub fn quantile(&self, share: f64) -> f64 {
         let position = share.clamp(0.0, 1.0) * (self.0.len() - 1) as f64;
-        let below = position.floor() as usize;
-        let above = (below + 1).min(self.0.len() - 1);
-        let part = position - below as f64;
-        self.0[below] + part * (self.0[above] - self.0[below])
+        let lower = position.floor() as usize;
+        let upper = (lower + 1).min(self.0.len() - 1);
+        let fraction = position - lower as f64;
+        self.0[lower] + fraction * (self.0[upper] - self.0[lower])
     }
 
     /// Median.
@@ -78,13 +78,13 @@ pub fn median_in_place(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
-    let middle = values.len() / 2;
-    let odd = values.len() % 2 == 1;
-    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
-    if odd {
+    let mid = values.len() / 2;
+    let is_odd = values.len() % 2 == 1;
+    let (lower_half, &mut upper, _) = values.select_nth_unstable_by(mid, f64::total_cmp);
+    if is_odd {
         return upper;
     }
-    let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let lower = lower_half.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     lower + (upper - lower) / 2.0
 }
 

@@ -20,7 +20,7 @@ pub struct Scalability {
 }
 
 impl Scalability {
-    /// The throughput of this many workers, at least one: of fewer the law says nothing.
+    /// The throughput of this many workers, at least one: for fewer the law is undefined.
     pub fn throughput_at(&self, n: f64) -> f64 {
         debug_assert!(n >= 1.0, "the law begins at one worker, not at {n}");
         self.lambda * n / relative_work_time(n, self.sigma, self.kappa)
@@ -29,11 +29,11 @@ impl Scalability {
     /// The number of workers with the most throughput: a whole one, and at least one; infinite without coherency cost, when
     /// throughput never falls.
     pub fn peak_workers(&self) -> f64 {
-        let below = self.stationary_point().floor().max(1.0);
-        if below.is_finite() && self.throughput_at(below + 1.0) > self.throughput_at(below) {
-            below + 1.0
+        let peak_floor = self.stationary_point().floor().max(1.0);
+        if peak_floor.is_finite() && self.throughput_at(peak_floor + 1.0) > self.throughput_at(peak_floor) {
+            peak_floor + 1.0
         } else {
-            below
+            peak_floor
         }
     }
 
@@ -62,13 +62,13 @@ pub enum ErrorModel {
 ///
 /// Levenberg's and Marquardt's least squares, started from the solution of the law's linear form
 /// n / X = (1 + sigma (n - 1) + kappa n (n - 1)) / lambda. If the nearest law has a coefficient out of bounds, it is held at each of its
-/// bounds in turn, and the nearest valid law is taken.
+/// bounds, one after the other, and the nearest valid law is taken.
 pub fn fit_scalability(points: &[(f64, f64)], errors: ErrorModel) -> Option<Scalability> {
     let mut loads: Vec<f64> = points.iter().map(|&(n, _)| n).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    let sound = points.iter().all(|&(n, x)| n > 0.0 && x > 0.0 && n.is_finite() && x.is_finite());
-    if loads.len() < MIN_LOADS || !sound {
+    let is_valid = points.iter().all(|&(n, x)| n > 0.0 && x > 0.0 && n.is_finite() && x.is_finite());
+    if loads.len() < MIN_LOADS || !is_valid {
         return None;
     }
     nearest_fit(&FitProblem { points, errors }, linear_fit(points))
@@ -95,15 +95,15 @@ const REGION_FACES: [HeldCoefficients; 5] = [
 ];
 
 fn nearest_fit(problem: &FitProblem<'_>, start: Coefficients) -> Option<Scalability> {
-    let makes_sense = |&[logarithm, sigma, kappa]: &Coefficients| {
+    let is_valid = |&[logarithm, sigma, kappa]: &Coefficients| {
         (0.0..=1.0).contains(&sigma) && kappa >= 0.0 && logarithm.exp().is_normal()
     };
-    let inside = problem.descend(start, [None; 3]).filter(makes_sense);
-    let nearest = inside.or_else(|| {
-        let on_bounds = REGION_FACES.iter().filter_map(|&fixed| problem.descend(start, fixed)).filter(makes_sense);
-        on_bounds.min_by(|first, second| problem.cost(first).total_cmp(&problem.cost(second)))
+    let interior = problem.descend(start, [None; 3]).filter(is_valid);
+    let solution = interior.or_else(|| {
+        let boundary_fits = REGION_FACES.iter().filter_map(|&fixed| problem.descend(start, fixed)).filter(is_valid);
+        boundary_fits.min_by(|first, second| problem.cost(first).total_cmp(&problem.cost(second)))
     });
-    nearest.map(|[logarithm, sigma, kappa]| Scalability { lambda: logarithm.exp(), sigma, kappa })
+    solution.map(|[logarithm, sigma, kappa]| Scalability { lambda: logarithm.exp(), sigma, kappa })
 }
 
 /// The exact solution of the linear form, each equation divided by its left side, as noise is proportional to it;
@@ -113,12 +113,12 @@ fn linear_fit(points: &[(f64, f64)]) -> Coefficients {
     for &(n, x) in points {
         equations.add([1.0, n - 1.0, n * (n - 1.0)].map(|term| term * x / n), 1.0);
     }
-    let highest = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
+    let max_rate = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
     match equations.solve() {
         Some([scale, contention, coherency]) if scale > 0.0 => {
             [-scale.ln(), (contention / scale).clamp(0.0, 1.0), (coherency / scale).max(0.0)]
         }
-        _ => [highest.ln(), 0.1, 0.0],
+        _ => [max_rate.ln(), 0.1, 0.0],
     }
 }
 
@@ -163,9 +163,9 @@ impl FitProblem<'_> {
             let next: Coefficients = std::array::from_fn(|i| law[i] + step[i]);
             let new = self.cost(&next);
             if new.is_finite() && new <= cost {
-                let rests = cost - new <= CONVERGED_COST_SHARE * cost;
+                let has_converged = cost - new <= CONVERGED_COST_SHARE * cost;
                 (law, cost, damping) = (next, new, (damping / 10.0).max(1e-12));
-                if rests {
+                if has_converged {
                     break;
                 }
             } else {
@@ -236,8 +236,8 @@ impl NormalEquations {
             }
         }
         for row in (0..3).rev() {
-            let known: f64 = (row + 1..3).map(|j| matrix[row][j] * right[j]).sum();
-            right[row] = (right[row] - known) / matrix[row][row];
+            let sum: f64 = (row + 1..3).map(|j| matrix[row][j] * right[j]).sum();
+            right[row] = (right[row] - sum) / matrix[row][row];
         }
         let solution: Coefficients = std::array::from_fn(|i| right[i] / scales[i]);
         solution.iter().all(|value| value.is_finite()).then_some(solution)
@@ -292,22 +292,22 @@ pub fn fit_scalability_with_intervals(loads: &[RepeatedLoad<'_>]) -> Option<Scal
 }
 
 fn fit_with_resamples(loads: &[RepeatedLoad<'_>], resamples: usize) -> Option<ScalabilityFit> {
-    let means: Vec<LogMean> = loads.iter().map(|&load| LogMean::from_rounds(load)).collect::<Option<_>>()?;
-    let points: Vec<(f64, f64)> = means.iter().map(|mean| (mean.n, mean.logarithm.exp())).collect();
+    let log_means: Vec<LogMean> = loads.iter().map(|&load| LogMean::from_rounds(load)).collect::<Option<_>>()?;
+    let points: Vec<(f64, f64)> = log_means.iter().map(|mean| (mean.n, mean.logarithm.exp())).collect();
     let law = fit_scalability(&points, ErrorModel::Relative)?;
     let mut random = Random::new(1);
     let start = [law.lambda.ln(), law.sigma, law.kappa];
-    let again = |_| {
-        let drawn: Vec<(f64, f64)> = means.iter().map(|mean| (mean.n, mean.draw(&mut random).exp())).collect();
-        nearest_fit(&FitProblem { points: &drawn, errors: ErrorModel::Relative }, start)
+    let refit = |_| {
+        let resample: Vec<(f64, f64)> = log_means.iter().map(|mean| (mean.n, mean.draw(&mut random).exp())).collect();
+        nearest_fit(&FitProblem { points: &resample, errors: ErrorModel::Relative }, start)
     };
-    let laws: Vec<Scalability> = (0..resamples).filter_map(again).collect();
+    let laws: Vec<Scalability> = (0..resamples).filter_map(refit).collect();
     let interval = |quantity: fn(&Scalability) -> f64| percentiles(laws.iter().map(quantity).collect());
-    let missed = |mean: &&LogMean| (law.throughput_at(mean.n).ln() - mean.logarithm).abs();
-    let furthest = means.iter().max_by(|first, second| missed(first).total_cmp(&missed(second)))?;
-    let tail = (1.0 - CONFIDENCE_LEVEL) / 2.0 / means.len() as f64;
+    let misfit = |mean: &&LogMean| (law.throughput_at(mean.n).ln() - mean.logarithm).abs();
+    let worst = log_means.iter().max_by(|first, second| misfit(first).total_cmp(&misfit(second)))?;
+    let tail = (1.0 - CONFIDENCE_LEVEL) / 2.0 / log_means.len() as f64;
     let is_close = |mean: &LogMean| {
-        missed(&mean) <= (1.0 + MAX_MISFIT).ln().max(t_quantile(1.0 - tail, mean.degrees) * mean.error)
+        misfit(&mean) <= (1.0 + MAX_MISFIT).ln().max(t_quantile(1.0 - tail, mean.degrees) * mean.error)
     };
     Some(ScalabilityFit {
         law,
@@ -315,8 +315,8 @@ fn fit_with_resamples(loads: &[RepeatedLoad<'_>], resamples: usize) -> Option<Sc
         sigma: interval(|law| law.sigma)?,
         kappa: interval(|law| law.kappa)?,
         peak: interval(Scalability::peak_workers)?,
-        worst_misfit: WorstMisfit { n: furthest.n, ratio: law.throughput_at(furthest.n) / furthest.logarithm.exp() },
-        describes: means.iter().all(is_close),
+        worst_misfit: WorstMisfit { n: worst.n, ratio: law.throughput_at(worst.n) / worst.logarithm.exp() },
+        describes: log_means.iter().all(is_close),
     })
 }
 
@@ -380,8 +380,8 @@ mod tests {
         (1..).map(f64::from).zip(CISCO).collect()
     }
 
-    fn assert_near(value: f64, published: f64, tolerance: f64) {
-        assert!((value / published - 1.0).abs() < tolerance, "{value} is not {published}");
+    fn assert_near(value: f64, expected: f64, tolerance: f64) {
+        assert!((value / expected - 1.0).abs() < tolerance, "{value} is not {expected}");
     }
 
     #[test]
@@ -393,8 +393,8 @@ mod tests {
         assert_near(sdm91.lambda, 89.995_233_0, 1e-7);
         assert_near(sdm91.stationary_point(), 96.519_56, 1e-6);
         assert_eq!(sdm91.peak_workers(), 97.0);
-        let fitted = SDM91.map(|(n, _)| sdm91.throughput_at(n).round());
-        assert_eq!(fitted, [90.0, 1078.0, 1541.0, 1850.0, 1879.0, 1822.0, 1646.0]);
+        let throughputs = SDM91.map(|(n, _)| sdm91.throughput_at(n).round());
+        assert_eq!(throughputs, [90.0, 1078.0, 1541.0, 1850.0, 1879.0, 1822.0, 1646.0]);
         let raytracer = fit_scalability(&RAYTRACER, ErrorModel::Absolute).unwrap();
         assert_near(raytracer.sigma, 0.024_44, 3e-4);
         assert_near(raytracer.kappa, 0.001_63, 4e-3);
@@ -416,10 +416,10 @@ mod tests {
         assert_eq!(fit_scalability(&SDM91[..3], ErrorModel::Relative), None);
         assert_eq!(fit_scalability(&[SDM91[0]; 9], ErrorModel::Relative), None);
         assert_eq!(fit_scalability(&[(1.0, 1.0), (2.0, 2.0), (3.0, 0.0), (4.0, 4.0)], ErrorModel::Relative), None);
-        let one = |n| (f64::from(n), &[1.0][..]);
-        assert_eq!(fit_scalability_with_intervals(&[1, 2, 3, 4, 5].map(one)), None);
-        let three = |n| (f64::from(n), &[1.0, 1.1][..]);
-        assert_eq!(fit_scalability_with_intervals(&[1, 2, 3].map(three)), None);
+        let single_round = |n| (f64::from(n), &[1.0][..]);
+        assert_eq!(fit_scalability_with_intervals(&[1, 2, 3, 4, 5].map(single_round)), None);
+        let two_rounds = |n| (f64::from(n), &[1.0, 1.1][..]);
+        assert_eq!(fit_scalability_with_intervals(&[1, 2, 3].map(two_rounds)), None);
     }
 
     #[test]
@@ -466,17 +466,16 @@ mod tests {
         let (mut sigma, mut kappa, mut peak, mut described) = (0, 0, 0, 0);
         const RUNS: u32 = 250;
         for _ in 0..RUNS {
-            let found =
-                fit_rounds(&simulated_rounds(&law, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 6, 0.03, &mut random), 200);
-            let holds = |(low, high): (f64, f64), truth: f64| u32::from(low <= truth && truth <= high);
-            sigma += holds(found.sigma, law.sigma);
-            kappa += holds(found.kappa, law.kappa);
-            peak += holds(found.peak, law.peak_workers());
-            described += u32::from(found.describes);
+            let fit = fit_rounds(&simulated_rounds(&law, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 6, 0.03, &mut random), 200);
+            let covers = |(low, high): (f64, f64), truth: f64| u32::from(low <= truth && truth <= high);
+            sigma += covers(fit.sigma, law.sigma);
+            kappa += covers(fit.kappa, law.kappa);
+            peak += covers(fit.peak, law.peak_workers());
+            described += u32::from(fit.describes);
         }
         // 95 % of 250 are 237.5, deviation 3.4; of 200 resamples the percentiles themselves scatter.
-        for covered in [sigma, kappa, peak] {
-            assert!((226..=250).contains(&covered), "{sigma} {kappa} {peak} of {RUNS}");
+        for count in [sigma, kappa, peak] {
+            assert!((226..=250).contains(&count), "{sigma} {kappa} {peak} of {RUNS}");
         }
         assert_eq!(described, RUNS);
     }
@@ -489,21 +488,21 @@ mod tests {
         let values: Vec<(f64, Vec<f64>)> = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
             .map(|n| (n, (0..6).map(|_| limited(n) * (0.01 * random.normal()).exp()).collect()))
             .to_vec();
-        let found = fit_rounds(&values, 100);
-        assert!(!found.describes && found.worst_misfit.n == 2.0 && found.worst_misfit.ratio < 0.9, "{found:?}");
+        let fit = fit_rounds(&values, 100);
+        assert!(!fit.describes && fit.worst_misfit.n == 2.0 && fit.worst_misfit.ratio < 0.9, "{fit:?}");
     }
 
     proptest! {
         #[test]
-        fn a_law_is_recovered_from_its_own_values(
+        fn law_is_recovered_from_exact_values(
             lambda in 1.0f64..1e10, sigma in 0.0f64..1.0, kappa in 0.0f64..0.1, absolute: bool,
         ) {
             let law = Scalability { lambda, sigma, kappa };
             let points: Vec<(f64, f64)> = [1.0, 2.0, 4.0, 8.0, 32.0].map(|n| (n, law.throughput_at(n))).to_vec();
             let errors = if absolute { ErrorModel::Absolute } else { ErrorModel::Relative };
-            let found = fit_scalability(&points, errors).unwrap();
-            prop_assert!((found.lambda / lambda - 1.0).abs() < 1e-6, "{found:?}");
-            prop_assert!((found.sigma - sigma).abs() < 1e-6 && (found.kappa - kappa).abs() < 1e-6, "{found:?}");
+            let fit = fit_scalability(&points, errors).unwrap();
+            prop_assert!((fit.lambda / lambda - 1.0).abs() < 1e-6, "{fit:?}");
+            prop_assert!((fit.sigma - sigma).abs() < 1e-6 && (fit.kappa - kappa).abs() < 1e-6, "{fit:?}");
         }
 
         #[test]
@@ -523,13 +522,13 @@ mod tests {
             let rounds: Vec<Vec<f64>> = rates.iter().map(|powers| powers.iter().map(rate).collect()).collect();
             let loads: Vec<RepeatedLoad<'_>> =
                 rounds.iter().enumerate().map(|(index, rounds)| (f64::from(1 << index), rounds.as_slice())).collect();
-            if let Some(found) = fit_with_resamples(&loads, 20) {
-                let Scalability { lambda, sigma, kappa } = found.law;
-                let ends = [found.lambda, found.sigma, found.kappa].map(|(low, high)| [low, high]);
-                let all = [lambda, sigma, kappa, found.worst_misfit.ratio].into_iter().chain(ends.into_iter().flatten());
-                prop_assert!(all.into_iter().all(|value| value.is_finite() && value >= 0.0), "{found:?}");
-                for peak in [found.law.peak_workers(), found.peak.0, found.peak.1] {
-                    prop_assert!(peak >= 1.0 && (peak.fract() == 0.0 || peak.is_infinite()), "{found:?}");
+            if let Some(fit) = fit_with_resamples(&loads, 20) {
+                let Scalability { lambda, sigma, kappa } = fit.law;
+                let ends = [fit.lambda, fit.sigma, fit.kappa].map(|(low, high)| [low, high]);
+                let figures = [lambda, sigma, kappa, fit.worst_misfit.ratio].into_iter().chain(ends.into_iter().flatten());
+                prop_assert!(figures.into_iter().all(|value| value.is_finite() && value >= 0.0), "{fit:?}");
+                for peak in [fit.law.peak_workers(), fit.peak.0, fit.peak.1] {
+                    prop_assert!(peak >= 1.0 && (peak.fract() == 0.0 || peak.is_infinite()), "{fit:?}");
                 }
             }
         }

@@ -6,7 +6,7 @@
 /// Share of what passed before to which a later rate must have fallen, for what came before to be a burst: noise of windows of a few
 /// hundred milliseconds is less.
 const SUSTAINED_LEVEL_RATIO: f64 = 0.8;
-/// Seconds of the sustained rate that a burst must hold to be told: what queues and clocks hold is less.
+/// Seconds of the sustained rate that a burst must hold to be reported: what queues and clocks hold is less.
 const MIN_BURST_SECONDS: f64 = 0.05;
 
 /// A burst: what passed beyond the sustained rate before that held.
@@ -21,25 +21,25 @@ pub struct Burst {
 /// The index of the first of these rates of successive windows from which a lower level holds: every later rate is at most four fifths
 /// of every earlier one. 0 where there is no such fall.
 pub fn sustained_start(rates: &[f64]) -> usize {
-    let least_before = |index: usize| rates[..index].iter().copied().fold(f64::INFINITY, f64::min);
-    let most_after = |index: usize| rates[index..].iter().copied().fold(0.0, f64::max);
-    (1..rates.len()).rev().find(|&index| most_after(index) <= SUSTAINED_LEVEL_RATIO * least_before(index)).unwrap_or(0)
+    let min_before = |index: usize| rates[..index].iter().copied().fold(f64::INFINITY, f64::min);
+    let max_after = |index: usize| rates[index..].iter().copied().fold(0.0, f64::max);
+    (1..rates.len()).rev().find(|&index| max_after(index) <= SUSTAINED_LEVEL_RATIO * min_before(index)).unwrap_or(0)
 }
 
 /// The burst of something of which so much had passed this many seconds after its beginning, and which went on at this rate a second; `None`
 /// if that is too little to be one.
-pub fn burst(passed: f64, seconds: f64, sustained: f64) -> Option<Burst> {
-    let size = passed - sustained * seconds;
-    let is_told =
-        seconds > 0.0 && size >= MIN_BURST_SECONDS * sustained && sustained * seconds <= SUSTAINED_LEVEL_RATIO * passed;
-    is_told.then(|| Burst { size, rate: passed / seconds })
+pub fn burst(amount: f64, seconds: f64, sustained: f64) -> Option<Burst> {
+    let size = amount - sustained * seconds;
+    let is_burst =
+        seconds > 0.0 && size >= MIN_BURST_SECONDS * sustained && sustained * seconds <= SUSTAINED_LEVEL_RATIO * amount;
+    is_burst.then(|| Burst { size, rate: amount / seconds })
 }
 
 /// Seconds of the shortest pause between bunches: two ticks of a kernel at 250 Hz.
 const MIN_PAUSE_SECONDS: f64 = 0.008;
 /// How many times as long as the usual gap a pause is at least.
 const MIN_PAUSE_TO_GAP: f64 = 8.0;
-/// Fewest pauses that tell bunches from a device that stood still now and then.
+/// Minimum pauses that distinguish batches from a device that paused now and then.
 const MIN_PAUSES: usize = 4;
 
 /// What had been done by a moment.
@@ -57,28 +57,28 @@ pub struct PacedRate {
     /// Its rate, a second.
     pub rate: f64,
     /// How much comes at once, and seconds from one such bunch to the next; `None` if it comes evenly.
-    pub bunches: Option<[f64; 2]>,
+    pub batches: Option<[f64; 2]>,
 }
 
 /// The rate of what was done one after the other. What is let through in bunches is taken from the end of the first pause between them to
 /// the end of the last, so that no part of a bunch counts; anything else from the first to the last. `None` of fewer than two, or where no
 /// time passed.
-pub fn paced_rate(done: &[ProgressPoint]) -> Option<PacedRate> {
-    let [first, .., last] = done else { return None };
-    let gaps: Vec<f64> = done.windows(2).map(|pair| pair[1].seconds - pair[0].seconds).collect();
+pub fn paced_rate(points: &[ProgressPoint]) -> Option<PacedRate> {
+    let [first, .., last] = points else { return None };
+    let gaps: Vec<f64> = points.windows(2).map(|pair| pair[1].seconds - pair[0].seconds).collect();
     let pause = (MIN_PAUSE_TO_GAP * crate::median(&gaps)).max(MIN_PAUSE_SECONDS);
     let ends: Vec<&ProgressPoint> =
-        done[1..].iter().zip(&gaps).filter(|(_, gap)| **gap >= pause).map(|(end, _)| end).collect();
-    let between =
+        points[1..].iter().zip(&gaps).filter(|(_, gap)| **gap >= pause).map(|(end, _)| end).collect();
+    let difference =
         |first: &ProgressPoint, last: &ProgressPoint| [last.amount - first.amount, last.seconds - first.seconds];
     if let [first, .., last] = &ends[..]
         && ends.len() >= MIN_PAUSES
     {
-        let bunch = between(first, last).map(|total| total / (ends.len() - 1) as f64);
-        return Some(PacedRate { rate: bunch[0] / bunch[1], bunches: Some(bunch) });
+        let batch = difference(first, last).map(|total| total / (ends.len() - 1) as f64);
+        return Some(PacedRate { rate: batch[0] / batch[1], batches: Some(batch) });
     }
-    let [amount, seconds] = between(first, last);
-    (seconds > 0.0).then(|| PacedRate { rate: amount / seconds, bunches: None })
+    let [amount, seconds] = difference(first, last);
+    (seconds > 0.0).then(|| PacedRate { rate: amount / seconds, batches: None })
 }
 
 #[cfg(test)]
@@ -88,14 +88,14 @@ mod tests {
     #[test]
     fn rate_of_bunches_spans_pause_to_pause() {
         // 33 at once every tenth of a second, each 10 us after the one before, and after the sixth 20 more.
-        let of = |number: usize| ProgressPoint {
+        let point = |number: usize| ProgressPoint {
             seconds: (number / 33) as f64 * 0.1 + (number % 33) as f64 * 1e-5,
             amount: number as f64 + 1.0,
         };
-        let done: Vec<ProgressPoint> = (0..6 * 33 + 20).map(of).collect();
-        let found = paced_rate(&done).unwrap();
-        let [amount, seconds] = found.bunches.unwrap();
-        assert!((found.rate - 330.0).abs() < 1e-6 && amount == 33.0 && (seconds - 0.1).abs() < 1e-9, "{found:?}");
+        let points: Vec<ProgressPoint> = (0..6 * 33 + 20).map(point).collect();
+        let paced = paced_rate(&points).unwrap();
+        let [amount, seconds] = paced.batches.unwrap();
+        assert!((paced.rate - 330.0).abs() < 1e-6 && amount == 33.0 && (seconds - 0.1).abs() < 1e-9, "{paced:?}");
     }
 
     #[test]
@@ -103,14 +103,14 @@ mod tests {
         let even: Vec<ProgressPoint> = (0..101)
             .map(|number| ProgressPoint { seconds: 0.5 + number as f64 * 0.01, amount: 3.0 * number as f64 })
             .collect();
-        let found = paced_rate(&even).unwrap();
-        assert!((found.rate - 300.0).abs() < 1e-9 && found.bunches.is_none(), "{found:?}");
-        let stood_still: Vec<ProgressPoint> = (0..100)
+        let paced = paced_rate(&even).unwrap();
+        assert!((paced.rate - 300.0).abs() < 1e-9 && paced.batches.is_none(), "{paced:?}");
+        let paused: Vec<ProgressPoint> = (0..100)
             .map(|number| ProgressPoint { seconds: (number + number / 50 * 100) as f64 * 1e-3, amount: number as f64 })
             .collect();
-        assert_eq!(paced_rate(&stood_still).unwrap().bunches, None);
-        let one = ProgressPoint { seconds: 1.0, amount: 1.0 };
-        assert_eq!([paced_rate(&[]), paced_rate(&[one]), paced_rate(&[one, one])], [None; 3]);
+        assert_eq!(paced_rate(&paused).unwrap().batches, None);
+        let point = ProgressPoint { seconds: 1.0, amount: 1.0 };
+        assert_eq!([paced_rate(&[]), paced_rate(&[point]), paced_rate(&[point, point])], [None; 3]);
     }
 
     #[test]

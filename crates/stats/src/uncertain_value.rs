@@ -34,16 +34,16 @@ pub struct UncertainValue {
     /// The figure.
     pub value: f64,
     /// Standard error towards lower values.
-    below: f64,
+    lower_error: f64,
     /// Standard error towards higher values.
-    above: f64,
+    upper_error: f64,
     /// Degrees of freedom; need not be whole.
     degrees: f64,
 }
 
 impl UncertainValue {
     /// The median of rounds; `None` with fewer than [`MIN_INTERVAL_ROUNDS`]. With history, the variance between runs that the rounds do not
-    /// explain is part of the error, and rounds of earlier runs tell of their spread.
+    /// explain is part of the error, and rounds of earlier runs show their spread.
     pub fn median(rounds: &[f64], history: Option<&BetweenRunVariance>) -> Option<Self> {
         if rounds.len() < MIN_INTERVAL_ROUNDS {
             return None;
@@ -52,16 +52,17 @@ impl UncertainValue {
         if let Some(history) = history {
             return Some(Self::from_variance(value, history.headline_variance(within_run_variance(rounds)?)));
         }
-        let sides = interval_distances(rounds, value);
-        if sides == [0.0, 0.0] {
+        let distances = interval_distances(rounds, value);
+        if distances == [0.0, 0.0] {
             // The tie of the middle rounds is not the absence of noise.
             return Some(Self::from_variance(value, within_run_variance(rounds)?));
         }
         let degrees = (DEGREES_PER_ROUND * rounds.len() as f64).clamp(MIN_DEGREES, MAX_DEGREES);
-        let middle = SIDE_SHRINKAGE * f64::midpoint(sides[0], sides[1]);
-        let error =
-            |side: f64| (middle + (1.0 - SIDE_SHRINKAGE) * side) / t_quantile(0.5 + CONFIDENCE_LEVEL / 2.0, degrees);
-        Some(Self { value, below: error(sides[0]), above: error(sides[1]), degrees })
+        let mean_distance = SIDE_SHRINKAGE * f64::midpoint(distances[0], distances[1]);
+        let error = |side: f64| {
+            (mean_distance + (1.0 - SIDE_SHRINKAGE) * side) / t_quantile(0.5 + CONFIDENCE_LEVEL / 2.0, degrees)
+        };
+        Some(Self { value, lower_error: error(distances[0]), upper_error: error(distances[1]), degrees })
     }
 
     /// The median of positive rounds, as a logarithm: differences of it are ratios.
@@ -80,12 +81,12 @@ impl UncertainValue {
     /// A figure with an error that is the same towards both sides.
     pub fn from_variance(value: f64, spread: VarianceEstimate) -> Self {
         let error = spread.variance.sqrt();
-        Self { value, below: error, above: error, degrees: spread.degrees }
+        Self { value, lower_error: error, upper_error: error, degrees: spread.degrees }
     }
 
     /// The mean of both sides.
     pub(crate) fn mean_variance(self) -> VarianceEstimate {
-        VarianceEstimate::new(f64::midpoint(self.below.powi(2), self.above.powi(2)), self.degrees)
+        VarianceEstimate::new(f64::midpoint(self.lower_error.powi(2), self.upper_error.powi(2)), self.degrees)
     }
 
     /// The figure less another that was measured apart from it.
@@ -94,21 +95,30 @@ impl UncertainValue {
         let VarianceEstimate { degrees, .. } = self.mean_variance().plus(other.mean_variance());
         Self {
             value: self.value - other.value,
-            below: add(self.below, other.above),
-            above: add(self.above, other.below),
+            lower_error: add(self.lower_error, other.upper_error),
+            upper_error: add(self.upper_error, other.lower_error),
             degrees,
         }
     }
 
     /// The figure, and its error, times a positive factor.
     pub fn times(self, factor: f64) -> Self {
-        Self { value: self.value * factor, below: self.below * factor, above: self.above * factor, ..self }
+        Self {
+            value: self.value * factor,
+            lower_error: self.lower_error * factor,
+            upper_error: self.upper_error * factor,
+            ..self
+        }
     }
 
     /// The figure, and its error, times any factor: one below zero swaps the sides.
     pub fn scaled(self, factor: f64) -> Self {
         let size = self.times(factor.abs());
-        if factor < 0.0 { Self { value: -size.value, below: size.above, above: size.below, ..size } } else { size }
+        if factor < 0.0 {
+            Self { value: -size.value, lower_error: size.upper_error, upper_error: size.lower_error, ..size }
+        } else {
+            size
+        }
     }
 
     /// By how much the other exceeds the base, in their unit: this is the logarithm of the ratio of these two. Both are taken for
@@ -122,7 +132,7 @@ impl UncertainValue {
         self.widened(std::f64::consts::SQRT_2)
     }
 
-    /// What one more value will be, beside this many of which this is the mean.
+    /// What one more value will be, next to this many of which this is the mean.
     pub fn next_value(self, values: usize) -> Self {
         self.widened((values as f64 + 1.0).sqrt())
     }
@@ -131,19 +141,19 @@ impl UncertainValue {
     pub(crate) fn with_error(self, error: VarianceEstimate) -> Self {
         let VarianceEstimate { degrees, .. } = self.mean_variance().plus(error);
         let error = error.variance.sqrt();
-        Self { below: self.below.hypot(error), above: self.above.hypot(error), degrees, ..self }
+        Self { lower_error: self.lower_error.hypot(error), upper_error: self.upper_error.hypot(error), degrees, ..self }
     }
 
     /// With this many times the error.
     pub fn widened(self, times: f64) -> Self {
-        Self { below: self.below * times, above: self.above * times, ..self }
+        Self { lower_error: self.lower_error * times, upper_error: self.upper_error * times, ..self }
     }
 
     /// Its interval at a level.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         let quantile = t_quantile(0.5 + level / 2.0, self.degrees);
         let side = |error: f64| if error == 0.0 { 0.0 } else { quantile * error };
-        (self.value - side(self.below), self.value + side(self.above))
+        (self.value - side(self.lower_error), self.value + side(self.upper_error))
     }
 
     /// Chance of a figure as far from a limit, to either side, if the truth is the limit.
@@ -162,14 +172,14 @@ impl UncertainValue {
 
     /// The distance of the figure from a limit that has this chance to be found, by a test that finds what has at most the other
     /// chance by accident. The error is taken as it came out: how likely it was to come out so is not part of it.
-    pub fn detectable_effect(&self, by_accident: f64, power: f64) -> f64 {
+    pub fn detectable_effect(&self, alpha: f64, power: f64) -> f64 {
         let error = self.mean_variance().variance.sqrt();
-        error * (t_quantile(1.0 - by_accident / 2.0, self.degrees) + t_quantile(power, self.degrees).max(0.0))
+        error * (t_quantile(1.0 - alpha / 2.0, self.degrees) + t_quantile(power, self.degrees).max(0.0))
     }
 
-    /// How many times the work would tell the figure from limits that it lies beyond, or between: the errors fall with its root.
-    pub fn times_to_decide(&self, by_accident: f64, limits: &[f64]) -> f64 {
-        let ends = self.interval(1.0 - by_accident);
+    /// How many times the work would separate the figure from limits that it lies beyond, or between: the errors fall with its root.
+    pub fn times_to_decide(&self, alpha: f64, limits: &[f64]) -> f64 {
+        let ends = self.interval(1.0 - alpha);
         let times = |limit: &f64| {
             let distance = self.value - limit;
             let half = if distance > 0.0 { self.value - ends.0 } else { ends.1 - self.value };
@@ -182,13 +192,13 @@ impl UncertainValue {
     /// the limit; `None` where there is no error.
     pub fn standardised_distance(&self, limit: f64) -> Option<f64> {
         let distance = self.value - limit;
-        let error = if distance > 0.0 { self.below } else { self.above };
+        let error = if distance > 0.0 { self.lower_error } else { self.upper_error };
         (error > 0.0).then(|| distance.abs() / error / t_quantile(0.75, self.degrees))
     }
 
     /// Chance of a figure at least this far on its side of a limit.
     fn tail_probability(&self, distance: f64) -> f64 {
-        let error = if distance > 0.0 { self.below } else { self.above };
+        let error = if distance > 0.0 { self.lower_error } else { self.upper_error };
         if error == 0.0 { 0.0 } else { t_upper_tail(distance.abs() / error, self.degrees) }
     }
 }
@@ -199,8 +209,8 @@ pub fn ratio_of_medians(base: &[f64], other: &[f64], history: Option<&BetweenRun
     let ratio = UncertainValue::log_median(other)?.minus(UncertainValue::log_median(base)?);
     let Some(history) = history else { return Some(ratio) };
     let spreads = [base, other].map(|rounds| within_run_variance(&logarithms(rounds)?));
-    let own = spreads[0]?.plus(spreads[1]?);
-    Some(UncertainValue::from_variance(ratio.value, history.headline_variance(own)))
+    let spread = spreads[0]?.plus(spreads[1]?);
+    Some(UncertainValue::from_variance(ratio.value, history.headline_variance(spread)))
 }
 
 /// The ratio of two quantities that were measured in the same passes, second over first, as a logarithm: what both have in common
@@ -222,31 +232,31 @@ fn interval_distances(rounds: &[f64], median: f64) -> [f64; 2] {
     if let Some(factor) = RANGE_WIDENING.get(rounds.len() - MIN_INTERVAL_ROUNDS) {
         return [factor * (median - sorted[0]), factor * (sorted[last] - median)];
     }
-    let (place, inwards) = outer_order_statistic(rounds.len());
-    let lower = sorted[place] + inwards * (sorted[place + 1] - sorted[place]);
-    let upper = sorted[last - place] + inwards * (sorted[last - place - 1] - sorted[last - place]);
+    let (rank, fraction) = outer_order_statistic(rounds.len());
+    let lower = sorted[rank] + fraction * (sorted[rank + 1] - sorted[rank]);
+    let upper = sorted[last - rank] + fraction * (sorted[last - rank - 1] - sorted[last - rank]);
     [median - lower, upper - median]
 }
 
 /// The outer order statistic of the 95 % interval of a median, from 0, and how far from it to the next one inwards the end lies.
 fn outer_order_statistic(rounds: usize) -> (usize, f64) {
-    let many = rounds as f64;
+    let n = rounds as f64;
     if rounds > NORMAL_APPROXIMATION_ROUNDS {
-        let place = many / 2.0 - 0.98 * many.sqrt() - 0.5;
-        return (place as usize, place.fract());
+        let position = n / 2.0 - 0.98 * n.sqrt() - 0.5;
+        return (position as usize, position.fract());
     }
     // Chance that the truth lies beyond the k-th order statistic of either side: at most k - 1 heads of n.
-    let (mut chance, mut beyond) = (0.5f64.powf(many), 0.0);
-    for place in 0..rounds / 2 {
-        let covers = 1.0 - 2.0 * (beyond + chance);
-        beyond += chance;
-        chance *= (many - place as f64) / (place as f64 + 1.0);
-        let next = covers - 2.0 * chance;
+    let (mut chance, mut tail) = (0.5f64.powf(n), 0.0);
+    for rank in 0..rounds / 2 {
+        let coverage = 1.0 - 2.0 * (tail + chance);
+        tail += chance;
+        chance *= (n - rank as f64) / (rank as f64 + 1.0);
+        let next = coverage - 2.0 * chance;
         if next < CONFIDENCE_LEVEL {
             // Interpolated as Hettmansperger and Sheather do, at order k = place + 1.
-            let k = place as f64 + 1.0;
-            let share = (covers - CONFIDENCE_LEVEL) / (covers - next);
-            return (place, (many - k) * share / (k + (many - 2.0 * k) * share));
+            let k = rank as f64 + 1.0;
+            let share = (coverage - CONFIDENCE_LEVEL) / (coverage - next);
+            return (rank, (n - k) * share / (k + (n - 2.0 * k) * share));
         }
     }
     (0, 0.0)
@@ -266,9 +276,9 @@ pub fn rounds_to_decide(
     margin: Option<(f64, f64)>,
 ) -> Option<usize> {
     let times = |limits: &[f64]| figure.times_to_decide(1.0 - CONFIDENCE_LEVEL, limits);
-    let apart = times(&[limit]);
-    let inside = margin.filter(|(low, high)| (low..high).contains(&&figure.value));
-    let factor = inside.map_or(apart, |(low, high)| times(&[low, high]).min(apart));
+    let difference_factor = times(&[limit]);
+    let enclosing = margin.filter(|(low, high)| (low..high).contains(&&figure.value));
+    let factor = enclosing.map_or(difference_factor, |(low, high)| times(&[low, high]).min(difference_factor));
     factor.is_finite().then(|| (rounds as f64 * factor).ceil() as usize)
 }
 
@@ -292,23 +302,23 @@ pub struct ShareOfChange {
 /// It is one less the ratio of two uncertain quantities, which has no standard error of its own: its interval holds each share at
 /// which the rest may have changed by all that is left of the whole (Fieller 1954). Neither change need be normal; each has its own
 /// degrees of freedom. The two are taken for measured apart: where both move together, the interval is wider than it need be.
-pub fn share_of_change(whole: UncertainValue, rest: UncertainValue) -> Option<ShareOfChange> {
-    let is_apart = |figure: &UncertainValue| {
+pub fn share_of_change(total: UncertainValue, rest: UncertainValue) -> Option<ShareOfChange> {
+    let is_nonzero = |figure: &UncertainValue| {
         let (low, high) = figure.interval(CONFIDENCE_LEVEL);
         low > 0.0 || high < 0.0
     };
-    if !is_apart(&whole) {
+    if !is_nonzero(&total) {
         return None;
     }
-    let value = 1.0 - rest.value / whole.value;
-    let is_excluded = |share: f64| is_apart(&whole.scaled(1.0 - share).minus(rest));
+    let value = 1.0 - rest.value / total.value;
+    let is_excluded = |share: f64| is_nonzero(&total.scaled(1.0 - share).minus(rest));
     let end = |direction: f64| {
         let step = |doublings| direction * FIRST_SEARCH_DISTANCE * 2f64.powi(doublings as i32);
-        let outside = (0..MAX_DOUBLINGS).map(step).find(|step| is_excluded(value + step))?;
-        let (mut inside, mut outside) = (value, value + outside);
+        let excluded_step = (0..MAX_DOUBLINGS).map(step).find(|step| is_excluded(value + step))?;
+        let (mut inside, mut outside) = (value, value + excluded_step);
         for _ in 0..BISECTION_STEPS {
-            let middle = f64::midpoint(inside, outside);
-            *(if is_excluded(middle) { &mut outside } else { &mut inside }) = middle;
+            let midpoint = f64::midpoint(inside, outside);
+            *(if is_excluded(midpoint) { &mut outside } else { &mut inside }) = midpoint;
         }
         Some(outside)
     };
@@ -329,8 +339,8 @@ pub fn adjusted_p_values(chances: &[f64]) -> Vec<f64> {
     let tests = chances.len() as f64;
     let mut joint = vec![1.0; chances.len()];
     let mut lowest: f64 = 1.0;
-    for (above, &test) in order.iter().enumerate() {
-        lowest = lowest.min(chances[test] * tests / (tests - above as f64));
+    for (rank, &test) in order.iter().enumerate() {
+        lowest = lowest.min(chances[test] * tests / (tests - rank as f64));
         joint[test] = lowest;
     }
     joint
@@ -343,14 +353,14 @@ mod tests {
     #[test]
     fn interval_ends_match_sign_test_table() {
         // Hettmansperger and Sheather 1986: of 10 values the 2nd to the 9th cover 97.85 %, the 3rd to the 8th 89.06 %.
-        let (place, inwards) = outer_order_statistic(10);
+        let (rank, fraction) = outer_order_statistic(10);
         let share = (0.978_515_625 - 0.95) / (0.978_515_625 - 0.890_625);
-        assert_eq!(place, 1);
-        assert!((inwards - 8.0 * share / (2.0 + 6.0 * share)).abs() < 1e-12, "{inwards}");
+        assert_eq!(rank, 1);
+        assert!((fraction - 8.0 * share / (2.0 + 6.0 * share)).abs() < 1e-12, "{fraction}");
         assert_eq!([6, 8, 20].map(|rounds| outer_order_statistic(rounds).0), [0, 0, 5]);
-        let ([exact, near], one) =
-            ([200, 201].map(outer_order_statistic), |(place, inwards): (usize, f64)| place as f64 + inwards);
-        assert!((one(exact) - one(near)).abs() < 1.0, "{exact:?} {near:?}");
+        let ([exact, approximate], end_position) =
+            ([200, 201].map(outer_order_statistic), |(rank, fraction): (usize, f64)| rank as f64 + fraction);
+        assert!((end_position(exact) - end_position(approximate)).abs() < 1.0, "{exact:?} {approximate:?}");
     }
 
     #[test]
@@ -367,44 +377,46 @@ mod tests {
         let (low, high) = UncertainValue::median(&[4.0, 1.0, 2.0, 3.0], None).unwrap().interval(CONFIDENCE_LEVEL);
         assert!((low - (2.5 - 2.4)).abs() < 1e-9 && (high - (2.5 + 2.4)).abs() < 1e-9, "{low} {high}");
         let (low, high) = UncertainValue::median(&[1.0, 2.0, 3.0, 9.0], None).unwrap().interval(CONFIDENCE_LEVEL);
-        let sides = [1.6 * 1.5, 1.6 * 6.5].map(|side| 0.7 * side + 0.3 * 1.6 * 4.0);
-        assert!((2.5 - low - sides[0]).abs() < 1e-9 && (high - 2.5 - sides[1]).abs() < 1e-9, "{low} {high}");
+        let distances = [1.6 * 1.5, 1.6 * 6.5].map(|side| 0.7 * side + 0.3 * 1.6 * 4.0);
+        assert!((2.5 - low - distances[0]).abs() < 1e-9 && (high - 2.5 - distances[1]).abs() < 1e-9, "{low} {high}");
     }
 
     #[test]
     fn outlier_moves_only_its_own_side() {
-        let of = |outlier| {
+        let interval_with = |outlier| {
             UncertainValue::median(&[100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, outlier], None)
                 .unwrap()
                 .interval(CONFIDENCE_LEVEL)
         };
-        let (tame, wild) = (of(101.5), of(130.0));
-        assert!(wild.1 - tame.1 < 2.0 && tame.0 - wild.0 < 0.5, "{tame:?} {wild:?}");
+        let (mild, wild) = (interval_with(101.5), interval_with(130.0));
+        assert!(wild.1 - mild.1 < 2.0 && mild.0 - wild.0 < 0.5, "{mild:?} {wild:?}");
     }
 
     #[test]
     fn p_value_is_level_of_interval_end() {
-        let one = UncertainValue::median(&[4.0, 1.0, 2.0, 3.0, 7.0, 2.5, 3.5, 1.5], None).unwrap();
+        let figure = UncertainValue::median(&[4.0, 1.0, 2.0, 3.0, 7.0, 2.5, 3.5, 1.5], None).unwrap();
         for level in [0.5, 0.95, 0.999] {
-            let (low, high) = one.interval(level);
-            assert!((one.p_value(low) - (1.0 - level)).abs() < 1e-9);
-            assert!((one.p_value(high) - (1.0 - level)).abs() < 1e-9);
+            let (low, high) = figure.interval(level);
+            assert!((figure.p_value(low) - (1.0 - level)).abs() < 1e-9);
+            assert!((figure.p_value(high) - (1.0 - level)).abs() < 1e-9);
         }
         // Inside bounds with 95 % where the interval of 90 % is.
-        let (low, high) = one.interval(0.9);
-        assert!((one.equivalence_p_value(low, high + 1.0) - 0.05).abs() < 1e-9);
-        assert_eq!(one.equivalence_p_value(one.value, high), 1.0);
-        assert_eq!(one.p_value(one.value), 1.0);
+        let (low, high) = figure.interval(0.9);
+        assert!((figure.equivalence_p_value(low, high + 1.0) - 0.05).abs() < 1e-9);
+        assert_eq!(figure.equivalence_p_value(figure.value, high), 1.0);
+        assert_eq!(figure.p_value(figure.value), 1.0);
     }
 
     #[test]
     fn differences_and_ratios_mirror() {
         let (a, b) = ([10.0, 11.0, 10.5, 9.0, 14.0, 10.2], [20.0, 21.0, 20.5, 26.0, 19.5]);
-        let (there, back) = (ratio_of_medians(&a, &b, None).unwrap(), ratio_of_medians(&b, &a, None).unwrap());
-        assert!((there.value + back.value).abs() < 1e-12 && (there.value - (20.5f64 / 10.35).ln()).abs() < 1e-12);
-        let (ends, mirrored) = (there.interval(CONFIDENCE_LEVEL), back.interval(CONFIDENCE_LEVEL));
+        let (forward, backward) = (ratio_of_medians(&a, &b, None).unwrap(), ratio_of_medians(&b, &a, None).unwrap());
+        assert!(
+            (forward.value + backward.value).abs() < 1e-12 && (forward.value - (20.5f64 / 10.35).ln()).abs() < 1e-12
+        );
+        let (ends, mirrored) = (forward.interval(CONFIDENCE_LEVEL), backward.interval(CONFIDENCE_LEVEL));
         assert!((ends.0 + mirrored.1).abs() < 1e-12 && (ends.1 + mirrored.0).abs() < 1e-12);
-        assert!((there.p_value(0.0) - back.p_value(0.0)).abs() < 1e-12);
+        assert!((forward.p_value(0.0) - backward.p_value(0.0)).abs() < 1e-12);
     }
 
     #[test]
@@ -454,12 +466,12 @@ mod share_of_change_tests {
     #[test]
     fn fall_has_same_share_as_rise() {
         let (rise, fall) = (uncertain_with_error(10.0, 1.0), uncertain_with_error(-10.0, 1.0));
-        let of = |whole, rest| share_of_change(whole, rest).unwrap();
-        assert_eq!(of(rise, uncertain_with_error(2.0, 0.5)), of(fall, uncertain_with_error(-2.0, 0.5)));
+        let share = |total, rest| share_of_change(total, rest).unwrap();
+        assert_eq!(share(rise, uncertain_with_error(2.0, 0.5)), share(fall, uncertain_with_error(-2.0, 0.5)));
         // What is left went the other way: the part is more than all.
-        let more = of(rise, uncertain_with_error(-5.0, 0.5));
-        assert!(more.value == 1.5 && more.interval.0 > 1.0 && more.interval.1 > 1.5, "{more:?}");
-        let exact = of(uncertain_with_error(10.0, 0.0), uncertain_with_error(2.0, 0.0));
+        let opposite = share(rise, uncertain_with_error(-5.0, 0.5));
+        assert!(opposite.value == 1.5 && opposite.interval.0 > 1.0 && opposite.interval.1 > 1.5, "{opposite:?}");
+        let exact = share(uncertain_with_error(10.0, 0.0), uncertain_with_error(2.0, 0.0));
         assert!((exact.interval.0 - 0.8).abs() < 1e-9 && (exact.interval.1 - 0.8).abs() < 1e-9, "{exact:?}");
     }
 
@@ -473,22 +485,22 @@ mod share_of_change_tests {
     fn intervals_cover_share_at_95_percent() {
         let mut random = Random::new(5);
         let (pairs, degrees) = (4000, 8);
-        let mut held = [0; 4];
+        let mut covered = [0; 4];
         for (number, truth) in [0.0, 0.3, 0.9, 1.2].into_iter().enumerate() {
             for _ in 0..pairs {
                 // A value with an error that is itself estimated, with this many degrees of freedom.
-                let mut draw = |middle: f64| {
+                let mut draw = |mean: f64| {
                     let square: f64 = (0..degrees).map(|_| random.normal().powi(2)).sum();
                     let spread =
                         VarianceEstimate { variance: square / f64::from(degrees), degrees: f64::from(degrees) };
-                    UncertainValue::from_variance(middle + random.normal(), spread)
+                    UncertainValue::from_variance(mean + random.normal(), spread)
                 };
-                let (whole, rest) = (draw(12.0), draw(12.0 * (1.0 - truth)));
-                let share = share_of_change(whole, rest).unwrap();
-                held[number] += u32::from(share.interval.0 <= truth && truth <= share.interval.1);
+                let (total, rest) = (draw(12.0), draw(12.0 * (1.0 - truth)));
+                let share = share_of_change(total, rest).unwrap();
+                covered[number] += u32::from(share.interval.0 <= truth && truth <= share.interval.1);
             }
         }
-        let shares = held.map(|held| f64::from(held) / f64::from(pairs));
+        let shares = covered.map(|count| f64::from(count) / f64::from(pairs));
         assert!(shares.iter().all(|share| (0.93..=0.98).contains(share)), "{shares:?}");
     }
 }
@@ -515,7 +527,7 @@ mod fdr_tests {
     fn adjustment_ignores_order_and_single_tests() {
         assert_eq!(adjusted_p_values(&[0.03]), [0.03]);
         assert_eq!(adjusted_p_values(&[]), [0.0; 0]);
-        let (one, other) = (adjusted_p_values(&[0.01, 0.5, 0.02]), adjusted_p_values(&[0.5, 0.02, 0.01]));
-        assert_eq!([one[0], one[1], one[2]], [other[2], other[0], other[1]]);
+        let (first, second) = (adjusted_p_values(&[0.01, 0.5, 0.02]), adjusted_p_values(&[0.5, 0.02, 0.01]));
+        assert_eq!([first[0], first[1], first[2]], [second[2], second[0], second[1]]);
     }
 }

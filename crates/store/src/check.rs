@@ -26,7 +26,7 @@ pub fn check(run: &Run) -> CheckResult {
     let defined = defined_metrics(&run.header.metrics);
     check_measurements(run, &defined)?;
     check_conclusion(&run.predictions, &run.explanations, &defined)?;
-    let is_unexplained = matches!(&run.status, RunStatus::Partial(why) if why.is_empty());
+    let is_unexplained = matches!(&run.status, RunStatus::Partial(reason) if reason.is_empty());
     require(!is_unexplained, "status", "a partial run must say why it is partial")?;
     check_labels(&run.labels)?;
     check_not_negative("seconds", run.seconds)
@@ -50,7 +50,7 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
     check_not_negative("settings.budget_seconds", header.settings.budget_seconds)?;
     check_not_negative("settings.target", header.settings.target)?;
     check_foreign(header)?;
-    check_machine(&header.machine).map_err(|error| error.within("machine"))?;
+    check_machine(&header.machine).map_err(|error| error.under_parent("machine"))?;
     check_each("hazards", &header.hazards, |hazard| {
         check_grammar("id", &hazard.id, &ID_GRAMMAR)?;
         hazard.affects.iter().try_for_each(|prefix| check_grammar("affects", prefix, &ID_PREFIX_GRAMMAR))
@@ -75,8 +75,8 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
 /// Microseconds since 1970 of a time in RFC 3339, if it is one.
 pub(crate) fn parse_started(text: &str) -> Option<i64> {
     // The parser also accepts what may follow a time in brackets.
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"T:.Z+-".contains(&byte));
-    plain.then(|| text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond))?
+    let has_time_bytes = text.bytes().all(|byte| byte.is_ascii_digit() || b"T:.Z+-".contains(&byte));
+    has_time_bytes.then(|| text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond))?
 }
 
 /// Ids of the metrics that a run defines.
@@ -104,7 +104,7 @@ pub(crate) fn check_round(round: &Round, defined: &HashSet<Name>) -> CheckResult
 /// Checks the items of a list; an error names the first invalid one.
 fn check_each<'a, T>(field: &str, items: &'a [T], mut check: impl FnMut(&'a T) -> CheckResult) -> CheckResult {
     let mut numbered = items.iter().enumerate();
-    numbered.try_for_each(|(i, item)| check(item).map_err(|error| error.within(format_args!("{field}[{i}]"))))
+    numbered.try_for_each(|(i, item)| check(item).map_err(|error| error.under_parent(format_args!("{field}[{i}]"))))
 }
 
 /// Refuses a name that its grammar does not allow.
@@ -112,8 +112,8 @@ fn check_grammar(field: &str, name: &str, grammar: &Grammar) -> CheckResult {
     if grammar.allows(name) {
         return Ok(());
     }
-    let shown: String = name.chars().take(60).collect();
-    invalid_field(field, format!("{shown:?} must be {}", grammar.words))
+    let excerpt: String = name.chars().take(60).collect();
+    invalid_field(field, format!("{excerpt:?} must be {}", grammar.words))
 }
 
 fn check_case(case: &Case) -> CheckResult {
@@ -129,12 +129,12 @@ fn check_case(case: &Case) -> CheckResult {
 /// A foreign run is one in all respects, or in none.
 fn check_foreign(header: &RunHeader) -> CheckResult {
     let is_foreign = header.foreign.is_some();
-    for (field, says_foreign) in [
+    for (field, is_marked) in [
         ("clock.kind", header.clock.kind == ClockKind::Foreign),
         ("settings.mode", header.settings.mode == *FOREIGN_MODE),
     ] {
         let problem = "\"foreign\" belongs to a run with the field `foreign`, and to no other";
-        require(says_foreign == is_foreign, field, problem)?;
+        require(is_marked == is_foreign, field, problem)?;
     }
     header.foreign.as_ref().map_or(Ok(()), |foreign| check_grammar("foreign.tool", &foreign.tool, &WORD_GRAMMAR))
 }
@@ -161,10 +161,10 @@ fn check_machine(machine: &Machine) -> CheckResult {
 }
 
 fn check_metrics(metrics: &[Metric]) -> CheckResult {
-    let mut seen = HashSet::new();
+    let mut metric_ids = HashSet::new();
     check_each("metrics", metrics, |metric| {
         check_metric_names(metric)?;
-        require(seen.insert(metric.id), "id", format_args!("{} is defined twice", metric.id))?;
+        require(metric_ids.insert(metric.id), "id", format_args!("{} is defined twice", metric.id))?;
         [("floor", metric.floor), ("ceiling", metric.ceiling)]
             .into_iter()
             .try_for_each(|(field, bound)| check_finite(field, bound.unwrap_or_default()))
@@ -185,12 +185,12 @@ fn check_metric_names(metric: &Metric) -> CheckResult {
 }
 
 fn check_plan(plan: &[PlannedMeasurement], defined: &HashSet<Name>) -> CheckResult {
-    let mut seen: HashSet<(Name, &Case)> = HashSet::new();
+    let mut planned_cases: HashSet<(Name, &Case)> = HashSet::new();
     check_each("plan", plan, |planned| {
         check_planned_names(planned)?;
         planned.metrics.iter().try_for_each(|metric| check_defined("metrics", *metric, defined))?;
         let PlannedMeasurement { probe, case, .. } = planned;
-        require(seen.insert((*probe, case)), "", format_args!("{probe} {case} is planned twice"))
+        require(planned_cases.insert((*probe, case)), "", format_args!("{probe} {case} is planned twice"))
     })
 }
 
@@ -204,10 +204,10 @@ fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
     let plan = &run.header.plan;
     let (count, planned) = (run.measurements.len(), plan.len());
     require(count >= planned, "measurements", format_args!("{count} measurements, but the plan has {planned}"))?;
-    let mut seen: HashSet<(Name, &Case)> = HashSet::new();
+    let mut measured_cases: HashSet<(Name, &Case)> = HashSet::new();
     let mut plan = plan.iter().enumerate();
     check_each("measurements", &run.measurements, |measurement| {
-        let is_new = seen.insert((measurement.planned.probe, &measurement.planned.case));
+        let is_new = measured_cases.insert((measurement.planned.probe, &measurement.planned.case));
         if let Some((i, planned)) = plan.next() {
             let problem = format_args!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case);
             require(*planned == measurement.planned, "", problem)?;
@@ -272,7 +272,7 @@ pub(crate) fn check_conclusion(
 fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>) -> CheckResult {
     check_grammar("kelvin", &explanation.kelvin, &WORD_GRAMMAR)?;
     check_grammar("probe", &explanation.probe, &ID_GRAMMAR)?;
-    check_metric_names(&explanation.metric).map_err(|error| error.within("metric"))?;
+    check_metric_names(&explanation.metric).map_err(|error| error.under_parent("metric"))?;
     check_defined("metric.id", explanation.metric.id, defined)?;
     check_case(&explanation.case)?;
     explanation.predicted.iter().chain(&explanation.predicted_without).try_for_each(check_prediction)?;
@@ -282,9 +282,11 @@ fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>) -> Chec
     })?;
     check_each("causes", &explanation.causes, |cause| {
         check_grammar("id", &cause.id, &ID_GRAMMAR)?;
-        let bystanders = cause.evidence.iter().filter_map(|evidence| Some(&evidence.negative_control.as_ref()?.at));
-        let of_formula = cause.by_formula.iter().flat_map(|by| [&by.formula.minuend, &by.formula.subtrahend]);
-        bystanders.chain(of_formula).try_for_each(|figure| {
+        let control_figures =
+            cause.evidence.iter().filter_map(|evidence| Some(&evidence.negative_control.as_ref()?.at));
+        let formula_figures =
+            cause.by_formula.iter().flat_map(|size| [&size.formula.minuend, &size.formula.subtrahend]);
+        control_figures.chain(formula_figures).try_for_each(|figure| {
             check_grammar("metric", &figure.metric, &ID_GRAMMAR)?;
             check_case(&figure.case)
         })
@@ -353,8 +355,8 @@ fn check_labels(labels: &Labels) -> CheckResult {
 }
 
 /// Refuses a field of which something does not hold.
-fn require(holds: bool, field: &str, problem: impl Display) -> CheckResult {
-    if holds { Ok(()) } else { invalid_field(field, problem.to_string()) }
+fn require(condition: bool, field: &str, problem: impl Display) -> CheckResult {
+    if condition { Ok(()) } else { invalid_field(field, problem.to_string()) }
 }
 
 fn invalid_field(field: &str, problem: impl Into<String>) -> CheckResult {

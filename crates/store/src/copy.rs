@@ -7,7 +7,7 @@ use crate::run_key::key_of;
 use crate::sql::values;
 use crate::{RunSummary, Store};
 
-/// Copies a run by its line in one store to another one, in one transaction: whatever is interrupted, it is there whole or not
+/// Copies a run by its line in one store to another one, in one transaction: after any interruption it is there whole or not
 /// at all. A run that is there already is left as it is; tags and a note that it lacks are added.
 ///
 /// # Errors
@@ -31,7 +31,7 @@ pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunSummary) -> Resu
 }
 
 impl Store {
-    /// Whether the same run is here, by all that its line says of it: a store of a thousand runs is compared without reading a sample.
+    /// Whether the same run is here, by all fields of its line: a store of a thousand runs is compared without reading a sample.
     fn has_same_run(&self, line: &RunSummary) -> Result<bool, DatabaseError> {
         let select = "SELECT 1 FROM run WHERE id = $1 AND started = $2 AND machine = $3 AND mode = $4 AND kelvin = $5
                       AND coalesce(status, '') = $6

@@ -1,4 +1,4 @@
-//! Errors of a store: an enum for each operation, each error one line that says what to do.
+//! Errors of a store: an enum for each operation, each error one line with what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -67,11 +67,11 @@ pub enum DataDirectoryError {
     },
 }
 
-/// Why a text does not say where a store is.
+/// Why a text is no location of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
     /// It begins as a URL, but is none: the text, without its password, and what is wrong with it.
-    #[error("{0}: {1}; postgres://USER@HOST/DATABASE is right")]
+    #[error("{0}: {1}; expected postgres://USER@HOST/DATABASE")]
     NotAUrl(String, String),
     /// This build has no client of PostgreSQL for this URL.
     #[error("{0}: this kelvin was built without PostgreSQL: name a file, or build it with the feature postgres")]
@@ -80,7 +80,7 @@ pub enum LocationError {
     #[error("{0}: {1}")]
     Option(String, &'static str),
     /// Others can read the file of passwords.
-    #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", .0.display())]
+    #[error("{} holds the password, but others can read it: restrict it by chmod 600", .0.display())]
     OpenPasswordFile(PathBuf),
     /// The password is no text.
     #[error("PGPASSWORD is not UTF-8")]
@@ -103,20 +103,22 @@ pub enum OpenError {
     #[error("{path} cannot be opened for writing: {1}", path = .0.display())]
     NotWritable(PathBuf, #[source] io::Error),
     /// It is some other file.
-    #[error("{} is not a SQLite file, and left as it is: name another one", .0.display())]
+    #[error("{} is not a SQLite file, and left unchanged: name another one", .0.display())]
     NotSqlite(PathBuf),
     /// It is a SQLite file of another program.
-    #[error("{} is the SQLite file of another program, and left as it is: name another one", .0.display())]
+    #[error("{} is the SQLite file of another program, and left unchanged: name another one", .0.display())]
     Foreign(PathBuf),
     /// A newer kelvin wrote it.
-    #[error("{store} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin")]
+    #[error(
+        "{store} has schema version {version}, but this kelvin knows only up to {supported_version}: use a newer kelvin"
+    )]
     Newer {
         /// The store.
         store: String,
         /// Its version.
-        found: i64,
+        version: i64,
         /// The newest version that this program knows.
-        known: i64,
+        supported_version: i64,
     },
     /// A server does not serve this store, and what is wrong: no host, no database, no right, no TLS as it is asked for.
     #[error("{0}: {1}")]
@@ -125,7 +127,7 @@ pub enum OpenError {
     #[error("{0} cannot be reached: {1}")]
     Unreachable(String, String),
     /// Another program has a schema of our name there.
-    #[error("{0}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
+    #[error("{0}: its schema `kelvin` belongs to another program, and is left unchanged: name another database")]
     ForeignSchema(String),
     /// The operating system gives no means to wait for a server.
     #[error("cannot wait for a server: {0}")]
@@ -372,7 +374,7 @@ pub struct InvalidField {
 
 impl InvalidField {
     /// The error with the path of what its field belongs to.
-    pub(crate) fn within(self, parent: impl std::fmt::Display) -> Self {
+    pub(crate) fn under_parent(self, parent: impl std::fmt::Display) -> Self {
         let separator = if self.field.is_empty() { "" } else { "." };
         Self { field: format!("{parent}{separator}{}", self.field), ..self }
     }

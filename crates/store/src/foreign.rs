@@ -51,8 +51,8 @@ pub enum Error {
     Nothing(Vec<String>),
 }
 
-fn reasons_text(left_out: &[String]) -> String {
-    left_out.iter().map(|reason| format!("; {reason}")).collect()
+fn reasons_text(omissions: &[String]) -> String {
+    omissions.iter().map(|reason| format!("; {reason}")).collect()
 }
 
 impl Tool {
@@ -83,12 +83,12 @@ impl Tool {
     /// The program whose words stand somewhere in a file, behind or before text of others: to be recommended, not to be taken.
     pub fn detect_quoted(file: &[u8]) -> Option<Self> {
         let text = &decode::decode_text(file)?;
-        let begins_a_line = |words: &str| text.lines().any(|line| line.trim_start().starts_with(words));
+        let has_line_start = |words: &str| text.lines().any(|line| line.trim_start().starts_with(words));
         Self::ALL.into_iter().find(|tool| match tool {
-            Self::Lmbench => begins_a_line(lmbench::SIGNATURE),
-            Self::Fio => begins_a_line("\"fio version\"") || begins_a_line("{\"fio version\""),
+            Self::Lmbench => has_line_start(lmbench::SIGNATURE),
+            Self::Fio => has_line_start("\"fio version\"") || has_line_start("{\"fio version\""),
             Self::Iperf3 => text.contains("\"iperf 3"),
-            Self::Sysbench => begins_a_line(sysbench::SIGNATURE),
+            Self::Sysbench => has_line_start(sysbench::SIGNATURE),
         })
     }
 
@@ -102,15 +102,15 @@ impl Tool {
     /// # Errors
     /// If it is not of this program, or holds nothing that is a metric of kelvin.
     pub fn read(self, file: &[u8], import: &ImportInfo<'_>) -> Result<Run, Error> {
-        let not_of = |problem: String| Error::NotOf { tool: self, problem };
-        let text = &decode::decode_text(file).ok_or_else(|| not_of("it is no text".into()))?;
+        let format_error = |problem: String| Error::NotOf { tool: self, problem };
+        let text = &decode::decode_text(file).ok_or_else(|| format_error("it is no text".into()))?;
         let results = match self {
             Self::Lmbench => lmbench::read(text),
             Self::Fio => fio::read(text),
             Self::Iperf3 => iperf3::read(text),
             Self::Sysbench => sysbench::read(text),
         };
-        let results = results.map_err(not_of)?;
+        let results = results.map_err(format_error)?;
         if results.values.is_empty() {
             return Err(Error::Nothing(results.not_imported));
         }

@@ -29,11 +29,11 @@ impl Store {
     /// # Errors
     /// If there is no such run, a figure is not finite, a series comes twice, or the store fails.
     pub fn record_headlines(&self, run_id: &str, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
-        let mut seen = HashSet::new();
+        let mut series = HashSet::new();
         for (i, headline) in headlines.iter().enumerate() {
             check_finite(&format!("headlines[{i}].value"), headline.value)?;
             check_not_negative(&format!("headlines[{i}].within_variance"), headline.within_variance)?;
-            if !seen.insert((headline.metric, headline.version, &headline.case)) {
+            if !series.insert((headline.metric, headline.version, &headline.case)) {
                 let problem = format!("{} {} comes twice", headline.metric, headline.case);
                 return Err(InvalidField { field: format!("headlines[{i}]"), problem }.into());
             }
@@ -79,29 +79,30 @@ impl Store {
         &self,
         filter: &HistoryFilter<'_>,
         metrics: &[Metric],
-        over: Option<&Metric>,
+        base: Option<&Metric>,
         limit: usize,
     ) -> Result<Vec<SpreadHistory>, LoadError> {
         let HistoryFilter { machine, mode, excluded } = *filter;
-        let newest = newest_headlines_sql(excluded.len(), over.is_some());
+        let select = newest_headlines_sql(excluded.len(), base.is_some());
         let excluded = excluded.iter().map(sql_value);
-        let over = over.map(|over| values![over.id.as_str(), over.version, axes_json(&Case::new())].to_vec());
-        let which: Vec<SqlValue> = excluded.chain(over.into_iter().flatten()).collect();
-        let mut learned = Vec::new();
+        let base_values = base
+            .map(|base_metric| values![base_metric.id.as_str(), base_metric.version, axes_json(&Case::new())].to_vec());
+        let extra_values: Vec<SqlValue> = excluded.chain(base_values.into_iter().flatten()).collect();
+        let mut histories = Vec::new();
         for metric in metrics {
-            let of_metric = values![metric.id.as_str(), metric.version];
-            for axes in self.rows(SELECT_CASES, of_metric, |row| row.get::<String>(0))? {
+            let metric_values = values![metric.id.as_str(), metric.version];
+            for axes in self.rows(SELECT_CASES, metric_values, |row| row.get::<String>(0))? {
                 let case = series_case(&metric.id, &axes)?;
-                let of_case = values![axes, machine, mode, sql_limit(Some(limit))];
-                let filter = [&of_metric[..], of_case, &which].concat();
-                let pairs: Vec<(f64, f64)> = self.rows(&newest, &filter, |row| Ok((row.get(0)?, row.get(1)?)))?;
-                let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
+                let case_values = values![axes, machine, mode, sql_limit(Some(limit))];
+                let filter = [&metric_values[..], case_values, &extra_values].concat();
+                let pairs: Vec<(f64, f64)> = self.rows(&select, &filter, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let (headlines, variances): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
-                    learned.push(SpreadHistory { metric: metric.id, case, headlines, within_variances: within });
+                    histories.push(SpreadHistory { metric: metric.id, case, headlines, within_variances: variances });
                 }
             }
         }
-        Ok(learned)
+        Ok(histories)
     }
 }
 
@@ -111,9 +112,9 @@ const SELECT_CASES: &str = "SELECT DISTINCT axes FROM series WHERE metric = $1 A
 /// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for this many
 /// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
 /// runs of one machine.
-fn newest_headlines_sql(excluded: usize, is_over: bool) -> String {
-    let others: Vec<String> = (7..7 + excluded).map(|number| format!(" AND run.id <> ${number}")).collect();
-    let (what, and_base) = match is_over {
+fn newest_headlines_sql(excluded: usize, has_base: bool) -> String {
+    let exclusions: Vec<String> = (7..7 + excluded).map(|number| format!(" AND run.id <> ${number}")).collect();
+    let (columns, join) = match has_base {
         false => ("headline.value, headline.within_variance", String::new()),
         true => (
             "headline.value / base.value, headline.within_variance / (base.value * base.value)",
@@ -127,11 +128,11 @@ fn newest_headlines_sql(excluded: usize, is_over: bool) -> String {
         ),
     };
     format!(
-        "SELECT {what} FROM run CROSS JOIN headline {and_base} WHERE headline.run = run.key
+        "SELECT {columns} FROM run CROSS JOIN headline {join} WHERE headline.run = run.key
          AND headline.series IN (SELECT key FROM series WHERE metric = $1 AND version = $2 AND axes = $3)
          AND machine = $4 AND (CAST($5 AS TEXT) IS NULL OR mode = $5) AND status = 'complete'{}
          ORDER BY started_us DESC, run.id DESC LIMIT $6",
-        others.concat()
+        exclusions.concat()
     )
 }
 
@@ -154,15 +155,15 @@ pub(crate) fn put_headlines(engine: &dyn SqlConnection, run: i64, headlines: &[S
     let key = |headline: &StoredHeadline| {
         values![headline.metric.as_str(), headline.version, axes_json(&headline.case)].to_vec()
     };
-    let add = "INSERT INTO series (metric, version, axes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-    // In one order, so that of two that add the same ones at once none waits for the other in turn.
+    let insert_series = "INSERT INTO series (metric, version, axes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    // In one order, so that two writers of the same ones do not deadlock.
     let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(key).collect();
     series.sort_by_key(|values| format!("{values:?}"));
-    engine.execute_each(add, &mut series.into_iter())?;
-    let put = "INSERT INTO headline (series, run, value, within_variance)
+    engine.execute_each(insert_series, &mut series.into_iter())?;
+    let insert_headlines = "INSERT INTO headline (series, run, value, within_variance)
                SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND axes = $3";
     let values = |headline: &StoredHeadline| {
         [key(headline), values![run, headline.value, headline.within_variance].to_vec()].concat()
     };
-    engine.execute_each(put, &mut headlines.iter().map(values))
+    engine.execute_each(insert_headlines, &mut headlines.iter().map(values))
 }

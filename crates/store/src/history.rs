@@ -65,14 +65,14 @@ impl Store {
             ORDER BY started_us DESC, id DESC";
         let row = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
         let mut machines: Vec<MachineRuns> = Vec::new();
-        let mut places: HashMap<(String, String), usize> = HashMap::new();
+        let mut indices: HashMap<(String, String), usize> = HashMap::new();
         for (machine, mode, cpu_model, newest) in self.rows(select, &[], row)? {
-            let place = *places.entry((machine, mode)).or_insert_with_key(|(machine, mode)| {
+            let index = *indices.entry((machine, mode)).or_insert_with_key(|(machine, mode)| {
                 let (machine, mode) = (machine.clone(), mode.clone());
                 machines.push(MachineRuns { machine, cpu_model, mode, runs: 0, newest });
                 machines.len() - 1
             });
-            machines[place].runs += 1;
+            machines[index].runs += 1;
         }
         Ok(machines)
     }
@@ -114,20 +114,22 @@ impl Store {
     pub fn series_values(
         &self,
         runs: &[HistoryRunRow],
-        is_wanted: &dyn Fn(&str) -> bool,
+        is_requested: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<StoredSeries>, LoadError> {
-        let mut places: Vec<(i64, usize)> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
-        places.sort_unstable();
-        let (Some(&(first, _)), Some(&(last, _))) = (places.first(), places.last()) else { return Ok(Vec::new()) };
+        let mut run_indices: Vec<(i64, usize)> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
+        run_indices.sort_unstable();
+        let (Some(&(first, _)), Some(&(last, _))) = (run_indices.first(), run_indices.last()) else {
+            return Ok(Vec::new());
+        };
         let mut by_series: BTreeMap<(Name, Case, u32), Vec<HistoryPoint>> = BTreeMap::new();
-        for (series, (metric, version, case)) in self.wanted_series(is_wanted)? {
+        for (series, (metric, version, case)) in self.requested_series(is_requested)? {
             let (mut values, mut next) = (Vec::new(), 0);
             self.connection().each_pair(SELECT_VALUES, values![series, first, last], &mut |key, value| {
                 // Of most series the next run has the next value.
-                if places.get(next).is_none_or(|place| place.0 != key) {
-                    next = places.partition_point(|place| place.0 < key);
+                if run_indices.get(next).is_none_or(|entry| entry.0 != key) {
+                    next = run_indices.partition_point(|entry| entry.0 < key);
                 }
-                if let Some(&(_, run)) = places.get(next).filter(|place| place.0 == key) {
+                if let Some(&(_, run)) = run_indices.get(next).filter(|entry| entry.0 == key) {
                     values.push(HistoryPoint { run, value });
                     next += 1;
                 }
@@ -156,20 +158,20 @@ impl Store {
         &self,
         machines: &[Vec<String>],
         mode: &str,
-        is_wanted: &dyn Fn(&str) -> bool,
+        is_requested: &dyn Fn(&str) -> bool,
     ) -> Result<HashMap<SeriesId, Vec<f64>>, LoadError> {
         let mut latest: HashMap<SeriesId, Vec<f64>> = HashMap::new();
         if machines.is_empty() {
             return Ok(latest);
         }
-        let series_ids: HashMap<i64, SeriesId> = self.wanted_series(is_wanted)?.into_iter().collect();
+        let series_ids: HashMap<i64, SeriesId> = self.requested_series(is_requested)?.into_iter().collect();
         for identities in machines {
-            let mut seen: HashSet<i64> = HashSet::new();
+            let mut series_keys: HashSet<i64> = HashSet::new();
             for run in self.history_runs(identities, mode, MAX_LATEST_RUNS)?.iter().rev() {
                 let select = "SELECT series, value FROM headline WHERE run = $1";
                 self.connection().each_pair(select, values![run.key], &mut |series, value| {
-                    if let Some(identified) = series_ids.get(&series).filter(|_| seen.insert(series)) {
-                        latest.entry(identified.clone()).or_default().push(value);
+                    if let Some(series_id) = series_ids.get(&series).filter(|_| series_keys.insert(series)) {
+                        latest.entry(series_id.clone()).or_default().push(value);
                     }
                 })?;
             }
@@ -186,7 +188,7 @@ impl Store {
     }
 
     /// The keys of the wanted series.
-    fn wanted_series(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, SeriesId)>, LoadError> {
+    fn requested_series(&self, is_requested: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, SeriesId)>, LoadError> {
         let select = "SELECT key, metric, version, axes FROM series";
         let row = |row: &SqlRow| -> Result<(i64, String, u32, String), WrongColumn> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
@@ -194,7 +196,7 @@ impl Store {
         let mut series = Vec::new();
         for (key, metric, version, axes) in self.rows(select, &[], row)? {
             let id = metric.as_str();
-            if !is_wanted(id) {
+            if !is_requested(id) {
                 continue;
             }
             if !ID_GRAMMAR.allows(id) {

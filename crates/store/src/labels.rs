@@ -1,4 +1,4 @@
-//! What people say of a run: tags, which are a name and a value, and a note.
+//! Labels of a run: tags, which are a name and a value, and a note.
 
 use kelvin_core::Labels;
 
@@ -41,8 +41,13 @@ pub(crate) enum OldLabels {
 }
 
 /// Stores labels of a run.
-pub(crate) fn put_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64, old: OldLabels) -> SqlResult<()> {
-    let (tag, note) = match old {
+pub(crate) fn put_labels(
+    labels: &Labels,
+    engine: &dyn SqlConnection,
+    run: i64,
+    conflict_policy: OldLabels,
+) -> SqlResult<()> {
+    let (tag, note) = match conflict_policy {
         OldLabels::Replaced => (
             "ON CONFLICT (run, name) DO UPDATE SET value = excluded.value",
             "ON CONFLICT (run) DO UPDATE SET text = excluded.text",
@@ -81,17 +86,17 @@ impl Store {
     /// If the name does not match exactly one run, a tag to be removed is not there, or the store fails.
     pub fn update_tags(&self, name: &str, tags: &[Tag], removed: &[String]) -> Result<String, LabelError> {
         let id = self.find(name)?;
-        let missing = self.in_label_transaction(&id, |engine, run| {
+        let missing_tag = self.in_label_transaction(&id, |engine, run| {
             let names: Vec<String> =
                 rows(engine, "SELECT name FROM tag WHERE run = $1", values![run], |row| row.get(0))?;
-            if let Some(missing) = removed.iter().find(|name| !names.contains(name)) {
-                return Ok(Some(missing.clone()));
+            if let Some(absent_tag) = removed.iter().find(|name| !names.contains(name)) {
+                return Ok(Some(absent_tag.clone()));
             }
             let mut parameters = removed.iter().map(|name| values![run, name].to_vec());
             engine.execute_each("DELETE FROM tag WHERE run = $1 AND name = $2", &mut parameters)?;
             put_labels(&labels(tags, None), engine, run, OldLabels::Replaced).map(|()| None)
         })?;
-        missing.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag(id, name)))
+        missing_tag.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag(id, name)))
     }
 
     /// Gives the run that a name means a note in place of the one that it has, or, if it is empty, takes that away; returns its id.

@@ -4,7 +4,7 @@
 //! program or the machine, the store opens again with every round whose [`event`](Recorder::event) had returned. A run
 //! without an end loads as a partial run.
 //!
-//! The layout of the database is described in `schema.md` beside this crate, the file format in
+//! The layout of the database is described in `schema.md` of this crate, the file format in
 //! `docs/run.schema.json`.
 #![forbid(unsafe_code)]
 

@@ -21,8 +21,8 @@ CREATE TABLE layout (version BIGINT NOT NULL);
 INSERT INTO layout VALUES (0);
 ";
 
-/// A step in the dialect of PostgreSQL: the same tables and columns. Texts are ordered by their bytes, as SQLite orders them, whatever the
-/// language of the database.
+/// A step in the dialect of PostgreSQL: the same tables and columns. Texts are ordered by their bytes, as SQLite orders them, in any
+/// locale of the database.
 #[cfg(feature = "postgres")]
 fn postgres_dialect(step: &str) -> String {
     [
@@ -42,10 +42,10 @@ fn postgres_dialect(step: &str) -> String {
 /// The steps of a server from this version on, each with the note that it was done.
 #[cfg(feature = "postgres")]
 pub(crate) fn postgres_migrations(version: i64) -> impl Iterator<Item = String> {
-    let done = usize::try_from(version).unwrap_or(MIGRATIONS.len());
-    MIGRATIONS.iter().enumerate().skip(done).map(|(place, step)| {
-        let before = if place == 0 { POSTGRES_LAYOUT } else { "" };
-        format!("{before}{}; UPDATE layout SET version = {}", postgres_dialect(step), place + 1)
+    let applied = usize::try_from(version).unwrap_or(MIGRATIONS.len());
+    MIGRATIONS.iter().enumerate().skip(applied).map(|(index, step)| {
+        let prefix = if index == 0 { POSTGRES_LAYOUT } else { "" };
+        format!("{prefix}{}; UPDATE layout SET version = {}", postgres_dialect(step), index + 1)
     })
 }
 
@@ -59,11 +59,11 @@ pub(crate) fn migrate(connection: &Connection) -> Result<()> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Read again under the lock: another process may have done it meanwhile.
     let version = schema_version(&transaction)?;
-    let done = usize::try_from(version).unwrap_or(MIGRATIONS.len()).min(MIGRATIONS.len());
-    for step in &MIGRATIONS[done..] {
+    let applied = usize::try_from(version).unwrap_or(MIGRATIONS.len()).min(MIGRATIONS.len());
+    for step in &MIGRATIONS[applied..] {
         transaction.execute_batch(step)?;
     }
-    if done < MIGRATIONS.len() {
+    if applied < MIGRATIONS.len() {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }

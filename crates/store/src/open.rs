@@ -46,7 +46,7 @@ const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Store {
     connection: Box<dyn SqlConnection>,
-    /// What tells the database of a server from others.
+    /// Identifies the database of a server.
     key: Option<String>,
     /// Whether it can only be read, since its disk has no space for a log.
     is_read_only: bool,
@@ -93,23 +93,23 @@ impl Store {
     /// If the path cannot hold a store, or holds something else, which is then left as it is.
     fn open_file(path: PathBuf) -> Result<Self, OpenError> {
         let is_new = create_file(&path)?;
-        let opened = Self::open_prepared(&path);
-        if is_new && opened.is_err() {
+        let store = Self::open_prepared(&path);
+        if is_new && store.is_err() {
             remove_empty(&path);
         }
-        opened
+        store
     }
 
     /// Opens the store in a file that exists.
     fn open_prepared(path: &Path) -> Result<Self, OpenError> {
-        let to_read = |connection| Self {
+        let read_only_store = |connection| Self {
             is_read_only: true,
             ..Self::from_connection(Box::new(SqliteConnection::read_only(connection, path)))
         };
         if !has_wal_space(path)
             && let Some(connection) = open_read_only(path)?
         {
-            return Ok(to_read(connection));
+            return Ok(read_only_store(connection));
         }
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
@@ -118,11 +118,11 @@ impl Store {
                 Err(OpenError::Database(DatabaseError::Locked(_))) if Instant::now() < deadline => {
                     std::thread::sleep(BUSY_RETRY_INTERVAL)
                 }
-                Err(OpenError::Database(full @ (DatabaseError::Full(_) | DatabaseError::Limited(..)))) => {
-                    return Ok(to_read(open_read_only(path)?.ok_or(full)?));
+                Err(OpenError::Database(error @ (DatabaseError::Full(_) | DatabaseError::Limited(..)))) => {
+                    return Ok(read_only_store(open_read_only(path)?.ok_or(error)?));
                 }
-                connected => {
-                    return connected
+                result => {
+                    return result
                         .map(|connection| Self::from_connection(Box::new(SqliteConnection::new(connection, path))));
                 }
             }
@@ -147,17 +147,17 @@ impl Store {
         self.connection.name()
     }
 
-    /// What tells the database of a server from others, whoever reaches it; none of a file.
+    /// Identifies the database of a server, the same for every user; none of a file.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// Whether both are the same store, under whatever names.
+    /// Whether both are the same store, also under different names.
     pub fn is_same(&self, other: &Self) -> bool {
-        let place = |store: &Self| fs::canonicalize(store.name()).ok();
+        let canonical_path = |store: &Self| fs::canonicalize(store.name()).ok();
         self.name() == other.name()
             || (self.key.is_some() && self.key == other.key)
-            || place(self).is_some_and(|place_here| Some(place_here) == place(other))
+            || canonical_path(self).is_some_and(|own_path| Some(own_path) == canonical_path(other))
     }
 
     pub(crate) fn connection(&self) -> &dyn SqlConnection {
@@ -194,9 +194,9 @@ fn connect_to_write(path: &Path) -> Result<Connection, OpenError> {
 /// Whether there is room for a log and its index. SQLite maps the index, which may have holes where blocks are smaller than pages: where one
 /// cannot be filled, the process gets a signal and no error.
 fn has_wal_space(path: &Path) -> bool {
-    // Of what is kept for root a part is for the file system alone. Some file systems tell nothing.
+    // Of what is kept for root a part is for the file system alone. Some file systems report nothing.
     rustix::fs::statvfs(path)
-        .map_or(true, |room| room.f_blocks == 0 || room.f_bavail.saturating_mul(room.f_frsize) >= MIN_WAL_SPACE)
+        .map_or(true, |stats| stats.f_blocks == 0 || stats.f_bavail.saturating_mul(stats.f_frsize) >= MIN_WAL_SPACE)
 }
 
 /// Opens what is in the file by now, without a log or its index, for which there is no space; nothing where there is a log that counts too,
@@ -246,7 +246,7 @@ fn set_untrusted(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Creates missing directories and the file, or says in plain words why it cannot. Returns whether the file is new.
+/// Creates missing directories and the file, or reports why it cannot. Returns whether the file is new.
 fn create_file(path: &Path) -> Result<bool, OpenError> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Err(OpenError::IsDirectory(path.to_path_buf())),
@@ -254,28 +254,28 @@ fn create_file(path: &Path) -> Result<bool, OpenError> {
         _ => {}
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|source| OpenError::Directory(directory.to_path_buf(), source))?;
+        let result = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        result.map_err(|source| OpenError::Directory(directory.to_path_buf(), source))?;
     }
     // Opened for writing and closed at once, for the operating system's own error. Nothing is created through a dangling
     // link.
     let open = |new| OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
-    let opened = match open(true) {
+    let outcome = match open(true) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => open(false).map(|_| false),
-        made => made.map(|_| true),
+        result => result.map(|_| true),
     };
-    opened.map_err(|source| OpenError::NotWritable(path.to_path_buf(), source))
+    outcome.map_err(|source| OpenError::NotWritable(path.to_path_buf(), source))
 }
 
-/// Bytes of a database that has no table: each has a page of its own beside the first one.
-const ONE_PAGE: u64 = 4096;
+/// Bytes of a database that has no table: each has a page of its own after the first one.
+const EMPTY_DATABASE_BYTES: u64 = 4096;
 
 /// Removes a new file in which no store could be made, unless another process has meanwhile made one there. Errors are ignored: an
 /// empty file is a store as well.
 fn remove_empty(path: &Path) {
     let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-    if bytes(path) <= ONE_PAGE && bytes(&log_of(path)) == 0 {
-        for file in [path, &log_of(path), &beside(path, "-shm")] {
+    if bytes(path) <= EMPTY_DATABASE_BYTES && bytes(&log_of(path)) == 0 {
+        for file in [path, &log_of(path), &with_suffix(path, "-shm")] {
             let _ = fs::remove_file(file);
         }
     }
@@ -283,13 +283,13 @@ fn remove_empty(path: &Path) {
 
 /// The write-ahead log of a database.
 fn log_of(path: &Path) -> PathBuf {
-    beside(path, "-wal")
+    with_suffix(path, "-wal")
 }
 
-/// A file that SQLite has beside a database.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+/// A file that SQLite keeps next to a database.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
@@ -301,23 +301,23 @@ fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, Ope
     let version = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     let application = number("PRAGMA application_id")?;
-    let empty = tables == 0 && version == 0 && application == 0;
-    if !empty && application != APPLICATION_ID {
+    let is_empty = tables == 0 && version == 0 && application == 0;
+    if !is_empty && application != APPLICATION_ID {
         return Err(OpenError::Foreign(path.to_path_buf()));
     }
     if version > SCHEMA_VERSION {
-        return Err(OpenError::Newer { store: path.display().to_string(), found: version, known: SCHEMA_VERSION });
+        return Err(OpenError::Newer { store: path.display().to_string(), version, supported_version: SCHEMA_VERSION });
     }
     Ok(version)
 }
 
 /// Write-ahead logging, each commit flushed to the disk before it counts.
 fn enable_wal(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let offered: String = connection
+    let journal_mode: String = connection
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
         .map_err(|error| open_error(path, error))?;
-    if offered != "wal" {
-        return Err(OpenError::NoWriteAheadLog(path.to_path_buf(), offered));
+    if journal_mode != "wal" {
+        return Err(OpenError::NoWriteAheadLog(path.to_path_buf(), journal_mode));
     }
     connection.pragma_update(None, "synchronous", "full").map_err(|error| open_error(path, error))
 }
@@ -325,7 +325,7 @@ fn enable_wal(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotSqlite(path.to_path_buf()),
-        // The file itself could be opened: what fails is the log beside it, which needs a writable directory.
+        // The file itself could be opened: what fails is the log next to it, which needs a writable directory.
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
             OpenError::NotWritable(path.to_path_buf(), io::Error::new(ErrorKind::PermissionDenied, error))
         }

@@ -23,7 +23,7 @@ const WATCH_SUFFIX: &str = "-watching";
 /// Shows other programs that this one records a run here, or watches the machine, until it is dropped or its process ends.
 #[derive(Debug)]
 pub struct StoreLock {
-    _held: File,
+    _file: File,
 }
 
 /// What came of sending runs.
@@ -32,28 +32,28 @@ pub struct UploadResult {
     /// Runs that the server has now and that are no longer here.
     pub sent: usize,
     /// Runs that stay here, and why: the server has another run with the same id, or they are damaged.
-    pub kept: Vec<(String, CopyError)>,
+    pub failures: Vec<(String, CopyError)>,
 }
 
 impl Store {
     /// Shows that a run is being recorded in this file.
     ///
     /// # Errors
-    /// If the file beside it cannot be made or locked.
+    /// If the lock file next to it cannot be made or locked.
     pub fn lock_recording(&self) -> io::Result<StoreLock> {
         let file = self.lock_file(RECORDING_SUFFIX)?;
         file.lock_shared()?;
-        Ok(StoreLock { _held: file })
+        Ok(StoreLock { _file: file })
     }
 
     /// Shows that this program watches the machine with this file as its store; `None` if another one does.
     ///
     /// # Errors
-    /// If the file beside it cannot be made or locked.
+    /// If the lock file next to it cannot be made or locked.
     pub fn try_lock_watch(&self) -> io::Result<Option<StoreLock>> {
         let file = self.lock_file(WATCH_SUFFIX)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(StoreLock { _held: file })),
+            Ok(()) => Ok(Some(StoreLock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -65,30 +65,30 @@ impl Store {
     /// # Errors
     /// If one of the stores fails: what was sent by then is sent.
     pub fn upload_pending(&self, server: &Store) -> Result<UploadResult, UploadError> {
-        let mut delivered = UploadResult::default();
-        let Some(key) = server.key() else { return Ok(delivered) };
-        let waits = |line: &RunSummary| line.pending_server.as_deref() == Some(key);
+        let mut result = UploadResult::default();
+        let Some(key) = server.key() else { return Ok(result) };
+        let is_pending = |line: &RunSummary| line.pending_server.as_deref() == Some(key);
         let list = || self.list(&RunFilter::default()).map_err(UploadError::Local);
-        if !list()?.iter().any(waits) {
-            return Ok(delivered);
+        if !list()?.iter().any(is_pending) {
+            return Ok(result);
         }
         self.finish_killed_runs()?;
-        for line in list()?.iter().filter(|line| waits(line) && line.status.is_some()) {
+        for line in list()?.iter().filter(|line| is_pending(line) && line.status.is_some()) {
             match copy_compared(self, server, line) {
                 Ok(_) => {
                     self.connection()
                         .execute("DELETE FROM run WHERE id = $1", values![&line.id])
                         .map_err(UploadError::Local)?;
-                    delivered.sent += 1;
+                    result.sent += 1;
                 }
                 Err(error) if error.is_store_failure() => return Err(UploadError::Copy(Box::new(error))),
-                Err(error) => delivered.kept.push((line.id.clone(), error)),
+                Err(error) => result.failures.push((line.id.clone(), error)),
             }
         }
-        if delivered.sent > 0 {
+        if result.sent > 0 {
             self.reclaim().map_err(UploadError::Local)?;
         }
-        Ok(delivered)
+        Ok(result)
     }
 
     /// Gives runs for a server that were killed their end, unless some program is recording one.

@@ -47,7 +47,7 @@ const MAX_ROWS: u64 = 50_000_000;
 const MAX_ANSWER_BYTES: u64 = 1 << 30;
 
 /// Maximum bytes of rows that are kept, of which each takes several times as much memory.
-const MAX_KEPT_BYTES: u64 = 256 << 20;
+const MAX_BUFFERED_BYTES: u64 = 256 << 20;
 
 /// Maximum bytes that are awaited behind a row that is none, until the connection is given up.
 const MAX_DRAINED_BYTES: u64 = 16 << 20;
@@ -67,7 +67,7 @@ const SESSION_SETUP: &str = "SET search_path TO kelvin; SET lock_timeout TO '10s
 
 /// A connection to a server.
 pub(crate) struct PostgresConnection {
-    /// Dropped before the task: so the server is told that this is the end, if it still listens.
+    /// Dropped before the task, so that the server receives the end of the connection if it still listens.
     client: Client,
     task: ConnectionTask,
     name: String,
@@ -78,20 +78,20 @@ pub(crate) struct PostgresConnection {
 struct ConnectionTask {
     runtime: Runtime,
     handle: JoinHandle<()>,
-    /// Why the connection ended, once it has: who waits for an answer is only told that it is closed.
-    ended: Arc<OnceLock<String>>,
+    /// Why the connection ended, once it has: a caller that waits for an answer only learns that it is closed.
+    end_reason: Arc<OnceLock<String>>,
 }
 
 impl ConnectionTask {
     fn start(runtime: Runtime, work: ConnectionWork) -> Self {
-        let ended = Arc::new(OnceLock::new());
-        let why = ended.clone();
+        let end_reason = Arc::new(OnceLock::new());
+        let reason = end_reason.clone();
         let handle = runtime.spawn(async move {
             if let Err(error) = work.await {
-                let _ = why.set(error_text(&error));
+                let _ = reason.set(error_text(&error));
             }
         });
-        Self { runtime, handle, ended }
+        Self { runtime, handle, end_reason }
     }
 }
 
@@ -127,12 +127,12 @@ impl PostgresConnection {
         // Each address of the host is tried for so long.
         let tries = u32::try_from(config.get_hostaddrs().len().max(1)).unwrap_or(1);
         let limit = config.get_connect_timeout().copied().unwrap_or(ANSWER_TIMEOUT).saturating_mul(tries);
-        let reached = runtime.block_on(async { timeout(limit, connect_any(address, &config)).await });
-        let silent = |_| {
+        let connection = runtime.block_on(async { timeout(limit, connect_any(address, &config)).await });
+        let no_answer = |_| {
             let problem = format!("the server does not answer within {} s", limit.as_secs());
             OpenError::Unreachable(address.name().to_owned(), problem)
         };
-        let (client, work) = reached.map_err(silent)??;
+        let (client, work) = connection.map_err(no_answer)??;
         let (task, name) = (ConnectionTask::start(runtime, work), address.name().to_owned());
         let server = Self { client, task, name, prepared: RefCell::default() };
         server.batch_execute(SESSION_SETUP)?;
@@ -171,7 +171,9 @@ impl PostgresConnection {
         let version = self.query("SELECT version FROM kelvin.layout", &[])?.pop();
         let number = version.and_then(|row| row.get::<i64>(0).ok()).ok_or_else(foreign)?;
         match number > SCHEMA_VERSION {
-            true => Err(OpenError::Newer { store: self.name.clone(), found: number, known: SCHEMA_VERSION }),
+            true => {
+                Err(OpenError::Newer { store: self.name.clone(), version: number, supported_version: SCHEMA_VERSION })
+            }
             false => Ok(number),
         }
     }
@@ -200,8 +202,8 @@ impl PostgresConnection {
 
     /// A statement, prepared once.
     async fn prepared(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-        let known = self.prepared.borrow().get(sql).cloned();
-        if let Some(statement) = known {
+        let cached = self.prepared.borrow().get(sql).cloned();
+        if let Some(statement) = cached {
             return Ok(statement);
         }
         let statement = self.client.prepare(sql).await?;
@@ -215,7 +217,7 @@ impl PostgresConnection {
         &self,
         sql: &str,
         values: &[SqlValue],
-        most_bytes: u64,
+        max_bytes: u64,
         read: &mut dyn FnMut(&tokio_postgres::Row) -> SqlResult<()>,
     ) -> SqlResult<()> {
         self.check_storable(values)?;
@@ -223,7 +225,7 @@ impl PostgresConnection {
             let statement = self.prepared(sql).await?;
             self.client.query_raw(&statement, values.iter().map(Parameter)).await
         })?;
-        let (mut count, mut bytes, mut beyond) = (0, 0, 0);
+        let (mut count, mut bytes, mut drained) = (0, 0, 0);
         let mut outcome = Ok(());
         let deadline = Instant::now() + ALL_ROWS_TIMEOUT;
         self.wait(ALL_ROWS_TIMEOUT, async {
@@ -234,7 +236,7 @@ impl PostgresConnection {
                 let Some(row) = next.map_err(|error| self.sql_error(&error))? else { return Ok(()) };
                 let size = row.raw_size_bytes() as u64;
                 (count, bytes) = (count + 1, bytes + size);
-                if count > MAX_ROWS || bytes > most_bytes || beyond > MAX_DRAINED_BYTES || Instant::now() > deadline {
+                if count > MAX_ROWS || bytes > max_bytes || drained > MAX_DRAINED_BYTES || Instant::now() > deadline {
                     // What waits for a server that does not keep to the protocol fails at once.
                     self.task.handle.abort();
                     let problem = format!("it sends rows without end: {count} of {bytes} bytes so far");
@@ -242,7 +244,7 @@ impl PostgresConnection {
                 }
                 match outcome {
                     Ok(()) => outcome = read(&row),
-                    Err(_) => beyond += size,
+                    Err(_) => drained += size,
                 }
             }
         })??;
@@ -255,8 +257,8 @@ impl PostgresConnection {
             if let SqlValue::Text(text) = value
                 && text.contains('\0')
             {
-                let shown: String = text.chars().take(60).collect();
-                let problem = format!("the text {shown:?} has a NUL, which PostgreSQL cannot store");
+                let excerpt: String = text.chars().take(60).collect();
+                let problem = format!("the text {excerpt:?} has a NUL, which PostgreSQL cannot store");
                 return Err(DatabaseError::NotStorable(self.name.clone(), problem));
             }
         }
@@ -265,8 +267,8 @@ impl PostgresConnection {
 
     fn sql_error(&self, error: &tokio_postgres::Error) -> DatabaseError {
         let store = self.name.clone();
-        let ended = self.task.ended.get().filter(|_| error.is_closed()).cloned();
-        let source: BoxError = ended.unwrap_or_else(|| error_text(error)).into();
+        let end_reason = self.task.end_reason.get().filter(|_| error.is_closed()).cloned();
+        let source: BoxError = end_reason.unwrap_or_else(|| error_text(error)).into();
         let Some(code) = error.code() else {
             let is_lost = error.is_closed() || find_cause::<io::Error>(error).is_some();
             return if is_lost { DatabaseError::Lost(store, source) } else { DatabaseError::Other(store, source) };
@@ -299,20 +301,20 @@ impl SqlConnection for PostgresConnection {
     }
 
     fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
-        self.stream_rows(sql, values, MAX_KEPT_BYTES, &mut |stored| {
-            let value = |column| match stored.try_get(column) {
+        self.stream_rows(sql, values, MAX_BUFFERED_BYTES, &mut |pg_row| {
+            let value = |column| match pg_row.try_get(column) {
                 Ok(Column(value)) => Ok(value),
                 Err(error) => Err(self.sql_error(&error)),
             };
-            let mut row_values = (0..stored.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
-            row(&mut row_values).map_err(|wrong| wrong.in_store(&self.name))
+            let mut row_values = (0..pg_row.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
+            row(&mut row_values).map_err(|error| error.in_store(&self.name))
         })
     }
 
     fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
-        self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |stored| {
-            let wrong = |column| move |_| WrongColumn(column).in_store(&self.name);
-            pair(stored.try_get(0).map_err(wrong(0))?, stored.try_get(1).map_err(wrong(1))?);
+        self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |pg_row| {
+            let column_error = |column| move |_| WrongColumn(column).in_store(&self.name);
+            pair(pg_row.try_get(0).map_err(column_error(0))?, pg_row.try_get(1).map_err(column_error(1))?);
             Ok(())
         })
     }
@@ -362,15 +364,16 @@ impl SqlConnection for PostgresConnection {
 }
 
 /// The configuration with the addresses of its host. The client library would start a thread to look them up, and panic where a limit
-/// forbids it; nor does it tell from other faults that there is no such host.
+/// forbids it; nor does it distinguish an unknown host from other faults.
 fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
     let mut config = address.config.clone();
     let ServerAddress { host, port, .. } = address;
     if host.starts_with('/') {
         return Ok(config);
     }
-    let resolved = (host.as_str(), *port).to_socket_addrs();
-    let addresses: Vec<IpAddr> = resolved.into_iter().flatten().map(|resolved| resolved.ip()).collect();
+    let socket_addresses = (host.as_str(), *port).to_socket_addrs();
+    let addresses: Vec<IpAddr> =
+        socket_addresses.into_iter().flatten().map(|socket_address| socket_address.ip()).collect();
     let Some((first, rest)) = addresses.split_first() else {
         let problem = format!("there is no host {host}, or its name cannot be looked up");
         return Err(OpenError::Server(address.name().to_owned(), problem));
@@ -385,13 +388,13 @@ fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
 }
 
 async fn connect_any(address: &ServerAddress, config: &Config) -> Result<(Client, ConnectionWork), OpenError> {
-    let connect = |encrypt| connect_tcp(address, config, encrypt);
+    let connect = |tls_use| connect_tcp(address, config, tls_use);
     match address.tls.mode {
         _ if let Some(Host::Unix(directory)) = config.get_hosts().first() => connect_unix(address, directory).await,
         TlsMode::Disable => connect(TlsUse::Never).await,
         TlsMode::Allow => match connect(TlsUse::Never).await {
             Err(_) => connect(TlsUse::Always).await,
-            reached => reached,
+            result => result,
         },
         TlsMode::Prefer => connect(TlsUse::IfOffered).await,
         TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => connect(TlsUse::Always).await,
@@ -401,16 +404,16 @@ async fn connect_any(address: &ServerAddress, config: &Config) -> Result<(Client
 async fn connect_tcp(
     address: &ServerAddress,
     config: &Config,
-    encrypt: TlsUse,
+    tls_use: TlsUse,
 ) -> Result<(Client, ConnectionWork), OpenError> {
-    let wrong = |problem| OpenError::Server(address.name().to_owned(), problem);
-    let tls = MakeRustlsConnect::new(tls::client_config(&address.tls).map_err(wrong)?);
+    let to_error = |problem| OpenError::Server(address.name().to_owned(), problem);
+    let tls = MakeRustlsConnect::new(tls::client_config(&address.tls).map_err(to_error)?);
     let (addresses, mut config) = (config.get_hostaddrs(), config.clone());
     let is_local = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
     // The connector asks for TLS itself, so that it has every connection in its hands.
     config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-    let connected = config.connect(MakeBoundedConnect { tls, encrypt, is_local }).await;
-    let (client, connection) = connected.map_err(|error| connect_error(address, &error))?;
+    let result = config.connect(MakeBoundedConnect { tls, tls_use, is_local }).await;
+    let (client, connection) = result.map_err(|error| connect_error(address, &error))?;
     Ok((client, Box::pin(connection)))
 }
 
@@ -421,8 +424,8 @@ async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<(Clie
         socket.map_err(|error| unreachable_error(address.name().to_owned(), error.kind(), error.to_string()))?;
     let mut config = address.config.clone();
     config.ssl_mode(SslMode::Disable);
-    let connected = config.connect_raw(BoundedStream::new(MaybeTlsStream::Local(socket), true), NoTls).await;
-    let (client, connection) = connected.map_err(|error| connect_error(address, &error))?;
+    let result = config.connect_raw(BoundedStream::new(MaybeTlsStream::Local(socket), true), NoTls).await;
+    let (client, connection) = result.map_err(|error| connect_error(address, &error))?;
     Ok((client, Box::pin(connection)))
 }
 
@@ -440,19 +443,19 @@ fn connect_error(address: &ServerAddress, error: &tokio_postgres::Error) -> Open
     let store = address.name().to_owned();
     let problem = error_text(error);
     let user = address.config.get_user().unwrap_or_default();
-    let denied = |problem: &str| format!("{user} was not let in: {problem}");
+    let denial = |problem: &str| format!("{user} was refused: {problem}");
     let problem = match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
             let database = address.config.get_dbname().unwrap_or_default();
-            format!("the server has no database {database:?}: createdb makes one")
+            format!("the server has no database {database:?}: createdb creates one")
         }
-        Some(code) if code.code().starts_with("28") => denied(&problem),
+        Some(code) if code.code().starts_with("28") => denial(&problem),
         Some(_) => return OpenError::Unreachable(store, problem),
         None if problem.contains("password missing") => {
-            denied("the server wants a password: set PGPASSWORD, or write it into ~/.pgpass")
+            denial("the server requires a password: set PGPASSWORD, or write it into ~/.pgpass")
         }
         None => match find_cause::<io::Error>(error).map(io::Error::kind) {
-            Some(ErrorKind::PermissionDenied) => denied(&problem),
+            Some(ErrorKind::PermissionDenied) => denial(&problem),
             kind => return unreachable_error(store, kind.unwrap_or(ErrorKind::Other), problem),
         },
     };
@@ -464,11 +467,11 @@ fn find_cause<E: std::error::Error + 'static>(error: &tokio_postgres::Error) -> 
     std::iter::successors(error.source(), |error| (*error).source()).find_map(|error| error.downcast_ref())
 }
 
-/// The message of the server, or that of the first cause: the library's own sentence says only in which step it failed.
+/// The message of the server, or that of the first cause: the library's own message only names the step that failed.
 fn error_text(error: &tokio_postgres::Error) -> String {
-    if let Some(reported) = error.as_db_error() {
-        let detail = reported.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        return format!("{}{detail}", reported.message());
+    if let Some(db_error) = error.as_db_error() {
+        let detail = db_error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        return format!("{}{detail}", db_error.message());
     }
     let root = std::iter::successors(error.source(), |error| (*error).source()).last();
     root.map_or_else(|| error.to_string(), ToString::to_string)

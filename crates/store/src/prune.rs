@@ -16,7 +16,7 @@ pub struct PruneOptions {
     /// This many of the newest runs of each machine and mode stay.
     pub keep: usize,
     /// Whether runs with a tag or a note go too.
-    pub labelled_too: bool,
+    pub include_labelled: bool,
     /// Now, in microseconds since 1970: a run without an end that began less than a week ago may be running, and stays.
     pub now: i64,
 }
@@ -24,23 +24,24 @@ pub struct PruneOptions {
 impl PruneOptions {
     /// The runs to be removed, of these lines, which are oldest first.
     fn select(self, lines: Vec<RunSummary>) -> Vec<RunSummary> {
-        let mut newer: BTreeMap<(String, String), usize> = BTreeMap::new();
+        let mut newer_counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         let mut is_old = |line: &RunSummary| {
-            let newer = newer.entry((line.machine.clone(), line.mode.clone())).or_default();
-            *newer += 1;
-            *newer > self.keep
+            let count = newer_counts.entry((line.machine.clone(), line.mode.clone())).or_default();
+            *count += 1;
+            *count > self.keep
         };
-        let may_run = |line: &RunSummary| {
-            let began = check::parse_started(&line.started);
-            line.status.is_none() && began.is_none_or(|began| self.now.saturating_sub(began) < MAX_RUN_US)
+        let may_be_running = |line: &RunSummary| {
+            let started_us = check::parse_started(&line.started);
+            line.status.is_none()
+                && started_us.is_none_or(|started_us| self.now.saturating_sub(started_us) < MAX_RUN_US)
         };
-        let stays = |line: &RunSummary| {
-            may_run(line) || line.pending_server.is_some() || (!self.labelled_too && !line.labels.is_empty())
+        let is_retained = |line: &RunSummary| {
+            may_be_running(line) || line.pending_server.is_some() || (!self.include_labelled && !line.labels.is_empty())
         };
-        let mut chosen: Vec<RunSummary> =
-            lines.into_iter().rev().filter(|line| is_old(line)).filter(|line| !stays(line)).collect();
-        chosen.reverse();
-        chosen
+        let mut old_runs: Vec<RunSummary> =
+            lines.into_iter().rev().filter(|line| is_old(line)).filter(|line| !is_retained(line)).collect();
+        old_runs.reverse();
+        old_runs
     }
 }
 
@@ -53,17 +54,17 @@ impl Store {
         self.list(&RunFilter::default()).map(|lines| prune.select(lines))
     }
 
-    /// Removes old runs, all of them or none; returns them, oldest first. What stays beside what [`PruneOptions`] says: runs that a server is yet
-    /// to get. [`reclaim`](Self::reclaim) returns the space to the file system.
+    /// Removes old runs, all of them or none; returns them, oldest first. Besides the runs that [`PruneOptions`] keeps, those stay that a
+    /// server is yet to get. [`reclaim`](Self::reclaim) returns the space to the file system.
     ///
     /// # Errors
     /// If the store fails.
     pub fn prune(&self, prune: PruneOptions) -> Result<Vec<RunSummary>, DatabaseError> {
         self.in_transaction(|engine| {
-            let chosen = prune.select(run_summaries(engine, &RunFilter::default())?);
-            let mut ids = chosen.iter().map(|line| values![&line.id].to_vec());
+            let old_runs = prune.select(run_summaries(engine, &RunFilter::default())?);
+            let mut ids = old_runs.iter().map(|line| values![&line.id].to_vec());
             engine.execute_each("DELETE FROM run WHERE id = $1", &mut ids)?;
-            Ok(chosen)
+            Ok(old_runs)
         })
     }
 }

@@ -87,8 +87,8 @@ impl Store {
     /// # Errors
     /// If no run or several match, or the store fails.
     pub fn find(&self, name: &str) -> Result<String, FindError> {
-        if let Some(back) = offset_from_last(name)? {
-            return self.nth_newest(name, back);
+        if let Some(steps) = offset_from_last(name)? {
+            return self.nth_newest(name, steps);
         }
         if let Some(tag) = Tag::parse_selector(name)? {
             let mut ids = self.ids_with_tag(&tag)?;
@@ -159,9 +159,9 @@ impl Store {
         self.connection().reclaim()
     }
 
-    fn nth_newest(&self, name: &str, back: usize) -> Result<String, FindError> {
+    fn nth_newest(&self, name: &str, steps: usize) -> Result<String, FindError> {
         let select = "SELECT id FROM run ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET $1";
-        let offset = i64::try_from(back).unwrap_or(i64::MAX);
+        let offset = i64::try_from(steps).unwrap_or(i64::MAX);
         if let Some(id) = self.rows(select, values![offset], |row| row.get::<String>(0))?.pop() {
             return Ok(id);
         }
@@ -175,24 +175,27 @@ impl Store {
     /// The run with exactly this id, read at one moment even while another process adds to it.
     pub(crate) fn load_id(&self, id: &str) -> Result<Run, LoadError> {
         let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)?;
-        let head = self.run_row(id)?;
-        let damaged = |part: &str, problem| LoadError::Damaged { id: id.to_owned(), part: part.to_owned(), problem };
-        let mut run = Run::from_header(head.header(id)?);
-        for event in self.events(head.key, id)? {
+        let run_row = self.run_row(id)?;
+        let damage_error =
+            |part: &str, problem| LoadError::Damaged { id: id.to_owned(), part: part.to_owned(), problem };
+        let mut run = Run::from_header(run_row.header(id)?);
+        for event in self.events(run_row.key, id)? {
             run.apply(event);
         }
-        if let Some(status) = head.status {
-            let notes = serde_json::from_str(&head.notes).map_err(|error| damaged("the end", error.to_string()))?;
-            run.apply(Event::Finished { status, seconds: head.seconds, notes });
+        if let Some(status) = run_row.status {
+            let notes =
+                serde_json::from_str(&run_row.notes).map_err(|error| damage_error("the end", error.to_string()))?;
+            run.apply(Event::Finished { status, seconds: run_row.seconds, notes });
         }
         let select = "SELECT payload FROM conclusion WHERE run = $1";
-        if let Some(packed) = self.rows(select, values![head.key], |row| row.get::<Vec<u8>>(0))?.pop() {
-            let conclusion: RunConclusion = unpack(&packed).map_err(|problem| damaged("the conclusion", problem))?;
+        if let Some(packed) = self.rows(select, values![run_row.key], |row| row.get::<Vec<u8>>(0))?.pop() {
+            let conclusion: RunConclusion =
+                unpack(&packed).map_err(|problem| damage_error("the conclusion", problem))?;
             run.predictions = conclusion.predictions;
             run.explanations = conclusion.explanations;
             run.notes.extend(conclusion.notes);
         }
-        run.labels = labels::labels_of(self, head.key)?;
+        run.labels = labels::labels_of(self, run_row.key)?;
         drop(snapshot);
         Ok(run)
     }
@@ -236,8 +239,8 @@ impl RunRow {
         if self.format > RUN_FORMAT {
             return Err(LoadError::Newer(id.to_owned(), self.format));
         }
-        let damaged = |problem| LoadError::Damaged { id: id.to_owned(), part: "the header".into(), problem };
-        unpack(&self.header).map_err(damaged)
+        let damage_error = |problem| LoadError::Damaged { id: id.to_owned(), part: "the header".into(), problem };
+        unpack(&self.header).map_err(damage_error)
     }
 
     fn from_row(row: &SqlRow) -> Result<Self, WrongColumn> {
@@ -265,19 +268,19 @@ fn stored_event(probe: &str, axes: &str, payload: Option<Vec<u8>>, reason: Optio
 
 /// The status in column `column`, its reason in the one after it.
 fn read_status(row: &SqlRow, column: usize) -> Result<Option<RunStatus>, WrongColumn> {
-    let why: Option<String> = row.get(column + 1)?;
+    let reason: Option<String> = row.get(column + 1)?;
     let status: Option<String> = row.get(column)?;
-    Ok(status.map(|_| why.map_or(RunStatus::Complete, RunStatus::Partial)))
+    Ok(status.map(|_| reason.map_or(RunStatus::Complete, RunStatus::Partial)))
 }
 
 /// The runs that pass the filter, oldest first.
 pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> SqlResult<Vec<RunSummary>> {
     let mut values =
         values![filter.machine.clone(), filter.mode.clone(), filter.complete, sql_limit(filter.limit)].to_vec();
-    let mut tagged = String::new();
+    let mut tag_conditions = String::new();
     for tag in &filter.tags {
         let name = values.len() + 1;
-        tagged += &format!(
+        tag_conditions += &format!(
             " AND EXISTS (SELECT 1 FROM tag WHERE tag.run = run.key AND name = ${name} AND value = ${})",
             name + 1
         );
@@ -292,7 +295,7 @@ pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> S
                 (SELECT text FROM note WHERE note.run = run.key), (SELECT server FROM pending_upload WHERE pending_upload.run = run.key), key
          FROM run
          WHERE (CAST($1 AS TEXT) IS NULL OR machine = $1) AND (CAST($2 AS TEXT) IS NULL OR mode = $2)
-               AND ($3 = 0 OR status = 'complete'){tagged}
+               AND ($3 = 0 OR status = 'complete'){tag_conditions}
          ORDER BY started_us DESC, id DESC LIMIT $4"
     );
     let mut summaries = rows(engine, &select, &values, |row| Ok((row.get::<i64>(12)?, read_summary(row)?)))?;
@@ -302,11 +305,11 @@ pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> S
     for (run, name, value) in rows(engine, select_tags, &[], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))? {
         tags.entry(run).or_default().insert(name, value);
     }
-    let labelled = |(key, mut line): (i64, RunSummary)| {
+    let with_tags = |(key, mut line): (i64, RunSummary)| {
         line.labels.tags = tags.remove(&key).unwrap_or_default();
         line
     };
-    Ok(summaries.into_iter().map(labelled).collect())
+    Ok(summaries.into_iter().map(with_tags).collect())
 }
 
 fn read_summary(row: &SqlRow) -> Result<RunSummary, WrongColumn> {
@@ -327,14 +330,14 @@ fn read_summary(row: &SqlRow) -> Result<RunSummary, WrongColumn> {
 
 /// The one id that a name means, or an error that lists the first of them.
 fn single_match(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
-    let more = match ids.len() {
+    let suffix = match ids.len() {
         0 => return Err(FindError::None(name.to_owned())),
         1 => return Ok(ids.remove(0)),
         2..=MAX_CANDIDATES => String::new(),
         count => format!(" or {} more", count - MAX_CANDIDATES),
     };
     ids.truncate(MAX_CANDIDATES);
-    Err(FindError::Ambiguous(name.to_owned(), ids.join(", ") + &more))
+    Err(FindError::Ambiguous(name.to_owned(), ids.join(", ") + &suffix))
 }
 
 /// How far before the last run `last` (0) and `last~N` (N) go; `None` for any other name.
@@ -343,9 +346,9 @@ fn offset_from_last(name: &str) -> Result<Option<usize>, FindError> {
         return Ok(Some(0));
     }
     let Some(offset) = name.strip_prefix("last~") else { return Ok(None) };
-    let all_digits = !offset.is_empty() && offset.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = !offset.is_empty() && offset.bytes().all(|byte| byte.is_ascii_digit());
     match offset.parse() {
-        Ok(back) if all_digits => Ok(Some(back)),
+        Ok(steps) if is_number => Ok(Some(steps)),
         _ => Err(FindError::BadOffset(name.to_owned())),
     }
 }

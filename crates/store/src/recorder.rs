@@ -78,8 +78,8 @@ impl Store {
         }
         let update = "UPDATE run SET header = $2, machine = $3, cpu_model = $4 WHERE id = $1";
         let values = values![&header.id, pack(header), &header.machine.identity, cpu_model(header)];
-        let changed = self.connection().execute(update, values)?;
-        if changed == 0 { Err(AppendError::Gone(header.id.clone())) } else { Ok(()) }
+        let row_count = self.connection().execute(update, values)?;
+        if row_count == 0 { Err(AppendError::Gone(header.id.clone())) } else { Ok(()) }
     }
 
     /// Stores a whole run, as it was imported. A run that is stored already is left alone.
@@ -100,10 +100,10 @@ impl Store {
         }
     }
 
-    /// Holds a run against the stored one with its id.
+    /// Compares a run with the stored one with its id.
     fn compare_with_stored(&self, run: &Run) -> Result<InsertOutcome, InsertError> {
         let id = &run.header.id;
-        // What people say of it is no part of it.
+        // Labels are no part of the run.
         let stored = self.load(id).map(|stored| Run { labels: run.labels.clone(), ..stored });
         match stored {
             Ok(stored) if stored == *run => {
@@ -185,9 +185,10 @@ impl Recorder<'_> {
             Event::Started(header) => self.start(header),
             Event::RoundStarted { .. } | Event::Extended { .. } => Ok(()),
             Event::RoundFinished { probe, case, round } => {
-                let begun = self.started_run()?;
-                let of_round = |error: InvalidField| error.within(format_args!("{probe} {case} round {}", round.index));
-                check::check_round(round, &begun.metrics).map_err(of_round)?;
+                let started = self.started_run()?;
+                let at_round =
+                    |error: InvalidField| error.under_parent(format_args!("{probe} {case} round {}", round.index));
+                check::check_round(round, &started.metrics).map_err(at_round)?;
                 self.append(|engine, run, sequence| {
                     engine.execute(INSERT_ROUND, &round_values(run, sequence, (*probe, case), round)).map(drop)
                 })
@@ -207,18 +208,20 @@ impl Recorder<'_> {
     }
 
     fn start(&mut self, header: &RunHeader) -> Result<(), AppendError> {
-        if let Some(begun) = &self.started {
-            return Err(AppendError::AlreadyStarted(begun.id.clone()));
+        if let Some(started) = &self.started {
+            return Err(AppendError::AlreadyStarted(started.id.clone()));
         }
         check::check_header(header)?;
-        let inserted = self.store.in_transaction(|engine| {
+        let inserted_key = self.store.in_transaction(|engine| {
             let key = insert_header(engine, header)?;
             labels::put_labels(&self.labels, engine, key, OldLabels::Replaced)?;
-            let owe = "INSERT INTO pending_upload (run, server) VALUES ($1, $2)";
-            self.pending_server.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
+            let insert_upload = "INSERT INTO pending_upload (run, server) VALUES ($1, $2)";
+            self.pending_server
+                .iter()
+                .try_for_each(|server| engine.execute(insert_upload, values![key, server]).map(drop))?;
             Ok(key)
         });
-        let key = inserted.map_err(|error| append_error(error, &header.id))?;
+        let key = inserted_key.map_err(|error| append_error(error, &header.id))?;
         let metrics = check::defined_metrics(&header.metrics);
         self.started = Some(StartedRun { key, id: header.id.clone(), next_sequence: 0, metrics });
         Ok(())
@@ -229,11 +232,11 @@ impl Recorder<'_> {
         &mut self,
         insert: impl FnOnce(&dyn SqlConnection, i64, i64) -> SqlResult<()>,
     ) -> Result<(), AppendError> {
-        let begun = self.started_run()?;
-        let stored = self.store.in_transaction(|engine| insert(engine, begun.key, begun.next_sequence));
-        stored.map_err(|error| append_error(error, &begun.id))?;
-        if let Some(begun) = &mut self.started {
-            begun.next_sequence += 1;
+        let started = self.started_run()?;
+        let result = self.store.in_transaction(|engine| insert(engine, started.key, started.next_sequence));
+        result.map_err(|error| append_error(error, &started.id))?;
+        if let Some(started) = &mut self.started {
+            started.next_sequence += 1;
         }
         Ok(())
     }
@@ -282,14 +285,14 @@ fn skip_values(run: i64, sequence: i64, (probe, case): (Name, &Case), reason: &S
     values![run, sequence, probe.as_str(), axes_json(case), &reason.0].to_vec()
 }
 
-fn store_end(engine: &dyn SqlConnection, run: i64, ending: &RunEnd<'_>) -> SqlResult<()> {
-    let (status, why) = match ending.status {
+fn store_end(engine: &dyn SqlConnection, run: i64, end: &RunEnd<'_>) -> SqlResult<()> {
+    let (status, reason) = match end.status {
         RunStatus::Complete => ("complete", None),
-        RunStatus::Partial(why) => ("partial", Some(why)),
+        RunStatus::Partial(reason) => ("partial", Some(reason)),
     };
-    let notes = serde_json::to_string(ending.notes).expect("words are JSON");
+    let notes = serde_json::to_string(end.notes).expect("words are JSON");
     let update = "UPDATE run SET status = $2, partial_reason = $3, seconds = $4, notes = $5 WHERE key = $1";
-    match engine.execute(update, values![run, status, why, ending.seconds, notes])? {
+    match engine.execute(update, values![run, status, reason, end.seconds, notes])? {
         0 => Err(orphan(engine)),
         _ => Ok(()),
     }
@@ -307,16 +310,16 @@ fn insert_whole(engine: &dyn SqlConnection, run: &Run, headlines: &[StoredHeadli
     let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
     for measurement in &run.measurements {
         let planned = (measurement.planned.probe, &measurement.planned.case);
-        rounds.extend(measurement.rounds.iter().zip(&mut sequence).map(|(round, place)| (place, planned, round)));
-        skips.extend(measurement.skipped.iter().zip(&mut sequence).map(|(reason, place)| (place, planned, reason)));
+        rounds.extend(measurement.rounds.iter().zip(&mut sequence).map(|(round, number)| (number, planned, round)));
+        skips.extend(measurement.skipped.iter().zip(&mut sequence).map(|(reason, number)| (number, planned, reason)));
     }
     engine.execute_each(
         INSERT_ROUND,
-        &mut rounds.iter().map(|&(place, planned, round)| round_values(key, place, planned, round)),
+        &mut rounds.iter().map(|&(number, planned, round)| round_values(key, number, planned, round)),
     )?;
     engine.execute_each(
         INSERT_SKIP,
-        &mut skips.iter().map(|&(place, planned, reason)| skip_values(key, place, planned, reason)),
+        &mut skips.iter().map(|&(number, planned, reason)| skip_values(key, number, planned, reason)),
     )?;
     store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
     upsert_conclusion(engine, key, &RunConclusion::from_run(run))?;
@@ -360,14 +363,14 @@ mod tests {
             case: Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),
             round: Box::new(sample_round(index)),
         };
-        let mut stored = 0;
+        let mut stored_count = 0;
         let error = loop {
-            match recorder.event(&round(stored)) {
-                Ok(()) => stored += 1,
+            match recorder.event(&round(stored_count)) {
+                Ok(()) => stored_count += 1,
                 Err(error) => break error,
             }
         };
-        assert!(stored > 0);
+        assert!(stored_count > 0);
         assert_eq!(
             error.to_string(),
             format!(
@@ -376,35 +379,35 @@ mod tests {
             )
         );
         assert!(matches!(error, AppendError::Database(DatabaseError::Full { .. })));
-        assert_eq!(store.load("full").unwrap().measurements[0].rounds.len(), stored as usize);
+        assert_eq!(store.load("full").unwrap().measurements[0].rounds.len(), stored_count as usize);
 
         // With space again it continues where it stopped.
         pragma(&store, "max_page_count = 1000000");
-        recorder.event(&round(stored)).unwrap();
+        recorder.event(&round(stored_count)).unwrap();
         let rounds: Vec<Round> = store.load("full").unwrap().measurements.remove(0).rounds;
-        assert_eq!(rounds.last().unwrap().index, stored);
+        assert_eq!(rounds.last().unwrap().index, stored_count);
     }
 
     #[test]
     fn locked_store_is_reported_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.sqlite");
-        let (one, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
-        pragma(&other, "busy_timeout = 20");
-        let held = Transaction::begin(one.connection(), TransactionMode::Write).unwrap();
-        let error = other.recorder().event(&sample_events()[0]).unwrap_err();
+        let (first, second) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+        pragma(&second, "busy_timeout = 20");
+        let transaction = Transaction::begin(first.connection(), TransactionMode::Write).unwrap();
+        let error = second.recorder().event(&sample_events()[0]).unwrap_err();
         assert!(matches!(error, AppendError::Database(DatabaseError::Locked { .. })), "{error}");
-        drop(held);
-        other.recorder().event(&sample_events()[0]).unwrap();
+        drop(transaction);
+        second.recorder().event(&sample_events()[0]).unwrap();
     }
 
     #[test]
     fn commits_are_durable_with_foreign_keys() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
-        let ask = |name: &str| pragma(&store, name);
-        assert_eq!(ask("synchronous"), 2, "FULL: the log is flushed at each commit");
-        assert_eq!(ask("foreign_keys"), 1);
-        assert_eq!(ask("auto_vacuum"), 2, "incremental");
+        let value = |name: &str| pragma(&store, name);
+        assert_eq!(value("synchronous"), 2, "FULL: the log is flushed at each commit");
+        assert_eq!(value("foreign_keys"), 1);
+        assert_eq!(value("auto_vacuum"), 2, "incremental");
     }
 }

@@ -22,15 +22,15 @@ pub const IMPORT_LIMIT: u64 = 1 << 30;
 ///
 /// # Errors
 /// If the run is inconsistent or has a text that is too long, so that it could not be read back, or it cannot be written.
-pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
+pub fn export(run: &Run, mut writer: impl Write) -> Result<(), ExportError> {
     check(run)?;
     let mut json = kelvin_core::json::to_string(run).map_err(io::Error::from)?;
     if let Some((field, problem)) = first_field_error::<LimitedJson>(json.as_bytes()) {
         return Err(InvalidField { field, problem }.into());
     }
     json.push('\n');
-    to.write_all(json.as_bytes())?;
-    to.flush()?;
+    writer.write_all(json.as_bytes())?;
+    writer.flush()?;
     Ok(())
 }
 
@@ -42,13 +42,13 @@ pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
 ///
 /// # Errors
 /// If the file cannot be read, is too large, is no run, or an inconsistent one; the error names the field.
-pub fn import(from: impl Read) -> Result<Run, ImportError> {
-    import_limited(from, IMPORT_LIMIT)
+pub fn import(reader: impl Read) -> Result<Run, ImportError> {
+    import_limited(reader, IMPORT_LIMIT)
 }
 
-fn import_limited(from: impl Read, limit: u64) -> Result<Run, ImportError> {
+fn import_limited(reader: impl Read, limit: u64) -> Result<Run, ImportError> {
     let mut json = Vec::new();
-    from.take(limit.saturating_add(1)).read_to_end(&mut json)?;
+    reader.take(limit.saturating_add(1)).read_to_end(&mut json)?;
     if json.len() as u64 > limit {
         return Err(ImportError::TooLarge(limit));
     }
@@ -59,7 +59,7 @@ fn import_limited(from: impl Read, limit: u64) -> Result<Run, ImportError> {
             check_format(json)?;
             json
         }
-        found => found.map(|()| json.as_slice())?,
+        result => result.map(|()| json.as_slice())?,
     };
     let run: Run = serde_json::from_slice(json).map_err(|error| field_error::<RunHeader>(json, &error))?;
     check(&run)?;
@@ -151,17 +151,20 @@ mod tests {
         assert_eq!(import(&format!(r#"{{"report_format": 1, "run": {text}, {analysis}}}"#)).unwrap(), run);
         assert_eq!(import(&format!(r#"{{{analysis}, "run": {text}, "report_format": 7}}"#)).unwrap(), run);
         // Neither as a report nor cut out of one.
-        let without = serde_json::to_string(&run.without_samples()).unwrap();
-        for file in [format!(r#"{{"report_format": 2, "samples": false, "run": {without}}}"#), without] {
+        let json_without_samples = serde_json::to_string(&run.without_samples()).unwrap();
+        for file in [
+            format!(r#"{{"report_format": 2, "samples": false, "run": {json_without_samples}}}"#),
+            json_without_samples,
+        ] {
             let error = import(&file).unwrap_err();
             assert!(matches!(error, ImportError::WithoutSamples), "{error}");
-            let said = error.to_string();
-            assert!(said.contains("`kelvin runs export`") && said.contains("--with-samples"), "{said}");
+            let message = error.to_string();
+            assert!(message.contains("`kelvin runs export`") && message.contains("--with-samples"), "{message}");
         }
         // Where nothing was measured, nothing is lost.
-        let mut none = run.without_samples();
-        none.measurements.iter_mut().for_each(|one| one.rounds.clear());
-        assert_eq!(import(&serde_json::to_string(&none).unwrap()).unwrap(), none);
+        let mut empty_run = run.without_samples();
+        empty_run.measurements.iter_mut().for_each(|measurement| measurement.rounds.clear());
+        assert_eq!(import(&serde_json::to_string(&empty_run).unwrap()).unwrap(), empty_run);
         for other in [
             format!(r#"{{"run": {text}}}"#),
             r#"{"report_format": 1}"#.to_owned(),
@@ -173,8 +176,8 @@ mod tests {
         let newer = text.replacen(&format!(r#""format":{RUN_FORMAT}"#), r#""format":99"#, 1);
         let error = import(&format!(r#"{{"report_format": 1, "run": {newer}}}"#)).unwrap_err();
         assert!(matches!(error, ImportError::Newer(99)), "{error}");
-        let without = text.replacen(r#""status":"#, r#""state":"#, 1);
-        let error = import(&format!(r#"{{"report_format": 1, "run": {without}}}"#)).unwrap_err();
+        let json_without_status = text.replacen(r#""status":"#, r#""state":"#, 1);
+        let error = import(&format!(r#"{{"report_format": 1, "run": {json_without_status}}}"#)).unwrap_err();
         assert!(error.to_string().contains("status"), "{error}");
     }
 

@@ -10,16 +10,16 @@ const PASSWORD_MASK: &str = "…";
 pub(crate) fn percent_decoded(part: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let hexadecimal = after.get(..2).filter(|_| byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+    while let Some((&byte, tail)) = rest.split_first() {
+        let hexadecimal = tail.get(..2).filter(|_| byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
         match hexadecimal.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(decoded) => {
                 bytes.push(decoded);
-                rest = &after[2..];
+                rest = &tail[2..];
             }
             None => {
                 bytes.push(byte);
-                rest = after;
+                rest = tail;
             }
         }
     }
@@ -31,23 +31,23 @@ pub fn without_password(text: &str) -> String {
     let Some((start, scheme)) = URL_SCHEMES.iter().filter_map(|scheme| Some((text.find(scheme)?, scheme))).min() else {
         return text.to_owned();
     };
-    let (before, url) = text.split_at(start + scheme.len());
+    let (prefix, url) = text.split_at(start + scheme.len());
     let end = url.find(|letter: char| letter.is_whitespace() || "'\"`".contains(letter)).unwrap_or(url.len());
-    let (url, after) = url.split_at(end);
-    let hidden = match (url.find(':'), url.rfind('@')) {
+    let (url, tail) = url.split_at(end);
+    let masked_url = match (url.find(':'), url.rfind('@')) {
         (Some(colon), Some(start)) if colon < start => {
             format!("{}:{PASSWORD_MASK}{}", &url[..colon], &url[start..])
         }
         _ => url.to_owned(),
     };
-    let shown: Vec<&str> = hidden.split_inclusive(['?', '&']).collect();
+    let parts: Vec<&str> = masked_url.split_inclusive(['?', '&']).collect();
     let option = |part: &&str| match part.split_once('=') {
         Some((key, value)) if percent_decoded(key).is_some_and(|key| key.eq_ignore_ascii_case("password")) => {
             format!("{key}={PASSWORD_MASK}{}", if value.ends_with('&') { "&" } else { "" })
         }
         _ => (*part).to_owned(),
     };
-    format!("{before}{}{}", shown.iter().map(option).collect::<String>(), without_password(after))
+    format!("{prefix}{}{}", parts.iter().map(option).collect::<String>(), without_password(tail))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn passwords_are_masked_in_any_text() {
-        for (text, shown) in [
+        for (text, masked) in [
             ("run --store postgres://u:p@h/d --x", "run --store postgres://u:…@h/d --x"),
             (
                 "'postgresql://u:a:b/c@d@h/d?password=x&sslmode=require' and postgres://v:q@i/e",
@@ -69,7 +69,7 @@ mod tests {
             ("postgres://h:5432/d", "postgres://h:5432/d"),
             ("nothing", "nothing"),
         ] {
-            assert_eq!(without_password(text), shown);
+            assert_eq!(without_password(text), masked);
         }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) enum TransactionMode {
     Write,
 }
 
-/// What a database says.
+/// The answer of a database.
 pub(crate) type SqlResult<T> = Result<T, DatabaseError>;
 
 /// A transaction that is rolled back unless it is committed.
@@ -149,12 +149,12 @@ pub(crate) fn rows<T>(
     values: &[SqlValue],
     row: impl Fn(&SqlRow) -> Result<T, WrongColumn>,
 ) -> SqlResult<Vec<T>> {
-    let mut read = Vec::new();
-    engine.each_row(sql, values, &mut |stored| {
-        read.push(row(stored)?);
+    let mut results = Vec::new();
+    engine.each_row(sql, values, &mut |sql_row| {
+        results.push(row(sql_row)?);
         Ok(())
     })?;
-    Ok(read)
+    Ok(results)
 }
 
 /// A limit as a number; none is the largest.

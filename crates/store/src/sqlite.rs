@@ -56,14 +56,14 @@ impl SqliteConnection {
         let mut read_all = || {
             let mut statement = self.statement(sql, values)?;
             let mut rows = statement.raw_query();
-            while let Some(stored) = rows.next()? {
-                if let wrong @ Err(_) = read(stored)? {
-                    return Ok(wrong);
+            while let Some(sqlite_row) = rows.next()? {
+                if let error @ Err(_) = read(sqlite_row)? {
+                    return Ok(error);
                 }
             }
             Ok(Ok(()))
         };
-        read_all().map_err(|error| self.sql_error(error))?.map_err(|wrong| wrong.in_store(&self.name))
+        read_all().map_err(|error| self.sql_error(error))?.map_err(|error| error.in_store(&self.name))
     }
 }
 
@@ -74,18 +74,18 @@ impl SqlConnection for SqliteConnection {
 
     fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
         let mut row_values = SqlRow::default();
-        self.stream_rows(sql, values, &mut |stored| {
+        self.stream_rows(sql, values, &mut |sqlite_row| {
             row_values.0.clear();
-            for column in 0..stored.as_ref().column_count() {
-                row_values.0.push(stored.get_ref(column)?.try_into()?);
+            for column in 0..sqlite_row.as_ref().column_count() {
+                row_values.0.push(sqlite_row.get_ref(column)?.try_into()?);
             }
             Ok(row(&mut row_values))
         })
     }
 
     fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
-        self.stream_rows(sql, values, &mut |stored| {
-            match (stored.get_ref(0)?, stored.get_ref(1)?) {
+        self.stream_rows(sql, values, &mut |sqlite_row| {
+            match (sqlite_row.get_ref(0)?, sqlite_row.get_ref(1)?) {
                 (ValueRef::Integer(first), ValueRef::Real(second)) => pair(first, second),
                 (ValueRef::Integer(_), _) => return Ok(Err(WrongColumn(1))),
                 _ => return Ok(Err(WrongColumn(0))),
@@ -95,8 +95,8 @@ impl SqlConnection for SqliteConnection {
     }
 
     fn execute(&self, sql: &str, values: &[SqlValue]) -> SqlResult<u64> {
-        let changed = self.statement(sql, values).and_then(|mut statement| statement.raw_execute());
-        changed.map(|changed| changed as u64).map_err(|error| self.sql_error(error))
+        let row_count = self.statement(sql, values).and_then(|mut statement| statement.raw_execute());
+        row_count.map(|count| count as u64).map_err(|error| self.sql_error(error))
     }
 
     fn execute_each(&self, sql: &str, parameters: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
@@ -132,8 +132,8 @@ impl SqlConnection for SqliteConnection {
 
 /// Values by the numbers of their parameters: `$2` is the second, wherever it stands.
 fn bind(statement: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::Result<()> {
-    for (place, value) in values.iter().enumerate() {
-        if let Some(index) = statement.parameter_index(&format!("${}", place + 1))? {
+    for (position, value) in values.iter().enumerate() {
+        if let Some(index) = statement.parameter_index(&format!("${}", position + 1))? {
             statement.raw_bind_parameter(index, value)?;
         }
     }
@@ -144,11 +144,11 @@ fn bind(statement: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::R
 pub(crate) fn database_error(name: &str, error: rusqlite::Error) -> DatabaseError {
     let store = name.to_owned();
     // The index of a log is a file that grows to its size before it is used.
-    let extended = error.sqlite_error().map(|error| error.extended_code);
-    let is_full = extended == Some(ffi::SQLITE_IOERR_SHMSIZE);
+    let extended_code = error.sqlite_error().map(|error| error.extended_code);
+    let is_full = extended_code == Some(ffi::SQLITE_IOERR_SHMSIZE);
     let code = error.sqlite_error_code().filter(|_| !is_full).or(is_full.then_some(ErrorCode::DiskFull));
-    // It tells a write that a limit refuses as one that a broken disk does, unless a part was written.
-    let is_limited = extended == Some(ffi::SQLITE_IOERR_WRITE) && limit_reached(name).is_some();
+    // SQLite reports a write that a limit refuses as an I/O error, unless a part was written.
+    let is_limited = extended_code == Some(ffi::SQLITE_IOERR_WRITE) && limit_reached(name).is_some();
     let source = error.into();
     match code {
         code if is_limited || code == Some(ErrorCode::DiskFull) => no_space(name),
@@ -161,7 +161,7 @@ pub(crate) fn database_error(name: &str, error: rusqlite::Error) -> DatabaseErro
 }
 
 /// Most bytes by which a file of a store grows at once: the index of a log by 32 KiB, the others by pages.
-const LARGEST_STEP: u64 = 64 << 10;
+const MAX_GROWTH_STEP: u64 = 64 << 10;
 
 /// That a store cannot grow: by the limit of this process if a file of it has come to that, else for want of space on its disk.
 pub(crate) fn no_space(name: &str) -> DatabaseError {
@@ -174,9 +174,9 @@ pub(crate) fn no_space(name: &str) -> DatabaseError {
 /// The limit on files of this process (`ulimit -f`), if a file of this store has come to it.
 fn limit_reached(store: &str) -> Option<u64> {
     let limit = rustix::process::getrlimit(Resource::Fsize).current?;
-    let bytes = |end: &str| std::fs::metadata(format!("{store}{end}")).map_or(0, |file| file.len());
-    let longest = ["", "-wal", "-shm"].map(bytes).into_iter().max()?;
-    (longest.saturating_add(LARGEST_STEP) > limit).then_some(limit)
+    let bytes = |suffix: &str| std::fs::metadata(format!("{store}{suffix}")).map_or(0, |file| file.len());
+    let max_bytes = ["", "-wal", "-shm"].map(bytes).into_iter().max()?;
+    (max_bytes.saturating_add(MAX_GROWTH_STEP) > limit).then_some(limit)
 }
 
 #[cfg(test)]
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn parameters_bind_by_number() {
         let mut rows = engine().query("SELECT $2, $1, $2, $3", values!["one", 2_i64, None::<i64>]).unwrap();
-        let wanted = [SqlValue::Integer(2), SqlValue::from("one".to_owned()), SqlValue::Integer(2), SqlValue::Null];
-        assert_eq!(rows.remove(0).0, wanted);
+        let expected = [SqlValue::Integer(2), SqlValue::from("one".to_owned()), SqlValue::Integer(2), SqlValue::Null];
+        assert_eq!(rows.remove(0).0, expected);
     }
 
     #[test]
@@ -205,8 +205,8 @@ mod tests {
         engine.execute("CREATE TABLE a (x INTEGER PRIMARY KEY) STRICT", &[]).unwrap();
         let transaction = Transaction::begin(&engine, TransactionMode::Write).unwrap();
         engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]).unwrap();
-        let twice = engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]);
-        assert!(matches!(twice, Err(DatabaseError::Duplicate { .. })));
+        let result = engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]);
+        assert!(matches!(result, Err(DatabaseError::Duplicate { .. })));
         drop(transaction);
         assert!(engine.query("SELECT x FROM a", &[]).unwrap().is_empty());
         let transaction = Transaction::begin(&engine, TransactionMode::Write).unwrap();
@@ -221,14 +221,14 @@ mod tests {
     fn pairs_equal_rows_and_reject_others() {
         let engine = engine();
         let pairs = |sql| {
-            let mut found = Vec::new();
-            engine.each_pair(sql, values![7_i64], &mut |first, second| found.push((first, second))).map(|()| found)
+            let mut rows = Vec::new();
+            engine.each_pair(sql, values![7_i64], &mut |first, second| rows.push((first, second))).map(|()| rows)
         };
         assert_eq!(pairs("SELECT 1, 0.5 UNION ALL SELECT $1, -2.0").unwrap(), [(1, 0.5), (7, -2.0)]);
         for (sql, column) in [("SELECT 'x', 0.5", 0), ("SELECT 1.5, 0.5", 0), ("SELECT 1, NULL", 1), ("SELECT 1, 2", 1)]
         {
-            let wrong = format!("memory is damaged: {}", WrongColumn(column));
-            assert_eq!(pairs(sql).unwrap_err().to_string(), wrong, "{sql}");
+            let expected = format!("memory is damaged: {}", WrongColumn(column));
+            assert_eq!(pairs(sql).unwrap_err().to_string(), expected, "{sql}");
         }
         assert!(matches!(pairs("SELECT 1"), Err(DatabaseError::Other { .. })));
     }

@@ -38,7 +38,7 @@ pub enum TagError {
     Name,
     /// The value.
     #[error(
-        "the value of a tag is letters, digits and any of '._-+:/@', at most {MAX_TAG_VALUE_BYTES} bytes, without two dots side by side"
+        "the value of a tag is letters, digits and any of '._-+:/@', at most {MAX_TAG_VALUE_BYTES} bytes, without two consecutive dots"
     )]
     Value,
 }
@@ -49,10 +49,10 @@ impl FromStr for Tag {
     fn from_str(text: &str) -> Result<Self, TagError> {
         let (name, value) = text.split_once('=').ok_or(TagError::Parts)?;
         let name = checked_tag_name(name)?;
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:/@".contains(&byte);
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:/@".contains(&byte);
         // Two dots stand between the ends of a range of runs.
         let is_value =
-            (1..=MAX_TAG_VALUE_BYTES).contains(&value.len()) && value.bytes().all(allowed) && !value.contains("..");
+            (1..=MAX_TAG_VALUE_BYTES).contains(&value.len()) && value.bytes().all(is_allowed) && !value.contains("..");
         match is_value {
             true => Ok(Self { name, value: value.to_owned() }),
             false if value.is_empty() => Err(TagError::Parts),
@@ -90,10 +90,10 @@ mod tests {
             (tag.name(), tag.value(), tag.to_string().as_str()),
             ("kernel", "6.18.0-rc1+", "kernel=6.18.0-rc1+")
         );
-        for right in ["a=b", "branch=feature/x", "by=me@host", "at=12:30", "disk.model=wd_sn-850"] {
-            assert_eq!(right.parse::<Tag>().unwrap().to_string(), right);
+        for valid in ["a=b", "branch=feature/x", "by=me@host", "at=12:30", "disk.model=wd_sn-850"] {
+            assert_eq!(valid.parse::<Tag>().unwrap().to_string(), valid);
         }
-        for (wrong, why) in [
+        for (invalid, error) in [
             ("", TagError::Parts),
             ("kernel", TagError::Parts),
             ("=x", TagError::Parts),
@@ -106,7 +106,7 @@ mod tests {
             ("a=\u{1b}[2J", TagError::Value),
             ("a=ü", TagError::Value),
         ] {
-            assert_eq!(wrong.parse::<Tag>(), Err(why), "{wrong:?}");
+            assert_eq!(invalid.parse::<Tag>(), Err(error), "{invalid:?}");
         }
         assert!(format!("a={}", "x".repeat(MAX_TAG_VALUE_BYTES)).parse::<Tag>().is_ok());
         assert!(format!("a={}", "x".repeat(MAX_TAG_VALUE_BYTES + 1)).parse::<Tag>().is_err());

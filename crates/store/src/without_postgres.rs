@@ -21,7 +21,7 @@ impl ServerAddress {
         match self.0 {}
     }
 
-    /// What tells the database from others.
+    /// Identifies the database.
     pub fn key(&self) -> &str {
         match self.0 {}
     }

@@ -56,8 +56,8 @@ impl KillTime {
         let random = RandomState::new().build_hasher().finish();
         let acknowledged = (random % 40) as usize;
         // Before the first acknowledgement lie opening and migration, which take longer than a round.
-        let longest = if acknowledged == 0 { 30_000 } else { 3_000 };
-        Self { acknowledged, delay: Duration::from_micros((random >> 32) % longest) }
+        let max_delay = if acknowledged == 0 { 30_000 } else { 3_000 };
+        Self { acknowledged, delay: Duration::from_micros((random >> 32) % max_delay) }
     }
 }
 
@@ -71,11 +71,11 @@ fn run_and_kill(path: &Path, instant: KillTime) -> usize {
         .unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut acknowledged = 0;
-    let mut some = [0; 256];
+    let mut buffer = [0; 256];
     while acknowledged < instant.acknowledged {
-        let read = out.read(&mut some).unwrap();
+        let read = out.read(&mut buffer).unwrap();
         assert!(read > 0, "the child ended on its own");
-        acknowledged += count_acks(&some[..read]);
+        acknowledged += count_acks(&buffer[..read]);
     }
     thread::sleep(instant.delay);
     child.kill().unwrap();
@@ -91,33 +91,33 @@ fn count_acks(bytes: &[u8]) -> usize {
 
 #[test]
 fn every_acknowledged_round_survives_sigkill() {
-    let mut with_rounds = 0;
+    let mut runs_with_rounds = 0;
     for attempt in 0..30 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.sqlite");
         let instant = KillTime::random();
         let acknowledged = run_and_kill(&path, instant);
         let store = Store::open(&path).unwrap();
-        let stored = match store.load("last") {
+        let stored_events = match store.load("last") {
             Ok(run) => {
                 let rounds = &run.measurements[0].rounds;
                 for (index, round) in rounds.iter().enumerate() {
                     assert_eq!(*round, sample_round(u32::try_from(index).unwrap()), "attempt {attempt}");
                     assert!(matches!(round.outcome, RoundOutcome::Measured(_)));
                 }
-                with_rounds += usize::from(!rounds.is_empty());
+                runs_with_rounds += usize::from(!rounds.is_empty());
                 1 + rounds.len()
             }
             Err(LoadError::Find(FindError::Empty { .. })) => 0,
             Err(error) => panic!("attempt {attempt}, killed at {instant:?}: {error}"),
         };
-        // One more than acknowledged: stored, and killed before it could say so.
+        // One more than acknowledged: stored, and killed before the acknowledgement.
         assert!(
-            (acknowledged..=acknowledged + 1).contains(&stored),
-            "attempt {attempt}: {acknowledged} acknowledged, {stored} stored"
+            (acknowledged..=acknowledged + 1).contains(&stored_events),
+            "attempt {attempt}: {acknowledged} acknowledged, {stored_events} stored"
         );
         // And it can be recorded into again.
         store.recorder().event(&Event::Started(Box::new(sample_header("next")))).unwrap();
     }
-    assert!(with_rounds >= 5, "only {with_rounds} of 30 children got as far as a round");
+    assert!(runs_with_rounds >= 5, "only {runs_with_rounds} of 30 children got as far as a round");
 }

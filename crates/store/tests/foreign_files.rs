@@ -53,8 +53,8 @@ fn values(run: &Run) -> impl Iterator<Item = (String, f64)> + '_ {
 
 #[test]
 fn each_file_gives_metrics_and_omissions() {
-    let all: Vec<String> = FILES.iter().map(|(tool, file)| result_text(&read(*tool, file.as_bytes()))).collect();
-    insta::assert_snapshot!(all.join("\n\n"));
+    let texts: Vec<String> = FILES.iter().map(|(tool, file)| result_text(&read(*tool, file.as_bytes()))).collect();
+    insta::assert_snapshot!(texts.join("\n\n"));
 }
 
 #[test]
@@ -67,23 +67,23 @@ fn only_its_tool_recognizes_a_file() {
         // Behind something else it is a quotation.
         assert_eq!(Tool::detect(format!("see:\n{file}").as_bytes()), None);
     }
-    let nobodys = ["", "{}", "[]", "null", "{\"format\": 1}", "sysbench 1.0", "fio-3.33", "{\"fio version\": 3}"];
-    assert!(nobodys.iter().all(|text| Tool::detect(text.as_bytes()).is_none()));
+    let foreign_texts = ["", "{}", "[]", "null", "{\"format\": 1}", "sysbench 1.0", "fio-3.33", "{\"fio version\": 3}"];
+    assert!(foreign_texts.iter().all(|text| Tool::detect(text.as_bytes()).is_none()));
     assert_eq!(Tool::detect(&[0xff, 0xfe]), None);
 }
 
 #[test]
 fn surrounding_text_is_ignored_by_its_tool() {
     for (tool, file) in FILES {
-        let alone = result_text(&read(tool, file.as_bytes()));
+        let expected = result_text(&read(tool, file.as_bytes()));
         // Of sysbench's and lmbench's text nobody knows where it ends.
-        let after = if matches!(tool, Tool::Fio | Tool::Iperf3) { "\nend: { of it }\n" } else { "" };
-        let around = format!("\u{feff}warning: {{ a }}\nand {}\n{file}{after}", tool.name());
-        assert_eq!(Tool::detect(around.as_bytes()), None);
-        assert_eq!(Tool::detect_quoted(around.as_bytes()), Some(tool));
-        assert_eq!(result_text(&read(tool, around.as_bytes())), alone, "{tool:?}");
-        let twice = read(tool, format!("{file}\n{file}").as_bytes());
-        assert!(matches!(&twice, Err(Error::NotOf { problem, .. }) if problem.contains("2 results")), "{twice:?}");
+        let suffix = if matches!(tool, Tool::Fio | Tool::Iperf3) { "\nend: { of it }\n" } else { "" };
+        let surrounded = format!("\u{feff}warning: {{ a }}\nand {}\n{file}{suffix}", tool.name());
+        assert_eq!(Tool::detect(surrounded.as_bytes()), None);
+        assert_eq!(Tool::detect_quoted(surrounded.as_bytes()), Some(tool));
+        assert_eq!(result_text(&read(tool, surrounded.as_bytes())), expected, "{tool:?}");
+        let doubled = read(tool, format!("{file}\n{file}").as_bytes());
+        assert!(matches!(&doubled, Err(Error::NotOf { problem, .. }) if problem.contains("2 results")), "{doubled:?}");
     }
     let quoted = [&b"iperf 3"[..], b"{\"format\": 1}", b"", b"see fio-3.33"];
     assert!(quoted.iter().all(|file| Tool::detect_quoted(file).is_none()));
@@ -96,24 +96,24 @@ fn iperf3(replacements: &[(&str, &str)]) -> Result<Run, Error> {
         "connecting_to": {"host": "192.0.2.2"}, "test_start": {"protocol": "TCP", "num_streams": 1, "blksize": 131072,
         "duration": 10, "bytes": 0, "blocks": 0, "reverse": 0, "tos": 0, "target_bitrate": 0, "bidir": 0, "fqrate": 0}},
         "end": {"sum_received": {"seconds": 10, "bits_per_second": 8e9}}}"#;
-    let changed = replacements.iter().fold(text.to_owned(), |text, (from, to)| {
+    let modified_text = replacements.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
         text.replacen(from, to, 1)
     });
-    read(Tool::Iperf3, changed.as_bytes())
+    read(Tool::Iperf3, modified_text.as_bytes())
 }
 
 #[test]
 fn other_iperf3_work_is_not_a_stream() {
-    let kept = |run: Result<Run, Error>| values(&run.unwrap()).map(|(name, _)| name).collect::<Vec<_>>();
-    let plain = ["net.peer.bandwidth direction=to_agent streams=1"];
+    let metric_names = |run: Result<Run, Error>| values(&run.unwrap()).map(|(name, _)| name).collect::<Vec<_>>();
+    let to_agent = ["net.peer.bandwidth direction=to_agent streams=1"];
     let from_agent = ["net.peer.bandwidth direction=from_agent streams=1"];
-    assert_eq!(kept(iperf3(&[])), plain);
-    assert_eq!(kept(iperf3(&[("\"reverse\": 0", "\"reverse\": 1")])), from_agent);
-    // The server receives what the client sends, and is not told where the client has it from.
+    assert_eq!(metric_names(iperf3(&[])), to_agent);
+    assert_eq!(metric_names(iperf3(&[("\"reverse\": 0", "\"reverse\": 1")])), from_agent);
+    // The server receives what the client sends, and does not know its source.
     let server = ("connecting_to", "accepted_connection");
-    assert_eq!(kept(iperf3(&[server])), ["net.peer.bandwidth.perhaps_limited direction=from_agent streams=1"]);
-    for (part, other, reason) in [
+    assert_eq!(metric_names(iperf3(&[server])), ["net.peer.bandwidth.perhaps_limited direction=from_agent streams=1"]);
+    for (part, replacement, reason) in [
         ("\"bidir\": 0", "\"bidir\": 1", "both directions"),
         ("\"end\": {", "\"end\": {\"sum_received_bidir_reverse\": {},", "both directions"),
         ("{\"local_host\"", "{\"local_host\":\"a\",\"remote_host\":\"b\"},{\"local_host\"", "both directions"),
@@ -142,13 +142,13 @@ fn other_iperf3_work_is_not_a_stream() {
         ("\"seconds\": 10, ", "", "seconds is missing"),
         ("{\"start\"", "{\"error\": \"interrupt\", \"start\"", "test failed"),
     ] {
-        let also = if reason.contains("half a second") {
-            vec![(part, other), ("\"seconds\": 10", "\"seconds\": 0.3")]
+        let replacements = if reason.contains("half a second") {
+            vec![(part, replacement), ("\"seconds\": 10", "\"seconds\": 0.3")]
         } else {
-            vec![(part, other)]
+            vec![(part, replacement)]
         };
-        let error = iperf3(&also).unwrap_err().to_string();
-        assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
+        let error = iperf3(&replacements).unwrap_err().to_string();
+        assert!(error.contains(reason) && !error.contains('\n'), "{replacement}: {error}");
     }
     let error = iperf3(&[server, ("\"reverse\": 0", "\"reverse\": 1")]).unwrap_err().to_string();
     assert!(error.contains("import the client's file"), "{error}");
@@ -156,17 +156,17 @@ fn other_iperf3_work_is_not_a_stream() {
 
 #[test]
 fn possibly_limited_iperf3_is_separate_metric() {
-    let is_of = |run: &Run, option: &str| run.notes.iter().any(|note| note.contains(option));
-    assert!(!is_of(&iperf3(&[]).unwrap(), "--fq-rate"));
+    let has_note = |run: &Run, option: &str| run.notes.iter().any(|note| note.contains(option));
+    assert!(!has_note(&iperf3(&[]).unwrap(), "--fq-rate"));
     for (part, option) in [
         ("\"target_bitrate\": 0, ", "--bitrate"),
         ("\"sock_bufsize\": 0,", "--window"),
         (", \"fqrate\": 0", "--fq-rate"),
     ] {
         let run = iperf3(&[(part, "")]).unwrap();
-        assert!(is_of(&run, option), "{:?}", run.notes);
-        let kept: Vec<String> = values(&run).map(|(name, _)| name).collect();
-        assert_eq!(kept, ["net.peer.bandwidth.perhaps_limited direction=to_agent streams=1"], "{part}");
+        assert!(has_note(&run, option), "{:?}", run.notes);
+        let metric_names: Vec<String> = values(&run).map(|(name, _)| name).collect();
+        assert_eq!(metric_names, ["net.peer.bandwidth.perhaps_limited direction=to_agent streams=1"], "{part}");
         assert_eq!(run.header.machine.architecture, *"x86_64");
     }
     let uname =
@@ -182,14 +182,14 @@ fn iperf3_json_stream_equals_json() {
         "target_bitrate":0,"fqrate":0}}"#.replace('\n', "").as_str());
     let end = event("end", r#"{"sum_received":{"seconds":10,"bits_per_second":8e9}}"#);
     let interval = event("interval", "{}");
-    let whole = format!("{start}{interval}{end}");
-    assert_eq!(Tool::detect(whole.as_bytes()), Some(Tool::Iperf3));
-    let run = read(Tool::Iperf3, whole.as_bytes()).unwrap();
+    let stream_text = format!("{start}{interval}{end}");
+    assert_eq!(Tool::detect(stream_text.as_bytes()), Some(Tool::Iperf3));
+    let run = read(Tool::Iperf3, stream_text.as_bytes()).unwrap();
     assert_eq!(values(&run).collect::<Vec<_>>(), [("net.peer.bandwidth direction=to_agent streams=2".into(), 1e9)]);
-    let cut = read(Tool::Iperf3, format!("{start}{interval}").as_bytes()).unwrap_err();
-    assert!(cut.to_string().contains("did not end"), "{cut}");
-    let failed = format!("{start}{}{end}", event("error", "\"lost\""));
-    assert!(read(Tool::Iperf3, failed.as_bytes()).unwrap_err().to_string().contains("test failed"));
+    let error = read(Tool::Iperf3, format!("{start}{interval}").as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("did not end"), "{error}");
+    let failed_text = format!("{start}{}{end}", event("error", "\"lost\""));
+    assert!(read(Tool::Iperf3, failed_text.as_bytes()).unwrap_err().to_string().contains("test failed"));
 }
 
 /// A test of files as sysbench 1.1 prints it: the same options, then what `file_report_cumulative` of its `sb_fileio.c` writes, which has no
@@ -218,7 +218,7 @@ fn other_sysbench_work_is_not_random_read() {
     let newer = &as_sysbench_1_1(older);
     let (begins, fails) = ("Running the test with following options:", "FATAL: Failed to read file!");
     let (rate, failure) = (format!("{begins}\nTarget transaction rate: 50/sec"), format!("Threads started!\n{fails}"));
-    for (part, other, reason) in [
+    for (part, replacement, reason) in [
         (begins, rate.as_str(), "--rate"),
         ("Number of threads: 1", "Number of threads: 2", "several threads"),
         ("Doing random read test", "Doing random r/w test", "another mode"),
@@ -231,7 +231,7 @@ fn other_sysbench_work_is_not_random_read() {
         ("Threads started!", &failure, "test failed (FATAL: Failed to read file!)"),
     ] {
         for file in [older, newer] {
-            assert_refused(file, (part, other), reason);
+            assert_refused(file, (part, replacement), reason);
         }
     }
     assert_refused(older, ("1.0001s", "0.0043s"), "half a second");
@@ -243,19 +243,19 @@ fn other_sysbench_work_is_not_random_read() {
 
 /// That nothing is imported of a file of sysbench with another part, for this reason.
 #[track_caller]
-fn assert_refused(file: &str, (part, other): (&str, &str), reason: &str) {
+fn assert_refused(file: &str, (part, replacement): (&str, &str), reason: &str) {
     assert!(file.contains(part), "{part}");
-    let error = read(Tool::Sysbench, file.replacen(part, other, 1).as_bytes()).unwrap_err().to_string();
-    assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
+    let error = read(Tool::Sysbench, file.replacen(part, replacement, 1).as_bytes()).unwrap_err().to_string();
+    assert!(error.contains(reason) && !error.contains('\n'), "{replacement}: {error}");
 }
 
 #[test]
 fn parallel_lmbench_is_not_imported() {
     let file = include_str!("data/lmbench.out");
-    let of =
+    let import_error =
         |line: &str| read(Tool::Lmbench, file.replacen("[SYNC_MAX: 1]", line, 1).as_bytes()).unwrap_err().to_string();
-    assert!(of("[SYNC_MAX: 2]").contains("several processes at once"));
-    assert!(of("").contains("SYNC_MAX: ...] is missing"));
+    assert!(import_error("[SYNC_MAX: 2]").contains("several processes at once"));
+    assert!(import_error("").contains("SYNC_MAX: ...] is missing"));
 }
 
 #[test]
@@ -264,43 +264,43 @@ fn unreadable_lmbench_line_is_reported() {
     let line = file.lines().find(|line| line.starts_with("Simple syscall")).unwrap();
     let run = read(Tool::Lmbench, file.replacen(line, "Simple syscall: 61.2 nanoseconds", 1).as_bytes()).unwrap();
     let note = "not imported: Simple syscall: its value cannot be read";
-    assert!(run.notes.iter().any(|known| known == note), "{:?}", run.notes);
+    assert!(run.notes.iter().any(|other| other == note), "{:?}", run.notes);
 }
 
 #[test]
 fn encoding_does_not_change_results() {
     for (tool, file) in FILES {
-        let alone = result_text(&read(tool, file.as_bytes()));
+        let expected = result_text(&read(tool, file.as_bytes()));
         let encoded = |mark: [u8; 2], unit: fn(u16) -> [u8; 2]| -> Vec<u8> {
             mark.into_iter().chain(file.encode_utf16().flat_map(unit)).collect()
         };
-        let marked = [b"\xef\xbb\xbf", file.as_bytes()].concat();
-        for bytes in [marked, encoded([0xff, 0xfe], u16::to_le_bytes), encoded([0xfe, 0xff], u16::to_be_bytes)] {
+        let utf8_with_bom = [b"\xef\xbb\xbf", file.as_bytes()].concat();
+        for bytes in [utf8_with_bom, encoded([0xff, 0xfe], u16::to_le_bytes), encoded([0xfe, 0xff], u16::to_be_bytes)] {
             assert_eq!(Tool::detect(&bytes), Some(tool));
-            assert_eq!(result_text(&read(tool, &bytes)), alone, "{tool:?}");
+            assert_eq!(result_text(&read(tool, &bytes)), expected, "{tool:?}");
         }
-        let latin = [b"job \"caf\xe9\"\n", file.as_bytes()].concat();
-        assert_eq!(Tool::detect_quoted(&latin), Some(tool));
-        assert_eq!(result_text(&read(tool, &latin)), alone, "{tool:?}");
+        let latin_1 = [b"job \"caf\xe9\"\n", file.as_bytes()].concat();
+        assert_eq!(Tool::detect_quoted(&latin_1), Some(tool));
+        assert_eq!(result_text(&read(tool, &latin_1)), expected, "{tool:?}");
     }
 }
 
 #[test]
 fn same_file_is_same_run() {
     let file = FILES[1].1.as_bytes();
-    let [one, other] = [read(Tool::Fio, file), read(Tool::Fio, file)].map(Result::unwrap);
-    assert_eq!(one, other);
-    let changed = FILES[1].1.replacen("54621", "54622", 1);
-    assert_ne!(read(Tool::Fio, changed.as_bytes()).unwrap().header.id, one.header.id);
+    let [first, second] = [read(Tool::Fio, file), read(Tool::Fio, file)].map(Result::unwrap);
+    assert_eq!(first, second);
+    let modified = FILES[1].1.replacen("54621", "54622", 1);
+    assert_ne!(read(Tool::Fio, modified.as_bytes()).unwrap().header.id, first.header.id);
 }
 
 #[test]
 fn host_and_file_names_are_dropped() {
     for (tool, file) in FILES {
         let Ok(run) = read(tool, file.as_bytes()) else { continue };
-        let kept = format!("{run:?}");
+        let debug_text = format!("{run:?}");
         for private in ["10.199.7", "/var/tmp", "\"vm\"", " vm "] {
-            assert!(!kept.contains(private), "{tool:?}: {private}");
+            assert!(!debug_text.contains(private), "{tool:?}: {private}");
         }
     }
 }
@@ -309,8 +309,8 @@ fn host_and_file_names_are_dropped() {
 fn every_mapping_has_a_reason() {
     for tool in Tool::ALL {
         let table = tool.table();
-        assert!(table.iter().all(|row| !row.theirs.is_empty() && row.why.len() > 10));
-        assert!(table.iter().any(|row| row.ours.is_some()) && table.iter().any(|row| row.ours.is_none()));
+        assert!(table.iter().all(|row| !row.foreign_name.is_empty() && row.reason.len() > 10));
+        assert!(table.iter().any(|row| row.metric.is_some()) && table.iter().any(|row| row.metric.is_none()));
     }
 }
 
@@ -318,7 +318,7 @@ fn every_mapping_has_a_reason() {
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    fn index_below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -348,24 +348,24 @@ const HOSTILE_TOKENS: [&str; 16] = [
 
 fn mutate(file: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = file.as_bytes().to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(5) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes.truncate(at),
+    for _ in 0..=random.index_below(4) {
+        let position = random.index_below(bytes.len());
+        match random.index_below(5) {
+            0 => bytes[position] ^= 1 << random.index_below(8),
+            1 => bytes.truncate(position),
             2 => {
-                let token = HOSTILE_TOKENS[random.below(HOSTILE_TOKENS.len())].bytes();
-                bytes.splice(at..(at + random.below(8)).min(bytes.len()), token);
+                let token = HOSTILE_TOKENS[random.index_below(HOSTILE_TOKENS.len())].bytes();
+                bytes.splice(position..(position + random.index_below(8)).min(bytes.len()), token);
             }
             3 => {
                 // A number becomes another one.
-                let end = (at..bytes.len()).find(|&i| !bytes[i].is_ascii_digit()).unwrap_or(bytes.len());
-                bytes.splice(at..end, HOSTILE_TOKENS[random.below(6)].bytes());
+                let end = (position..bytes.len()).find(|&i| !bytes[i].is_ascii_digit()).unwrap_or(bytes.len());
+                bytes.splice(position..end, HOSTILE_TOKENS[random.index_below(6)].bytes());
             }
             _ => {
-                let from = random.below(bytes.len());
-                let part = bytes[from..(from + random.below(60)).min(bytes.len())].to_vec();
-                bytes.splice(at..at, part);
+                let start = random.index_below(bytes.len());
+                let part = bytes[start..(start + random.index_below(60)).min(bytes.len())].to_vec();
+                bytes.splice(position..position, part);
             }
         }
         if bytes.is_empty() {

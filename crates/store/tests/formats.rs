@@ -60,12 +60,12 @@ fn format_1_store_is_readable() {
     fs::write(&copy, fs::read(path).unwrap()).unwrap();
     let store = Store::open(copy).unwrap();
     assert_eq!(store.load("last").unwrap(), sample_run());
-    let learned = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
-    assert_eq!(learned.len(), 1);
-    assert_eq!((learned[0].headlines[0], learned[0].within_variances[0]), (61.25, 0.5));
+    let history = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
+    assert_eq!(history.len(), 1);
+    assert_eq!((history[0].headlines[0], history[0].within_variances[0]), (61.25, 0.5));
 }
 
-/// Runs of a real machine; `crates/kelvin/tests/stored_runs.rs` says what they are and what they must come to.
+/// Runs of a real machine; `crates/kelvin/tests/stored_runs.rs` describes them and their expected results.
 const REAL_RUNS: [&str; 3] = ["intel-guest-1", "intel-guest-2", "intel-guest-3"];
 
 #[test]
@@ -79,10 +79,10 @@ fn format_1_runs_round_trip_through_store() {
         store.insert(&run).unwrap();
         let stored = store.load(&run.header.id).unwrap();
         assert!(stored == run, "{name}: the store gives what it was given");
-        let mut again = Vec::new();
-        export(&stored, &mut again).unwrap();
+        let mut exported = Vec::new();
+        export(&stored, &mut exported).unwrap();
         let [written, read] =
-            [again.as_slice(), text.as_bytes()].map(|text| serde_json::from_slice::<Value>(text).unwrap());
+            [exported.as_slice(), text.as_bytes()].map(|text| serde_json::from_slice::<Value>(text).unwrap());
         assert!(written == read, "{name}: what is exported is what was imported");
     }
 }

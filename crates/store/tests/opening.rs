@@ -37,10 +37,10 @@ fn commits_use_wal_and_full_sync() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
     drop(Store::open(&path).unwrap());
-    let plain = Connection::open(&path).unwrap();
-    let mode: String = plain.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    let connection = Connection::open(&path).unwrap();
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
-    let version: i64 = plain.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, SCHEMA_VERSION);
 }
 
@@ -72,7 +72,7 @@ fn newer_schema_is_refused() {
     drop(Store::open(&path).unwrap());
     Connection::open(&path).unwrap().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
     let error = open_error(&path);
-    assert!(matches!(error, OpenError::Newer { found, known, .. } if found == known + 1));
+    assert!(matches!(error, OpenError::Newer { version, supported_version, .. } if version == supported_version + 1));
     assert!(error.to_string().ends_with("use a newer kelvin"), "{error}");
 }
 
@@ -84,9 +84,9 @@ fn directories_and_devices_are_refused() {
     // Nobody, not even root, makes files and directories in /proc.
     assert!(matches!(open_error(Path::new("/proc/kelvin/runs.sqlite")), OpenError::Directory { .. }));
     assert!(matches!(open_error(Path::new("/proc/runs.sqlite")), OpenError::NotWritable { .. }));
-    let below_a_file = directory.path().join("file");
-    fs::write(&below_a_file, "").unwrap();
-    assert!(matches!(open_error(&below_a_file.join("runs.sqlite")), OpenError::Directory { .. }));
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(matches!(open_error(&file.join("runs.sqlite")), OpenError::Directory { .. }));
 }
 
 #[test]
@@ -117,16 +117,18 @@ fn concurrent_creators_all_record() {
 
 #[test]
 fn default_path_follows_xdg_variables() {
-    let with = |variables: &'static [(&'static str, &'static str)]| {
-        Store::default_path(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v)))
+    let default_path = |variables: &'static [(&'static str, &'static str)]| {
+        Store::default_path(|name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, v)| OsString::from(v))
+        })
     };
     let home = PathBuf::from("/home/k/.local/share/kelvin/runs.sqlite");
-    assert_eq!(with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "/data")]), Ok("/data/kelvin/runs.sqlite".into()));
-    assert_eq!(with(&[("HOME", "/home/k")]), Ok(home.clone()));
-    assert_eq!(with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "")]), Ok(home));
-    assert_eq!(with(&[]), Err(DataDirectoryError::NoHome));
+    assert_eq!(default_path(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "/data")]), Ok("/data/kelvin/runs.sqlite".into()));
+    assert_eq!(default_path(&[("HOME", "/home/k")]), Ok(home.clone()));
+    assert_eq!(default_path(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "")]), Ok(home));
+    assert_eq!(default_path(&[]), Err(DataDirectoryError::NoHome));
     assert!(DataDirectoryError::NoHome.to_string().contains("--store"));
-    let relative = with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "data")]).unwrap_err();
+    let relative = default_path(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "data")]).unwrap_err();
     assert!(relative.to_string().starts_with("XDG_DATA_HOME is not an absolute path: data"), "{relative}");
 }
 
@@ -142,8 +144,8 @@ fn planted_sql_is_not_executed() {
     let store = Store::open(&path).unwrap();
     store.insert(&run("one")).unwrap();
     drop(store);
-    let theirs = Connection::open(&path).unwrap();
-    theirs
+    let connection = Connection::open(&path).unwrap();
+    connection
         .execute_batch(
             "CREATE TRIGGER theirs AFTER INSERT ON run BEGIN DELETE FROM run WHERE key <> new.key; END;
              ALTER TABLE note RENAME TO note_of_ours;
@@ -153,7 +155,7 @@ fn planted_sql_is_not_executed() {
     let store = Store::open(&path).unwrap();
     let error = store.list(&RunFilter::default()).unwrap_err().to_string();
     assert!(error.contains("access to view \"note\" prohibited") && !error.contains('\n'), "{error}");
-    theirs.execute_batch("DROP VIEW note; ALTER TABLE note_of_ours RENAME TO note;").unwrap();
+    connection.execute_batch("DROP VIEW note; ALTER TABLE note_of_ours RENAME TO note;").unwrap();
     store.insert(&run("two")).unwrap();
     assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 2);
 }

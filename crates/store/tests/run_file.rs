@@ -19,7 +19,7 @@ fn as_json() -> Value {
     serde_json::from_slice(&exported()).unwrap()
 }
 
-/// What importing says of the sample run after one change to its JSON.
+/// The error of importing the sample run after one change to its JSON.
 fn import_error_after(pointer: &str, value: Value) -> String {
     let mut run = as_json();
     *run.pointer_mut(pointer).unwrap_or_else(|| panic!("there is no {pointer}")) = value;
@@ -28,7 +28,7 @@ fn import_error_after(pointer: &str, value: Value) -> String {
     error
 }
 
-/// What checking says of the sample run after one change to it.
+/// The error of checking the sample run after one change to it.
 fn check_error_after(change: impl FnOnce(&mut Run)) -> String {
     let mut run = sample_run();
     change(&mut run);
@@ -36,7 +36,7 @@ fn check_error_after(change: impl FnOnce(&mut Run)) -> String {
     check(&run).expect_err("this is no run").to_string()
 }
 
-/// What exporting says of the sample run after one change to it.
+/// The error of exporting the sample run after one change to it.
 fn export_error_after(change: impl FnOnce(&mut Run)) -> String {
     let mut run = sample_run();
     change(&mut run);
@@ -79,7 +79,7 @@ fn labels_round_trip_in_file() {
     assert_eq!(second.load("tag:by=ci/main").unwrap(), labelled_run());
     assert!(file(&second.load("last").unwrap()) == out, "the second export differs");
 
-    // Of a run that is there what is said stays, and what it lacks is added.
+    // A stored run keeps its labels, and gets those that it lacks.
     let third = store("third");
     third.insert(&sample_run()).unwrap();
     third.update_tags("last", &["kernel=6.19".parse().unwrap()], &[]).unwrap();
@@ -92,16 +92,16 @@ fn labels_round_trip_in_file() {
 
 #[test]
 fn invalid_labels_are_refused() {
-    let tagged = |name: &str, value: &str| {
+    let tag_error = |name: &str, value: &str| {
         check_error_after(|run| run.labels.tags = [(name.to_owned(), value.to_owned())].into())
     };
-    assert!(tagged("a", "1..2").contains("tags: \"a=1..2\": the value of a tag is"), "{}", tagged("a", "1..2"));
-    assert!(tagged("a", "\u{1b}[2J").contains("the value of a tag is"));
-    assert!(tagged("A", "1").contains("the name of a tag is"));
-    assert!(tagged("a=b", "1").contains("a tag is") || tagged("a=b", "1").contains("of a tag is"));
-    assert!(tagged("", "1").contains("a tag is NAME=VALUE"));
-    let long = check_error_after(|run| run.labels.note = Some("x".repeat(1001)));
-    assert!(long.contains("note: a note may have 1000 characters"), "{long}");
+    assert!(tag_error("a", "1..2").contains("tags: \"a=1..2\": the value of a tag is"), "{}", tag_error("a", "1..2"));
+    assert!(tag_error("a", "\u{1b}[2J").contains("the value of a tag is"));
+    assert!(tag_error("A", "1").contains("the name of a tag is"));
+    assert!(tag_error("a=b", "1").contains("a tag is") || tag_error("a=b", "1").contains("of a tag is"));
+    assert!(tag_error("", "1").contains("a tag is NAME=VALUE"));
+    let error = check_error_after(|run| run.labels.note = Some("x".repeat(1001)));
+    assert!(error.contains("note: a note may have 1000 characters"), "{error}");
     let mut run = as_json();
     run["tags"] = json!({"kernel": 6});
     assert!(import(run.to_string().as_bytes()).unwrap_err().to_string().contains("tags.kernel"));
@@ -133,18 +133,18 @@ fn unknown_formats_and_files_are_refused() {
     }
     assert_eq!(refusal(b""), "the file is not JSON: EOF while parsing a value at line 1 column 0");
     assert_eq!(refusal(b"\xff\xfe"), "the file is not JSON: expected value at line 1 column 1");
-    let half = &exported()[..1000];
-    assert!(matches!(import(half), Err(ImportError::NotJson(_))));
-    let deep = format!("{{\"format\":1,\"notes\":{}", "[".repeat(100_000));
-    assert!(matches!(import(deep.as_bytes()), Err(ImportError::NotJson(_))));
+    let truncated = &exported()[..1000];
+    assert!(matches!(import(truncated), Err(ImportError::NotJson(_))));
+    let nested = format!("{{\"format\":1,\"notes\":{}", "[".repeat(100_000));
+    assert!(matches!(import(nested.as_bytes()), Err(ImportError::NotJson(_))));
 }
 
 #[test]
 fn wrongly_typed_field_is_named() {
     let error = import_error_after("/clock/hertz", json!("fast"));
     assert!(error.starts_with("field clock.hertz: invalid type: string \"fast\", expected f64 at line 1 "), "{error}");
-    let deep = "/measurements/0/rounds/1/outcome/measured/0/readings/batches/nanoseconds/2";
-    let error = import_error_after(deep, Value::Null);
+    let pointer = "/measurements/0/rounds/1/outcome/measured/0/readings/batches/nanoseconds/2";
+    let error = import_error_after(pointer, Value::Null);
     let path = "field measurements[0].rounds[1].outcome.measured[0].readings.batches.nanoseconds[2]: ";
     assert!(error.starts_with(path), "{error}");
     assert!(
@@ -159,14 +159,14 @@ fn wrongly_typed_field_is_named() {
 
 #[test]
 fn invalid_ids_and_times_are_refused() {
-    for bad in ["", ".", "-x", "a b", "a/b", "../x", "last", "last~1", "é"] {
-        assert!(import_error_after("/id", json!(bad)).starts_with("field id: "), "{bad}");
+    for invalid in ["", ".", "-x", "a b", "a/b", "../x", "last", "last~1", "é"] {
+        assert!(import_error_after("/id", json!(invalid)).starts_with("field id: "), "{invalid}");
     }
     assert!(import_error_after("/id", json!("x".repeat(129))).starts_with("field id: "));
-    for bad in ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-31"] {
+    for invalid in ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-31"] {
         assert_eq!(
-            import_error_after("/started", json!(bad)),
-            format!("field started: {bad:?} is not a time such as 2026-01-31T12:00:00Z")
+            import_error_after("/started", json!(invalid)),
+            format!("field started: {invalid:?} is not a time such as 2026-01-31T12:00:00Z")
         );
     }
 }
@@ -175,7 +175,7 @@ fn invalid_ids_and_times_are_refused() {
 #[test]
 fn names_outside_grammar_are_refused() {
     let svg = "\"><svg onload=alert(1)>";
-    for place in [
+    for pointer in [
         "/kelvin",
         "/machine/identity",
         "/machine/architecture",
@@ -195,12 +195,12 @@ fn names_outside_grammar_are_refused() {
         "/predictions/0/case/call",
     ] {
         for hostile in [svg, "", "=cmd|' /C calc'!A0", "a\u{202e}b", "os.Syscall ", "../x"] {
-            let error = import_error_after(place, json!(hostile));
-            let field = place[1..].split('/').next().unwrap();
-            assert!(error.starts_with(&format!("field {field}")), "{place}: {error}");
-            assert!(error.contains(" must be ") && !error.chars().any(char::is_control), "{place}: {error}");
+            let error = import_error_after(pointer, json!(hostile));
+            let field = pointer[1..].split('/').next().unwrap();
+            assert!(error.starts_with(&format!("field {field}")), "{pointer}: {error}");
+            assert!(error.contains(" must be ") && !error.chars().any(char::is_control), "{pointer}: {error}");
         }
-        assert!(import_error_after(place, json!("x".repeat(129))).contains(" must be "), "{place}");
+        assert!(import_error_after(pointer, json!("x".repeat(129))).contains(" must be "), "{pointer}");
     }
     let mut run = as_json();
     run["measurements"][2]["case"] = json!({ svg: 1 });
@@ -210,9 +210,9 @@ fn names_outside_grammar_are_refused() {
 
 #[test]
 fn overlong_texts_are_refused() {
-    let long = "x".repeat(MAX_TEXT_CHARS + 1);
-    let told = format!("a text of {} bytes; it may have {MAX_TEXT_CHARS} characters", long.len());
-    for (place, field) in [
+    let long_text = "x".repeat(MAX_TEXT_CHARS + 1);
+    let message = format!("a text of {} bytes; it may have {MAX_TEXT_CHARS} characters", long_text.len());
+    for (pointer, field) in [
         ("/command/1", "command[1]"),
         ("/machine/kernel/version/known/source", "machine.kernel.version.known.source"),
         (
@@ -220,25 +220,28 @@ fn overlong_texts_are_refused() {
             "measurements[0].rounds[0].outcome.measured[0].notes[0]",
         ),
     ] {
-        let error = import_error_after(place, json!(long));
-        assert!(error.starts_with(&format!("field {field}: {told}")), "{error}");
-        assert!(import_error_after(place, json!(["x", { "y": long }])).contains(&told), "in what nobody knows, too");
+        let error = import_error_after(pointer, json!(long_text));
+        assert!(error.starts_with(&format!("field {field}: {message}")), "{error}");
+        assert!(
+            import_error_after(pointer, json!(["x", { "y": long_text }])).contains(&message),
+            "in what nobody knows, too"
+        );
     }
     let mut run = as_json();
     run["command"][1] = json!("ü".repeat(MAX_TEXT_CHARS));
     assert!(import(run.to_string().as_bytes()).is_ok(), "characters are counted");
-    let told = export_error_after(|run| run.notes.push("x".repeat(1 << 20)));
-    assert!(told.starts_with("field notes[2]: a text of 1048576 bytes"), "what is exported can be imported: {told}");
+    let error = export_error_after(|run| run.notes.push("x".repeat(1 << 20)));
+    assert!(error.starts_with("field notes[2]: a text of 1048576 bytes"), "what is exported can be imported: {error}");
 }
 
 #[test]
 fn nul_in_text_is_refused() {
-    for place in ["/notes/0", "/machine/cpu/model_name/known/value", "/command/0"] {
-        if as_json().pointer(place).is_none() {
+    for pointer in ["/notes/0", "/machine/cpu/model_name/known/value", "/command/0"] {
+        if as_json().pointer(pointer).is_none() {
             continue;
         }
-        let error = import_error_after(place, json!("a\0b"));
-        assert!(error.contains("a text with a NUL"), "{place}: {error}");
+        let error = import_error_after(pointer, json!("a\0b"));
+        assert!(error.contains("a text with a NUL"), "{pointer}: {error}");
     }
     let mut run = as_json();
     run["notes"] = json!(["one", "tw\0o"]);
@@ -252,24 +255,24 @@ fn nul_in_text_is_refused() {
 
 #[test]
 fn unequal_columns_are_refused() {
-    let at = "field measurements[0].rounds[0].readings[0]";
+    let path = "field measurements[0].rounds[0].readings[0]";
     assert_eq!(
         check_error_after(|run| batches(run).iterations.truncate(4)),
-        format!("{at}.iterations: 4 values, but `nanoseconds` has 5")
+        format!("{path}.iterations: 4 values, but `nanoseconds` has 5")
     );
     assert_eq!(
         check_error_after(|run| batches(run).tags.clear()),
-        format!("{at}.tags: 0 values, but `nanoseconds` has 5")
+        format!("{path}.tags: 0 values, but `nanoseconds` has 5")
     );
     assert_eq!(
         check_error_after(|run| {
             batches(run).canaries.get_mut(&Canary::Block).unwrap().pop();
         }),
-        format!("{at}.canaries.block: 3 readings; 5 batches at stride 2 have 4")
+        format!("{path}.canaries.block: 3 readings; 5 batches at stride 2 have 4")
     );
     assert_eq!(
         check_error_after(|run| batches(run).canary_stride = 0),
-        format!("{at}.canary_stride: it is 0, but canaries were read")
+        format!("{path}.canary_stride: it is 0, but canaries were read")
     );
     assert_eq!(
         check_error_after(|run| run.header.spread_history[0].within_variances.truncate(1)),
@@ -279,7 +282,7 @@ fn unequal_columns_are_refused() {
 
 #[test]
 fn invalid_numbers_are_refused() {
-    let at = "field measurements[0].rounds[0].readings[0]";
+    let path = "field measurements[0].rounds[0].readings[0]";
     let cases: [(&str, String); 11] = [
         (
             ".nanoseconds[1]: NaN is not a finite number",
@@ -311,9 +314,9 @@ fn invalid_numbers_are_refused() {
             check_error_after(|run| run.header.spread_history[0].within_variances[1] = -1.0),
         ),
     ];
-    for (expected, found) in cases {
-        let expected = if expected.starts_with('.') { format!("{at}{expected}") } else { expected.to_owned() };
-        assert_eq!(found, expected);
+    for (expected, error) in cases {
+        let expected = if expected.starts_with('.') { format!("{path}{expected}") } else { expected.to_owned() };
+        assert_eq!(error, expected);
     }
     // 1e300 is a number in JSON, and none in the 32 bits of a canary's reading.
     let canary = "/measurements/0/rounds/0/outcome/measured/0/readings/batches/canaries/chain/0";
@@ -376,14 +379,14 @@ fn undefined_metric_or_unplanned_case_is_refused() {
 }
 
 /// All places in a JSON value, as pointers.
-fn json_pointers(value: &Value, prefix: &str, found: &mut Vec<String>) {
-    found.push(prefix.to_owned());
+fn json_pointers(value: &Value, prefix: &str, pointers: &mut Vec<String>) {
+    pointers.push(prefix.to_owned());
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| json_pointers(value, &format!("{prefix}/{key}"), found))
+            fields.iter().for_each(|(key, value)| json_pointers(value, &format!("{prefix}/{key}"), pointers))
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(i, value)| json_pointers(value, &format!("{prefix}/{i}"), found));
+            items.iter().enumerate().for_each(|(i, value)| json_pointers(value, &format!("{prefix}/{i}"), pointers));
         }
         _ => {}
     }
@@ -448,20 +451,20 @@ proptest! {
 
     #[test]
     fn imported_mutation_can_be_exported_and_stored(
-        place in any::<prop::sample::Index>(),
+        index in any::<prop::sample::Index>(),
         value in any_json(),
         remove in any::<bool>(),
     ) {
         let mut run = as_json();
-        let mut all = Vec::new();
-        json_pointers(&run, "", &mut all);
-        let place = place.get(&all);
-        let (parent, key) = place.rsplit_once('/').unwrap_or_default();
+        let mut pointers = Vec::new();
+        json_pointers(&run, "", &mut pointers);
+        let pointer = index.get(&pointers);
+        let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
         match run.pointer_mut(parent) {
             Some(Value::Object(fields)) if remove => {
                 fields.remove(key);
             }
-            _ => *run.pointer_mut(place).unwrap() = value,
+            _ => *run.pointer_mut(pointer).unwrap() = value,
         }
         let mut text = Vec::new();
         match import(run.to_string().as_bytes()) {

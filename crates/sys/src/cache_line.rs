@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn line_passes_twice_per_trip() {
         let line = BouncingLine::new().unwrap();
-        let far = Arc::clone(&line);
+        let remote_line = Arc::clone(&line);
         let other = std::thread::spawn(move || {
             for trips in [1, 0, 7, 42] {
-                far.pong(trips);
+                remote_line.pong(trips);
             }
         });
         // In other parts than it is answered in.

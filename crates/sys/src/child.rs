@@ -48,7 +48,7 @@ pub enum ChildEnd {
 pub struct GuardedChild {
     child: Child,
     group: libc::pid_t,
-    reaped: bool,
+    is_reaped: bool,
 }
 
 /// How long a child is waited for.
@@ -61,7 +61,7 @@ pub struct WaitLimit {
 }
 
 impl WaitLimit {
-    /// So long, whatever it does.
+    /// This long, with or without activity.
     pub const fn fixed(limit: Duration) -> Self {
         Self { initial: limit, max: limit }
     }
@@ -101,7 +101,7 @@ impl GuardedChild {
         }
         let child = command.spawn().map_err(process_error)?;
         let group = child.id() as libc::pid_t;
-        Ok(Self { child, group, reaped: false })
+        Ok(Self { child, group, is_reaped: false })
     }
 
     /// Writes its standard input and closes it. A child that does not read is not an error here, but when it ends.
@@ -116,10 +116,10 @@ impl GuardedChild {
         self.child.id()
     }
 
-    /// The first lines of its standard output: how a server says that it is ready. Fewer where this many do not come within the time,
+    /// The first lines of its standard output: how a server reports that it is ready. Fewer where this many do not come within the time,
     /// or within this many bytes; what comes after them is not kept.
-    pub fn first_lines(&mut self, count: usize, within: Duration, bytes: usize) -> Result<Vec<String>> {
-        let deadline = monotonic() + within.as_nanos() as u64;
+    pub fn first_lines(&mut self, count: usize, timeout: Duration, bytes: usize) -> Result<Vec<String>> {
+        let deadline = monotonic() + timeout.as_nanos() as u64;
         let mut output = OutputPipe::new(self.child.stdout.take());
         let lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
         while output.is_open() && output.bytes.len() <= bytes && lines(&output.bytes) < count {
@@ -166,7 +166,7 @@ impl GuardedChild {
                 end = Some(ChildEnd::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(ChildEnd::TooMuchOutput);
-            } else if wait_readable(streams, deadline.at)? {
+            } else if wait_readable(streams, deadline.next_check)? {
                 output.read(usize::MAX)?;
                 stderr.read(STDERR_BYTES)?;
             } else if deadline.is_expired() {
@@ -204,7 +204,7 @@ impl GuardedChild {
         // SAFETY: takes no pointers; the group was made for this child, and its leader is not reaped before.
         unsafe { libc::kill(-self.group, libc::SIGKILL) };
         let status = self.child.wait();
-        self.reaped = true;
+        self.is_reaped = true;
         // SAFETY: as above; a null status is allowed. Ends when the group has no more children of this process.
         while unsafe { libc::waitpid(-self.group, std::ptr::null_mut(), 0) } > 0 {}
         status
@@ -213,7 +213,7 @@ impl GuardedChild {
 
 impl Drop for GuardedChild {
     fn drop(&mut self) {
-        if !self.reaped {
+        if !self.is_reaped {
             let _ = self.kill_group();
         }
     }
@@ -224,30 +224,30 @@ struct GroupDeadline {
     group: libc::pid_t,
     limit: u64,
     /// The next time that activity is read, and the last.
-    at: u64,
+    next_check: u64,
     last: u64,
     activity: [u64; 3],
 }
 
 impl GroupDeadline {
     fn new(group: libc::pid_t, wait_limit: WaitLimit) -> Self {
-        let [limit, longest] = [wait_limit.initial, wait_limit.max].map(|time| time.as_nanos() as u64);
+        let [limit, max_limit] = [wait_limit.initial, wait_limit.max].map(|time| time.as_nanos() as u64);
         let now = monotonic();
-        Self { group, limit, at: now + limit, last: now + longest.max(limit), activity: [0; 3] }
+        Self { group, limit, next_check: now + limit, last: now + max_limit.max(limit), activity: [0; 3] }
     }
 
     /// Whether it has passed, and cannot be put off.
     fn is_expired(&mut self) -> bool {
         let now = monotonic();
-        if now < self.at {
+        if now < self.next_check {
             return false;
         }
-        if self.at >= self.last {
+        if self.next_check >= self.last {
             return true;
         }
         let activity = group_activity(self.group);
         let is_over = activity == std::mem::replace(&mut self.activity, activity);
-        self.at = self.last.min(now + self.limit);
+        self.next_check = self.last.min(now + self.limit);
         is_over
     }
 }
@@ -296,15 +296,15 @@ impl<R: Read + AsFd> OutputPipe<R> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads what is available, keeps the first `keep` bytes in all, and closes itself at the end; whether something came.
-    fn read(&mut self, keep: usize) -> Result<bool> {
+    /// Reads what is available, keeps the first `max_bytes` bytes in all, and closes itself at the end; whether something came.
+    fn read(&mut self, max_bytes: usize) -> Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         let mut chunk = [0; 16 * 1024];
         match pipe.read(&mut chunk) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
-                let room = keep.saturating_sub(self.bytes.len());
-                self.bytes.extend_from_slice(&chunk[..length.min(room)]);
+                let capacity = max_bytes.saturating_sub(self.bytes.len());
+                self.bytes.extend_from_slice(&chunk[..length.min(capacity)]);
                 return Ok(true);
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
@@ -317,8 +317,8 @@ impl<R: Read + AsFd> OutputPipe<R> {
 /// Whether one of the streams that are open became readable before a time.
 fn wait_readable<const N: usize>(streams: [Option<BorrowedFd<'_>>; N], deadline: u64) -> Result<bool> {
     let open: Vec<BorrowedFd<'_>> = streams.into_iter().flatten().collect();
-    let left = Duration::from_nanos(deadline.saturating_sub(monotonic()));
-    let ready = poll::wait_any_readable(&open, left);
+    let remaining = Duration::from_nanos(deadline.saturating_sub(monotonic()));
+    let ready = poll::wait_any_readable(&open, remaining);
     Ok(ready.map_err(|error| Error::other(format!("cannot wait for a probe: {error}")))?.contains(&true))
 }
 
@@ -369,23 +369,23 @@ mod tests {
     }
 
     /// A limit that is short for what is done, and long for this program.
-    const SHORT: Duration = Duration::from_secs(1);
+    const SHORT_LIMIT: Duration = Duration::from_secs(1);
 
     #[test]
     fn active_child_extends_its_limit() {
-        let patience = WaitLimit { initial: SHORT, max: Duration::from_secs(60) };
-        let ending = shell("for i in 1 2 3 4 5 6; do sleep 0.4; echo; done >/dev/null; exit 4").wait(patience, 100);
+        let limit = WaitLimit { initial: SHORT_LIMIT, max: Duration::from_secs(60) };
+        let ending = shell("for i in 1 2 3 4 5 6; do sleep 0.4; echo; done >/dev/null; exit 4").wait(limit, 100);
         assert_eq!(ending.unwrap().end, ChildEnd::Exited(4));
         // It has done something once, when it began.
-        assert_eq!(shell("sleep 1000").wait(patience, 100).unwrap().end, ChildEnd::TimedOut);
+        assert_eq!(shell("sleep 1000").wait(limit, 100).unwrap().end, ChildEnd::TimedOut);
     }
 
     #[test]
     fn max_wait_ends_active_child() {
-        let patience = WaitLimit { initial: SHORT, max: 3 * SHORT };
-        let begun = monotonic();
-        assert_eq!(shell("while :; do :; done").wait(patience, 100).unwrap().end, ChildEnd::TimedOut);
-        assert!(monotonic() - begun >= patience.max.as_nanos() as u64);
+        let limit = WaitLimit { initial: SHORT_LIMIT, max: 3 * SHORT_LIMIT };
+        let start = monotonic();
+        assert_eq!(shell("while :; do :; done").wait(limit, 100).unwrap().end, ChildEnd::TimedOut);
+        assert!(monotonic() - start >= limit.max.as_nanos() as u64);
     }
 
     #[test]

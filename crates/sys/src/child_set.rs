@@ -12,12 +12,12 @@ pub struct ChildSet {
 }
 
 impl ChildSet {
-    /// None yet. This process has no others, and starts none in another way: of whatever ends it is told here.
+    /// None yet. This process has no others, and starts none in another way: every end of a child is reported here.
     ///
     /// # Errors
     /// Children from before; a SIGCHLD that cannot be had.
     pub fn new() -> Result<Self> {
-        // A program may be started with SIGCHLD ignored, and is then told of no child's end. SAFETY: takes no pointers; SIG_DFL is a
+        // A program may be started with SIGCHLD ignored, and then no child's end is reported to it. SAFETY: takes no pointers; SIG_DFL is a
         // valid disposition.
         if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
             return Err(Error::last_os_error());
@@ -28,7 +28,7 @@ impl ChildSet {
         }
     }
 
-    /// Forks one that does `work`, as [`fork_worker`], and says its number.
+    /// Forks one that does `work`, as [`fork_worker`], and returns its number.
     ///
     /// # Errors
     /// As there.
@@ -38,12 +38,12 @@ impl ChildSet {
         Ok(id)
     }
 
-    /// Reaps those that have ended, tells the number of each, and says how many are left.
-    pub fn reap(&mut self, mut ended: impl FnMut(i32)) -> usize {
+    /// Reaps those that have ended, calls `on_exit` with the number of each, and returns how many are left.
+    pub fn reap(&mut self, mut on_exit: impl FnMut(i32)) -> usize {
         while !self.ids.is_empty() {
             let Some(id) = reap_next() else { break };
             self.ids.remove(&id);
-            ended(id);
+            on_exit(id);
         }
         self.ids.len()
     }
@@ -101,11 +101,11 @@ mod tests {
                 drop(writer);
                 u8::from(reader.read(&mut [0]).is_ok())
             })?);
-            let mut ended = Vec::new();
-            while children.reap(|id| ended.push(id)) > 0 {}
-            ended.sort_unstable();
+            let mut exited = Vec::new();
+            while children.reap(|id| exited.push(id)) > 0 {}
+            exited.sort_unstable();
             forked.sort_unstable();
-            Ok(children.ids.is_empty() && ended == forked)
+            Ok(children.ids.is_empty() && exited == forked)
         });
     }
 

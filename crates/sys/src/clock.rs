@@ -74,9 +74,9 @@ impl Clock {
     /// The ticks that work takes, and its outcome.
     #[inline(always)]
     pub fn time<T>(self, work: impl FnOnce() -> T) -> (u64, T) {
-        let begun = self.start();
+        let start = self.start();
         let outcome = work();
-        (self.stop().wrapping_sub(begun), outcome)
+        (self.stop().wrapping_sub(start), outcome)
     }
 
     /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's time.
@@ -111,8 +111,9 @@ pub fn counter_unusable(available_clock_sources: Option<&str>) -> Option<String>
     kernels::counter_unusable().or_else(|| {
         let sources = available_clock_sources?;
         let expected = kernels::COUNTER_CLOCK_SOURCES;
-        let usable = sources.split_whitespace().any(|source| expected.contains(&source));
-        (!usable).then(|| format!("the kernel does not trust the counter: its clock sources are {}", sources.trim()))
+        let is_trusted = sources.split_whitespace().any(|source| expected.contains(&source));
+        (!is_trusted)
+            .then(|| format!("the kernel does not trust the counter: its clock sources are {}", sources.trim()))
     })
 }
 
@@ -193,9 +194,9 @@ mod tests {
     fn scripted_clock_advances_only_on_request() {
         let script = ScriptedClock::leak(5);
         let clock = Clock::Scripted(script);
-        let begun = clock.start();
+        let start = clock.start();
         script.advance(100);
-        assert_eq!(clock.stop() - begun, 105);
+        assert_eq!(clock.stop() - start, 105);
     }
 
     #[test]
@@ -205,14 +206,18 @@ mod tests {
         }
         let calibration = calibrate(Clock::Counter, 0.02);
         let raw = || nanoseconds(libc::CLOCK_MONOTONIC_RAW);
-        let (before, begun, after_begun) = (raw(), Clock::Counter.start(), raw());
+        let (before, start, after_start) = (raw(), Clock::Counter.start(), raw());
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let (before_ended, ended, after) = (raw(), Clock::Counter.stop(), raw());
-        let counted = (ended - begun) as f64 / calibration.hertz * 1e9;
+        let (before_stop, stop, after) = (raw(), Clock::Counter.stop(), raw());
+        let counter_time = (stop - start) as f64 / calibration.hertz * 1e9;
         // The counter's time lies between that of the kernel's clock read outside it and inside it.
-        assert!(counted < 1.01 * (after - before) as f64, "{calibration:?}: {counted} in {} ns", after - before);
-        let within = before_ended - after_begun;
-        assert!(counted > 0.99 * within as f64, "{calibration:?}: {counted} around {within} ns");
+        assert!(
+            counter_time < 1.01 * (after - before) as f64,
+            "{calibration:?}: {counter_time} in {} ns",
+            after - before
+        );
+        let inner_time = before_stop - after_start;
+        assert!(counter_time > 0.99 * inner_time as f64, "{calibration:?}: {counter_time} around {inner_time} ns");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use crate::{Result, check};
 
 /// CPUs that the calling thread may run on, ascending. They are online: the kernel keeps a mask of possible CPUs, and states what of it
 /// can be used.
-pub fn allowed() -> Result<Vec<u32>> {
+pub fn affinity() -> Result<Vec<u32>> {
     // To the kernel, 0 is the calling thread.
-    allowed_of(0)
+    process_affinity(0)
 }
 
 /// CPUs that the first thread of a process may run on, ascending: none that is offline.
-pub fn allowed_of(process: u32) -> Result<Vec<u32>> {
+pub fn process_affinity(process: u32) -> Result<Vec<u32>> {
     let mut bytes = vec![0u8; 1024];
     // SAFETY: the buffer is valid for its length; the kernel writes at most that and returns how much it wrote.
     let written =
@@ -70,12 +70,12 @@ mod tests {
 
     #[test]
     fn pinning_moves_thread() {
-        let all = allowed().unwrap();
-        assert!(!all.is_empty());
-        let last = *all.last().unwrap();
+        let cpus = affinity().unwrap();
+        assert!(!cpus.is_empty());
+        let last = *cpus.last().unwrap();
         std::thread::spawn(move || {
             pin(&[last]).unwrap();
-            assert_eq!(allowed().unwrap(), [last]);
+            assert_eq!(affinity().unwrap(), [last]);
             assert_eq!(current(), last);
         })
         .join()

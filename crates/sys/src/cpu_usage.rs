@@ -66,29 +66,32 @@ mod tests {
 
     #[test]
     fn thread_time_is_readable_until_it_ends() {
-        let (tell, told) = channel();
-        let (go_on, wait) = channel::<()>();
+        let (sender, receiver) = channel();
+        let (release, wait) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let own = ThreadClock::current().unwrap();
-            while own.cpu_time().unwrap() < Duration::from_millis(5) {
+            let thread_clock = ThreadClock::current().unwrap();
+            while thread_clock.cpu_time().unwrap() < Duration::from_millis(5) {
                 std::hint::spin_loop();
             }
-            tell.send((own, own.cpu_time().unwrap())).unwrap();
+            sender.send((thread_clock, thread_clock.cpu_time().unwrap())).unwrap();
             wait.recv().unwrap_err();
-            own.cpu_time().unwrap()
+            thread_clock.cpu_time().unwrap()
         });
-        let (clock, itself) = told.recv().unwrap();
-        let used = clock.cpu_time().unwrap();
-        assert!(used >= itself && itself >= Duration::from_millis(5), "{used:?} {itself:?}");
-        drop(go_on);
-        let whole = thread.join().unwrap();
-        assert!(used <= whole, "{used:?} {whole:?}");
+        let (clock, reported_time) = receiver.recv().unwrap();
+        let measured_time = clock.cpu_time().unwrap();
+        assert!(
+            measured_time >= reported_time && reported_time >= Duration::from_millis(5),
+            "{measured_time:?} {reported_time:?}"
+        );
+        drop(release);
+        let final_time = thread.join().unwrap();
+        assert!(measured_time <= final_time, "{measured_time:?} {final_time:?}");
     }
 
     #[test]
     fn every_cpu_is_listed() {
         let stat = CpuStatReader::open().unwrap().read().unwrap();
-        let allowed = crate::cpu::allowed().unwrap();
-        assert!(stat.sum(&allowed).is_some(), "{stat:?}");
+        let cpus = crate::cpu::affinity().unwrap();
+        assert!(stat.sum(&cpus).is_some(), "{stat:?}");
     }
 }

@@ -39,15 +39,15 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn leaf_zero_names_a_vendor_in_ascii() {
-        let [highest, b, c, d] = super::leaf(0, 0).unwrap();
+        let [max_leaf, b, c, d] = super::leaf(0, 0).unwrap();
         let vendor: Vec<u8> = [b, d, c].iter().flat_map(|register| register.to_le_bytes()).collect();
-        assert!(highest >= 1);
+        assert!(max_leaf >= 1);
         assert!(vendor.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' '), "{vendor:?}");
     }
 
     #[test]
     #[cfg(not(target_arch = "x86_64"))]
-    fn there_is_no_cpuid_here() {
+    fn cpuid_is_absent() {
         assert_eq!(super::leaf(0, 0), None);
     }
 }

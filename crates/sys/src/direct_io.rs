@@ -32,8 +32,8 @@ pub fn direct_io_support(path: &Path) -> Result<DirectIoSupport> {
         Err(Errno::NOSYS) => return Ok(DirectIoSupport::Unknown),
         answer => answer?,
     };
-    let is_told = answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-    Ok(match (is_told, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
+    let is_reported = answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    Ok(match (is_reported, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
         (false, ..) => DirectIoSupport::Unknown,
         (true, 0, _) | (true, _, 0) => DirectIoSupport::None,
         (true, memory, offset) => DirectIoSupport::Aligned { memory, offset },

@@ -41,14 +41,14 @@ const SPEED_HIGH_OFFSET: usize = 28;
 /// where the driver answers none of the questions, `NotFound`-like `ENODEV` without such an interface.
 pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
     let socket = socket()?;
-    let mut on = Vec::new();
-    let mut answered = false;
+    let mut enabled = Vec::new();
+    let mut is_answered = false;
     for (command, name) in OFFLOAD_QUERIES {
         match run_command::<VALUE_WORDS>(&socket, interface, command) {
             Ok([_, data]) => {
-                answered = true;
+                is_answered = true;
                 if data != 0 {
-                    on.push(name);
+                    enabled.push(name);
                 }
             }
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
@@ -56,12 +56,12 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
         }
     }
     match run_command::<VALUE_WORDS>(&socket, interface, GET_FLAGS) {
-        Ok([_, flags]) if flags & FLAG_LRO != 0 => on.push("lro"),
+        Ok([_, flags]) if flags & FLAG_LRO != 0 => enabled.push("lro"),
         Ok(_) => {}
-        Err(_) if answered => {}
+        Err(_) if is_answered => {}
         Err(error) => return Err(error),
     }
-    Ok(on)
+    Ok(enabled)
 }
 
 /// The name of a network interface's driver: `virtio_net`, `veth`.
@@ -118,7 +118,7 @@ mod tests {
     fn loopback_answers() {
         // Loopback never computes checksums and always has scatter-gather (drivers/net/loopback.c).
         match offloads("lo") {
-            Ok(on) => assert!(on.contains(&"scatter-gather"), "{on:?}"),
+            Ok(enabled) => assert!(enabled.contains(&"scatter-gather"), "{enabled:?}"),
             Err(error) => assert!(error.raw_os_error().is_some(), "{error}"),
         }
     }

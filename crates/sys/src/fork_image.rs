@@ -26,7 +26,7 @@ pub struct ForkCopy {
 /// Children forked meanwhile may touch only what stays, so only those of [`crate::process`] may be forked.
 #[derive(Debug)]
 pub struct SmallImage {
-    hidden: Vec<(usize, usize)>,
+    excluded_ranges: Vec<(usize, usize)>,
 }
 
 impl SmallImage {
@@ -42,14 +42,14 @@ impl SmallImage {
         if process::SMALL_IMAGE.swap(true, Ordering::AcqRel) {
             return Err(Error::other("a small image is already in force"));
         }
-        let mut image = Self { hidden: Vec::new() };
+        let mut image = Self { excluded_ranges: Vec::new() };
         let smaps = std::fs::read_to_string("/proc/self/smaps")?;
         let mappings = mappings(&smaps);
-        for (from, to) in ranges_to_hide(&mappings, &kept_addresses(), &|mapping, code| kept_calls(mapping, code)) {
+        for (start, end) in ranges_to_hide(&mappings, &kept_addresses(), &|mapping, code| kept_calls(mapping, code)) {
             // SAFETY: only decides what fork copies; this process's own memory stays as it is. The children that are
             // forked meanwhile touch none of it, as the type promises.
-            check(unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTFORK) })?;
-            image.hidden.push((from, to));
+            check(unsafe { libc::madvise(start as *mut _, end - start, libc::MADV_DONTFORK) })?;
+            image.excluded_ranges.push((start, end));
         }
         release_unused_stack(&mappings)?;
         Ok(image)
@@ -63,24 +63,25 @@ const KEPT_STACK_BYTES: usize = 8 << 10;
 fn release_unused_stack(mappings: &[SmapsMapping<'_>]) -> Result<()> {
     let mark = 0u8;
     let mark_address = std::ptr::from_ref(&mark) as usize;
-    let Some(stack) = mappings.iter().find(|mapping| mapping.name == "[stack]" && mapping.holds(mark_address)) else {
+    let Some(stack) = mappings.iter().find(|mapping| mapping.name == "[stack]" && mapping.contains(mark_address))
+    else {
         // A thread's stack is other anonymous memory, which is left out of the child or not as it is.
         return Ok(());
     };
-    let to = (mark_address - KEPT_STACK_BYTES) & !4095;
-    if to <= stack.from {
+    let end = (mark_address - KEPT_STACK_BYTES) & !4095;
+    if end <= stack.start {
         return Ok(());
     }
     // SAFETY: the range lies in this thread's stack, wholly below the frames in use and what the call itself needs; what
     // is there is dead, and a later, deeper call finds fresh pages.
-    check(unsafe { libc::madvise(stack.from as *mut _, to - stack.from, libc::MADV_DONTNEED) }).map(drop)
+    check(unsafe { libc::madvise(stack.start as *mut _, end - stack.start, libc::MADV_DONTNEED) }).map(drop)
 }
 
 impl Drop for SmallImage {
     fn drop(&mut self) {
-        for &(from, to) in &self.hidden {
+        for &(start, end) in &self.excluded_ranges {
             // SAFETY: as in `enter`. What was unmapped meanwhile is an error without effect.
-            unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DOFORK) };
+            unsafe { libc::madvise(start as *mut _, end - start, libc::MADV_DOFORK) };
         }
         process::SMALL_IMAGE.store(false, Ordering::Release);
     }
@@ -117,21 +118,22 @@ pub struct ResidentBytes {
 /// A /proc/self/smaps that cannot be read, or an address that is not mapped.
 pub fn resident_around(address: usize) -> Result<ResidentBytes> {
     let smaps = std::fs::read_to_string("/proc/self/smaps")?;
-    let resident = mappings(&smaps).into_iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.resident);
+    let resident =
+        mappings(&smaps).into_iter().find(|mapping| mapping.contains(address)).map(|mapping| mapping.resident);
     resident.ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
 }
 
 /// One mapping of /proc/self/smaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SmapsMapping<'a> {
-    from: usize,
-    to: usize,
-    shared: bool,
-    code: bool,
+    start: usize,
+    end: usize,
+    is_shared: bool,
+    is_code: bool,
     /// Whether it is marked as left out by fork (MADV_DONTFORK).
-    is_left_out: bool,
+    is_excluded: bool,
     /// Bytes of private pages, of which fork copies the page tables.
-    private: u64,
+    private_bytes: u64,
     /// Resident bytes, and the part in transparent huge pages.
     resident: ResidentBytes,
     /// Path, `[stack]` and the like, or nothing.
@@ -141,46 +143,46 @@ struct SmapsMapping<'a> {
 impl<'a> SmapsMapping<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (range, rest) = line.split_once(' ')?;
-        let (from, to) = range.split_once('-')?;
+        let (start, end) = range.split_once('-')?;
         let mut fields = rest.splitn(5, ' ');
         let permissions = fields.next()?;
         // offset, device, inode; then the name after any number of spaces
         let name = fields.nth(3).unwrap_or("").trim();
         Some(Self {
-            from: usize::from_str_radix(from, 16).ok()?,
-            to: usize::from_str_radix(to, 16).ok()?,
-            shared: permissions.ends_with('s'),
-            code: permissions.contains('x'),
-            is_left_out: false,
-            private: 0,
+            start: usize::from_str_radix(start, 16).ok()?,
+            end: usize::from_str_radix(end, 16).ok()?,
+            is_shared: permissions.ends_with('s'),
+            is_code: permissions.contains('x'),
+            is_excluded: false,
+            private_bytes: 0,
             resident: ResidentBytes::default(),
             name,
         })
     }
 
-    fn holds(&self, address: usize) -> bool {
-        (self.from..self.to).contains(&address)
+    fn contains(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
     }
 }
 
 fn mappings(smaps: &str) -> Vec<SmapsMapping<'_>> {
-    let mut parsed: Vec<SmapsMapping<'_>> = Vec::new();
+    let mut mappings: Vec<SmapsMapping<'_>> = Vec::new();
     for line in smaps.lines() {
         let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.contains(['-', ' '])) else {
-            parsed.extend(SmapsMapping::parse(line));
+            mappings.extend(SmapsMapping::parse(line));
             continue;
         };
-        let Some(mapping) = parsed.last_mut() else { continue };
+        let Some(mapping) = mappings.last_mut() else { continue };
         let kibibytes = value.trim().strip_suffix(" kB").and_then(|number| number.trim().parse().ok()).unwrap_or(0);
         match key {
             "Rss" => mapping.resident.bytes = kibibytes << 10,
-            "Anonymous" => mapping.private = kibibytes << 10,
+            "Anonymous" => mapping.private_bytes = kibibytes << 10,
             "AnonHugePages" => mapping.resident.huge = kibibytes << 10,
-            "VmFlags" => mapping.is_left_out = value.split(' ').any(|flag| flag == "dc"),
+            "VmFlags" => mapping.is_excluded = value.split(' ').any(|flag| flag == "dc"),
             _ => {}
         }
     }
-    parsed
+    mappings
 }
 
 /// Addresses whose mappings stay, with everything else of the same file.
@@ -196,16 +198,16 @@ struct KeptAddresses {
 }
 
 fn kept_addresses() -> KeptAddresses {
-    let on_stack = 0u8;
+    let stack_variable = 0u8;
     // SAFETY: neither call has requirements; the addresses are only compared.
     let (loader, thread) = unsafe { (libc::getauxval(libc::AT_BASE) as usize, libc::__errno_location() as usize) };
     KeptAddresses {
         executable: kept_addresses as *const () as usize,
         library: libc::fork as *const () as usize,
         loader,
-        thread: [thread, &raw const on_stack as usize],
+        thread: [thread, &raw const stack_variable as usize],
         // Without optimisation the routines call helpers that lie anywhere in the code: all of it stays.
-        children: if cfg!(debug_assertions) { None } else { Some(pages_of(&process::child_routines())) },
+        children: if cfg!(debug_assertions) { None } else { Some(page_range(&process::child_routines())) },
     }
 }
 
@@ -213,7 +215,7 @@ fn kept_addresses() -> KeptAddresses {
 const MAX_ROUTINE_BYTES: usize = 512;
 
 /// The pages of some routines that lie side by side.
-fn pages_of(routines: &[usize]) -> (usize, usize) {
+fn page_range(routines: &[usize]) -> (usize, usize) {
     let first = routines.iter().copied().min().unwrap_or(0);
     let last = routines.iter().copied().max().unwrap_or(0);
     (first & !(KEPT_DATA_BYTES - 1), (last + MAX_ROUTINE_BYTES).next_multiple_of(KEPT_DATA_BYTES))
@@ -237,66 +239,70 @@ fn ranges_to_hide(
     addresses: &KeptAddresses,
     calls: KeptCalls<'_>,
 ) -> Vec<(usize, usize)> {
-    let name_at = |address: usize| mappings.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.name);
-    let (executable, library) = (name_at(addresses.executable), name_at(addresses.library));
-    let files = [executable, library, name_at(addresses.loader)];
-    let of_library = |mapping: &&SmapsMapping<'_>| mapping.code && files[1..].contains(&Some(mapping.name));
-    let code: Vec<_> = mappings.iter().filter(of_library).map(|mapping| (mapping.from, mapping.to)).collect();
-    let mut hidden = Vec::new();
+    let mapping_name =
+        |address: usize| mappings.iter().find(|mapping| mapping.contains(address)).map(|mapping| mapping.name);
+    let (executable, library) = (mapping_name(addresses.executable), mapping_name(addresses.library));
+    let files = [executable, library, mapping_name(addresses.loader)];
+    let is_library_code = |mapping: &&SmapsMapping<'_>| mapping.is_code && files[1..].contains(&Some(mapping.name));
+    let code: Vec<_> = mappings.iter().filter(is_library_code).map(|mapping| (mapping.start, mapping.end)).collect();
+    let mut excluded_ranges = Vec::new();
     // Where the data behind the last file that stays must begin, and whether that file is the executable.
-    let mut behind = (0, false);
+    let mut next_data = (0, false);
     for mapping in mappings {
         // Where the C library is linked in, children run that code too.
         let children = addresses.children.filter(|_| executable != library);
-        if let Some((from, to)) = children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
-            hidden.extend(parts_around(mapping, from, to));
+        if let Some((start, end)) = children.filter(|&(start, end)| mapping.start <= start && end <= mapping.end) {
+            excluded_ranges.extend(parts_around(mapping, start, end));
         }
-        let file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
-        let zeroed = mapping.name.is_empty() && mapping.from == behind.0;
-        let special = mapping.name.starts_with('[') && mapping.name != "[heap]";
-        let of_executable = file && executable == Some(mapping.name) || zeroed && behind.1;
-        if file || zeroed {
-            if of_executable && mapping.private > 0 && executable != library {
-                let bounds = if file { calls(mapping, &code) } else { None };
-                let (from, to) = bounds.unwrap_or((mapping.to - KEPT_DATA_BYTES, mapping.to));
-                hidden.extend(parts_around(mapping, from, to));
+        let is_kept_file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
+        let is_zeroed = mapping.name.is_empty() && mapping.start == next_data.0;
+        let is_special = mapping.name.starts_with('[') && mapping.name != "[heap]";
+        let is_executable = is_kept_file && executable == Some(mapping.name) || is_zeroed && next_data.1;
+        if is_kept_file || is_zeroed {
+            if is_executable && mapping.private_bytes > 0 && executable != library {
+                let bounds = if is_kept_file { calls(mapping, &code) } else { None };
+                let (start, end) = bounds.unwrap_or((mapping.end - KEPT_DATA_BYTES, mapping.end));
+                excluded_ranges.extend(parts_around(mapping, start, end));
             }
-        } else if !(mapping.shared || special || addresses.thread.iter().any(|&address| mapping.holds(address))) {
-            hidden.push((mapping.from, mapping.to));
+        } else if !(mapping.is_shared
+            || is_special
+            || addresses.thread.iter().any(|&address| mapping.contains(address)))
+        {
+            excluded_ranges.push((mapping.start, mapping.end));
         }
-        behind = if file { (mapping.to, of_executable) } else { (0, false) };
+        next_data = if is_kept_file { (mapping.end, is_executable) } else { (0, false) };
     }
-    hidden
+    excluded_ranges
 }
 
 /// What of a mapping lies before and behind a part that stays, where it is worth excluding.
-fn parts_around(mapping: &SmapsMapping<'_>, from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
-    let parts = [(mapping.from, from), (to, mapping.to)];
-    parts.into_iter().filter(|(from, to)| to - from >= MIN_HIDDEN_BYTES)
+fn parts_around(mapping: &SmapsMapping<'_>, start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = [(mapping.start, start), (end, mapping.end)];
+    parts.into_iter().filter(|(start, end)| end - start >= MIN_HIDDEN_BYTES)
 }
 
 /// The pages of a mapping of this executable's data from the first to the last that holds an address in `code`: its
 /// table of the C library's functions, all of them bound at the start, as Rust links by default.
 fn kept_calls(mapping: &SmapsMapping<'_>, code: &[(usize, usize)]) -> Option<(usize, usize)> {
-    let words = mapping.from as *const usize;
-    let count = (mapping.to - mapping.from) / size_of::<usize>();
+    let words = mapping.start as *const usize;
+    let count = (mapping.end - mapping.start) / size_of::<usize>();
     let calls = |index: &usize| {
         // SAFETY: the mapping is data of this executable, which stays mapped and readable; the word lies in it, aligned.
         // Volatile, because other code may own it.
         let word = unsafe { std::ptr::read_volatile(words.add(*index)) };
-        code.iter().any(|&(from, to)| (from..to).contains(&word))
+        code.iter().any(|&(start, end)| (start..end).contains(&word))
     };
-    let page_of = |index: usize| mapping.from + index * size_of::<usize>() / KEPT_DATA_BYTES * KEPT_DATA_BYTES;
+    let page_address = |index: usize| mapping.start + index * size_of::<usize>() / KEPT_DATA_BYTES * KEPT_DATA_BYTES;
     let (first, last) = ((0..count).find(calls)?, (0..count).rfind(calls)?);
-    Some((page_of(first), page_of(last) + KEPT_DATA_BYTES))
+    Some((page_address(first), page_address(last) + KEPT_DATA_BYTES))
 }
 
 /// Adds up what fork copies of the mappings of /proc/self/smaps.
 fn sum_fork_copy(smaps: &str) -> ForkCopy {
     let mut sum = ForkCopy::default();
-    for mapping in mappings(smaps).iter().filter(|mapping| !mapping.is_left_out) {
+    for mapping in mappings(smaps).iter().filter(|mapping| !mapping.is_excluded) {
         sum.mappings += 1;
-        if !mapping.shared && mapping.private > 0 {
+        if !mapping.is_shared && mapping.private_bytes > 0 {
             sum.resident += mapping.resident.bytes;
         }
     }
@@ -327,8 +333,8 @@ mod tests {
     ];
 
     fn smaps() -> String {
-        let entry = |&(range, own, name): &(&str, u32, &str)| {
-            format!("{range} 00001000 fe:00 42                         {name}\nAnonymous: {own:14} kB\n")
+        let entry = |&(range, anonymous, name): &(&str, u32, &str)| {
+            format!("{range} 00001000 fe:00 42                         {name}\nAnonymous: {anonymous:14} kB\n")
         };
         MAPS.iter().map(entry).collect()
     }
@@ -339,68 +345,71 @@ mod tests {
         let mappings = mappings(&smaps);
         assert_eq!(mappings.len(), MAPS.len());
         let zero = SmapsMapping {
-            from: 0x60000,
-            to: 0x61000,
-            shared: true,
-            code: false,
-            is_left_out: false,
-            private: 4 << 10,
+            start: 0x60000,
+            end: 0x61000,
+            is_shared: true,
+            is_code: false,
+            is_excluded: false,
+            private_bytes: 4 << 10,
             resident: ResidentBytes::default(),
             name: "/dev/zero (deleted)",
         };
         assert_eq!(mappings[13], zero);
-        let landmarks = KeptAddresses {
+        let addresses = KeptAddresses {
             executable: 0x2010,
             library: 0x50010,
             loader: 0,
             thread: [0x40010, 0x70010],
             children: None,
         };
-        let others =
+        let other_ranges =
             [(0x20000, 0x21000), (0x22000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
         let mut expected = vec![(0x3000, 0x1e000)];
-        expected.extend(others);
-        assert_eq!(ranges_to_hide(&mappings, &landmarks, &|_, _| None), expected);
+        expected.extend(other_ranges);
+        assert_eq!(ranges_to_hide(&mappings, &addresses, &|_, _| None), expected);
         // Where a page in the middle holds the calls, it stays instead of the last one, with the little before it.
         let calls = |mapping: &SmapsMapping<'_>, code: &[(usize, usize)]| {
             assert_eq!(code, [(0x50000, 0x51000)]);
-            (mapping.from == 0x3000).then_some((0x4000, 0x5000))
+            (mapping.start == 0x3000).then_some((0x4000, 0x5000))
         };
         expected.splice(..1, [(0x5000, 0x1f000)]);
-        assert_eq!(ranges_to_hide(&mappings, &landmarks, &calls), expected);
+        assert_eq!(ranges_to_hide(&mappings, &addresses, &calls), expected);
         // With the C library linked in, the executable's data is the library's too, and stays.
-        let linked_in = KeptAddresses { library: 0x2020, ..landmarks };
-        let hidden = ranges_to_hide(&mappings, &linked_in, &|_, _| None);
-        assert!(hidden.contains(&(0x50000, 0x51000)) && !hidden.contains(&(0x3000, 0x1e000)), "{hidden:x?}");
+        let static_addresses = KeptAddresses { library: 0x2020, ..addresses };
+        let hidden_ranges = ranges_to_hide(&mappings, &static_addresses, &|_, _| None);
+        assert!(
+            hidden_ranges.contains(&(0x50000, 0x51000)) && !hidden_ranges.contains(&(0x3000, 0x1e000)),
+            "{hidden_ranges:x?}"
+        );
     }
 
     #[test]
     fn only_child_code_is_kept() {
-        let code = |to| SmapsMapping {
-            from: 0x1000,
-            to,
-            shared: false,
-            code: true,
-            is_left_out: false,
-            private: 0,
+        let code = |end| SmapsMapping {
+            start: 0x1000,
+            end,
+            is_shared: false,
+            is_code: true,
+            is_excluded: false,
+            private_bytes: 0,
             resident: ResidentBytes::default(),
             name: "/usr/bin/probe",
         };
-        let landmarks = KeptAddresses {
+        let addresses = KeptAddresses {
             executable: 0x2010,
             library: 0,
             loader: 0,
             thread: [0; 2],
-            children: Some(pages_of(&[0x40ff0, 0x40020])),
+            children: Some(page_range(&[0x40ff0, 0x40020])),
         };
-        assert_eq!(landmarks.children, Some((0x40000, 0x42000)));
+        assert_eq!(addresses.children, Some((0x40000, 0x42000)));
         // Before and behind it, where that is worth a separate mapping.
-        assert_eq!(ranges_to_hide(&[code(0x80000)], &landmarks, &|_, _| None), [(0x1000, 0x40000), (0x42000, 0x80000)]);
-        assert_eq!(ranges_to_hide(&[code(0x50000)], &landmarks, &|_, _| None), [(0x1000, 0x40000)]);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &addresses, &|_, _| None), [(0x1000, 0x40000), (0x42000, 0x80000)]);
+        assert_eq!(ranges_to_hide(&[code(0x50000)], &addresses, &|_, _| None), [(0x1000, 0x40000)]);
         // Not where children need all of it, or the routines lie elsewhere.
-        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { children: None, ..landmarks }, &|_, _| None), []);
-        assert_eq!(ranges_to_hide(&[code(0x41000)], &landmarks, &|_, _| None), []);
-        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { library: 0x2020, ..landmarks }, &|_, _| None), []);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { children: None, ..addresses }, &|_, _| None), []);
+        assert_eq!(ranges_to_hide(&[code(0x41000)], &addresses, &|_, _| None), []);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { library: 0x2020, ..addresses }, &|_, _| None), []);
     }
 
     static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;
@@ -409,12 +418,12 @@ mod tests {
     fn page_of_call_is_found() {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mappings = mappings(&smaps);
-        let holder = |address: usize| *mappings.iter().find(|mapping| mapping.holds(address)).unwrap();
+        let holder = |address: usize| *mappings.iter().find(|mapping| mapping.contains(address)).unwrap();
         let (slot, called) = (&raw const CALLED as usize, CALLED as *const () as usize);
         let (data, code) = (holder(slot), holder(called));
-        let (from, to) = kept_calls(&data, &[(code.from, code.to)]).unwrap();
-        assert!((from..to).contains(&slot), "{slot:#x} in {from:#x}-{to:#x}");
-        assert!(from >= data.from && to <= data.to && from % KEPT_DATA_BYTES == 0);
+        let (start, end) = kept_calls(&data, &[(code.start, code.end)]).unwrap();
+        assert!((start..end).contains(&slot), "{slot:#x} in {start:#x}-{end:#x}");
+        assert!(start >= data.start && end <= data.end && start % KEPT_DATA_BYTES == 0);
         assert_eq!(kept_calls(&data, &[(usize::MAX - 1, usize::MAX)]), None);
     }
 
@@ -439,19 +448,20 @@ VmFlags: rd wr mr mw me dc ac hg
     #[test]
     fn fork_copy_counts_private_mappings() {
         assert_eq!(sum_fork_copy(SMAPS), ForkCopy { mappings: 2, resident: 24 << 10 });
-        let resident_in = |address| mappings(SMAPS).iter().find(|one| one.holds(address)).map(|one| one.resident);
-        assert_eq!(resident_in(0x210000), Some(ResidentBytes { bytes: 2 << 20, huge: 2 << 20 }));
-        assert_eq!(resident_in(0x1800), Some(ResidentBytes { bytes: 40 << 10, huge: 0 }));
-        assert_eq!(resident_in(0x900000), None);
+        let resident_at =
+            |address| mappings(SMAPS).iter().find(|mapping| mapping.contains(address)).map(|mapping| mapping.resident);
+        assert_eq!(resident_at(0x210000), Some(ResidentBytes { bytes: 2 << 20, huge: 2 << 20 }));
+        assert_eq!(resident_at(0x1800), Some(ResidentBytes { bytes: 40 << 10, huge: 0 }));
+        assert_eq!(resident_at(0x900000), None);
     }
 
     #[test]
     fn small_image_requires_single_thread() {
-        let all = fork_copy().unwrap();
-        assert!(all.mappings > 3 && all.resident > 4096, "{all:?}");
-        let here = resident_around(SMAPS.as_ptr() as usize).unwrap();
-        assert!(here.bytes > 0);
-        // The test harness runs this test on a thread beside the main one.
+        let copy = fork_copy().unwrap();
+        assert!(copy.mappings > 3 && copy.resident > 4096, "{copy:?}");
+        let resident = resident_around(SMAPS.as_ptr() as usize).unwrap();
+        assert!(resident.bytes > 0);
+        // The test harness runs this test on a thread next to the main one.
         assert!(thread_count().unwrap() > 1 && SmallImage::enter().is_err());
         assert!(!process::SMALL_IMAGE.load(Ordering::Acquire));
     }

@@ -21,20 +21,20 @@ use crate::{Error, Result, check};
 /// # Errors
 /// Those of open; `InvalidInput` for what is no regular file: a directory, a device, a named pipe, a socket.
 pub fn open_to_read(path: &Path) -> Result<File> {
-    let is_below = |own: &&str| path.as_os_str().as_bytes().starts_with(own.as_bytes());
-    if ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].iter().any(is_below) {
+    let has_prefix = |prefix: &&str| path.as_os_str().as_bytes().starts_with(prefix.as_bytes());
+    if ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].iter().any(has_prefix) {
         return File::open(path);
     }
     // Without it, to open a pipe to which nobody writes waits for ever. It changes nothing of a regular file.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let kind = file.metadata()?.file_type();
-    let named = match () {
+    let description = match () {
         () if kind.is_file() => return Ok(file),
         () if kind.is_dir() => "a directory",
         () if kind.is_fifo() => "a named pipe",
         () => "a device",
     };
-    Err(Error::new(ErrorKind::InvalidInput, format!("it is {named}, not a regular file")))
+    Err(Error::new(ErrorKind::InvalidInput, format!("it is {description}, not a regular file")))
 }
 
 /// The bytes of a file that a user names; see [`open_to_read`].
@@ -74,9 +74,9 @@ pub struct FileSystemSpace {
 ///
 /// # Errors
 /// Those of dup3.
-pub fn replace_descriptor(descriptor: &OwnedFd, by: &OwnedFd) -> Result<()> {
+pub fn replace_descriptor(descriptor: &OwnedFd, source: &OwnedFd) -> Result<()> {
     // SAFETY: takes no pointers. Both descriptors are open; the first one stays open, and its owner's.
-    check(unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
+    check(unsafe { libc::dup3(source.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
 }
 
 /// Space of the file system that holds a path (statvfs(3)).
@@ -109,8 +109,8 @@ pub fn file_system_id(path: &Path) -> Result<u64> {
 /// # Errors
 /// As [`space`].
 pub fn free_share(path: &Path) -> Result<f64> {
-    let room = space(path)?;
-    Ok(if room.total_bytes == 0 { 0.0 } else { room.available_bytes as f64 / room.total_bytes as f64 })
+    let capacity = space(path)?;
+    Ok(if capacity.total_bytes == 0 { 0.0 } else { capacity.available_bytes as f64 / capacity.total_bytes as f64 })
 }
 
 /// The kind of a file system, as the magic number of statfs(2).
@@ -150,8 +150,8 @@ const FILE_SYSTEMS: &[(u32, &str, bool)] = &[
 /// Those served by another program or machine.
 const SERVED_FILE_SYSTEMS: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
-/// Those of which the size of a file is that of its content. Files of the kernel's own interfaces state none or a page, whatever they have,
-/// and those of other programs and machines what these say.
+/// Those of which the size of a file is that of its content. Files of the kernel's own interfaces state none or a page for any content,
+/// and those of other programs and machines what these report.
 const SIZED_FILE_SYSTEMS: &[&str] =
     &["ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "ramfs", "vfat", "exfat", "ntfs3", "squashfs"];
 
@@ -229,7 +229,7 @@ pub const O_EXCL: i32 = libc::O_EXCL;
 /// The error of open(2) for a non-blocking write to a pipe without a reader (ENXIO).
 pub const ENXIO: i32 = libc::ENXIO;
 
-/// Closes a file, and says whether all that was written to it was taken. A file system of another machine or program, or one with a
+/// Closes a file, and returns whether all that was written to it was taken. A file system of another machine or program, or one with a
 /// quota there, may find out only now that it has no room; a file that is dropped hides that.
 ///
 /// It is closed in any case, also on an error and on EINTR: on Linux it is not to be closed again (close(2)).
@@ -286,7 +286,7 @@ pub fn max_file_size() -> Result<u64> {
 /// is read-only.
 pub fn inherited_writer(number: i32) -> Result<File> {
     // SAFETY: none of these takes a pointer, and the last one makes a descriptor that belongs to nobody yet.
-    let (flags, mode, own) = unsafe {
+    let (flags, mode, duplicate) = unsafe {
         let flags = check(libc::fcntl(number, libc::F_GETFD))?;
         let mode = check(libc::fcntl(number, libc::F_GETFL))?;
         (flags, mode, OwnedFd::from_raw_fd(check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0))?))
@@ -297,7 +297,7 @@ pub fn inherited_writer(number: i32) -> Result<File> {
     }
     match mode & libc::O_ACCMODE {
         libc::O_RDONLY => Err(Error::new(std::io::ErrorKind::PermissionDenied, "it is open for reading only")),
-        _ => Ok(own.into()),
+        _ => Ok(duplicate.into()),
     }
 }
 
@@ -330,8 +330,8 @@ mod tests {
 
     #[test]
     fn root_file_system_has_size() {
-        let room = space(Path::new("/")).unwrap();
-        assert!(room.available_bytes <= room.free_bytes && room.free_bytes < room.total_bytes);
+        let capacity = space(Path::new("/")).unwrap();
+        assert!(capacity.available_bytes <= capacity.free_bytes && capacity.free_bytes < capacity.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
     }
 
@@ -357,15 +357,15 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"from a shell").unwrap();
         drop(writer);
-        let given = std::path::PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
-        assert_eq!(read_named_text(&given).unwrap(), "from a shell");
+        let pipe_path = std::path::PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+        assert_eq!(read_named_text(&pipe_path).unwrap(), "from a shell");
     }
 
     #[test]
     fn file_system_kinds_are_distinguished() {
-        let [root, processes, again] =
+        let [root, processes, nested] =
             ["/", "/proc", "/proc/self"].map(|path| file_system_id(Path::new(path)).unwrap());
-        assert!(root != processes && processes == again, "{root:x} {processes:x} {again:x}");
+        assert!(root != processes && processes == nested, "{root:x} {processes:x} {nested:x}");
     }
 
     #[test]
@@ -376,15 +376,15 @@ mod tests {
             (FileSystemKind(0x1234_5678).name(), FileSystemKind(0x6969).is_served()),
             ("kind 0x12345678".into(), true)
         );
-        let of_one_machine = |magic: u32| FileSystemKind(magic).is_single_host();
-        assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
-        assert!(!of_one_machine(0x1234_5678), "nothing is claimed about an unknown kind");
+        let is_single_host = |magic: u32| FileSystemKind(magic).is_single_host();
+        assert!(is_single_host(0xef53) && is_single_host(0x0102_1994) && !is_single_host(0x6969));
+        assert!(!is_single_host(0x1234_5678), "nothing is claimed about an unknown kind");
         assert!(FileSystemKind(0xef53).stores_every_byte() && !FileSystemKind(0x9123_683e).stores_every_byte());
         assert!(
             SERVED_FILE_SYSTEMS
                 .iter()
                 .chain(UNCOMPRESSED_FILE_SYSTEMS)
-                .all(|name| FILE_SYSTEMS.iter().any(|(_, known, _)| known == name))
+                .all(|name| FILE_SYSTEMS.iter().any(|(_, file_system, _)| file_system == name))
         );
         let mut magic: Vec<u32> = FILE_SYSTEMS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();
@@ -394,19 +394,19 @@ mod tests {
     #[test]
     fn inherited_descriptor_writes_at_position() {
         let name = std::env::temp_dir().join(format!("kelvin-given-{}", std::process::id()));
-        let mut own = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
+        let mut writer = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
         let reader = File::open(&name).unwrap();
         std::fs::remove_file(&name).unwrap();
-        own.write_all(b"first ").unwrap();
-        let given = |file: &File| {
+        writer.write_all(b"first ").unwrap();
+        let duplicate = |file: &File| {
             // SAFETY: takes no pointers, and what it makes belongs to nobody else.
             unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) }
         };
-        inherited_writer(given(&own).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
-        own.write_all(b"third").unwrap();
+        inherited_writer(duplicate(&writer).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
+        writer.write_all(b"third").unwrap();
         assert_eq!(std::io::read_to_string(&reader).unwrap(), "first second third");
-        assert!(inherited_writer(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("for reading only"));
-        for number in [own.as_raw_fd(), i32::MAX] {
+        assert!(inherited_writer(duplicate(&reader).as_raw_fd()).unwrap_err().to_string().contains("for reading only"));
+        for number in [writer.as_raw_fd(), i32::MAX] {
             assert_eq!(inherited_writer(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
         }
     }
@@ -425,9 +425,9 @@ mod tests {
 
     #[test]
     fn kernel_files_have_no_true_sizes() {
-        let of = |path: &str| kind_of(File::open(path).unwrap()).unwrap();
-        assert_eq!(of("/proc/version"), kind(Path::new("/proc/version")).unwrap());
-        assert!(!of("/proc/version").has_true_sizes() && !of("/sys/kernel").has_true_sizes());
+        let kind_of_path = |path: &str| kind_of(File::open(path).unwrap()).unwrap();
+        assert_eq!(kind_of_path("/proc/version"), kind(Path::new("/proc/version")).unwrap());
+        assert!(!kind_of_path("/proc/version").has_true_sizes() && !kind_of_path("/sys/kernel").has_true_sizes());
         assert!(FileSystemKind(0x0102_1994).has_true_sizes() && !FileSystemKind(0x6573_5546).has_true_sizes());
     }
 
@@ -439,13 +439,13 @@ mod tests {
 
     #[test]
     fn topdir_flag_is_set_or_unsupported() {
-        let here = std::env::current_dir().unwrap().join(format!("kelvin-top-{}", std::process::id()));
-        std::fs::create_dir(&here).unwrap();
-        let marked = File::open(&here).and_then(|directory| set_topdir_flag(&directory));
-        let of_ext4 = kind(&here).unwrap().name() == "ext4";
+        let path = std::env::current_dir().unwrap().join(format!("kelvin-top-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let marked = File::open(&path).and_then(|directory| set_topdir_flag(&directory));
+        let is_ext4 = kind(&path).unwrap().name() == "ext4";
         // The effect of the mark is up to the file system.
-        std::fs::remove_dir(&here).unwrap();
-        assert!(marked.is_ok() || !of_ext4, "{marked:?}");
+        std::fs::remove_dir(&path).unwrap();
+        assert!(marked.is_ok() || !is_ext4, "{marked:?}");
         let proc = File::open("/proc").unwrap();
         assert!(set_topdir_flag(&proc).is_err(), "a pseudo file system has no marks");
     }

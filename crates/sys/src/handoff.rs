@@ -63,8 +63,8 @@ enum HandoffState {
 
 impl HandoffChannel {
     /// A channel whose token is with the near side.
-    pub fn new(means: HandoffMethod, scope: FutexScope) -> Result<Self> {
-        Ok(Self(match means {
+    pub fn new(method: HandoffMethod, scope: FutexScope) -> Result<Self> {
+        Ok(Self(match method {
             HandoffMethod::Pipe => HandoffState::Pipe { to_far: Pipe::new()?, to_near: Pipe::new()? },
             HandoffMethod::Unix => {
                 let (near, far) = socket_pair()?;
@@ -82,25 +82,25 @@ impl HandoffChannel {
     /// # Errors
     /// Those of the system call; every call is checked, as a failing one is fast and looks like a record.
     #[inline(always)]
-    pub fn hand_over(&self, from: HandoffSide) -> Result<()> {
+    pub fn hand_over(&self, side: HandoffSide) -> Result<()> {
         match &self.0 {
-            HandoffState::Pipe { to_far, to_near } => match from {
+            HandoffState::Pipe { to_far, to_near } => match side {
                 HandoffSide::Near => to_far.write_byte(),
                 HandoffSide::Far => to_near.write_byte(),
             },
             HandoffState::Unix { near, far } => {
-                write_bytes(if from == HandoffSide::Near { near } else { far }.as_raw_fd(), &[1])
+                write_bytes(if side == HandoffSide::Near { near } else { far }.as_raw_fd(), &[1])
             }
             HandoffState::Eventfd { to_far, to_near } => {
-                write_bytes(if from == HandoffSide::Near { to_far } else { to_near }.as_raw_fd(), &1u64.to_ne_bytes())
+                write_bytes(if side == HandoffSide::Near { to_far } else { to_near }.as_raw_fd(), &1u64.to_ne_bytes())
             }
             HandoffState::Futex { turn, scope } => {
-                turn.store(from.other() as u32, Ordering::Release);
+                turn.store(side.other() as u32, Ordering::Release);
                 futex_wake(turn, *scope)
             }
-            HandoffState::Condvar(condvar) => condvar.hand_over(from),
+            HandoffState::Condvar(condvar) => condvar.hand_over(side),
             HandoffState::Yield(turns) => {
-                turns.turn.store(from.other() as u32, Ordering::Release);
+                turns.turn.store(side.other() as u32, Ordering::Release);
                 Ok(())
             }
         }
@@ -201,28 +201,28 @@ fn new_eventfd() -> Result<OwnedFd> {
 /// Writes a few bytes by the bare system call: the C library's `write` does more in a process with threads, because it
 /// is a cancellation point.
 #[inline(always)]
-fn write_bytes(to: RawFd, bytes: &[u8]) -> Result<()> {
+fn write_bytes(descriptor: RawFd, bytes: &[u8]) -> Result<()> {
     // SAFETY: the slice is valid for its length.
-    let written = unsafe { libc::syscall(libc::SYS_write, to, bytes.as_ptr(), bytes.len()) };
+    let written = unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) };
     if written == bytes.len() as libc::c_long { Ok(()) } else { Err(short_transfer("write", written)) }
 }
 
 /// Reads exactly `N` bytes by the bare system call, and drops them.
 #[inline(always)]
-fn read_bytes<const N: usize>(from: RawFd) -> Result<()> {
+fn read_bytes<const N: usize>(descriptor: RawFd) -> Result<()> {
     let mut bytes = [0u8; N];
     // SAFETY: the array is valid for its length.
-    let read = unsafe { libc::syscall(libc::SYS_read, from, bytes.as_mut_ptr(), N) };
+    let read = unsafe { libc::syscall(libc::SYS_read, descriptor, bytes.as_mut_ptr(), N) };
     if read == N as libc::c_long { Ok(()) } else { Err(short_transfer("read", read)) }
 }
 
 /// Why a read or write of a few bytes failed.
 #[cold]
-fn short_transfer(call: &str, moved: libc::c_long) -> Error {
-    match moved {
+fn short_transfer(call: &str, byte_count: libc::c_long) -> Error {
+    match byte_count {
         -1 => Error::last_os_error(),
         0 => Error::other("the other end of the channel is closed"),
-        _ => Error::other(format!("a {call} of a token moved only {moved} bytes of it")),
+        _ => Error::other(format!("a {call} of a token moved only {byte_count} bytes of it")),
     }
 }
 
@@ -295,11 +295,11 @@ impl CondvarTurn {
     /// Changes the turn and signals after releasing the mutex: a task woken while it is held would only sleep again,
     /// and a pass would be two switches.
     #[inline(always)]
-    fn hand_over(&self, from: HandoffSide) -> Result<()> {
+    fn hand_over(&self, side: HandoffSide) -> Result<()> {
         // SAFETY: both were initialised by `new`.
         unsafe {
             check_code(libc::pthread_mutex_lock(self.mutex.get()))?;
-            self.turn.store(from.other() as u32, Ordering::Relaxed);
+            self.turn.store(side.other() as u32, Ordering::Relaxed);
             check_code(libc::pthread_mutex_unlock(self.mutex.get()))?;
             check_code(libc::pthread_cond_signal(self.changed.get()))
         }
@@ -339,18 +339,18 @@ mod tests {
 
     #[test]
     fn token_round_trips_over_every_channel() {
-        for means in ALL {
+        for method in ALL {
             for scope in [FutexScope::Threads, FutexScope::Processes] {
-                let channel = Arc::new(HandoffChannel::new(means, scope).unwrap());
+                let channel = Arc::new(HandoffChannel::new(method, scope).unwrap());
                 // Written by each side in its turn only: any order but strict alternation shows in the sum.
                 let log = Arc::new(AtomicU64::new(0));
                 let (far_channel, far_log) = (Arc::clone(&channel), Arc::clone(&log));
-                let far = std::thread::spawn(move || {
+                let far_task = std::thread::spawn(move || {
                     for _ in 0..50 {
                         far_channel.wait_for_turn(HandoffSide::Far).unwrap();
-                        let seen = far_log.load(Ordering::Relaxed);
-                        assert_eq!(seen % 2, 1);
-                        far_log.store(seen + 1, Ordering::Relaxed);
+                        let count = far_log.load(Ordering::Relaxed);
+                        assert_eq!(count % 2, 1);
+                        far_log.store(count + 1, Ordering::Relaxed);
                         far_channel.hand_over(HandoffSide::Far).unwrap();
                     }
                 });
@@ -360,16 +360,16 @@ mod tests {
                     channel.hand_over(HandoffSide::Near).unwrap();
                     channel.wait_for_turn(HandoffSide::Near).unwrap();
                 }
-                far.join().unwrap();
-                assert_eq!(channel.yields() > 0, means == HandoffMethod::Yield);
+                far_task.join().unwrap();
+                assert_eq!(channel.yields() > 0, method == HandoffMethod::Yield);
             }
         }
     }
 
     #[test]
     fn uncontended_handoff_never_waits() {
-        for means in ALL {
-            let channel = HandoffChannel::new(means, FutexScope::Processes).unwrap();
+        for method in ALL {
+            let channel = HandoffChannel::new(method, FutexScope::Processes).unwrap();
             for _ in 0..100 {
                 channel.uncontended_handoff().unwrap();
             }

@@ -96,8 +96,8 @@ pub struct PageEntry {
 
 impl From<PageQuery> for PageEntry {
     fn from(page: PageQuery) -> Self {
-        let has = |flag| page.found & flag != 0;
-        let [is_mapped, is_present, has_frame] = [layout::MAPPED, layout::PRESENT, layout::FRAME].map(has);
+        let has_flag = |flag| page.found & flag != 0;
+        let [is_mapped, is_present, has_frame] = [layout::MAPPED, layout::PRESENT, layout::FRAME].map(has_flag);
         Self { entry: page.entry, level: page.level, shift: page.shift, is_mapped, is_present, has_frame }
     }
 }
@@ -116,8 +116,8 @@ impl KernelSocket {
     /// # Errors
     /// [`KmodError`].
     pub fn open(device: KmodDevice) -> std::result::Result<Self, KmodError> {
-        let opened = File::options().read(true).write(true).open(device.path());
-        let file = opened.map_err(|error| KmodError::from_open_error(device, error))?;
+        let result = File::options().read(true).write(true).open(device.path());
+        let file = result.map_err(|error| KmodError::from_open_error(device, error))?;
         let (end, mut about) = (Self { window: None, file }, About::default());
         // SAFETY: the argument is laid out as the call has it, and valid to write.
         unsafe { end.call(layout::ABOUT, &raw mut about) }.map_err(|error| KmodError::Call(device, error))?;
@@ -147,24 +147,24 @@ impl KernelSocket {
         address.read()
     }
 
-    /// Connects. After `Interrupted` or EINPROGRESS the attempt goes on, and the same call says how far it is.
+    /// Connects. After `Interrupted` or EINPROGRESS the attempt goes on, and the same call returns how far it is.
     ///
     /// # Errors
     /// Those of connect(2); EISCONN if it is connected.
-    pub fn connect(&self, to: SocketAddr) -> Result<()> {
-        self.call_with_address(layout::CONNECT, to)
+    pub fn connect(&self, address: SocketAddr) -> Result<()> {
+        self.call_with_address(layout::CONNECT, address)
     }
 
     /// Listens at an address of this host, and returns it with the port that was chosen for port 0.
     ///
     /// # Errors
     /// Those of bind(2); EBUSY if it listens.
-    pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr> {
-        self.call_with_address(layout::LISTEN, at)?;
+    pub fn listen(&self, address: SocketAddr) -> Result<SocketAddr> {
+        self.call_with_address(layout::LISTEN, address)?;
         self.call_for_address(layout::GETNAME)
     }
 
-    /// Waits for a connection, and says whose it is. There is one at a time.
+    /// Waits for a connection, and returns its peer. There is one at a time.
     ///
     /// # Errors
     /// Those of accept(2); EINVAL if it does not listen, EISCONN if it is connected.
@@ -228,8 +228,8 @@ impl KernelSocket {
     ///
     /// # Errors
     /// Those of send(2); ENOBUFS without a window, EINVAL of a part outside it; ENOTTY of the receiver's device.
-    pub fn send(&self, part: Range<usize>) -> Result<usize> {
-        let mut span = self.span(&part, 0)?;
+    pub fn send(&self, range: Range<usize>) -> Result<usize> {
+        let mut span = self.span(&range, 0)?;
         // SAFETY: laid out as the call has it; the module reads the window, which nobody changes while it is borrowed.
         unsafe { self.call(layout::SEND, &raw mut span) }
     }
@@ -239,19 +239,19 @@ impl KernelSocket {
     ///
     /// # Errors
     /// Those of recv(2); as [`Self::send`], of the sender's device.
-    pub fn receive(&mut self, part: Range<usize>) -> Result<usize> {
-        let mut span = self.span(&part, layout::ALL)?;
+    pub fn receive(&mut self, range: Range<usize>) -> Result<usize> {
+        let mut span = self.span(&range, layout::ALL)?;
         // SAFETY: laid out as the call has it; the module writes the window, which is borrowed exclusively.
         unsafe { self.call(layout::RECEIVE, &raw mut span) }
     }
 
     /// A part of the window, for a call.
-    fn span(&self, part: &Range<usize>, flags: u32) -> Result<WindowSpan> {
+    fn span(&self, range: &Range<usize>, flags: u32) -> Result<WindowSpan> {
         let window = self.window.as_ref().ok_or_else(|| Error::from_raw_os_error(libc::ENOBUFS))?;
-        if part.start > part.end || part.end > window.bytes() {
+        if range.start > range.end || range.end > window.bytes() {
             return Err(Error::from_raw_os_error(libc::EINVAL));
         }
-        Ok(WindowSpan { offset: part.start as u64, length: part.len() as u64, flags, reserved: 0 })
+        Ok(WindowSpan { offset: range.start as u64, length: range.len() as u64, flags, reserved: 0 })
     }
 
     /// The page-table entry of an address of this process, which need not be mapped.

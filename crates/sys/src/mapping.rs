@@ -61,7 +61,7 @@ impl FileMapping {
         let mapping = Self::reserved(bytes)?;
         (0..bytes)
             .step_by(page)
-            .try_for_each(|place| mapping.map_at(file, place, (bytes - page - place) as u64, page))?;
+            .try_for_each(|position| mapping.map_at(file, position, (bytes - page - position) as u64, page))?;
         Ok(mapping)
     }
 
@@ -72,9 +72,11 @@ impl FileMapping {
     }
 
     /// Maps a part of the file in the place of a part of the reservation.
-    fn map_at(&self, file: &File, place: usize, offset: u64, bytes: usize) -> Result<()> {
+    fn map_at(&self, file: &File, position: usize, offset: u64, bytes: usize) -> Result<()> {
         // SAFETY: nobody has a reference into the reservation.
-        unsafe { self.0.map_over(place..place + bytes, libc::PROT_READ, libc::MAP_SHARED, (file.as_raw_fd(), offset)) }
+        unsafe {
+            self.0.map_over(position..position + bytes, libc::PROT_READ, libc::MAP_SHARED, (file.as_raw_fd(), offset))
+        }
     }
 
     /// Its size in bytes; never none.
@@ -94,7 +96,7 @@ impl FileMapping {
     /// If that goes beyond the mapping.
     #[inline(always)]
     pub fn read(&self, offset: usize, step: usize, count: usize) {
-        assert!(fits(offset, step, count, self.0.bytes()), "{count} reads from {offset} leave the mapping");
+        assert!(is_in_range(offset, step, count, self.0.bytes()), "{count} reads from {offset} leave the mapping");
         for touch in 0..count {
             // SAFETY: inside the mapping, as just checked, and readable.
             unsafe { self.0.start().as_ptr().add(offset + touch * step).read_volatile() };
@@ -109,7 +111,7 @@ impl FileMapping {
     /// # Panics
     /// If that goes beyond the mapping.
     #[inline]
-    pub fn part(&self, offset: usize, bytes: usize) -> &[u8] {
+    pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
         assert!(
             offset <= self.0.bytes() && bytes <= self.0.bytes() - offset,
             "{bytes} bytes at {offset} leave the mapping"
@@ -127,7 +129,7 @@ impl FileMapping {
         self.0.advise(offset, bytes, libc::MADV_POPULATE_READ)
     }
 
-    /// Says whether pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL), or in no order, so that it
+    /// Advises whether pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL), or in no order, so that it
     /// reads none ahead (MADV_RANDOM).
     ///
     /// # Errors
@@ -168,7 +170,7 @@ impl FileMapping {
 /// If that goes beyond the arena.
 #[inline(always)]
 pub fn write_pages(arena: &mut Arena, step: usize, count: usize) {
-    assert!(fits(0, step, count, arena.len()), "{count} writes leave the arena");
+    assert!(is_in_range(0, step, count, arena.len()), "{count} writes leave the arena");
     let start = arena.as_mut_slice().as_mut_ptr();
     for touch in 0..count {
         // SAFETY: inside the arena, as just checked, which is borrowed exclusively.
@@ -182,7 +184,7 @@ pub fn write_pages(arena: &mut Arena, step: usize, count: usize) {
 /// If that goes beyond the arena.
 #[inline(always)]
 pub fn read_pages(arena: &Arena, step: usize, count: usize) {
-    assert!(fits(0, step, count, arena.len()), "{count} reads leave the arena");
+    assert!(is_in_range(0, step, count, arena.len()), "{count} reads leave the arena");
     let start = arena.as_slice().as_ptr();
     for touch in 0..count {
         // SAFETY: inside the arena, as just checked.
@@ -201,7 +203,7 @@ pub fn discard_pages(arena: &mut Arena, bytes: usize) -> Result<()> {
 
 /// Whether `count` touches, `step` bytes apart, lie within `bytes`.
 #[inline(always)]
-fn fits(offset: usize, step: usize, count: usize, bytes: usize) -> bool {
+fn is_in_range(offset: usize, step: usize, count: usize, bytes: usize) -> bool {
     let last = count.saturating_sub(1).saturating_mul(step).saturating_add(offset);
     count == 0 || last < bytes
 }
@@ -225,13 +227,13 @@ pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
     Ok(rustix::fs::fadvise(file, 0, NonZeroU64::new(bytes as u64), Advice::DontNeed)?)
 }
 
-/// Tells the kernel whether a file will be read sequentially or randomly, for read-ahead (POSIX_FADV_SEQUENTIAL,
+/// Advises the kernel whether a file will be read sequentially or randomly, for read-ahead (POSIX_FADV_SEQUENTIAL,
 /// POSIX_FADV_RANDOM).
 ///
 /// # Errors
 /// Those of posix_fadvise.
-pub fn advise_access(file: &File, in_order: bool) -> Result<()> {
-    Ok(rustix::fs::fadvise(file, 0, None, if in_order { Advice::Sequential } else { Advice::Random })?)
+pub fn advise_access(file: &File, is_sequential: bool) -> Result<()> {
+    Ok(rustix::fs::fadvise(file, 0, None, if is_sequential { Advice::Sequential } else { Advice::Random })?)
 }
 
 /// cachestat(2), since Linux 6.5, of the same number on every architecture; see include/uapi/asm-generic/unistd.h.
@@ -309,7 +311,7 @@ mod tests {
         file
     }
 
-    fn faults_of(work: impl FnOnce()) -> u64 {
+    fn count_faults(work: impl FnOnce()) -> u64 {
         let before = read_usage(UsageScope::Thread).minor_faults;
         work();
         read_usage(UsageScope::Thread).minor_faults - before
@@ -320,8 +322,8 @@ mod tests {
         let file = file(64);
         let mapping = FileMapping::page_by_page(&file, 64 * page_bytes()).unwrap();
         for _ in 0..2 {
-            assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 64);
-            assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 0);
+            assert_eq!(count_faults(|| mapping.read(0, page_bytes(), 64)), 64);
+            assert_eq!(count_faults(|| mapping.read(0, page_bytes(), 64)), 0);
             mapping.unmap_pages(0, mapping.len()).unwrap();
         }
     }
@@ -343,9 +345,9 @@ mod tests {
     fn discarded_pages_fault_again_and_are_zero() {
         let mut arena = Arena::map(16 * page_bytes(), PagePolicy::Base).unwrap();
         for _ in 0..2 {
-            assert_eq!(faults_of(|| write_pages(&mut arena, page_bytes(), 16)), 16);
+            assert_eq!(count_faults(|| write_pages(&mut arena, page_bytes(), 16)), 16);
             discard_pages(&mut arena, 4 * page_bytes()).unwrap();
-            assert_eq!(faults_of(|| read_pages(&arena, page_bytes(), 16)), 4);
+            assert_eq!(count_faults(|| read_pages(&arena, page_bytes(), 16)), 4);
             assert_eq!((arena.as_slice()[0], arena.as_slice()[4 * page_bytes()]), (0, 1));
             discard_pages(&mut arena, usize::MAX).unwrap();
         }

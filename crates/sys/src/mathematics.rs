@@ -41,7 +41,7 @@ mod tests {
     use super::DEFINED;
 
     #[test]
-    fn the_standard_library_calls_these() {
+    fn standard_library_calls_these_functions() {
         let argument = std::hint::black_box(0.7);
         let pairs: [(&str, f64, f64); 11] = [
             ("log", libm::log(argument), argument.ln()),
@@ -56,9 +56,9 @@ mod tests {
             ("cos", libm::cos(argument), argument.cos()),
             ("acos", libm::acos(argument), argument.acos()),
         ];
-        for (name, own, standard) in pairs {
+        for (name, actual, standard) in pairs {
             assert!(DEFINED.contains(&name), "{name}");
-            assert_eq!(own.to_bits(), standard.to_bits(), "{name}");
+            assert_eq!(actual.to_bits(), standard.to_bits(), "{name}");
         }
         assert_eq!(DEFINED.len(), pairs.len());
     }

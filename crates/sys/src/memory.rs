@@ -94,9 +94,9 @@ impl Arena {
     }
 
     /// Writes an address at a place that is counted from the first byte.
-    fn write_pointer(&mut self, place: usize, address: usize) {
+    fn write_pointer(&mut self, offset: usize, address: usize) {
         let pointer = address.to_ne_bytes();
-        self.as_mut_slice()[place..place + pointer.len()].copy_from_slice(&pointer);
+        self.as_mut_slice()[offset..offset + pointer.len()].copy_from_slice(&pointer);
     }
 
     /// Where it begins, for memory that somebody else writes into as well.
@@ -149,7 +149,7 @@ impl Arena {
 pub struct PointerRing {
     arena: Arena,
     lines: usize,
-    at: usize,
+    position: usize,
 }
 
 /// Bytes between two pointers of a dense [`PointerRing`] in random order.
@@ -173,9 +173,9 @@ impl PointerRing {
     /// virtually indexed cache as the same number of adjacent lines would.
     pub fn line_per_page(count: usize, seed: u64) -> Result<Self> {
         const PAGE: usize = 4096;
-        let place = |page: usize| page * PAGE + page % (PAGE / LINE_BYTES) * LINE_BYTES;
+        let offset_of_page = |page: usize| page * PAGE + page % (PAGE / LINE_BYTES) * LINE_BYTES;
         let count = count.max(2);
-        Self::random(count, count * PAGE, PagePolicy::Base, seed, place)
+        Self::random(count, count * PAGE, PagePolicy::Base, seed, offset_of_page)
     }
 
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
@@ -195,17 +195,17 @@ impl PointerRing {
         let strides = (bytes / stride).max(2);
         let mut arena = Arena::populated(strides * stride, pages)?;
         let base = arena.address();
-        let apart = stride.min(LINE_BYTES);
-        let (last, top) = (stride - apart, (strides - 1) * stride);
-        for place in (0..strides * stride).step_by(apart) {
-            let next = match place.checked_sub(stride) {
+        let distance = stride.min(LINE_BYTES);
+        let (last, last_offset) = (stride - distance, (strides - 1) * stride);
+        for offset in (0..strides * stride).step_by(distance) {
+            let next = match offset.checked_sub(stride) {
                 Some(before) => before,
-                None if place == last => top,
-                None => top + place + apart,
+                None if offset == last => last_offset,
+                None => last_offset + offset + distance,
             };
-            arena.write_pointer(place, base + next);
+            arena.write_pointer(offset, base + next);
         }
-        Ok(Self { arena, lines: strides * (stride / apart), at: base })
+        Ok(Self { arena, lines: strides * (stride / distance), position: base })
     }
 
     /// A ring through `count` places in random order, in an arena of `bytes`.
@@ -214,7 +214,7 @@ impl PointerRing {
         bytes: usize,
         pages: PagePolicy,
         seed: u64,
-        place: impl Fn(usize) -> usize,
+        offset_of: impl Fn(usize) -> usize,
     ) -> Result<Self> {
         if count > MAX_POINTERS {
             return Err(Error::other(format!(
@@ -224,10 +224,10 @@ impl PointerRing {
         let order = sattolo(count, seed);
         let mut arena = Arena::populated(bytes, pages)?;
         let base = arena.address();
-        for (from, &to) in order.iter().enumerate() {
-            arena.write_pointer(place(from), base + place(to as usize));
+        for (index, &successor) in order.iter().enumerate() {
+            arena.write_pointer(offset_of(index), base + offset_of(successor as usize));
         }
-        Ok(Self { arena, lines: count, at: base + place(0) })
+        Ok(Self { arena, lines: count, position: base + offset_of(0) })
     }
 
     /// Flushes its last `bytes` from every cache: building it left them there, as no chase would.
@@ -249,7 +249,7 @@ impl PointerRing {
     #[inline(always)]
     pub fn chase(&mut self, hops: u64) {
         // SAFETY: `at` is the address of a pointer of this ring, and every pointer holds the address of another one.
-        self.at = unsafe { crate::kernels::chase(self.at, hops) };
+        self.position = unsafe { crate::kernels::chase(self.position, hops) };
     }
 }
 
@@ -258,7 +258,7 @@ impl PointerRing {
 pub struct ParallelChases {
     ring: PointerRing,
     /// Where each has come to.
-    at: Vec<usize>,
+    positions: Vec<usize>,
 }
 
 impl ParallelChases {
@@ -266,19 +266,19 @@ impl ParallelChases {
     /// places of a ring in random order.
     pub fn new(ring: PointerRing, count: usize) -> Self {
         let count = count.clamp(1, ring.lines);
-        let apart = ring.lines / count * LINE_BYTES;
-        let at = (0..count).map(|chase| ring.arena.address() + chase * apart).collect();
-        Self { ring, at }
+        let distance = ring.lines / count * LINE_BYTES;
+        let positions = (0..count).map(|chase| ring.arena.address() + chase * distance).collect();
+        Self { ring, positions }
     }
 
-    /// Follows this many pointers in all, one of each chase in turn.
+    /// Follows this many pointers in all, one of each chase, interleaved.
     #[inline]
     pub fn follow(&mut self, loads: u64) {
-        let (turns, rest) = (loads / self.at.len() as u64, loads % self.at.len() as u64);
-        for _ in 0..turns {
-            self.at.iter_mut().for_each(hop);
+        let (rounds, rest) = (loads / self.positions.len() as u64, loads % self.positions.len() as u64);
+        for _ in 0..rounds {
+            self.positions.iter_mut().for_each(hop);
         }
-        self.at.iter_mut().take(rest as usize).for_each(hop);
+        self.positions.iter_mut().take(rest as usize).for_each(hop);
     }
 
     /// The ring that all of them follow.
@@ -358,7 +358,7 @@ mod tests {
 
     /// Bytes from the start of a ring's memory to the pointer where the last chase ended.
     fn offset(ring: &PointerRing) -> usize {
-        ring.at - ring.arena.address()
+        ring.position - ring.arena.address()
     }
 
     #[test]
@@ -375,11 +375,11 @@ mod tests {
     #[test]
     fn flushed_bytes_are_unchanged() {
         let mut arena = Arena::populated(1 << 20, PagePolicy::Base).unwrap();
-        arena.as_mut_slice().iter_mut().enumerate().for_each(|(place, byte)| *byte = (place % 251) as u8);
+        arena.as_mut_slice().iter_mut().enumerate().for_each(|(index, byte)| *byte = (index % 251) as u8);
         arena.evict_from(1000);
         #[cfg(target_arch = "x86_64")]
         arena.as_slice().chunks(LINE_BYTES).for_each(evict);
-        assert!(arena.as_slice().iter().enumerate().all(|(place, byte)| *byte == (place % 251) as u8));
+        assert!(arena.as_slice().iter().enumerate().all(|(index, byte)| *byte == (index % 251) as u8));
     }
 
     #[test]
@@ -388,17 +388,17 @@ mod tests {
         for loads in [0u64, 3, 5, 1003] {
             let mut chases =
                 ParallelChases::new(PointerRing::new(1000 * LINE_BYTES, PagePolicy::Base, 7).unwrap(), CHASES);
-            let begun = chases.at.clone();
+            let starts = chases.positions.clone();
             chases.follow(loads);
-            for (number, &start) in begun.iter().enumerate() {
-                let own = loads / CHASES as u64 + u64::from((number as u64) < loads % CHASES as u64);
-                chases.ring.at = start;
-                (0..own).for_each(|_| chases.ring.chase(1));
-                assert_eq!(chases.ring.at, chases.at[number], "chase {number} of {loads} loads");
+            for (number, &start) in starts.iter().enumerate() {
+                let steps = loads / CHASES as u64 + u64::from((number as u64) < loads % CHASES as u64);
+                chases.ring.position = start;
+                (0..steps).for_each(|_| chases.ring.chase(1));
+                assert_eq!(chases.ring.position, chases.positions[number], "chase {number} of {loads} loads");
             }
         }
-        let few = ParallelChases::new(PointerRing::new(3 * LINE_BYTES, PagePolicy::Base, 7).unwrap(), 100);
-        assert_eq!(few.at.len(), 3, "no two begin at one place");
+        let three_chases = ParallelChases::new(PointerRing::new(3 * LINE_BYTES, PagePolicy::Base, 7).unwrap(), 100);
+        assert_eq!(three_chases.positions.len(), 3, "no two begin at one place");
     }
 
     #[test]
@@ -422,20 +422,20 @@ mod tests {
             let mut ring = PointerRing::descending(1 << 16, stride, PagePolicy::Base).unwrap();
             ring.evict_end(1 << 15);
             let size = ring.arena().len() / stride * stride;
-            let apart = stride.min(LINE_BYTES);
-            let mut seen = vec![false; size.div_ceil(apart)];
+            let distance = stride.min(LINE_BYTES);
+            let mut visited = vec![false; size.div_ceil(distance)];
             let mut steps = 0;
             for _ in 0..ring.lines() {
                 let before = offset(&ring);
                 ring.chase(1);
                 steps += usize::from(before.checked_sub(stride) == Some(offset(&ring)));
-                assert!(!std::mem::replace(&mut seen[offset(&ring) / apart], true), "stride {stride}");
+                assert!(!std::mem::replace(&mut visited[offset(&ring) / distance], true), "stride {stride}");
             }
             assert_eq!(offset(&ring), 0);
-            assert!(steps >= ring.lines() - stride.div_ceil(apart), "stride {stride}: {steps}");
+            assert!(steps >= ring.lines() - stride.div_ceil(distance), "stride {stride}: {steps}");
         }
-        let refused = PointerRing::descending(1 << 16, 48, PagePolicy::Base).unwrap_err().to_string();
-        assert_eq!(refused, "stride 48: must divide 64 or be a multiple of it");
+        let error = PointerRing::descending(1 << 16, 48, PagePolicy::Base).unwrap_err().to_string();
+        assert_eq!(error, "stride 48: must divide 64 or be a multiple of it");
     }
 
     #[test]
@@ -443,7 +443,8 @@ mod tests {
         // The mean distance of two uniform draws is a third of the range; a blocked order would give far less.
         let n = 100_000;
         let order = sattolo(n, 5);
-        let total: f64 = order.iter().enumerate().map(|(from, &to)| (from as f64 - f64::from(to)).abs()).sum();
+        let total: f64 =
+            order.iter().enumerate().map(|(index, &successor)| (index as f64 - f64::from(successor)).abs()).sum();
         let mean = total / (n as f64).powi(2);
         assert!((mean - 1.0 / 3.0).abs() < 0.005, "{mean}");
     }

@@ -51,7 +51,7 @@ impl MessageStream {
     /// Sends a message, waiting while there is no room for it.
     ///
     /// # Errors
-    /// What the system call says; a message larger than [`BLOCK_BYTES`] through shared memory.
+    /// Those of the system call; a message larger than [`BLOCK_BYTES`] through shared memory.
     pub fn send(&self, message: &[u8]) -> Result<()> {
         match &self.0 {
             StreamMedium::Descriptors(ends) => write_all(&ends.write, message),
@@ -62,7 +62,7 @@ impl MessageStream {
     /// Receives a message of exactly the size of the buffer, waiting for it.
     ///
     /// # Errors
-    /// What the system call says; a stream that ends before the message does.
+    /// Those of the system call; a stream that ends before the message does.
     pub fn receive(&self, message: &mut [u8]) -> Result<()> {
         match &self.0 {
             StreamMedium::Descriptors(ends) => read_all(&ends.read, message),
@@ -71,10 +71,10 @@ impl MessageStream {
     }
 }
 
-fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<()> {
+fn write_all(descriptor: &OwnedFd, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the slice is valid for its length.
-        let written = unsafe { libc::syscall(libc::SYS_write, to.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
+        let written = unsafe { libc::syscall(libc::SYS_write, descriptor.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
         match usize::try_from(written) {
             Ok(written) => bytes = &bytes[written..],
             Err(_) => return Err(Error::last_os_error()),
@@ -83,10 +83,10 @@ fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn read_all(from: &OwnedFd, mut bytes: &mut [u8]) -> Result<()> {
+fn read_all(descriptor: &OwnedFd, mut bytes: &mut [u8]) -> Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the slice is valid for its length.
-        let read = unsafe { libc::syscall(libc::SYS_read, from.as_raw_fd(), bytes.as_mut_ptr(), bytes.len()) };
+        let read = unsafe { libc::syscall(libc::SYS_read, descriptor.as_raw_fd(), bytes.as_mut_ptr(), bytes.len()) };
         match usize::try_from(read) {
             Ok(0) => return Err(Error::other("the stream ended within a message")),
             Ok(read) => bytes = &mut bytes[read..],
@@ -116,7 +116,7 @@ fn check_length(message: &[u8]) -> Result<()> {
     }
 }
 
-// SAFETY: a block is accessed by one end at a time, as the counters say.
+// SAFETY: a block is accessed by one end at a time, by the counters.
 unsafe impl Sync for BlockRing {}
 // SAFETY: zeros of integers and bytes.
 unsafe impl Zeroed for BlockRing {}
@@ -173,7 +173,7 @@ mod tests {
             for size in [8, 4096, BLOCK_BYTES] {
                 let stream = Arc::new(MessageStream::new(kind).unwrap());
                 let receiver = Arc::clone(&stream);
-                let far = std::thread::spawn(move || {
+                let receiver_thread = std::thread::spawn(move || {
                     let mut message = vec![0u8; size];
                     for number in 0..40u8 {
                         receiver.receive(&mut message).unwrap();
@@ -183,7 +183,7 @@ mod tests {
                 for number in 0..40u8 {
                     stream.send(&vec![number; size]).unwrap();
                 }
-                far.join().unwrap();
+                receiver_thread.join().unwrap();
             }
         }
     }

@@ -92,7 +92,7 @@ pub fn set_receive_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)
 }
 
-/// Has a TCP connection take no more once this many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), beside those that are on their
+/// Has a TCP connection take no more once this many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), in addition to those that are on their
 /// way. A connection that a listening socket accepts has its value.
 ///
 /// # Errors
@@ -102,49 +102,49 @@ pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
-/// Drops what a TCP connection has received, at most this many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Says how many
+/// Drops what a TCP connection has received, at most this many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Returns how many
 /// were dropped: none at the end of the stream.
 ///
 /// # Errors
 /// Those of recv: `WouldBlock` where nothing has come.
 pub fn drop_received(socket: &TcpStream, bytes: usize) -> Result<usize> {
     // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer.
-    let dropped =
+    let result =
         unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), bytes, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
-    usize::try_from(dropped).map_err(|_| Error::last_os_error())
+    usize::try_from(result).map_err(|_| Error::last_os_error())
 }
 
 /// Both ends of a TCP connection to an address of this machine, over sockets prepared before connecting.
 ///
 /// # Errors
-/// What the calls and the preparation say.
+/// Those of the calls and of the preparation.
 pub fn connect_local_pair(
     listener: &TcpListener,
     prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
 ) -> Result<(TcpStream, TcpStream)> {
     // An accepted socket inherits the options of the listening one.
     prepare(listener.as_fd())?;
-    let near = connect_prepared(listener.local_addr()?, LOCAL_CONNECT_TIMEOUT, |socket| prepare(socket.as_fd()))?;
-    Ok((near, listener.accept()?.0))
+    let client = connect_prepared(listener.local_addr()?, LOCAL_CONNECT_TIMEOUT, |socket| prepare(socket.as_fd()))?;
+    Ok((client, listener.accept()?.0))
 }
 
 /// A TCP connection over a socket prepared before connecting: later options come too late for the window scale
 /// (tcp(7)), and for pacing (see [`set_congestion_control`]).
 ///
 /// # Errors
-/// What the calls say; `TimedOut` if nobody answered within this time; `Interrupted` if a signal asked to stop.
+/// Those of the calls; `TimedOut` if nobody answered within this time; `Interrupted` if a signal asked to stop.
 pub fn connect_prepared(
-    to: SocketAddr,
-    within: Duration,
+    address: SocketAddr,
+    timeout: Duration,
     prepare: impl FnOnce(&TcpStream) -> Result<()>,
 ) -> Result<TcpStream> {
-    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let stream = TcpStream::from(rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
     prepare(&stream)?;
     // It holds for connect as well (socket(7)).
-    stream.set_write_timeout(Some(within))?;
+    stream.set_write_timeout(Some(timeout))?;
     loop {
-        match rustix::net::connect(&stream, &to) {
+        match rustix::net::connect(&stream, &address) {
             Ok(()) => break,
             Err(Errno::INPROGRESS) => return Err(ErrorKind::TimedOut.into()),
             // A call with a time is not made again by itself, and work that the kernel has for this thread counts as a signal too, such as
@@ -183,9 +183,9 @@ fn set_option<T: ?Sized>(socket: &impl AsFd, level: libc::c_int, name: libc::c_i
 /// The first bytes of an option, and how many of them the kernel filled; the rest is zero.
 fn get_option<const N: usize>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<([u8; N], usize)> {
     let (mut bytes, mut length) = ([0; N], N as libc::socklen_t);
-    let (descriptor, place) = (socket.as_fd().as_raw_fd(), bytes.as_mut_ptr().cast());
+    let (descriptor, buffer) = (socket.as_fd().as_raw_fd(), bytes.as_mut_ptr().cast());
     // SAFETY: the kernel writes at most `length` bytes, of which every pattern is a value.
-    check(unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut length) })?;
+    check(unsafe { libc::getsockopt(descriptor, level, name, buffer, &raw mut length) })?;
     Ok((bytes, length as usize))
 }
 
@@ -196,72 +196,72 @@ mod tests {
 
     fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (near, listener.accept().unwrap().0)
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
     }
 
     #[test]
     fn tcp_info_is_filled() {
-        let (mut near, mut far) = connection();
-        near.write_all(&[7; 1000]).unwrap();
-        far.read_exact(&mut [0; 1000]).unwrap();
-        let known = tcp_info(&near).unwrap();
-        assert_eq!(known.retransmits, 0);
-        assert!(known.congestion_window > 0 && known.segment >= 536, "{known:?}");
-        assert!(known.path_mtu > known.segment && known.receive_window > 1000, "{known:?}");
+        let (mut client, mut server) = connection();
+        client.write_all(&[7; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+        let info = tcp_info(&client).unwrap();
+        assert_eq!(info.retransmits, 0);
+        assert!(info.congestion_window > 0 && info.segment >= 536, "{info:?}");
+        assert!(info.path_mtu > info.segment && info.receive_window > 1000, "{info:?}");
     }
 
     #[test]
     fn drop_received_drops_exact_bytes() {
-        let (mut near, mut far) = connection();
-        near.write_all(b"abcdef").unwrap();
-        drop(near);
-        set_receive_low_water(&far, 6).unwrap();
-        assert_eq!(drop_received(&far, 4).unwrap(), 4);
+        let (mut client, mut server) = connection();
+        client.write_all(b"abcdef").unwrap();
+        drop(client);
+        set_receive_low_water(&server, 6).unwrap();
+        assert_eq!(drop_received(&server, 4).unwrap(), 4);
         let mut rest = String::new();
-        far.read_to_string(&mut rest).unwrap();
-        assert_eq!((rest.as_str(), drop_received(&far, 4).unwrap()), ("ef", 0));
+        server.read_to_string(&mut rest).unwrap();
+        assert_eq!((rest.as_str(), drop_received(&server, 4).unwrap()), ("ef", 0));
     }
 
     #[test]
     fn congestion_control_round_trips() {
-        let (near, _far) = connection();
+        let (client, _server) = connection();
         // Reno is part of every kernel.
-        set_congestion_control(&near, "reno").unwrap();
-        assert_eq!(congestion_control(&near).unwrap(), "reno");
-        let unknown = set_congestion_control(&near, "nosuch").unwrap_err();
-        assert_eq!(unknown.raw_os_error(), Some(libc::ENOENT));
-        assert_eq!(congestion_control(&near).unwrap(), "reno");
+        set_congestion_control(&client, "reno").unwrap();
+        assert_eq!(congestion_control(&client).unwrap(), "reno");
+        let error = set_congestion_control(&client, "nosuch").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(congestion_control(&client).unwrap(), "reno");
     }
 
     #[test]
     fn reset_on_close_errors_peer() {
-        let (mut near, far) = connection();
-        reset_on_close(&far).unwrap();
-        drop(far);
-        assert_eq!(near.read(&mut [0]).unwrap_err().raw_os_error(), Some(libc::ECONNRESET));
+        let (mut client, server) = connection();
+        reset_on_close(&server).unwrap();
+        drop(server);
+        assert_eq!(client.read(&mut [0]).unwrap_err().raw_os_error(), Some(libc::ECONNRESET));
     }
 
     #[test]
     fn dropped_datagrams_are_counted() {
-        let [near, far] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
-        set_buffers(&far, 4096).unwrap();
-        assert_eq!(dropped_datagrams(&far).unwrap(), 0);
+        let [sender, receiver] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        set_buffers(&receiver, 4096).unwrap();
+        assert_eq!(dropped_datagrams(&receiver).unwrap(), 0);
         for _ in 0..100 {
-            near.send_to(&[7; 1000], far.local_addr().unwrap()).unwrap();
+            sender.send_to(&[7; 1000], receiver.local_addr().unwrap()).unwrap();
         }
         // A busy kernel may deliver some of them later.
-        far.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
-        let arrived = std::iter::from_fn(|| far.recv(&mut [0; 1000]).ok()).count();
-        assert!((1..100).contains(&arrived), "{arrived}");
-        assert_eq!(dropped_datagrams(&far).unwrap(), 100 - arrived as u32);
+        receiver.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        let received_count = std::iter::from_fn(|| receiver.recv(&mut [0; 1000]).ok()).count();
+        assert!((1..100).contains(&received_count), "{received_count}");
+        assert_eq!(dropped_datagrams(&receiver).unwrap(), 100 - received_count as u32);
     }
 
     #[test]
     fn buffer_size_is_doubled() {
-        let (near, _far) = connection();
-        set_buffers(&near, 32 << 10).unwrap();
-        assert_eq!(buffers(&near).unwrap(), SocketBufferSizes { send: 64 << 10, receive: 64 << 10 });
+        let (client, _server) = connection();
+        set_buffers(&client, 32 << 10).unwrap();
+        assert_eq!(buffers(&client).unwrap(), SocketBufferSizes { send: 64 << 10, receive: 64 << 10 });
     }
 
     #[test]
@@ -271,17 +271,17 @@ mod tests {
             set_congestion_control(&socket, "reno")?;
             set_buffers(&socket, 48 << 10)
         };
-        let (mut near, mut far) = connect_local_pair(&listener, prepare).unwrap();
-        for end in [&near, &far] {
+        let (mut client, mut server) = connect_local_pair(&listener, prepare).unwrap();
+        for end in [&client, &server] {
             assert_eq!(buffers(end).unwrap(), SocketBufferSizes { send: 96 << 10, receive: 96 << 10 });
             assert_eq!(congestion_control(end).unwrap(), "reno");
         }
-        let refused = connect_local_pair(&listener, |socket| set_congestion_control(&socket, "nosuch"));
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
-        near.write_all(&[9; 100]).unwrap();
-        let mut arrived = [0; 100];
-        far.read_exact(&mut arrived).unwrap();
-        assert_eq!(arrived, [9; 100]);
+        let result = connect_local_pair(&listener, |socket| set_congestion_control(&socket, "nosuch"));
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
+        client.write_all(&[9; 100]).unwrap();
+        let mut received = [0; 100];
+        server.read_exact(&mut received).unwrap();
+        assert_eq!(received, [9; 100]);
     }
 
     #[test]
@@ -295,17 +295,21 @@ mod tests {
                     continue;
                 }
             };
-            let there = listener.local_addr().unwrap();
+            let listen_address = listener.local_addr().unwrap();
             let prepare = |socket: &TcpStream| {
                 assert!(socket.peer_addr().is_err());
                 set_congestion_control(socket, "reno")
             };
-            let near = connect_prepared(there, LOCAL_CONNECT_TIMEOUT, prepare).unwrap();
-            assert_eq!((near.peer_addr().unwrap(), congestion_control(&near).unwrap().as_str()), (there, "reno"));
-            assert_eq!(near.write_timeout().unwrap(), None);
-            let refused =
-                connect_prepared(there, LOCAL_CONNECT_TIMEOUT, |socket| set_congestion_control(socket, "nosuch"));
-            assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+            let client = connect_prepared(listen_address, LOCAL_CONNECT_TIMEOUT, prepare).unwrap();
+            assert_eq!(
+                (client.peer_addr().unwrap(), congestion_control(&client).unwrap().as_str()),
+                (listen_address, "reno")
+            );
+            assert_eq!(client.write_timeout().unwrap(), None);
+            let result = connect_prepared(listen_address, LOCAL_CONNECT_TIMEOUT, |socket| {
+                set_congestion_control(socket, "nosuch")
+            });
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
         }
     }
 
@@ -314,17 +318,17 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // SAFETY: a call without pointers. Nobody accepts, so that the first one fills the queue.
         check(unsafe { libc::listen(listener.as_raw_fd(), 0) }).unwrap();
-        let there = listener.local_addr().unwrap();
-        let _first = connect_prepared(there, LOCAL_CONNECT_TIMEOUT, |_| Ok(())).unwrap();
-        let second = connect_prepared(there, Duration::from_millis(50), |_| Ok(()));
+        let address = listener.local_addr().unwrap();
+        let _first = connect_prepared(address, LOCAL_CONNECT_TIMEOUT, |_| Ok(())).unwrap();
+        let second = connect_prepared(address, Duration::from_millis(50), |_| Ok(()));
         assert_eq!(second.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
     #[test]
     fn listed_congestion_controls_can_be_set() {
-        let (near, _far) = connection();
+        let (client, _server) = connection();
         let names = congestion_controls().unwrap();
         assert!(names.iter().any(|name| name == "reno"), "{names:?}");
-        assert!(names.contains(&congestion_control(&near).unwrap()), "{names:?}");
+        assert!(names.contains(&congestion_control(&client).unwrap()), "{names:?}");
     }
 }

@@ -24,7 +24,7 @@ const WORD_BITS: usize = 64;
 #[derive(Debug)]
 pub struct NodeBinding {
     /// The policy is per thread: it cannot be ended on another one.
-    of_thread: PhantomData<*const ()>,
+    thread_marker: PhantomData<*const ()>,
 }
 
 impl NodeBinding {
@@ -40,7 +40,7 @@ impl NodeBinding {
         let mut mask = [0u64; MAX_NODES / WORD_BITS];
         mask[bit / WORD_BITS] = 1 << (bit % WORD_BITS);
         set_policy(libc::MPOL_BIND, mask.as_ptr(), MAX_NODES + 1)?;
-        Ok(Self { of_thread: PhantomData })
+        Ok(Self { thread_marker: PhantomData })
     }
 }
 
@@ -53,7 +53,7 @@ impl Drop for NodeBinding {
 
 /// The call counts the bits of a mask from one, hence a bit more than there are.
 fn set_policy(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
-    // SAFETY: the mask is valid for as many bits as are said, or null with none; the call changes the policy of this
+    // SAFETY: the mask is valid for as many bits as are stated, or null with none; the call changes the policy of this
     // thread alone.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), mask, bits) };
     check(result as libc::c_int).map(drop)
@@ -67,8 +67,8 @@ fn set_policy(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
 pub fn page_nodes(arena: &Arena, max_pages: usize) -> Result<Vec<i32>> {
     const PAGE: usize = 4096;
     let count = (arena.len() / PAGE).clamp(1, max_pages.max(1));
-    let apart = arena.len() / PAGE / count * PAGE;
-    let pages: Vec<usize> = (0..count).map(|index| arena.address() + index * apart).collect();
+    let stride = arena.len() / PAGE / count * PAGE;
+    let pages: Vec<usize> = (0..count).map(|index| arena.address() + index * stride).collect();
     let mut nodes = vec![-1i32; count];
     // SAFETY: both lists have `count` entries; without a list of nodes the call only writes where each page is.
     let result = unsafe {
@@ -98,8 +98,8 @@ mod tests {
             };
             let arena = Arena::populated(1 << 20, PagePolicy::Base).unwrap();
             drop(bound);
-            let found = page_nodes(&arena, 64).unwrap();
-            assert_eq!(found, vec![node as i32; 64]);
+            let actual_nodes = page_nodes(&arena, 64).unwrap();
+            assert_eq!(actual_nodes, vec![node as i32; 64]);
         }
     }
 

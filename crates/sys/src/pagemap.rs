@@ -119,7 +119,7 @@ fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<ScanR
         return_mask: categories,
         ..ScanRequest::default()
     };
-    // SAFETY: the request is laid out as the call has it, and the vector has room for as many regions as it says.
+    // SAFETY: the request is laid out as the call has it, and the vector has room for as many regions as it states.
     let count_written = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut request) };
     if let Ok(count_written) = usize::try_from(count_written) {
         regions.truncate(count_written);
@@ -187,12 +187,12 @@ mod tests {
     #[test]
     fn read_pages_are_zero_written_are_exclusive() {
         let mut arena = Arena::map(32 * page_bytes(), PagePolicy::Base).unwrap();
-        let look = |arena: &Arena| page_states(arena.address(), 32).unwrap();
-        assert!(look(&arena).iter().all(|page| !page.present));
+        let read_states = |arena: &Arena| page_states(arena.address(), 32).unwrap();
+        assert!(read_states(&arena).iter().all(|page| !page.present));
         mapping::read_pages(&arena, page_bytes(), 32);
-        assert!(look(&arena).iter().all(|page| page.present && !page.exclusive && page.zero != Some(false)));
+        assert!(read_states(&arena).iter().all(|page| page.present && !page.exclusive && page.zero != Some(false)));
         mapping::write_pages(&mut arena, page_bytes(), 8);
-        let pages = look(&arena);
+        let pages = read_states(&arena);
         assert!(pages[..8].iter().all(|page| page.present && page.exclusive && page.zero != Some(true)));
         assert!(pages[8..].iter().all(|page| !page.exclusive && page.huge != Some(true)));
         if let Some(frame) = pages[0].frame {

@@ -35,11 +35,11 @@ impl PartnerKind {
 #[derive(Debug, Default)]
 pub struct PartnerStatus {
     stop: AtomicU32,
-    failed: AtomicI32,
-    arrived: AtomicU32,
+    error_number: AtomicI32,
+    arrivals: AtomicU32,
     switches: AtomicU64,
     work: AtomicU64,
-    done: AtomicU64,
+    completed_work: AtomicU64,
 }
 
 // SAFETY: zeros of atomic integers.
@@ -65,13 +65,13 @@ impl PartnerStatus {
     /// Records that a partner has failed, and why.
     #[cold]
     pub fn fail(&self, error: &Error) {
-        self.failed.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
+        self.error_number.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
     }
 
     /// The error of a failed partner.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
-        match self.failed.load(Ordering::Acquire) {
+        match self.error_number.load(Ordering::Acquire) {
             0 => Ok(()),
             code => Err(Error::from_raw_os_error(code)),
         }
@@ -97,13 +97,13 @@ impl PartnerStatus {
     /// Reports an amount of work as done.
     #[inline(always)]
     pub fn report_done(&self, amount: u64) {
-        self.done.store(amount, Ordering::Release);
+        self.completed_work.store(amount, Ordering::Release);
     }
 
     /// The amount of work last reported as done.
     #[inline(always)]
     pub fn done_work(&self) -> u64 {
-        self.done.load(Ordering::Acquire)
+        self.completed_work.load(Ordering::Acquire)
     }
 }
 
@@ -144,7 +144,7 @@ impl PartnerTask {
         status: &Arc<Shared<PartnerStatus>>,
         work: impl FnOnce(&PartnerStatus) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
-        let before = status.arrived.load(Ordering::Acquire);
+        let before = status.arrivals.load(Ordering::Acquire);
         let shared = Arc::clone(status);
         let run = move || run_partner(cpu, &shared, work);
         let running = match task {
@@ -155,14 +155,14 @@ impl PartnerTask {
             PartnerKind::Thread => Running::Thread(ThreadBuilder::named("partner").start(run)?),
         };
         let partner = Self { running: Some(running), status: Arc::clone(status) };
-        while status.arrived.load(Ordering::Acquire) == before {
-            futex_wait(&status.arrived, before, FutexScope::Processes)?;
+        while status.arrivals.load(Ordering::Acquire) == before {
+            futex_wait(&status.arrivals, before, FutexScope::Processes)?;
         }
         status.check()?;
         Ok(partner)
     }
 
-    /// Waits for the end of a partner that was told to stop.
+    /// Waits for the end of a partner that was asked to stop.
     ///
     /// # Errors
     /// The error that it ended with, or that it crashed.
@@ -209,14 +209,14 @@ impl Drop for PartnerTask {
 
 /// A partner from its start to its report.
 fn run_partner(cpu: u32, status: &PartnerStatus, work: impl FnOnce(&PartnerStatus) -> Result<()>) {
-    let pinned = cpu::pin(&[cpu]);
-    if let Err(error) = &pinned {
+    let pin_result = cpu::pin(&[cpu]);
+    if let Err(error) = &pin_result {
         status.fail(error);
     }
     let before = read_usage(UsageScope::Thread);
-    status.arrived.fetch_add(1, Ordering::AcqRel);
-    let _ = futex_wake(&status.arrived, FutexScope::Processes);
-    if pinned.is_err() {
+    status.arrivals.fetch_add(1, Ordering::AcqRel);
+    let _ = futex_wake(&status.arrivals, FutexScope::Processes);
+    if pin_result.is_err() {
         return;
     }
     match catch_unwind(AssertUnwindSafe(|| work(status))) {
@@ -236,7 +236,7 @@ mod tests {
     use crate::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 
     fn current_cpu() -> u32 {
-        *cpu::allowed().unwrap().last().unwrap()
+        *cpu::affinity().unwrap().last().unwrap()
     }
 
     #[test]
@@ -245,15 +245,15 @@ mod tests {
         crate::cpu::pin(&[current_cpu()]).unwrap();
         for task in [PartnerKind::Process, PartnerKind::Thread] {
             let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, task.scope()).unwrap());
-            let far = Arc::clone(&channel);
+            let partner_channel = Arc::clone(&channel);
             let mut partner = PartnerTask::start(task, current_cpu(), move |board| {
                 loop {
-                    far.wait_for_turn(HandoffSide::Far)?;
+                    partner_channel.wait_for_turn(HandoffSide::Far)?;
                     if board.is_stopping() {
                         return Ok(());
                     }
                     board.report_done(board.work() + 1);
-                    far.hand_over(HandoffSide::Far)?;
+                    partner_channel.hand_over(HandoffSide::Far)?;
                 }
             })
             .unwrap();
@@ -274,8 +274,8 @@ mod tests {
     fn partner_failure_is_reported() {
         for task in [PartnerKind::Process, PartnerKind::Thread] {
             // It may fail before or after it was seen to arrive: the error is the same.
-            let life = |_: &PartnerStatus| Err(Error::from_raw_os_error(libc::ENOSPC));
-            let outcome = PartnerTask::start(task, current_cpu(), life).and_then(|mut partner| partner.join());
+            let failing_work = |_: &PartnerStatus| Err(Error::from_raw_os_error(libc::ENOSPC));
+            let outcome = PartnerTask::start(task, current_cpu(), failing_work).and_then(|mut partner| partner.join());
             assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
         }
     }

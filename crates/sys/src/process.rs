@@ -60,7 +60,7 @@ impl Child {
         self.pid
     }
 
-    /// Its number; whoever takes it reaps it.
+    /// Its number; the caller must reap it.
     pub(crate) fn into_id(self) -> libc::pid_t {
         let pid = self.pid;
         std::mem::forget(self);
@@ -89,16 +89,16 @@ impl Drop for Child {
 
 /// Whether a child has ended, which is left to be reaped.
 pub(crate) fn has_ended(pid: libc::pid_t) -> bool {
-    peek_exit(pid).map_or(true, |ended| ended.is_some())
+    peek_exit(pid).map_or(true, |exit| exit.is_some())
 }
 
 /// How a child has ended, which is left to be reaped; `None` while it runs.
 pub(crate) fn peek_exit(pid: libc::pid_t) -> Result<Option<ExitKind>> {
     let pid = Pid::from_raw(pid).ok_or_else(|| Error::from_raw_os_error(libc::ECHILD))?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Ok(rustix::process::waitid(WaitId::Pid(pid), options)?.map(|ended| match ended.exit_status() {
+    Ok(rustix::process::waitid(WaitId::Pid(pid), options)?.map(|exit| match exit.exit_status() {
         Some(status) => ExitKind::Exited(status),
-        None => ExitKind::Signalled(ended.terminating_signal().unwrap_or(0)),
+        None => ExitKind::Signalled(exit.terminating_signal().unwrap_or(0)),
     }))
 }
 
@@ -166,10 +166,10 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
     // of it is async-signal-safe and touches nothing but its stack, its code, the C library and the shared page.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let now = clock.stop();
+        let stamp = clock.stop();
         // SAFETY: the page is shared with the parent, which keeps it mapped until after the fork.
         unsafe {
-            (*cell).store(now, Ordering::Release);
+            (*cell).store(stamp, Ordering::Release);
             libc::_exit(0);
         }
     }
@@ -349,7 +349,7 @@ impl SpawnProgram {
     #[inline(never)]
     #[unsafe(link_section = ".text.kelvin_child")]
     pub fn fork_and_execute(&self) -> Result<Child> {
-        // On the stack before the fork, whatever the optimiser would like: the program itself may lie on the heap.
+        // On the stack before the fork, against the optimiser: the program itself may lie on the heap.
         let (path, arguments, environment) =
             std::hint::black_box((self.path.as_ptr(), self.vector(), [std::ptr::null()]));
         // SAFETY: the child only calls execve and `_exit`; the vectors are on the stack, which it has a copy of, and
@@ -373,8 +373,8 @@ impl SpawnProgram {
     pub fn spawn(&self) -> Result<Child> {
         let (arguments, environment) = (self.vector(), [std::ptr::null::<libc::c_char>()]);
         let mut pid = 0;
-        // SAFETY: path and vectors are valid and end as they must; posix_spawn changes neither, whatever its
-        // signature says.
+        // SAFETY: path and vectors are valid and end as they must; posix_spawn changes neither, although its
+        // signature allows it.
         let error = unsafe {
             libc::posix_spawn(
                 &raw mut pid,
@@ -430,8 +430,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_process_is_reaped() {
-        for make in [fork_and_exit, vfork_and_exit] {
-            let child = make().unwrap();
+        for fork in [fork_and_exit, vfork_and_exit] {
+            let child = fork().unwrap();
             let pid = child.pid;
             assert_ne!(pid as u32, std::process::id());
             assert_eq!(child.wait().unwrap(), ExitKind::Exited(0));
@@ -447,10 +447,10 @@ mod tests {
 
     #[test]
     fn missing_program_is_an_error() {
-        let missing = SpawnProgram::new(c"/no/such/program", [None, None]);
-        assert!(!missing.is_executable());
-        assert_eq!(missing.fork_and_execute().unwrap().wait().unwrap(), ExitKind::Exited(127));
-        assert_eq!(missing.spawn().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        let missing_program = SpawnProgram::new(c"/no/such/program", [None, None]);
+        assert!(!missing_program.is_executable());
+        assert_eq!(missing_program.fork_and_execute().unwrap().wait().unwrap(), ExitKind::Exited(127));
+        assert_eq!(missing_program.spawn().unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
 
     #[test]
@@ -465,17 +465,17 @@ mod tests {
         use std::io::{Read, Write};
         use std::os::fd::AsFd;
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let (mut ends, others) = std::io::pipe().unwrap();
+        let (mut ends, other_end) = std::io::pipe().unwrap();
         let (wait, end) = std::io::pipe().unwrap();
-        let kept = [wait.as_fd(), writer.as_fd()];
-        let child = fork_worker_with(&kept, || {
-            let is_told = (&writer).write_all(b"x").is_ok();
-            u8::from(!(is_told && matches!((&wait).read(&mut [0]), Ok(0))))
+        let kept_descriptors = [wait.as_fd(), writer.as_fd()];
+        let child = fork_worker_with(&kept_descriptors, || {
+            let is_written = (&writer).write_all(b"x").is_ok();
+            u8::from(!(is_written && matches!((&wait).read(&mut [0]), Ok(0))))
         });
         let child = child.unwrap();
         reader.read_exact(&mut [0]).unwrap();
         // It has no copy of this one, though it still waits for the end of another, of which it has none either.
-        drop(others);
+        drop(other_end);
         assert_eq!(ends.read(&mut [0]).unwrap(), 0);
         assert!(!child.has_ended());
         drop(end);

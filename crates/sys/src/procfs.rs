@@ -1,4 +1,4 @@
-//! What files of /proc and of control groups say, read from their texts, so that recorded ones can be read as well.
+//! Values of files of /proc and of control groups, parsed from their texts, so that recorded ones can be read as well.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -66,11 +66,11 @@ impl MountInfo {
 fn unescape(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let digits = part.get(..3).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+    for piece in parts {
+        let digits = piece.get(..3).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
         match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => bytes.extend([&[byte], &part.as_bytes()[3..]].concat()),
-            None => bytes.extend([b"\\", part.as_bytes()].concat()),
+            Some(byte) => bytes.extend([&[byte], &piece.as_bytes()[3..]].concat()),
+            None => bytes.extend([b"\\", piece.as_bytes()].concat()),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -139,31 +139,31 @@ impl CgroupPath {
         mounts: &[MountInfo],
         controller: &str,
     ) -> std::result::Result<Option<Self>, String> {
-        if let Some(own) = memberships.iter().find(|membership| membership.has_controller(controller)) {
+        if let Some(membership) = memberships.iter().find(|membership| membership.has_controller(controller)) {
             let is_mount = |mount: &&MountInfo| {
                 mount.kind == "cgroup" && mount.super_options.split(',').any(|option| option == controller)
             };
             let mount = mounts.iter().find(is_mount).ok_or_else(|| {
                 format!("the cgroup v1 hierarchy of '{controller}' is not mounted: mount it below /sys/fs/cgroup")
             })?;
-            return Self::from_mount(1, mount, &own.path).map(Some);
+            return Self::from_mount(1, mount, &membership.path).map(Some);
         }
-        let Some(own) = memberships.iter().find(|membership| membership.is_unified()) else { return Ok(None) };
+        let Some(membership) = memberships.iter().find(|membership| membership.is_unified()) else { return Ok(None) };
         let mount = mounts.iter().find(|mount| mount.kind == "cgroup2");
         let mount = mount.ok_or("cgroup v2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")?;
-        Self::from_mount(2, mount, &own.path).map(Some)
+        Self::from_mount(2, mount, &membership.path).map(Some)
     }
 
     /// A path as /proc/PID/cgroup gives it, seen through a mount that may show a part of the hierarchy only. A group outside of the
-    /// namespace's own has a path that leads upwards: it cannot be seen, and those beside it are others'.
+    /// namespace's own has a path that leads upwards: it cannot be seen, and those next to it belong to others.
     fn from_mount(version: u32, mount: &MountInfo, path: &str) -> std::result::Result<Self, String> {
         let inner = match mount.root.as_str() {
             "/" => path,
             // Outside a cgroup namespace a container's mount begins at its own group.
             root => path.strip_prefix(root).unwrap_or(""),
         };
-        let leads_out = |path: &str| path.split('/').any(|part| part == "..");
-        if leads_out(inner) || inner.is_empty() && leads_out(path) && path != mount.root {
+        let has_parent_component = |path: &str| path.split('/').any(|component| component == "..");
+        if has_parent_component(inner) || inner.is_empty() && has_parent_component(path) && path != mount.root {
             return Err(format!("the control group of the process is outside of what {} shows", mount.target));
         }
         let parts = inner.split('/').filter(|part| !part.is_empty());
@@ -299,7 +299,7 @@ impl CpuTicks {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuStat {
     /// Of all CPUs together.
-    pub all: CpuTicks,
+    pub all_cpus: CpuTicks,
     /// Of each online CPU.
     pub cpus: BTreeMap<u32, CpuTicks>,
 }
@@ -312,7 +312,7 @@ impl CpuStat {
         for (cpu, ticks) in text.lines().filter_map(CpuTicks::parse_line) {
             match cpu {
                 Some(cpu) => _ = stat.cpus.insert(cpu, ticks),
-                None => (stat.all, has_total) = (ticks, true),
+                None => (stat.all_cpus, has_total) = (ticks, true),
             }
         }
         has_total.then_some(stat)
@@ -323,7 +323,7 @@ impl CpuStat {
     pub fn since(&self, earlier: &Self) -> Self {
         let earlier_ticks = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
         Self {
-            all: self.all.since(earlier.all),
+            all_cpus: self.all_cpus.since(earlier.all_cpus),
             cpus: self.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(earlier_ticks(cpu)))).collect(),
         }
     }
@@ -334,7 +334,7 @@ impl CpuStat {
     }
 }
 
-/// What /proc/PID/stat says.
+/// The values of /proc/PID/stat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStat {
     /// R, S, D and so on.
@@ -379,13 +379,13 @@ impl ProcessStat {
     }
 }
 
-/// What /proc/PID/schedstat says of a thread.
+/// The values of /proc/PID/schedstat of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {
     /// Nanoseconds on a CPU.
     pub cpu: u64,
     /// Nanoseconds runnable without one.
-    pub without_cpu: u64,
+    pub run_queue_wait: u64,
     /// How often it was given one.
     pub switches: u64,
 }
@@ -395,7 +395,7 @@ impl SchedStat {
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().map(|word| word.parse().ok());
         let mut next = || fields.next()?;
-        Some(Self { cpu: next()?, without_cpu: next()?, switches: next()? })
+        Some(Self { cpu: next()?, run_queue_wait: next()?, switches: next()? })
     }
 
     /// Of two threads together.
@@ -403,7 +403,7 @@ impl SchedStat {
     pub fn plus(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.saturating_add(other.cpu),
-            without_cpu: self.without_cpu.saturating_add(other.without_cpu),
+            run_queue_wait: self.run_queue_wait.saturating_add(other.run_queue_wait),
             switches: self.switches.saturating_add(other.switches),
         }
     }
@@ -426,33 +426,37 @@ mod tests {
 
     #[test]
     fn memberships_keep_colons_in_paths() {
-        let of = |line: &str| CgroupMembership::parse(line).map(|one| (one.controllers, one.path));
-        assert_eq!(of("4:memory:/a:b"), Some(("memory".into(), "/a:b".into())));
-        assert_eq!(of("0::/"), Some(("".into(), "/".into())));
-        assert_eq!(of("x::/"), None);
-        assert_eq!(of("4:memory"), None);
-        assert_eq!(of(&format!("0::{}", "/a".repeat(2048))).map(|(_, path)| path.len()), Some(4096));
-        assert_eq!(of(&format!("0::{}", "/a".repeat(2049))), None);
+        let parse_membership =
+            |line: &str| CgroupMembership::parse(line).map(|membership| (membership.controllers, membership.path));
+        assert_eq!(parse_membership("4:memory:/a:b"), Some(("memory".into(), "/a:b".into())));
+        assert_eq!(parse_membership("0::/"), Some(("".into(), "/".into())));
+        assert_eq!(parse_membership("x::/"), None);
+        assert_eq!(parse_membership("4:memory"), None);
+        assert_eq!(parse_membership(&format!("0::{}", "/a".repeat(2048))).map(|(_, path)| path.len()), Some(4096));
+        assert_eq!(parse_membership(&format!("0::{}", "/a".repeat(2049))), None);
     }
 
     #[test]
     fn partial_mount_shortens_cgroup_path() {
         let mount =
             |root: &str| MountInfo::parse(&format!("30 25 0:26 {root} /sys/fs/cgroup ro - cgroup2 cgroup rw")).unwrap();
-        let part = mount("/docker/abc");
-        let parts = |mount: &MountInfo, path: &str| CgroupPath::from_mount(2, mount, path).map(|place| place.parts);
-        assert_eq!(parts(&part, "/docker/abc/x"), Ok(vec!["x".to_owned()]));
-        assert_eq!(parts(&part, "/docker/abc"), Ok(vec![]));
-        let whole = mount("/");
-        for outside in [parts(&part, "/../other"), parts(&whole, "/../../other"), parts(&whole, "/..")] {
+        let partial_mount = mount("/docker/abc");
+        let parts =
+            |mount: &MountInfo, path: &str| CgroupPath::from_mount(2, mount, path).map(|cgroup_path| cgroup_path.parts);
+        assert_eq!(parts(&partial_mount, "/docker/abc/x"), Ok(vec!["x".to_owned()]));
+        assert_eq!(parts(&partial_mount, "/docker/abc"), Ok(vec![]));
+        let full_mount = mount("/");
+        for result in
+            [parts(&partial_mount, "/../other"), parts(&full_mount, "/../../other"), parts(&full_mount, "/..")]
+        {
             assert!(
-                outside.clone().is_err_and(|reason| reason.contains("outside of what /sys/fs/cgroup shows")),
-                "{outside:?}"
+                result.clone().is_err_and(|reason| reason.contains("outside of what /sys/fs/cgroup shows")),
+                "{result:?}"
             );
         }
-        let above = mount("/../other");
-        assert_eq!(parts(&above, "/../other/x"), Ok(vec!["x".to_owned()]));
-        assert_eq!(parts(&above, "/../other"), Ok(vec![]));
+        let parent_mount = mount("/../other");
+        assert_eq!(parts(&parent_mount, "/../other/x"), Ok(vec!["x".to_owned()]));
+        assert_eq!(parts(&parent_mount, "/../other"), Ok(vec![]));
     }
 
     #[test]
@@ -474,20 +478,20 @@ mod tests {
         assert_eq!((ticks.busy(), ticks.total()), (18, 105));
         let old = CpuTicks { user: 3, system: 3, idle: 4, ..CpuTicks::default() };
         assert_eq!(CpuTicks::parse_line("cpu0 1 2 3 4"), Some((Some(0), old)));
-        for wrong in ["intr 1 2 3 4 5 6 7", "cpu0 1 2 3", "cpux 1 2 3 4", ""] {
-            assert_eq!(CpuTicks::parse_line(wrong), None, "{wrong}");
+        for line in ["intr 1 2 3 4 5 6 7", "cpu0 1 2 3", "cpux 1 2 3 4", ""] {
+            assert_eq!(CpuTicks::parse_line(line), None, "{line}");
         }
     }
 
     #[test]
     fn stat_has_total_and_per_cpu_ticks() {
         let stat = CpuStat::parse("cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 80 4 0 2 3 9 9\nintr 1\n").unwrap();
-        assert_eq!((stat.all.steal, stat.cpus[&0].total()), (3, 105));
+        assert_eq!((stat.all_cpus.steal, stat.cpus[&0].total()), (3, 105));
         assert_eq!(CpuStat::parse("cpu0 1 2 3 4\n"), None);
     }
 
     #[test]
-    fn stat_is_summed_over_cpus_and_compared_with_earlier() {
+    fn cpu_stat_is_summed_and_compared() {
         let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\n\
                     cpu1 10 1 5 100 4 1 3 7 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
         let stat = CpuStat::parse(text).unwrap();
@@ -496,7 +500,7 @@ mod tests {
         assert_eq!(stat.sum(&[2]), None);
         let earlier = CpuStat::parse("cpu  8 9 9 9 9 9 9 9\ncpu1 10 1 5 99 4 1 3 7\n").unwrap();
         let since = stat.since(&earlier);
-        assert_eq!((since.all.total(), since.cpus[&1].total(), since.cpus[&10]), (1, 1, stat.cpus[&10]));
+        assert_eq!((since.all_cpus.total(), since.cpus[&1].total(), since.cpus[&10]), (1, 1, stat.cpus[&10]));
     }
 
     #[test]
@@ -530,7 +534,7 @@ mod tests {
 
     #[test]
     fn schedstat_parses() {
-        let expected = SchedStat { cpu: 59_162_225, without_cpu: 67_387_991, switches: 215 };
+        let expected = SchedStat { cpu: 59_162_225, run_queue_wait: 67_387_991, switches: 215 };
         assert_eq!(SchedStat::parse("59162225 67387991 215\n"), Some(expected));
         assert_eq!(SchedStat::parse("59162225 67387991"), None);
         assert_eq!(SchedStat::parse("59162225 x 2"), None);

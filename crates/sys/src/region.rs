@@ -52,22 +52,22 @@ impl Region {
         Ok(Self { start, bytes })
     }
 
-    /// Maps bytes of a file from an offset on, or memory, in place of those from `place` on.
+    /// Maps bytes of a file from an offset on, or memory, in place of those of `range`.
     ///
     /// # Safety
     /// No reference leads there.
     pub(crate) unsafe fn map_over(
         &self,
-        place: std::ops::Range<usize>,
+        range: std::ops::Range<usize>,
         protection: libc::c_int,
         flags: libc::c_int,
         (file, offset): (RawFd, u64),
     ) -> Result<()> {
-        assert!(place.start <= place.end && place.end <= self.bytes, "{place:?} leaves the region");
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} leaves the region");
         // SAFETY: the place lies in the region; the caller answers for what refers to it.
         let mapped = unsafe {
-            let start = self.start.as_ptr().add(place.start).cast();
-            libc::mmap(start, place.len(), protection, flags | libc::MAP_FIXED, file, offset as libc::off_t)
+            let start = self.start.as_ptr().add(range.start).cast();
+            libc::mmap(start, range.len(), protection, flags | libc::MAP_FIXED, file, offset as libc::off_t)
         };
         if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
     }

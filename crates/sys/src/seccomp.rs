@@ -36,11 +36,11 @@ mod tests {
     fn call_is_denied_in_that_thread_only() {
         // SAFETY: takes no pointers.
         let parent = || unsafe { system_call(libc::SYS_getppid, [0; 6]) };
-        let refused = std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             deny(libc::SYS_getppid).unwrap();
             parent()
         });
-        assert_eq!(refused.join().unwrap() as i64, -i64::from(libc::EPERM));
+        assert_eq!(thread.join().unwrap() as i64, -i64::from(libc::EPERM));
         assert_eq!(parent() as i64, i64::from(std::os::unix::process::parent_id()));
     }
 }

@@ -94,8 +94,8 @@ impl Deref for SharedWords {
 pub(crate) fn futex_wake(word: &AtomicU32, scope: FutexScope) -> Result<()> {
     let operation = libc::FUTEX_WAKE | futex_flag(scope);
     // SAFETY: the word is valid; the kernel reads no other argument of this operation.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
-    if woken >= 0 { Ok(()) } else { Err(Error::last_os_error()) }
+    let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
+    if result >= 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
 /// Sleeps while a word has this value; returns at once if it has another one, and may wake spuriously.

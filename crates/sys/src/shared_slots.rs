@@ -1,6 +1,6 @@
 //! Places that the processes of a program share, of which each is taken by one process at a time.
 //!
-//! A place is a byte of a file in memory, and whoever takes it has a record lock on it (`F_SETLK` of fcntl(2)): the kernel gives
+//! A place is a byte of a file in memory, and the process that takes it has a record lock on it (`F_SETLK` of fcntl(2)): the kernel gives
 //! back what a process has taken when it ends, killed or not. No counter in shared memory does that.
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub struct SharedSlots {
     file: OwnedFd,
     count: u32,
     /// The places of this process: its own locks would not keep it from taking them again.
-    own: AtomicU64,
+    own_slots: AtomicU64,
 }
 
 /// One that this process has taken. Dropped, it is free again.
@@ -36,7 +36,7 @@ impl SharedSlots {
     pub fn new(count: u32) -> Result<Arc<Self>> {
         // SAFETY: makes a descriptor that nobody else has.
         let file = rustix::fs::memfd_create("places", rustix::fs::MemfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Self { file, count: count.min(MAX_SLOTS), own: AtomicU64::new(0) }))
+        Ok(Arc::new(Self { file, count: count.min(MAX_SLOTS), own_slots: AtomicU64::new(0) }))
     }
 
     /// One that is free, if there is any.
@@ -50,12 +50,12 @@ impl SharedSlots {
 
     fn try_lock(&self, number: u32) -> bool {
         let bit = 1 << number;
-        if self.own.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+        if self.own_slots.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
             return false;
         }
         let is_locked = self.lock(number, libc::F_WRLCK).is_ok();
         if !is_locked {
-            self.own.fetch_and(!bit, Ordering::AcqRel);
+            self.own_slots.fetch_and(!bit, Ordering::AcqRel);
         }
         is_locked
     }
@@ -76,7 +76,7 @@ impl Drop for SharedSlot {
     fn drop(&mut self) {
         // Of a lock that the process has, this cannot fail.
         let _ = self.slots.lock(self.number, libc::F_UNLCK);
-        self.slots.own.fetch_and(!(1 << self.number), Ordering::AcqRel);
+        self.slots.own_slots.fetch_and(!(1 << self.number), Ordering::AcqRel);
     }
 }
 
@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn slot_is_taken_once_and_released() {
         let places = SharedSlots::new(3).unwrap();
-        let mut taken: Vec<SharedSlot> = std::iter::from_fn(|| places.acquire()).collect();
-        assert_eq!(taken.len(), 3);
-        taken.pop();
+        let mut slots: Vec<SharedSlot> = std::iter::from_fn(|| places.acquire()).collect();
+        assert_eq!(slots.len(), 3);
+        slots.pop();
         assert!(places.acquire().is_some(), "dropped at once");
         assert!(places.acquire().is_some());
     }
@@ -100,17 +100,17 @@ mod tests {
     #[test]
     fn killed_process_releases_its_slots() {
         let places = SharedSlots::new(2).unwrap();
-        let (mut told, mut tell) = pipe().unwrap();
+        let (mut reader, mut writer) = pipe().unwrap();
         let child = fork_worker(|| {
-            let taken = [places.acquire(), places.acquire()];
-            let _ = tell.write_all(&[u8::from(taken.iter().all(Option::is_some))]);
+            let slots = [places.acquire(), places.acquire()];
+            let _ = writer.write_all(&[u8::from(slots.iter().all(Option::is_some))]);
             std::thread::sleep(std::time::Duration::from_secs(600));
             0
         });
         let child = child.unwrap();
-        let mut all = [0];
-        told.read_exact(&mut all).unwrap();
-        assert_eq!(all, [1]);
+        let mut byte = [0];
+        reader.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [1]);
         assert!(places.acquire().is_none());
         child.kill();
         assert!(matches!(child.wait().unwrap(), ExitKind::Signalled(_)));

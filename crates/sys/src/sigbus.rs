@@ -35,10 +35,10 @@ impl SigbusGuard {
     /// Those of sigaction; too many mappings guarded at once.
     pub fn over(start: usize, bytes: usize) -> Result<Self> {
         install_handler()?;
-        let taken =
+        let claim =
             |slot: &GuardSlot| slot.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot =
-            GUARD_TABLE.iter().position(taken).ok_or_else(|| Error::other("too many files are mapped at once"))?;
+            GUARD_TABLE.iter().position(claim).ok_or_else(|| Error::other("too many files are mapped at once"))?;
         GUARD_TABLE[slot].faulted.store(false, Ordering::Relaxed);
         GUARD_TABLE[slot].end.store(start + bytes, Ordering::Release);
         Ok(Self { slot })
@@ -73,24 +73,24 @@ fn install_handler() -> Result<()> {
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel hands in a valid siginfo, which for SIGBUS has an address.
     let address = unsafe { (*info).si_addr() } as usize;
-    let covers = |slot: &&GuardSlot| {
+    let contains_address = |slot: &&GuardSlot| {
         let start = slot.start.load(Ordering::Acquire);
         start != 0 && (start..slot.end.load(Ordering::Acquire)).contains(&address)
     };
-    let Some(slot) = GUARD_TABLE.iter().find(covers) else {
+    let Some(slot) = GUARD_TABLE.iter().find(contains_address) else {
         // Not ours: the touch is repeated, and kills the process as usual. SAFETY: SIG_DFL is a valid disposition.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     };
     slot.faulted.store(true, Ordering::Release);
     let page = crate::mapping::page_bytes();
-    let from = address / page * page;
-    let bytes = slot.end.load(Ordering::Acquire).next_multiple_of(page) - from;
+    let start = address / page * page;
+    let bytes = slot.end.load(Ordering::Acquire).next_multiple_of(page) - start;
     // SAFETY: the range is the rest of a mapping that is guarded, and so still mapped; it becomes zeros, which is what its
-    // reader is told by `tripped`, and which takes what its writer writes, and loses it. mmap is a plain system call.
+    // reader learns by `has_faulted`, and which takes what its writer writes, and loses it. mmap is a plain system call.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        if libc::mmap(from as *mut _, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) == libc::MAP_FAILED {
+        if libc::mmap(start as *mut _, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) == libc::MAP_FAILED {
             libc::signal(signal, libc::SIG_DFL);
         }
     }
@@ -108,12 +108,12 @@ mod tests {
         let mapping = FileMapping::whole(&file, 8 * page_bytes()).unwrap();
         let other = FileMapping::whole(&file, page_bytes()).unwrap();
         let guard = SigbusGuard::over(mapping.address(), mapping.len()).unwrap();
-        let untouched = SigbusGuard::over(other.address(), other.len()).unwrap();
+        let other_guard = SigbusGuard::over(other.address(), other.len()).unwrap();
         mapping.read(0, page_bytes(), 8);
         assert!(!guard.has_faulted());
         file.set_len(3 * page_bytes() as u64).unwrap();
         mapping.read(0, page_bytes(), 8);
-        assert!(guard.has_faulted() && !untouched.has_faulted());
+        assert!(guard.has_faulted() && !other_guard.has_faulted());
         let slot = guard.slot;
         drop(guard);
         assert_eq!(GUARD_TABLE[slot].start.load(Ordering::Relaxed), 0);

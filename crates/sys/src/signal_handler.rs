@@ -8,7 +8,7 @@ use crate::{Error, Result, check, check_code};
 /// Installs the handler of a signal, and returns what was there before. Without flags, calls are interrupted, not restarted.
 ///
 /// # Safety
-/// The handler must be a function of the type that the flags say, and do only what is async-signal-safe.
+/// The handler must be a function of the type that the flags require, and do only what is async-signal-safe.
 pub(crate) unsafe fn set_handler(signal: libc::c_int, handler: usize, flags: libc::c_int) -> Result<libc::sigaction> {
     // SAFETY: an all-zero sigaction is valid, and the kernel fills the one that it gets; the caller answers for the handler.
     unsafe {
@@ -111,11 +111,11 @@ mod tests {
         counting.send_to_self(1000).unwrap();
         drop(counting);
         // SAFETY: an all-zero action is valid, and the call fills it.
-        let now = unsafe {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut now);
-            now
+        let action = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut action);
+            action
         };
-        assert_eq!(now.sa_sigaction, libc::SIG_DFL);
+        assert_eq!(action.sa_sigaction, libc::SIG_DFL);
     }
 }

@@ -27,7 +27,7 @@ extern "C" fn record_closed() {
     }
 }
 
-/// Columns of the terminal on standard output, if it is one and says.
+/// Columns of the terminal on standard output, if it is one and reports them.
 pub fn columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
@@ -49,7 +49,7 @@ pub fn check_output() -> Result<()> {
     check_descriptor(&std::io::stdout(), OFlags::RDONLY, "writing")
 }
 
-fn check_descriptor(stream: &(impl AsFd + AsRawFd), wrong: OFlags, what_for: &str) -> Result<()> {
+fn check_descriptor(stream: &(impl AsFd + AsRawFd), forbidden_mode: OFlags, purpose: &str) -> Result<()> {
     // A child that was forked may have been given another since.
     if CLOSED_AT_START.load(Ordering::Relaxed) & 1 << stream.as_raw_fd() != 0 {
         let status = rustix::fs::fstat(stream)?;
@@ -60,8 +60,8 @@ fn check_descriptor(stream: &(impl AsFd + AsRawFd), wrong: OFlags, what_for: &st
         }
     }
     let flags = rustix::fs::fcntl_getfl(stream)?;
-    if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == wrong {
-        return Err(Error::other(format!("it is not open for {what_for}")));
+    if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == forbidden_mode {
+        return Err(Error::other(format!("it is not open for {purpose}")));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub fn gettid_loop(calls: u64) -> i64 {
     unsafe { system_calls(libc::SYS_gettid, calls) as i64 }
 }
 
-/// `calls` calls of the C library's `getpid`, whatever it does; the value of the last one.
+/// `calls` calls of the C library's `getpid`, cached or not; the value of the last one.
 #[inline(always)]
 pub fn libc_getpid_loop(calls: u64) -> i64 {
     let mut id = 0;
@@ -110,39 +110,39 @@ pub fn libc_clock_gettime_loop(clock: KernelClock, calls: u64) -> Result<()> {
 
 /// `calls` reads of one byte.
 #[inline(always)]
-pub fn read_loop(from: BorrowedFd<'_>, calls: u64) -> Result<()> {
+pub fn read_loop(file: BorrowedFd<'_>, calls: u64) -> Result<()> {
     let mut byte = 0u8;
-    let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
+    let (file, address) = (file.as_raw_fd() as usize, (&raw mut byte) as usize);
     for _ in 0..calls {
         // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
-        check_byte(unsafe { system_call(libc::SYS_read, [from, address, 1, 0, 0, 0]) })?;
+        check_byte(unsafe { system_call(libc::SYS_read, [file, address, 1, 0, 0, 0]) })?;
     }
     Ok(())
 }
 
 /// Reads one byte at each of these offsets of a file (pread).
 #[inline(always)]
-pub fn pread_loop(from: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
+pub fn pread_loop(file: BorrowedFd<'_>, offsets: impl Iterator<Item = u64>) -> Result<()> {
     let mut byte = 0u8;
-    let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
-    for place in places {
+    let (file, address) = (file.as_raw_fd() as usize, (&raw mut byte) as usize);
+    for offset in offsets {
         // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
-        check_byte(unsafe { system_call(libc::SYS_pread64, [from, address, 1, place as usize, 0, 0]) })?;
+        check_byte(unsafe { system_call(libc::SYS_pread64, [file, address, 1, offset as usize, 0, 0]) })?;
     }
     Ok(())
 }
 
 /// Seeks to each of these offsets of a file, without reading (lseek).
 #[inline(always)]
-pub fn lseek_loop(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
-    let within = within.as_raw_fd() as usize;
-    for place in places {
+pub fn lseek_loop(file: BorrowedFd<'_>, offsets: impl Iterator<Item = u64>) -> Result<()> {
+    let file = file.as_raw_fd() as usize;
+    for offset in offsets {
         // SAFETY: lseek takes no pointers.
         let position = check_result(unsafe {
-            system_call(libc::SYS_lseek, [within, place as usize, libc::SEEK_SET as usize, 0, 0, 0])
+            system_call(libc::SYS_lseek, [file, offset as usize, libc::SEEK_SET as usize, 0, 0, 0])
         })?;
-        if position as u64 != place {
-            return Err(Error::other(format!("it seeked to {position} instead of {place}")));
+        if position as u64 != offset {
+            return Err(Error::other(format!("it seeked to {position} instead of {offset}")));
         }
     }
     Ok(())
@@ -150,12 +150,12 @@ pub fn lseek_loop(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> 
 
 /// `calls` writes of one byte.
 #[inline(always)]
-pub fn write_loop(to: BorrowedFd<'_>, calls: u64) -> Result<()> {
+pub fn write_loop(file: BorrowedFd<'_>, calls: u64) -> Result<()> {
     let byte = 0u8;
-    let (to, address) = (to.as_raw_fd() as usize, (&raw const byte) as usize);
+    let (file, address) = (file.as_raw_fd() as usize, (&raw const byte) as usize);
     for _ in 0..calls {
         // SAFETY: the second argument points to one byte that lives to the end of the loop.
-        check_byte(unsafe { system_call(libc::SYS_write, [to, address, 1, 0, 0, 0]) })?;
+        check_byte(unsafe { system_call(libc::SYS_write, [file, address, 1, 0, 0, 0]) })?;
     }
     Ok(())
 }
@@ -194,8 +194,8 @@ pub fn open_close_loop(path: &CStr, pairs: u64) -> Result<()> {
     for _ in 0..pairs {
         // SAFETY: the path lives to the end of the loop; the descriptor closed is the one just opened.
         unsafe {
-            let opened = check_result(system_call(libc::SYS_openat, open))? as usize;
-            check_result(system_call(libc::SYS_close, [opened, 0, 0, 0, 0, 0]))?;
+            let descriptor = check_result(system_call(libc::SYS_openat, open))? as usize;
+            check_result(system_call(libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]))?;
         }
     }
     Ok(())
@@ -223,7 +223,7 @@ pub struct SelectSet {
     /// Keeps the descriptors open.
     _pipes: Vec<OwnedFd>,
     set: libc::fd_set,
-    highest: i32,
+    max_descriptor: i32,
 }
 
 impl SelectSet {
@@ -232,33 +232,33 @@ impl SelectSet {
     /// # Errors
     /// Those of pipe and dup; too many descriptors for a set (1024).
     pub fn new(count: usize) -> Result<Self> {
-        let fits = |descriptor: usize| match descriptor < libc::FD_SETSIZE {
+        let check_fits = |descriptor: usize| match descriptor < libc::FD_SETSIZE {
             true => Ok(()),
             false => Err(Error::other(format!("descriptor {descriptor} does not fit a set of {}", libc::FD_SETSIZE))),
         };
-        fits(count)?;
+        check_fits(count)?;
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let copies: Vec<OwnedFd> = (0..count).map(|_| read.try_clone()).collect::<Result<_>>()?;
-        let highest = copies.iter().map(AsRawFd::as_raw_fd).max().unwrap_or(-1);
-        fits(highest.max(0) as usize)?;
+        let max_descriptor = copies.iter().map(AsRawFd::as_raw_fd).max().unwrap_or(-1);
+        check_fits(max_descriptor.max(0) as usize)?;
         // SAFETY: an all-zero set is the empty one, and every descriptor is below its size.
         let set = unsafe {
             let mut set: libc::fd_set = std::mem::zeroed();
             copies.iter().for_each(|copy| libc::FD_SET(copy.as_raw_fd(), &raw mut set));
             set
         };
-        Ok(Self { _pipes: [read, write].into_iter().chain(copies).collect(), set, highest })
+        Ok(Self { _pipes: [read, write].into_iter().chain(copies).collect(), set, max_descriptor })
     }
 
     /// `calls` polls of all of them (`pselect6` with a zero time-out). The set is copied before each call, because the
     /// call clears it.
     #[inline(always)]
     pub fn select_loop(&self, calls: u64) -> Result<()> {
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let zero_timeout = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         for _ in 0..calls {
             let mut set = self.set;
-            let mut time = at_once;
-            let sets = [self.highest as usize + 1, (&raw mut set) as usize, 0, 0, (&raw mut time) as usize, 0];
+            let mut time = zero_timeout;
+            let sets = [self.max_descriptor as usize + 1, (&raw mut set) as usize, 0, 0, (&raw mut time) as usize, 0];
             // SAFETY: set and time are valid for the call, and the set reaches beyond the highest descriptor.
             match check_result(unsafe { system_call(libc::SYS_pselect6, sets) })? {
                 0 => {}
@@ -300,10 +300,10 @@ mod tests {
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    static TRAPPED: AtomicU64 = AtomicU64::new(0);
+    static TRAP_COUNT: AtomicU64 = AtomicU64::new(0);
 
     extern "C" fn count(_: libc::c_int) {
-        TRAPPED.fetch_add(1, Ordering::Relaxed);
+        TRAP_COUNT.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Runs `calls` in a thread in which seccomp traps every system call `number`; returns their count.
@@ -320,7 +320,7 @@ mod tests {
             statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_TRAP),
             statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
         ];
-        let before = TRAPPED.load(Ordering::Relaxed);
+        let before = TRAP_COUNT.load(Ordering::Relaxed);
         std::thread::spawn(move || {
             let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
             // SAFETY: a handler that only counts; a filter that lives through the call that copies it, and that holds
@@ -328,14 +328,14 @@ mod tests {
             unsafe {
                 assert_ne!(libc::signal(libc::SIGSYS, count as extern "C" fn(libc::c_int) as usize), libc::SIG_ERR);
                 assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-                let installed = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
-                assert_eq!(installed, 0, "{}", Error::last_os_error());
+                let status = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
+                assert_eq!(status, 0, "{}", Error::last_os_error());
             }
             std::hint::black_box(calls());
         })
         .join()
         .unwrap();
-        TRAPPED.load(Ordering::Relaxed) - before
+        TRAP_COUNT.load(Ordering::Relaxed) - before
     }
 
     #[test]
@@ -349,8 +349,8 @@ mod tests {
             5
         );
         // A C library either calls the kernel every time or caches the first answer.
-        let asked = syscall_entries(libc::SYS_getpid, || libc_getpid_loop(13));
-        assert!(asked == 13 || asked <= 1, "{asked}");
+        let entries = syscall_entries(libc::SYS_getpid, || libc_getpid_loop(13));
+        assert!(entries == 13 || entries <= 1, "{entries}");
     }
 
     #[test]
@@ -407,9 +407,9 @@ mod tests {
 
     #[test]
     fn select_polls_given_descriptors() {
-        let selected = SelectSet::new(10).unwrap();
-        selected.select_loop(3).unwrap();
-        drop(selected);
+        let select_set = SelectSet::new(10).unwrap();
+        select_set.select_loop(3).unwrap();
+        drop(select_set);
         assert!(SelectSet::new(5000).is_err());
     }
 

@@ -76,11 +76,11 @@ mod tests {
 
     /// What a child reads of a stream that never ends, after a SIGTERM to itself before or after it took the socket.
     fn read_around_signal(is_early: bool) -> std::io::Result<usize> {
-        let (mut near, _far) = UnixStream::pair()?;
+        let (mut stream, _peer) = UnixStream::pair()?;
         install_handler()?;
         // SAFETY: takes no pointers.
         let raise = || unsafe { libc::raise(libc::SIGTERM) };
-        let other = near.try_clone()?;
+        let other = stream.try_clone()?;
         if is_early {
             raise();
         }
@@ -88,7 +88,7 @@ mod tests {
         if !is_early {
             raise();
         }
-        let read = near.read(&mut [0]);
+        let read = stream.read(&mut [0]);
         drop(receiving);
         read
     }

@@ -1,4 +1,4 @@
-//! Starting threads where a limit may forbid it: an error says what was not started, and by which limit.
+//! Starting threads where a limit may forbid it: an error names what was not started, and the limit.
 //!
 //! `std::thread::spawn` and the `spawn` of a scope panic there.
 
@@ -94,7 +94,7 @@ struct TaskLimits {
     address_space: Option<u64>,
 }
 
-/// The usual stack of a thread, and what the C library maps beside it.
+/// The usual stack of a thread, and what the C library maps next to it.
 const DEFAULT_STACK_BYTES: u64 = 4 << 20;
 
 /// The limit of a control group.
@@ -125,12 +125,12 @@ impl TaskLimits {
 
     /// The limit that was reached, or else the one that is likely: a count may have fallen since.
     fn describe_reached(&self) -> String {
-        let full = self.groups.iter().find(|group| group.current >= group.limit);
+        let exhausted_group = self.groups.iter().find(|group| group.current >= group.limit);
         // The C library reports a stack that cannot be mapped by the same number.
-        if let (None, Some(bytes)) = (full, self.address_space) {
+        if let (None, Some(bytes)) = (exhausted_group, self.address_space) {
             return format!("ulimit -v allows this process {} KiB of address space", bytes >> 10);
         }
-        match (full, self.user, self.groups.iter().min_by_key(|group| group.limit), self.system) {
+        match (exhausted_group, self.user, self.groups.iter().min_by_key(|group| group.limit), self.system) {
             (Some(group), ..) | (None, None, Some(group), _) => {
                 format!("{} allows {} threads and processes", group.file.display(), group.limit)
             }
@@ -144,13 +144,13 @@ impl TaskLimits {
 /// The limits of a process's control group and all above it, by its /proc/PID/cgroup (cgroups(7)) and the directory of the hierarchies.
 fn group_limits(memberships: &str, root: &Path) -> Vec<GroupLimit> {
     let mut limits = Vec::new();
-    for own in memberships.lines().filter_map(CgroupMembership::parse) {
+    for membership in memberships.lines().filter_map(CgroupMembership::parse) {
         let hierarchy = match () {
-            () if own.is_unified() => root.to_owned(),
-            () if own.has_controller("pids") => root.join(&own.controllers),
+            () if membership.is_unified() => root.to_owned(),
+            () if membership.has_controller("pids") => root.join(&membership.controllers),
             () => continue,
         };
-        for group in Path::new(own.path.trim_start_matches('/')).ancestors() {
+        for group in Path::new(membership.path.trim_start_matches('/')).ancestors() {
             let number =
                 |name: &str| std::fs::read_to_string(hierarchy.join(group).join(name)).ok()?.trim().parse::<u64>().ok();
             if let Some((limit, current)) = number("pids.max").zip(number("pids.current")) {
@@ -168,35 +168,36 @@ mod tests {
 
     #[test]
     fn thread_runs_under_its_name() {
-        let own = || std::thread::current().name().map(str::to_owned);
-        let named = ThreadBuilder::named("own").stack_bytes(64 << 10);
-        assert_eq!(named.start(own).unwrap().join().unwrap().as_deref(), Some("own"));
-        let scoped = std::thread::scope(|scope| named.start_in(scope, own).unwrap().join().unwrap());
-        assert_eq!(scoped.as_deref(), Some("own"));
+        let thread_name = || std::thread::current().name().map(str::to_owned);
+        let builder = ThreadBuilder::named("own").stack_bytes(64 << 10);
+        assert_eq!(builder.start(thread_name).unwrap().join().unwrap().as_deref(), Some("own"));
+        let scoped_name = std::thread::scope(|scope| builder.start_in(scope, thread_name).unwrap().join().unwrap());
+        assert_eq!(scoped_name.as_deref(), Some("own"));
     }
 
     #[test]
-    fn refused_thread_error_names_it() {
-        let refused = ThreadBuilder::named("without").start(|| {
+    fn refused_thread_error_has_its_name() {
+        let thread = ThreadBuilder::named("without").start(|| {
             // Either may be the call of the C library.
             seccomp::deny(libc::SYS_clone3).unwrap();
             seccomp::deny(libc::SYS_clone).unwrap();
-            let alone = ThreadBuilder::named("worker").start(|| ()).unwrap_err().to_string();
-            let scoped = std::thread::scope(|scope| ThreadBuilder::named("worker").start_in(scope, || ()).unwrap_err());
-            (alone, scoped.to_string())
+            let error = ThreadBuilder::named("worker").start(|| ()).unwrap_err().to_string();
+            let scoped_error =
+                std::thread::scope(|scope| ThreadBuilder::named("worker").start_in(scope, || ()).unwrap_err());
+            (error, scoped_error.to_string())
         });
-        let (alone, scoped) = refused.unwrap().join().unwrap();
-        assert!(alone.starts_with("cannot start the thread worker: ") && alone.contains("seccomp"), "{alone}");
-        assert_eq!(alone, scoped);
+        let (error, scoped_error) = thread.unwrap().join().unwrap();
+        assert!(error.starts_with("cannot start the thread worker: ") && error.contains("seccomp"), "{error}");
+        assert_eq!(error, scoped_error);
     }
 
     #[test]
     fn error_names_the_limit_that_was_reached() {
         let group =
             |name: &str, limit, current| GroupLimit { file: format!("/{name}/pids.max").into(), limit, current };
-        let groups = |of_groups: &[GroupLimit]| TaskLimits { groups: of_groups.to_vec(), ..TaskLimits::default() };
+        let groups = |entries: &[GroupLimit]| TaskLimits { groups: entries.to_vec(), ..TaskLimits::default() };
         let user = TaskLimits { user: Some(7), ..groups(&[group("a", 20, 3)]) };
-        for (limits, says) in [
+        for (limits, expected) in [
             (user.clone(), "ulimit -u allows this user 7 threads and processes"),
             (
                 TaskLimits { groups: vec![group("a", 99, 9), group("b", 20, 20)], ..user },
@@ -211,11 +212,11 @@ mod tests {
             (TaskLimits::default(), "a limit of threads or processes is reached"),
         ] {
             let error = with_limit(&Error::from_raw_os_error(libc::EAGAIN), &limits);
-            assert!(error.starts_with("Resource temporarily unavailable") && error.ends_with(says), "{error}");
+            assert!(error.starts_with("Resource temporarily unavailable") && error.ends_with(expected), "{error}");
         }
-        let of = |number| process_error(Error::from_raw_os_error(number));
-        assert!(of(libc::ENOMEM).to_string().ends_with("memory or address space is short"));
-        assert_eq!(of(libc::ENOENT).raw_os_error(), Some(libc::ENOENT));
+        let error_for_number = |number| process_error(Error::from_raw_os_error(number));
+        assert!(error_for_number(libc::ENOMEM).to_string().ends_with("memory or address space is short"));
+        assert_eq!(error_for_number(libc::ENOENT).raw_os_error(), Some(libc::ENOENT));
     }
 
     #[test]
@@ -229,8 +230,8 @@ mod tests {
         group("user.slice/own", "max\n", "3\n");
         group("user.slice", "500\n", "40\n");
         group("pids/docker/own", "100\n", "100\n");
-        let found = group_limits("0::/user.slice/own\n", root.path());
-        assert_eq!(found, [GroupLimit { file: root.path().join("user.slice/pids.max"), limit: 500, current: 40 }]);
+        let limits = group_limits("0::/user.slice/own\n", root.path());
+        assert_eq!(limits, [GroupLimit { file: root.path().join("user.slice/pids.max"), limit: 500, current: 40 }]);
         let first = group_limits("9:name=systemd:/x\n8:pids:/docker/own\n4:memory:/docker\n", root.path());
         assert_eq!(
             first,

@@ -24,7 +24,7 @@ pub struct ThreadStarter {
 pub struct StartedThread<'a> {
     thread: libc::pthread_t,
     start: &'a StartRecord,
-    joined: bool,
+    is_joined: bool,
 }
 
 impl ThreadStarter {
@@ -53,7 +53,7 @@ impl ThreadStarter {
         };
         check_code(error).map_err(|error| ThreadBuilder::named("to be timed").start_error(&error))?;
         // SAFETY: pthread_create succeeded, so it has filled the handle.
-        Ok(StartedThread { thread: unsafe { thread.assume_init() }, start, joined: false })
+        Ok(StartedThread { thread: unsafe { thread.assume_init() }, start, is_joined: false })
     }
 }
 
@@ -77,7 +77,7 @@ impl StartedThread<'_> {
 
     #[inline(always)]
     fn end(&mut self) -> Result<()> {
-        self.joined = true;
+        self.is_joined = true;
         // SAFETY: the thread was started by us and is joined only here, once.
         check_code(unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) })
     }
@@ -85,7 +85,7 @@ impl StartedThread<'_> {
 
 impl Drop for StartedThread<'_> {
     fn drop(&mut self) {
-        if !self.joined {
+        if !self.is_joined {
             let _ = self.end();
         }
     }

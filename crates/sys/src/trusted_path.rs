@@ -13,7 +13,7 @@ use crate::fs::effective_user;
 
 /// Write permission of group and others, and the sticky bit.
 const OTHERS_WRITE: u32 = 0o022;
-const STICKY: u32 = 0o1000;
+const STICKY_BIT: u32 = 0o1000;
 
 /// Flags of open(2) for a name in such a directory: no symbolic links, no blocking.
 pub const NOFOLLOW_FLAGS: libc::c_int = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -28,7 +28,7 @@ pub enum TrustError {
         /// What it is.
         path: PathBuf,
         /// What is wrong with it, to follow its name.
-        why: String,
+        reason: String,
     },
 }
 
@@ -44,12 +44,12 @@ impl From<Error> for TrustError {
 /// # Errors
 /// [`TrustError`].
 pub fn check_directory(path: &Path) -> Result<(), TrustError> {
-    for part in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
+    for ancestor in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
         let no_directory = (libc::ENOTDIR, "is not a directory, or a symbolic link");
-        let opened = open(part, NOFOLLOW_FLAGS | libc::O_PATH | libc::O_DIRECTORY, no_directory)?;
-        let facts = opened.metadata()?;
-        let may_be_shared = part != path && facts.mode() & STICKY != 0;
-        check_owner(part, &facts, may_be_shared)?;
+        let directory = open(ancestor, NOFOLLOW_FLAGS | libc::O_PATH | libc::O_DIRECTORY, no_directory)?;
+        let facts = directory.metadata()?;
+        let may_be_shared = ancestor != path && facts.mode() & STICKY_BIT != 0;
+        check_owner(ancestor, &facts, may_be_shared)?;
     }
     Ok(())
 }
@@ -59,19 +59,19 @@ pub fn check_directory(path: &Path) -> Result<(), TrustError> {
 /// # Errors
 /// [`TrustError`].
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
-    let opened = open(path, NOFOLLOW_FLAGS, (libc::ELOOP, "is a symbolic link"))?;
-    let facts = opened.metadata()?;
+    let file = open(path, NOFOLLOW_FLAGS, (libc::ELOOP, "is a symbolic link"))?;
+    let facts = file.metadata()?;
     if !facts.is_file() {
         return Err(writable_by_others(path, "is not a regular file".into()));
     }
     check_owner(path, &facts, false)?;
-    Ok(opened)
+    Ok(file)
 }
 
 /// Opens a path; one error stands for what may be another's.
-fn open(path: &Path, flags: libc::c_int, (number, why): (i32, &str)) -> Result<File, TrustError> {
+fn open(path: &Path, flags: libc::c_int, (number, reason): (i32, &str)) -> Result<File, TrustError> {
     File::options().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
-        Some(own) if own == number => writable_by_others(path, why.into()),
+        Some(code) if code == number => writable_by_others(path, reason.into()),
         _ => TrustError::Call(error),
     })
 }
@@ -86,8 +86,8 @@ fn check_owner(path: &Path, facts: &Metadata, may_be_shared: bool) -> Result<(),
     Ok(())
 }
 
-fn writable_by_others(path: &Path, why: String) -> TrustError {
-    TrustError::WritableByOthers { path: path.to_owned(), why }
+fn writable_by_others(path: &Path, reason: String) -> TrustError {
+    TrustError::WritableByOthers { path: path.to_owned(), reason }
 }
 
 #[cfg(test)]
@@ -97,50 +97,53 @@ mod tests {
 
     use super::*;
 
-    fn why(outcome: Result<impl Sized, TrustError>) -> String {
+    fn error_text(outcome: Result<impl Sized, TrustError>) -> String {
         match outcome {
             Ok(_) => "nothing".into(),
             Err(TrustError::Call(error)) => error.to_string(),
-            Err(TrustError::WritableByOthers { path, why }) => {
-                format!("{} {why}", path.file_name().unwrap().to_string_lossy())
+            Err(TrustError::WritableByOthers { path, reason }) => {
+                format!("{} {reason}", path.file_name().unwrap().to_string_lossy())
             }
         }
     }
 
     #[test]
     fn writable_or_replaceable_path_is_refused() {
-        let top = tempfile::tempdir().unwrap();
-        let (shared, own) = (top.path().join("shared"), top.path().join("shared/own"));
-        fs::create_dir_all(&own).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let (shared, inner) = (root.path().join("shared"), root.path().join("shared/own"));
+        fs::create_dir_all(&inner).unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        for (above, mode, expected) in [
+        for (outer_mode, mode, expected) in [
             (0o755, 0o700, "nothing"),
             (0o1777, 0o755, "nothing"),
             (0o777, 0o755, "shared may be written by others (mode 777)"),
             (0o755, 0o770, "own may be written by others (mode 770)"),
             (0o755, 0o1777, "own may be written by others (mode 777)"),
         ] {
-            set(&shared, above);
-            set(&own, mode);
-            assert_eq!(why(check_directory(&own)), expected);
+            set(&shared, outer_mode);
+            set(&inner, mode);
+            assert_eq!(error_text(check_directory(&inner)), expected);
         }
-        symlink(&shared, top.path().join("link")).unwrap();
-        assert_eq!(why(check_directory(&top.path().join("link/own"))), "link is not a directory, or a symbolic link");
-        assert!(why(check_directory(&top.path().join("none"))).contains("No such file"));
+        symlink(&shared, root.path().join("link")).unwrap();
+        assert_eq!(
+            error_text(check_directory(&root.path().join("link/own"))),
+            "link is not a directory, or a symbolic link"
+        );
+        assert!(error_text(check_directory(&root.path().join("none"))).contains("No such file"));
     }
 
     #[test]
     fn trusted_regular_file_is_opened() {
-        let top = tempfile::tempdir().unwrap();
-        let file = top.path().join("file");
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let set = |mode| fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         set(0o600);
-        assert_eq!(why(open_file(&file)), "nothing");
+        assert_eq!(error_text(open_file(&file)), "nothing");
         set(0o602);
-        assert_eq!(why(open_file(&file)), "file may be written by others (mode 602)");
-        symlink(&file, top.path().join("link")).unwrap();
-        assert_eq!(why(open_file(&top.path().join("link"))), "link is a symbolic link");
-        assert!(why(open_file(top.path())).ends_with("is not a regular file"));
+        assert_eq!(error_text(open_file(&file)), "file may be written by others (mode 602)");
+        symlink(&file, root.path().join("link")).unwrap();
+        assert_eq!(error_text(open_file(&root.path().join("link"))), "link is a symbolic link");
+        assert!(error_text(open_file(root.path())).ends_with("is not a regular file"));
     }
 }

@@ -20,7 +20,7 @@ pub struct RingSetup {
     /// Bytes of a buffer.
     pub block: usize,
     /// Whether file and buffers are registered with the kernel beforehand, instead of being looked up at each request.
-    pub registered: bool,
+    pub is_registered: bool,
     /// The pages of the buffers.
     pub pages: PagePolicy,
 }
@@ -45,7 +45,7 @@ pub struct FileRing {
     in_flight: usize,
     /// Queued but not yet submitted.
     queued: usize,
-    deferred: bool,
+    is_deferred: bool,
 }
 
 impl FileRing {
@@ -55,12 +55,13 @@ impl FileRing {
     /// Those of io_uring_setup and io_uring_register: ENOSYS for a kernel without it, EPERM where kernel.io_uring_disabled
     /// or a filter of system calls forbids it, ENOMEM for more registered memory than RLIMIT_MEMLOCK allows.
     pub fn new(file: File, setup: RingSetup) -> Result<Self> {
-        let (ring, deferred) = new_io_uring(setup.depth)?;
+        let (ring, is_deferred) = new_io_uring(setup.depth)?;
         let ring = ManuallyDrop::new(ring);
         let count = setup.depth as usize;
         let buffers = ManuallyDrop::new(Arena::populated(buffer_stride(setup.block) * count, setup.pages)?);
-        let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], in_flight: 0, queued: 0, deferred };
-        if setup.registered {
+        let mut ring =
+            Self { ring, file, setup, buffers, busy: vec![false; count], in_flight: 0, queued: 0, is_deferred };
+        if setup.is_registered {
             let vector = |slot| libc::iovec { iov_base: ring.buffer_ptr(slot).cast(), iov_len: setup.block };
             let vectors: Vec<libc::iovec> = (0..count).map(vector).collect();
             let submitter = ring.ring.submitter();
@@ -84,7 +85,7 @@ impl FileRing {
 
     /// Whether completions are processed only when waited for (IORING_SETUP_DEFER_TASKRUN, since Linux 6.1).
     pub fn is_deferred(&self) -> bool {
-        self.deferred
+        self.is_deferred
     }
 
     /// Requests in flight.
@@ -110,27 +111,27 @@ impl FileRing {
         &mut self.buffers.as_mut_slice()[slot * buffer_stride(self.setup.block)..][..self.setup.block]
     }
 
-    /// Queues a request for the bytes `within` a buffer; the file offset of the first is `offset`. [`FileRing::wait`]
+    /// Queues a request for the bytes in `range` of a buffer; the file offset of the first is `offset`. [`FileRing::wait`]
     /// submits it.
     ///
     /// # Panics
     /// If the buffer is in use, or the bytes are not inside it.
     #[inline]
-    pub fn queue(&mut self, direction: IoDirection, slot: usize, offset: u64, within: std::ops::Range<usize>) {
-        assert!(!self.busy[slot] && within.start <= within.end && within.end <= self.setup.block, "buffer {slot}");
-        let length = (within.end - within.start) as u32;
-        let place = self.buffer_ptr(slot).wrapping_add(within.start);
-        let (plain, fixed, index) = (types::Fd(self.file.as_raw_fd() as RawFd), types::Fixed(0), slot as u16);
-        let entry = match (direction, self.setup.registered) {
-            (IoDirection::Read, false) => opcode::Read::new(plain, place, length).offset(offset).build(),
-            (IoDirection::Read, true) => opcode::ReadFixed::new(fixed, place, length, index).offset(offset).build(),
-            (IoDirection::Write, false) => opcode::Write::new(plain, place, length).offset(offset).build(),
-            (IoDirection::Write, true) => opcode::WriteFixed::new(fixed, place, length, index).offset(offset).build(),
+    pub fn queue(&mut self, direction: IoDirection, slot: usize, offset: u64, range: std::ops::Range<usize>) {
+        assert!(!self.busy[slot] && range.start <= range.end && range.end <= self.setup.block, "buffer {slot}");
+        let length = (range.end - range.start) as u32;
+        let buffer = self.buffer_ptr(slot).wrapping_add(range.start);
+        let (descriptor, fixed, index) = (types::Fd(self.file.as_raw_fd() as RawFd), types::Fixed(0), slot as u16);
+        let entry = match (direction, self.setup.is_registered) {
+            (IoDirection::Read, false) => opcode::Read::new(descriptor, buffer, length).offset(offset).build(),
+            (IoDirection::Read, true) => opcode::ReadFixed::new(fixed, buffer, length, index).offset(offset).build(),
+            (IoDirection::Write, false) => opcode::Write::new(descriptor, buffer, length).offset(offset).build(),
+            (IoDirection::Write, true) => opcode::WriteFixed::new(fixed, buffer, length, index).offset(offset).build(),
         };
         // SAFETY: the buffer belongs to this ring and stays untouched while it is busy; the file is open as long as the
         // ring is; the queue has a place for each buffer, of which none is queued twice.
-        let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
-        assert!(pushed.is_ok(), "the queue has a place for each buffer");
+        let result = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
+        assert!(result.is_ok(), "the queue has a place for each buffer");
         self.busy[slot] = true;
         self.in_flight += 1;
         self.queued += 1;
@@ -230,9 +231,9 @@ mod tests {
         file
     }
 
-    /// A ring; `None`, and said, where there is none.
-    fn ring_on(file: File, registered: bool) -> Option<FileRing> {
-        match FileRing::new(file, RingSetup { depth: 4, block: 512, registered, pages: PagePolicy::Base }) {
+    /// A ring; `None`, with a report, where there is none.
+    fn file_ring(file: File, is_registered: bool) -> Option<FileRing> {
+        match FileRing::new(file, RingSetup { depth: 4, block: 512, is_registered, pages: PagePolicy::Base }) {
             Ok(ring) => Some(ring),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                 kelvin_testing::MissingRequirement::machine(format!("no io_uring: {error}"))
@@ -245,43 +246,43 @@ mod tests {
 
     #[test]
     fn blocks_arrive_registered_or_not() {
-        for registered in [false, true] {
-            let Some(mut ring) = ring_on(file(8 * 512), registered) else { return };
-            let mut seen = vec![];
+        for is_registered in [false, true] {
+            let Some(mut ring) = file_ring(file(8 * 512), is_registered) else { return };
+            let mut blocks = vec![];
             let mut next = 0;
-            while seen.len() < 8 {
+            while blocks.len() < 8 {
                 while next < 8 && ring.in_flight() < 4 {
                     let slot = (0..4).find(|&slot| !ring.busy[slot]).unwrap();
                     ring.queue(IoDirection::Read, slot, next * 512, 0..512);
                     next += 1;
                 }
                 ring.wait(1).unwrap();
-                while let Some((slot, moved)) = ring.next_completion() {
-                    assert_eq!(moved.unwrap(), 512);
+                while let Some((slot, result)) = ring.next_completion() {
+                    assert_eq!(result.unwrap(), 512);
                     assert!(ring.buffer(slot).iter().all(|&byte| byte == ring.buffer(slot)[0]));
-                    seen.push(ring.buffer(slot)[0]);
+                    blocks.push(ring.buffer(slot)[0]);
                 }
             }
-            seen.sort_unstable();
-            assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7]);
+            blocks.sort_unstable();
+            assert_eq!(blocks, [0, 1, 2, 3, 4, 5, 6, 7]);
         }
     }
 
     #[test]
     fn writes_land_and_errors_match_requests() {
         let file = file(512);
-        let Some(mut ring) = ring_on(file.try_clone().unwrap(), true) else { return };
+        let Some(mut ring) = file_ring(file.try_clone().unwrap(), true) else { return };
         ring.buffer_mut(2).fill(9);
         ring.queue(IoDirection::Write, 2, 512, 0..100);
         ring.wait(1).unwrap();
-        assert_eq!(ring.next_completion().map(|(slot, moved)| (slot, moved.unwrap())), Some((2, 100)));
+        assert_eq!(ring.next_completion().map(|(slot, result)| (slot, result.unwrap())), Some((2, 100)));
         let mut read = vec![];
         (&file).read_to_end(&mut read).unwrap();
-        let mut at = [0; 100];
-        file.read_exact_at(&mut at, 512).unwrap();
-        assert_eq!(at, [9; 100]);
+        let mut content = [0; 100];
+        file.read_exact_at(&mut content, 512).unwrap();
+        assert_eq!(content, [9; 100]);
         drop(ring);
-        let Some(mut ring) = ring_on(File::open("/").unwrap(), false) else { return };
+        let Some(mut ring) = file_ring(File::open("/").unwrap(), false) else { return };
         ring.queue(IoDirection::Read, 0, 0, 0..512);
         ring.wait(1).unwrap();
         let (_, error) = ring.next_completion().unwrap();
@@ -290,8 +291,8 @@ mod tests {
 
     #[test]
     fn submit_alone_reaps_completions() {
-        let (from, mut to) = std::io::pipe().unwrap();
-        let Some(mut ring) = ring_on(File::from(std::os::fd::OwnedFd::from(from)), false) else { return };
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let Some(mut ring) = file_ring(File::from(std::os::fd::OwnedFd::from(reader)), false) else { return };
         if !ring.is_deferred() {
             return kelvin_testing::MissingRequirement::machine("this kernel has no deferred completions")
                 .report_skip("deferred completions");
@@ -301,16 +302,16 @@ mod tests {
         }
         ring.wait(0).unwrap();
         assert!(ring.next_completion().is_none(), "the pipe is empty");
-        std::io::Write::write_all(&mut to, b"a").unwrap();
+        std::io::Write::write_all(&mut writer, b"a").unwrap();
         ring.queue(IoDirection::Read, 2, 0, 0..1);
         ring.wait(0).unwrap();
-        assert_eq!(ring.next_completion().map(|(_, moved)| moved.unwrap()), Some(1));
-        std::io::Write::write_all(&mut to, b"bc").unwrap();
+        assert_eq!(ring.next_completion().map(|(_, result)| result.unwrap()), Some(1));
+        std::io::Write::write_all(&mut writer, b"bc").unwrap();
     }
 
     #[test]
     fn drop_waits_for_requests_in_flight() {
-        let Some(mut ring) = ring_on(file(512), false) else { return };
+        let Some(mut ring) = file_ring(file(512), false) else { return };
         ring.queue(IoDirection::Read, 0, 0, 0..512);
         drop(ring);
     }

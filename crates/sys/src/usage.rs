@@ -64,8 +64,8 @@ pub enum UsageScope {
 }
 
 /// Reads the counters.
-pub fn read_usage(who: UsageScope) -> Usage {
-    let who = match who {
+pub fn read_usage(scope: UsageScope) -> Usage {
+    let who = match scope {
         UsageScope::Thread => libc::RUSAGE_THREAD,
         UsageScope::Process => libc::RUSAGE_SELF,
         UsageScope::Children => libc::RUSAGE_CHILDREN,
@@ -105,9 +105,9 @@ impl CounterFile {
     /// Its whole text now.
     ///
     /// # Errors
-    /// What the system call says; `InvalidData` where it is no text, or longer than any such file.
+    /// Those of the system call; `InvalidData` where it is no text, or longer than any such file.
     pub fn read(&mut self) -> Result<&str> {
-        let invalid = |what: &str| Error::new(ErrorKind::InvalidData, what);
+        let invalid = |message: &str| Error::new(ErrorKind::InvalidData, message);
         loop {
             // In one call: the kernel makes the text anew for each, with other figures.
             let length = self.file.read_at(&mut self.buffer, 0)?;
@@ -137,7 +137,7 @@ impl RunQueueWait {
 
     /// Nanoseconds so far.
     pub fn nanoseconds(&mut self) -> Option<u64> {
-        SchedStat::parse(self.0.as_mut()?.read().ok()?).map(|stat| stat.without_cpu)
+        SchedStat::parse(self.0.as_mut()?.read().ok()?).map(|stat| stat.run_queue_wait)
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     /// That of 8192 CPUs is longer than the buffer at the beginning, and may be shorter at the next look.
     #[test]
-    fn counter_file_is_read_whole() {
+    fn counter_file_is_read_completely() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stat");
         let text = |cpus: u32| (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 4 5 6 7 8 9 10\n")).collect::<String>();
@@ -162,9 +162,9 @@ mod tests {
             std::fs::write(&path, text(cpus)).unwrap();
             assert_eq!(file.read().unwrap(), text(cpus), "{cpus}");
         }
-        let exact = "x".repeat(file.buffer.len());
-        std::fs::write(&path, &exact).unwrap();
-        assert_eq!(file.read().unwrap(), exact);
+        let content = "x".repeat(file.buffer.len());
+        std::fs::write(&path, &content).unwrap();
+        assert_eq!(file.read().unwrap(), content);
         std::fs::write(&path, [0xff]).unwrap();
         assert!(file.read().is_err());
     }

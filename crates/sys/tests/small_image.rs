@@ -10,12 +10,15 @@ const EXITS_WITH_FIVE: SpawnProgram = SpawnProgram::new(c"/bin/sh", [Some(c"-c")
 fn main() {
     assert_eq!(thread_count().unwrap(), 1);
     let mut arena = Arena::populated(4 << 20, PagePolicy::Base).unwrap();
-    let whole = fork_copy().unwrap();
-    assert!(whole.resident >= 4 << 20, "{whole:?}");
+    let full_copy = fork_copy().unwrap();
+    assert!(full_copy.resident >= 4 << 20, "{full_copy:?}");
 
     let image = SmallImage::enter().unwrap();
-    let small = fork_copy().unwrap();
-    assert!(small.mappings < whole.mappings && small.resident < 1 << 20, "{small:?} of {whole:?}");
+    let small_copy = fork_copy().unwrap();
+    assert!(
+        small_copy.mappings < full_copy.mappings && small_copy.resident < 1 << 20,
+        "{small_copy:?} of {full_copy:?}"
+    );
     let cell = SharedCell::new().unwrap();
     for clock in [Clock::MonotonicRaw, Clock::Counter] {
         cell.set(0);

@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-/// The control groups whose names are wanted. Whoever looks for those of a test must say by the name whose they are: others may have
+/// The control groups whose names are wanted. A test must select its own by their names: others may have
 /// left some of their own.
-pub fn find_named(is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let (mut found, mut left) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
-    while let Some(directory) = left.pop() {
+pub fn find_named(is_match: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let (mut groups, mut pending) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
+    while let Some(directory) = pending.pop() {
         for path in subdirectories(&directory) {
-            if path.file_name().is_some_and(|name| is_wanted(&name.to_string_lossy())) {
-                found.push(path.clone());
+            if path.file_name().is_some_and(|name| is_match(&name.to_string_lossy())) {
+                groups.push(path.clone());
             }
-            left.push(path);
+            pending.push(path);
         }
     }
-    found
+    groups
 }
 
 fn subdirectories(directory: &Path) -> impl Iterator<Item = PathBuf> {

@@ -20,7 +20,7 @@ use crate::MissingRequirement;
 pub struct FuseBehavior {
     /// Most bytes of a file that it stores: a longer one is refused when it is closed or flushed, and is empty then (a quota of NFS or
     /// of a store behind FUSE).
-    pub max_stored: u64,
+    pub max_file_bytes: u64,
     /// What it states as the size of every file that has some bytes, and has it read until its end, as /proc does; none if it states
     /// the sizes that they have.
     pub stated_size: Option<u64>,
@@ -30,24 +30,24 @@ pub struct FuseBehavior {
     /// Whether it renames without replacing.
     pub renames_without_replacing: bool,
     /// The error of making a hard link; none if it makes them.
-    pub refuses_links: Option<Errno>,
+    pub link_error: Option<Errno>,
     /// The unit of the times that it keeps, in nanoseconds.
     pub time_unit: u64,
     /// Most bytes of a name.
-    pub max_name: usize,
+    pub max_name_bytes: usize,
 }
 
 impl Default for FuseBehavior {
     /// As a usual one.
     fn default() -> Self {
         Self {
-            max_stored: u64::MAX,
+            max_file_bytes: u64::MAX,
             stated_size: None,
             is_direct: false,
             renames_without_replacing: true,
-            refuses_links: None,
+            link_error: None,
             time_unit: 1,
-            max_name: 255,
+            max_name_bytes: 255,
         }
     }
 }
@@ -64,16 +64,16 @@ pub struct RequestCounts {
 /// # Errors
 /// What is missing for it here.
 pub(crate) fn serve(path: &Path, behaviour: FuseBehavior) -> Result<Arc<RequestCounts>, MissingRequirement> {
-    let failed = |why: std::io::Error| MissingRequirement::privilege(format!("FUSE: {why}"));
-    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(failed)?;
+    let privilege_error = |error: std::io::Error| MissingRequirement::privilege(format!("FUSE: {error}"));
+    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(privilege_error)?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,default_permissions", device.as_raw_fd());
-    let options = CString::new(options).map_err(|error| failed(error.into()))?;
+    let options = CString::new(options).map_err(|error| privilege_error(error.into()))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("kelvin-testing", path, "fuse", flags, options.as_c_str()).map_err(|error| failed(error.into()))?;
-    let asked = Arc::new(RequestCounts::default());
-    let mut server = FuseServer::new(behaviour, Arc::clone(&asked));
-    std::thread::Builder::new().name("fuse".into()).spawn(move || server.serve(&device)).map_err(failed)?;
-    Ok(asked)
+    mount("kelvin-testing", path, "fuse", flags, options.as_c_str()).map_err(|error| privilege_error(error.into()))?;
+    let counts = Arc::new(RequestCounts::default());
+    let mut server = FuseServer::new(behaviour, Arc::clone(&counts));
+    std::thread::Builder::new().name("fuse".into()).spawn(move || server.serve(&device)).map_err(privilege_error)?;
+    Ok(counts)
 }
 
 /// Bytes of a request: those of a write, and what goes before them.
@@ -182,15 +182,15 @@ type ReplyResult = Result<FuseReply, Errno>;
 
 struct FuseServer {
     behaviour: FuseBehavior,
-    asked: Arc<RequestCounts>,
+    counts: Arc<RequestCounts>,
     nodes: HashMap<u64, Inode>,
-    last: u64,
+    last_node: u64,
 }
 
 impl FuseServer {
-    fn new(behaviour: FuseBehavior, asked: Arc<RequestCounts>) -> Self {
+    fn new(behaviour: FuseBehavior, counts: Arc<RequestCounts>) -> Self {
         let root = Inode { mode: MODE_DIRECTORY | 0o755, links: 2, ..Inode::default() };
-        Self { behaviour, asked, nodes: HashMap::from([(ROOT_NODE, root)]), last: ROOT_NODE }
+        Self { behaviour, counts, nodes: HashMap::from([(ROOT_NODE, root)]), last_node: ROOT_NODE }
     }
 
     fn serve(&mut self, mut device: &File) {
@@ -207,16 +207,16 @@ impl FuseServer {
             if [operation::FORGET, operation::BATCH_FORGET, operation::INTERRUPT].contains(&operation) {
                 continue;
             }
-            let mut rest = FuseFields(&request[IN_HEADER_BYTES.min(count)..count]);
-            let (error, answer) = match self.answer(operation, node, &mut rest) {
+            let mut body = FuseFields(&request[IN_HEADER_BYTES.min(count)..count]);
+            let (error, answer) = match self.answer(operation, node, &mut body) {
                 Ok(answer) => (0, answer.0),
                 Err(error) => (-error.raw_os_error(), Vec::new()),
             };
-            let mut whole = FuseReply::default();
-            whole.u32s(&[(OUT_HEADER_BYTES + answer.len()) as u32, error as u32]).u64s(&[unique]);
-            whole.0.extend(answer);
+            let mut message = FuseReply::default();
+            message.u32s(&[(OUT_HEADER_BYTES + answer.len()) as u32, error as u32]).u64s(&[unique]);
+            message.0.extend(answer);
             // One that was interrupted waits for none.
-            let _ = device.write(&whole.0);
+            let _ = device.write(&message.0);
         }
     }
 
@@ -225,8 +225,8 @@ impl FuseServer {
             operation::INIT => Ok(init_reply()),
             operation::LOOKUP => {
                 let name = self.name(fields)?;
-                let found = self.node(node)?.names.get(&name).copied().ok_or(Errno::NOENT)?;
-                self.entry(found)
+                let child = self.node(node)?.names.get(&name).copied().ok_or(Errno::NOENT)?;
+                self.entry(child)
             }
             operation::GETATTR => self.attributes(node),
             operation::SETATTR => self.set_attributes(node, fields),
@@ -243,59 +243,59 @@ impl FuseServer {
             operation::CREATE => {
                 let (_flags, mode, _umask, _open) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
                 let name = self.name(fields)?;
-                let mut made =
+                let mut reply =
                     self.add(node, name, Inode { mode: MODE_REGULAR | mode & 0o7777, links: 1, ..Inode::default() })?;
-                made.0.extend(self.open_reply().0);
-                Ok(made)
+                reply.0.extend(self.open_reply().0);
+                Ok(reply)
             }
             operation::UNLINK | operation::RMDIR => {
                 let name = self.name(fields)?;
-                let removed = self.node(node)?.names.get(&name).copied().ok_or(Errno::NOENT)?;
-                if !self.node(removed)?.names.is_empty() {
+                let child = self.node(node)?.names.get(&name).copied().ok_or(Errno::NOENT)?;
+                if !self.node(child)?.names.is_empty() {
                     return Err(Errno::NOTEMPTY);
                 }
                 self.remove(node, &name)
             }
             operation::RENAME => {
-                let to = fields.u64();
-                self.rename(node, to, 0, fields)
+                let new_parent = fields.u64();
+                self.rename(node, new_parent, 0, fields)
             }
             operation::RENAME2 if !self.behaviour.renames_without_replacing => Err(Errno::NOSYS),
             operation::RENAME2 => {
-                let (to, flags, _padding) = (fields.u64(), fields.u32(), fields.u32());
-                self.rename(node, to, flags, fields)
+                let (new_parent, flags, _padding) = (fields.u64(), fields.u32(), fields.u32());
+                self.rename(node, new_parent, flags, fields)
             }
-            operation::LINK => self.behaviour.refuses_links.map_or(Ok(()), Err).and_then(|()| {
-                let (linked, name) = (fields.u64(), self.name(fields)?);
+            operation::LINK => self.behaviour.link_error.map_or(Ok(()), Err).and_then(|()| {
+                let (target, name) = (fields.u64(), self.name(fields)?);
                 if self.node(node)?.names.contains_key(&name) {
                     return Err(Errno::EXIST);
                 }
-                self.node(linked)?.links += 1;
-                self.node(node)?.names.insert(name, linked);
-                self.entry(linked)
+                self.node(target)?.links += 1;
+                self.node(node)?.names.insert(name, target);
+                self.entry(target)
             }),
             operation::OPEN => Ok(self.open_reply()),
             operation::OPENDIR => {
-                self.asked.listings.fetch_add(1, Ordering::Relaxed);
+                self.counts.listings.fetch_add(1, Ordering::Relaxed);
                 Ok(self.open_reply())
             }
             operation::READ => {
                 let (_handle, offset, size) = (fields.u64(), fields.u64() as usize, fields.u32() as usize);
                 let content = &self.node(node)?.content;
-                let begin = offset.min(content.len());
-                Ok(FuseReply(content[begin..content.len().min(begin + size)].to_vec()))
+                let start = offset.min(content.len());
+                Ok(FuseReply(content[start..content.len().min(start + size)].to_vec()))
             }
             operation::WRITE => self.write(node, fields),
             operation::READDIR => self.listing(node, fields),
             operation::STATFS => {
                 let mut answer = FuseReply::default();
-                answer.u64s(&[1 << 20; 5]).u32s(&[4096, self.behaviour.max_name as u32, 4096, 0]).u32s(&[0; 6]);
+                answer.u64s(&[1 << 20; 5]).u32s(&[4096, self.behaviour.max_name_bytes as u32, 4096, 0]).u32s(&[0; 6]);
                 Ok(answer)
             }
             operation::FLUSH | operation::FSYNC => {
-                let most = self.behaviour.max_stored;
+                let max_file_bytes = self.behaviour.max_file_bytes;
                 let node = self.node(node)?;
-                if node.content.len() as u64 > most {
+                if node.content.len() as u64 > max_file_bytes {
                     node.content.clear();
                     node.is_refused = true;
                 }
@@ -313,44 +313,44 @@ impl FuseServer {
 
     fn name(&self, fields: &mut FuseFields<'_>) -> Result<Vec<u8>, Errno> {
         let name = fields.text();
-        if name.len() > self.behaviour.max_name { Err(Errno::NAMETOOLONG) } else { Ok(name) }
+        if name.len() > self.behaviour.max_name_bytes { Err(Errno::NAMETOOLONG) } else { Ok(name) }
     }
 
-    fn add(&mut self, above: u64, name: Vec<u8>, node: Inode) -> ReplyResult {
-        if self.node(above)?.names.contains_key(&name) {
+    fn add(&mut self, parent: u64, name: Vec<u8>, node: Inode) -> ReplyResult {
+        if self.node(parent)?.names.contains_key(&name) {
             return Err(Errno::EXIST);
         }
-        self.last += 1;
-        let number = self.last;
+        self.last_node += 1;
+        let number = self.last_node;
         self.nodes.insert(number, node);
-        self.node(above)?.names.insert(name, number);
+        self.node(parent)?.names.insert(name, number);
         self.entry(number)
     }
 
     /// Takes a name away. A file stays for whoever has it open.
-    fn remove(&mut self, above: u64, name: &[u8]) -> ReplyResult {
-        if let Some(number) = self.node(above)?.names.remove(name) {
+    fn remove(&mut self, parent: u64, name: &[u8]) -> ReplyResult {
+        if let Some(number) = self.node(parent)?.names.remove(name) {
             let node = self.node(number)?;
             node.links = node.links.saturating_sub(1);
         }
         Ok(FuseReply::default())
     }
 
-    fn rename(&mut self, from: u64, to: u64, flags: u32, fields: &mut FuseFields<'_>) -> ReplyResult {
+    fn rename(&mut self, old_parent: u64, new_parent: u64, flags: u32, fields: &mut FuseFields<'_>) -> ReplyResult {
         const NOREPLACE: u32 = 1;
         let (old, new) = (self.name(fields)?, self.name(fields)?);
         if flags & !NOREPLACE != 0 {
             return Err(Errno::INVAL);
         }
-        let moved = self.node(from)?.names.get(&old).copied().ok_or(Errno::NOENT)?;
-        if self.node(to)?.names.contains_key(&new) {
+        let child = self.node(old_parent)?.names.get(&old).copied().ok_or(Errno::NOENT)?;
+        if self.node(new_parent)?.names.contains_key(&new) {
             if flags == NOREPLACE {
                 return Err(Errno::EXIST);
             }
-            self.remove(to, &new)?;
+            self.remove(new_parent, &new)?;
         }
-        self.node(from)?.names.remove(&old);
-        self.node(to)?.names.insert(new, moved);
+        self.node(old_parent)?.names.remove(&old);
+        self.node(new_parent)?.names.insert(new, child);
         Ok(FuseReply::default())
     }
 
@@ -435,9 +435,9 @@ impl FuseServer {
     fn listing(&mut self, number: u64, fields: &mut FuseFields<'_>) -> ReplyResult {
         let (_handle, offset, size) = (fields.u64(), fields.u64() as usize, fields.u32() as usize);
         let names: Vec<(Vec<u8>, u64)> = self.node(number)?.names.clone().into_iter().collect();
-        let all = [(b".".to_vec(), number), (b"..".to_vec(), ROOT_NODE)].into_iter().chain(names);
+        let entries = [(b".".to_vec(), number), (b"..".to_vec(), ROOT_NODE)].into_iter().chain(names);
         let mut answer = FuseReply::default();
-        for (position, (name, number)) in all.enumerate().skip(offset) {
+        for (position, (name, number)) in entries.enumerate().skip(offset) {
             let kind = self.node(number)?.mode >> 12;
             let length = (24 + name.len()).next_multiple_of(8);
             if answer.0.len() + length > size {

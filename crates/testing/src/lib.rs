@@ -1,4 +1,4 @@
-//! What the tests of several crates share: how one says that it cannot run here, file systems that are mounted or served for one,
+//! What the tests of several crates share: how one reports that it cannot run here, file systems that are mounted or served for one,
 //! and which control groups there are.
 
 #![forbid(unsafe_code)]
@@ -13,7 +13,7 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 use std::{env, fmt};
 
-/// Names the directory in which `make test` gathers what its steps have to say; see `scripts/test-report`.
+/// Names the directory in which `make test` gathers the records of its steps; see `scripts/test-report`.
 const SKIP_RECORDS_VARIABLE: &str = "KELVIN_TEST_RECORDS";
 
 /// What would let a test run here.
@@ -30,74 +30,75 @@ enum Requirement {
 /// Why a test, or a part of one, cannot run here, and what would let it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingRequirement {
-    needs: Requirement,
-    why: String,
+    requirement: Requirement,
+    reason: String,
 }
 
 impl MissingRequirement {
     /// A package of Debian is not installed.
-    pub fn package(name: &str, why: impl fmt::Display) -> Self {
-        Self { needs: Requirement::Package(name.to_owned()), why: why.to_string() }
+    pub fn package(name: &str, reason: impl fmt::Display) -> Self {
+        Self { requirement: Requirement::Package(name.to_owned()), reason: reason.to_string() }
     }
 
     /// This user has not the right.
-    pub fn privilege(why: impl fmt::Display) -> Self {
-        Self { needs: Requirement::Privilege, why: why.to_string() }
+    pub fn privilege(reason: impl fmt::Display) -> Self {
+        Self { requirement: Requirement::Privilege, reason: reason.to_string() }
     }
 
     /// The machine has it not: a CPU, a node, a call of the kernel, a kind of file system.
-    pub fn machine(why: impl fmt::Display) -> Self {
-        Self { needs: Requirement::Machine, why: why.to_string() }
+    pub fn machine(reason: impl fmt::Display) -> Self {
+        Self { requirement: Requirement::Machine, reason: reason.to_string() }
     }
 
     /// A program of this package that could not be started.
     pub fn program(name: &str, package: &str, error: &Error) -> Self {
-        let why = format!("{name}: {error}");
-        if error.kind() == ErrorKind::NotFound { Self::package(package, why) } else { Self::privilege(why) }
+        let reason = format!("{name}: {error}");
+        if error.kind() == ErrorKind::NotFound { Self::package(package, reason) } else { Self::privilege(reason) }
     }
 
-    /// What kelvin says of itself when it leaves something out: it names the package or the user who may.
+    /// From kelvin's own message when it leaves something out: it names the package or the user who may.
     pub fn from_message(reason: impl fmt::Display) -> Self {
-        let why = reason.to_string();
-        let package = ["apt-get install ", "(Debian: "].iter().find_map(|words| why.split_once(words));
+        let message = reason.to_string();
+        let package = ["apt-get install ", "(Debian: "].iter().find_map(|words| message.split_once(words));
         let package = package.and_then(|(_, rest)| rest.split([')', ' ', ',', ';', '\n']).next().map(str::to_owned));
-        let needs = match package {
+        let requirement = match package {
             Some(package) => Requirement::Package(package),
-            None if ["root", "CAP_", "right", "permitted", "denied"].iter().any(|word| why.contains(word)) => {
+            None if ["root", "CAP_", "right", "permitted", "denied"].iter().any(|word| message.contains(word)) => {
                 Requirement::Privilege
             }
             None => Requirement::Machine,
         };
-        Self { needs, why }
+        Self { requirement, reason: message }
     }
 
-    /// Says that this cannot be tested here: `make test` ends with all that was said, and anybody else reads it on standard
+    /// Reports that this cannot be tested here: `make test` ends with all such reports, and anybody else reads it on standard
     /// error.
     #[allow(clippy::print_stderr)]
-    pub fn report_skip(&self, what: impl fmt::Display) {
-        assert!(!self.why.trim().is_empty(), "{what} skipped for no reason");
-        eprintln!("{what} skipped: {}", self.why);
+    pub fn report_skip(&self, subject: impl fmt::Display) {
+        assert!(!self.reason.trim().is_empty(), "{subject} skipped for no reason");
+        eprintln!("{subject} skipped: {}", self.reason);
         if let Some(records) = env::var_os(SKIP_RECORDS_VARIABLE) {
             let record = OpenOptions::new().append(true).create(true).open(Path::new(&records).join("skipped"));
-            record.and_then(|mut file| file.write_all(self.record_line(&what.to_string()).as_bytes())).unwrap();
+            record.and_then(|mut file| file.write_all(self.record_line(&subject.to_string()).as_bytes())).unwrap();
         }
     }
 
     /// What is needed, what is skipped and why, as `scripts/skip` writes it too: one line, so that it is written at once.
-    fn record_line(&self, what: &str) -> String {
-        let needs = match &self.needs {
+    fn record_line(&self, subject: &str) -> String {
+        let requirement = match &self.requirement {
             Requirement::Package(name) => format!("package {name}"),
             Requirement::Privilege => "right".into(),
             Requirement::Machine => "machine".into(),
         };
-        let fields = [&needs, what, &self.why].map(|field| field.split_whitespace().collect::<Vec<_>>().join(" "));
+        let fields =
+            [&requirement, subject, &self.reason].map(|field| field.split_whitespace().collect::<Vec<_>>().join(" "));
         fields.join("\t") + "\n"
     }
 }
 
 impl fmt::Display for MissingRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 
@@ -107,11 +108,11 @@ impl fmt::Display for MissingRequirement {
 /// Where it has another one, or has not these marks.
 pub fn assert_in_book(page: &str, name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(page);
-    let whole = fs::read_to_string(&path).unwrap();
+    let page_text = fs::read_to_string(&path).unwrap();
     let marks = [format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->")];
-    let (before, rest) = whole.split_once(&marks[0]).unwrap_or_else(|| panic!("{page} has no {}", marks[0]));
-    let (now, after) = rest.split_once(&marks[1]).unwrap_or_else(|| panic!("{page} has no {}", marks[1]));
-    if now == text {
+    let (before, rest) = page_text.split_once(&marks[0]).unwrap_or_else(|| panic!("{page} has no {}", marks[0]));
+    let (current, after) = rest.split_once(&marks[1]).unwrap_or_else(|| panic!("{page} has no {}", marks[1]));
+    if current == text {
         return;
     }
     assert!(
@@ -121,11 +122,11 @@ pub fn assert_in_book(page: &str, name: &str, text: &str) {
     fs::write(&path, [before, &marks[0], text, &marks[1], after].concat()).unwrap();
 }
 
-/// The directory whose files lie in memory; `None`, and said, where there is none.
-pub fn memory_dir(what: &str) -> Option<&'static Path> {
+/// The directory whose files lie in memory; `None`, and reported, where there is none.
+pub fn memory_dir(subject: &str) -> Option<&'static Path> {
     let directory = Path::new("/dev/shm");
     if !directory.is_dir() {
-        MissingRequirement::machine("there is no /dev/shm").report_skip(what);
+        MissingRequirement::machine("there is no /dev/shm").report_skip(subject);
         return None;
     }
     Some(directory)
@@ -150,12 +151,15 @@ mod tests {
 
     #[test]
     fn kelvin_message_names_missing_requirement() {
-        let needs = |reason: &str| MissingRequirement::from_message(reason).needs;
+        let requirement_of = |reason: &str| MissingRequirement::from_message(reason).requirement;
         let package = |name: &str| Requirement::Package(name.into());
-        assert_eq!(needs("needs the program fio; on Debian: apt-get install fio"), package("fio"));
-        assert_eq!(needs("needs tc (Debian: iproute2): No such file"), package("iproute2"));
-        assert_eq!(needs("needs the right to make a network namespace (root): denied"), Requirement::Privilege);
-        assert_eq!(needs("needs two CPUs, and this process may use 1"), Requirement::Machine);
+        assert_eq!(requirement_of("needs the program fio; on Debian: apt-get install fio"), package("fio"));
+        assert_eq!(requirement_of("needs tc (Debian: iproute2): No such file"), package("iproute2"));
+        assert_eq!(
+            requirement_of("needs the right to make a network namespace (root): denied"),
+            Requirement::Privilege
+        );
+        assert_eq!(requirement_of("needs two CPUs, and this process may use 1"), Requirement::Machine);
     }
 
     #[test]

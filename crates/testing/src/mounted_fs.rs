@@ -1,4 +1,4 @@
-//! File systems that are mounted for a test and unmounted whatever becomes of it: when the test ends, also by a panic; and,
+//! File systems that are mounted for a test and unmounted in every case: when the test ends, also by a panic; and,
 //! of a test that was killed, by the next one.
 
 use std::fs::{self, File};
@@ -95,9 +95,9 @@ impl MountedFs {
     /// # Errors
     /// What is missing for it here.
     pub fn new(kind: FileSystemKind, base: &Path) -> Result<Self, MissingRequirement> {
-        let mut mounted = Self::new_directory(base)?;
-        mounted.mount(kind)?;
-        Ok(mounted)
+        let mut file_system = Self::new_directory(base)?;
+        file_system.mount(kind)?;
+        Ok(file_system)
     }
 
     /// A fresh ext4 on a loop device, made with these arguments.
@@ -105,9 +105,9 @@ impl MountedFs {
     /// # Errors
     /// What is missing for it here.
     pub fn ext4(arguments: &[&str], base: &Path) -> Result<Self, MissingRequirement> {
-        let mounted = Self::new_directory(base)?;
-        mounted.mount_loop_device(FileSystemKind::Ext4, &[&["-q", "-F"], arguments].concat())?;
-        Ok(mounted)
+        let file_system = Self::new_directory(base)?;
+        file_system.mount_loop_device(FileSystemKind::Ext4, &[&["-q", "-F"], arguments].concat())?;
+        Ok(file_system)
     }
 
     /// A copy of one on a loop device, with what had reached its device by now and nothing else: as after a crash.
@@ -115,16 +115,16 @@ impl MountedFs {
     /// # Errors
     /// What is missing for it here.
     pub fn crash_copy(&self, kind: FileSystemKind, base: &Path) -> Result<Self, MissingRequirement> {
-        let mounted = Self::new_directory(base)?;
-        let image = mounted.directory.join(IMAGE_FILE);
+        let file_system = Self::new_directory(base)?;
+        let image = file_system.directory.join(IMAGE_FILE);
         run_to_success(
             "coreutils",
             Command::new("cp").arg("--sparse=always").arg(self.directory.join(IMAGE_FILE)).arg(&image),
         )?;
         // Both have one identity.
         let options = if kind == FileSystemKind::Xfs { "loop,nosuid,nodev,nouuid" } else { "loop,nosuid,nodev" };
-        mounted.run_mount(&["-o", options, &image.to_string_lossy()])?;
-        Ok(mounted)
+        file_system.run_mount(&["-o", options, &image.to_string_lossy()])?;
+        Ok(file_system)
     }
 
     /// A place for one more.
@@ -132,10 +132,10 @@ impl MountedFs {
         static MOUNT_COUNT: AtomicU64 = AtomicU64::new(0);
         remove_leftovers(base);
         let number = MOUNT_COUNT.fetch_add(1, Ordering::Relaxed);
-        let place = base.join(format!("{DIR_PREFIX}{}-{number}", std::process::id()));
-        let mounted = Self { directory: place, programs: Vec::new() };
-        mounted.directory(MOUNT_DIR)?;
-        Ok(mounted)
+        let directory = base.join(format!("{DIR_PREFIX}{}-{number}", std::process::id()));
+        let file_system = Self { directory, programs: Vec::new() };
+        file_system.directory(MOUNT_DIR)?;
+        Ok(file_system)
     }
 
     /// One that the test serves itself, and what it is asked for.
@@ -143,9 +143,9 @@ impl MountedFs {
     /// # Errors
     /// What is missing for it here.
     pub fn serve(behaviour: FuseBehavior, base: &Path) -> Result<(Self, Arc<RequestCounts>), MissingRequirement> {
-        let mounted = Self::new_directory(base)?;
-        let asked = fuse_server::serve(&mounted.path(), behaviour)?;
-        Ok((mounted, asked))
+        let file_system = Self::new_directory(base)?;
+        let counts = fuse_server::serve(&file_system.path(), behaviour)?;
+        Ok((file_system, counts))
     }
 
     /// Where it is mounted.
@@ -167,9 +167,9 @@ impl MountedFs {
             }
             FileSystemKind::Sshfs => self.mount_sshfs(),
             FileSystemKind::Bindfs => {
-                let behind = self.directory("behind")?;
+                let source = self.directory("behind")?;
                 let mut command = Command::new("bindfs");
-                self.start(kind.package(), command.arg("-f").arg(behind).arg(self.path()).stderr(Stdio::null()))?;
+                self.start(kind.package(), command.arg("-f").arg(source).arg(self.path()).stderr(Stdio::null()))?;
                 self.wait_for_mount()
             }
         }
@@ -184,8 +184,8 @@ impl MountedFs {
 
     fn mount_loop_device(&self, kind: FileSystemKind, arguments: &[&str]) -> Result<(), MissingRequirement> {
         let image = self.directory.join(IMAGE_FILE);
-        let made = File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES));
-        made.map_err(|error| MissingRequirement::privilege(format!("{}: {error}", image.display())))?;
+        let result = File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES));
+        result.map_err(|error| MissingRequirement::privilege(format!("{}: {error}", image.display())))?;
         run_to_success(kind.package(), Command::new(format!("mkfs.{}", kind.name())).args(arguments).arg(&image))?;
         self.run_mount(&["-o", "loop,nosuid,nodev", &image.to_string_lossy()])
     }
@@ -196,16 +196,21 @@ impl MountedFs {
 
     /// sshfs speaks to the program that serves it over a pipe: no network takes part.
     fn mount_sshfs(&mut self) -> Result<(), MissingRequirement> {
-        let behind = self.directory("behind")?;
+        let source = self.directory("behind")?;
         let server = SFTP_SERVERS.into_iter().find(|path| Path::new(path).exists());
         let server = server.ok_or_else(|| MissingRequirement::package(SFTP_PACKAGE, "there is no sftp-server"))?;
         self.start(SFTP_PACKAGE, Command::new(server).stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let pipes = self.programs.last_mut().and_then(|server| Some((server.stdin.take()?, server.stdout.take()?)));
-        let (to, from) = pipes.ok_or_else(|| MissingRequirement::machine("there is no pipe to the sftp-server"))?;
+        let (server_stdin, server_stdout) =
+            pipes.ok_or_else(|| MissingRequirement::machine("there is no pipe to the sftp-server"))?;
         let mut client = Command::new("sshfs");
-        client.arg(format!(":{}", behind.display())).arg(self.path());
+        client.arg(format!(":{}", source.display())).arg(self.path());
         // Without kernel_cache the page cache loses the file whenever it is opened.
-        client.args(["-f", "-o", "passive,kernel_cache"]).stdin(from).stdout(to).stderr(Stdio::null());
+        client
+            .args(["-f", "-o", "passive,kernel_cache"])
+            .stdin(server_stdout)
+            .stdout(server_stdin)
+            .stderr(Stdio::null());
         self.start(FileSystemKind::Sshfs.package(), &mut client)?;
         self.wait_for_mount()
     }
@@ -218,8 +223,8 @@ impl MountedFs {
 
     /// Waits until a program has mounted what it serves.
     fn wait_for_mount(&self) -> Result<(), MissingRequirement> {
-        let begun = Instant::now();
-        while begun.elapsed() < MOUNT_TIMEOUT {
+        let start = Instant::now();
+        while start.elapsed() < MOUNT_TIMEOUT {
             if is_mounted(&self.path()) {
                 return Ok(());
             }
@@ -242,13 +247,14 @@ impl Drop for MountedFs {
 
 /// Takes what is mounted in a place out of the tree, whoever uses it; others than root what they mounted by FUSE. As root it is
 /// held by a descriptor, and no link to it is followed: a path could lead to something else by now.
-fn unmount(place: &Path) {
-    let hold = |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-    let reach = |held: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    if let Ok(mounted) = hold(place).and_then(|place| hold(&reach(&place).join(MOUNT_DIR))) {
-        let _ = rustix::mount::unmount(reach(&mounted), UnmountFlags::DETACH);
+fn unmount(directory: &Path) {
+    let open_path =
+        |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let fd_path = |fd: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    if let Ok(mount_point) = open_path(directory).and_then(|parent| open_path(&fd_path(&parent).join(MOUNT_DIR))) {
+        let _ = rustix::mount::unmount(fd_path(&mount_point), UnmountFlags::DETACH);
     }
-    let path = place.join(MOUNT_DIR);
+    let path = directory.join(MOUNT_DIR);
     for program in ["fusermount3", "fusermount"] {
         if is_mounted(&path) {
             let _ = Command::new(program).args(["-u", "-z"]).arg(&path).stderr(Stdio::null()).status();
@@ -258,9 +264,9 @@ fn unmount(place: &Path) {
 
 fn is_mounted(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    mounts
-        .lines()
-        .any(|line| line.split(' ').nth(4).is_some_and(|place| Path::new(&place.replace("\\040", " ")) == path))
+    mounts.lines().any(|line| {
+        line.split(' ').nth(4).is_some_and(|mount_point| Path::new(&mount_point.replace("\\040", " ")) == path)
+    })
 }
 
 /// Takes away what tests left behind that were killed.

@@ -22,7 +22,7 @@ const NOBODY_UID: u32 = 65_534;
 /// Longest time that the processes of a killed server need to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes the cluster, then does what it is told line by line. When the test ends, however it ends, the pipe ends, and so do the
+/// Makes the cluster, then executes a command for each line. When the test ends, however it ends, the pipe ends, and so do the
 /// server and its directory.
 const SUPERVISOR_SCRIPT: &str = r#"
 # Ctrl-C ends the tests, and only their end ends this: nothing else may keep it from clearing up.
@@ -54,7 +54,7 @@ pub struct TestPostgres {
     port: u16,
     bin: PathBuf,
     supervisor: Child,
-    /// To and from the keeper; none at the end.
+    /// To and from the supervisor; none at the end.
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     databases: AtomicUsize,
 }
@@ -62,37 +62,37 @@ pub struct TestPostgres {
 /// Where PostgreSQL's programs are: Debian keeps them out of PATH, since several versions may be installed.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
-    found.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    found.sort_by_key(|path| {
+    let mut directories: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    directories.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    directories.sort_by_key(|path| {
         path.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse::<u32>().ok())
     });
-    found.into_iter().rev().find(|bin| bin.join("initdb").is_file() && bin.join("pg_ctl").is_file())
+    directories.into_iter().rev().find(|bin| bin.join("initdb").is_file() && bin.join("pg_ctl").is_file())
 }
 
 impl TestPostgres {
-    /// The server that all tests of this program share; `None`, and said, where there is no PostgreSQL.
-    pub fn shared(what: &str) -> Option<&'static Self> {
+    /// The server that all tests of this program share; `None`, and reported, where there is no PostgreSQL.
+    pub fn shared(subject: &str) -> Option<&'static Self> {
         static SHARED_SERVER: OnceLock<Option<TestPostgres>> = OnceLock::new();
         match programs() {
-            Some(bin) => SHARED_SERVER.get_or_init(|| Self::launch(bin, what)).as_ref(),
+            Some(bin) => SHARED_SERVER.get_or_init(|| Self::launch(bin, subject)).as_ref(),
             None => {
-                report_missing(what);
+                report_missing(subject);
                 None
             }
         }
     }
 
-    /// A server of its own, which the test may kill; `None`, and said, where there is no PostgreSQL.
-    pub fn start(what: &str) -> Option<Self> {
+    /// A server of its own, which the test may kill; `None`, and reported, where there is no PostgreSQL.
+    pub fn start(subject: &str) -> Option<Self> {
         let bin = programs();
         if bin.is_none() {
-            report_missing(what);
+            report_missing(subject);
         }
-        Self::launch(bin?, what)
+        Self::launch(bin?, subject)
     }
 
-    fn launch(bin: PathBuf, what: &str) -> Option<Self> {
+    fn launch(bin: PathBuf, subject: &str) -> Option<Self> {
         let directory = make_short_directory();
         let mut command = Command::new("sh");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -102,29 +102,29 @@ impl TestPostgres {
             let user = NOBODY_UID.to_string();
             command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
         }
-        let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let pipes = keeper.stdin.take().zip(keeper.stdout.take().map(BufReader::new));
+        let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pipes = supervisor.stdin.take().zip(supervisor.stdout.take().map(BufReader::new));
         let server =
-            Self { directory, port, bin, supervisor: keeper, pipes: Mutex::new(pipes), databases: AtomicUsize::new(0) };
+            Self { directory, port, bin, supervisor, pipes: Mutex::new(pipes), databases: AtomicUsize::new(0) };
         if !(server.exchange_line("") && server.run_command("start")) {
             let log = fs::read_to_string(server.directory.join("log")).unwrap_or_default();
-            MissingRequirement::machine(format!("PostgreSQL does not start here: {log}")).report_skip(what);
+            MissingRequirement::machine(format!("PostgreSQL does not start here: {log}")).report_skip(subject);
             return None;
         }
         Some(server)
     }
 
-    /// Whether the keeper did what it was told.
+    /// Whether the supervisor executed the command.
     fn run_command(&self, command: &str) -> bool {
         self.exchange_line(&format!("{command}\n"))
     }
 
     fn exchange_line(&self, line: &str) -> bool {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (to, from) = pipes.as_mut().unwrap();
-        to.write_all(line.as_bytes()).unwrap();
+        let (stdin, stdout) = pipes.as_mut().unwrap();
+        stdin.write_all(line.as_bytes()).unwrap();
         let mut answer = String::new();
-        from.read_line(&mut answer).unwrap();
+        stdout.read_line(&mut answer).unwrap();
         answer.trim() == "done"
     }
 
@@ -184,17 +184,17 @@ impl TestPostgres {
 
 impl Drop for TestPostgres {
     fn drop(&mut self) {
-        // The end of the pipe ends the keeper.
+        // The end of the pipe ends the supervisor.
         drop(self.pipes.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         let _ = self.supervisor.wait();
     }
 }
 
-fn report_missing(what: &str) {
-    MissingRequirement::package("postgresql", "PostgreSQL is not installed (Debian: postgresql)").report_skip(what);
+fn report_missing(subject: &str) {
+    MissingRequirement::package("postgresql", "PostgreSQL is not installed (Debian: postgresql)").report_skip(subject);
 }
 
-/// A new directory, which the keeper removes. Its name is short, as that of a socket must be.
+/// A new directory, which the supervisor removes. Its name is short, as that of a socket must be.
 fn make_short_directory() -> PathBuf {
     static DIRECTORY_NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = DIRECTORY_NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -65,7 +65,7 @@ pub fn last_block_end(bits: &[u8]) -> u64 {
 pub struct BlockMap {
     /// Its size; none of one whose size is unknown, which comes in order.
     pub bytes: Option<u64>,
-    done: Vec<u8>,
+    arrived: Vec<u8>,
     missing: u64,
     /// The end of what arrived last.
     next_offset: u64,
@@ -85,13 +85,13 @@ impl BlockMap {
         }
         // An empty file has no block, and is whole when its one empty piece has come.
         let missing = if bytes.is_some() { blocks.max(1) } else { 1 };
-        Ok(Self { bytes, done: vec![0; blocks.div_ceil(8) as usize], missing, next_offset: 0, claimed: Vec::new() })
+        Ok(Self { bytes, arrived: vec![0; blocks.div_ceil(8) as usize], missing, next_offset: 0, claimed: Vec::new() })
     }
 
-    /// These blocks are there already; says how many bytes that are.
+    /// These blocks are there already; returns how many bytes that are.
     pub fn mark_present(&mut self, bits: &[u8]) -> u64 {
         let bytes = self.bytes.unwrap_or_default();
-        (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block)).for_each(|block| self.mark_done(block));
+        (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block)).for_each(|block| self.mark_arrived(block));
         present_bytes(bits, bytes)
     }
 
@@ -115,7 +115,7 @@ impl BlockMap {
         Error::ensure(is_next && self.is_unclaimed(block) && self.missing > 0, OUT_OF_ORDER)?;
         self.next_offset = end;
         if end == end_of_block {
-            self.mark_done(block);
+            self.mark_arrived(block);
         }
         Ok(())
     }
@@ -140,31 +140,31 @@ impl BlockMap {
     pub fn complete_claim(&mut self, piece: &FilePiece) {
         let block = piece.offset / BLOCK_BYTES;
         self.claimed.retain(|claimed| *claimed != block);
-        self.mark_done(block);
+        self.mark_arrived(block);
     }
 
     fn is_unclaimed(&self, block: u64) -> bool {
-        !is_bit_set(&self.done, block) && !self.claimed.contains(&block)
+        !is_bit_set(&self.arrived, block) && !self.claimed.contains(&block)
     }
 
-    fn mark_done(&mut self, block: u64) {
-        if is_bit_set(&self.done, block) {
+    fn mark_arrived(&mut self, block: u64) {
+        if is_bit_set(&self.arrived, block) {
             return;
         }
         if block_count(self.bytes.unwrap_or_default()) > 0 {
-            set_bit(&mut self.done, block);
+            set_bit(&mut self.arrived, block);
         }
         self.missing -= 1;
     }
 
     /// Whether all have arrived.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.missing == 0
     }
 
     /// Whether any has.
     pub fn has_any(&self) -> bool {
-        self.done.iter().any(|bits| *bits != 0)
+        self.arrived.iter().any(|bits| *bits != 0)
     }
 }
 
@@ -183,36 +183,36 @@ mod tests {
         assert!(!blocks.has_any());
         blocks.record_piece(&piece(BLOCK_BYTES + 7, BLOCK_BYTES - 7)).unwrap();
         blocks.record_piece(&piece(2 * BLOCK_BYTES, 5)).unwrap();
-        assert!(blocks.has_any() && !blocks.is_whole());
+        assert!(blocks.has_any() && !blocks.is_complete());
         blocks.record_piece(&piece(0, BLOCK_BYTES)).unwrap();
-        assert!(blocks.is_whole());
+        assert!(blocks.is_complete());
         assert!(blocks.record_piece(&piece(0, BLOCK_BYTES)).is_err());
     }
 
     #[test]
     fn last_piece_ends_unsized_file() {
         let mut empty = BlockMap::new(Some(0)).unwrap();
-        assert!(!empty.is_whole());
+        assert!(!empty.is_complete());
         empty.record_piece(&piece(0, 0)).unwrap();
-        assert!(empty.is_whole() && empty.record_piece(&piece(0, 0)).is_err());
+        assert!(empty.is_complete() && empty.record_piece(&piece(0, 0)).is_err());
         let mut stream = BlockMap::new(None).unwrap();
         stream.record_piece(&piece(0, 3 * BLOCK_BYTES)).unwrap();
         assert!(stream.record_piece(&piece(0, 1)).is_err());
         stream.record_piece(&FilePiece { is_last: true, ..piece(3 * BLOCK_BYTES, 0) }).unwrap();
-        assert!(stream.is_whole());
+        assert!(stream.is_complete());
     }
 
     #[test]
     fn block_is_claimed_once_and_whole() {
         let mut blocks = BlockMap::new(Some(3 * BLOCK_BYTES + 5)).unwrap();
-        for wrong in [
+        for invalid_piece in [
             piece(1, BLOCK_BYTES),
             piece(0, BLOCK_BYTES - 1),
             piece(3 * BLOCK_BYTES, 6),
             piece(4 * BLOCK_BYTES, 0),
             piece(u64::MAX, 1),
         ] {
-            assert!(blocks.claim(&wrong).is_err(), "{wrong:?}");
+            assert!(blocks.claim(&invalid_piece).is_err(), "{invalid_piece:?}");
         }
         assert!(BlockMap::new(None).unwrap().claim(&piece(0, BLOCK_BYTES)).is_err());
         blocks.claim(&piece(0, BLOCK_BYTES)).unwrap();
@@ -224,9 +224,9 @@ mod tests {
         blocks.claim(&piece(2 * BLOCK_BYTES, BLOCK_BYTES)).unwrap();
         blocks.record_piece(&piece(3 * BLOCK_BYTES, 5)).unwrap();
         blocks.complete_claim(&piece(0, BLOCK_BYTES));
-        assert!(!blocks.is_whole());
+        assert!(!blocks.is_complete());
         blocks.complete_claim(&piece(2 * BLOCK_BYTES, BLOCK_BYTES));
-        assert!(blocks.is_whole() && blocks.claim(&piece(0, BLOCK_BYTES)).is_err());
+        assert!(blocks.is_complete() && blocks.claim(&piece(0, BLOCK_BYTES)).is_err());
     }
 
     #[test]
@@ -240,19 +240,19 @@ mod tests {
     fn present_blocks_are_not_missing() {
         let mut blocks = BlockMap::new(Some(3 * BLOCK_BYTES)).unwrap();
         assert_eq!(blocks.mark_present(&[0b1111_0101]), 2 * BLOCK_BYTES);
-        assert!(!blocks.is_whole());
+        assert!(!blocks.is_complete());
         assert!(blocks.record_piece(&piece(2 * BLOCK_BYTES, 1)).is_err());
         blocks.record_piece(&piece(BLOCK_BYTES, BLOCK_BYTES)).unwrap();
-        assert!(blocks.is_whole());
+        assert!(blocks.is_complete());
     }
 
     #[test]
     fn invalid_pieces_are_refused() {
         let new = || BlockMap::new(Some(BLOCK_BYTES + 100)).unwrap();
-        for wrong in
+        for invalid_piece in
             [piece(1, 5), piece(0, BLOCK_BYTES + 1), piece(BLOCK_BYTES, 101), piece(BLOCK_BYTES + 100, 0), piece(0, 0)]
         {
-            assert!(new().record_piece(&wrong).is_err(), "{wrong:?}");
+            assert!(new().record_piece(&invalid_piece).is_err(), "{invalid_piece:?}");
         }
         assert!(new().record_piece(&piece(u64::MAX, 5)).is_err());
         assert!(new().record_piece(&piece(u64::MAX - 5, 5)).is_err());

@@ -1,7 +1,7 @@
 //! Either end with its socket in the kernel, through a device of kelvin's module: the same bytes pass, so the other end need not know.
 //!
 //! A device has no time limits: its calls do not wait, and poll does. It has one connection at a time, so that a receiver serves one
-//! sender after another, and one that does not finish its handshake keeps the next waiting until its time is over.
+//! sender after another. One that does not finish its handshake keeps the next waiting until its time is over.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -25,17 +25,17 @@ use crate::wire::listener;
 use crate::wire::secret::Secret;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
-/// The connection of a device, as a stream whose calls wait for so long.
+/// The connection of a device, as a stream whose calls wait for this time.
 #[derive(Debug)]
 pub struct DeviceStream {
-    end: Arc<KernelSocket>,
-    wait: Duration,
+    socket: Arc<KernelSocket>,
+    timeout: Duration,
 }
 
 impl DeviceStream {
     /// Of a device whose calls do not wait.
-    fn new(end: &Arc<KernelSocket>) -> Self {
-        Self { end: Arc::clone(end), wait: HANDSHAKE }
+    fn new(socket: &Arc<KernelSocket>) -> Self {
+        Self { socket: Arc::clone(socket), timeout: HANDSHAKE }
     }
 
     /// Makes a call, and again whenever the device is ready for it.
@@ -44,37 +44,37 @@ impl DeviceStream {
         is_ready: fn(BorrowedFd<'_>, Duration) -> io::Result<bool>,
         mut call: impl FnMut(&KernelSocket) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut begun = None;
+        let mut start = None;
         loop {
-            match call(&self.end) {
+            match call(&self.socket) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 outcome => return outcome,
             }
-            let left = self.wait.saturating_sub(begun.get_or_insert_with(Instant::now).elapsed());
+            let remaining = self.timeout.saturating_sub(start.get_or_insert_with(Instant::now).elapsed());
             if stop_signals::stop_signal().is_some() {
                 return Err(ErrorKind::Interrupted.into());
             }
-            if left.is_zero() {
+            if remaining.is_zero() {
                 return Err(ErrorKind::WouldBlock.into());
             }
-            is_ready(self.end.as_fd(), left)?;
+            is_ready(self.socket.as_fd(), remaining)?;
         }
     }
 }
 
 impl Read for DeviceStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.retry_when_ready(wait_readable, |mut end| end.read(buffer))
+        self.retry_when_ready(wait_readable, |mut socket| socket.read(buffer))
     }
 }
 
 impl Write for DeviceStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.retry_when_ready(wait_writable, |mut end| end.write(bytes))
+        self.retry_when_ready(wait_writable, |mut socket| socket.write(bytes))
     }
 
     fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.retry_when_ready(wait_writable, |mut end| end.write_vectored(pieces))
+        self.retry_when_ready(wait_writable, |mut socket| socket.write_vectored(pieces))
     }
 
     /// Nothing is held back.
@@ -85,21 +85,21 @@ impl Write for DeviceStream {
 
 impl TimedStream for DeviceStream {
     fn set_io_timeout(&mut self, time: Duration) -> io::Result<()> {
-        self.wait = time;
+        self.timeout = time;
         Ok(())
     }
 }
 
 impl TransferStream for DeviceStream {
-    fn is_readable(&self, within: Duration) -> io::Result<bool> {
-        wait_readable(self.end.as_fd(), within)
+    fn is_readable(&self, timeout: Duration) -> io::Result<bool> {
+        wait_readable(self.socket.as_fd(), timeout)
     }
 }
 
 fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
-    let end = KernelSocket::open(device)?;
-    end.set_nonblocking(true).map_err(Error::call("set up the device"))?;
-    Ok(Arc::new(end))
+    let socket = KernelSocket::open(device)?;
+    socket.set_nonblocking(true).map_err(Error::call("set up the device"))?;
+    Ok(Arc::new(socket))
 }
 
 /// Connects the sender's device to the first of these addresses that answers, and shakes hands.
@@ -107,32 +107,32 @@ fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
 /// # Errors
 /// As [`Sender::connect`]; no device.
 pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Sender<DeviceStream>> {
-    let begun = Instant::now();
+    let start = Instant::now();
     check_secret(addresses, secret)?;
-    let end = open(KmodDevice::Sender)?;
-    connect_first(addresses, send::CONNECT_STEP, |address| connect_to(&end, address))?;
-    Sender::from_channel(send::shake_hands(DeviceStream::new(&end), secret)?, (options, begun))
+    let socket = open(KmodDevice::Sender)?;
+    connect_first(addresses, send::CONNECT_STEP, |address| connect_to(&socket, address))?;
+    Sender::from_channel(send::shake_hands(DeviceStream::new(&socket), secret)?, (options, start))
 }
 
-fn connect_to(end: &KernelSocket, address: SocketAddr) -> io::Result<()> {
-    let begun = Instant::now();
-    while let Err(error) = end.connect(address) {
-        let left = CONNECT_TIMEOUT.saturating_sub(begun.elapsed());
+fn connect_to(socket: &KernelSocket, address: SocketAddr) -> io::Result<()> {
+    let start = Instant::now();
+    while let Err(error) = socket.connect(address) {
+        let remaining = CONNECT_TIMEOUT.saturating_sub(start.elapsed());
         if !is_connecting(&error) {
             return Err(error);
         }
-        if left.is_zero() || stop_signals::stop_signal().is_some() {
-            end.close()?;
+        if remaining.is_zero() || stop_signals::stop_signal().is_some() {
+            socket.close()?;
             return Err(ErrorKind::TimedOut.into());
         }
-        wait_writable(end.as_fd(), left)?;
+        wait_writable(socket.as_fd(), remaining)?;
     }
     Ok(())
 }
 
 /// A listening receiver whose socket is in the kernel.
 pub struct DeviceReceiver {
-    end: Arc<KernelSocket>,
+    socket: Arc<KernelSocket>,
     /// Where it listens: the port too, if the system chose it.
     pub address: SocketAddr,
     destination: Destination,
@@ -157,9 +157,9 @@ impl DeviceReceiver {
             return Err(Error::WildcardAddress(address));
         }
         listener::check_is_protected(address, &secret)?;
-        let end = open(KmodDevice::Receiver)?;
-        let address = end.listen(address).map_err(Error::call("listen"))?;
-        Ok(Self { end, address, destination, secret, options, on_event })
+        let socket = open(KmodDevice::Receiver)?;
+        let address = socket.listen(address).map_err(Error::call("listen"))?;
+        Ok(Self { socket, address, destination, secret, options, on_event })
     }
 
     /// Serves one sender after another until it is to stop, or the one sender was served.
@@ -169,14 +169,14 @@ impl DeviceReceiver {
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
         let mut is_served = false;
         while !is_served && !is_over() {
-            if !wait_readable(self.end.as_fd(), SHUTDOWN_POLL_INTERVAL).map_err(Error::call("wait"))? {
+            if !wait_readable(self.socket.as_fd(), SHUTDOWN_POLL_INTERVAL).map_err(Error::call("wait"))? {
                 continue;
             }
-            match self.end.accept() {
-                Ok(from) => {
-                    is_served = self.handshake_and_serve(from) && self.options.once;
+            match self.socket.accept() {
+                Ok(peer) => {
+                    is_served = self.handshake_and_serve(peer) && self.options.once;
                     // One whose connection has failed may have none any more.
-                    let _ = self.end.close();
+                    let _ = self.socket.close();
                 }
                 // One that is gone again, and not the listener.
                 Err(error) => match error.kind() {
@@ -188,10 +188,10 @@ impl DeviceReceiver {
         Ok(())
     }
 
-    /// Shakes hands with a new connection, and serves it if it knows the secret; says whether it did.
-    fn handshake_and_serve(&self, from: SocketAddr) -> bool {
-        let report = |event| (self.on_event)(from, event);
-        let mut stream = DeviceStream::new(&self.end);
+    /// Shakes hands with a new connection, and serves it if it knows the secret; returns whether it did.
+    fn handshake_and_serve(&self, peer: SocketAddr) -> bool {
+        let report = |event| (self.on_event)(peer, event);
+        let mut stream = DeviceStream::new(&self.socket);
         let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline: Deadline::within(HANDSHAKE) };
         let halves = match handshake.accept(&mut stream, || Some(())) {
             Ok((halves, ())) => halves,
@@ -201,13 +201,13 @@ impl DeviceReceiver {
             }
         };
         report(SessionEvent::Authenticated);
-        let served = OfferPolicy::new(&self.destination, self.options.overwrite).and_then(|policy| {
+        let outcome = OfferPolicy::new(&self.destination, self.options.overwrite).and_then(|policy| {
             let mut channel = SecureChannel::new(stream, halves)?;
             channel.set_min_progress(self.options.min_progress);
             let first = channel.receive();
             ReceiveSession::new(&mut channel, policy, &report).serve(first)
         });
-        report(served.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
+        report(outcome.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
         true
     }
 }

@@ -1,6 +1,6 @@
 //! The receiver's directories: the one that it serves, which is held open, and those that were offered below it.
 //!
-//! Each is found from the one above by its name alone, and no link is followed, whatever others do to the names meanwhile.
+//! Each is found from the one above by its name alone, and no link is followed, even if others change the names meanwhile.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ struct OfferedDirectory {
     /// Whether this session made it.
     is_new: bool,
     /// Whether it gets the sender's permissions and time in the end: if it is new, or was not finished, or may be replaced.
-    is_to_be_set: bool,
+    needs_metadata: bool,
     /// Whether something in it got a name.
     has_new_names: bool,
     /// Whether nothing of the dead is in it: a large directory is listed once, however often it is opened.
@@ -62,7 +62,7 @@ pub struct DirectoryTree {
     root_has_new_names: bool,
     offered: Vec<OfferedDirectory>,
     /// Bytes of their names.
-    names: usize,
+    name_bytes: usize,
     open: VecDeque<(u32, Arc<OpenDirectory>)>,
     staging: VecDeque<(u32, Arc<Staging>)>,
     /// The directory whose path was asked for last, and that: most files follow one of the same directory.
@@ -73,7 +73,7 @@ impl DirectoryTree {
     /// With none but the one that is served.
     pub fn new(root: Arc<OpenDirectory>) -> Self {
         let (offered, open, staging) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        Self { root, root_has_new_names: false, offered, names: 0, open, staging, last_path: RefCell::default() }
+        Self { root, root_has_new_names: false, offered, name_bytes: 0, open, staging, last_path: RefCell::default() }
     }
 
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
@@ -85,9 +85,10 @@ impl DirectoryTree {
             0 => 1,
             parent => self.directory(parent)?.depth + 1,
         };
-        self.names += entry.name.as_os_str().len();
+        self.name_bytes += entry.name.as_os_str().len();
         // To refuse one of them alone would leave both ends with other numbers for those that follow.
-        let is_allowed = self.offered.len() < MAX_DIRECTORIES && self.names <= MAX_NAME_BYTES && depth <= MAX_DEPTH;
+        let is_allowed =
+            self.offered.len() < MAX_DIRECTORIES && self.name_bytes <= MAX_NAME_BYTES && depth <= MAX_DEPTH;
         Error::ensure(is_allowed, "it offers more directories than one transfer can have")?;
         let FileEntry { parent, mode, modified, .. } = *entry;
         self.offered.push(OfferedDirectory {
@@ -97,7 +98,7 @@ impl DirectoryTree {
             modified,
             depth,
             is_new: false,
-            is_to_be_set: false,
+            needs_metadata: false,
             has_new_names: false,
             is_swept: false,
         });
@@ -107,9 +108,9 @@ impl DirectoryTree {
         if is_dry {
             return Ok(());
         }
-        let above = self.open_directory(parent)?;
+        let parent_directory = self.open_directory(parent)?;
         let number = self.offered.len() as u32;
-        let is_new = match rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED_MODE) {
+        let is_new = match rustix::fs::mkdirat(&*parent_directory.directory, entry.name.as_os_str(), UNFINISHED_MODE) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(error) => return Err(FileError::call("make the directory", &self.path(entry), error.into()).into()),
@@ -120,14 +121,15 @@ impl DirectoryTree {
         }
         let directory = Arc::clone(&self.open_directory(number)?.directory);
         let is_unfinished = !is_new
-            && is_unfinished(&directory, entry).map_err(|error| self.failed("query the directory", number, error))?;
-        let is_to_be_set = is_new || is_unfinished || overwrite;
-        self.update_last(|offered| (offered.is_new, offered.is_to_be_set) = (is_new, is_to_be_set));
-        if !is_to_be_set {
+            && is_unfinished(&directory, entry)
+                .map_err(|error| self.call_error("query the directory", number, error))?;
+        let needs_metadata = is_new || is_unfinished || overwrite;
+        self.update_last(|offered| (offered.is_new, offered.needs_metadata) = (is_new, needs_metadata));
+        if !needs_metadata {
             return Ok(());
         }
         set_metadata(&directory, entry)
-            .map_err(|error| self.failed("keep owner and extended attributes of", number, error))
+            .map_err(|error| self.call_error("keep owner and extended attributes of", number, error))
     }
 
     fn update_last(&mut self, update: impl FnOnce(&mut OfferedDirectory)) {
@@ -175,10 +177,10 @@ impl DirectoryTree {
         if let Some((_, staging)) = self.staging.iter().find(|(open, _)| *open == number) {
             return Ok(Arc::clone(staging));
         }
-        let made = Arc::new(Staging::for_directory(&self.open_directory(number)?));
+        let staging = Arc::new(Staging::for_directory(&self.open_directory(number)?));
         self.staging.truncate(MAX_OPEN_DIRECTORIES - 1);
-        self.staging.push_front((number, Arc::clone(&made)));
-        Ok(made)
+        self.staging.push_front((number, Arc::clone(&staging)));
+        Ok(staging)
     }
 
     /// Opens a directory from the one that is served, name by name.
@@ -191,9 +193,9 @@ impl DirectoryTree {
             if is_reserved_name(name) {
                 return Err(Error::ReservedName(self.path_of(number)));
             }
-            let above = last.as_ref().unwrap_or(&self.root.directory);
-            let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
-            let opened = opened.map_err(|error| self.failed("open the directory", number, error.into()))?;
+            let parent = last.as_ref().unwrap_or(&self.root.directory);
+            let opened = rustix::fs::openat(parent, name.as_os_str(), flags, Mode::empty());
+            let opened = opened.map_err(|error| self.call_error("open the directory", number, error.into()))?;
             last = Some(opened.into());
         }
         last.ok_or(UNKNOWN)
@@ -214,9 +216,9 @@ impl DirectoryTree {
     pub fn free_bytes(&self) -> Result<Option<u64>> {
         let path = descriptor_path(&self.root.directory);
         let space = kelvin_sys::fs::space(&path);
-        let room = space.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
-        let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
-        Ok((room.total_bytes > 0).then_some(free))
+        let space = space.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
+        let free = if kelvin_sys::fs::effective_user() == 0 { space.free_bytes } else { space.available_bytes };
+        Ok((space.total_bytes > 0).then_some(free))
     }
 
     /// Where an entry is, from the directory that is served.
@@ -226,9 +228,9 @@ impl DirectoryTree {
         if last.0 != entry.parent || self.directory(entry.parent).is_err() {
             *last = (entry.parent, self.path_of(entry.parent));
         }
-        let (above, name) = (&last.1, entry.name.as_os_str());
-        let mut path = PathBuf::with_capacity(above.as_os_str().len() + 1 + name.len());
-        path.extend([above.as_os_str(), name]);
+        let (parent, name) = (&last.1, entry.name.as_os_str());
+        let mut path = PathBuf::with_capacity(parent.as_os_str().len() + 1 + name.len());
+        path.extend([parent.as_os_str(), name]);
         path
     }
 
@@ -239,11 +241,11 @@ impl DirectoryTree {
 
     /// The names on the way from a directory up to the one that is served; none where it was not offered.
     fn names_upwards(&self, number: u32) -> impl Iterator<Item = &FileName> {
-        let above = |offered: &&OfferedDirectory| self.directory(offered.parent).ok();
-        std::iter::successors(self.directory(number).ok(), above).map(|offered| &offered.name)
+        let parent_of = |offered: &&OfferedDirectory| self.directory(offered.parent).ok();
+        std::iter::successors(self.directory(number).ok(), parent_of).map(|offered| &offered.name)
     }
 
-    /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to: those that it sets, and those
+    /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to. These are those that it sets, and those
     /// in which something got a name, also where they were there before.
     ///
     /// # Errors
@@ -252,38 +254,38 @@ impl DirectoryTree {
         self.staging.clear();
         let mut failure = None;
         for number in (1..=self.offered.len() as u32).rev() {
-            if let Err(error) = self.finish_one(number, sync) {
+            if let Err(error) = self.finish_directory(number, sync) {
                 failure.get_or_insert(error);
             }
         }
         if sync && self.root_has_new_names && failure.is_none() {
             let flushed = reopen(&self.root.directory).and_then(|root| flush_directory(&root));
-            failure = flushed.err().map(|error| self.failed("flush", 0, error));
+            failure = flushed.err().map(|error| self.call_error("flush", 0, error));
         }
         failure.map_or(Ok(()), Err)
     }
 
-    fn finish_one(&mut self, number: u32, sync: bool) -> Result<()> {
-        let &OfferedDirectory { is_to_be_set, has_new_names, mode, modified, .. } = self.directory(number)?;
-        let is_to_be_flushed = sync && (is_to_be_set || has_new_names);
-        if !is_to_be_set && !is_to_be_flushed {
+    fn finish_directory(&mut self, number: u32, sync: bool) -> Result<()> {
+        let &OfferedDirectory { needs_metadata, has_new_names, mode, modified, .. } = self.directory(number)?;
+        let needs_flush = sync && (needs_metadata || has_new_names);
+        if !needs_metadata && !needs_flush {
             return Ok(());
         }
         let directory = self.open_directory(number)?;
         // Opened first: its permissions may not let it be read.
-        let opened = is_to_be_flushed.then(|| reopen(&directory.directory)).transpose();
-        let opened = opened.map_err(|error| self.failed("flush the directory", number, error))?;
-        if is_to_be_set {
+        let opened = needs_flush.then(|| reopen(&directory.directory)).transpose();
+        let opened = opened.map_err(|error| self.call_error("flush the directory", number, error))?;
+        if needs_metadata {
             let path = descriptor_path(&directory.directory);
             let set = rustix::fs::chmod(&path, Mode::from_raw_mode(mode))
                 .and_then(|()| rustix::fs::utimensat(rustix::fs::CWD, &path, &utimens(modified), AtFlags::empty()));
-            set.map_err(|error| self.failed("keep time and permissions of", number, error.into()))?;
+            set.map_err(|error| self.call_error("keep time and permissions of", number, error.into()))?;
         }
         let flushed = opened.as_ref().map_or(Ok(()), flush_directory);
-        flushed.map_err(|error| self.failed("flush the directory", number, error))
+        flushed.map_err(|error| self.call_error("flush the directory", number, error))
     }
 
-    fn failed(&self, doing: &str, number: u32, error: std::io::Error) -> Error {
+    fn call_error(&self, doing: &str, number: u32, error: std::io::Error) -> Error {
         FileError::call(doing, &self.path_of(number), error).into()
     }
 }
@@ -320,7 +322,7 @@ fn reopen(directory: &File) -> std::io::Result<File> {
 /// Whether a name begins as those of what a receiver makes and has not finished: it removes what it finds under them.
 pub(crate) fn is_reserved_name(name: &FileName) -> bool {
     let name = name.as_os_str().as_bytes();
-    name.starts_with(PART_PREFIX.as_bytes()) || HIDDEN_PREFIXES.iter().any(|own| name.starts_with(own.as_bytes()))
+    name.starts_with(PART_PREFIX.as_bytes()) || HIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
 /// The name under which a part of a file arrives: the same whenever the same file is sent again.

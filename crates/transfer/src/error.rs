@@ -1,4 +1,4 @@
-//! Errors between two kelvins, in words that say what to do.
+//! Errors between two kelvins, in words that state what to do.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -34,7 +34,9 @@ pub enum Error {
     #[error("too many other connections are unauthenticated")]
     TooManyPending,
     /// The other side closed each connection before the handshake was over.
-    #[error("the other side hung up {0} times at once: it is no kelvin agent, or has too many unauthenticated clients")]
+    #[error(
+        "the other side closed the connection at once, {0} times: it is no kelvin agent, or has too many unauthenticated clients"
+    )]
     HungUp(u32),
     /// The other side closed the connection.
     #[error("the other side closed the connection")]
@@ -81,7 +83,7 @@ pub enum Error {
     Tampered,
     /// Incompatible versions.
     #[error(
-        "the other side speaks version {theirs} of the protocol (kelvin {program}), this one version {ours}: use the \
+        "the other side uses version {theirs} of the protocol (kelvin {program}), this one version {ours}: use the \
          same kelvin on both"
     )]
     VersionMismatch {
@@ -148,16 +150,16 @@ pub enum Error {
     /// A name that this program gives to what it has not finished.
     #[error("{} is not taken: names that begin so are of what kelvin has not finished, and it removes that", .0.display())]
     ReservedName(PathBuf),
-    /// Two files that were sent have one name where they arrive: a file system that knows no case, or no forms of letters, has one file for both.
+    /// Two files that were sent have one name where they arrive. A file system that knows no case, or no forms of letters, has one file for both.
     #[error("{} has the name of another file that was sent: to this file system both names are one", .0.display())]
     NameCollision(PathBuf),
     /// There is no room for all.
-    #[error("{} are to come, and there is room for {}", units::bytes(*bytes), units::bytes(*room))]
+    #[error("{} are to come, and there is room for {}", units::bytes(*bytes), units::bytes(*free_bytes))]
     NoSpace {
         /// Bytes to come.
         bytes: u64,
         /// Free bytes.
-        room: u64,
+        free_bytes: u64,
     },
     /// More files or directories than one session can have.
     #[error("more files, directories or levels of them than one transfer can have: send them in several")]
@@ -179,7 +181,7 @@ pub enum Error {
     /// A sender that would have a connection for each file, where there is one.
     #[error("this receiver takes one connection: send without --connection per-file")]
     SingleConnectionOnly,
-    /// A sender whose bytes cannot come by the method that the receiver was told to use.
+    /// A sender whose bytes cannot come by the method that the receiver was set to use.
     #[error("this receiver takes the bytes of files by {0}: send with --plain, and over one stream")]
     UnsupportedMethod(ReceiveMethod),
     /// A signal stopped it.
@@ -189,8 +191,8 @@ pub enum Error {
 
 impl Error {
     /// A violation of the protocol by the other side unless this holds.
-    pub(crate) fn ensure(holds: bool, violation: &'static str) -> Result<()> {
-        if holds { Ok(()) } else { Err(Self::ProtocolViolation(violation)) }
+    pub(crate) fn ensure(condition: bool, violation: &'static str) -> Result<()> {
+        if condition { Ok(()) } else { Err(Self::ProtocolViolation(violation)) }
     }
 
     /// An error if a signal asked to stop.
@@ -230,15 +232,15 @@ impl Error {
 
     /// As much of its words as the other side accepts: of a long path less, since why it is stands at the end.
     pub(crate) fn wire_text(&self) -> String {
-        const BETWEEN: &str = " ... ";
-        // What it said itself comes back in its own words.
+        const ELLIPSIS: &str = " ... ";
+        // What it reported itself comes back in its own words.
         let words = if let Self::Refused(why) = self { why.clone() } else { self.to_string() };
-        let shown = truncate(&words, usize::MAX);
-        if shown.len() <= MAX_REASON_BYTES {
-            return shown;
+        let text = truncate(&words, usize::MAX);
+        if text.len() <= MAX_REASON_BYTES {
+            return text;
         }
-        let end = &shown[shown.ceil_char_boundary(shown.len() - MAX_REASON_BYTES / 2)..];
-        format!("{}{BETWEEN}{end}", truncate(&shown, MAX_REASON_BYTES - BETWEEN.len() - end.len()))
+        let end = &text[text.ceil_char_boundary(text.len() - MAX_REASON_BYTES / 2)..];
+        format!("{}{ELLIPSIS}{end}", truncate(&text, MAX_REASON_BYTES - ELLIPSIS.len() - end.len()))
     }
 }
 

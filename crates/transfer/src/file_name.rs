@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a name: a path of this system has no longer one (PATH_MAX of limits.h, with its NUL). Most file systems take 255 bytes;
-/// exFAT, NTFS and CIFS take 255 units of UTF-16, which are up to 765 bytes here, and some of FUSE more.
+/// Most bytes of a name: a path of this system has no longer one (PATH_MAX of limits.h, with its NUL). Most file systems take 255 bytes.
+/// ExFAT, NTFS and CIFS take 255 units of UTF-16, which are up to 765 bytes here, and some of FUSE more.
 const MAX_NAME_BYTES: usize = 4095;
 
 /// A name. It is sent as bytes, as file systems have it: not every name is UTF-8.
@@ -37,7 +37,7 @@ impl TryFrom<Vec<u8>> for FileName {
         match &bytes[..] {
             [] => Err("an empty name"),
             b"." | b".." => Err("a name that stands for a directory"),
-            long if long.len() > MAX_NAME_BYTES => Err("a name of more than 4095 bytes"),
+            name if name.len() > MAX_NAME_BYTES => Err("a name of more than 4095 bytes"),
             path if path.contains(&b'/') => Err("a name with a slash"),
             text if text.contains(&0) => Err("a name with a NUL byte"),
             _ => Ok(Self(OsString::from_vec(bytes))),
@@ -57,17 +57,17 @@ mod tests {
 
     #[test]
     fn name_is_one_component_of_any_bytes() {
-        for right in
+        for bytes in
             [&b"a"[..], b"a b", b".hidden", b"...", b"\xff\xfe", b"new\nline", b"-", &[b'x'; 255], &[b'x'; 4095]]
         {
-            let name = FileName::try_from(right.to_vec()).unwrap();
+            let name = FileName::try_from(bytes.to_vec()).unwrap();
             let sent = postcard::to_stdvec(&name).unwrap();
-            assert_eq!(sent, postcard::to_stdvec(right).unwrap(), "a length, and the bytes as they are");
-            assert_eq!(postcard::from_bytes::<FileName>(&sent).unwrap().as_os_str().as_bytes(), right);
+            assert_eq!(sent, postcard::to_stdvec(bytes).unwrap(), "a length, and the bytes as they are");
+            assert_eq!(postcard::from_bytes::<FileName>(&sent).unwrap().as_os_str().as_bytes(), bytes);
         }
-        for wrong in [&b""[..], b".", b"..", b"/", b"/etc/x", b"../x", b"a/b", b"a/", b"a\0b", &[b'x'; 4096]] {
-            assert!(FileName::try_from(wrong.to_vec()).is_err(), "{wrong:?}");
-            assert!(postcard::from_bytes::<FileName>(&postcard::to_stdvec(wrong).unwrap()).is_err(), "{wrong:?}");
+        for bytes in [&b""[..], b".", b"..", b"/", b"/etc/x", b"../x", b"a/b", b"a/", b"a\0b", &[b'x'; 4096]] {
+            assert!(FileName::try_from(bytes.to_vec()).is_err(), "{bytes:?}");
+            assert!(postcard::from_bytes::<FileName>(&postcard::to_stdvec(bytes).unwrap()).is_err(), "{bytes:?}");
         }
     }
 

@@ -65,7 +65,7 @@ pub struct IncomingFile {
     /// Where it will be.
     pub path: PathBuf,
     /// Those that it must not replace, where it may replace any.
-    placed: Option<PlacedFiles>,
+    placed_files: Option<PlacedFiles>,
     arrivals: Arc<Mutex<ArrivalState>>,
     /// Whether a part is kept if the connection ends, and whether it had one at the beginning.
     is_part: bool,
@@ -83,7 +83,7 @@ struct ArrivalState {
     /// Bytes that came over other streams than the first, and are not counted yet.
     uncounted: u64,
     /// Why a block of another stream was not written.
-    failed: Option<Error>,
+    failure: Option<Error>,
 }
 
 /// A file that is arriving, for a stream that has joined its session.
@@ -123,11 +123,11 @@ impl SharedIncomingFile {
 
     /// A claimed block will not be there.
     pub(crate) fn fail(self, why: Error) {
-        lock(&self.arrivals).failed.get_or_insert(why);
+        lock(&self.arrivals).failure.get_or_insert(why);
     }
 }
 
-/// The room that a file has taken of what it was promised, summed over all files of a session while they arrive: it is no
+/// The room that a file has taken of what it was promised, summed over all files of a session while they arrive. It is no
 /// longer among what is free.
 #[derive(Debug, Default)]
 pub struct SpaceReservation {
@@ -143,9 +143,9 @@ impl SpaceReservation {
     }
 
     fn add(&mut self, bytes: u64) {
-        let more = bytes.min(self.promised - self.bytes);
-        self.bytes += more;
-        self.total.fetch_add(more, Ordering::Relaxed);
+        let increment = bytes.min(self.promised - self.bytes);
+        self.bytes += increment;
+        self.total.fetch_add(increment, Ordering::Relaxed);
     }
 }
 
@@ -164,25 +164,25 @@ impl IncomingFile {
         directory: &OpenDirectory,
         path: PathBuf,
         entry: &FileEntry,
-        placed: Option<&PlacedFiles>,
+        placed_files: Option<&PlacedFiles>,
     ) -> Result<Self> {
-        let place = Arc::new(PinnedPath::in_directory(&directory.directory, path.clone()));
+        let pinned_path = Arc::new(PinnedPath::in_directory(&directory.directory, path.clone()));
         let (bytes, stored) = entry_size(entry);
         let is_part = bytes.is_some_and(|bytes| bytes > BLOCK_BYTES);
         let (file, part) = if is_part {
             let name = part_name(entry, bytes.unwrap_or_default());
-            let file = AtomicFile::resume(&place, OsStr::new(&name), placed.is_some())?;
+            let file = AtomicFile::resume(&pinned_path, OsStr::new(&name), placed_files.is_some())?;
             let part = file.file().metadata().ok();
             (file, part)
         } else {
-            (AtomicFile::create_among(&directory.files, &place, placed.is_some())?, None)
+            (AtomicFile::create_among(&directory.files, &pinned_path, placed_files.is_some())?, None)
         };
         // Of a part that was mapped, more is missing than is behind its end.
-        let present = part.as_ref().map_or(0, |part| part.len().min(part.blocks() * STAT_BLOCK));
+        let present_bytes = part.as_ref().map_or(0, |part| part.len().min(part.blocks() * STAT_BLOCK));
         file.check_size(bytes.unwrap_or_default())?;
-        file.check_free_space(stored.saturating_sub(present), true)?;
-        let (placed, is_resumed) = (placed.cloned(), part.is_some_and(|part| part.len() > 0));
-        Ok(Self { placed, is_part, is_resumed, ..Self::new(Sink::File(file), path, entry)? })
+        file.check_free_space(stored.saturating_sub(present_bytes), true)?;
+        let (placed_files, is_resumed) = (placed_files.cloned(), part.is_some_and(|part| part.len() > 0));
+        Ok(Self { placed_files, is_part, is_resumed, ..Self::new(Sink::File(file), path, entry)? })
     }
 
     /// Has a file go there.
@@ -190,11 +190,11 @@ impl IncomingFile {
     /// # Errors
     /// A file of too many blocks.
     pub(crate) fn new(sink: Sink, path: PathBuf, entry: &FileEntry) -> Result<Self> {
-        let arrivals = ArrivalState { blocks: BlockMap::new(entry_size(entry).0)?, uncounted: 0, failed: None };
+        let arrivals = ArrivalState { blocks: BlockMap::new(entry_size(entry).0)?, uncounted: 0, failure: None };
         Ok(Self {
             sink,
             path,
-            placed: None,
+            placed_files: None,
             arrivals: Arc::new(Mutex::new(arrivals)),
             is_part: false,
             is_resumed: false,
@@ -232,7 +232,7 @@ impl IncomingFile {
 
     /// Why a block of another stream was not written, if one was not.
     pub(crate) fn failure(&self) -> Option<Error> {
-        lock(&self.arrivals).failed.take()
+        lock(&self.arrivals).failure.take()
     }
 
     /// That a piece is in its turn.
@@ -266,7 +266,7 @@ impl IncomingFile {
     ///
     /// # Errors
     /// Those of ftruncate.
-    pub(crate) fn file_for(&self, piece: &FilePiece, is_mapped: bool) -> Result<Option<&File>> {
+    pub(crate) fn file_for_piece(&self, piece: &FilePiece, is_mapped: bool) -> Result<Option<&File>> {
         let Sink::File(file) = &self.sink else { return Ok(None) };
         let file = file.file();
         let end = piece.offset + u64::from(piece.bytes);
@@ -352,8 +352,8 @@ impl IncomingFile {
     }
 
     /// Whether all of it is there.
-    pub fn is_whole(&self) -> bool {
-        lock(&self.arrivals).blocks.is_whole()
+    pub fn is_complete(&self) -> bool {
+        lock(&self.arrivals).blocks.is_complete()
     }
 
     /// Gives it its size: holes at its end have none.
@@ -363,8 +363,8 @@ impl IncomingFile {
     pub fn set_length(&self, bytes: u64) -> Result<()> {
         let Sink::File(file) = &self.sink else { return Ok(()) };
         let file = file.file();
-        let cut = || if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) };
-        Ok(cut().map_err(|error| FileError::call("cut to its size", &self.path, error))?)
+        let truncate = || if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) };
+        Ok(truncate().map_err(|error| FileError::call("truncate to its size", &self.path, error))?)
     }
 
     /// Gives it its owner, attributes and time.
@@ -384,14 +384,14 @@ impl IncomingFile {
         match self.sink {
             Sink::File(mut file) => {
                 file.set_mode(entry.mode);
-                let Some(placed) = self.placed else { return Ok(file.commit()?) };
+                let Some(placed_files) = self.placed_files else { return Ok(file.commit()?) };
                 let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-                let own = file.file().metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
-                if file.replaced_file()?.is_some_and(|replaced| placed.contains(identity(&replaced))) {
+                let metadata = file.file().metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
+                if file.replaced_file()?.is_some_and(|replaced| placed_files.contains(identity(&replaced))) {
                     return Err(Error::NameCollision(self.path));
                 }
                 file.commit()?;
-                placed.add(identity(&own));
+                placed_files.add(identity(&metadata));
                 Ok(())
             }
             Sink::Output(output) => {

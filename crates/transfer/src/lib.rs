@@ -1,16 +1,16 @@
 //! Files moved between two kelvins: encrypted, verified, and under their names only when they are whole.
 //!
 //! A sender ([`mod@send`]) connects to a receiver ([`mod@receive`]), and after a handshake everything goes through one encrypted
-//! [`secure_channel`]: messages ([`message`]), and the bytes of files that they announce, which may go plain. The sender collects what
-//! is to be sent ([`source`]) and offers it; for each sender, whose [settings](message::SessionSettings) hold for all files, the receiver has a
+//! [`secure_channel`]. These are messages ([`message`]), and the bytes of files that they announce, which may go plain. The sender collects what
+//! is to be sent ([`source`]) and offers it. For each sender, whose [settings](message::SessionSettings) hold for all files, the receiver has a
 //! [`session`], which decides on every entry ([`offer_policy`]) and has the files arrive ([`incoming_file`]) in blocks ([`blocks`]).
 //! Both ends finish with the same [`summary`]: what was moved, how fast, what limited it ([`stage_times`], [`link_usage`]) and what was
 //! to be expected ([`rate_prediction`]). Blocks of large files may come over more connections ([`session_streams`]), and each file over
 //! one of its own.
 //!
-//! Either end can have its socket in the kernel instead ([`device`]), whose module also tells the entry of a [`page_tables`].
+//! Either end can have its socket in the kernel instead ([`device`]), whose module also reports the entry of a [`page_tables`].
 //!
-//! The receiver decides where bytes go: a [`file_name`] is one component, and directories are found name by name from the one that is
+//! The receiver decides where bytes go. A [`file_name`] is one component, and directories are found name by name from the one that is
 //! held open ([`open_directory`], [`directory_tree`]). The sender decides what is read: no message of the receiver names a file.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The messages of the two ends, in postcard: short, and every list and text has a bound where it is read.
 //!
 //! The sender offers entries ([`FileEntry`]), files and others, ahead of their content; the receiver decides on each. What is wanted
-//! follows as pieces: the whole content of small files together ([`SenderMessage::Batch`]), or a block of a large one
+//! follows as pieces. These are the whole content of small files together ([`SenderMessage::Batch`]), or a block of a large one
 //! ([`SenderMessage::Block`]), each announced and followed by exactly this many bytes. The receiver's verdicts come as they fall; the
 //! sender waits for them only at the end, or, where asked to, after each file.
 
@@ -24,7 +24,7 @@ use crate::wire::secret::Nonce;
 
 /// A BLAKE3 digest.
 pub type Blake3Digest = [u8; 32];
-/// Most extended attributes of a file, and most bytes of their names and values: about what ext4 keeps beside an inode.
+/// Most extended attributes of a file, and most bytes of their names and values: about what ext4 keeps in addition to an inode.
 pub const MAX_ATTRIBUTES: usize = 64;
 /// See [`MAX_ATTRIBUTES`].
 pub const MAX_ATTRIBUTE_BYTES: usize = 4096;
@@ -34,10 +34,10 @@ pub const PERMISSION_BITS: u32 = 0o777;
 pub const MAX_SMALL_FILE: u64 = 64 << 10;
 /// The number of an entry: how many were offered before it.
 pub type EntryNumber = u32;
-/// What a session is joined by: random, and told to its sender alone.
+/// What a session is joined by: random, and sent to its sender alone.
 pub type SessionId = Nonce;
 
-/// What the sender says.
+/// What the sender sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SenderMessage {
     /// The beginning.
@@ -74,7 +74,7 @@ pub enum SenderMessage {
     },
     /// All files are found: their bytes, holes not counted, where it was not known how many.
     TotalFound(u64),
-    /// All was sent; the receiver shall finish, and say what it measured.
+    /// All was sent; the receiver shall finish, and report what it measured.
     End,
     /// What the sender measured.
     Finish(Box<SenderReport>),
@@ -82,7 +82,7 @@ pub enum SenderMessage {
     Join(JoinRequest),
     /// Blocks of this file, each one whole, may come over all streams from now on, until the next one is split.
     Split(EntryNumber),
-    /// What follows of this file comes over a connection of its own, until that one says that all was sent.
+    /// What follows of this file comes over a connection of its own, until that one reports that all was sent.
     FileConnection(EntryNumber),
     /// More connections may be worth it now, which were not announced: by what could they join?
     QueryJoin,
@@ -115,7 +115,7 @@ pub struct SessionSettings {
     pub dry_run: bool,
     /// Bytes of all files, holes not counted; none where unknown.
     pub bytes: Option<u64>,
-    /// No more bytes than these, where it is not known yet how many: the receiver says whether there is room for them.
+    /// No more bytes than these, where it is not known yet how many: the receiver answers whether there is room for them.
     pub at_most: Option<u64>,
     /// Over how many connections blocks come, this one included.
     pub streams: u32,
@@ -166,9 +166,9 @@ pub struct ArrivedBytes {
 }
 
 impl ArrivedBytes {
-    pub(crate) fn add(self, more: &Self) -> Self {
-        let bytes = self.bytes.saturating_add(more.bytes);
-        Self { bytes, nanoseconds: self.nanoseconds.saturating_add(more.nanoseconds) }
+    pub(crate) fn add(self, other: &Self) -> Self {
+        let bytes = self.bytes.saturating_add(other.bytes);
+        Self { bytes, nanoseconds: self.nanoseconds.saturating_add(other.nanoseconds) }
     }
 
     /// What has arrived since then.
@@ -248,8 +248,8 @@ impl Attribute {
 }
 
 /// The attributes of a file, if they are few: a receiver holds those of many files.
-fn few_attributes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Attribute>, D::Error> {
-    let attributes = Vec::<Attribute>::deserialize(from)?;
+fn few_attributes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Attribute>, D::Error> {
+    let attributes = Vec::<Attribute>::deserialize(deserializer)?;
     let bytes: usize = attributes.iter().map(|attribute| attribute.name.len() + attribute.value.len()).sum();
     let are_few = attributes.len() <= MAX_ATTRIBUTES && bytes <= MAX_ATTRIBUTE_BYTES;
     if are_few { Ok(attributes) } else { Err(D::Error::custom("more extended attributes than are sent for a file")) }
@@ -309,7 +309,7 @@ pub struct SenderReport {
     pub failed: u64,
     /// What the sender did.
     pub load: EndLoad,
-    /// What its connection carried, if the kernel says.
+    /// What its connection carried, if the kernel reports it.
     pub carried: Option<LinkUsage>,
     /// The rate that was to be expected, if it was predicted.
     pub expected: Option<RatePrediction>,
@@ -344,8 +344,8 @@ impl fmt::Display for StreamChoice {
             write!(out, "{:.1} times the rate of one", self.speedup())?;
         }
         match self.no_faster {
-            Some(more) if self.streams > 1 => write!(out, ", {more} no faster"),
-            Some(more) => write!(out, "{more} were no faster"),
+            Some(count) if self.streams > 1 => write!(out, ", {count} no faster"),
+            Some(count) => write!(out, "{count} were no faster"),
             None => Ok(()),
         }
     }
@@ -381,7 +381,7 @@ pub enum ReceiverMessage {
     JoinInvitation(Option<JoinInvitation>),
     /// How much has arrived.
     Arrived(ArrivedBytes),
-    /// Over a stream that has joined: that it has, and then of each block in turn that it was written, or why not.
+    /// Over a stream that has joined: that it has, and then of each block, one after another, that it was written, or why not.
     BlockWritten(Option<RefusalReason>),
 }
 
@@ -390,7 +390,7 @@ pub enum ReceiverMessage {
 pub enum EntryDecision {
     /// A file's content may come.
     Wanted,
-    /// Like `Wanted`, and [`ReceiverMessage::PresentBlocks`] says what of it is there.
+    /// Like `Wanted`, and [`ReceiverMessage::PresentBlocks`] states what of it is there.
     Resumed,
     /// The file is there and need not come.
     Unchanged,
@@ -436,12 +436,14 @@ mod tests {
 
     #[test]
     fn received_messages_are_bounded() {
-        let is_read = |why: &str| {
+        let is_accepted = |why: &str| {
             let message =
                 ReceiverMessage::Verdicts(vec![Verdict { file: 1, why: Some(RefusalReason(why.to_owned())) }]);
             postcard::from_bytes::<ReceiverMessage>(&postcard::to_stdvec(&message).unwrap()).is_ok()
         };
-        assert!(is_read("disk full") && !is_read(&"x".repeat(MAX_REASON_BYTES + 1)) && !is_read("\u{1b}[2J"));
+        assert!(
+            is_accepted("disk full") && !is_accepted(&"x".repeat(MAX_REASON_BYTES + 1)) && !is_accepted("\u{1b}[2J")
+        );
         // A list that claims to have more entries than bytes came costs no memory.
         let huge = [1, 0xff, 0xff, 0xff, 0xff, 0x0f];
         assert!(postcard::from_bytes::<SenderMessage>(&huge).is_err());

@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Timespec, Timestamps, Uid, XattrFlags};
 use crate::Result;
 use crate::message::{FileEntry, Mtime};
 
-/// Gives a file its owner, attributes and time; an error says where it will be.
+/// Gives a file its owner, attributes and time; an error names the place where it will be.
 ///
 /// # Errors
 /// Those of setting them.

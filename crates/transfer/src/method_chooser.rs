@@ -1,11 +1,11 @@
 //! By which method the bytes of large files go that are neither encrypted nor small: the one that was asked for, or the one that a
 //! first moment shows to be fastest.
 //!
-//! Two methods are tried by turns on the first blocks, in an order in which neither is always first, and what they took is compared as
+//! Two methods are tried by turns on the first blocks, in an order in which neither is always first. What they took is compared as
 //! the end sees it, waiting for the other one included. At the sender, verified, that is reading into a buffer against the file
 //! mapped; not verified, against sendfile, which shows the sender no byte. At the receiver, verified, it is parts for which it looks
-//! before it sleeps, against larger ones by calls that wait: what shows no byte must be read again, and pages of a file that are touched
-//! one by one cost more than they save; not verified, it is receiving into a buffer against splice.
+//! before it sleeps, against larger ones by calls that wait. What shows no byte must be read again, and pages of a file that are touched
+//! one by one cost more than they save. Not verified, it is receiving into a buffer against splice.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -26,10 +26,10 @@ use crate::{Error, Result};
 /// Pages of a window, and bytes of a call, of the methods that are tried.
 const WINDOW_PAGES: usize = 256;
 const CALL_BYTES: usize = 1 << 20;
-/// Bytes of a call that receives what is hashed: several of them fit into a second-level cache, and they were seen to take a tenth less
+/// Bytes of a call that receives what is hashed. Several of them fit into a second-level cache, and they were seen to take a tenth less
 /// than parts of 64 KiB.
 const HASHED_CALL_BYTES: usize = 256 << 10;
-/// Only of pieces of at least this many bytes can be said how long they take.
+/// Only pieces of at least this many bytes take a time that can be measured.
 const MIN_TIMED_PIECE: u64 = 1 << 20;
 /// How many pieces are moved until one method is chosen.
 const TRIAL_PIECES: usize = 16;
@@ -75,28 +75,28 @@ pub(crate) struct MethodChooser<M: PathMethod> {
 
 impl MethodChooser<SendMethod> {
     /// Bytes that go plain: by this setup, or by what is fastest. Encrypted ones go by parts alone.
-    pub(crate) fn for_sending(asked: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
+    pub(crate) fn for_sending(requested: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
         let method = if is_verified { SendMethod::Mmap } else { SendMethod::Sendfile };
-        Self::new(asked, is_plain, method, CALL_BYTES)
+        Self::new(requested, is_plain, method, CALL_BYTES)
     }
 }
 
 impl MethodChooser<ReceiveMethod> {
     /// Bytes that come plain: by this setup, or by what is fastest. Encrypted ones come by parts alone.
-    pub(crate) fn for_receiving(asked: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
+    pub(crate) fn for_receiving(requested: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
         let hashed = (ReceiveMethod::ReadWrite, HASHED_CALL_BYTES);
         let (method, buffer) = if is_verified { hashed } else { (ReceiveMethod::Splice, CALL_BYTES) };
-        Self::new(asked, is_plain, method, buffer)
+        Self::new(requested, is_plain, method, buffer)
     }
 }
 
 impl<M: PathMethod> MethodChooser<M> {
-    fn new(asked: Option<PathSetup<M>>, is_plain: bool, method: M, buffer: usize) -> Self {
-        let timeout = MinProgress::default().within;
+    fn new(requested: Option<PathSetup<M>>, is_plain: bool, method: M, buffer: usize) -> Self {
+        let timeout = MinProgress::default().interval;
         let rival = PathSetup { method, mode: Mode::Blocking, buffer, window: WINDOW_PAGES, timeout };
-        let setups = match asked {
+        let setups = match requested {
             _ if !is_plain => vec![None],
-            Some(asked) => vec![Some(asked)],
+            Some(setup) => vec![Some(setup)],
             None => vec![None, Some(rival)],
         };
         Self { trials: setups.into_iter().map(MethodTrial::new).collect(), pieces: 0 }
@@ -142,13 +142,13 @@ impl<M: PathMethod> MethodChooser<M> {
     }
 
     /// What a piece took that went by this method.
-    pub(crate) fn record(&mut self, method: PieceMethod<M>, bytes: u64, begun: Instant) {
+    pub(crate) fn record(&mut self, method: PieceMethod<M>, bytes: u64, start: Instant) {
         let Some(trial) = self.trials.get_mut(method.trial) else { return };
         trial.path = method.path.or(trial.path.take());
         if bytes >= MIN_TIMED_PIECE {
             self.pieces += 1;
             trial.bytes += bytes;
-            trial.nanoseconds += begun.elapsed().as_nanos() as f64;
+            trial.nanoseconds += start.elapsed().as_nanos() as f64;
         }
     }
 
@@ -187,7 +187,7 @@ fn wait_in_calls<M: PathMethod>(path: &DataPath<M>) -> std::io::Result<()> {
     path.socket.set_waiting(Mode::Blocking, STOP_POLL_INTERVAL)
 }
 
-/// Moves a range of a file with calls that wait as the mode has them, for so long; then they wait in the call again.
+/// Moves a range of a file with calls that wait as the mode has them, for this time; then they wait in the call again.
 ///
 /// # Errors
 /// Those of setting how they wait; inside them those of [`DataPath::transfer`].
@@ -204,7 +204,7 @@ fn transfer_in_mode<M: PathMethod>(
     Ok(moved)
 }
 
-/// Sends a range of a file, and says how many bytes have gone: fewer if the file became shorter, or could not be read. None at all
+/// Sends a range of a file, and returns how many bytes have gone: fewer if the file became shorter, or could not be read. None at all
 /// of a file that would be mapped and cannot be.
 ///
 /// # Errors
@@ -223,7 +223,7 @@ pub(crate) fn send_range(
     };
     match method {
         SendMethod::Mmap if path.moved == 0 && is_unmappable(&error) => Ok(None),
-        // What these have sent is known, whatever failed.
+        // What these have sent is known, even if something failed.
         SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile => Ok(Some(path.moved)),
         _ => Err(Error::call(TAKE_STEP)(error)),
     }
@@ -241,7 +241,7 @@ pub(crate) fn receive_range(
     range: Range<u64>,
     observer: ByteObserver<'_>,
 ) -> Result<(u64, std::io::Result<()>)> {
-    let timeout = meter.required.within;
+    let timeout = meter.required.interval;
     path.socket.incoming = Some(std::mem::take(meter));
     let received = transfer_in_mode(path, timeout, file, range, observer);
     *meter = path.socket.incoming.take().unwrap_or_default();
@@ -271,16 +271,16 @@ fn check_connection(error: std::io::Error, doing: &'static str, timeout: Duratio
 mod tests {
     use super::*;
 
-    /// Sends pieces of which each way takes this many nanoseconds a byte, and says the way of the one after them.
-    fn chosen_method(a_byte: [f64; 2]) -> usize {
-        let mut ways = MethodChooser::for_sending(None, true, false);
+    /// Sends pieces of which each way takes this many nanoseconds a byte, and returns the way of the one after them.
+    fn chosen_method(byte_nanoseconds: [f64; 2]) -> usize {
+        let mut chooser = MethodChooser::for_sending(None, true, false);
         for _ in 0..TRIAL_PIECES {
-            let number = ways.current();
-            ways.pieces += 1;
-            ways.trials[number].bytes += MIN_TIMED_PIECE;
-            ways.trials[number].nanoseconds += a_byte[number] * MIN_TIMED_PIECE as f64;
+            let number = chooser.current();
+            chooser.pieces += 1;
+            chooser.trials[number].bytes += MIN_TIMED_PIECE;
+            chooser.trials[number].nanoseconds += byte_nanoseconds[number] * MIN_TIMED_PIECE as f64;
         }
-        ways.current()
+        chooser.current()
     }
 
     #[test]
@@ -290,9 +290,10 @@ mod tests {
 
     #[test]
     fn trial_order_is_balanced() {
-        let both = || SendMethod::TRIAL_ORDER.into_iter().zip(ReceiveMethod::TRIAL_ORDER).cycle().take(TRIAL_PIECES);
+        let order_pairs =
+            || SendMethod::TRIAL_ORDER.into_iter().zip(ReceiveMethod::TRIAL_ORDER).cycle().take(TRIAL_PIECES);
         for pair in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            assert_eq!(both().filter(|tried| *tried == pair).count(), TRIAL_PIECES / 4, "{pair:?}");
+            assert_eq!(order_pairs().filter(|trial| *trial == pair).count(), TRIAL_PIECES / 4, "{pair:?}");
         }
         let first = SendMethod::TRIAL_ORDER.chunks(2).filter(|pair| pair[0] == 0).count();
         assert_eq!(first, 1);
@@ -301,15 +302,15 @@ mod tests {
     #[test]
     fn encrypted_data_is_buffered_and_fixed_method_kept() {
         assert_eq!(MethodChooser::for_sending(None, false, true).trials.len(), 1);
-        let asked = SendSetup {
+        let setup = SendSetup {
             method: SendMethod::Splice,
             mode: Mode::Blocking,
             buffer: 512,
             window: 1,
             timeout: STOP_POLL_INTERVAL,
         };
-        assert_eq!(MethodChooser::for_sending(Some(asked), true, true).trials[0].setup, Some(asked));
-        assert!(MethodChooser::for_sending(Some(asked), false, true).trials[0].setup.is_none());
+        assert_eq!(MethodChooser::for_sending(Some(setup), true, true).trials[0].setup, Some(setup));
+        assert!(MethodChooser::for_sending(Some(setup), false, true).trials[0].setup.is_none());
         assert_eq!(MethodChooser::for_sending(None, true, true).trials[1].setup.unwrap().method, SendMethod::Mmap);
         assert_eq!(MethodChooser::for_sending(None, true, true).method(), None);
     }

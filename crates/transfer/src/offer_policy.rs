@@ -61,7 +61,7 @@ pub(crate) struct OfferPolicy {
     /// What file systems keep of times, where files may be there already.
     timestamp_probe: TimestampProbe,
     /// Files that have their names, where others may be replaced.
-    placed: Option<PlacedFiles>,
+    placed_files: Option<PlacedFiles>,
     /// Bytes of room that were promised to none, where known, when it looked last.
     free_bytes: Cell<Option<Option<u64>>>,
     /// Bytes that were promised room, of files that did not arrive yet.
@@ -87,7 +87,7 @@ impl OfferPolicy {
         Ok(Self {
             destination,
             timestamp_probe: TimestampProbe::default(),
-            placed: overwrite.then(PlacedFiles::default),
+            placed_files: overwrite.then(PlacedFiles::default),
             free_bytes: Cell::default(),
             reserved_bytes: 0,
             written_bytes: Arc::default(),
@@ -117,15 +117,15 @@ impl OfferPolicy {
         self.free_bytes.set(None);
     }
 
-    /// That there is room for this many bytes beside those that were promised it; remembered until it looks again.
+    /// That there is room for this many bytes in addition to those promised before; remembered until it looks again.
     fn check_space(&self, bytes: u64) -> Result<()> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok(()) };
         if self.free_bytes.get().is_none() {
             let promised = self.reserved_bytes.saturating_sub(self.written_bytes.load(Ordering::Relaxed));
-            self.free_bytes.set(Some(tree.free_bytes()?.map(|room| room.saturating_sub(promised))));
+            self.free_bytes.set(Some(tree.free_bytes()?.map(|free_bytes| free_bytes.saturating_sub(promised))));
         }
         match self.free_bytes.get().flatten() {
-            Some(room) if bytes > room => Err(Error::NoSpace { bytes, room }),
+            Some(free_bytes) if bytes > free_bytes => Err(Error::NoSpace { bytes, free_bytes }),
             _ => Ok(()),
         }
     }
@@ -141,7 +141,7 @@ impl OfferPolicy {
         may_resume: bool,
     ) -> Result<Decision> {
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
-        let overwrite = self.placed.is_some();
+        let overwrite = self.placed_files.is_some();
         let decision = match (&mut self.destination, &entry.kind) {
             (SessionDestination::Nothing, _) if is_file => EntryDecision::Wanted,
             (SessionDestination::Nothing, _) => EntryDecision::Made,
@@ -184,15 +184,15 @@ impl OfferPolicy {
         let existing =
             if is_new { None } else { stat_entry(&directory, entry, &tree.path(entry), FileType::RegularFile)? };
         if let Some(existing) = existing {
-            let (path, served) = (tree.path(entry), tree.open_directory(0)?);
-            if self.placed.as_ref().is_some_and(|placed| placed.contains((existing.st_dev, existing.st_ino))) {
+            let (path, root) = (tree.path(entry), tree.open_directory(0)?);
+            if self.placed_files.as_ref().is_some_and(|placed| placed.contains((existing.st_dev, existing.st_ino))) {
                 return Err(Error::NameCollision(path));
             }
-            let stored_time = |modified| self.timestamp_probe.stored_time((&served, &directory), modified);
+            let stored_time = |modified| self.timestamp_probe.stored_time((&root, &directory), modified);
             if settings.update && is_unchanged(entry, &existing, stored_time) {
                 return Ok((EntryDecision::Unchanged, None));
             }
-            if self.placed.is_none() {
+            if self.placed_files.is_none() {
                 return Err(FileError::AlreadyExists { path }.into());
             }
         }
@@ -203,9 +203,9 @@ impl OfferPolicy {
             return Ok((if has_part { EntryDecision::Resumed } else { EntryDecision::Wanted }, None));
         }
         if has_part && may_resume {
-            let part = IncomingFile::create(&directory, tree.path(entry), entry, self.placed.as_ref())?;
+            let part = IncomingFile::create(&directory, tree.path(entry), entry, self.placed_files.as_ref())?;
             tree.mark_new_name(entry.parent);
-            // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
+            // A receiver that was killed before it wrote anything left an empty one, which is not reported.
             let is_resumed = part.resumed_part().is_some();
             return Ok((if is_resumed { EntryDecision::Resumed } else { EntryDecision::Wanted }, Some(part)));
         }
@@ -225,10 +225,10 @@ impl OfferPolicy {
         match &mut self.destination {
             SessionDestination::Directory(tree) => {
                 let directory = tree.open_directory(entry.parent)?;
-                let mut made = IncomingFile::create(&directory, path, entry, self.placed.as_ref())?;
+                let mut incoming_file = IncomingFile::create(&directory, path, entry, self.placed_files.as_ref())?;
                 tree.mark_new_name(entry.parent);
-                made.reservation = SpaceReservation::new(entry, &self.written_bytes);
-                Ok(made)
+                incoming_file.reservation = SpaceReservation::new(entry, &self.written_bytes);
+                Ok(incoming_file)
             }
             SessionDestination::Output(output, _) => {
                 let output = output.try_clone().map_err(|error| FileError::call("write", &path, error))?;
@@ -245,7 +245,7 @@ impl OfferPolicy {
     pub(crate) fn write_small(&mut self, entry: &FileEntry, content: &[u8], sync: bool) -> Result<()> {
         match &mut self.destination {
             // What may be replaced is looked at closely first.
-            SessionDestination::Directory(tree) if self.placed.is_none() => {
+            SessionDestination::Directory(tree) if self.placed_files.is_none() => {
                 let staging = tree.staging(entry.parent)?;
                 tree.mark_new_name(entry.parent);
                 staging.publish(&StagedFile { entry, content, path: &|| tree.path(entry), sync })
@@ -283,19 +283,23 @@ impl OfferPolicy {
     ///
     /// # Errors
     /// Those of writing; files of which it is not known, since others are replaced.
-    pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> std::io::Result<(u64, u64)> {
+    pub(crate) fn write_costs(
+        &self,
+        small_files: u64,
+        receive_method: Option<(ReceiveSetup, bool)>,
+    ) -> std::io::Result<(u64, u64)> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
-        let made = tree.root.files.create(0o600)?;
-        let file_cost = match by {
-            None => stage_costs::writing_cost(made.as_file())?,
-            Some((setup, verify)) => stage_costs::receive_method_cost(made.as_file(), setup, verify)?,
+        let probe_file = tree.root.files.create(0o600)?;
+        let file_cost = match receive_method {
+            None => stage_costs::writing_cost(probe_file.as_file())?,
+            Some((setup, verify)) => stage_costs::receive_method_cost(probe_file.as_file(), setup, verify)?,
         };
-        let cost_of_each = match small {
+        let small_file_cost = match small_files {
             0 => 0,
-            _ if self.placed.is_some() => return Err(ErrorKind::Unsupported.into()),
+            _ if self.placed_files.is_some() => return Err(ErrorKind::Unsupported.into()),
             _ => Staging::for_directory(&tree.root).measure_cost()?,
         };
-        Ok((file_cost, cost_of_each))
+        Ok((file_cost, small_file_cost))
     }
 
     /// Where an entry goes, in words.
@@ -357,12 +361,12 @@ fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwri
     let path = tree.path(entry);
     let parent = tree.open_directory(entry.parent)?;
     let directory = &*parent.directory;
-    let failed = |error: Errno| FileError::call("make the link", &path, error.into());
+    let link_error = |error: Errno| FileError::call("make the link", &path, error.into());
     if target.is_empty() || target.len() > MAX_LINK_TARGET || target.contains(&0) {
         return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
     }
     if stat_entry(&parent, entry, &path, FileType::Symlink)?.is_some() {
-        let existing = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
+        let existing = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(link_error)?;
         if existing.as_bytes() == target {
             return Ok(());
         }
@@ -373,20 +377,20 @@ fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwri
     let temporary = part_name(entry, 0);
     // One that a killed receiver left.
     let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
-    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &temporary).map_err(failed)?;
-    let put = set_link_metadata(directory, &temporary, entry).and_then(|()| {
-        let (from, to) = (Path::new(&temporary), entry.name.as_os_str());
+    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &temporary).map_err(link_error)?;
+    let outcome = set_link_metadata(directory, &temporary, entry).and_then(|()| {
+        let (old_path, new_path) = (Path::new(&temporary), entry.name.as_os_str());
         match overwrite {
-            true => rustix::fs::renameat(directory, from, directory, to),
+            true => rustix::fs::renameat(directory, old_path, directory, new_path),
             false => rename_noreplace::rename_noreplace(
-                PathAt::in_directory(directory.as_fd(), from),
-                PathAt::in_directory(directory.as_fd(), to),
+                PathAt::in_directory(directory.as_fd(), old_path),
+                PathAt::in_directory(directory.as_fd(), new_path),
             ),
         }
     });
-    put.map_err(|error| {
+    outcome.map_err(|error| {
         let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
-        failed(error)
+        link_error(error)
     })?;
     tree.mark_new_name(entry.parent);
     Ok(())
@@ -406,7 +410,7 @@ fn set_link_metadata(directory: &File, name: &str, entry: &FileEntry) -> rustix:
 const MAX_FILE_SYSTEMS: usize = 4;
 
 /// What a file system keeps of a time of modification: known by what it gives back of that very time. One keeps whole seconds, another two
-/// of them, hundredths, or no time before 1980; and which, the server of a network file system knows, and not this machine. So a file of
+/// of them, hundredths, or no time before 1980. Which one, the server of a network file system knows, and not this machine. So a file of
 /// its own is given the time, and asked for it: one for each file system, which goes when this is dropped.
 #[derive(Debug, Default)]
 struct TimestampProbe(Vec<ProbeFile>);
@@ -421,20 +425,20 @@ struct ProbeFile {
 }
 
 impl TimestampProbe {
-    /// What the file system of a directory keeps of a time. The file is made in the directory that is served, if that is on it: a
+    /// What the file system of a directory keeps of a time. The file is made in the directory that is served, if that is on it. A
     /// directory of the user's in which nothing changes keeps its time.
     ///
     /// # Errors
     /// Those of making a file there, and of giving it a time.
     fn stored_time(
         &mut self,
-        (served, directory): (&Arc<OpenDirectory>, &Arc<OpenDirectory>),
+        (root, directory): (&Arc<OpenDirectory>, &Arc<OpenDirectory>),
         modified: Mtime,
     ) -> std::io::Result<Mtime> {
         let device = directory.directory.metadata()?.dev();
-        let directory = if served.directory.metadata()?.dev() == device { served } else { directory };
-        let place = match self.0.iter().position(|tried| tried.device == device) {
-            Some(place) => place,
+        let directory = if root.directory.metadata()?.dev() == device { root } else { directory };
+        let index = match self.0.iter().position(|probe| probe.device == device) {
+            Some(index) => index,
             None => {
                 self.0.truncate(MAX_FILE_SYSTEMS - 1);
                 self.0.insert(
@@ -444,7 +448,7 @@ impl TimestampProbe {
                 0
             }
         };
-        let file = self.0[place].file.as_file();
+        let file = self.0[index].file.as_file();
         rustix::fs::futimens(file, &utimens(modified))?;
         // As the server has it, where there is one.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
@@ -470,7 +474,7 @@ mod tests {
             assert_eq!(stored, seconds);
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         }
-        // It finds its file whatever else is let go first.
+        // It finds its file, no matter what is released first.
         drop(tree);
         drop(probe);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

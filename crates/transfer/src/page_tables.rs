@@ -1,6 +1,6 @@
-//! The page-table entries of what either end maps: a file at the sender, the window at the receiver; and what their bits say.
+//! The page-table entries of what either end maps: a file at the sender, the window at the receiver; and what their bits mean.
 //!
-//! What an entry is before and after each access shows who made it: the processor marks it accessed and dirty, the kernel makes it no
+//! What an entry is before and after each access shows who made it. The processor marks it accessed and dirty, the kernel makes it no
 //! stronger than the mapping.
 
 use std::os::unix::fs::FileExt;
@@ -72,13 +72,13 @@ impl PageTableEntries {
         sender: Vec<(AccessStage, PageEntry)>,
         receiver: Vec<(AccessStage, PageEntry)>,
     ) -> Self {
-        let staged = |(moment, entry): (AccessStage, PageEntry)| {
+        let to_staged_entry = |(moment, entry): (AccessStage, PageEntry)| {
             let PageEntry { entry, level, shift, is_present, .. } = entry;
             let flags = processor.flags(entry);
             let names = if is_present { bit_names(processor.bits, flags) } else { Vec::new() };
             StagedEntry { moment, is_present, level, bytes: 1 << shift, flags: Hex(flags), names }
         };
-        let [sender, receiver] = [sender, receiver].map(|entries| entries.into_iter().map(staged).collect());
+        let [sender, receiver] = [sender, receiver].map(|entries| entries.into_iter().map(to_staged_entry).collect());
         Self { sender, receiver, published: processor.published, bits: processor.bits }
     }
 }
@@ -89,9 +89,9 @@ impl PageTableEntries {
 /// No device; failed calls.
 pub fn read_entries() -> Result<PageTableEntries> {
     let (sender, mut receiver) = (KernelSocket::open(KmodDevice::Sender)?, KernelSocket::open(KmodDevice::Receiver)?);
-    let of_sender = sender_entries(&sender).map_err(Error::call("look at the sender's page"))?;
-    let of_receiver = receiver_entries((&sender, &mut receiver)).map_err(Error::call("look at the receiver's page"))?;
-    Ok(PageTableEntries::new(Processor::CURRENT, of_sender, of_receiver))
+    let sender_pages = sender_entries(&sender).map_err(Error::call("read the sender's page"))?;
+    let receiver_pages = receiver_entries((&sender, &mut receiver)).map_err(Error::call("read the receiver's page"))?;
+    Ok(PageTableEntries::new(Processor::CURRENT, sender_pages, receiver_pages))
 }
 
 fn sender_entries(sender: &KernelSocket) -> std::io::Result<Vec<(AccessStage, PageEntry)>> {
@@ -110,22 +110,22 @@ fn receiver_entries(
     sender.connect(receiver.listen((std::net::Ipv4Addr::LOCALHOST, 0).into())?)?;
     receiver.accept()?;
     receiver.set_window(page_bytes())?;
-    let mut looks = Vec::new();
-    let mut note = |moment, end: &KernelSocket| {
-        let entry = end.page_entry(end.window().as_ptr() as usize);
-        entry.map(|entry| looks.push((moment, entry)))
+    let mut entries = Vec::new();
+    let mut record_entry = |moment, socket: &KernelSocket| {
+        let entry = socket.page_entry(socket.window().as_ptr() as usize);
+        entry.map(|entry| entries.push((moment, entry)))
     };
-    note(AccessStage::Untouched, receiver)?;
+    record_entry(AccessStage::Untouched, receiver)?;
     std::io::Write::write_all(&mut { sender }, b"k")?;
     receiver.receive(0..1)?;
-    note(AccessStage::Received, receiver)?;
+    record_entry(AccessStage::Received, receiver)?;
     if std::hint::black_box(receiver.window()[0]) != b'k' {
         return Err(std::io::Error::other("another byte arrived than was sent"));
     }
-    note(AccessStage::Read, receiver)?;
+    record_entry(AccessStage::Read, receiver)?;
     std::hint::black_box(receiver.window_mut())[0] = b'l';
-    note(AccessStage::Written, receiver)?;
-    Ok(looks)
+    record_entry(AccessStage::Written, receiver)?;
+    Ok(entries)
 }
 
 /// A processor whose entries are understood.
@@ -224,11 +224,11 @@ mod tests {
         assert_eq!(Processor::X86.flags(0x8000_0001_2345_6867), 0x8000_0000_0000_0867);
         assert_eq!(Processor::ARM.flags(0x0068_0001_2345_6f43), 0x0068_0000_0000_0f43);
         for processor in [Processor::X86, Processor::ARM] {
-            let mut seen = 0;
+            let mut assigned_bits = 0;
             for bit in processor.bits {
                 let Hex(mask) = bit.mask;
-                assert_eq!((seen & mask, processor.flags(mask)), (0, mask), "{}", bit.name);
-                seen |= mask;
+                assert_eq!((assigned_bits & mask, processor.flags(mask)), (0, mask), "{}", bit.name);
+                assigned_bits |= mask;
             }
         }
     }

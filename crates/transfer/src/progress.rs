@@ -1,6 +1,6 @@
 //! The least progress of a connection: this many bytes in any time for which an end waited for the other one.
 //!
-//! Only that waiting counts. Who has a slow disk of his own, or flushes, takes that time from nobody; and what an end waits for is
+//! Only that waiting counts. Who has a slow disk of his own, or flushes, takes that time from nobody. What an end waits for is
 //! either that bytes come or that they are taken, each of which has a meter of its own.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ const MARKS_PER_WINDOW: u32 = 16;
 
 /// Less than that has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{moved} bytes moved, where {} in {:.0} s are the least", required.bytes, required.within.as_secs_f64())]
+#[error("{moved} bytes moved, where {} in {:.0} s are the least", required.bytes, required.interval.as_secs_f64())]
 pub struct Shortfall {
     /// Bytes that have moved in the time.
     pub moved: u64,
@@ -26,7 +26,7 @@ pub struct Shortfall {
 impl Shortfall {
     /// The error of the connection, of which the other side did not do this.
     pub(crate) fn to_error(self, doing: &'static str) -> Error {
-        let seconds = self.required.within.as_secs_f64();
+        let seconds = self.required.interval.as_secs_f64();
         match self.moved {
             0 => Error::TimedOut { doing, seconds },
             moved => Error::TooSlow { moved, required: self.required.bytes, seconds },
@@ -34,7 +34,7 @@ impl Shortfall {
     }
 }
 
-/// What had moved when so long was waited.
+/// What had moved after a certain time of waiting.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProgressMark {
     waited: Duration,
@@ -46,9 +46,9 @@ struct ProgressMark {
 pub struct ProgressMeter {
     /// What it asks for.
     pub required: MinProgress,
-    now: ProgressMark,
+    current_mark: ProgressMark,
     /// For how long nothing has moved.
-    silent_for: Duration,
+    silence: Duration,
     /// Earlier ones, of which the second is less than the time ago.
     marks: VecDeque<ProgressMark>,
 }
@@ -61,39 +61,39 @@ impl ProgressMeter {
 
     /// Begins anew.
     pub fn restart(&mut self) {
-        (self.now, self.silent_for) = (ProgressMark::default(), Duration::ZERO);
+        (self.current_mark, self.silence) = (ProgressMark::default(), Duration::ZERO);
         self.marks.clear();
     }
 
-    /// After so long a wait this many bytes have moved.
+    /// After a wait of this length this many bytes have moved.
     ///
     /// # Errors
     /// That they are too few.
     #[inline]
     pub fn record(&mut self, waited: Duration, bytes: usize) -> Result<(), Shortfall> {
-        self.now.waited += waited;
-        self.now.moved += bytes as u64;
-        self.silent_for = if bytes > 0 { Duration::ZERO } else { self.silent_for + waited };
+        self.current_mark.waited += waited;
+        self.current_mark.moved += bytes as u64;
+        self.silence = if bytes > 0 { Duration::ZERO } else { self.silence + waited };
         let last = self.marks.back().map_or(Duration::ZERO, |mark| mark.waited);
         // Most waits are short, and nothing is due before a part of the time is over.
-        let is_due = self.now.waited - last >= self.required.within / MARKS_PER_WINDOW
-            || self.silent_for >= self.required.within;
+        let is_due = self.current_mark.waited - last >= self.required.interval / MARKS_PER_WINDOW
+            || self.silence >= self.required.interval;
         if is_due { self.check() } else { Ok(()) }
     }
 
     fn check(&mut self) -> Result<(), Shortfall> {
-        let MinProgress { bytes, within } = self.required;
+        let MinProgress { bytes, interval: within } = self.required;
         if self.marks.is_empty() {
             self.marks.push_back(ProgressMark::default());
         }
-        let is_over = |mark: &ProgressMark| mark.waited + within <= self.now.waited;
-        while self.marks.get(1).is_some_and(is_over) {
+        let is_expired = |mark: &ProgressMark| mark.waited + within <= self.current_mark.waited;
+        while self.marks.get(1).is_some_and(is_expired) {
             self.marks.pop_front();
         }
-        let moved = self.marks.front().filter(|mark| is_over(mark)).map(|mark| self.now.moved - mark.moved);
-        self.marks.push_back(self.now);
+        let moved = self.marks.front().filter(|mark| is_expired(mark)).map(|mark| self.current_mark.moved - mark.moved);
+        self.marks.push_back(self.current_mark);
         match moved {
-            _ if self.silent_for >= within => Err(Shortfall { moved: 0, required: self.required }),
+            _ if self.silence >= within => Err(Shortfall { moved: 0, required: self.required }),
             Some(moved) if moved < bytes => Err(Shortfall { moved, required: self.required }),
             _ => Ok(()),
         }
@@ -105,10 +105,10 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
+    const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, interval: Duration::from_secs(120) };
 
     /// Waits of these seconds after which this many bytes came, over and over: when it is too little, and how much that was.
-    fn fails_at(waits: &[(f64, usize)], count: usize) -> Option<(u64, u64)> {
+    fn first_shortfall(waits: &[(f64, usize)], count: usize) -> Option<(u64, u64)> {
         let (mut meter, mut waited) = (ProgressMeter::new(MIN_PROGRESS), 0.0);
         for &(seconds, bytes) in waits.iter().cycle().take(count) {
             waited += seconds;
@@ -121,31 +121,34 @@ mod tests {
 
     #[test]
     fn trickled_bytes_are_too_slow() {
-        assert_eq!(fails_at(&[(119.0, 1)], 100), Some((238, 2)));
-        assert_eq!(fails_at(&[(1.0, 1)], 1000), Some((120, 120)));
-        assert_eq!(fails_at(&[(0.125, 4)], 10_000), Some((120, 3840)));
+        assert_eq!(first_shortfall(&[(119.0, 1)], 100), Some((238, 2)));
+        assert_eq!(first_shortfall(&[(1.0, 1)], 1000), Some((120, 120)));
+        assert_eq!(first_shortfall(&[(0.125, 4)], 10_000), Some((120, 3840)));
         // What came quickly before counts for its own time alone.
         assert!(matches!(
-            fails_at(&[&[(0.0, 1 << 30)][..], &[(1.0, 1); 500]].concat(), 501),
+            first_shortfall(&[&[(0.0, 1 << 30)][..], &[(1.0, 1); 500]].concat(), 501),
             Some((120..=128, 120..=128))
         ));
     }
 
     #[test]
     fn silence_fails_after_window() {
-        assert_eq!(fails_at(&[(0.1, 0)], 2000).map(|(_, moved)| moved), Some(0));
-        assert!(matches!(fails_at(&[&[(1.0, 1 << 20)][..], &[(1.0, 0); 500]].concat(), 501), Some((121..=128, 0))));
-        assert_eq!(fails_at(&[(120.0, 0)], 1), Some((120, 0)));
+        assert_eq!(first_shortfall(&[(0.1, 0)], 2000).map(|(_, moved)| moved), Some(0));
+        assert!(matches!(
+            first_shortfall(&[&[(1.0, 1 << 20)][..], &[(1.0, 0); 500]].concat(), 501),
+            Some((121..=128, 0))
+        ));
+        assert_eq!(first_shortfall(&[(120.0, 0)], 1), Some((120, 0)));
     }
 
     #[test]
     fn slow_links_and_pauses_pass() {
         // 300 bits a second, 2400, and a modem that is silent for nearly two minutes between any two blocks.
         for waits in [&[(1.0, 37)][..], &[(0.1, 30)], &[(119.0, 4096)], &[(119.0, 64 << 10), (0.001, 1)]] {
-            assert_eq!(fails_at(waits, 10_000), None, "{waits:?}");
+            assert_eq!(first_shortfall(waits, 10_000), None, "{waits:?}");
         }
         // The other side's bytes are here before anybody waits: this end is the slow one.
-        assert_eq!(fails_at(&[(0.0, 1)], 100_000), None);
+        assert_eq!(first_shortfall(&[(0.0, 1)], 100_000), None);
     }
 
     #[test]

@@ -17,13 +17,13 @@ const MAX_CATCH_UP: Duration = Duration::from_millis(100);
 pub struct RateLimiter {
     limit: Option<u64>,
     /// When the next byte is due.
-    due: Mutex<Instant>,
+    next_byte_time: Mutex<Instant>,
 }
 
 impl RateLimiter {
     /// Begins now.
     pub fn new(limit: Option<u64>) -> Self {
-        Self { limit, due: Mutex::new(Instant::now()) }
+        Self { limit, next_byte_time: Mutex::new(Instant::now()) }
     }
 
     /// Most bytes at once, if they are no more than these.
@@ -34,18 +34,18 @@ impl RateLimiter {
     /// Waits until more may be sent after these.
     pub fn wait_after(&self, bytes: u64) {
         let now = Instant::now();
-        if let Some(left) = self.due_after(bytes, now).checked_duration_since(now) {
-            std::thread::sleep(left);
+        if let Some(remaining) = self.next_send_time(bytes, now).checked_duration_since(now) {
+            std::thread::sleep(remaining);
         }
     }
 
     /// When more may be sent.
-    fn due_after(&self, bytes: u64, now: Instant) -> Instant {
+    fn next_send_time(&self, bytes: u64, now: Instant) -> Instant {
         let Some(limit) = self.limit else { return now };
         let earliest = now.checked_sub(MAX_CATCH_UP).unwrap_or(now);
-        let mut due = lock(&self.due);
-        *due = (*due).max(earliest) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
-        *due
+        let mut next_byte_time = lock(&self.next_byte_time);
+        *next_byte_time = (*next_byte_time).max(earliest) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
+        *next_byte_time
     }
 }
 
@@ -55,15 +55,15 @@ mod tests {
 
     #[test]
     fn bytes_take_time_by_rate() {
-        let pace = RateLimiter::new(Some(1000));
-        let begun = *pace.due.lock().unwrap();
-        assert_eq!(pace.due_after(500, begun) - begun, Duration::from_millis(500));
-        assert_eq!(pace.due_after(250, begun) - begun, Duration::from_millis(750));
+        let limiter = RateLimiter::new(Some(1000));
+        let start = *limiter.next_byte_time.lock().unwrap();
+        assert_eq!(limiter.next_send_time(500, start) - start, Duration::from_millis(500));
+        assert_eq!(limiter.next_send_time(250, start) - start, Duration::from_millis(750));
         // What was lost to something else is made up for only a little.
-        let later = begun + Duration::from_secs(10);
-        assert_eq!(pace.due_after(1000, later) - begun, Duration::from_millis(10_900));
-        let free = RateLimiter::new(None);
-        assert_eq!(free.due_after(1 << 40, later), later);
+        let later = start + Duration::from_secs(10);
+        assert_eq!(limiter.next_send_time(1000, later) - start, Duration::from_millis(10_900));
+        let unlimited = RateLimiter::new(None);
+        assert_eq!(unlimited.next_send_time(1 << 40, later), later);
     }
 
     #[test]

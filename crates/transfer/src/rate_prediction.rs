@@ -2,17 +2,17 @@
 //!
 //! After a transfer that took long enough, each end does a little of each of its stages again - reads, hashes, encrypts, sends to
 //! itself - and counts CPU time. What went by a method of its own goes so again, with the same bytes a call. An end is one thread, so
-//! its stages add up; two ends work at the same time, so the slower one is the prediction, or the limit that was set, or the link,
+//! its stages add up. Two ends work at the same time, so the slower one is the prediction, or the limit that was set, or the link,
 //! where a moment of the transfer showed what that can. Disks are not in it: what they take away is the difference.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A transfer that took less is not predicted: to do each stage again takes 5 ms, and shall not take more than a hundredth of it.
+/// A transfer that took less is not predicted. To do each stage again takes 5 ms, and shall not take more than a hundredth of it.
 pub const MIN_DURATION: Duration = Duration::from_millis(500);
-/// How far off a prediction may be: stages that follow each other meet colder caches than the same one repeated, and two ends never
-/// overlap wholly; and a processor may be faster when it does one thing alone.
+/// How far off a prediction may be. Stages that follow each other meet colder caches than the same one repeated, and two ends never
+/// overlap wholly. And a processor may be faster when it does one thing alone.
 const MAX_SLOWDOWN: f64 = 1.5;
 const MAX_SPEEDUP: f64 = 1.2;
 /// Like `MAX_SPEEDUP`, where a link decides, which no transfer exceeds: what connecting and a slow start take of [`MIN_DURATION`].
@@ -29,7 +29,7 @@ pub struct StageCosts {
     pub cipher: u64,
     /// Sending or receiving, in picoseconds a byte.
     pub connection: u64,
-    /// All that a small file costs beside its bytes, in nanoseconds.
+    /// All that a small file costs in addition to its bytes, in nanoseconds.
     pub per_file: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct TransferWork {
     /// Bytes.
     pub bytes: u64,
     /// Files that go together.
-    pub small: u64,
+    pub small_files: u64,
     /// Most bytes a second.
     pub limit: Option<u64>,
     /// Bytes a second that the link can, where that is known.
@@ -61,24 +61,24 @@ impl StageCosts {
     /// Nanoseconds that an end takes for all of it.
     fn time_for(&self, work: TransferWork) -> f64 {
         let per_byte: f64 = [self.file, self.verify, self.cipher, self.connection].map(|cost| cost as f64).iter().sum();
-        work.bytes as f64 * per_byte / 1e3 + work.small as f64 * self.per_file as f64
+        work.bytes as f64 * per_byte / 1e3 + work.small_files as f64 * self.per_file as f64
     }
 }
 
 impl RatePrediction {
     /// Of two ends with these costs.
     pub fn from_costs(ends: [StageCosts; 2], work: TransferWork) -> Option<Self> {
-        let time_at = |rate: Option<u64>| rate.map_or(0.0, |rate| work.bytes as f64 * 1e9 / rate.max(1) as f64);
-        let (limited, link) = (time_at(work.limit), time_at(work.link));
-        let ends = ends.map(|costs| costs.time_for(work)).into_iter().fold(0.0, f64::max);
-        let rate = work.bytes as f64 * 1e9 / ends.max(limited).max(link);
-        // A limit is kept whatever an end could do.
+        let nanoseconds_at = |rate: Option<u64>| rate.map_or(0.0, |rate| work.bytes as f64 * 1e9 / rate.max(1) as f64);
+        let (limit_time, link_time) = (nanoseconds_at(work.limit), nanoseconds_at(work.link));
+        let end_time = ends.map(|costs| costs.time_for(work)).into_iter().fold(0.0, f64::max);
+        let rate = work.bytes as f64 * 1e9 / end_time.max(limit_time).max(link_time);
+        // A limit is kept, no matter what an end could do.
         let (slower, faster) = match () {
-            () if link > ends.max(limited) => (MAX_LINK_SLOWDOWN, 1.0),
-            () if limited > ends => (MAX_SLOWDOWN, 1.0),
+            () if link_time > end_time.max(limit_time) => (MAX_LINK_SLOWDOWN, 1.0),
+            () if limit_time > end_time => (MAX_SLOWDOWN, 1.0),
             () => (MAX_SLOWDOWN, MAX_SPEEDUP),
         };
-        let is_known = ends > 0.0 && rate.is_finite() && rate >= 1.0;
+        let is_known = end_time > 0.0 && rate.is_finite() && rate >= 1.0;
         is_known.then_some(Self { low: (rate / slower) as u64, rate: rate as u64, high: (rate * faster) as u64 })
     }
 }
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn small_files_cost_more_than_their_bytes() {
-        // 4096 bytes a file: 3.3 us for the bytes and 12 us beside them.
-        let work = TransferWork { bytes: 4096 * 1000, small: 1000, ..TransferWork::default() };
+        // 4096 bytes a file: 3.3 us for the bytes and 12 us in addition.
+        let work = TransferWork { bytes: 4096 * 1000, small_files: 1000, ..TransferWork::default() };
         assert_eq!(rate(work), (4096.0 * 1e9 / (4096.0 * 0.8 + 12_000.0)) as u64);
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn slower_link_determines_rate() {
         let prediction = |link, limit| {
-            RatePrediction::from_costs([SENDER, RECEIVER], TransferWork { bytes: 1 << 30, small: 0, limit, link })
+            RatePrediction::from_costs([SENDER, RECEIVER], TransferWork { bytes: 1 << 30, small_files: 0, limit, link })
                 .unwrap()
         };
         let slow = prediction(Some(12_000_000), None);
@@ -142,7 +142,7 @@ mod tests {
                 for limit in [None, Some(0), Some(u64::MAX)] {
                     let _ = RatePrediction::from_costs(
                         [costs; 2],
-                        TransferWork { bytes, small: u64::MAX, limit, link: limit },
+                        TransferWork { bytes, small_files: u64::MAX, limit, link: limit },
                     );
                 }
             }

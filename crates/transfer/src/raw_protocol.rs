@@ -1,13 +1,13 @@
 //! The bare protocol: files over a path of [`crate::datapath`], with the least framing there can be, to measure moving itself.
 //!
-//! Each file is a [`RawHeader`] of fixed size, its name, its bytes as they are, and their BLAKE3 digest if the header says so; after
+//! Each file is a [`RawHeader`] of fixed size, its name, its bytes as they are, and their BLAKE3 digest if the header asks for it. After
 //! it, one byte of the receiver if the header asks for that. What follows the last file is an end marker, a header of its own kind.
-//! A sender keeps one connection for all files, or makes one for each; which of the two, the receiver is told beforehand.
+//! A sender keeps one connection for all files, or makes one for each; which of the two, the receiver is given beforehand.
 //!
 //! The socket of either end belongs to its process, or is in the kernel behind a device of kelvin's module.
 //!
 //! Nothing is encrypted and nobody is authenticated: both ends refuse a peer that is not this machine. The first process of this machine
-//! that connects is taken for the sender: TCP tells nothing of its user, and to ask the kernel (/proc/net/tcp) would be measured with it.
+//! that connects is taken for the sender. TCP reports nothing of its user, and to ask the kernel (/proc/net/tcp) would be measured with it.
 
 #[cfg(test)]
 mod tests;
@@ -54,31 +54,31 @@ const REPLY_RECEIVED: u8 = 6;
 /// Bytes of a digest.
 const DIGEST_BYTES: usize = 32;
 
-/// Moves the content of a file, and returns how many bytes have gone; and what hashes them, if a digest is wanted and the method shows them.
+/// Moves the content of a file, and returns how many bytes have gone. Also what hashes them, if a digest is wanted and the method shows them.
 fn transfer_content<M: PathMethod>(
     path: &mut DataPath<M>,
     file: &File,
     bytes: u64,
     digest: bool,
 ) -> Result<(u64, Option<Hasher>)> {
-    let (is_seen, mut hasher) = (digest && path.setup.method.shows_bytes(), Hasher::new());
+    let (is_observed, mut hasher) = (digest && path.setup.method.shows_bytes(), Hasher::new());
     let mut observe = |bytes: &[u8]| {
         hasher.update(bytes);
     };
-    let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
+    let observer = is_observed.then_some(&mut observe as &mut dyn FnMut(&[u8]));
     let moved = path.transfer(file, 0..bytes, observer).map_err(Error::Connection)?;
-    Ok((moved, is_seen.then_some(hasher)))
+    Ok((moved, is_observed.then_some(hasher)))
 }
 
 /// The digest of the first bytes of a file: by what was observed, or read again where a method has moved them without showing them.
-fn digest_of(observed: Option<Hasher>, file: &File, bytes: u64) -> Result<Hash> {
+fn file_digest(observed: Option<Hasher>, file: &File, bytes: u64) -> Result<Hash> {
     if let Some(hasher) = observed {
         return Ok(hasher.finalize());
     }
     let read = || {
-        let (mut hasher, mut own) = (Hasher::new(), file.try_clone()?);
-        io::Seek::rewind(&mut own)?;
-        io::copy(&mut own.take(bytes), &mut hasher)?;
+        let (mut hasher, mut reader) = (Hasher::new(), file.try_clone()?);
+        io::Seek::rewind(&mut reader)?;
+        io::copy(&mut reader.take(bytes), &mut hasher)?;
         Ok(hasher.finalize())
     };
     read().map_err(Error::Connection)
@@ -141,17 +141,17 @@ impl RawHeader {
     /// # Errors
     /// Bytes that no header has.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Self> {
-        let two = |offset: usize| u16::from_le_bytes([bytes[offset], bytes[offset + 1]]);
-        let four = |offset: usize| u32::from(two(offset)) | u32::from(two(offset + 2)) << 16;
-        let (flags, name, mode) = (two(4), two(6), four(8));
-        let size = u64::from(four(16)) | u64::from(four(20)) << 32;
+        let read_u16 = |offset: usize| u16::from_le_bytes([bytes[offset], bytes[offset + 1]]);
+        let read_u32 = |offset: usize| u32::from(read_u16(offset)) | u32::from(read_u16(offset + 2)) << 16;
+        let (flags, name, mode) = (read_u16(4), read_u16(6), read_u32(8));
+        let size = u64::from(read_u32(16)) | u64::from(read_u32(20)) << 32;
         if bytes[..4] == END_MAGIC {
             Error::ensure(bytes[4..] == [0; HEADER_BYTES - 4], "an end marker with more in it")?;
             return Ok(Self::End);
         }
         Error::ensure(bytes[..4] == FILE_MAGIC, "no header where one should be")?;
-        let are_known = flags & !(DIGEST_FLAG | REPLY_FLAG) == 0 && four(12) == 0;
-        Error::ensure(are_known, "unknown flags in a header")?;
+        let are_valid = flags & !(DIGEST_FLAG | REPLY_FLAG) == 0 && read_u32(12) == 0;
+        Error::ensure(are_valid, "unknown flags in a header")?;
         Error::ensure((1..=MAX_NAME_BYTES).contains(&name), "a name of no or too many bytes")?;
         Error::ensure(mode & !PERMISSION_BITS == 0, "permissions that a file does not have")?;
         Ok(Self::File { name, mode, size, digest: flags & DIGEST_FLAG != 0, reply: flags & REPLY_FLAG != 0 })
@@ -182,16 +182,21 @@ type Reconnect<'a, M> = dyn FnMut(&mut DataPath<M>) -> Result<()> + 'a;
 /// # Errors
 /// An address of another machine, a file that cannot be read or that becomes shorter, a failed connection, a receiver that does
 /// not reply.
-pub fn send(files: &[PathBuf], to: SocketAddr, how: &RawSendOptions, prepare: PrepareSocket) -> Result<RawTotals> {
-    let connect = || connect_local(to, how.setup.timeout, prepare);
-    let mut path = SendPath::new(connect()?, how.setup).map_err(Error::Connection)?;
+pub fn send(
+    files: &[PathBuf],
+    address: SocketAddr,
+    options: &RawSendOptions,
+    prepare: PrepareSocket,
+) -> Result<RawTotals> {
+    let connect = || connect_local(address, options.setup.timeout, prepare);
+    let mut path = SendPath::new(connect()?, options.setup).map_err(Error::Connection)?;
     let mut reconnect = |path: &mut SendPath| path.reconnect(connect()?).map_err(Error::Connection);
-    send_all(&mut path, &mut reconnect, files, how)
+    send_all(&mut path, &mut reconnect, files, options)
 }
 
-fn connect_local(to: SocketAddr, timeout: Duration, prepare: PrepareSocket) -> Result<TcpStream> {
-    check_is_local(to)?;
-    let stream = connect_prepared(to, timeout, |socket| prepare(socket.as_fd())).map_err(Error::Connection)?;
+fn connect_local(address: SocketAddr, timeout: Duration, prepare: PrepareSocket) -> Result<TcpStream> {
+    check_is_local(address)?;
+    let stream = connect_prepared(address, timeout, |socket| prepare(socket.as_fd())).map_err(Error::Connection)?;
     check_is_local(stream.peer_addr().map_err(Error::Connection)?)?;
     // Framing that nothing follows must not wait for an acknowledgement.
     stream.set_nodelay(true).map_err(Error::Connection)?;
@@ -203,49 +208,49 @@ fn send_all(
     path: &mut SendPath,
     reconnect: &mut Reconnect<'_, SendMethod>,
     files: &[PathBuf],
-    how: &RawSendOptions,
+    options: &RawSendOptions,
 ) -> Result<RawTotals> {
-    let mut moved = RawTotals::default();
+    let mut totals = RawTotals::default();
     for (number, file) in files.iter().enumerate() {
-        if number > 0 && how.connection == ConnectionLifetime::PerFile {
+        if number > 0 && options.connection == ConnectionLifetime::PerFile {
             path.finish().map_err(Error::Connection)?;
             reconnect(path)?;
         }
-        moved.bytes += send_one(path, file, how)?;
-        moved.files += 1;
+        totals.bytes += send_file(path, file, options)?;
+        totals.files += 1;
     }
     path.socket.write(&[IoSlice::new(&RawHeader::End.to_bytes())], MoreFollows::No).map_err(Error::Connection)?;
     path.finish().map_err(Error::Connection)?;
-    Ok(RawTotals { counts: path.socket.counts, ..moved })
+    Ok(RawTotals { counts: path.socket.counts, ..totals })
 }
 
-fn send_one(path: &mut SendPath, from: &Path, how: &RawSendOptions) -> Result<u64> {
-    let failed = |doing| move |error| Error::File(FileError::call(doing, from, error));
-    let refused = |why| Error::Refused(format!("{}: {why}", from.display()));
-    let name = FileName::from_path(from).map_err(refused)?;
+fn send_file(path: &mut SendPath, source: &Path, options: &RawSendOptions) -> Result<u64> {
+    let file_error = |doing| move |error| Error::File(FileError::call(doing, source, error));
+    let refusal = |why| Error::Refused(format!("{}: {why}", source.display()));
+    let name = FileName::from_path(source).map_err(refusal)?;
     if name.as_os_str().len() > MAX_NAME_BYTES.into() {
-        return Err(refused("a name of more than 255 bytes"));
+        return Err(refusal("a name of more than 255 bytes"));
     }
-    let file = File::open(from).map_err(failed("open"))?;
-    let known = file.metadata().map_err(failed("stat"))?;
-    let (name, size) = (Vec::from(name), known.len());
-    let (mode, digest, reply) = (known.permissions().mode() & PERMISSION_BITS, how.digest, how.reply);
+    let file = File::open(source).map_err(file_error("open"))?;
+    let metadata = file.metadata().map_err(file_error("stat"))?;
+    let (name, size) = (Vec::from(name), metadata.len());
+    let (mode, digest, reply) = (metadata.permissions().mode() & PERMISSION_BITS, options.digest, options.reply);
     let bytes = RawHeader::File { name: name.len() as u16, mode, size, digest, reply }.to_bytes();
     let framing = [IoSlice::new(&bytes), IoSlice::new(&name)];
     let follows = if size > 0 { MoreFollows::Yes } else { MoreFollows::No };
     path.socket.write(&framing, follows).map_err(Error::Connection)?;
-    let (sent, hasher) = transfer_content(path, &file, size, how.digest)?;
+    let (sent, hasher) = transfer_content(path, &file, size, options.digest)?;
     if sent < size {
         return Err(Error::Refused("the file became shorter while it was sent".into()));
     }
-    if how.digest {
-        let digest = digest_of(hasher, &file, size)?;
+    if options.digest {
+        let digest = file_digest(hasher, &file, size)?;
         path.socket.write(&[IoSlice::new(digest.as_bytes())], MoreFollows::No).map_err(Error::Connection)?;
     }
-    if how.reply {
+    if options.reply {
         let mut reply = [0];
         path.socket.fill(&mut reply).map_err(Error::Connection)?;
-        Error::ensure(reply == [REPLY_RECEIVED], "a reply that is none")?;
+        Error::ensure(reply == [REPLY_RECEIVED], "an invalid reply")?;
     }
     Ok(size)
 }
@@ -270,7 +275,7 @@ pub struct RawReceiveLimits {
     pub bytes: u64,
 }
 
-/// Receives the files of one sender into new files of a directory. `on_received` is told of a file when its last byte is written and
+/// Receives the files of one sender into new files of a directory. `on_received` is called for a file when its last byte is written and
 /// it has its length, before its digest is looked at.
 ///
 /// A file that does not arrive whole is removed. None is overwritten.
@@ -281,17 +286,17 @@ pub struct RawReceiveLimits {
 pub fn receive(
     listener: &TcpListener,
     directory: &Path,
-    how: &RawReceiveOptions,
+    options: &RawReceiveOptions,
     on_received: &mut dyn FnMut(&Path),
 ) -> Result<RawTotals> {
-    let mut path = ReceivePath::new(accept_local(listener)?, how.setup).map_err(Error::Connection)?;
+    let mut path = ReceivePath::new(accept_local(listener)?, options.setup).map_err(Error::Connection)?;
     let mut reaccept = |path: &mut ReceivePath| path.reconnect(accept_local(listener)?).map_err(Error::Connection);
-    receive_all(&mut path, &mut reaccept, directory, how, on_received)
+    receive_all(&mut path, &mut reaccept, directory, options, on_received)
 }
 
 fn accept_local(listener: &TcpListener) -> Result<TcpStream> {
-    let (stream, from) = listener.accept().map_err(Error::Connection)?;
-    check_is_local(from)?;
+    let (stream, peer) = listener.accept().map_err(Error::Connection)?;
+    check_is_local(peer)?;
     stream.set_nodelay(true).map_err(Error::Connection)?;
     Ok(stream)
 }
@@ -301,31 +306,32 @@ fn receive_all(
     path: &mut ReceivePath,
     reaccept: &mut Reconnect<'_, ReceiveMethod>,
     directory: &Path,
-    how: &RawReceiveOptions,
+    options: &RawReceiveOptions,
     on_received: &mut dyn FnMut(&Path),
 ) -> Result<RawTotals> {
-    let mut moved = RawTotals::default();
+    let mut totals = RawTotals::default();
     loop {
         let mut bytes = [0; HEADER_BYTES];
-        let mut begun = path.socket.read(&mut bytes).map_err(Error::Connection)?;
-        if begun == 0 && how.connection == ConnectionLifetime::PerFile && moved.files > 0 {
+        let mut filled = path.socket.read(&mut bytes).map_err(Error::Connection)?;
+        if filled == 0 && options.connection == ConnectionLifetime::PerFile && totals.files > 0 {
             reaccept(path)?;
-            begun = path.socket.read(&mut bytes).map_err(Error::Connection)?;
+            filled = path.socket.read(&mut bytes).map_err(Error::Connection)?;
         }
-        Error::ensure(begun > 0, "the connection ended before the end marker")?;
-        path.socket.fill(&mut bytes[begun..]).map_err(Error::Connection)?;
+        Error::ensure(filled > 0, "the connection ended before the end marker")?;
+        path.socket.fill(&mut bytes[filled..]).map_err(Error::Connection)?;
         let header = RawHeader::from_bytes(&bytes)?;
         let RawHeader::File { size, .. } = header else { break };
-        let is_allowed = moved.files < how.limits.files && size <= how.limits.bytes.saturating_sub(moved.bytes);
+        let is_allowed =
+            totals.files < options.limits.files && size <= options.limits.bytes.saturating_sub(totals.bytes);
         Error::ensure(is_allowed, "more files or bytes than the receiver takes")?;
-        receive_one(path, &header, directory, on_received)?;
-        moved.files += 1;
-        moved.bytes += size;
+        receive_file(path, &header, directory, on_received)?;
+        totals.files += 1;
+        totals.bytes += size;
     }
-    Ok(RawTotals { counts: path.socket.counts, ..moved })
+    Ok(RawTotals { counts: path.socket.counts, ..totals })
 }
 
-fn receive_one(
+fn receive_file(
     path: &mut ReceivePath,
     header: &RawHeader,
     directory: &Path,
@@ -355,9 +361,9 @@ fn receive_one(
     }
     on_received(&target);
     if digest {
-        let mut theirs = [0; DIGEST_BYTES];
-        path.socket.fill(&mut theirs).map_err(Error::Connection)?;
-        if digest_of(hasher, &file, size)? != theirs {
+        let mut peer_digest = [0; DIGEST_BYTES];
+        path.socket.fill(&mut peer_digest).map_err(Error::Connection)?;
+        if file_digest(hasher, &file, size)? != peer_digest {
             return Err(Error::DigestMismatch);
         }
     }
@@ -381,24 +387,24 @@ fn kernel_setup<M: PathMethod>(setup: PathSetup<M>) -> PathSetup<M> {
 /// As there; no device.
 pub fn send_through_kernel(
     files: &[PathBuf],
-    to: SocketAddr,
-    how: &RawSendOptions,
+    address: SocketAddr,
+    options: &RawSendOptions,
     is_asynchronous: bool,
 ) -> Result<RawTotals> {
-    check_is_local(to)?;
+    check_is_local(address)?;
     let device = KernelSocket::open(KmodDevice::Sender)?;
     device.set_asynchronous(is_asynchronous).map_err(Error::Connection)?;
-    let mut path = SendPath::over_device(device, kernel_setup(how.setup)).map_err(Error::Connection)?;
-    connect_device(&mut path, to)?;
+    let mut path = SendPath::over_device(device, kernel_setup(options.setup)).map_err(Error::Connection)?;
+    connect_device(&mut path, address)?;
     let mut reconnect = |path: &mut SendPath| {
         close_device(path)?;
-        connect_device(path, to)
+        connect_device(path, address)
     };
-    send_all(&mut path, &mut reconnect, files, how)
+    send_all(&mut path, &mut reconnect, files, options)
 }
 
-fn connect_device(path: &mut SendPath, to: SocketAddr) -> Result<()> {
-    while let Err(error) = path.socket.call_device(|device| device.connect(to)) {
+fn connect_device(path: &mut SendPath, address: SocketAddr) -> Result<()> {
+    while let Err(error) = path.socket.call_device(|device| device.connect(address)) {
         if !is_connecting(&error) || stop_signals::stop_signal().is_some() {
             return Err(Error::Connection(error));
         }
@@ -442,21 +448,21 @@ impl KernelListener {
     pub fn receive(
         &mut self,
         directory: &Path,
-        (how, is_asynchronous): (&RawReceiveOptions, bool),
+        (options, is_asynchronous): (&RawReceiveOptions, bool),
         on_received: &mut dyn FnMut(&Path),
     ) -> Result<RawTotals> {
         let device = self.device.take().ok_or(Error::Connection(ErrorKind::NotConnected.into()))?;
         device.set_asynchronous(is_asynchronous).map_err(Error::Connection)?;
-        let mut path = ReceivePath::over_device(device, kernel_setup(how.setup)).map_err(Error::Connection)?;
+        let mut path = ReceivePath::over_device(device, kernel_setup(options.setup)).map_err(Error::Connection)?;
         let mut reaccept = |path: &mut ReceivePath| {
             close_device(path)?;
             accept_device(path)
         };
-        let received =
-            accept_device(&mut path).and_then(|()| receive_all(&mut path, &mut reaccept, directory, how, on_received));
+        let received = accept_device(&mut path)
+            .and_then(|()| receive_all(&mut path, &mut reaccept, directory, options, on_received));
         // Of a connection that has failed there may be none any more.
         let closed = close_device(&mut path);
         self.device = path.socket.into_device();
-        received.and_then(|moved| closed.map(|()| moved))
+        received.and_then(|totals| closed.map(|()| totals))
     }
 }

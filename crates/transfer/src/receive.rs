@@ -74,8 +74,8 @@ pub struct Receiver {
     /// Connections, to be closed when it ends.
     open_streams: Mutex<Vec<TcpStream>>,
     /// Closed when the one sender was served, which the other end of it shows at once.
-    unserved: Mutex<Option<PipeWriter>>,
-    served: PipeReader,
+    served_writer: Mutex<Option<PipeWriter>>,
+    served_reader: PipeReader,
 }
 
 impl Receiver {
@@ -91,7 +91,7 @@ impl Receiver {
         on_event: Box<EventHandler>,
     ) -> Result<Self> {
         let listener = listener::listen(address, &secret)?;
-        let (served, unserved) = std::io::pipe().map_err(Error::call("make a pipe"))?;
+        let (served_reader, served_writer) = std::io::pipe().map_err(Error::call("make a pipe"))?;
         Ok(Self {
             listener,
             destination,
@@ -102,8 +102,8 @@ impl Receiver {
             joining_slots: SlotPool::new(MAX_SENDERS * MAX_STREAMS as usize),
             sessions: SessionRegistry::new(),
             open_streams: Mutex::default(),
-            unserved: Mutex::new(Some(unserved)),
-            served,
+            served_writer: Mutex::new(Some(served_writer)),
+            served_reader,
         })
     }
 
@@ -112,7 +112,7 @@ impl Receiver {
     /// # Errors
     /// A failed system call.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(Error::call("see the address"))
+        self.listener.local_addr().map_err(Error::call("read the address"))
     }
 
     /// Serves until it is to stop, or the one sender was served. Files that are still arriving then are removed.
@@ -125,15 +125,15 @@ impl Receiver {
             let handler = ScopedReceiver { receiver: self, scope };
             let mut callers =
                 HandshakeListener::new(&self.listener, &PROTOCOL, &self.secret, (HANDSHAKE, limits), handler);
-            let mut served = Ok(false);
-            while matches!(served, Ok(false)) && !is_over() {
-                served = callers.wait(Some(self.served.as_fd()), SHUTDOWN_POLL_INTERVAL);
+            let mut outcome = Ok(false);
+            while matches!(outcome, Ok(false)) && !is_over() {
+                outcome = callers.wait(Some(self.served_reader.as_fd()), SHUTDOWN_POLL_INTERVAL);
             }
             for stream in lock(&self.open_streams).iter() {
                 // One that is already closed needs no more.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
-            served.map(drop)
+            outcome.map(drop)
         })
     }
 
@@ -177,23 +177,23 @@ impl Receiver {
             return Ok(());
         }
         match JoinedReceiveStream::new(channel, member).serve() {
-            // What ends a stream ends its session, which says so, unless the stream alone was too slow.
+            // What ends a stream ends its session, which reports it, unless the stream alone was too slow.
             Err(Error::Call { .. } | Error::Closed | Error::TimedOut { .. } | Error::Interrupted(_)) => Ok(()),
             Err(Error::FrameTooLong { .. } | Error::Malformed(_) | Error::Tampered) => Ok(()),
-            ended => ended,
+            outcome => outcome,
         }
     }
 
     fn serve_sender(&self, _slot: PoolSlot, first_message: Result<FirstMessage>, report: &dyn Fn(SessionEvent)) {
         report(SessionEvent::Authenticated);
-        let served = first_message.and_then(|FirstMessage { mut channel, message, .. }| {
+        let outcome = first_message.and_then(|FirstMessage { mut channel, message, .. }| {
             let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
             let session = ReceiveSession::new(&mut channel, policy, report);
             session.joinable(self.options.method, &self.sessions).serve(message)
         });
-        report(served.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
+        report(outcome.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
         if self.options.once {
-            lock(&self.unserved).take();
+            lock(&self.served_writer).take();
         }
     }
 }
@@ -207,13 +207,13 @@ struct ScopedReceiver<'scope, 'env> {
 impl CallerHandler for ScopedReceiver<'_, '_> {
     type Slot = ClaimedSlot;
 
-    /// Where sessions can be joined a slot is no sender's before the first message of the connection shows that it is one: a stream must
+    /// Where sessions can be joined a slot is no sender's before the first message of the connection shows that it is one. A stream must
     /// keep none out.
     fn admit(&self) -> Option<ClaimedSlot> {
         let Receiver { joining_slots, sender_slots, sessions, .. } = self.receiver;
-        let joining = joining_slots.acquire().filter(|_| sessions.has_any());
-        let is_sender_slot = joining.is_none();
-        joining.or_else(|| sender_slots.acquire()).map(|slot| ClaimedSlot { slot, is_sender_slot })
+        let joining_slot = joining_slots.acquire().filter(|_| sessions.has_any());
+        let is_sender_slot = joining_slot.is_none();
+        joining_slot.or_else(|| sender_slots.acquire()).map(|slot| ClaimedSlot { slot, is_sender_slot })
     }
 
     fn serve(&self, caller: AuthenticatedCaller<ClaimedSlot>) {
@@ -239,9 +239,9 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
     }
 }
 
-/// Tells a sender that there is no place for it.
+/// Reports to a sender that there is no place for it.
 fn reject(first_message: Result<FirstMessage>) -> Error {
-    let busy = Error::ServerFull(PROTOCOL.listener.role);
-    let refusal = ReceiverMessage::Refused(RefusalReason(busy.wire_text()));
-    first_message.and_then(|mut first_message| first_message.channel.send(&refusal)).err().unwrap_or(busy)
+    let error = Error::ServerFull(PROTOCOL.listener.role);
+    let refusal = ReceiverMessage::Refused(RefusalReason(error.wire_text()));
+    first_message.and_then(|mut first_message| first_message.channel.send(&refusal)).err().unwrap_or(error)
 }

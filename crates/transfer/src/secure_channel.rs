@@ -1,8 +1,8 @@
 //! The encrypted channel after the handshake: messages, and the bytes of files that they announce.
 //!
 //! A message is a length of four bytes, the least significant first, and this many encrypted bytes. The bytes of files have no
-//! frame of their own: plain, they follow as they are, as many as a message announced; encrypted, in frames like those of
-//! messages. Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed; plain bytes
+//! frame of their own. Plain, they follow as they are, as many as a message announced; encrypted, in frames like those of
+//! messages. Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed. Plain bytes
 //! are noticed by their digest, which goes encrypted.
 
 mod spin_policy;
@@ -28,29 +28,29 @@ use crate::wire::deadline::TimedStream;
 use crate::{Error, Result};
 use spin_policy::SpinPolicy;
 
-/// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
+/// Most bytes of a file that are read or written at once. Fewer calls than by pages, and several of them fit into a core's own
 /// cache.
 pub const PART_BYTES: usize = 64 << 10;
-/// Bytes of a file in an encrypted frame: so many that a part is made of whole ones.
+/// Bytes of a file in an encrypted frame: a number by which a part consists of whole ones.
 pub(crate) const FRAME_CONTENT_BYTES: usize = 32 << 10;
 /// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
 /// What was received and not looked at.
 const INPUT_BYTES: usize = 256 << 10;
-/// Bytes of files that come with a message are copied once more where they are plain: so with one come hardly more than it may have.
+/// Bytes of files that come with a message are copied once more where they are plain. So with one come hardly more than it may have.
 const READ_AHEAD_BYTES: usize = 4 << 10;
 /// A read of bytes of a file waits for at most this many of them, and for no more than one if there are fewer than these.
 const MAX_LOW_WATER: usize = 64 << 10;
 const MIN_LOW_WATER: usize = 32 << 10;
 /// Bytes of a window in which waiting for this many does not have the sender wait.
 const WIDE_WINDOW: usize = 4 * MAX_LOW_WATER;
-/// How long an end looks for the next bytes before it sleeps: about what it costs the other end to wake it, where that means
+/// How long an end looks for the next bytes before it sleeps. It is about what it costs the other end to wake it, where that means
 /// interrupting another processor.
 const SPIN_TIME: Duration = Duration::from_micros(60);
 /// How often an end that waits checks whether it is to stop.
 pub(crate) const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What is done, and what is waited for.
-const POLL_STEP: &str = "look for an answer";
+const POLL_STEP: &str = "poll for an answer";
 pub(crate) const TAKE_STEP: &str = "take what was sent";
 pub(crate) const SEND_STEP: &str = "send anything";
 pub(crate) const SETUP_STEP: &str = "set up the connection";
@@ -61,7 +61,7 @@ pub trait TransferStream: TimedStream {
     ///
     /// # Errors
     /// A failed call.
-    fn is_readable(&self, within: Duration) -> std::io::Result<bool>;
+    fn is_readable(&self, timeout: Duration) -> std::io::Result<bool>;
 
     /// From now on this many bytes are waited for; a read that waits is sure to return with them only if it is one. Where there is no such
     /// option, it returns with what is there.
@@ -80,15 +80,15 @@ pub trait TransferStream: TimedStream {
         Ok(usize::MAX)
     }
 
-    /// Its socket, if it is one: it can be read without waiting, files can be sent by it, and the kernel says what it has carried.
+    /// Its socket, if it is one. It can be read without waiting, files can be sent by it, and the kernel reports what it has carried.
     fn socket(&self) -> Option<&TcpStream> {
         None
     }
 }
 
 impl TransferStream for TcpStream {
-    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
-        kelvin_sys::poll::wait_input(self.as_fd(), within)
+    fn is_readable(&self, timeout: Duration) -> std::io::Result<bool> {
+        kelvin_sys::poll::wait_input(self.as_fd(), timeout)
     }
 
     fn set_low_water(&mut self, bytes: usize) -> std::io::Result<()> {
@@ -112,7 +112,7 @@ fn read_next(stream: &mut impl TransferStream, buffer: &mut [u8], may_wait: bool
     }
 }
 
-/// What the kernel says that a stream has carried.
+/// What a stream has carried, as the kernel reports it.
 fn send_counters(stream: &impl TransferStream) -> Option<SendCounters> {
     socket_queues::send_counters(stream.socket()?).ok()
 }
@@ -142,8 +142,8 @@ pub struct SecureChannel<S = TcpStream> {
     resets_wait: bool,
     /// How long this end was at its stages.
     pub times: StageTimes,
-    /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end, since a reader sleeps
-    /// beside what it reads.
+    /// Waits that a tick ended although all that was waited for had come. The kernel had not woken this end, since a reader sleeps
+    /// in addition to what it reads.
     pub missed_wakeups: u32,
     link_meter: LinkMeter,
     /// How often a message was waited for, and for how many nanoseconds.
@@ -180,8 +180,8 @@ impl<S: TransferStream> SecureChannel<S> {
         })
     }
 
-    /// From now on the other side must move so much whenever this end waits for it, and not only within a message or the bytes of a
-    /// piece: those may be one byte each.
+    /// From now on the other side must move this much whenever this end waits for it, and not only within a message or the bytes of a
+    /// piece. Those may be one byte each.
     pub(crate) fn set_min_progress(&mut self, required: MinProgress) {
         (self.incoming, self.outgoing) = (ProgressMeter::new(required), ProgressMeter::new(required));
         self.resets_wait = false;
@@ -193,7 +193,7 @@ impl<S: TransferStream> SecureChannel<S> {
         self.resets_wait = source.resets_wait;
     }
 
-    /// Looks at what the connection carries, where some is being sent, now and then: alone, or beside other streams, which take a share of
+    /// Looks at what the connection carries, where some is being sent, now and then. It is alone, or along with other streams, which take a share of
     /// what the link can.
     pub(crate) fn sample_link(&mut self, is_alone: bool) {
         if !is_alone {
@@ -201,28 +201,28 @@ impl<S: TransferStream> SecureChannel<S> {
         }
         let now = Instant::now();
         if self.link_meter.is_due(now)
-            && let Some(known) = send_counters(&self.stream)
+            && let Some(counters) = send_counters(&self.stream)
         {
-            self.link_meter.sample(now, known);
+            self.link_meter.sample(now, counters);
         }
     }
 
-    /// What the connection has carried from this end, where the kernel says.
+    /// What the connection has carried from this end, where the kernel reports it.
     pub(crate) fn link_usage(&self) -> Option<LinkUsage> {
-        let known = send_counters(&self.stream)?;
+        let counters = send_counters(&self.stream)?;
         let LinkMeter { window, buffer, .. } = self.link_meter;
         Some(LinkUsage {
-            bytes: known.bytes,
-            busy: known.busy,
-            window_limited: known.limited.by_window.max(window.nanoseconds),
-            buffer_limited: known.limited.by_buffer.max(buffer.nanoseconds),
+            bytes: counters.bytes,
+            busy: counters.busy,
+            window_limited: counters.limited.by_window.max(window.nanoseconds),
+            buffer_limited: counters.limited.by_buffer.max(buffer.nanoseconds),
             window: window.bytes,
             buffer: buffer.bytes,
             link_rate: self.link_meter.link_rate(),
-            round_trip: known.min_round_trip,
+            round_trip: counters.min_round_trip,
             link_round_trip: self.link_meter.round_trip(),
-            segments: known.segments.into(),
-            retransmitted: known.retransmitted.into(),
+            segments: counters.segments.into(),
+            retransmitted: counters.retransmitted.into(),
             answers: self.responses_awaited,
             response_wait: self.response_wait,
         })
@@ -246,7 +246,7 @@ impl<S: TransferStream> SecureChannel<S> {
         self.seal(&text.map_err(|_| Error::ProtocolViolation("a message that cannot be written"))?)
     }
 
-    /// Tells the other side why the connection ends, as far as it takes that at once.
+    /// Sends the other side why the connection ends, as far as it takes that at once.
     pub(crate) fn try_send_last(&mut self, message: &impl Serialize) {
         if self.queue(message).is_ok() {
             // It may be gone, or have taken nothing for long.
@@ -279,39 +279,39 @@ impl<S: TransferStream> SecureChannel<S> {
         if self.plain {
             return self.write_queued_with(bytes);
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         bytes.chunks(FRAME_CONTENT_BYTES).try_for_each(|chunk| self.seal(chunk))?;
-        self.times.cipher += begun.elapsed().as_nanos() as u64;
+        self.times.cipher += start.elapsed().as_nanos() as u64;
         self.flush()
     }
 
     /// Sends what was queued and more bytes; what comes meanwhile is kept, so that no two ends wait for each other to read.
-    fn write_queued_with(&mut self, more: &[u8]) -> Result<()> {
+    fn write_queued_with(&mut self, data: &[u8]) -> Result<()> {
         let output = std::mem::take(&mut self.output);
-        let begun = Instant::now();
-        let written = self.write_all(&output, more);
-        self.times.connection += begun.elapsed().as_nanos() as u64;
+        let start = Instant::now();
+        let written = self.write_all(&output, data);
+        self.times.connection += start.elapsed().as_nanos() as u64;
         self.output = output;
         self.output.clear();
         written
     }
 
-    fn write_all(&mut self, mut head: &[u8], mut more: &[u8]) -> Result<()> {
+    fn write_all(&mut self, mut head: &[u8], mut data: &[u8]) -> Result<()> {
         if self.resets_wait {
             self.outgoing.restart();
         }
-        let mut begun = Instant::now();
-        while !head.is_empty() || !more.is_empty() {
-            let written = self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(more)]);
+        let mut start = Instant::now();
+        while !head.is_empty() || !data.is_empty() {
+            let written = self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(data)]);
             let now = Instant::now();
-            let waited = now - std::mem::replace(&mut begun, now);
-            let short = |shortfall: Shortfall| shortfall.to_error(TAKE_STEP);
-            self.outgoing.record(waited, *written.as_ref().unwrap_or(&0)).map_err(short)?;
+            let waited = now - std::mem::replace(&mut start, now);
+            let to_error = |shortfall: Shortfall| shortfall.to_error(TAKE_STEP);
+            self.outgoing.record(waited, *written.as_ref().unwrap_or(&0)).map_err(to_error)?;
             match written {
                 Ok(0) => return Err(Error::Closed),
                 Ok(count) => {
-                    let of_head = count.min(head.len());
-                    (head, more) = (&head[of_head..], &more[count - of_head..]);
+                    let head_bytes = count.min(head.len());
+                    (head, data) = (&head[head_bytes..], &data[count - head_bytes..]);
                 }
                 Err(error) => {
                     pass_interrupted(error, TAKE_STEP)?;
@@ -327,11 +327,11 @@ impl<S: TransferStream> SecureChannel<S> {
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let before = self.times.connection;
+        let time_before = self.times.connection;
         self.set_expected(1)?;
         self.begin_wait();
         let length = self.receive_frame()?;
-        let waited = self.times.connection - before;
+        let waited = self.times.connection - time_before;
         self.responses_awaited += u64::from(waited > 0);
         self.response_wait += waited;
         self.parse_message(length)
@@ -386,7 +386,7 @@ impl<S: TransferStream> SecureChannel<S> {
         Ok(())
     }
 
-    /// Receives the bytes of a piece part by part, and writes them until that fails; says their digest, and whether all were written.
+    /// Receives the bytes of a piece part by part, and writes them until that fails; returns their digest, and whether all were written.
     ///
     /// # Errors
     /// As [`SecureChannel::receive_data`].
@@ -410,13 +410,13 @@ impl<S: TransferStream> SecureChannel<S> {
         Ok((*hasher.finalize().as_bytes(), written))
     }
 
-    /// Has this end wait for all of this many bytes, if they are many: to be woken for each segment costs the sender more than to send
+    /// Has this end wait for all of this many bytes, if they are many. To be woken for each segment costs the sender more than to send
     /// it, where that means waking another processor.
     ///
-    /// A read that waits for many first takes what has come, and is then woken only when as many come again: at the end of what is
+    /// A read that waits for many first takes what has come, and is then woken only when as many come again. At the end of what is
     /// sent, that is never. So it is polled for many, and then read without waiting.
     ///
-    /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
+    /// Not before the window is wide. A reader that waits for a whole window has the sender wait for it as well. The kernel, which
     /// widens a window that is read in less than a round trip, lets it be for ever.
     fn set_expected(&mut self, bytes: usize) -> Result<()> {
         let is_many = bytes >= MIN_LOW_WATER;
@@ -430,18 +430,18 @@ impl<S: TransferStream> SecureChannel<S> {
         Ok(())
     }
 
-    /// Waits until something can be done with the bytes that come next; as many as it says.
-    fn wait_and_read(&mut self, mut take: impl FnMut(&mut Self, bool) -> std::io::Result<usize>) -> Result<usize> {
-        let mut begun = Instant::now();
+    /// Waits until something can be done with the bytes that come next; as many as it returns.
+    fn wait_and_read(&mut self, mut read: impl FnMut(&mut Self, bool) -> std::io::Result<usize>) -> Result<usize> {
+        let mut start = Instant::now();
         loop {
-            let (reading, is_late) = self.wait()?;
-            let taken = take(self, reading);
+            let (may_wait, is_late) = self.wait()?;
+            let outcome = read(self, may_wait);
             let now = Instant::now();
-            let waited = now - std::mem::replace(&mut begun, now);
+            let waited = now - std::mem::replace(&mut start, now);
             self.times.connection += waited.as_nanos() as u64;
-            let short = |shortfall: Shortfall| shortfall.to_error(SEND_STEP);
-            self.incoming.record(waited, *taken.as_ref().unwrap_or(&0)).map_err(short)?;
-            match taken {
+            let to_error = |shortfall: Shortfall| shortfall.to_error(SEND_STEP);
+            self.incoming.record(waited, *outcome.as_ref().unwrap_or(&0)).map_err(to_error)?;
+            match outcome {
                 Ok(0) => return Err(Error::Closed),
                 Ok(count) => {
                     self.missed_wakeups += u32::from(is_late && count >= self.low_water);
@@ -459,7 +459,7 @@ impl<S: TransferStream> SecureChannel<S> {
         }
     }
 
-    /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for; whether the read
+    /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for. Returns whether the read
     /// is to wait for them then, and whether the tick was over first.
     fn wait(&mut self) -> Result<(bool, bool)> {
         let has_come = self.spin()?;
@@ -493,30 +493,30 @@ impl<S: TransferStream> SecureChannel<S> {
                 continue;
             }
             self.set_expected(bytes.saturating_sub(self.input.len()))?;
-            let room = bytes.min(buffer.len());
+            let chunk_bytes = bytes.min(buffer.len());
             bytes -= match self.input.take(bytes).len() {
                 0 => self.wait_and_read(|channel, may_wait| match channel.stream.socket() {
                     Some(socket) if !may_wait => kelvin_sys::net::drop_received(socket, bytes),
-                    _ => channel.stream.read(&mut buffer[..room]),
+                    _ => channel.stream.read(&mut buffer[..chunk_bytes]),
                 })?,
-                taken => taken,
+                count => count,
             };
         }
         Ok(())
     }
 
-    fn receive_sealed(&mut self, room: &mut [u8], max_bytes: usize) -> Result<usize> {
+    fn receive_sealed(&mut self, buffer: &mut [u8], max_bytes: usize) -> Result<usize> {
         if self.content.len() == 0 {
             let length = self.receive_frame()?;
-            if length <= room.len() && length.saturating_sub(TAG_BYTES) <= max_bytes {
+            if length <= buffer.len() && length.saturating_sub(TAG_BYTES) <= max_bytes {
                 let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
                 let opener = &mut self.opener;
-                let opened = add_elapsed(&mut self.times.cipher, || opener.open(sealed, room))?;
+                let opened = add_elapsed(&mut self.times.cipher, || opener.open(sealed, buffer))?;
                 return if opened == 0 { Err(NO_BYTES) } else { Ok(opened) };
             }
             self.decrypt(length)?;
         }
-        match self.content.copy_to(&mut room[..max_bytes]) {
+        match self.content.copy_to(&mut buffer[..max_bytes]) {
             0 => Err(NO_BYTES),
             copied => Ok(copied),
         }
@@ -531,7 +531,7 @@ impl<S: TransferStream> SecureChannel<S> {
         Ok(length)
     }
 
-    /// The length of the next frame, if so much has come.
+    /// The length of the next frame, if it has come.
     fn next_frame_length(&self) -> Result<Option<usize>> {
         let Some(head) = self.input.bytes().first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         match u32::from_le_bytes(*head) as usize {
@@ -551,7 +551,7 @@ impl<S: TransferStream> SecureChannel<S> {
     fn decrypt(&mut self, length: usize) -> Result<()> {
         let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
         let (opener, content) = (&mut self.opener, &mut self.content);
-        let open = || content.fill(|room| opener.open(sealed, room));
+        let open = || content.fill(|buffer| opener.open(sealed, buffer));
         add_elapsed(&mut self.times.cipher, open).map(drop)
     }
 
@@ -580,13 +580,13 @@ impl<S: TransferStream> SecureChannel<S> {
         if !self.spin_policy.is_due() {
             return Ok(false);
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
             if self.is_readable()? {
                 self.spin_policy.on_success();
                 return Ok(true);
             }
-            if begun.elapsed() > SPIN_TIME {
+            if start.elapsed() > SPIN_TIME {
                 self.spin_policy.on_failure();
                 return Ok(false);
             }
@@ -600,9 +600,9 @@ impl<S: TransferStream> SecureChannel<S> {
         let max_bytes =
             if self.plain { expected.saturating_sub(self.input.len()).max(READ_AHEAD_BYTES) } else { INPUT_BYTES };
         let stream = &mut self.stream;
-        self.input.fill(|room| {
-            let max_bytes = max_bytes.min(room.len());
-            read_next(stream, &mut room[..max_bytes], may_wait)
+        self.input.fill(|buffer| {
+            let max_bytes = max_bytes.min(buffer.len());
+            read_next(stream, &mut buffer[..max_bytes], may_wait)
         })
     }
 
@@ -616,17 +616,17 @@ impl<S: TransferStream> SecureChannel<S> {
 /// The first connection of a session, and the one of the file that is being moved, if it has one of its own.
 pub(crate) struct SessionChannels<'a, S> {
     pub(crate) first: &'a mut SecureChannel<S>,
-    own: Option<SecureChannel<S>>,
+    file_channel: Option<SecureChannel<S>>,
     /// What those that have ended carried.
     carried: LinkUsage,
 }
 
 impl<'a, S: TransferStream> SessionChannels<'a, S> {
     pub(crate) fn new(first: &'a mut SecureChannel<S>) -> Self {
-        Self { first, own: None, carried: LinkUsage::default() }
+        Self { first, file_channel: None, carried: LinkUsage::default() }
     }
 
-    /// What all connections carried; nothing where the kernel does not say.
+    /// What all connections carried; nothing where the kernel does not report it.
     pub(crate) fn link_usage(&self) -> Option<LinkUsage> {
         let mut usage = self.first.link_usage()?;
         usage.add(&self.carried);
@@ -635,22 +635,22 @@ impl<'a, S: TransferStream> SessionChannels<'a, S> {
 
     /// That over which the file goes: its own, else the first one of the session.
     pub(crate) fn current(&mut self) -> &mut SecureChannel<S> {
-        self.own.as_mut().unwrap_or(self.first)
+        self.file_channel.as_mut().unwrap_or(self.first)
     }
 
     /// From now on files go over this one.
-    pub(crate) fn open(&mut self, mut own: SecureChannel<S>) {
-        own.take_progress(self.first);
-        self.own = Some(own);
+    pub(crate) fn open(&mut self, mut channel: SecureChannel<S>) {
+        channel.take_progress(self.first);
+        self.file_channel = Some(channel);
     }
 
     /// They go over the first one again, which takes over what was measured.
     pub(crate) fn close(&mut self) -> Option<SecureChannel<S>> {
-        let mut own = self.own.take()?;
-        self.first.take_progress(&mut own);
-        self.first.times.add(&own.times);
-        self.carried.add(&own.link_usage().unwrap_or_default());
-        Some(own)
+        let mut channel = self.file_channel.take()?;
+        self.first.take_progress(&mut channel);
+        self.first.times.add(&channel.times);
+        self.carried.add(&channel.link_usage().unwrap_or_default());
+        Some(channel)
     }
 }
 
@@ -686,9 +686,9 @@ impl InputBuffer {
     }
 
     /// Takes as many bytes as there is room for, and returns how many.
-    fn copy_to(&mut self, room: &mut [u8]) -> usize {
-        let bytes = self.take(room.len());
-        room[..bytes.len()].copy_from_slice(bytes);
+    fn copy_to(&mut self, buffer: &mut [u8]) -> usize {
+        let bytes = self.take(buffer.len());
+        buffer[..bytes.len()].copy_from_slice(bytes);
         bytes.len()
     }
 

@@ -107,13 +107,13 @@ impl Sender {
     /// # Errors
     /// No answer; another host without a secret; a receiver of another version or secret, or without a place.
     pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Self> {
-        let begun = Instant::now();
+        let start = Instant::now();
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(Error::call("set up the connection"))?;
         let channel = shake_hands(stream, secret)?;
         let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
-        let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning, ..options }, begun))?;
+        let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning, ..options }, start))?;
         let SessionSettings { streams, connection, .. } = options.settings;
         if connection == ConnectionLifetime::PerFile || streams > 1 {
             sender.join(peer, secret)?;
@@ -135,7 +135,7 @@ impl<S: TransferStream> Sender<S> {
     /// Over a channel that was opened for it, with the time of the first action.
     pub(crate) fn from_channel(
         mut channel: SecureChannel<S>,
-        (options, begun): (SenderOptions, Instant),
+        (options, start): (SenderOptions, Instant),
     ) -> Result<Self> {
         channel.plain = options.settings.plain;
         channel.queue(&SenderMessage::Begin(options.settings))?;
@@ -144,7 +144,7 @@ impl<S: TransferStream> Sender<S> {
             extra_streams: ExtraStreams::default(),
             connect_for_file: None,
             options,
-            started_at: begun,
+            started_at: start,
             meter: LoadMeter::start(),
         })
     }
@@ -154,16 +154,16 @@ impl<S: TransferStream> Sender<S> {
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
     pub fn send(mut self, collection: SourceList, progress: &dyn Fn(u64, Option<u64>)) -> Result<SendResult> {
-        let mut sending = SendSession::new(&mut self, collection, progress);
-        sending.run()?;
-        sending.finish()
+        let mut session = SendSession::new(&mut self, collection, progress);
+        session.run()?;
+        session.finish()
     }
 }
 
 /// An error where one of these is another host, and there is no secret.
 pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<()> {
-    let exposed = addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address));
-    exposed.map_or(Ok(()), |&address| Err(Error::NoSecretForHost(address)))
+    let remote_address = addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address));
+    remote_address.map_or(Ok(()), |&address| Err(Error::NoSecretForHost(address)))
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
@@ -173,11 +173,11 @@ fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The shortest round trip of a connection so far, as the kernel has measured it; none where it does not say.
+/// The shortest round trip of a connection so far, as the kernel has measured it; none where it does not report it.
 fn round_trip(channel: &SecureChannel) -> Duration {
     let socket = channel.socket().ok().flatten();
-    let seen = socket.and_then(|socket| socket_queues::in_transit(&socket).ok());
-    seen.map_or(Duration::ZERO, |seen| Duration::from_nanos(seen.min_round_trip))
+    let counters = socket.and_then(|socket| socket_queues::in_transit(&socket).ok());
+    counters.map_or(Duration::ZERO, |counters| Duration::from_nanos(counters.min_round_trip))
 }
 
 /// A file that is wanted, and its blocks that need not come.
@@ -203,16 +203,16 @@ struct SendSession<'a, S> {
     limiter: Arc<RateLimiter>,
     methods: MethodChooser<SendMethod>,
     /// How many were offered, and of how many the receiver's decision is known.
-    offered: usize,
-    decided: usize,
+    offered_count: usize,
+    decided_count: usize,
     /// What is wanted and was not sent.
-    ready: VecDeque<WantedFile>,
-    /// Files of which the receiver says what it has.
-    resumed: HashMap<usize, ResumeInfo>,
+    ready_files: VecDeque<WantedFile>,
+    /// Files of which the receiver reports what it has.
+    resume_infos: HashMap<usize, ResumeInfo>,
     /// Which files were sent and have no verdict, with their bytes.
     unacked: BTreeMap<usize, ByteCounts>,
     /// The file that was refused last.
-    refused: Option<usize>,
+    refused_file: Option<usize>,
     /// Whether other streams carry blocks of the file that is being sent.
     has_parallel_streams: bool,
     /// Bytes that need not be sent any more.
@@ -246,12 +246,12 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             limiter: Arc::new(RateLimiter::new(options.limit)),
             // Streams that have joined read and send, and so does the first one of several.
             methods: MethodChooser::for_sending(options.method, plain && streams == 1, verify),
-            offered: 0,
-            decided: 0,
-            ready: VecDeque::new(),
-            resumed: HashMap::new(),
+            offered_count: 0,
+            decided_count: 0,
+            ready_files: VecDeque::new(),
+            resume_infos: HashMap::new(),
             unacked: BTreeMap::new(),
-            refused: None,
+            refused_file: None,
             has_parallel_streams: false,
             settled_bytes: 0,
             moved: MovedFiles::default(),
@@ -274,7 +274,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
                 // How much it is must be known before more is sent.
                 self.collection.find_all()?;
                 self.send_total()?;
-            } else if let Some(next) = self.ready.pop_front_if(|_| self.space != SpaceCheck::Pending) {
+            } else if let Some(next) = self.ready_files.pop_front_if(|_| self.space != SpaceCheck::Pending) {
                 self.send_next(next)?;
             } else if has_offered {
                 // Something may have been decided on meanwhile.
@@ -288,7 +288,10 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
 
     /// Entries that were offered and have not ended.
     fn in_flight(&self) -> usize {
-        (self.offered - self.decided) + self.ready.len() + self.resumed.len() + self.unacked.len()
+        (self.offered_count - self.decided_count)
+            + self.ready_files.len()
+            + self.resume_infos.len()
+            + self.unacked.len()
     }
 
     fn on_message(&mut self, message: ReceiverMessage) -> Result<()> {
@@ -317,13 +320,13 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
 
     fn on_verdict(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
         let number = file as usize;
-        let source = self.collection.sources[..self.decided].get(number).ok_or(UNKNOWN_FILE)?;
+        let source = self.collection.sources[..self.decided_count].get(number).ok_or(UNKNOWN_FILE)?;
         // It may have failed on both sides at once.
         let Some(amount) = self.unacked.remove(&number) else { return Ok(()) };
         match why {
             None => self.moved.add(&source.entry, &amount),
             Some(RefusalReason(why)) => {
-                self.refused = Some(number);
+                self.refused_file = Some(number);
                 self.unsent.push(UnsentFile::new(source, Error::Refused(why)));
             }
         }
@@ -364,5 +367,5 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
 }
 
 /// What a receiver did wrong.
-const UNKNOWN_FILE: Error = Error::ProtocolViolation("it speaks of a file that was not offered");
-const UNEXPECTED_STREAMS: Error = Error::ProtocolViolation("it speaks of streams");
+const UNKNOWN_FILE: Error = Error::ProtocolViolation("it names a file that was not offered");
+const UNEXPECTED_STREAMS: Error = Error::ProtocolViolation("it names streams");

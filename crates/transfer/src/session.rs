@@ -29,9 +29,9 @@ use crate::{Error, Result, blocks, stage_costs};
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const MAX_WANTED_FILES: usize = 2048;
 const MAX_DIGESTS: usize = 1024;
-/// How long the digests of what is there may take until some are said.
+/// How long the digests of what is there may take until some are sent.
 const DIGEST_REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How often is told how much has arrived.
+/// How often it is reported how much has arrived.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Most files of a batch.
 pub const MAX_BATCH_FILES: usize = 128;
@@ -42,7 +42,7 @@ pub const MAX_BATCH_BYTES: u64 = 256 << 10;
 const MAX_OPEN_PARTS: usize = 8;
 /// Decisions and verdicts in one message: each may carry a reason.
 const MAX_PER_MESSAGE: usize = 128;
-/// This many verdicts are said although more has come: before it has them, the sender has no more than [`MAX_WANTED_FILES`] files in flight.
+/// This many verdicts are sent although more has come: before it has them, the sender has no more than [`MAX_WANTED_FILES`] files in flight.
 const VERDICT_FLUSH_COUNT: usize = MAX_WANTED_FILES / 8;
 /// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
 pub const MAX_OPEN_FILES: usize = 8;
@@ -54,7 +54,7 @@ pub const MAX_PENDING_CHECKS: usize = 1024;
 pub enum SessionEvent {
     /// A sender was authenticated.
     Authenticated,
-    /// More has arrived: told now and then.
+    /// More has arrived: reported now and then.
     Progress {
         /// Bytes so far, over the first connection.
         bytes: u64,
@@ -81,8 +81,8 @@ pub enum SessionEvent {
 struct WantedEntry {
     entry: FileEntry,
     /// It, if a part of it was there, which is so of few.
-    resumed: Option<Box<IncomingFile>>,
-    /// How many blocks of the part the sender was told of, and has not said which are right.
+    part: Option<Box<IncomingFile>>,
+    /// How many blocks of the part were reported to the sender, which has not answered which are right.
     announced_blocks: u64,
 }
 
@@ -109,18 +109,18 @@ pub(crate) struct ReceiveSession<'a, S> {
     method: Option<ReceiveSetup>,
     methods: MethodChooser<ReceiveMethod>,
     /// How many entries were offered.
-    offered: EntryNumber,
+    offered_count: EntryNumber,
     /// Those that are wanted.
     wanted_files: BTreeMap<EntryNumber, WantedEntry>,
-    arriving: BTreeMap<EntryNumber, ArrivingFile>,
+    arriving_files: BTreeMap<EntryNumber, ArrivingFile>,
     /// Files that failed and of which more may come.
-    failed: VecDeque<EntryNumber>,
+    failed_files: VecDeque<EntryNumber>,
     /// The pieces that have arrived and were not compared, in their order.
     pending_digests: VecDeque<(EntryNumber, Blake3Digest)>,
     buffer: Vec<u8>,
     verdicts: Vec<Verdict>,
     moved: MovedFiles,
-    begun: Instant,
+    start: Instant,
     last_write: Instant,
     last_progress_event: Instant,
     /// Bytes that have come in blocks over the first connection, and were written.
@@ -134,7 +134,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         policy: OfferPolicy,
         on_event: &'a dyn Fn(SessionEvent),
     ) -> Self {
-        let begun = Instant::now();
+        let start = Instant::now();
         Self {
             channels: SessionChannels::new(channel),
             policy,
@@ -145,17 +145,17 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             has_space: false,
             method: None,
             methods: MethodChooser::for_receiving(None, false, true),
-            offered: 0,
+            offered_count: 0,
             wanted_files: BTreeMap::new(),
-            arriving: BTreeMap::new(),
-            failed: VecDeque::new(),
+            arriving_files: BTreeMap::new(),
+            failed_files: VecDeque::new(),
             pending_digests: VecDeque::new(),
             buffer: vec![0; MAX_BATCH_BYTES as usize + TAG_BYTES],
             verdicts: Vec::new(),
             moved: MovedFiles::default(),
-            begun,
-            last_write: begun,
-            last_progress_event: begun,
+            start,
+            last_write: start,
+            last_progress_event: start,
             bytes_written: 0,
             meter: LoadMeter::start(),
         }
@@ -163,7 +163,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Has the bytes of large files come by this method, if one is given, and other connections find it there.
     pub(crate) fn joinable(mut self, method: Option<ReceiveSetup>, sessions: &'a SessionRegistry<S>) -> Self {
-        let timeout = self.channels.first.incoming.required.within;
+        let timeout = self.channels.first.incoming.required.interval;
         self.method = method.map(|setup| ReceiveSetup { timeout, ..setup });
         self.sessions = Some(sessions);
         self
@@ -171,26 +171,26 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Has all its files arrive, from this first message on.
     pub(crate) fn serve(mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
-        let served = self.run(first);
+        let outcome = self.run(first);
         drop(self.channels.close());
-        if let Err(why @ (Error::TimedOut { .. } | Error::TooSlow { .. })) = &served {
+        if let Err(why @ (Error::TimedOut { .. } | Error::TooSlow { .. })) = &outcome {
             self.channels.first.try_send_last(&ReceiverMessage::Refused(RefusalReason(why.wire_text())));
         }
         // Nobody writes a file any more when it is left.
         self.open_session = None;
         // Parts whose turn did not come stay what they were.
-        for part in std::mem::take(&mut self.wanted_files).into_values().filter_map(|file| file.resumed) {
+        for part in std::mem::take(&mut self.wanted_files).into_values().filter_map(|file| file.part) {
             part.keep_part();
         }
-        if served.is_err() {
-            for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving).into_values() {
+        if outcome.is_err() {
+            for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving_files).into_values() {
                 let path = file.path.clone();
                 if file.keep_part() {
                     (self.on_event)(SessionEvent::PartKept(path));
                 }
             }
         }
-        served
+        outcome
     }
 
     fn run(&mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
@@ -199,9 +199,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.channels.first.plain = settings.plain;
         let is_plain = settings.plain && settings.streams == 1;
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
-        let fits =
+        let check =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
-        self.send_refusal(fits.and_then(|()| self.policy.check_total_space(&settings)))?;
+        self.send_refusal(check.and_then(|()| self.policy.check_total_space(&settings)))?;
         if settings.streams > 1 || settings.connection == ConnectionLifetime::PerFile {
             self.open_for_join()?;
         }
@@ -230,20 +230,20 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn on_total_found(&mut self, bytes: u64) -> Result<()> {
         let is_awaited = self.settings.bytes.is_none() && self.settings.at_most.is_some();
         Error::ensure(is_awaited, "it says again how much there is")?;
-        let left = SessionSettings { bytes: Some(bytes.saturating_sub(self.moved.amount.moved)), ..self.settings };
+        let remaining = SessionSettings { bytes: Some(bytes.saturating_sub(self.moved.amount.moved)), ..self.settings };
         if !self.has_space {
-            self.send_refusal(self.policy.check_total_space(&left))?;
+            self.send_refusal(self.policy.check_total_space(&remaining))?;
         }
         self.settings.bytes = Some(bytes);
         Ok(())
     }
 
-    /// Tells the sender why nothing is taken, if that is so.
-    fn send_refusal(&mut self, checked: Result<()>) -> Result<()> {
-        if let Err(why) = &checked {
+    /// Sends the reason why nothing is taken, if that is so.
+    fn send_refusal(&mut self, outcome: Result<()>) -> Result<()> {
+        if let Err(why) = &outcome {
             self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
         }
-        checked
+        outcome
     }
 
     /// Has content arrive.
@@ -279,14 +279,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.flush_verdicts()
     }
 
-    /// Tells how much has arrived, now and then.
+    /// Reports how much has arrived, now and then.
     fn report_progress(&mut self) {
         if self.last_write.saturating_duration_since(self.last_progress_event) < PROGRESS_INTERVAL {
             return;
         }
         self.last_progress_event = self.last_write;
-        let arriving: u64 = self.arriving.values().map(|arriving| arriving.file.amount.moved).sum();
-        let (bytes, elapsed) = (self.moved.amount.moved + arriving, self.last_write.duration_since(self.begun));
+        let arriving: u64 = self.arriving_files.values().map(|arriving| arriving.file.amount.moved).sum();
+        let (bytes, elapsed) = (self.moved.amount.moved + arriving, self.last_write.duration_since(self.start));
         // Of what is there already, less comes.
         let total = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
         (self.on_event)(SessionEvent::Progress { bytes, total, elapsed });
@@ -296,30 +296,30 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn decide_entries(&mut self, entries: Vec<FileEntry>) -> Result<()> {
         let is_allowed = self.wanted_files.len() + entries.len() <= MAX_WANTED_FILES;
         Error::ensure(is_allowed, "it offers more files than it may before it sends them")?;
-        let (mut decisions, mut resumed) = (Vec::new(), Vec::new());
-        let mut parts = self.wanted_files.values().filter(|file| file.resumed.is_some()).count();
+        let (mut decisions, mut resumed_files) = (Vec::new(), Vec::new());
+        let mut parts = self.wanted_files.values().filter(|file| file.part.is_some()).count();
         self.policy.refresh_space();
         for mut entry in entries {
-            let number = self.offered;
-            self.offered = number.checked_add(1).ok_or(Error::TooManyEntries)?;
+            let number = self.offered_count;
+            self.offered_count = number.checked_add(1).ok_or(Error::TooManyEntries)?;
             let (decision, part) = match self.policy.decide(&entry, &self.settings, parts < MAX_OPEN_PARTS) {
                 Err(error) if error.is_per_file() => {
                     let reason = RefusalReason(error.wire_text());
                     (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), error));
                     (EntryDecision::Refused(reason), None)
                 }
-                decided => decided?,
+                outcome => outcome?,
             };
             if part.is_some() {
                 parts += 1;
-                resumed.push(number);
+                resumed_files.push(number);
                 // Its room was checked with what is there, and none is promised.
                 if let EntryKind::File { stored, .. } = &mut entry.kind {
                     *stored = 0;
                 }
             }
             if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
-                let wanted_file = WantedEntry { entry, resumed: part.map(Box::new), announced_blocks: 0 };
+                let wanted_file = WantedEntry { entry, part: part.map(Box::new), announced_blocks: 0 };
                 self.wanted_files.insert(number, wanted_file);
             }
             decisions.push(decision);
@@ -328,13 +328,13 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             self.channels.first.queue(&ReceiverMessage::Decisions(chunk.to_vec()))?;
         }
         self.channels.first.flush()?;
-        resumed.into_iter().try_for_each(|number| self.send_present_blocks(number))
+        resumed_files.into_iter().try_for_each(|number| self.send_present_blocks(number))
     }
 
-    /// Says which blocks of a file are there, as it reads them.
+    /// Sends which blocks of a file are there, as it reads them.
     fn send_present_blocks(&mut self, file: EntryNumber) -> Result<()> {
         let Some(wanted_file) = self.wanted_files.get_mut(&file) else { return Ok(()) };
-        let Some(part) = wanted_file.resumed.as_ref().and_then(|incoming| incoming.resumed_part()) else {
+        let Some(part) = wanted_file.part.as_ref().and_then(|incoming| incoming.resumed_part()) else {
             return Ok(());
         };
         let (mut first, mut digests, mut last_sent) = (0, Vec::new(), Instant::now());
@@ -360,16 +360,16 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
         let wanted_file = self.wanted_files.get_mut(&file).ok_or(UNWANTED_FILE)?;
-        let announced = std::mem::take(&mut wanted_file.announced_blocks);
-        Error::ensure(blocks::last_block_end(bits) <= announced, "it keeps blocks that are not there")?;
-        let part = wanted_file.resumed.as_mut().ok_or(UNWANTED_FILE)?;
+        let announced_blocks = std::mem::take(&mut wanted_file.announced_blocks);
+        Error::ensure(blocks::last_block_end(bits) <= announced_blocks, "it keeps blocks that are not there")?;
+        let part = wanted_file.part.as_mut().ok_or(UNWANTED_FILE)?;
         part.mark_blocks_present(bits);
-        if !part.is_whole() {
+        if !part.is_complete() {
             return Ok(());
         }
         // However many others are arriving: it has no turn.
         match self.wanted_files.remove(&file) {
-            Some(WantedEntry { entry, resumed: Some(whole), .. }) => self.finish_file(file, &entry, *whole),
+            Some(WantedEntry { entry, part: Some(incoming), .. }) => self.finish_file(file, &entry, *incoming),
             _ => Err(UNWANTED_FILE),
         }
     }
@@ -382,15 +382,16 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.channels.current().receive_data(&mut buffer, bytes)?;
         let verify = self.settings.verify;
-        let is_right = add_elapsed(&mut self.channels.first.times.verify, || {
+        let is_valid = add_elapsed(&mut self.channels.first.times.verify, || {
             !verify || digest == Some(*crate::wire::hash(&buffer[..bytes]).as_bytes())
         });
         let mut content = &buffer[..bytes];
         for file in files {
-            let own;
-            (own, content) = content.split_at(file.bytes as usize);
+            let file_content;
+            (file_content, content) = content.split_at(file.bytes as usize);
             let wanted_file = self.wanted_files.remove(&file.file).ok_or(UNWANTED_FILE)?;
-            let written = if is_right { self.write_small(&wanted_file.entry, own) } else { Err(Error::DigestMismatch) };
+            let written =
+                if is_valid { self.write_small(&wanted_file.entry, file_content) } else { Err(Error::DigestMismatch) };
             self.queue_verdict((file.file, &wanted_file.entry), written)?;
         }
         self.buffer = buffer;
@@ -400,35 +401,35 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn write_small(&mut self, entry: &FileEntry, content: &[u8]) -> Result<ByteCounts> {
         let is_whole = matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64);
         Error::ensure(is_whole, "it sent another number of bytes than it had offered")?;
-        let begun = Instant::now();
+        let start = Instant::now();
         let written = self.policy.write_small(entry, content, self.settings.sync);
-        let ended = self.channels.first.times.add_file_time(begun);
+        let end = self.channels.first.times.add_file_time(start);
         written?;
-        self.last_write = ended;
+        self.last_write = end;
         Ok(ByteCounts::from_sent(content.len() as u64))
     }
 
     /// Begins the file of a piece that has come, unless it arrives already; whether it has not failed.
     fn begin_piece(&mut self, piece: &FilePiece) -> Result<bool> {
         blocks::check_piece_length(piece)?;
-        if self.failed.contains(&piece.file) {
+        if self.failed_files.contains(&piece.file) {
             return Ok(false);
         }
-        if !self.arriving.contains_key(&piece.file) {
+        if !self.arriving_files.contains_key(&piece.file) {
             self.begin_file(piece.file)?;
         }
-        let Some(arriving) = self.arriving.get_mut(&piece.file) else { return Ok(false) };
+        let Some(arriving) = self.arriving_files.get_mut(&piece.file) else { return Ok(false) };
         arriving.file.record_piece(piece).map(|()| true)
     }
 
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
-        let WantedEntry { entry, resumed, .. } = self.wanted_files.remove(&number).ok_or(UNWANTED_FILE)?;
-        let is_allowed = self.arriving.len() < MAX_OPEN_FILES;
+        let WantedEntry { entry, part, .. } = self.wanted_files.remove(&number).ok_or(UNWANTED_FILE)?;
+        let is_allowed = self.arriving_files.len() < MAX_OPEN_FILES;
         Error::ensure(is_allowed, "it begins more files than it may before it has ended others")?;
-        match resumed.map_or_else(|| self.policy.create_incoming(&entry), |resumed| Ok(*resumed)) {
+        match part.map_or_else(|| self.policy.create_incoming(&entry), |part| Ok(*part)) {
             Ok(file) => {
-                self.arriving.insert(number, ArrivingFile { entry, file, pending_checks: 0 });
+                self.arriving_files.insert(number, ArrivingFile { entry, file, pending_checks: 0 });
                 Ok(())
             }
             Err(why) => self.report_failure(number, &entry, why),
@@ -438,9 +439,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// A file has failed, which the sender learns at once; what still comes of it is passed over. The sender knows of its failure before
     /// it begins this many others.
     fn report_failure(&mut self, number: EntryNumber, entry: &FileEntry, why: Error) -> Result<()> {
-        self.failed.push_back(number);
-        if self.failed.len() > MAX_WANTED_FILES {
-            self.failed.pop_front();
+        self.failed_files.push_back(number);
+        if self.failed_files.len() > MAX_WANTED_FILES {
+            self.failed_files.pop_front();
         }
         self.queue_verdict((number, entry), Err(why))?;
         self.flush_verdicts()
@@ -452,9 +453,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.bytes_written += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
         if self.settings.verify {
             let is_allowed = self.pending_digests.len() < MAX_PENDING_CHECKS;
-            Error::ensure(is_allowed, "it sends more than it may before it says digests")?;
+            Error::ensure(is_allowed, "it sends more than it may before it sends digests")?;
             self.pending_digests.push_back((piece.file, digest));
-            if let Some(arriving) = self.arriving.get_mut(&piece.file) {
+            if let Some(arriving) = self.arriving_files.get_mut(&piece.file) {
                 arriving.pending_checks += 1;
             }
         }
@@ -463,11 +464,11 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Some of a file that arrives was written, or not: it is finished if it is whole, and has failed if it was not.
     fn on_written(&mut self, number: EntryNumber, written: Result<()>) -> Result<()> {
-        let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_whole();
-        if written.is_ok() && !self.arriving.get(&number).is_some_and(is_whole) {
+        let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_complete();
+        if written.is_ok() && !self.arriving_files.get(&number).is_some_and(is_whole) {
             return Ok(());
         }
-        let Some(ArrivingFile { entry, file, .. }) = self.arriving.remove(&number) else { return Ok(()) };
+        let Some(ArrivingFile { entry, file, .. }) = self.arriving_files.remove(&number) else { return Ok(()) };
         match written {
             Ok(()) => self.finish_file(number, &entry, file),
             Err(why) => {
@@ -480,7 +481,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Receives the bytes of a piece of a file that arrives and writes them; their digest, and whether they were written.
     fn receive_piece(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
-        let incoming = self.arriving.get_mut(&piece.file).map(|arriving| &mut arriving.file);
+        let incoming = self.arriving_files.get_mut(&piece.file).map(|arriving| &mut arriving.file);
         let skipped = incoming.filter(|file| file.is_discarded() && !self.settings.verify);
         let channel = self.channels.current();
         let (digest, mut written) = if let Some(incoming) = skipped {
@@ -489,18 +490,18 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             (Blake3Digest::default(), Ok(()))
         } else {
             let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
-            let begun = Instant::now();
+            let start = Instant::now();
             let received = match &mut method.path {
                 None => self.receive_buffered(piece),
                 Some(path) => self.receive_direct(path, piece),
             };
-            self.methods.record(method, piece.bytes.into(), begun);
+            self.methods.record(method, piece.bytes.into(), start);
             received?
         };
         self.last_write = Instant::now();
         if written.is_ok()
             && self.settings.sync
-            && let Some(arriving) = self.arriving.get_mut(&piece.file)
+            && let Some(arriving) = self.arriving_files.get_mut(&piece.file)
         {
             written = add_elapsed(&mut self.channels.first.times.sync, || arriving.file.flush_if_due());
         }
@@ -509,7 +510,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// By way of a buffer; those of a file that has failed are dropped.
     fn receive_buffered(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
-        let mut arriving = self.arriving.get_mut(&piece.file);
+        let mut arriving = self.arriving_files.get_mut(&piece.file);
         let write =
             |part: &[u8], offset| arriving.as_mut().map_or(Ok(()), |arriving| arriving.file.write(part, offset));
         self.channels.current().receive_content((piece, self.settings.verify), &mut self.buffer, write)
@@ -519,22 +520,22 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn receive_direct(&mut self, path: &mut ReceivePath, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
         let method = path.setup.method;
         let is_hashed = self.settings.verify && method.shows_bytes();
-        let arriving = self.arriving.get_mut(&piece.file).ok_or(UNWANTED_FILE)?;
+        let arriving = self.arriving_files.get_mut(&piece.file).ok_or(UNWANTED_FILE)?;
         let incoming = &mut arriving.file;
-        let (mut hasher, mut hashing) = (Hasher::new(), 0);
+        let (mut hasher, mut hash_time) = (Hasher::new(), 0);
         // What came with messages is in no socket any more.
         let head = self.channels.current().available(piece.bytes as usize)?;
         if is_hashed {
             hasher.update(head);
         }
         let (mut rest, mut written) = (piece.bytes as usize - head.len(), incoming.write(head, piece.offset));
-        let begun = Instant::now();
-        let file = written.and_then(|()| incoming.file_for(piece, method == ReceiveMethod::Mmap));
+        let start = Instant::now();
+        let file = written.and_then(|()| incoming.file_for_piece(piece, method == ReceiveMethod::Mmap));
         written = match file {
             Err(why) => Err(why),
-            Ok(None) => return Err(Error::ProtocolViolation("bytes for a file that is none")),
+            Ok(None) => return Err(Error::ProtocolViolation("bytes for no file")),
             Ok(Some(file)) => {
-                let mut hash = |part: &[u8]| hash_timed(&mut hasher, part, &mut hashing);
+                let mut hash = |part: &[u8]| hash_timed(&mut hasher, part, &mut hash_time);
                 let observer = is_hashed.then_some(&mut hash as &mut dyn FnMut(&[u8]));
                 let end = piece.offset + u64::from(piece.bytes);
                 let meter = &mut self.channels.current().incoming;
@@ -550,8 +551,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             }
         };
         let times = &mut self.channels.first.times;
-        times.verify += hashing;
-        times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+        times.verify += hash_time;
+        times.connection += (start.elapsed().as_nanos() as u64).saturating_sub(hash_time);
         self.channels.current().skip_data(rest, &mut self.buffer)?;
         if is_hashed || !self.settings.verify || written.is_err() {
             return Ok((*hasher.finalize().as_bytes(), written));
@@ -565,19 +566,19 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         if !self.begin_piece(piece)? {
             return Ok(());
         }
-        let arriving = self.arriving.get_mut(&piece.file);
+        let arriving = self.arriving_files.get_mut(&piece.file);
         let written = arriving.map_or(Ok(()), |arriving| arriving.file.hole(piece));
         self.on_written(piece.file, written)
     }
 
     /// Compares the digests of the next pieces with those of what has arrived.
     fn compare_digests(&mut self, digests: Vec<Blake3Digest>) -> Result<()> {
-        for sent in digests {
-            let (file, own) =
-                self.pending_digests.pop_front().ok_or(Error::ProtocolViolation("it says the digest of nothing"))?;
-            let Some(arriving) = self.arriving.get_mut(&file) else { continue };
+        for sent_digest in digests {
+            let (file, local_digest) =
+                self.pending_digests.pop_front().ok_or(Error::ProtocolViolation("it sends the digest of nothing"))?;
+            let Some(arriving) = self.arriving_files.get_mut(&file) else { continue };
             arriving.pending_checks -= 1;
-            self.on_written(file, if own == sent { Ok(()) } else { Err(Error::DigestMismatch) })?;
+            self.on_written(file, if local_digest == sent_digest { Ok(()) } else { Err(Error::DigestMismatch) })?;
         }
         Ok(())
     }
@@ -585,7 +586,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn finish_file(&mut self, number: EntryNumber, entry: &FileEntry, mut file: IncomingFile) -> Result<()> {
         self.end_split(number);
         let times = &mut self.channels.first.times;
-        let described = times.time_file(|| {
+        let outcome = times.time_file(|| {
             if let EntryKind::File { bytes, .. } = entry.kind {
                 file.set_length(bytes)?;
             }
@@ -593,8 +594,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         });
         // A file that is replaced goes, and must not be all that a crash would have left.
         let flushed = match self.settings.sync || file.replaces_existing() {
-            true => described.and_then(|()| add_elapsed(&mut times.sync, || file.flush())),
-            false => described,
+            true => outcome.and_then(|()| add_elapsed(&mut times.sync, || file.flush())),
+            false => outcome,
         };
         let amount = file.amount;
         let committed = flushed.and_then(|()| times.time_file(|| file.commit(entry)));
@@ -604,23 +605,23 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     fn on_abandoned(&mut self, file: EntryNumber, why: String) -> Result<()> {
         self.end_split(file);
-        let arriving = self.arriving.remove(&file);
-        let own = arriving.as_ref().and_then(|arriving| arriving.file.failure());
+        let arriving = self.arriving_files.remove(&file);
+        let failure = arriving.as_ref().and_then(|arriving| arriving.file.failure());
         let arriving = arriving.map(|arriving| arriving.entry);
         let entry = arriving.or_else(|| self.wanted_files.remove(&file).map(|file| file.entry));
         if let Some(entry) = entry {
             self.policy.release(&entry);
-            (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), own.unwrap_or(Error::Refused(why))));
-        } else if !self.failed.contains(&file) {
+            (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), failure.unwrap_or(Error::Refused(why))));
+        } else if !self.failed_files.contains(&file) {
             return Err(UNWANTED_FILE);
         }
-        self.failed.retain(|failed| *failed != file);
+        self.failed_files.retain(|number| *number != file);
         Ok(())
     }
 
     /// How a file ended.
-    fn queue_verdict(&mut self, (file, entry): (EntryNumber, &FileEntry), ended: Result<ByteCounts>) -> Result<()> {
-        let why = match ended {
+    fn queue_verdict(&mut self, (file, entry): (EntryNumber, &FileEntry), outcome: Result<ByteCounts>) -> Result<()> {
+        let why = match outcome {
             Ok(amount) => {
                 self.moved.add(entry, &amount);
                 (self.on_event)(SessionEvent::FileStored(self.policy.path(entry)));
@@ -638,8 +639,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         Ok(())
     }
 
-    /// Says how files ended once these are many, or before it waits for more: each message wakes the sender. Files that are flushed take
-    /// so long that it is told at once.
+    /// Reports how files ended once these are many, or before it waits for more: each message wakes the sender. Files that are flushed take
+    /// such a time that it is reported at once.
     fn flush_verdicts_if_due(&mut self) -> Result<()> {
         let may_wait = self.verdicts.len() < VERDICT_FLUSH_COUNT && !self.settings.sync;
         if self.verdicts.is_empty() || may_wait && self.channels.first.is_input_available()? {
@@ -659,43 +660,43 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// What the receiver's stages cost apart; nothing where that cannot be found out.
     fn measure_costs(&self) -> Option<StageCosts> {
         let setup = self.methods.setup();
-        let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
-        let [_, receiver] = stage_costs::stage_costs(&self.settings, at_once).ok()?;
-        let by = setup.map(|setup| (setup, self.settings.verify));
-        let (file, per_file) = self.policy.write_costs(self.moved.small, by).ok()?;
+        let call_bytes = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
+        let [_, receiver] = stage_costs::stage_costs(&self.settings, call_bytes).ok()?;
+        let receive_method = setup.map(|setup| (setup, self.settings.verify));
+        let (file, per_file) = self.policy.write_costs(self.moved.small_files, receive_method).ok()?;
         // A method that receives into a file has done both.
-        let connection = if by.is_some() && file > 0 { 0 } else { receiver.connection };
+        let connection = if receive_method.is_some() && file > 0 { 0 } else { receiver.connection };
         Some(StageCosts { file, per_file, connection, ..receiver })
     }
 
     fn finish_session(&mut self) -> Result<TransferSummary> {
         self.flush_verdicts()?;
-        let has_ended = self.arriving.is_empty() && self.pending_digests.is_empty();
+        let has_ended = self.arriving_files.is_empty() && self.pending_digests.is_empty();
         Error::ensure(has_ended, "it ends before a file has ended")?;
-        let begun = Instant::now();
+        let start = Instant::now();
         let finished = self.policy.finish(&self.settings);
         self.send_refusal(finished)?;
-        self.channels.first.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
+        self.channels.first.times.sync += if self.settings.sync { start.elapsed().as_nanos() as u64 } else { 0 };
         let storage = self.policy.storage();
         let load = self.meter.finish(self.channels.first.times, storage);
         let unwritten_bytes = match (storage, self.settings.sync) {
             (StorageKind::Disk | StorageKind::Served, false) => unwritten_bytes(self.moved.amount.moved),
             _ => None,
         };
-        let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= rate_prediction::MIN_DURATION;
+        let is_predicted = self.moved.amount.moved > 0 && self.start.elapsed() >= rate_prediction::MIN_DURATION;
         let costs = if is_predicted { self.measure_costs() } else { None };
         let since = self.last_write.elapsed().as_nanos() as u64;
         let received = ReceiverReport { since, load, costs, unwritten_bytes, method: self.methods.method() };
         self.channels.first.send(&ReceiverMessage::Finished(received))?;
         let SenderMessage::Finish(mut sent) = self.channels.first.receive()? else {
-            return Err(Error::ProtocolViolation("it does not say what it measured"));
+            return Err(Error::ProtocolViolation("it does not report what it measured"));
         };
         sent.chosen = sent.chosen.filter(|_| self.settings.streams == 1);
         let streams = self.streams_used(sent.chosen);
         Ok(TransferSummary { moved: self.moved, settings: self.settings, streams, sent: *sent, received })
     }
 
-    /// Tells the sender by what more connections can join.
+    /// Sends the means by which more connections can join.
     fn open_for_join(&mut self) -> Result<()> {
         let is_per_file = self.settings.connection == ConnectionLifetime::PerFile;
         let Some(sessions) = self.sessions.filter(|_| is_per_file || self.policy.accepts_any_order()) else {
@@ -710,12 +711,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Begins a file of which blocks may come over all streams.
     fn begin_split(&mut self, file: EntryNumber) -> Result<()> {
-        let streams = self.open_session.is_some() && self.settings.connection == ConnectionLifetime::Persistent;
-        Error::ensure(streams, "it splits a file, and has one stream")?;
-        if !self.arriving.contains_key(&file) && !self.failed.contains(&file) {
+        let can_split = self.open_session.is_some() && self.settings.connection == ConnectionLifetime::Persistent;
+        Error::ensure(can_split, "it splits a file, and has one stream")?;
+        if !self.arriving_files.contains_key(&file) && !self.failed_files.contains(&file) {
             self.begin_file(file)?;
         }
-        let split = self.arriving.get(&file).map(|arriving| arriving.file.shared()).transpose()?;
+        let split = self.arriving_files.get(&file).map(|arriving| arriving.file.shared()).transpose()?;
         if let Some(streams) = &self.open_session {
             streams.begin_split(file, split);
         }
@@ -729,7 +730,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
     }
 
-    /// Tells the sender by what more connections can join that it has not announced, if they can.
+    /// Sends the means by which connections can join that the sender has not announced, if they can.
     fn send_invitation(&mut self) -> Result<()> {
         Error::ensure(self.open_session.is_none(), "it asks again by what its session is joined")?;
         let takes_others = self.method.is_none() && self.policy.accepts_any_order();
@@ -741,18 +742,18 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.channels.first.send(&ReceiverMessage::JoinInvitation(invitation))
     }
 
-    /// Tells the sender how much has arrived, over all streams.
+    /// Reports how much has arrived, over all streams.
     fn send_arrived(&mut self) -> Result<()> {
-        let others = self.open_session.as_ref().map_or(0, OpenSession::arrived);
-        let (bytes, nanoseconds) = (self.bytes_written + others, self.begun.elapsed().as_nanos() as u64);
+        let joined_bytes = self.open_session.as_ref().map_or(0, OpenSession::arrived_bytes);
+        let (bytes, nanoseconds) = (self.bytes_written + joined_bytes, self.start.elapsed().as_nanos() as u64);
         self.channels.first.send(&ReceiverMessage::Arrived(ArrivedBytes { bytes, nanoseconds }))
     }
 
     /// Over how many streams all has come: over as many as were chosen, if they were not announced.
-    fn streams_used(&self, chosen: Option<StreamChoice>) -> u32 {
+    fn streams_used(&self, choice: Option<StreamChoice>) -> u32 {
         match (self.settings.streams, &self.open_session) {
             (2.., Some(streams)) => streams.streams(),
-            _ => chosen.map_or(1, |chosen| chosen.streams),
+            _ => choice.map_or(1, |choice| choice.streams),
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct SessionRegistry<S = TcpStream>(Mutex<HashMap<SessionId, Arc<Se
 struct SessionShared<S> {
     settings: SessionSettings,
     /// Bytes that have come over all but the first one, and were written.
-    arrived: AtomicU64,
+    arrived_bytes: AtomicU64,
     state: Mutex<SessionState<S>>,
     changed: Condvar,
 }
@@ -99,8 +99,8 @@ impl<S> SessionRegistry<S> {
         let id = new_nonce()?;
         let (file_channels, serving) = (HashMap::new(), HashMap::new());
         let state = SessionState { split: None, file_channels, joined_count: 0, serving, is_over: false };
-        let (arrived, state, changed) = (AtomicU64::new(0), Mutex::new(state), Condvar::new());
-        let shared = Arc::new(SessionShared { settings, arrived, state, changed });
+        let (arrived_bytes, state, changed) = (AtomicU64::new(0), Mutex::new(state), Condvar::new());
+        let shared = Arc::new(SessionShared { settings, arrived_bytes, state, changed });
         lock(&self.0).insert(id, Arc::clone(&shared));
         Ok(OpenSession { sessions: self, id, shared })
     }
@@ -145,11 +145,11 @@ impl<S> OpenSession<'_, S> {
     }
 
     /// Bytes that have come over all but the first one, and were written.
-    pub(crate) fn arrived(&self) -> u64 {
-        self.shared.arrived.load(Ordering::Relaxed)
+    pub(crate) fn arrived_bytes(&self) -> u64 {
+        self.shared.arrived_bytes.load(Ordering::Relaxed)
     }
 
-    /// The connection of a file, which joins before the session hears of it, but may be heard after it.
+    /// The connection of a file, which joins before the session learns of it, but may be read after it.
     ///
     /// # Errors
     /// One that does not come.
@@ -157,15 +157,15 @@ impl<S> OpenSession<'_, S> {
         let is_missing = |state: &mut SessionState<S>| !state.file_channels.contains_key(&file);
         let waited = self.shared.changed.wait_timeout_while(lock(&self.shared.state), HANDSHAKE, is_missing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let late = Error::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
-        state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(late)
+        let timeout_error = Error::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
+        state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(timeout_error)
     }
 
     /// All has come over the connection of a file. It no longer counts among those of the session, however late its thread ends.
     pub(crate) fn end_file_channel(&self, file: EntryNumber) {
         let mut state = lock(&self.shared.state);
-        let ended = state.file_channels.remove(&file).and_then(|lent| state.serving.remove(&lent.member));
-        ended.as_ref().map(close);
+        let stream = state.file_channels.remove(&file).and_then(|lent| state.serving.remove(&lent.member));
+        stream.as_ref().map(close);
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -264,7 +264,7 @@ impl JoinedReceiveStream {
         }
     }
 
-    /// Has a block arrive; says why it is not there, if it is not.
+    /// Has a block arrive; returns why it is not there, if it is not.
     fn receive_block(&mut self, piece: &FilePiece) -> Result<Option<RefusalReason>> {
         blocks::check_piece_length(piece)?;
         let file = self.member.shared.wait_for_split(piece.file);
@@ -283,22 +283,22 @@ impl JoinedReceiveStream {
 
     /// Receives the bytes of a block and writes them; whether they were written, and are right.
     fn receive_content(&mut self, piece: &FilePiece, file: Option<&SharedIncomingFile>) -> Result<Result<()>> {
-        let SessionShared { settings, arrived, .. } = &*self.member.shared;
+        let SessionShared { settings, arrived_bytes, .. } = &*self.member.shared;
         let verify = settings.verify;
         let write = |part: &[u8], offset| {
             let Some(file) = file else { return Ok(()) };
             file.write(part, offset)?;
-            arrived.fetch_add(part.len() as u64, Ordering::Relaxed);
+            arrived_bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
             Ok(())
         };
-        let (own, written) = self.channel.receive_content((piece, verify), &mut self.buffer, write)?;
+        let (local_digest, written) = self.channel.receive_content((piece, verify), &mut self.buffer, write)?;
         if !verify {
             return Ok(written);
         }
         match self.channel.receive()? {
-            SenderMessage::Digests(digests) if digests[..] == [own] => Ok(written),
+            SenderMessage::Digests(digests) if digests[..] == [local_digest] => Ok(written),
             SenderMessage::Digests(digests) if digests.len() == 1 => Ok(written.and(Err(Error::DigestMismatch))),
-            _ => Err(Error::ProtocolViolation("it does not say the digest of a block")),
+            _ => Err(Error::ProtocolViolation("it does not send the digest of a block")),
         }
     }
 }

@@ -23,14 +23,14 @@ use crate::{Error, Result, directory_tree};
 const USER_PREFIX: &[u8] = b"user.";
 /// What a system labels every file with, by its own policy.
 const SELINUX_LABEL: &[u8] = b"security.selinux";
-/// Directories on the way to what is looked at that are held open: from the lowest one a file is found sooner than by its path.
+/// Directories on the way to what is looked at that are held open. From the lowest one a file is found sooner than by its path.
 const MAX_OPEN_DIRECTORIES: usize = 32;
 /// How a file is opened: one that became a pipe does not block.
 const OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 /// Most files in one transfer: their numbers have 32 bits.
 const MAX_ENTRIES: usize = u32::MAX as usize;
 
-/// What is sent beside the content, names, permissions and times of regular files.
+/// What is sent in addition to the content, names, permissions and times of regular files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreserveOptions {
     /// Directories, with all that is below.
@@ -73,7 +73,7 @@ pub struct SkippedEntries {
 pub struct SourceEntry {
     /// Where it is; empty for standard input.
     pub path: PathBuf,
-    /// What is said of it.
+    /// What is sent about it.
     pub entry: FileEntry,
     /// Device and inode: what is opened later must be the same file.
     identity: (u64, u64),
@@ -109,7 +109,7 @@ impl SourceEntry {
         if self.is_stdin() { Path::new("-") } else { &self.path }
     }
 
-    /// Opens a file; whether it is still the same one, [`SourceEntry::check_unchanged`] says.
+    /// Opens a file; whether it is still the same one, [`SourceEntry::check_unchanged`] checks.
     ///
     /// # Errors
     /// Those of open.
@@ -160,8 +160,8 @@ impl SourceEntry {
     /// As for [`SourceEntry::check_unchanged`]; more bytes than it states.
     pub fn check_unchanged_at_end(&self, file: &File) -> Result<()> {
         self.check_unchanged(file)?;
-        let behind = retry_on_intr(|| rustix::io::pread(file, &mut [0], self.bytes()));
-        match behind.map_err(|error| FileError::call("read", &self.path, error.into()))? {
+        let trailing_bytes = retry_on_intr(|| rustix::io::pread(file, &mut [0], self.bytes()));
+        match trailing_bytes.map_err(|error| FileError::call("read", &self.path, error.into()))? {
             0 => Ok(()),
             _ => Err(self.longer_error()),
         }
@@ -173,8 +173,8 @@ impl SourceEntry {
     }
 
     /// The error that it changed.
-    pub fn changed_error(&self, what: String) -> Error {
-        FileError::Changed { path: self.path.clone(), what }.into()
+    pub fn changed_error(&self, change: String) -> Error {
+        FileError::Changed { path: self.path.clone(), change }.into()
     }
 }
 
@@ -220,13 +220,13 @@ struct DirectoryLevel {
 
 impl DirectoryLevel {
     /// Reads a directory: the names in it, in their order.
-    fn read(above: BorrowedFd<'_>, (from_there, flags): (&Path, OFlags), path: &Path) -> Result<Self> {
-        let failed = |error: Errno| FileError::call("read", path, error.into());
-        let opened = retry_on_intr(|| rustix::fs::openat(above, from_there, flags, Mode::empty()));
-        let mut directory = Dir::new(opened.map_err(failed)?).map_err(failed)?;
+    fn read(parent: BorrowedFd<'_>, (relative_path, flags): (&Path, OFlags), path: &Path) -> Result<Self> {
+        let read_error = |error: Errno| FileError::call("read", path, error.into());
+        let opened = retry_on_intr(|| rustix::fs::openat(parent, relative_path, flags, Mode::empty()));
+        let mut directory = Dir::new(opened.map_err(read_error)?).map_err(read_error)?;
         let mut names = Vec::new();
         while let Some(entry) = directory.read() {
-            let entry = entry.map_err(failed)?;
+            let entry = entry.map_err(read_error)?;
             match entry.file_name().to_bytes() {
                 b"." | b".." => {}
                 name => names.push(OsStr::from_bytes(name).to_owned()),
@@ -255,7 +255,7 @@ pub struct SourceList {
     /// What is sent of each file.
     preserve: PreserveOptions,
     /// Named directories that were not looked into yet, and the one that is being walked, with those below on the way.
-    named: VecDeque<DirectoryLevel>,
+    pending_directories: VecDeque<DirectoryLevel>,
     levels: Vec<DirectoryLevel>,
     /// The file systems of the named directories.
     devices: Vec<u64>,
@@ -268,7 +268,7 @@ pub struct SourceList {
     user: Option<u32>,
     /// Directories so far, and bytes of their names.
     directories: u32,
-    names: usize,
+    name_bytes: usize,
 }
 
 impl SourceList {
@@ -276,23 +276,23 @@ impl SourceList {
     ///
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
-    pub fn begin(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let mut list = Self { preserve: keep, stored_bytes: Some(0), max_stored_bytes: Some(0), ..Self::default() };
+    pub fn begin(paths: &[PathBuf], preserve: PreserveOptions) -> Result<Self> {
+        let mut list = Self { preserve, stored_bytes: Some(0), max_stored_bytes: Some(0), ..Self::default() };
         paths.iter().try_for_each(|path| list.add_named(path))?;
         Ok(list)
     }
 
     /// Like `begin`, with all that is in the directories.
     #[cfg(test)]
-    pub(crate) fn collect(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let mut list = Self::begin(paths, keep)?;
+    pub(crate) fn collect(paths: &[PathBuf], preserve: PreserveOptions) -> Result<Self> {
+        let mut list = Self::begin(paths, preserve)?;
         list.find_all()?;
         Ok(list)
     }
 
     /// Whether all was found.
     pub fn is_complete(&self) -> bool {
-        self.named.is_empty() && self.levels.is_empty()
+        self.pending_directories.is_empty() && self.levels.is_empty()
     }
 
     /// Finds all that is left to be found.
@@ -310,31 +310,31 @@ impl SourceList {
     ///
     /// # Errors
     /// As for [`SourceList::find_all`].
-    pub fn find_more(&mut self, more: usize) -> Result<()> {
-        let enough = self.sources.len().saturating_add(more);
-        while self.sources.len() < enough {
-            let Some(mut level) = self.levels.pop().or_else(|| self.named.pop_front()) else { break };
+    pub fn find_more(&mut self, count: usize) -> Result<()> {
+        let target_count = self.sources.len().saturating_add(count);
+        while self.sources.len() < target_count {
+            let Some(mut level) = self.levels.pop().or_else(|| self.pending_directories.pop_front()) else { break };
             // What is in it, until there is enough, or a directory among it.
-            let mut below = None;
-            while below.is_none()
-                && self.sources.len() < enough
+            let mut subdirectory = None;
+            while subdirectory.is_none()
+                && self.sources.len() < target_count
                 && let Some(name) = level.names.next()
             {
                 let path = level.path.join(&name);
-                below = match self.add_below(&level, name, &path) {
+                subdirectory = match self.add_below(&level, name, &path) {
                     Err(error @ Error::File(_)) => {
                         self.unread.push((path, error));
                         None
                     }
-                    added => added?,
+                    outcome => outcome?,
                 };
             }
             if level.names.len() > 0 {
                 self.levels.push(level);
             }
-            if let Some(mut below) = below {
-                below.directory = below.directory.filter(|_| self.levels.len() < MAX_OPEN_DIRECTORIES);
-                self.levels.push(below);
+            if let Some(mut subdirectory) = subdirectory {
+                subdirectory.directory = subdirectory.directory.filter(|_| self.levels.len() < MAX_OPEN_DIRECTORIES);
+                self.levels.push(subdirectory);
             }
         }
         Ok(())
@@ -382,18 +382,18 @@ impl SourceList {
             level.number = self.add_directory(path, 0, name, &stat)?;
             if !self.devices.contains(&stat.st_dev) {
                 self.devices.push(stat.st_dev);
-                let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
-                let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
+                let space = kelvin_sys::fs::space(path).ok().filter(|space| space.total_bytes > 0);
+                let used = space.map(|space| space.total_bytes.saturating_sub(space.free_bytes));
                 self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(sum, used)| sum.saturating_add(used));
             }
-            self.named.push_back(level);
+            self.pending_directories.push_back(level);
             return Ok(());
         }
         if kind != FileType::RegularFile {
             return Err(not_regular(path, kind_name(kind)));
         }
         self.add(path, 0, name, (&stat, true), regular_kind((CWD, path, OPEN_FLAGS), &stat))?;
-        // What may not be read is said before anything is sent.
+        // What may not be read is reported before anything is sent.
         self.sources.last().map_or(Ok(()), |file| file.open().map(drop))
     }
 
@@ -402,20 +402,21 @@ impl SourceList {
     /// # Errors
     /// Of a file alone, those of looking at it; more than one transfer can have.
     fn add_below(&mut self, level: &DirectoryLevel, name: OsString, path: &Path) -> Result<Option<DirectoryLevel>> {
-        let failed = |doing| move |error| FileError::call(doing, path, error);
-        let own = FileName::try_from(name.into_vec()).map_err(invalid_input).map_err(failed("send"))?;
-        let (above, from_there) = level.open_at(own.as_os_str(), path);
-        let stat = rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(std::io::Error::from).map_err(failed("find"))?;
+        let call_error = |doing| move |error| FileError::call(doing, path, error);
+        let file_name = FileName::try_from(name.into_vec()).map_err(invalid_input).map_err(call_error("send"))?;
+        let (directory, relative_path) = level.open_at(file_name.as_os_str(), path);
+        let stat = rustix::fs::statat(directory, relative_path, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(std::io::Error::from).map_err(call_error("find"))?;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let mut below = DirectoryLevel::read(above, (from_there, DIRECTORY_FLAGS | OFlags::NOFOLLOW), path)?;
-                below.number = self.add_directory(path, level.number, own, &stat)?;
-                return Ok(Some(below));
+                let mut subdirectory =
+                    DirectoryLevel::read(directory, (relative_path, DIRECTORY_FLAGS | OFlags::NOFOLLOW), path)?;
+                subdirectory.number = self.add_directory(path, level.number, file_name, &stat)?;
+                return Ok(Some(subdirectory));
             }
-            FileType::RegularFile => regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &stat),
+            FileType::RegularFile => regular_kind((directory, relative_path, OPEN_FLAGS | OFlags::NOFOLLOW), &stat),
             FileType::Symlink if self.preserve.links => {
-                let target = fs::read_link(path).map_err(failed("read the link"))?;
+                let target = fs::read_link(path).map_err(call_error("read the link"))?;
                 EntryKind::Link { target: target.into_os_string().into_vec() }
             }
             kind => {
@@ -424,12 +425,14 @@ impl SourceList {
                 return Ok(None);
             }
         };
-        self.add(path, level.number, own, (&stat, false), kind).map(|()| None)
+        self.add(path, level.number, file_name, (&stat, false), kind).map(|()| None)
     }
 
     fn add_directory(&mut self, path: &Path, parent: u32, name: FileName, stat: &Stat) -> Result<u32> {
-        self.names += name.as_os_str().len();
-        if self.directories as usize >= directory_tree::MAX_DIRECTORIES || self.names > directory_tree::MAX_NAME_BYTES {
+        self.name_bytes += name.as_os_str().len();
+        if self.directories as usize >= directory_tree::MAX_DIRECTORIES
+            || self.name_bytes > directory_tree::MAX_NAME_BYTES
+        {
             return Err(Error::TooManyEntries);
         }
         self.add(path, parent, name, (stat, false), EntryKind::Directory)?;
@@ -473,24 +476,24 @@ impl SourceList {
     fn read_attributes(&mut self, path: &Path, keeps_user: bool) -> Vec<Attribute> {
         let list = |names: &mut [u8]| rustix::fs::llistxattr(path, names);
         let Ok(names) = attribute_names(rustix::fs::llistxattr_query(path), list) else {
-            // A file system without them, or a file that cannot be read, which its own opening says.
+            // A file system without them, or a file that cannot be read, which opening it reports.
             return Vec::new();
         };
-        let (user, others): (Vec<_>, Vec<_>) =
+        let (user_names, other_names): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|name| keeps_user && name.starts_with(USER_PREFIX));
-        let mut is_left = others.iter().any(|name| name != SELINUX_LABEL);
+        let mut is_skipped = other_names.iter().any(|name| name != SELINUX_LABEL);
         let (mut attributes, mut bytes) = (Vec::new(), 0);
-        for name in user {
-            let value = value_of_attribute(path, &name);
+        for name in user_names {
+            let value = attribute_value(path, &name);
             bytes += value.as_ref().map_or(0, Vec::len) + name.len();
             match value {
                 Ok(value) if bytes <= MAX_ATTRIBUTE_BYTES && attributes.len() < MAX_ATTRIBUTES => {
                     attributes.push(Attribute { name: name[USER_PREFIX.len()..].to_vec(), value });
                 }
-                _ => is_left = true,
+                _ => is_skipped = true,
             }
         }
-        self.skipped.attributes += u64::from(is_left);
+        self.skipped.attributes += u64::from(is_skipped);
         attributes
     }
 }
@@ -507,13 +510,13 @@ fn invalid_input(why: &str) -> std::io::Error {
 }
 
 /// As what a regular file is sent. One that states no bytes may have some all the same, as those of /proc have, and some of programs
-/// behind FUSE: then it is read until its end.
+/// behind FUSE. Then it is read until its end.
 fn regular_kind((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), stat: &Stat) -> EntryKind {
     let has_bytes = || {
         let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()))?;
         retry_on_intr(|| rustix::io::read(&opened, &mut [0]))
     };
-    // One that cannot be read says so when it is sent.
+    // One that cannot be read fails when it is sent.
     if stat.st_size == 0 && has_bytes().is_ok_and(|read| read > 0) {
         return EntryKind::Stream;
     }
@@ -523,7 +526,7 @@ fn regular_kind((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), stat:
 /// Bytes that names of attributes, or a value, can have at most (XATTR_LIST_MAX, XATTR_SIZE_MAX of limits.h).
 const MAX_ATTRIBUTE_SIZE: usize = 64 << 10;
 
-/// The names of a file's extended attributes: most files have none, which a first call without a buffer says.
+/// The names of a file's extended attributes: most files have none, which a first call without a buffer reports.
 fn attribute_names(
     length: rustix::io::Result<usize>,
     list: impl FnOnce(&mut [u8]) -> rustix::io::Result<usize>,
@@ -537,7 +540,7 @@ fn attribute_names(
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-fn value_of_attribute(path: &Path, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+fn attribute_value(path: &Path, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
     let mut value = vec![0; MAX_ATTRIBUTE_SIZE];
     let length = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value)?;
     value.truncate(length);

@@ -33,15 +33,15 @@ pub(crate) fn picoseconds_per_byte(bytes: usize, work: impl FnOnce() -> Result<(
 /// CPU time of the calling thread for some work, in nanoseconds.
 pub(crate) fn cpu_time(work: impl FnOnce() -> Result<()>) -> Result<u64> {
     let clock = ThreadClock::current()?;
-    let before = clock.cpu_time()?;
+    let start = clock.cpu_time()?;
     work()?;
-    Ok(clock.cpu_time()?.saturating_sub(before).as_nanos() as u64)
+    Ok(clock.cpu_time()?.saturating_sub(start).as_nanos() as u64)
 }
 
 /// What the stages between the files cost, at the sender and at the receiver: those that these settings ask for. This many bytes are
 /// hashed at once.
-pub(crate) fn stage_costs(settings: &SessionSettings, at_once: usize) -> Result<[StageCosts; 2]> {
-    let verify = if settings.verify { hashing_cost(at_once)? } else { 0 };
+pub(crate) fn stage_costs(settings: &SessionSettings, chunk_bytes: usize) -> Result<[StageCosts; 2]> {
+    let verify = if settings.verify { hashing_cost(chunk_bytes)? } else { 0 };
     let ciphers = if settings.plain { [0; 2] } else { cipher_costs()? };
     let [sender, receiver] = connection_costs()?;
     let costs = |cipher, connection| StageCosts { verify, cipher, connection, ..StageCosts::default() };
@@ -49,12 +49,12 @@ pub(crate) fn stage_costs(settings: &SessionSettings, at_once: usize) -> Result<
 }
 
 /// What hashing this many bytes at once costs.
-fn hashing_cost(at_once: usize) -> Result<u64> {
+fn hashing_cost(chunk_bytes: usize) -> Result<u64> {
     let part = vec![0x5a; PART_BYTES];
     let mut hasher = Hasher::new();
     picoseconds_per_byte(TIMED_PARTS * PART_BYTES, || {
         for _ in 0..TIMED_PARTS {
-            for piece in part.chunks(at_once.max(1)) {
+            for piece in part.chunks(chunk_bytes.max(1)) {
                 hasher.update(piece);
             }
         }
@@ -93,8 +93,8 @@ pub(crate) fn send_method_cost(file: &File, bytes: u64, setup: SendSetup) -> Res
     let mut path = SendPath::new(sender, SendSetup { timeout: MAX_PART_WAIT, ..setup })?;
     std::thread::scope(|scope| {
         // It ends with the connection, or, where that has failed, when nothing comes.
-        let empty = move || while receiver.read(&mut vec![0; PART_BYTES]).is_ok_and(|received| received > 0) {};
-        ThreadBuilder::named("receiver").start_in(scope, empty)?;
+        let drain = move || while receiver.read(&mut vec![0; PART_BYTES]).is_ok_and(|received| received > 0) {};
+        ThreadBuilder::named("receiver").start_in(scope, drain)?;
         let cost = picoseconds_per_byte(bytes as usize, || match path.transfer(file, 0..bytes, None)? {
             sent if sent < bytes => Err(Error::other("the file became shorter")),
             _ => path.finish(),
@@ -133,13 +133,13 @@ fn cipher_costs() -> Result<[u64; 2]> {
     let (content, mut opened) = (vec![0x5a; FRAME_CONTENT_BYTES], vec![0; FRAME_CONTENT_BYTES + TAG_BYTES]);
     let chunks = TIMED_PARTS * PART_BYTES / FRAME_CONTENT_BYTES;
     let mut sealed = Vec::with_capacity(FRAME_CONTENT_BYTES + TAG_BYTES);
-    let (mut sealing, mut opening) = (0, 0);
+    let (mut seal_time, mut open_time) = (0, 0);
     for _ in 0..chunks {
         sealed.clear();
-        sealing += cpu_time(|| sealer.seal(&content, &mut sealed).map_err(Error::other))?;
-        opening += cpu_time(|| opener.open(&sealed, &mut opened).map(drop).map_err(Error::other))?;
+        seal_time += cpu_time(|| sealer.seal(&content, &mut sealed).map_err(Error::other))?;
+        open_time += cpu_time(|| opener.open(&sealed, &mut opened).map(drop).map_err(Error::other))?;
     }
-    Ok([sealing, opening].map(|time| time * 1000 / (TIMED_PARTS * PART_BYTES) as u64))
+    Ok([seal_time, open_time].map(|time| time * 1000 / (TIMED_PARTS * PART_BYTES) as u64))
 }
 
 /// What sending and receiving cost, over a connection of this process to itself.
@@ -147,12 +147,12 @@ fn connection_costs() -> Result<[u64; 2]> {
     // One part is in flight, which socket buffers hold; where they are too small for it, the cost stays unknown.
     let (mut sender, mut receiver) = connected_pair()?;
     let (content, mut received) = (vec![0x5a; PART_BYTES], vec![0; PART_BYTES]);
-    let (mut sending, mut receiving) = (0, 0);
+    let (mut send_time, mut receive_time) = (0, 0);
     for _ in 0..TIMED_PARTS {
-        sending += cpu_time(|| sender.write_all(&content))?;
-        receiving += cpu_time(|| receiver.read_exact(&mut received))?;
+        send_time += cpu_time(|| sender.write_all(&content))?;
+        receive_time += cpu_time(|| receiver.read_exact(&mut received))?;
     }
-    Ok([sending, receiving].map(|time| time * 1000 / (TIMED_PARTS * PART_BYTES) as u64))
+    Ok([send_time, receive_time].map(|time| time * 1000 / (TIMED_PARTS * PART_BYTES) as u64))
 }
 
 /// Both ends of a connection of this process to itself.
@@ -181,23 +181,21 @@ mod tests {
         assert_eq!(reading_cost(&file, 5).unwrap(), 0, "a part is read, or nothing");
     }
 
-    /// 2048 calls for what a call can move make the difference, whatever the machine.
+    /// 2048 calls for what a call can move make the difference, on any machine.
     #[test]
     fn smaller_calls_cost_more() {
         let file = tempfile::tempfile().unwrap();
         writing_cost(&file).unwrap();
         let bytes = (TIMED_PARTS * PART_BYTES) as u64;
-        let (mode, window, patience) = (Mode::Blocking, 256, MAX_PART_WAIT);
+        let (mode, window, timeout) = (Mode::Blocking, 256, MAX_PART_WAIT);
         for method in [SendMethod::ReadWrite, SendMethod::Sendfile] {
-            let cost = |buffer| {
-                send_method_cost(&file, bytes, SendSetup { method, mode, buffer, window, timeout: patience }).unwrap()
-            };
+            let cost =
+                |buffer| send_method_cost(&file, bytes, SendSetup { method, mode, buffer, window, timeout }).unwrap();
             assert!(cost(512) > cost(PART_BYTES), "{method}");
         }
         let method = ReceiveMethod::ReadWrite;
-        let cost = |buffer| {
-            receive_method_cost(&file, ReceiveSetup { method, mode, buffer, window, timeout: patience }, false).unwrap()
-        };
+        let cost =
+            |buffer| receive_method_cost(&file, ReceiveSetup { method, mode, buffer, window, timeout }, false).unwrap();
         assert!(cost(512) > cost(PART_BYTES));
         assert!(hashing_cost(512).unwrap() > 0);
     }
@@ -206,19 +204,17 @@ mod tests {
     fn every_method_cost_is_measurable() {
         let file = tempfile::tempfile().unwrap();
         writing_cost(&file).unwrap();
-        let (buffer, window, patience) = (4096, 16, MAX_PART_WAIT);
+        let (buffer, window, timeout) = (4096, 16, MAX_PART_WAIT);
         let mode = |is_ring| if is_ring { Mode::Uring } else { Mode::Blocking };
         for &method in SendMethod::ALL {
-            let setup =
-                SendSetup { method, mode: mode(method == SendMethod::Uring), buffer, window, timeout: patience };
+            let setup = SendSetup { method, mode: mode(method == SendMethod::Uring), buffer, window, timeout };
             match send_method_cost(&file, (TIMED_PARTS * PART_BYTES) as u64, setup) {
                 Err(error) if method == SendMethod::Uring && error.kind() == std::io::ErrorKind::Unsupported => {}
                 cost => assert!(cost.unwrap() > 0, "{method}"),
             }
         }
         for &method in ReceiveMethod::ALL {
-            let setup =
-                ReceiveSetup { method, mode: mode(method == ReceiveMethod::Uring), buffer, window, timeout: patience };
+            let setup = ReceiveSetup { method, mode: mode(method == ReceiveMethod::Uring), buffer, window, timeout };
             match receive_method_cost(&tempfile::tempfile().unwrap(), setup, true) {
                 Err(error) if method == ReceiveMethod::Uring && error.kind() == std::io::ErrorKind::Unsupported => {}
                 cost => assert!(cost.unwrap() > 0, "{method}"),

@@ -29,48 +29,48 @@ pub struct StageTimes {
     pub limit: u64,
 }
 
-/// A call for a file that takes longer has waited for more than a processor, in nanoseconds: to copy 64 KiB from or to memory
+/// A call for a file that takes longer has waited for more than a processor, in nanoseconds. To copy 64 KiB from or to memory
 /// takes 5 to 50 us, a disk's answer at least 50 to 100.
 const WAIT_THRESHOLD: u64 = 100_000;
 
 impl StageTimes {
     /// Adds those of another connection.
-    pub(crate) fn add(&mut self, more: &Self) {
-        self.file = self.file.saturating_add(more.file);
-        self.file_wait = self.file_wait.saturating_add(more.file_wait);
-        self.verify = self.verify.saturating_add(more.verify);
-        self.cipher = self.cipher.saturating_add(more.cipher);
-        self.connection = self.connection.saturating_add(more.connection);
-        self.sync = self.sync.saturating_add(more.sync);
-        self.limit = self.limit.saturating_add(more.limit);
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.file = self.file.saturating_add(other.file);
+        self.file_wait = self.file_wait.saturating_add(other.file_wait);
+        self.verify = self.verify.saturating_add(other.verify);
+        self.cipher = self.cipher.saturating_add(other.cipher);
+        self.connection = self.connection.saturating_add(other.connection);
+        self.sync = self.sync.saturating_add(other.sync);
+        self.limit = self.limit.saturating_add(other.limit);
     }
 
     /// Does something with a file, and adds the time that it took.
     pub(crate) fn time_file<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let begun = Instant::now();
-        let done = work();
-        self.add_file_time(begun);
-        done
+        let start = Instant::now();
+        let output = work();
+        self.add_file_time(start);
+        output
     }
 
     /// Adds the time that something with a file took which has just ended; returns when that was.
-    pub(crate) fn add_file_time(&mut self, begun: Instant) -> Instant {
-        let ended = Instant::now();
-        let taken = ended.duration_since(begun).as_nanos() as u64;
-        self.file = self.file.saturating_add(taken);
-        if taken >= WAIT_THRESHOLD {
-            self.file_wait = self.file_wait.saturating_add(taken);
+    pub(crate) fn add_file_time(&mut self, start: Instant) -> Instant {
+        let end = Instant::now();
+        let elapsed = end.duration_since(start).as_nanos() as u64;
+        self.file = self.file.saturating_add(elapsed);
+        if elapsed >= WAIT_THRESHOLD {
+            self.file_wait = self.file_wait.saturating_add(elapsed);
         }
-        ended
+        end
     }
 }
 
 /// Does something, and adds the time that it took.
 pub(crate) fn add_elapsed<T>(sum: &mut u64, work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
-    let done = work();
-    *sum = sum.saturating_add(begun.elapsed().as_nanos() as u64);
-    done
+    let start = Instant::now();
+    let output = work();
+    *sum = sum.saturating_add(start.elapsed().as_nanos() as u64);
+    output
 }
 
 /// Hashes some bytes, and adds the time that it took.
@@ -95,7 +95,7 @@ pub enum StorageKind {
 }
 
 impl StorageKind {
-    /// That of a path; a disk where it cannot be told.
+    /// That of a path; a disk where it is unknown.
     pub(crate) fn of_path(path: &Path) -> Self {
         match kelvin_sys::fs::kind(path) {
             Ok(kind) if kind.is_in_memory() => Self::Memory,
@@ -163,21 +163,21 @@ mod tests {
         let mut times = StageTimes::default();
         assert_eq!(times.time_file(|| 5), 5);
         assert_eq!(times.file_wait, 0);
-        let quick = times.file;
+        let file_time = times.file;
         times.time_file(|| std::thread::sleep(std::time::Duration::from_nanos(2 * WAIT_THRESHOLD)));
-        assert!(times.file_wait >= 2 * WAIT_THRESHOLD && times.file == quick + times.file_wait, "{times:?}");
+        assert!(times.file_wait >= 2 * WAIT_THRESHOLD && times.file == file_time + times.file_wait, "{times:?}");
     }
 
     #[test]
     fn work_counts_as_cpu_and_sleep_not() {
-        let watch = LoadMeter::start();
-        let begun = Instant::now();
+        let meter = LoadMeter::start();
+        let start = Instant::now();
         while read_usage(UsageScope::Thread).user + read_usage(UsageScope::Thread).system < 20_000_000 {
             std::hint::spin_loop();
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let load = watch.finish(StageTimes::default(), StorageKind::of_path(Path::new("/proc")));
-        let elapsed = begun.elapsed().as_nanos() as u64;
+        let load = meter.finish(StageTimes::default(), StorageKind::of_path(Path::new("/proc")));
+        let elapsed = start.elapsed().as_nanos() as u64;
         assert!(load.cpu > 0 && load.cpu + 20_000_000 <= elapsed + 4_000_000, "{load:?} of {elapsed}");
         assert_eq!(load.storage, StorageKind::Memory);
     }

@@ -1,13 +1,13 @@
 //! Small files, of which there may be many: each is made without a name, and linked into its place when it is whole.
 //!
-//! Where that cannot be, it is made in a hidden directory beside its place, and renamed. That directory is locked, so that the
+//! Where that cannot be, it is made in a hidden directory next to its place, and renamed. That directory is locked, so that the
 //! files in it need no lock of their own, and inherits what files in its place would: group and access control list. What a killed
 //! receiver leaves of it is removed by the next one; of a file without a name it leaves nothing.
 //!
-//! A file without a name saves the lookups, insertions and the removal of its first name: made, written and put into its place it
+//! A file without a name saves the lookups, insertions and the removal of its first name. Made, written and put into its place it
 //! took 0.91 of the time in a tmpfs, 0.9 on ext4 and XFS and 0.92 on Btrfs (Linux 6.18). A file that is flushed gets a first name
-//! all the same: what has none need not be there after a crash, and Btrfs writes less of it. So does one on a file system of another
-//! machine or program: it must be closed before it gets its last name, since only that shows whether all of it was taken.
+//! all the same. What has none need not be there after a crash, and Btrfs writes less of it. So does one on a file system of another
+//! machine or program. It must be closed before it gets its last name, since only that shows whether all of it was taken.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -32,13 +32,13 @@ use crate::{Error, Result, stage_costs};
 /// Where the small files of a directory are made.
 #[derive(Debug)]
 pub struct Staging {
-    /// A directory beside their places, once one was needed. Removed before the directory is closed by which it is reached.
+    /// A directory next to their places, once one was needed. Removed before the directory is closed by which it is reached.
     scratch: OnceLock<ScratchDirectory>,
     directory: Arc<OpenDirectory>,
     /// Whether files can have no name until they are linked, as far as is known.
     supports_unnamed: AtomicBool,
     /// How many files were made in the hidden directory.
-    made: AtomicU64,
+    file_count: AtomicU64,
     /// Permissions that a new file does not get.
     umask: u32,
 }
@@ -66,7 +66,7 @@ impl StagedFile<'_> {
     fn link_error(&self, error: Errno) -> Error {
         match error {
             Errno::EXIST => FileError::AlreadyExists { path: (self.path)() }.into(),
-            error => self.call_error("put a file in the place of")(error),
+            error => self.call_error("put a file at")(error),
         }
     }
 }
@@ -75,35 +75,36 @@ impl Staging {
     /// For a directory.
     pub fn for_directory(directory: &Arc<OpenDirectory>) -> Self {
         let (directory, supports_unnamed) = (Arc::clone(directory), directory.files.are_local().into());
-        Self { scratch: OnceLock::new(), directory, supports_unnamed, made: AtomicU64::new(0), umask: umask() }
+        Self { scratch: OnceLock::new(), directory, supports_unnamed, file_count: AtomicU64::new(0), umask: umask() }
     }
 
     /// Makes a file, and gives it its name if there is nothing under it.
     ///
     /// # Errors
     /// Those of writing; something under its name. Then nothing is left of it.
-    pub fn publish(&self, small: &StagedFile<'_>) -> Result<()> {
-        self.publish_in(&self.directory.directory, small)
+    pub fn publish(&self, staged_file: &StagedFile<'_>) -> Result<()> {
+        self.publish_in(&self.directory.directory, staged_file)
     }
 
-    fn publish_in(&self, directory: &File, small: &StagedFile<'_>) -> Result<()> {
-        let may_be_unnamed = !small.sync && self.supports_unnamed.load(Ordering::Relaxed);
-        if may_be_unnamed && self.publish_unnamed(directory, small)? {
+    fn publish_in(&self, directory: &File, staged_file: &StagedFile<'_>) -> Result<()> {
+        let may_be_unnamed = !staged_file.sync && self.supports_unnamed.load(Ordering::Relaxed);
+        if may_be_unnamed && self.publish_unnamed(directory, staged_file)? {
             return Ok(());
         }
-        self.publish_by_rename(directory, small)
+        self.publish_by_rename(directory, staged_file)
     }
 
-    /// Makes a file without a name, and links it; says whether that can be done here.
-    fn publish_unnamed(&self, directory: &File, small: &StagedFile<'_>) -> Result<bool> {
+    /// Makes a file without a name, and links it; returns whether that can be done here.
+    fn publish_unnamed(&self, directory: &File, staged_file: &StagedFile<'_>) -> Result<bool> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let made = rustix::fs::openat(directory, ".", flags, permissions(small.entry));
-        let filled = made.map_or(Ok(None), |file| self.fill(file.into(), small).map(Some))?;
+        let descriptor = rustix::fs::openat(directory, ".", flags, permissions(staged_file.entry));
+        let filled = descriptor.map_or(Ok(None), |file| self.fill(file.into(), staged_file).map(Some))?;
         // Whoever did not make it needs a right for that, and before Linux 6.10 its maker does.
-        let link = |file| rustix::fs::linkat(file, "", directory, small.entry.name.as_os_str(), AtFlags::EMPTY_PATH);
+        let link =
+            |file| rustix::fs::linkat(file, "", directory, staged_file.entry.name.as_os_str(), AtFlags::EMPTY_PATH);
         match filled.map(link) {
             Some(Ok(())) => Ok(true),
-            Some(Err(error @ (Errno::EXIST | Errno::NAMETOOLONG))) => Err(small.link_error(error)),
+            Some(Err(error @ (Errno::EXIST | Errno::NAMETOOLONG))) => Err(staged_file.link_error(error)),
             // By name it will be done, or shown why not.
             Some(Err(_)) | None => {
                 self.supports_unnamed.store(false, Ordering::Relaxed);
@@ -113,32 +114,33 @@ impl Staging {
     }
 
     /// Makes a file in the hidden directory, and renames it.
-    fn publish_by_rename(&self, directory: &File, small: &StagedFile<'_>) -> Result<()> {
-        let scratch = self.scratch(small)?.directory();
-        let name = self.made.fetch_add(1, Ordering::Relaxed).to_string();
-        let made = self.create(scratch, &name, small);
-        let from = PathAt::in_directory(scratch.as_fd(), &name);
-        let to = PathAt::in_directory(directory.as_fd(), small.entry.name.as_os_str());
-        let put =
-            made.and_then(|()| rename_noreplace::rename_noreplace(from, to).map_err(|error| small.link_error(error)));
-        if put.is_err() {
+    fn publish_by_rename(&self, directory: &File, staged_file: &StagedFile<'_>) -> Result<()> {
+        let scratch = self.scratch(staged_file)?.directory();
+        let name = self.file_count.fetch_add(1, Ordering::Relaxed).to_string();
+        let create_result = self.create(scratch, &name, staged_file);
+        let old_path = PathAt::in_directory(scratch.as_fd(), &name);
+        let new_path = PathAt::in_directory(directory.as_fd(), staged_file.entry.name.as_os_str());
+        let outcome = create_result.and_then(|()| {
+            rename_noreplace::rename_noreplace(old_path, new_path).map_err(|error| staged_file.link_error(error))
+        });
+        if outcome.is_err() {
             // What cannot be removed is removed with the directory.
             let _ = rustix::fs::unlinkat(scratch, &name, AtFlags::empty());
         }
-        put
+        outcome
     }
 
     /// The hidden directory.
-    fn scratch(&self, small: &StagedFile<'_>) -> Result<&ScratchDirectory> {
+    fn scratch(&self, staged_file: &StagedFile<'_>) -> Result<&ScratchDirectory> {
         if let Some(scratch) = self.scratch.get() {
             return Ok(scratch);
         }
-        let made = ScratchDirectory::create_hidden(&descriptor_path(&self.directory.directory))
-            .map_err(small.call_error("make a directory beside"))?;
-        Ok(self.scratch.get_or_init(|| made))
+        let scratch = ScratchDirectory::create_hidden(&descriptor_path(&self.directory.directory))
+            .map_err(staged_file.call_error("make a directory next to"))?;
+        Ok(self.scratch.get_or_init(|| scratch))
     }
 
-    /// What making a small file costs beside its bytes, in nanoseconds of CPU time: several are made in the hidden directory.
+    /// What making a small file costs in addition to its bytes, in nanoseconds of CPU time: several are made in the hidden directory.
     ///
     /// # Errors
     /// Those of making them.
@@ -151,31 +153,32 @@ impl Staging {
         };
         let entries = (0..stage_costs::MAX_TIMED_FILES).map(entry).collect::<std::io::Result<Vec<_>>>()?;
         let path = || PathBuf::from(".");
-        let small = |entry| StagedFile { entry, content: &[], path: &path, sync: false };
-        let directory = self.scratch(&small(&entries[0])).map_err(std::io::Error::other)?.directory();
-        let publish = |entry| self.publish_in(directory, &small(entry));
-        let spent = stage_costs::cpu_time(|| entries.iter().try_for_each(publish).map_err(std::io::Error::other))?;
-        Ok(spent / entries.len() as u64)
+        let staged_file = |entry| StagedFile { entry, content: &[], path: &path, sync: false };
+        let directory = self.scratch(&staged_file(&entries[0])).map_err(std::io::Error::other)?.directory();
+        let publish = |entry| self.publish_in(directory, &staged_file(entry));
+        let cpu_time = stage_costs::cpu_time(|| entries.iter().try_for_each(publish).map_err(std::io::Error::other))?;
+        Ok(cpu_time / entries.len() as u64)
     }
 
-    fn create(&self, directory: &File, name: &str, small: &StagedFile<'_>) -> Result<()> {
+    fn create(&self, directory: &File, name: &str, staged_file: &StagedFile<'_>) -> Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = rustix::fs::openat(directory, name, flags, permissions(small.entry));
-        let filled = self.fill(made.map_err(small.call_error("make a file beside"))?.into(), small)?;
-        kelvin_sys::fs::close(filled).map_err(small.call_error("close"))
+        let descriptor = rustix::fs::openat(directory, name, flags, permissions(staged_file.entry));
+        let filled =
+            self.fill(descriptor.map_err(staged_file.call_error("make a file next to"))?.into(), staged_file)?;
+        kelvin_sys::fs::close(filled).map_err(staged_file.call_error("close"))
     }
 
     /// Gives a new file all but its last name.
-    fn fill(&self, file: File, small: &StagedFile<'_>) -> Result<File> {
-        let StagedFile { entry, content, path, sync } = *small;
+    fn fill(&self, file: File, staged_file: &StagedFile<'_>) -> Result<File> {
+        let StagedFile { entry, content, path, sync } = *staged_file;
         // By its position: that of the file would be locked, since other threads could share it.
-        file.write_all_at(content, 0).map_err(small.call_error("write"))?;
+        file.write_all_at(content, 0).map_err(staged_file.call_error("write"))?;
         if entry.mode & PERMISSION_BITS & self.umask != 0 {
-            rustix::fs::fchmod(&file, permissions(entry)).map_err(small.call_error("keep the permissions of"))?;
+            rustix::fs::fchmod(&file, permissions(entry)).map_err(staged_file.call_error("keep the permissions of"))?;
         }
         set_metadata(&file, path, entry)?;
         if sync {
-            file.sync_all().map_err(small.call_error("flush"))?;
+            file.sync_all().map_err(staged_file.call_error("flush"))?;
         }
         Ok(file)
     }
@@ -226,11 +229,11 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// That files get their names once, with all that belongs to them, and nothing beside them stays; says whether they had none
+    /// That files get their names once, with all that belongs to them, and nothing next to them stays; returns whether they had none
     /// before.
-    fn check_publish(directory: &Path, takes_nameless: bool, sync: bool) -> bool {
+    fn check_publish(directory: &Path, supports_unnamed: bool, sync: bool) -> bool {
         let staging = staging_in(directory);
-        staging.supports_unnamed.store(takes_nameless, Ordering::Relaxed);
+        staging.supports_unnamed.store(supports_unnamed, Ordering::Relaxed);
         publish(&staging, "a", (CONTENT, sync)).unwrap();
         let refused = publish(&staging, "a", (b"other", sync)).unwrap_err();
         assert!(
@@ -239,23 +242,23 @@ mod tests {
         );
         publish(&staging, "b", (&[], sync)).unwrap();
         let (content, modified) = (std::fs::read(directory.join("a")).unwrap(), MODIFIED.seconds);
-        let about = std::fs::metadata(directory.join("a")).unwrap();
-        assert_eq!((&content[..], about.mode() & PERMISSION_BITS, about.mtime()), (CONTENT, MODE, modified));
+        let metadata = std::fs::metadata(directory.join("a")).unwrap();
+        assert_eq!((&content[..], metadata.mode() & PERMISSION_BITS, metadata.mtime()), (CONTENT, MODE, modified));
         let was_nameless = staging.scratch.get().is_none();
         assert_eq!(names(directory).len(), if was_nameless { 2 } else { 3 }, "{:?}", names(directory));
         drop(staging);
-        let mut left = names(directory);
-        left.sort();
-        assert_eq!(left, ["a", "b"]);
+        let mut remaining_names = names(directory);
+        remaining_names.sort();
+        assert_eq!(remaining_names, ["a", "b"]);
         was_nameless
     }
 
     #[test]
     fn published_file_is_whole() {
-        for (takes_nameless, sync) in [(true, false), (false, false), (true, true), (false, true)] {
+        for (supports_unnamed, sync) in [(true, false), (false, false), (true, true), (false, true)] {
             let directory = tempfile::tempdir().unwrap();
-            let was_nameless = check_publish(directory.path(), takes_nameless, sync);
-            assert!(!was_nameless || takes_nameless && !sync);
+            let was_nameless = check_publish(directory.path(), supports_unnamed, sync);
+            assert!(!was_nameless || supports_unnamed && !sync);
         }
     }
 
@@ -281,10 +284,10 @@ mod tests {
 
     #[test]
     fn cost_measurement_leaves_nothing() {
-        for takes_nameless in [true, false] {
+        for supports_unnamed in [true, false] {
             let directory = tempfile::tempdir().unwrap();
             let staging = staging_in(directory.path());
-            staging.supports_unnamed.store(takes_nameless, Ordering::Relaxed);
+            staging.supports_unnamed.store(supports_unnamed, Ordering::Relaxed);
             assert!(staging.measure_cost().unwrap() > 0);
             drop(staging);
             assert_eq!(names(directory.path()), [""; 0]);

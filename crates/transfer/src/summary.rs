@@ -1,4 +1,4 @@
-//! What both ends say at the end: what was moved, how fast, what limited it, and what was to be expected.
+//! What both ends report at the end: what was moved, how fast, what limited it, and what was to be expected.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ const LIMITING_SHARE: f64 = 0.6;
 const EXPLAINED_SHARE: f64 = 0.5;
 /// The share from which on a quota, or other work, is named as what kept an end from running.
 const THROTTLED_SHARE: f64 = 0.1;
-/// The share of segments that were sent again from which on losses may hold a connection back: with Reno one in a thousand keeps some 39
+/// The share of segments that were sent again from which on losses may hold a connection back. With Reno one in a thousand keeps some 39
 /// segments on their way (Mathis et al. 1997, sqrt(3 / 2p)).
 const LOSS_SHARE: f64 = 0.001;
 /// How many times the shortest round trip one takes at least where there is a queue before the link.
@@ -50,10 +50,10 @@ impl ByteCounts {
     }
 
     /// Adds those of another file.
-    pub(crate) fn add(&mut self, more: &Self) {
-        self.moved = self.moved.saturating_add(more.moved);
-        self.holes = self.holes.saturating_add(more.holes);
-        self.resumed = self.resumed.saturating_add(more.resumed);
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.moved = self.moved.saturating_add(other.moved);
+        self.holes = self.holes.saturating_add(other.holes);
+        self.resumed = self.resumed.saturating_add(other.resumed);
     }
 }
 
@@ -63,7 +63,7 @@ pub struct MovedFiles {
     /// Files in their place.
     pub files: u64,
     /// Of these, files that went together.
-    pub small: u64,
+    pub small_files: u64,
     /// Their bytes.
     pub amount: ByteCounts,
 }
@@ -72,7 +72,7 @@ impl MovedFiles {
     /// Adds a file that is in its place.
     pub(crate) fn add(&mut self, entry: &FileEntry, amount: &ByteCounts) {
         self.files += 1;
-        self.small += u64::from(entry.is_small());
+        self.small_files += u64::from(entry.is_small());
         self.amount.add(amount);
     }
 }
@@ -127,7 +127,7 @@ enum LimitingFactor {
 
 impl TransferSummary {
     /// Nanoseconds from the last byte until all was flushed to its device, if it was.
-    fn flushed(&self) -> Option<u64> {
+    fn flush_time(&self) -> Option<u64> {
         self.settings.sync.then_some(self.received.since)
     }
 
@@ -172,47 +172,47 @@ impl TransferSummary {
 
     /// A share of the whole time, flushing included.
     fn share(&self, nanoseconds: u64) -> f64 {
-        let total = self.sent.nanoseconds.saturating_add(self.flushed().unwrap_or_default());
+        let total = self.sent.nanoseconds.saturating_add(self.flush_time().unwrap_or_default());
         (nanoseconds as f64 / total.max(1) as f64).min(1.0)
     }
 
     /// How busy everything was that may have limited it, with its name for programs.
     fn limiting_shares(&self) -> [(LimitingFactor, NamedShare); 8] {
-        let waited = |end| {
+        let storage_share = |end| {
             let StageTimes { file_wait, sync, .. } = self.end_load(end).times;
             // A call that did not run because others did has not waited for a disk.
             self.share(file_wait.saturating_add(sync).saturating_sub(self.end_load(end).ready))
         };
-        let ran = |end| self.share(self.end_load(end).cpu.saturating_add(self.end_load(end).ready));
-        let asked = self.share(self.sent.load.times.limit);
+        let cpu_share = |end| self.share(self.end_load(end).cpu.saturating_add(self.end_load(end).ready));
+        let limit_share = self.share(self.sent.load.times.limit);
         // What an end did neither of, it waited for the connection: for the other end, or, if that waited too, for what is between them.
-        let sender = 1.0 - waited(TransferEnd::Sender) - ran(TransferEnd::Sender) - asked;
-        let receiver = 1.0 - waited(TransferEnd::Receiver) - ran(TransferEnd::Receiver);
-        let both = sender.min(receiver).max(0.0);
-        let (link, window) = (self.link_share(both), self.window_full_share().min(both));
+        let sender = 1.0 - storage_share(TransferEnd::Sender) - cpu_share(TransferEnd::Sender) - limit_share;
+        let receiver = 1.0 - storage_share(TransferEnd::Receiver) - cpu_share(TransferEnd::Receiver);
+        let wait_share = sender.min(receiver).max(0.0);
+        let (link, window) = (self.link_share(wait_share), self.window_full_share().min(wait_share));
         [
-            (LimitingFactor::Storage(TransferEnd::Sender), "the source's disk", waited(TransferEnd::Sender)),
-            (LimitingFactor::Cpu(TransferEnd::Sender), "the CPU of the sender", ran(TransferEnd::Sender)),
-            (LimitingFactor::RateLimit, "the limit that was set", asked),
+            (LimitingFactor::Storage(TransferEnd::Sender), "the source's disk", storage_share(TransferEnd::Sender)),
+            (LimitingFactor::Cpu(TransferEnd::Sender), "the CPU of the sender", cpu_share(TransferEnd::Sender)),
+            (LimitingFactor::RateLimit, "the limit that was set", limit_share),
             (LimitingFactor::Link, "the link", link),
             (LimitingFactor::Window, "the window of the connection", window),
-            (LimitingFactor::RoundTrips, "waiting for each other", (both - link.max(window)).max(0.0)),
-            (LimitingFactor::Cpu(TransferEnd::Receiver), "the CPU of the receiver", ran(TransferEnd::Receiver)),
-            (LimitingFactor::Storage(TransferEnd::Receiver), "the target's disk", waited(TransferEnd::Receiver)),
+            (LimitingFactor::RoundTrips, "waiting for each other", (wait_share - link.max(window)).max(0.0)),
+            (LimitingFactor::Cpu(TransferEnd::Receiver), "the CPU of the receiver", cpu_share(TransferEnd::Receiver)),
+            (LimitingFactor::Storage(TransferEnd::Receiver), "the target's disk", storage_share(TransferEnd::Receiver)),
         ]
         .map(|(limit, name, share)| (limit, NamedShare { name, share }))
     }
 
     /// For which share of the time the link was full, where both ends waited for this share.
-    fn link_share(&self, both: f64) -> f64 {
+    fn link_share(&self, wait_share: f64) -> f64 {
         let Some(carried) = self.sent.carried else { return 0.0 };
         if self.streams > 1 {
             // Of one of several is not known what it could carry alone; that the link can hold one back must have been seen.
-            let filled = self.share(carried.busy) - self.window_full_share();
-            return if carried.link_rate.is_some() { both.min(filled.max(0.0)) } else { 0.0 };
+            let busy_share = self.share(carried.busy) - self.window_full_share();
+            return if carried.link_rate.is_some() { wait_share.min(busy_share.max(0.0)) } else { 0.0 };
         }
         // An end that works meanwhile does not make it less full, unless it never waits for it.
-        if both >= THROTTLED_SHARE { self.link_full_share() } else { self.link_full_share().min(both) }
+        if wait_share >= THROTTLED_SHARE { self.link_full_share() } else { self.link_full_share().min(wait_share) }
     }
 
     /// For which share of the time the link was full, by what it carried and can carry.
@@ -231,8 +231,8 @@ impl TransferSummary {
     /// For which share of the time a window or a buffer was full: of several connections, which are busy at the same time, on average.
     fn window_full_share(&self) -> f64 {
         self.sent.carried.map_or(0.0, |LinkUsage { window_limited, buffer_limited, busy, .. }| {
-            let limited = window_limited.saturating_add(buffer_limited);
-            let (share, busy) = (self.share(limited), self.share(busy) * limited as f64 / busy.max(1) as f64);
+            let limited_time = window_limited.saturating_add(buffer_limited);
+            let (share, busy) = (self.share(limited_time), self.share(busy) * limited_time as f64 / busy.max(1) as f64);
             if busy > 0.0 { share.min(busy) } else { share }
         })
     }
@@ -254,7 +254,7 @@ impl TransferSummary {
 
     /// How busy everything was that may have limited it, from the source to the target.
     pub fn utilisation(&self) -> [NamedShare; 8] {
-        self.limiting_shares().map(|(_, named)| named)
+        self.limiting_shares().map(|(_, share)| share)
     }
 
     /// The time of all stages: of both ends, waiting for the other end included.
@@ -302,8 +302,8 @@ impl TransferSummary {
         match (end, self.end_load(end).storage) {
             (TransferEnd::Sender, StorageKind::Memory) => "the source's file system",
             (TransferEnd::Receiver, StorageKind::Memory) => "the target's file system",
-            (TransferEnd::Sender, StorageKind::Served) => "whoever serves the source's file system",
-            (TransferEnd::Receiver, StorageKind::Served) => "whoever serves the target's file system",
+            (TransferEnd::Sender, StorageKind::Served) => "the server of the source's file system",
+            (TransferEnd::Receiver, StorageKind::Served) => "the server of the target's file system",
             (TransferEnd::Sender, StorageKind::Pipe) => "what feeds the sender's standard input",
             (TransferEnd::Receiver, StorageKind::Pipe) => "what reads the receiver's standard output",
             _ => name,
@@ -312,15 +312,15 @@ impl TransferSummary {
 
     /// The link held it back for this part of the time.
     fn link_text(&self, time: &str) -> String {
-        let full = if self.streams > 1 {
+        let sentence = if self.streams > 1 {
             format!("limited by the link, for which both ends waited {time}")
         } else {
             let rate = units::value_text(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
             format!("limited by the link, which was full {time} at {rate}")
         };
         match self.loss_text() {
-            Some(lost) => self.loss_sentence(time).unwrap_or_else(|| format!("{full}; {lost}")),
-            None => full,
+            Some(lost) => self.loss_sentence(time).unwrap_or_else(|| format!("{sentence}; {lost}")),
+            None => sentence,
         }
     }
 
@@ -336,10 +336,10 @@ impl TransferSummary {
         let LinkUsage { round_trip, link_round_trip, .. } = self.sent.carried?;
         let is_short = link_round_trip > 0 && (link_round_trip as f64) < QUEUEING_FACTOR * round_trip as f64;
         let lost = self.loss_text().filter(|_| is_short)?;
-        let [usual, shortest] = [link_round_trip, round_trip].map(|trip| units::seconds(seconds(trip)));
+        let [mean, shortest] = [link_round_trip, round_trip].map(|trip| units::seconds(seconds(trip)));
         Some(format!(
             "limited by losses on the link, or by a limit of its rate that drops what is above it, {time}: {lost}, and round trips took \
-             {usual}, no longer than without a queue ({shortest})"
+             {mean}, no longer than without a queue ({shortest})"
         ))
     }
 
@@ -347,7 +347,7 @@ impl TransferSummary {
     fn waits_text(&self, share: f64) -> String {
         let Some(carried) = self.sent.carried else {
             return format!(
-                "limited by the connection, for which both ends waited {}, and of which nothing is known",
+                "limited by the connection, for which both ends waited {}; nothing more is known of it",
                 percent_text(share)
             );
         };
@@ -397,12 +397,12 @@ impl TransferSummary {
             TransferEnd::Receiver => "receiver",
         };
         let throttled = self.share(throttled.min(ready));
-        let others = (self.share(ready) - throttled).max(0.0);
-        if throttled >= THROTTLED_SHARE && throttled >= others {
+        let other_work = (self.share(ready) - throttled).max(0.0);
+        if throttled >= THROTTLED_SHARE && throttled >= other_work {
             return format!("the CPU quota of the {role}, which kept it from running {}", percent_text(throttled));
         }
-        if others >= THROTTLED_SHARE {
-            return format!("the CPU of the {role}, which other work had {}", percent_text(others));
+        if other_work >= THROTTLED_SHARE {
+            return format!("the CPU of the {role}, which other work had {}", percent_text(other_work));
         }
         format!("the CPU of the {role}, busy {}, most of it {}", percent_text(self.share(cpu)), self.busiest_stage(end))
     }
@@ -410,14 +410,15 @@ impl TransferSummary {
     /// The stage of an end that took its CPU most.
     fn busiest_stage(&self, end: TransferEnd) -> &'static str {
         let EndLoad { cpu, times, .. } = self.end_load(end);
-        let others = [times.verify, times.cipher, times.file.saturating_sub(times.file_wait)];
-        // Waiting included, its time says little: what is left of the CPU's is its own.
-        let connection = others.iter().fold(*cpu, |left, time| left.saturating_sub(*time)).min(times.connection);
+        let cpu_times = [times.verify, times.cipher, times.file.saturating_sub(times.file_wait)];
+        // Waiting included, its time shows little: what is left of the CPU's is its own.
+        let connection =
+            cpu_times.iter().fold(*cpu, |remaining, time| remaining.saturating_sub(*time)).min(times.connection);
         let names = match end {
             TransferEnd::Sender => ["hashing", "encrypting", "reading files", "sending"],
             TransferEnd::Receiver => ["hashing", "decrypting", "writing files", "receiving"],
         };
-        let [verify, cipher, file] = others;
+        let [verify, cipher, file] = cpu_times;
         // The first one of several that took as long.
         let stages = names.into_iter().zip([verify, cipher, file, connection]).rev();
         stages.max_by_key(|(_, time)| *time).map_or(names[0], |(name, _)| name)
@@ -431,7 +432,7 @@ fn range_text(expected: &RatePrediction) -> String {
         units::value_text((rate as f64 / digits).round() * digits, Unit::BytesPerSecond)
     });
     match (low.split_once(' '), high.split_once(' ')) {
-        (Some((figure, unit)), Some((_, same))) if unit == same => format!("{figure} to {high}"),
+        (Some((figure, unit)), Some((_, high_unit))) if unit == high_unit => format!("{figure} to {high}"),
         _ => format!("{low} to {high}"),
     }
 }
@@ -475,7 +476,7 @@ impl Serialize for TransferSummary {
             record.serialize_entry("chosen", &choice)?;
         }
         record.serialize_entry("connection", settings.connection.word())?;
-        record.serialize_entry("seconds_flushing", &self.flushed().map(seconds))?;
+        record.serialize_entry("seconds_flushing", &self.flush_time().map(seconds))?;
         record.serialize_entry("unwritten_bytes", &received.unwritten_bytes)?;
         record.serialize_entry("method", &sent.method.map(SendMethod::word))?;
         record.serialize_entry("received_by", &received.method.map(ReceiveMethod::word))?;
@@ -516,7 +517,7 @@ impl fmt::Display for TransferSummary {
             self.methods_text(),
             self.limit_sentence(),
         )?;
-        if let Some(flushed) = self.flushed() {
+        if let Some(flushed) = self.flush_time() {
             write!(out, "; flushed to the target's disk in {} more", units::seconds(seconds(flushed)))?;
         }
         match self.received.unwritten_bytes {

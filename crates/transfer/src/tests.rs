@@ -44,8 +44,8 @@ use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
 use crate::{Error, PROTOCOL, Result};
 
-const LONG: Duration = Duration::from_secs(30);
-/// What holds where a test does not say otherwise.
+const LONG_TIMEOUT: Duration = Duration::from_secs(30);
+/// What holds where a test sets nothing else.
 const DEFAULT_SETTINGS: SessionSettings = SessionSettings::DEFAULT;
 
 type Halves = (Sealer, Opener);
@@ -62,8 +62,8 @@ impl LocalStream {
     }
 
     fn pair() -> (Self, Self) {
-        let (one, other) = UnixStream::pair().unwrap();
-        (Self::new(one), Self::new(other))
+        let (first, second) = UnixStream::pair().unwrap();
+        (Self::new(first), Self::new(second))
     }
 }
 
@@ -97,8 +97,8 @@ impl TimedStream for LocalStream {
 }
 
 impl TransferStream for LocalStream {
-    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
-        kelvin_sys::poll::wait_readable(self.stream.as_fd(), within)
+    fn is_readable(&self, timeout: Duration) -> std::io::Result<bool> {
+        kelvin_sys::poll::wait_readable(self.stream.as_fd(), timeout)
     }
 
     /// Its reads return with what is there.
@@ -113,33 +113,33 @@ impl TransferStream for LocalStream {
 
 /// The halves of a sender's end and of a receiver's.
 fn connected_halves() -> (Halves, Halves) {
-    let (mut one, mut other) = LocalStream::pair();
+    let (mut caller_stream, mut listener_stream) = LocalStream::pair();
     let secret = Secret::none();
-    let handshake = Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) };
+    let handshake = Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG_TIMEOUT) };
     std::thread::scope(|scope| {
-        let called = scope.spawn(move || handshake.connect(&mut one).unwrap());
-        let (listened, ()) = handshake.accept(&mut other, || Some(())).unwrap();
+        let called = scope.spawn(move || handshake.connect(&mut caller_stream).unwrap());
+        let (listened, ()) = handshake.accept(&mut listener_stream, || Some(())).unwrap();
         (called.join().unwrap(), listened)
     })
 }
 
-/// What a scripted end says, frame by frame.
+/// What a scripted end sends, frame by frame.
 struct ScriptedFrame {
     frame: Vec<u8>,
-    /// Whether it is said only to an end that waits for it.
+    /// Whether it is sent only to an end that waits for it.
     is_late: bool,
 }
 
-/// A connection to a scripted end, which hangs up when it has said all; and what that end was sent.
+/// A connection to a scripted end, which hangs up when it has sent all; and what that end was sent.
 #[derive(Clone, Default)]
 struct ScriptedStream {
     script: Rc<RefCell<VecDeque<ScriptedFrame>>>,
-    /// Frames that were heard so far.
+    /// Frames that were received so far.
     frames_read: Rc<Cell<u64>>,
     received: Rc<RefCell<Vec<u8>>>,
     /// With how many bytes a read returns, the most of any, and whether one had to wait for more than were to come.
     low_water: Rc<Cell<usize>>,
-    most: Rc<Cell<usize>>,
+    max_low_water: Rc<Cell<usize>>,
     /// Whether few bytes may come before any is read.
     is_narrow: Rc<Cell<bool>>,
     waited_in_vain: Rc<Cell<bool>>,
@@ -147,16 +147,16 @@ struct ScriptedStream {
 
 impl Read for ScriptedStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut says = self.script.borrow_mut();
-        let to_come: usize = says.iter().map(|said| said.frame.len()).sum();
-        self.most.set(self.most.get().max(self.low_water.get()));
+        let mut script = self.script.borrow_mut();
+        let to_come: usize = script.iter().map(|scripted_frame| scripted_frame.frame.len()).sum();
+        self.max_low_water.set(self.max_low_water.get().max(self.low_water.get()));
         self.waited_in_vain.set(self.waited_in_vain.get() || to_come < self.low_water.get());
-        let Some(said) = says.front_mut() else { return Ok(0) };
-        let count = buffer.len().min(said.frame.len());
-        buffer[..count].copy_from_slice(&said.frame[..count]);
-        said.frame.drain(..count);
-        if said.frame.is_empty() {
-            says.pop_front();
+        let Some(scripted_frame) = script.front_mut() else { return Ok(0) };
+        let count = buffer.len().min(scripted_frame.frame.len());
+        buffer[..count].copy_from_slice(&scripted_frame.frame[..count]);
+        scripted_frame.frame.drain(..count);
+        if scripted_frame.frame.is_empty() {
+            script.pop_front();
             self.frames_read.set(self.frames_read.get() + 1);
         }
         Ok(count)
@@ -180,9 +180,9 @@ impl TimedStream for ScriptedStream {
 }
 
 impl TransferStream for ScriptedStream {
-    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
-        // One that waits hears what is late too.
-        Ok(!within.is_zero() || self.script.borrow().front().is_some_and(|said| !said.is_late))
+    fn is_readable(&self, timeout: Duration) -> std::io::Result<bool> {
+        // One that waits receives what is late too.
+        Ok(!timeout.is_zero() || self.script.borrow().front().is_some_and(|scripted_frame| !scripted_frame.is_late))
     }
 
     fn set_low_water(&mut self, bytes: usize) -> std::io::Result<()> {
@@ -195,14 +195,14 @@ impl TransferStream for ScriptedStream {
     }
 }
 
-/// An end that says what it likes, and the channel of the honest one that listens to it.
+/// An end that sends anything, and the channel of the honest one that listens to it.
 struct HostileEnd {
     sealer: Sealer,
     opener: Opener,
     channel: SecureChannel<ScriptedStream>,
     /// The connection below, which all clones of it share.
     stream: ScriptedStream,
-    /// Whether it waits with all that it says next until it is waited for.
+    /// Whether it waits with all that it sends next until it is waited for.
     is_late: bool,
 }
 
@@ -216,9 +216,9 @@ impl HostileEnd {
 
     /// Bytes as they are.
     fn raw(&mut self, frame: &[u8]) -> &mut Self {
-        let said = ScriptedFrame { frame: frame.to_vec(), is_late: self.is_late };
+        let scripted_frame = ScriptedFrame { frame: frame.to_vec(), is_late: self.is_late };
         if !frame.is_empty() {
-            self.stream.script.borrow_mut().push_back(said);
+            self.stream.script.borrow_mut().push_back(scripted_frame);
         }
         self
     }
@@ -230,7 +230,7 @@ impl HostileEnd {
         self.raw(&frame)
     }
 
-    fn say(&mut self, message: &impl Serialize) -> &mut Self {
+    fn send(&mut self, message: &impl Serialize) -> &mut Self {
         self.frame(&postcard::to_stdvec(message).unwrap())
     }
 
@@ -245,27 +245,28 @@ impl HostileEnd {
     }
 
     fn begin(&mut self) -> &mut Self {
-        self.say(&SenderMessage::Begin(DEFAULT_SETTINGS))
+        self.send(&SenderMessage::Begin(DEFAULT_SETTINGS))
     }
 
     fn offer(&mut self, entries: &[FileEntry]) -> &mut Self {
-        self.say(&SenderMessage::Offer(entries.to_vec()))
+        self.send(&SenderMessage::Offer(entries.to_vec()))
     }
 
     /// Small files and their content.
     fn batch(&mut self, files: &[(EntryNumber, &[u8])]) -> &mut Self {
         let content: Vec<u8> = files.iter().flat_map(|(_, content)| content.iter().copied()).collect();
-        let whole = |(file, content): &(EntryNumber, &[u8])| WholeFile { file: *file, bytes: content.len() as u32 };
-        let (files, digest) = (files.iter().map(whole).collect(), Some(digest(&content)));
-        self.say(&SenderMessage::Batch { files, digest }).data(&content)
+        let whole_file =
+            |(file, content): &(EntryNumber, &[u8])| WholeFile { file: *file, bytes: content.len() as u32 };
+        let (files, digest) = (files.iter().map(whole_file).collect(), Some(digest(&content)));
+        self.send(&SenderMessage::Batch { files, digest }).data(&content)
     }
 
     /// A piece of a file, and its digest.
     fn block(&mut self, piece: FilePiece, content: &[u8]) -> &mut Self {
-        self.say(&SenderMessage::Block(piece)).data(content).say(&SenderMessage::Digests(vec![digest(content)]))
+        self.send(&SenderMessage::Block(piece)).data(content).send(&SenderMessage::Digests(vec![digest(content)]))
     }
 
-    /// Has it be heard by a session; `hook` sees what happens while it happens.
+    /// Runs a session that receives from it; `hook` gets each event when it happens.
     fn run_session_with(
         &mut self,
         destination: &Destination,
@@ -273,17 +274,17 @@ impl HostileEnd {
         hook: &dyn Fn(&SessionEvent),
     ) -> SessionOutcome {
         let events = RefCell::new(Vec::new());
-        let tell = |event| {
+        let on_event = |event| {
             hook(&event);
             events.borrow_mut().push(event);
         };
-        let desk = OfferPolicy::new(destination, overwrite).unwrap();
+        let policy = OfferPolicy::new(destination, overwrite).unwrap();
         let first = self.channel.receive();
-        let ended = ReceiveSession::new(&mut self.channel, desk, &tell).serve(first);
-        SessionOutcome { ended, events: events.into_inner(), answers: self.answers() }
+        let result = ReceiveSession::new(&mut self.channel, policy, &on_event).serve(first);
+        SessionOutcome { result, events: events.into_inner(), answers: self.answers() }
     }
 
-    /// Has it be heard by a session that keeps what arrives in a directory.
+    /// Runs a session that receives from it and keeps what arrives in a directory.
     fn run_session(&mut self, directory: &Path) -> SessionOutcome {
         self.run_session_with(&directory_destination(directory), false, &|_| {})
     }
@@ -297,21 +298,21 @@ impl HostileEnd {
 
 /// The content of frames.
 fn open_frames(opener: &mut Opener, mut frames: &[u8]) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    while let Some((head, after)) = frames.split_first_chunk() {
-        let (frame, after) = after.split_at(u32::from_le_bytes(*head) as usize);
+    let mut texts = Vec::new();
+    while let Some((head, rest)) = frames.split_first_chunk() {
+        let (frame, rest) = rest.split_at(u32::from_le_bytes(*head) as usize);
         let mut text = vec![0; frame.len()];
         let length = opener.open(frame, &mut text).unwrap();
         text.truncate(length);
-        all.push(text);
-        frames = after;
+        texts.push(text);
+        frames = rest;
     }
-    all
+    texts
 }
 
 /// What came of a session.
 struct SessionOutcome {
-    ended: Result<TransferSummary>,
+    result: Result<TransferSummary>,
     events: Vec<SessionEvent>,
     answers: Vec<ReceiverMessage>,
 }
@@ -319,20 +320,20 @@ struct SessionOutcome {
 impl SessionOutcome {
     /// Errors of the session and of its files, in words.
     fn errors(&self) -> String {
-        let of_files = self.events.iter().filter_map(|event| match event {
+        let file_errors = self.events.iter().filter_map(|event| match event {
             SessionEvent::FileFailed(_, why) => Some(why.to_string()),
             _ => None,
         });
-        of_files.chain(self.ended.as_ref().err().map(Error::to_string)).collect::<Vec<_>>().join("\n")
+        file_errors.chain(self.result.as_ref().err().map(Error::to_string)).collect::<Vec<_>>().join("\n")
     }
 
     /// What was kept, in this order.
     fn stored(&self) -> Vec<&Path> {
-        let kept = self.events.iter().filter_map(|event| match event {
+        let paths = self.events.iter().filter_map(|event| match event {
             SessionEvent::FileStored(path) => Some(path.as_path()),
             _ => None,
         });
-        kept.collect()
+        paths.collect()
     }
 }
 
@@ -382,7 +383,7 @@ fn content(bytes: usize, seed: u32) -> Vec<u8> {
     (seed..seed.wrapping_add(bytes as u32)).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect()
 }
 
-/// Leaves so much of a file's content as a part of it, as a killed receiver would.
+/// Leaves the beginning of a file's content as a part of it, as a killed receiver would.
 fn leave_part(directory: &Path, entry: &FileEntry, content: &[u8]) -> PathBuf {
     let EntryKind::File { bytes, .. } = entry.kind else { panic!("no file") };
     let path = directory.join(part_name(entry, bytes));

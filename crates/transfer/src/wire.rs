@@ -3,10 +3,10 @@
 //! All control messages go over one TCP connection, in frames ([`control_channel`]) of at most 64 KiB. A handshake by the Noise protocol
 //! ([`mod@handshake`]) checks that both speak the same version and know the same secret, which is never sent. From then on each frame is
 //! encrypted and numbered ([`cipher`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
-//! connections of their own, which begin with a cookie sent over the first; they are random, and neither secret nor protected.
+//! connections of their own, which begin with a cookie sent over the first. They are random, and neither secret nor protected.
 //!
-//! The agent ([`agent`]) gives away only time and random bytes, and the [`mod@file_server`] of one directory where whoever started it allows it:
-//! no message of a client names a file, a program or a third address.
+//! The agent ([`agent`]) gives away only time and random bytes, and the [`mod@file_server`] of one directory where whoever started it allows it.
+//! No message of a client names a file, a program or a third address.
 pub mod address;
 pub mod admission;
 pub mod agent;

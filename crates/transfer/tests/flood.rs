@@ -16,7 +16,7 @@ use kelvin_transfer::wire::handshake::Handshake;
 use kelvin_transfer::wire::secret::Secret;
 
 /// Longer than any of these tests.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections of the flood that are open at a time: more than one network has places.
 const OPEN_CONNECTIONS: usize = 200;
 /// Two hosts: each address of 127.0.0.0/8 is one of this host, and for the receiver a network of its own.
@@ -27,11 +27,12 @@ fn secret() -> Secret {
     Secret::new(b"a receiver of the tests").unwrap()
 }
 
-/// Runs a receiver that keeps nothing, and something beside it.
+/// Runs a receiver that keeps nothing, and something at the same time.
 fn with_receiver(body: impl FnOnce(SocketAddr)) {
     kelvin_sys::process::raise_open_file_limit().unwrap();
-    let (anywhere, manner) = ("127.0.0.1:0".parse().unwrap(), ReceiverOptions::default());
-    let receiver = Receiver::listen(anywhere, Destination::Nothing, secret(), manner, Box::new(|_, _| {})).unwrap();
+    let (bind_address, options) = ("127.0.0.1:0".parse().unwrap(), ReceiverOptions::default());
+    let receiver =
+        Receiver::listen(bind_address, Destination::Nothing, secret(), options, Box::new(|_, _| {})).unwrap();
     let (address, is_over) = (receiver.address().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| receiver.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
@@ -41,14 +42,14 @@ fn with_receiver(body: impl FnOnce(SocketAddr)) {
     });
 }
 
-fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
-    let bind = |stream: &TcpStream| Ok(rustix::net::bind(stream, &SocketAddr::from((from, 0)))?);
-    connect_prepared(to, LONG, bind).unwrap()
+fn connect(source: Ipv4Addr, target: SocketAddr) -> TcpStream {
+    let bind = |stream: &TcpStream| Ok(rustix::net::bind(stream, &SocketAddr::from((source, 0)))?);
+    connect_prepared(target, LONG_TIMEOUT, bind).unwrap()
 }
 
 /// Opens a connection, and waits until the receiver has greeted it, or closed it.
-fn connect_and_read_hello(from: Ipv4Addr, to: SocketAddr) -> (TcpStream, bool) {
-    let stream = connect(from, to);
+fn connect_and_read_hello(source: Ipv4Addr, target: SocketAddr) -> (TcpStream, bool) {
+    let stream = connect(source, target);
     let is_greeted = matches!(stream.peek(&mut [0]), Ok(1));
     (stream, is_greeted)
 }
@@ -56,53 +57,55 @@ fn connect_and_read_hello(from: Ipv4Addr, to: SocketAddr) -> (TcpStream, bool) {
 /// Shakes hands with the secret.
 fn complete_handshake(stream: &mut TcpStream) -> Result<(), Error> {
     let secret = secret();
-    Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) }.connect(stream).map(drop)
+    Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG_TIMEOUT) }
+        .connect(stream)
+        .map(drop)
 }
 
 #[test]
 fn newcomers_do_not_end_pending_handshake() {
-    with_receiver(|there| {
-        let (mut mine, is_greeted) = connect_and_read_hello(CLIENT_ADDRESS, there);
+    with_receiver(|address| {
+        let (mut client, is_greeted) = connect_and_read_hello(CLIENT_ADDRESS, address);
         // More than it has places: each of them is greeted, as those before it are evicted.
-        let flood: Vec<_> = (0..OPEN_CONNECTIONS).map(|_| connect_and_read_hello(FLOOD_ADDRESS, there)).collect();
+        let flood: Vec<_> = (0..OPEN_CONNECTIONS).map(|_| connect_and_read_hello(FLOOD_ADDRESS, address)).collect();
         assert!(is_greeted && flood.iter().all(|(_, is_greeted)| *is_greeted));
-        complete_handshake(&mut mine).unwrap();
+        complete_handshake(&mut client).unwrap();
     });
 }
 
-/// Connects until it is over, says this each time, and keeps the last of the connections open.
-fn flood(there: SocketAddr, says: &[u8], is_over: &AtomicBool, called: &AtomicU32) {
-    let mut open = VecDeque::new();
+/// Connects until it is over, sends this each time, and keeps the last of the connections open.
+fn flood(address: SocketAddr, payload: &[u8], is_over: &AtomicBool, connection_count: &AtomicU32) {
+    let mut streams = VecDeque::new();
     while !is_over.load(Ordering::Relaxed) {
-        let mut stream = connect(FLOOD_ADDRESS, there);
+        let mut stream = connect(FLOOD_ADDRESS, address);
         // Closed by the receiver already, it is no less one of the flood.
-        let _ = stream.write_all(says);
-        open.push_back(stream);
-        if open.len() > OPEN_CONNECTIONS {
-            open.pop_front();
+        let _ = stream.write_all(payload);
+        streams.push_back(stream);
+        if streams.len() > OPEN_CONNECTIONS {
+            streams.pop_front();
         }
-        called.fetch_add(1, Ordering::Relaxed);
+        connection_count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Each of ten connections gets in at its first try, while another host connects as fast as it can.
-fn while_flooded(says: &[u8]) {
-    with_receiver(|there| {
-        let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
+fn while_flooded(payload: &[u8]) {
+    with_receiver(|address| {
+        let (is_over, connection_count) = (AtomicBool::new(false), AtomicU32::new(0));
         std::thread::scope(|scope| {
-            scope.spawn(|| flood(there, says, &is_over, &called));
-            let trying = scope.spawn(|| {
-                while called.load(Ordering::Relaxed) < OPEN_CONNECTIONS as u32 {
+            scope.spawn(|| flood(address, payload, &is_over, &connection_count));
+            let client = scope.spawn(|| {
+                while connection_count.load(Ordering::Relaxed) < OPEN_CONNECTIONS as u32 {
                     std::thread::yield_now();
                 }
                 for _ in 0..10 {
                     // Those that are gone may still have the places of senders.
-                    while let Err(error) = complete_handshake(&mut connect(CLIENT_ADDRESS, there)) {
+                    while let Err(error) = complete_handshake(&mut connect(CLIENT_ADDRESS, address)) {
                         assert!(matches!(error, Error::ServerFull(_)), "{error}");
                     }
                 }
             });
-            let outcome = trying.join();
+            let outcome = client.join();
             is_over.store(true, Ordering::Relaxed);
             outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });

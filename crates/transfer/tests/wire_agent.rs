@@ -1,4 +1,4 @@
-//! A real agent on loopback: what it serves, whom it rejects, and what unauthenticated clients cost it.
+//! A real agent on loopback: what it serves, which clients it rejects, and what unauthenticated clients cost it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -36,22 +36,22 @@ fn short_limits() -> AgentLimits {
     }
 }
 
-/// Runs an agent with a secret, and beside it a function of its address and the faults that it logs.
+/// Runs an agent with a secret, and at the same time a function of its address and the faults that it logs.
 fn with_agent(limits: AgentLimits, body: impl FnOnce(SocketAddr, &Receiver<String>)) {
-    let (tell, faults) = channel();
+    let (sender, faults) = channel();
     let log = move |_: SocketAddr, event: &AgentEvent| {
         if let AgentEvent::Fault(error) | AgentEvent::Rejected(error) = event {
             // The test may be over.
-            let _ = tell.send(error.to_string());
+            let _ = sender.send(error.to_string());
         }
     };
     let agent = Agent::listen("127.0.0.1:0".parse().unwrap(), secret(), limits, Box::new(log)).unwrap();
     let (address, is_over) = (agent.address().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let served = scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)));
+        let server = scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(address, &faults)));
         is_over.store(true, Ordering::Relaxed);
-        served.join().unwrap().unwrap();
+        server.join().unwrap().unwrap();
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }
@@ -87,8 +87,8 @@ fn echo_returns_and_counts_messages() {
         for bytes in [1_u16, 64, 65_535] {
             let mut test = client.echo_tcp(bytes.into()).unwrap();
             round_trips(&mut test.socket, bytes.into(), 100);
-            let seen = test.finish().unwrap();
-            assert_eq!((seen.arrived, seen.max_concurrent_tests), (100, 1), "{bytes}");
+            let report = test.finish().unwrap();
+            assert_eq!((report.arrived, report.max_concurrent_tests), (100, 1), "{bytes}");
         }
         let test = client.echo_udp(64).unwrap();
         for number in 0..100_u8 {
@@ -97,9 +97,9 @@ fn echo_returns_and_counts_messages() {
             assert_eq!(test.socket.recv(&mut answer).unwrap(), 64);
             assert_eq!(answer, [number; 64]);
         }
-        let seen = test.finish().unwrap();
-        assert_eq!(seen.arrived, 100);
-        assert!(seen.cpu_nanoseconds.iter().sum::<u64>() > 0, "{seen:?}");
+        let report = test.finish().unwrap();
+        assert_eq!(report.arrived, 100);
+        assert!(report.cpu_nanoseconds.iter().sum::<u64>() > 0, "{report:?}");
     });
 }
 
@@ -140,12 +140,12 @@ fn send_numbered(socket: &UdpSocket, numbers: impl IntoIterator<Item = u64>) {
 }
 
 /// Asks for the count until it is this many datagrams.
-fn wait_for_datagrams(test: &mut RunningTest<'_, UdpSocket>, wanted: u64) -> TestCounts {
+fn wait_for_datagrams(test: &mut RunningTest<'_, UdpSocket>, count: u64) -> TestCounts {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let counted = test.counts().unwrap();
-        if counted.numbers.arrived >= wanted || Instant::now() > deadline {
-            return counted;
+        let counts = test.counts().unwrap();
+        if counts.numbers.arrived >= count || Instant::now() > deadline {
+            return counts;
         }
     }
 }
@@ -168,8 +168,8 @@ fn agent_counts_datagrams_and_losses() {
         assert!(after.nanoseconds > before.nanoseconds);
         socket.set_nonblocking(true).unwrap();
         assert!(socket.recv(&mut [0; 200]).is_err(), "an agent that takes datagrams sends none");
-        let seen = test.finish().unwrap();
-        assert_eq!((seen.arrived, seen.interface.unwrap().name.as_str()), (600, "lo"));
+        let report = test.finish().unwrap();
+        assert_eq!((report.arrived, report.interface.unwrap().name.as_str()), (600, "lo"));
         // The next test has another socket: late datagrams to the old one count for nobody.
         let _ = socket.send(&[0; 100]);
         let mut next = client.count_datagrams(100).unwrap();
@@ -206,11 +206,11 @@ fn endless_sender_is_stopped_with_test() {
 
 /// Reads this many bytes from a stream.
 fn read_all(stream: &mut TcpStream, bytes: usize) {
-    let (mut buffer, mut left) = (vec![0; 1 << 16], bytes);
-    while left > 0 {
+    let (mut buffer, mut remaining) = (vec![0; 1 << 16], bytes);
+    while remaining > 0 {
         let count = stream.read(&mut buffer).unwrap();
-        assert!(count > 0, "it ended {left} bytes early");
-        left -= count.min(left);
+        assert!(count > 0, "it ended {remaining} bytes early");
+        remaining -= count.min(remaining);
     }
 }
 
@@ -227,10 +227,10 @@ fn agent_streams_until_client_ends() {
             "{before:?} {after:?}"
         );
         assert!(after.busy.busiest_thread > 0.0 && after.busy.busiest_thread <= after.busy.threads, "{after:?}");
-        let seen = test.finish().unwrap();
-        assert!(seen.arrived >= after.bytes && seen.max_concurrent_tests == 1, "{seen:?}");
-        assert!(seen.cpu_nanoseconds.iter().sum::<u64>() > 0, "{seen:?}");
-        assert!(seen.stream.is_some_and(|end| end.congestion_window > 0));
+        let report = test.finish().unwrap();
+        assert!(report.arrived >= after.bytes && report.max_concurrent_tests == 1, "{report:?}");
+        assert!(report.cpu_nanoseconds.iter().sum::<u64>() > 0, "{report:?}");
+        assert!(report.stream.is_some_and(|end| end.congestion_window > 0));
         // A stream that is closed early is no part of a measurement.
         let mut test = streams(&mut client, TestDirection::FromAgent, 2).unwrap();
         test.socket.pop();
@@ -248,22 +248,22 @@ fn nonreading_client_is_cut_off() {
     };
     with_agent(limits, |address, _| {
         let mut clients = [(); 2].map(|()| AgentClient::connect(&[address], &secret()).unwrap());
-        let [slow, other] = &mut clients;
-        let mut given = streams(slow, TestDirection::FromAgent, 3).unwrap();
-        let begun = Instant::now();
+        let [slow, fast] = &mut clients;
+        let mut test = streams(slow, TestDirection::FromAgent, 3).unwrap();
+        let start = Instant::now();
         // It goes on to ask, and receives nothing; the other one is served meanwhile.
         let why = loop {
-            let mut echo = other.echo_tcp(64).unwrap();
+            let mut echo = fast.echo_tcp(64).unwrap();
             round_trips(&mut echo.socket, 64, 10);
             assert_eq!(echo.finish().unwrap().arrived, 10);
-            match given.counts() {
-                Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10)),
+            match test.counts() {
+                Ok(_) => assert!(start.elapsed() < Duration::from_secs(10)),
                 Err(error) => break error.to_string(),
             }
         };
         // The reason is that of the stream, or, if that ended first, the test's.
         assert!(why.contains("did not continue the test within"), "{why}");
-        drop(given);
+        drop(test);
         // It may request the next test; what was not received is gone with its connections.
         assert_eq!(slow.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
     });
@@ -274,11 +274,11 @@ fn agent_sending_ends_at_test_limit() {
     with_agent(AgentLimits { test_timeout: Duration::from_millis(300), ..short_limits() }, |address, faults| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = streams(&mut client, TestDirection::FromAgent, 1).unwrap();
-        let begun = Instant::now();
+        let start = Instant::now();
         let refused = loop {
             read_all(&mut test.socket[0], 1 << 16);
             match test.counts() {
-                Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10)),
+                Ok(_) => assert!(start.elapsed() < Duration::from_secs(10)),
                 Err(error) => break error.to_string(),
             }
         };
@@ -288,7 +288,7 @@ fn agent_sending_ends_at_test_limit() {
         let mut test = streams(&mut client, TestDirection::FromAgent, 1).unwrap();
         let mut buffer = vec![0; 1 << 16];
         while matches!(test.socket[0].read(&mut buffer), Ok(1..)) {
-            assert!(begun.elapsed() < Duration::from_secs(10));
+            assert!(start.elapsed() < Duration::from_secs(10));
         }
         assert!(test.finish().unwrap_err().to_string().contains("did not say anything within"));
         // One that leaves, and its connections with it, leaves nothing behind that keeps others out.
@@ -300,7 +300,7 @@ fn agent_sending_ends_at_test_limit() {
                 if let Ok(client) = AgentClient::connect(&[address], &secret()) {
                     break client;
                 }
-                assert!(begun.elapsed() < Duration::from_secs(20));
+                assert!(start.elapsed() < Duration::from_secs(20));
             }
         });
         round_trips(&mut next[0].echo_tcp(8).unwrap().socket, 8, 3);
@@ -316,29 +316,29 @@ fn agent_sending_ends_at_test_limit() {
 fn agent_sends_only_with_cookie() {
     with_agent(short_limits(), |address, _| {
         let control = TcpStream::connect(address).unwrap();
-        let patience = Duration::from_secs(5);
-        let mut channel = client_handshake(control, &secret(), patience).unwrap();
-        let ask = AgentRequest::Streams {
+        let timeout = Duration::from_secs(5);
+        let mut channel = client_handshake(control, &secret(), timeout).unwrap();
+        let request = AgentRequest::Streams {
             direction: TestDirection::FromAgent,
             count: 1,
             sockets: TestSocketOptions::default(),
         };
-        channel.send(&ask, patience).unwrap();
-        let AgentResponse::Ready { port, cookie } = channel.receive(patience).unwrap() else { panic!("not ready") };
-        let there = SocketAddr::new(address.ip(), port);
-        let mut other = TcpStream::connect(there).unwrap();
-        let mut wrong = cookie;
-        wrong[15] ^= 1;
-        other.write_all(&wrong).unwrap();
+        channel.send(&request, timeout).unwrap();
+        let AgentResponse::Ready { port, cookie } = channel.receive(timeout).unwrap() else { panic!("not ready") };
+        let test_address = SocketAddr::new(address.ip(), port);
+        let mut intruder = TcpStream::connect(test_address).unwrap();
+        let mut wrong_cookie = cookie;
+        wrong_cookie[15] ^= 1;
+        intruder.write_all(&wrong_cookie).unwrap();
         let mut buffer = [0; 100];
-        assert!(matches!(other.read(&mut buffer), Ok(0) | Err(_)), "somebody else was sent something");
-        let mut own = TcpStream::connect(there).unwrap();
-        own.write_all(&cookie).unwrap();
-        read_all(&mut own, 1 << 20);
+        assert!(matches!(intruder.read(&mut buffer), Ok(0) | Err(_)), "somebody else was sent something");
+        let mut client = TcpStream::connect(test_address).unwrap();
+        client.write_all(&cookie).unwrap();
+        read_all(&mut client, 1 << 20);
         // The port is closed to all others from then on.
-        assert!(TcpStream::connect(there).is_err());
-        channel.send(&AgentRequest::End, patience).unwrap();
-        assert!(matches!(channel.receive(patience).unwrap(), AgentResponse::Done(seen) if seen.arrived >= 1 << 20));
+        assert!(TcpStream::connect(test_address).is_err());
+        channel.send(&AgentRequest::End, timeout).unwrap();
+        assert!(matches!(channel.receive(timeout).unwrap(), AgentResponse::Done(report) if report.arrived >= 1 << 20));
     });
 }
 
@@ -350,9 +350,9 @@ fn socket_options_apply_on_both_sides() {
         let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) };
         for direction in [TestDirection::ToAgent, TestDirection::FromAgent] {
             let test = client.open_streams(direction, 2, &sockets).unwrap();
-            let here = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket[0]).unwrap();
-            let there = test.finish().unwrap().stream.unwrap();
-            for end in [here, there] {
+            let client_end = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket[0]).unwrap();
+            let agent_end = test.finish().unwrap().stream.unwrap();
+            for end in [client_end, agent_end] {
                 assert_eq!((end.congestion_control.as_str(), end.buffers), ("reno", [96 << 10; 2]), "{direction:?}");
             }
         }
@@ -364,29 +364,30 @@ fn accepted_connections_are_answered_and_reset() {
     with_agent(short_limits(), |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let test = client.accept_connections().unwrap();
-        let there = test.socket;
+        let accept_target = test.socket;
         let mut ports = Vec::new();
         let mut connect = || {
-            let connection = there.connect().unwrap();
+            let connection = accept_target.connect().unwrap();
             ports.push(connection.local_addr().unwrap().port());
             connection
         };
         for _ in 0..20 {
-            there.exchange(&mut connect()).unwrap();
+            accept_target.exchange(&mut connect()).unwrap();
         }
         // One without the cookie, and one that is closed at once, are none of the test's.
-        let mut wrong = connect();
-        wrong.write_all(&[0; 16]).unwrap();
-        assert!(matches!(wrong.read(&mut [0; 16]), Ok(0) | Err(_)));
+        let mut intruder = connect();
+        intruder.write_all(&[0; 16]).unwrap();
+        assert!(matches!(intruder.read(&mut [0; 16]), Ok(0) | Err(_)));
         drop(connect());
-        there.exchange(&mut connect()).unwrap();
+        accept_target.exchange(&mut connect()).unwrap();
         assert_eq!(test.finish().unwrap().arrived, 21);
         // Fourth column 06 is TIME_WAIT; addresses are `address:port` in hexadecimal. Other programs have connections of their own.
         let waiting = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
-        let port = there.address.port();
-        let is_left =
-            |own: &&u16| waiting.lines().any(|line| line.contains(&format!(":{own:04X} 0100007F:{port:04X} 06 ")));
-        assert_eq!(ports.iter().filter(is_left).count(), 0, "connections in TIME_WAIT");
+        let port = accept_target.address.port();
+        let is_waiting = |client_port: &&u16| {
+            waiting.lines().any(|line| line.contains(&format!(":{client_port:04X} 0100007F:{port:04X} 06 ")))
+        };
+        assert_eq!(ports.iter().filter(is_waiting).count(), 0, "connections in TIME_WAIT");
     });
 }
 
@@ -394,33 +395,33 @@ fn accepted_connections_are_answered_and_reset() {
 fn invalid_request_is_refused_and_next_served() {
     with_agent(short_limits(), |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
-        let refused = |error: Error, words: &str| {
-            let said = error.to_string();
-            assert!(said.contains(words) && said.matches("the agent refused").count() == 1, "{said}");
+        let assert_refused = |error: Error, words: &str| {
+            let error_text = error.to_string();
+            assert!(error_text.contains(words) && error_text.matches("the agent refused").count() == 1, "{error_text}");
         };
-        refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have at least one byte");
-        refused(client.echo_tcp(1 << 17).unwrap_err(), "at most 65536 bytes");
-        refused(client.echo_udp(65_508).unwrap_err(), "at most 65507 bytes");
-        refused(client.count_datagrams(16).unwrap_err(), "at least 17 bytes");
-        refused(client.count_datagrams(65_508).unwrap_err(), "at most 65507 bytes");
+        assert_refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have at least one byte");
+        assert_refused(client.echo_tcp(1 << 17).unwrap_err(), "at most 65536 bytes");
+        assert_refused(client.echo_udp(65_508).unwrap_err(), "at most 65507 bytes");
+        assert_refused(client.count_datagrams(16).unwrap_err(), "at least 17 bytes");
+        assert_refused(client.count_datagrams(65_508).unwrap_err(), "at most 65507 bytes");
         for direction in [TestDirection::ToAgent, TestDirection::FromAgent] {
             for count in [0, 4] {
                 let error = streams(&mut client, direction, count).unwrap_err();
-                refused(error, "from 1 to 3 connections");
+                assert_refused(error, "from 1 to 3 connections");
             }
-            let mut asked = |congestion_control: Option<&str>, buffers| {
+            let mut options_error = |congestion_control: Option<&str>, buffers| {
                 let sockets = TestSocketOptions { congestion_control: congestion_control.map(str::to_owned), buffers };
                 client.open_streams(direction, 1, &sockets).unwrap_err()
             };
-            refused(asked(None, Some((1 << 20) + 1)), "may have at most 1024 KiB");
-            refused(
-                asked(Some("nosuch"), None),
+            assert_refused(options_error(None, Some((1 << 20) + 1)), "may have at most 1024 KiB");
+            assert_refused(
+                options_error(Some("nosuch"), None),
                 "the kernel of the agent's host has no congestion control nosuch; it has ",
             );
             for (length, words) in
                 [(16, "a text of 16, where 15 is the most"), (65_300, "a text of 65300, where 15 is the most")]
             {
-                refused(asked(Some(&"x".repeat(length)), None), words);
+                assert_refused(options_error(Some(&"x".repeat(length)), None), words);
             }
         }
         assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
@@ -431,8 +432,8 @@ fn invalid_request_is_refused_and_next_served() {
 fn concurrent_tests_are_reported_to_both() {
     with_agent(short_limits(), |address, _| {
         let mut clients = [(); 2].map(|()| AgentClient::connect(&[address], &secret()).unwrap());
-        let [one, other] = &mut clients;
-        let (mut first, mut second) = (one.echo_tcp(8).unwrap(), other.echo_tcp(8).unwrap());
+        let [first_client, second_client] = &mut clients;
+        let (mut first, mut second) = (first_client.echo_tcp(8).unwrap(), second_client.echo_tcp(8).unwrap());
         // The agent checks the others now and then.
         round_trips(&mut first.socket, 8, 600);
         round_trips(&mut second.socket, 8, 10);
@@ -448,8 +449,8 @@ fn concurrent_tests_are_reported_to_both() {
 #[test]
 fn client_without_secret_is_rejected() {
     with_agent(short_limits(), |address, faults| {
-        let other = Secret::new(b"another secret, as long").unwrap();
-        assert!(matches!(AgentClient::connect(&[address], &other), Err(Error::WrongSecret)));
+        let other_secret = Secret::new(b"another secret, as long").unwrap();
+        assert!(matches!(AgentClient::connect(&[address], &other_secret), Err(Error::WrongSecret)));
         assert!(next_fault(faults).contains("the secret differs from the other side's"));
         assert!(matches!(AgentClient::connect(&[address], &Secret::none()), Err(Error::SecretRequired(_))));
         assert!(next_fault(faults).contains("closed the connection"));
@@ -471,7 +472,7 @@ fn public_address_requires_secret() {
 #[test]
 fn slow_or_silent_peer_is_cut_off() {
     with_agent(short_limits(), |address, faults| {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut greedy = TcpStream::connect(address).unwrap();
         greedy.write_all(&u32::MAX.to_le_bytes()).unwrap();
         assert!(next_fault(faults).contains("is no client of kelvin agent"));
@@ -488,7 +489,7 @@ fn slow_or_silent_peer_is_cut_off() {
         let test = idle.echo_tcp(64).unwrap();
         std::thread::sleep(Duration::from_millis(2000));
         assert!(test.finish().unwrap_err().to_string().contains("did not continue the test within"));
-        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(start.elapsed() < Duration::from_secs(20));
     });
 }
 
@@ -497,10 +498,10 @@ fn test_ends_at_time_limit() {
     with_agent(AgentLimits { test_timeout: Duration::from_millis(200), ..short_limits() }, |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         let mut test = client.echo_tcp(64).unwrap();
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut message = [0; 64];
         while test.socket.write_all(&message).is_ok() && test.socket.read_exact(&mut message).is_ok() {
-            assert!(begun.elapsed() < Duration::from_secs(10));
+            assert!(start.elapsed() < Duration::from_secs(10));
         }
         assert!(test.finish().unwrap_err().to_string().contains("did not end the test within"));
     });
@@ -552,10 +553,10 @@ fn thousand_silent_connections_leave_agent_usable() {
             // The running test continues.
             round_trips(&mut test.socket, 64, 1);
         }
-        let mut other = AgentClient::connect(&[address], &secret()).unwrap();
-        round_trips(&mut other.echo_tcp(64).unwrap().socket, 64, 3);
+        let mut second_client = AgentClient::connect(&[address], &secret()).unwrap();
+        round_trips(&mut second_client.echo_tcp(64).unwrap().socket, 64, 3);
         let after = (proc_status("Threads"), proc_status("VmRSS"));
-        // The other client; tests beside this one have a few of their own. None for those that wait, of whom there are 200.
+        // The other client; other tests have a few of their own. None for the 200 that wait.
         assert!(after.0 < before.0 + 40, "{before:?} {after:?}");
         assert!(after.1 < before.1 + 8 * 1024, "KiB: {before:?} {after:?}");
         assert_eq!(test.finish().unwrap().arrived, 1010);

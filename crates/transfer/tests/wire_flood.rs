@@ -20,7 +20,7 @@ use kelvin_transfer::wire::message::PROTOCOL;
 use kelvin_transfer::wire::secret::Secret;
 
 /// Longer than any of these tests.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 const PORT: u16 = 27_315;
 /// Connections a second, and how many of them are open at a time: more than there are places.
 const CONNECTIONS_PER_SECOND: u32 = 1000;
@@ -60,10 +60,10 @@ fn in_own_thread(test: impl FnOnce() -> Result<(), String> + Send) {
     }
 }
 
-/// Runs an agent in this thread's namespace, and something beside it.
+/// Runs an agent in this thread's namespace, and something at the same time.
 fn with_agent(limits: AgentLimits, body: impl FnOnce()) {
-    let everywhere = SocketAddr::from(([0; 4], PORT));
-    let agent = Agent::listen(everywhere, secret(), limits, Box::new(|_, _| {})).unwrap();
+    let address = SocketAddr::from(([0; 4], PORT));
+    let agent = Agent::listen(address, secret(), limits, Box::new(|_, _| {})).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
@@ -82,7 +82,7 @@ fn connect_and_read_hello(address: &str) -> (TcpStream, bool) {
 
 /// Whether a greeted connection gets in with the secret.
 fn is_admitted(stream: TcpStream) -> bool {
-    client_handshake(stream, &secret(), LONG).is_ok()
+    client_handshake(stream, &secret(), LONG_TIMEOUT).is_ok()
 }
 
 /// Any number of connections at any rate: none of this depends on time.
@@ -92,21 +92,21 @@ fn newcomers_do_not_end_pending_handshake() {
         new_namespace()?;
         // Every address of it is one of this host, and connections to one come from it.
         ip("route add local 10.1.0.0/16 dev lo")?;
-        let unauthenticated = AdmissionLimits { grace_period: LONG, ..AdmissionLimits::default() };
-        let limits = AgentLimits { handshake_timeout: LONG, unauthenticated, ..AgentLimits::default() };
+        let unauthenticated = AdmissionLimits { grace_period: LONG_TIMEOUT, ..AdmissionLimits::default() };
+        let limits = AgentLimits { handshake_timeout: LONG_TIMEOUT, unauthenticated, ..AgentLimits::default() };
         with_agent(limits, || {
-            let [mine, neighbour] = ["10.1.0.1", "10.1.0.1"].map(connect_and_read_hello);
-            assert!(mine.1 && neighbour.1);
+            let [client, neighbour] = ["10.1.0.1", "10.1.0.1"].map(connect_and_read_hello);
+            assert!(client.1 && neighbour.1);
             // From one address more than there are places; each of them is greeted, as those before it are evicted.
             let flood: Vec<_> = (0..2 * unauthenticated.total).map(|_| connect_and_read_hello("10.1.0.2")).collect();
             assert!(flood.iter().all(|(_, is_greeted)| *is_greeted));
-            assert!(is_admitted(mine.0));
+            assert!(is_admitted(client.0));
             // From this many addresses that no place is left.
-            let other = connect_and_read_hello("10.1.0.3");
+            let newcomer = connect_and_read_hello("10.1.0.3");
             let flood: Vec<_> =
                 (0..1000_u32).map(|n| connect_and_read_hello(&format!("10.1.{}.{}", 1 + n / 200, n % 200))).collect();
             assert!(flood[0].1 && flood.iter().any(|(_, is_greeted)| !is_greeted));
-            assert!(is_admitted(other.0) && is_admitted(neighbour.0));
+            assert!(is_admitted(newcomer.0) && is_admitted(neighbour.0));
         });
         Ok(())
     });
@@ -127,61 +127,61 @@ enum FloodKind {
     Wrong,
 }
 
-/// Connects to these addresses in turn until it is over, at most this many times a second, and keeps the last of the connections
+/// Connects to these addresses one after another until it is over, at most this many times a second. Keeps the last of the connections
 /// open.
-fn flood(addresses: &[SocketAddr], manner: FloodKind, is_over: &AtomicBool, called: &AtomicU32) {
+fn flood(addresses: &[SocketAddr], kind: FloodKind, is_over: &AtomicBool, connection_count: &AtomicU32) {
     let greeting = [&PROTOCOL.magic[..], &PROTOCOL.version.to_le_bytes(), &[9; 48]].concat();
-    let (begun, mut open) = (Instant::now(), VecDeque::new());
+    let (start, mut streams) = (Instant::now(), VecDeque::new());
     for number in 0.. {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
         std::thread::sleep(
-            (begun + Duration::from_secs(1) * number / CONNECTIONS_PER_SECOND)
+            (start + Duration::from_secs(1) * number / CONNECTIONS_PER_SECOND)
                 .saturating_duration_since(Instant::now()),
         );
         let Ok(mut stream) = TcpStream::connect(addresses[number as usize % addresses.len()]) else { continue };
-        called.fetch_add(1, Ordering::Relaxed);
-        match manner {
+        connection_count.fetch_add(1, Ordering::Relaxed);
+        match kind {
             FloodKind::Silent => {}
             FloodKind::Trickling => {
-                open.iter_mut().rev().take(5).enumerate().for_each(|(byte, one)| trickle(one, byte))
+                streams.iter_mut().rev().take(5).enumerate().for_each(|(byte, open_stream)| trickle(open_stream, byte))
             }
             FloodKind::Wrong => drop(stream.write_all(&greeting)),
         }
-        open.push_back(stream);
-        if open.len() > OPEN_CONNECTIONS {
-            open.pop_front();
+        streams.push_back(stream);
+        if streams.len() > OPEN_CONNECTIONS {
+            streams.pop_front();
         }
     }
 }
 
 /// Forwards frames, each after a delay, until it is over.
-fn relay(from: &Tap, to: &Tap, is_over: &AtomicBool) {
-    let (mut frame, mut kept) = ([0; 2048], VecDeque::<(Instant, Vec<u8>)>::new());
+fn relay(source: &Tap, target: &Tap, is_over: &AtomicBool) {
+    let (mut frame, mut delayed_frames) = ([0; 2048], VecDeque::<(Instant, Vec<u8>)>::new());
     while !is_over.load(Ordering::Relaxed) {
-        let until = kept.front().map_or(DELAY, |(due, _)| due.saturating_duration_since(Instant::now()));
-        if wait_readable(from.as_fd(), until).unwrap() {
-            let length = from.receive(&mut frame).unwrap();
-            kept.push_back((Instant::now() + DELAY, frame[..length].to_vec()));
+        let timeout = delayed_frames.front().map_or(DELAY, |(due, _)| due.saturating_duration_since(Instant::now()));
+        if wait_readable(source.as_fd(), timeout).unwrap() {
+            let length = source.receive(&mut frame).unwrap();
+            delayed_frames.push_back((Instant::now() + DELAY, frame[..length].to_vec()));
         }
-        while let Some((_, frame)) = kept.pop_front_if(|(due, _)| *due <= Instant::now()) {
-            to.send(&frame).unwrap();
+        while let Some((_, frame)) = delayed_frames.pop_front_if(|(due, _)| *due <= Instant::now()) {
+            target.send(&frame).unwrap();
         }
     }
 }
 
-/// A namespace for the client, behind the relay, and one for the flood, beside the agent's, which is the calling thread's. The
+/// A namespace for the client, behind the relay, and one for the flood, in addition to the agent's, which is the calling thread's. The
 /// flood reaches the agent at 10.3.0.1 to 10.3.0.16, each from its own address.
 fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
     let tap = |name: &str| Tap::new(name).map_err(|error| format!("a tap interface: {error}"));
     let client = new_namespace()?;
-    let far = tap("far")?;
+    let client_tap = tap("far")?;
     ip("address add 10.2.0.2/24 dev far")?;
     ip("link set far up")?;
     let flood = new_namespace()?;
     let agent = new_namespace()?;
-    let near = tap("near")?;
+    let agent_tap = tap("near")?;
     ip("address add 10.2.0.1/24 dev near")?;
     ip("link set near up")?;
     ip(&format!("link add left type veth peer name right netns {}", flood.path()))?;
@@ -195,36 +195,36 @@ fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
         ip(&format!("route add 10.3.0.{}/32 via 10.4.0.1 src 10.4.0.{number}", number - 1))?;
     }
     agent.enter().map_err(|error| error.to_string())?;
-    Ok(([client, flood, agent], [near, far]))
+    Ok(([client, flood, agent], [agent_tap, client_tap]))
 }
 
 /// Tries from behind the relay, while the flood comes from this many addresses in this manner, and has lasted for longer than
 /// there are places.
-fn while_flooded(addresses: u8, manner: FloodKind, attempt: fn()) {
+fn while_flooded(addresses: u8, kind: FloodKind, attempt: fn()) {
     in_own_thread(|| {
-        let ([client, flooding, _agent], [near, far]) = three_hosts()?;
+        let ([client, flood_namespace, _agent], [agent_tap, client_tap]) = three_hosts()?;
         let addresses: Vec<SocketAddr> = (1..=addresses).map(|number| ([10, 3, 0, number], PORT).into()).collect();
-        let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
+        let (is_over, connection_count) = (AtomicBool::new(false), AtomicU32::new(0));
         // Those who got in stay connected for a while.
         let limits = AgentLimits { max_clients: 64, ..AgentLimits::default() };
         with_agent(limits, || {
             std::thread::scope(|scope| {
-                scope.spawn(|| relay(&near, &far, &is_over));
-                scope.spawn(|| relay(&far, &near, &is_over));
+                scope.spawn(|| relay(&agent_tap, &client_tap, &is_over));
+                scope.spawn(|| relay(&client_tap, &agent_tap, &is_over));
                 scope.spawn(|| {
-                    flooding.enter().unwrap();
-                    flood(&addresses, manner, &is_over, &called);
+                    flood_namespace.enter().unwrap();
+                    flood(&addresses, kind, &is_over, &connection_count);
                 });
-                let trying = scope.spawn(|| {
+                let client_thread = scope.spawn(|| {
                     client.enter().unwrap();
-                    while called.load(Ordering::Relaxed) < OPEN_CONNECTIONS as u32 {
+                    while connection_count.load(Ordering::Relaxed) < OPEN_CONNECTIONS as u32 {
                         std::thread::sleep(DELAY);
                     }
-                    let before = called.load(Ordering::Relaxed);
+                    let before = connection_count.load(Ordering::Relaxed);
                     attempt();
-                    called.load(Ordering::Relaxed) - before
+                    connection_count.load(Ordering::Relaxed) - before
                 });
-                let outcome = trying.join();
+                let outcome = client_thread.join();
                 is_over.store(true, Ordering::Relaxed);
                 assert!(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) > 0, "the flood had ended");
             });
@@ -237,9 +237,12 @@ fn while_flooded(addresses: u8, manner: FloodKind, attempt: fn()) {
 fn assert_admitted_at_first_try() {
     for _ in 0..10 {
         let stream = TcpStream::connect(("10.2.0.1", PORT)).unwrap();
-        let mut channel = client_handshake(stream, &secret(), LONG).unwrap();
-        channel.send(&kelvin_transfer::wire::message::AgentRequest::Accept, LONG).unwrap();
-        assert!(matches!(channel.receive(LONG).unwrap(), kelvin_transfer::wire::message::AgentResponse::Ready { .. }));
+        let mut channel = client_handshake(stream, &secret(), LONG_TIMEOUT).unwrap();
+        channel.send(&kelvin_transfer::wire::message::AgentRequest::Accept, LONG_TIMEOUT).unwrap();
+        assert!(matches!(
+            channel.receive(LONG_TIMEOUT).unwrap(),
+            kelvin_transfer::wire::message::AgentResponse::Ready { .. }
+        ));
     }
 }
 

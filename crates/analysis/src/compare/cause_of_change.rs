@@ -28,7 +28,7 @@ impl ControlChange {
     }
 }
 
-/// What the test of a cause says.
+/// The result of the test of a cause.
 struct CauseTest {
     /// The chance of it by accident.
     p_value: f64,
@@ -40,7 +40,7 @@ struct CauseTest {
 
 /// A figure and the control of a cause of it.
 struct CauseCandidate<'w> {
-    at: usize,
+    row: usize,
     figure: &'w PendingFigure,
     cause: &'static ControlledCause,
     control: ControlFigure,
@@ -55,8 +55,8 @@ pub(super) fn find_causes(
     let mut causes: Vec<(usize, CauseOfChange)> = Vec::new();
     let mut tested: Vec<(CauseCandidate<'_>, CauseTest)> = Vec::new();
     for candidate in figures.iter().enumerate().filter_map(|(row, figure)| CauseCandidate::from_figure(row, figure)) {
-        match look_up(figures, candidate.figure, &candidate.control.at) {
-            Err(why) => causes.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
+        match look_up(figures, candidate.figure, &candidate.control.figure) {
+            Err(reason) => causes.push((candidate.row, candidate.to_cause(CauseFinding::NoControl(reason)))),
             Ok(control) => {
                 let test = control.and_then(|control| candidate.test(&control, threshold));
                 tested.extend(test.map(|test| (candidate, test)));
@@ -73,7 +73,7 @@ pub(super) fn find_causes(
         let share = share.filter(is_reported);
         causes.extend(
             share.map(|share| {
-                (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))
+                (candidate.row, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))
             }),
         );
     }
@@ -84,37 +84,38 @@ pub(super) fn find_causes(
 
 impl<'w> CauseCandidate<'w> {
     /// A figure with an error, if its control may be there.
-    fn from_figure(at: usize, figures: &'w PendingFigure) -> Option<Self> {
+    fn from_figure(row: usize, figures: &'w PendingFigure) -> Option<Self> {
         let figure = MetricCase { metric: figures.figure.metric.id, case: figures.figure.case.clone() };
         let cause_of = |cause: &&'static ControlledCause| Some((*cause, (cause.control)(&figure)?));
         let (cause, control) = CONTROLLED_CAUSES.iter().find_map(cause_of)?;
-        figures.error.map(|_| Self { at, figure: figures, cause, control })
+        figures.error.map(|_| Self { row, figure: figures, cause, control })
     }
 
-    fn to_cause(&self, found: CauseFinding) -> CauseOfChange {
-        let (id, what) = (Name::new(self.cause.id), Name::new(self.cause.what));
-        CauseOfChange { id, summary: what, control: self.control.at.clone(), times: self.control.times, finding: found }
+    fn to_cause(&self, finding: CauseFinding) -> CauseOfChange {
+        let (id, summary) = (Name::new(self.cause.id), Name::new(self.cause.description));
+        CauseOfChange { id, summary, control: self.control.figure.clone(), times: self.control.times, finding }
     }
 
     /// Whether its cost changed with the figure, and that by more than its control.
     fn test(&self, control: &ControlChange, threshold: f64) -> Option<CauseTest> {
         let ControlChange { values, error } = ControlChange::from_figure(self.figure)?;
-        let without = control.values.map(|value| self.control.times * value);
-        let (whole, rest) = (error.to_difference(values), control.error.to_difference(without));
-        let beyond = error.minus(control.error);
-        let cost = [values[0] - without[0], values[1] - without[1]];
-        let by_cause = whole.minus(rest);
-        let is_of_it = [by_cause.value, beyond.value].iter().all(|change| change * whole.value > 0.0)
+        let control_values = control.values.map(|value| self.control.times * value);
+        let (total_change, control_change) = (error.to_difference(values), control.error.to_difference(control_values));
+        let excess = error.minus(control.error);
+        let cost = [values[0] - control_values[0], values[1] - control_values[1]];
+        let cause_change = total_change.minus(control_change);
+        let has_same_sign = [cause_change.value, excess.value].iter().all(|change| change * total_change.value > 0.0)
             && cost.into_iter().any(|cost| cost > 0.0);
         // The frequency may have moved one of the two and not the other.
-        let limit = self.figure.clock_effect.into_iter().fold(0.0, |limit: f64, of_clock| limit.max(of_clock.abs()));
+        let limit = self.figure.clock_effect.into_iter().fold(0.0, |limit: f64, effect| limit.max(effect.abs()));
         let chance = [
             self.figure.p_value(&error, log_margin(threshold)),
-            by_cause.p_value(0.0),
-            beyond.p_value(beyond.value.clamp(-limit, limit)),
+            cause_change.p_value(0.0),
+            excess.p_value(excess.value.clamp(-limit, limit)),
         ];
-        let share = share_of_change(whole, rest).map(|share| Estimate::new(share.value, share.interval));
-        let chance = if is_of_it { chance.into_iter().fold(0.0, f64::max) } else { 1.0 };
+        let share =
+            share_of_change(total_change, control_change).map(|share| Estimate::new(share.value, share.interval));
+        let chance = if has_same_sign { chance.into_iter().fold(0.0, f64::max) } else { 1.0 };
         Some(CauseTest { p_value: chance, cost, share })
     }
 }

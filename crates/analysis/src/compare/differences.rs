@@ -43,13 +43,14 @@ pub fn fact_differences(base: &RunHeader, other: &RunHeader) -> Vec<FactDifferen
 
 /// What differs: what others on the core did, the machine, and how kelvin was called. `slowed` is how much longer work took on each side than
 /// on the core left alone, as a logarithm.
-pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 2]) -> Vec<FactDifference> {
+pub(super) fn differences_between(sides: &[SideFacts; 2], log_slowdowns: [Option<f64>; 2]) -> Vec<FactDifference> {
     // Of a published machine little is known: only facts that both sides state are compared.
     let is_external = sides.iter().any(|side| side.is_external);
     let mut keys = each_once(sides.iter().flat_map(|side| &side.texts).map(|(key, _)| key));
-    keys.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|known| known == group));
-    let changed = |key: &FactKey| {
-        let [base, other] = sides.each_ref().map(|side| Some(&side.texts.iter().find(|(known, _)| known == key)?.1));
+    keys.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|name| name == group));
+    let difference = |key: &FactKey| {
+        let [base, other] =
+            sides.each_ref().map(|side| Some(&side.texts.iter().find(|(fact_key, _)| fact_key == key)?.1));
         let is_compared = !is_external || base.is_some() && other.is_some();
         let (group, label) = key.clone();
         let [base, other] = match (base, other) {
@@ -62,21 +63,23 @@ pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 
         Some(FactDifference { group, label, base, other })
     };
     // How much longer work took for neighbours on the core comes first.
-    let [base, other] = slowed.map(|slowed| slowed.map(|slowed| percent(slowed.exp() - 1.0)));
-    let neighbours = slowed[0].zip(slowed[1]).filter(|(base, other)| (base - other).abs() >= MIN_SLOWDOWN_GAP);
+    let [base, other] = log_slowdowns.map(|slowdown| slowdown.map(|logarithm| percent(logarithm.exp() - 1.0)));
+    let neighbours =
+        log_slowdowns[0].zip(log_slowdowns[1]).filter(|(base, other)| (base - other).abs() >= MIN_SLOWDOWN_GAP);
     let neighbours =
         neighbours.map(|_| FactDifference { group: "Neighbours".into(), label: "work longer by".into(), base, other });
     let methods = sides[0].versions.iter().filter_map(|(metric, version)| {
-        let changed = sides[1].versions.get(metric).filter(|changed| *changed != version)?;
-        let [base, other] = [version, changed].map(|version| Some(format!("version {version}")));
+        let other_version = sides[1].versions.get(metric).filter(|candidate| *candidate != version)?;
+        let [base, other] = [version, other_version].map(|version| Some(format!("version {version}")));
         Some(FactDifference { group: "Methods".into(), label: metric.to_string(), base, other })
     });
-    neighbours.into_iter().chain(keys.into_iter().filter_map(changed)).chain(methods).collect()
+    neighbours.into_iter().chain(keys.into_iter().filter_map(difference)).chain(methods).collect()
 }
 
 /// The words of a list that another one lacks.
 fn words_only_in(list: &str, other: &str) -> Option<String> {
-    let words: Vec<&str> = list.split(' ').filter(|word| !other.split(' ').any(|known| known == *word)).collect();
+    let words: Vec<&str> =
+        list.split(' ').filter(|word| !other.split(' ').any(|other_word| other_word == *word)).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
@@ -102,7 +105,7 @@ impl SideFacts {
         facts
     }
 
-    /// Of a run that another program made: how kelvin was called says nothing of it, and what its file does not state is no difference.
+    /// Of a run that another program made: the command of kelvin does not describe it, and what its file does not state is no difference.
     pub fn from_foreign(outline: &RunHeader) -> Self {
         let mut facts = Self { is_external: true, ..Self::default() };
         facts.add_machine(&outline.machine);
@@ -122,10 +125,12 @@ impl SideFacts {
 
     fn add(&mut self, group: &str, label: &str, text: String) {
         let key = (group.to_owned(), label.to_owned());
-        match self.texts.iter_mut().find(|(known, _)| *known == key).map(|(_, text)| text) {
+        match self.texts.iter_mut().find(|(fact_key, _)| *fact_key == key).map(|(_, text)| text) {
             None => self.texts.push((key, text)),
             // Runs of one side that are not alike.
-            Some(known) if !known.split(" | ").any(|part| part == text) => *known = format!("{known} | {text}"),
+            Some(existing_text) if !existing_text.split(" | ").any(|part| part == text) => {
+                *existing_text = format!("{existing_text} | {text}")
+            }
             Some(_) => {}
         }
     }
@@ -144,7 +149,7 @@ impl SideFacts {
     fn add_settings(&mut self, outline: &RunHeader) {
         const GROUP: &str = "Run";
         let settings = &outline.settings;
-        let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let yes_no = |is_set: bool| if is_set { "yes" } else { "no" }.to_owned();
         self.add(GROUP, "kelvin", outline.kelvin.clone());
         self.add(GROUP, "Command", outline.command.join(" "));
         self.add(GROUP, "Mode", settings.mode.to_string());

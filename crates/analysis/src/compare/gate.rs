@@ -90,33 +90,33 @@ impl Gate {
             line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
         })?;
         match gate.known.iter().filter_map(|issue| issue.until).find(|until| until.date.is_none()) {
-            Some(until) => Err(format!("until = {until}: a day such as 2026-12-31 is right")),
+            Some(until) => Err(format!("until = {until}: expected a day, such as 2026-12-31")),
             None => Ok(gate),
         }
     }
 
     /// The names in it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let of_issues = self.known.iter().map(|issue| &*issue.name);
-        self.figures.iter().map(|rule| &*rule.name).chain(of_issues)
+        let issue_names = self.known.iter().map(|issue| &*issue.name);
+        self.figures.iter().map(|rule| &*rule.name).chain(issue_names)
     }
 
     /// Judges a comparison, on this day (2026-12-31).
     pub fn judge(&self, comparison: &Comparison, today: &str) -> GateResult {
-        let mut gated = GateResult::default();
+        let mut result = GateResult::default();
         let mut was_seen = vec![false; self.known.len()];
         for figure in &comparison.figures {
             let subject = GatedFigure::from_figure(figure);
             let rule = self.rule_for(&subject);
             // A change as large as is allowed could not have been found.
             let bound = rule.allowed.0.max(comparison.threshold);
-            let is_undetectable = bound.is_finite() && figure.detectable_change.is_none_or(|seen| seen > bound);
-            gated.undetectable += usize::from(is_undetectable);
-            let Some(because) = rule.miss_reason(figure) else { continue };
-            // An issue excuses what is wrong until its day, and for no more than it says. One that does comes before others.
+            let is_undetectable = bound.is_finite() && figure.detectable_change.is_none_or(|change| change > bound);
+            result.undetectable += usize::from(is_undetectable);
+            let Some(reason) = rule.miss_reason(figure) else { continue };
+            // An issue excuses a failure until its day, and up to its share. One that excuses comes before others.
             let issues = self.known.iter().enumerate().filter(|(_, entry)| subject.is_one_of(&entry.name, &entry.case));
-            let judged = issues.map(|(index, issue)| (index, issue, issue.is_excusing(because, today)));
-            let known = judged.min_by_key(|&(.., is_excusing)| !is_excusing);
+            let candidates = issues.map(|(index, issue)| (index, issue, issue.is_excusing(reason, today)));
+            let best_match = candidates.min_by_key(|&(.., is_excusing)| !is_excusing);
             let issue = |issue: &GateIssue| KnownIssue {
                 reason: issue.because.clone(),
                 until: issue.until.map(date_text),
@@ -125,34 +125,35 @@ impl Gate {
             let finding = GateFinding {
                 metric: figure.metric.id,
                 figure: figure_name(figure),
-                reason: because,
-                issue: known.map(|(_, known, _)| issue(known)),
-                owner: known.and_then(|(_, issue, _)| issue.owner.clone()).or(rule.owner),
+                reason,
+                issue: best_match.map(|(_, entry, _)| issue(entry)),
+                owner: best_match.and_then(|(_, issue, _)| issue.owner.clone()).or(rule.owner),
             };
-            known.iter().for_each(|&(index, ..)| was_seen[index] = true);
-            let is_excused = known.is_some_and(|(.., is_excusing)| is_excusing);
-            let findings = if is_excused { &mut gated.known } else { &mut gated.failures };
+            best_match.iter().for_each(|&(index, ..)| was_seen[index] = true);
+            let is_excused = best_match.is_some_and(|(.., is_excusing)| is_excusing);
+            let findings = if is_excused { &mut result.known } else { &mut result.failures };
             findings.push(finding);
         }
-        let missing = |entry: &NotCompared| {
+        let missing_finding = |entry: &NotCompared| {
             let (metric, figure) = (entry.metric, not_compared_name(entry));
-            let AppliedRule { seen, owner, .. } = self.rule_for(&GatedFigure::from_words(metric, &entry.case));
-            seen.map(|_| GateFinding { metric, figure, reason: GateReason::NotCompared, issue: None, owner })
+            let AppliedRule { required_share, owner, .. } =
+                self.rule_for(&GatedFigure::from_words(metric, &entry.case));
+            required_share.map(|_| GateFinding { metric, figure, reason: GateReason::NotCompared, issue: None, owner })
         };
-        gated.failures.extend(comparison.not_compared.iter().filter_map(missing));
+        result.failures.extend(comparison.not_compared.iter().filter_map(missing_finding));
         let issues = self.known.iter().zip(was_seen).filter(|(_, was_seen)| !was_seen);
-        gated.resolved = issues.map(|(issue, _)| issue.because.clone()).collect();
-        gated
+        result.resolved = issues.map(|(issue, _)| issue.because.clone()).collect();
+        result
     }
 
     /// What holds for a figure: of rules for it the most special, of equals the last.
     fn rule_for(&self, subject: &GatedFigure) -> AppliedRule {
         let is_matching = |rule: &&GateRule| subject.is_one_of(&rule.name, &rule.case);
-        let special = |rule: &&GateRule| (rule.name.len(), rule.case.len());
-        let rule = self.figures.iter().filter(is_matching).max_by_key(special);
+        let specificity = |rule: &&GateRule| (rule.name.len(), rule.case.len());
+        let rule = self.figures.iter().filter(is_matching).max_by_key(specificity);
         AppliedRule {
             allowed: rule.and_then(|rule| rule.worse).unwrap_or(self.worse),
-            seen: rule.and_then(|rule| rule.seen).or(self.seen).map(|share| share.0),
+            required_share: rule.and_then(|rule| rule.seen).or(self.seen).map(|share| share.0),
             owner: rule.and_then(|rule| rule.owner.clone()),
         }
     }
@@ -161,27 +162,28 @@ impl Gate {
 /// What holds for one figure.
 struct AppliedRule {
     allowed: AllowedWorsening,
-    seen: Option<f64>,
+    required_share: Option<f64>,
     owner: Option<String>,
 }
 
 impl AppliedRule {
     fn miss_reason(&self, figure: &ComparedFigure) -> Option<GateReason> {
-        let (by, AllowedWorsening(allowed)) = (figure.worse_by(), self.allowed);
-        if figure.verdict == ChangeVerdict::Worse && by >= allowed {
-            return Some(GateReason::Worse { change: by, allowed });
+        let (change, AllowedWorsening(allowed)) = (figure.worse_by(), self.allowed);
+        if figure.verdict == ChangeVerdict::Worse && change >= allowed {
+            return Some(GateReason::Worse { change, allowed });
         }
         let detectable = figure.detectable_change;
-        let required = self.seen.filter(|&required| detectable.is_none_or(|detectable| detectable > required))?;
+        let required =
+            self.required_share.filter(|&required| detectable.is_none_or(|detectable| detectable > required))?;
         Some(GateReason::Undetectable { detectable, required })
     }
 }
 
 impl GateIssue {
-    fn is_excusing(&self, because: GateReason, today: &str) -> bool {
+    fn is_excusing(&self, reason: GateReason, today: &str) -> bool {
         let is_over = self.until.is_some_and(|until| date_text(until).as_str() < today);
-        let is_within = match (because, self.worse) {
-            (GateReason::Worse { change: by, .. }, Some(GateShare(most))) => by < most,
+        let is_within = match (reason, self.worse) {
+            (GateReason::Worse { change, .. }, Some(GateShare(max_share))) => change < max_share,
             (GateReason::Worse { .. } | GateReason::Undetectable { .. }, _) => true,
             (GateReason::NotCompared, _) => false,
         };
@@ -228,7 +230,9 @@ impl GatedFigure {
             AxisText::Whole(number) => number.to_string(),
         };
         is_dotted_prefix(name, &self.metric)
-            && case.iter().all(|(axis, value)| self.case.iter().any(|(known, is)| known == axis && *is == text(value)))
+            && case.iter().all(|(axis, value)| {
+                self.case.iter().any(|(own_axis, own_value)| own_axis == axis && *own_value == text(value))
+            })
     }
 }
 
@@ -281,19 +285,19 @@ mod tests {
     const TODAY: &str = "2026-11-25";
 
     /// A figure of 4 KiB that is worse by so much, and would have shown a change of 2 %.
-    fn figure(by: f64) -> ComparedFigure {
-        let ratio = Estimate { value: 1.0 + by, low: 1.0 + by, high: 1.0 + by, is_range: false };
+    fn figure(change: f64) -> ComparedFigure {
+        let ratio = Estimate { value: 1.0 + change, low: 1.0 + change, high: 1.0 + change, is_range: false };
         ComparedFigure {
             metric: LATENCY,
             case: Case::new().with_number(BYTES.name, 4096),
             base: 1.0,
-            other: 1.0 + by,
+            other: 1.0 + change,
             rounds: [8, 8],
             sides: Default::default(),
             ratio,
             ratio_basis: None,
             spread_source: SpreadSource::Runs(9),
-            verdict: if by > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },
+            verdict: if change > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },
             difference: None,
             equivalence: None,
             detectable_change: Some(0.02),
@@ -304,36 +308,40 @@ mod tests {
 
     fn comparison(figures: Vec<ComparedFigure>) -> Comparison {
         let names = ["a".into(), "b".into()];
-        let nothing = InterleavedSettings { names, differences: Vec::new(), threshold: 0.01, seconds: 0.0, cases: &[] };
-        Comparison { figures, ..compare_interleaved(&nothing) }
+        let settings =
+            InterleavedSettings { names, differences: Vec::new(), threshold: 0.01, seconds: 0.0, cases: &[] };
+        Comparison { figures, ..compare_interleaved(&settings) }
     }
 
-    fn judge_policy(policy: &str, by: f64) -> GateResult {
-        Gate::from_policy(policy).unwrap().judge(&comparison(vec![figure(by)]), TODAY)
+    fn judge_policy(policy: &str, change: f64) -> GateResult {
+        Gate::from_policy(policy).unwrap().judge(&comparison(vec![figure(change)]), TODAY)
     }
 
     #[test]
     fn most_specific_rule_decides() {
         let rule =
-            |name: &str, worse: &str, more: &str| format!("[[figures]]\nname = '{name}'\nworse = {worse}\n{more}\n");
-        let missed = |policy: &str, by: f64| judge_policy(policy, by).failures.len();
-        assert_eq!([missed("", 0.005), missed("", 0.02)], [0, 1]);
-        assert_eq!([missed("worse = '5%'", 0.04), missed("worse = '5%'", 0.05)], [0, 1]);
-        assert_eq!([missed("worse = true", 9.0), missed("worse = false", 0.02)], [0, 1]);
+            |name: &str, worse: &str, extra: &str| format!("[[figures]]\nname = '{name}'\nworse = {worse}\n{extra}\n");
+        let failure_count = |policy: &str, change: f64| judge_policy(policy, change).failures.len();
+        assert_eq!([failure_count("", 0.005), failure_count("", 0.02)], [0, 1]);
+        assert_eq!([failure_count("worse = '5%'", 0.04), failure_count("worse = '5%'", 0.05)], [0, 1]);
+        assert_eq!([failure_count("worse = true", 9.0), failure_count("worse = false", 0.02)], [0, 1]);
         let area = rule("test", "'50%'", "");
-        assert_eq!([missed(&area, 0.4), missed(&area, 0.6)], [0, 1]);
-        assert_eq!(missed(&(rule("test.latency", "'20%'", "") + &area), 0.4), 1, "the longer name");
+        assert_eq!([failure_count(&area, 0.4), failure_count(&area, 0.6)], [0, 1]);
+        assert_eq!(failure_count(&(rule("test.latency", "'20%'", "") + &area), 0.4), 1, "the longer name");
         assert_eq!(
-            missed(&(rule("test.latency", "'20%'", "case.bytes = '4KiB'") + &rule("test.latency", "'90%'", "")), 0.4),
+            failure_count(
+                &(rule("test.latency", "'20%'", "case.bytes = '4KiB'") + &rule("test.latency", "'90%'", "")),
+                0.4
+            ),
             1
         );
-        assert_eq!(missed(&rule("test.latency", "'90%'", "case.bytes = '8 KiB'"), 0.4), 1, "another case");
-        assert_eq!(missed(&rule("test.lat", "'90%'", ""), 0.4), 1, "no part of the id");
-        let owned = judge_policy(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
-        assert_eq!(owned.failures[0].owner.as_deref(), Some("memory"));
-        assert_eq!(owned.failures[0].figure, "test.latency.load bytes=4 KiB");
+        assert_eq!(failure_count(&rule("test.latency", "'90%'", "case.bytes = '8 KiB'"), 0.4), 1, "another case");
+        assert_eq!(failure_count(&rule("test.lat", "'90%'", ""), 0.4), 1, "no part of the id");
+        let result = judge_policy(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
+        assert_eq!(result.failures[0].owner.as_deref(), Some("memory"));
+        assert_eq!(result.failures[0].figure, "test.latency.load bytes=4 KiB");
         assert!(
-            matches!(owned.failures[0].reason, GateReason::Worse { change, allowed: 0.03 } if (change - 0.1).abs() < 1e-9)
+            matches!(result.failures[0].reason, GateReason::Worse { change, allowed: 0.03 } if (change - 0.1).abs() < 1e-9)
         );
         assert_eq!(Gate::from_share(0.05), Gate::from_policy("worse = '5%'").unwrap());
         assert_eq!(Gate::from_share(0.0), Gate::from_policy("").unwrap());
@@ -342,41 +350,41 @@ mod tests {
     #[test]
     fn undetectable_required_change_is_missed() {
         let count = |policy: &str| {
-            let gated = judge_policy(policy, 0.0);
-            (gated.failures.len(), gated.undetectable)
+            let result = judge_policy(policy, 0.0);
+            (result.failures.len(), result.undetectable)
         };
         assert_eq!([count(""), count("worse = '5%'"), count("worse = true")], [(0, 1), (0, 0), (0, 0)]);
         assert_eq!([count("worse = '5%'\nseen = '2%'"), count("worse = '5%'\nseen = '1%'")], [(0, 0), (1, 0)]);
         let gate =
             Gate::from_policy("seen = '10%'\n[[figures]]\nname = 'test'\ncase.bytes = '8KiB'\nowner = 'x'").unwrap();
-        let why = NotComparedReason::NoRatio;
-        let left = NotCompared { metric: LATENCY.id, case: "bytes=8 KiB".into(), reason: why };
-        let missing = gate.judge(&Comparison { not_compared: vec![left], ..comparison(Vec::new()) }, TODAY);
+        let reason = NotComparedReason::NoRatio;
+        let not_compared = NotCompared { metric: LATENCY.id, case: "bytes=8 KiB".into(), reason };
+        let result = gate.judge(&Comparison { not_compared: vec![not_compared], ..comparison(Vec::new()) }, TODAY);
         assert_eq!(
-            (missing.failures[0].reason, missing.failures[0].owner.as_deref()),
+            (result.failures[0].reason, result.failures[0].owner.as_deref()),
             (GateReason::NotCompared, Some("x"))
         );
     }
 
     #[test]
     fn known_issue_excuses_until_day_and_share() {
-        let with = |more: &str| format!("[[known]]\nname = 'test'\nbecause = '#1'\n{more}\n");
-        let outcome = |policy: &str, by: f64| {
-            let gated = judge_policy(policy, by);
-            (gated.failures.len(), gated.known.len(), gated.resolved.len())
+        let issue_policy = |extra: &str| format!("[[known]]\nname = 'test'\nbecause = '#1'\n{extra}\n");
+        let outcome = |policy: &str, change: f64| {
+            let result = judge_policy(policy, change);
+            (result.failures.len(), result.known.len(), result.resolved.len())
         };
-        assert_eq!([outcome(&with(""), 0.3), outcome(&with(""), 0.0)], [(0, 1, 0), (0, 0, 1)]);
+        assert_eq!([outcome(&issue_policy(""), 0.3), outcome(&issue_policy(""), 0.0)], [(0, 1, 0), (0, 0, 1)]);
         assert_eq!(
-            [outcome(&with("worse = '20%'"), 0.1), outcome(&with("worse = '20%'"), 0.3)],
+            [outcome(&issue_policy("worse = '20%'"), 0.1), outcome(&issue_policy("worse = '20%'"), 0.3)],
             [(0, 1, 0), (1, 0, 0)]
         );
         for (until, is_over) in [("2026-11-24", true), ("2026-11-25", false), ("2027-01-01", false)] {
-            assert_eq!(outcome(&with(&format!("until = {until}")), 0.3).0 == 1, is_over, "{until}");
+            assert_eq!(outcome(&issue_policy(&format!("until = {until}")), 0.3).0 == 1, is_over, "{until}");
         }
-        let twice = with("until = 2020-01-01") + &with("worse = '50%'");
-        assert_eq!(outcome(&twice, 0.3), (0, 1, 1), "one that excuses comes before one that does not");
-        let over = judge_policy(&with("until = 2020-01-01"), 0.3);
-        assert_eq!(over.failures[0].issue.as_ref().unwrap().until.as_deref(), Some("2020-01-01"));
+        let policies = issue_policy("until = 2020-01-01") + &issue_policy("worse = '50%'");
+        assert_eq!(outcome(&policies, 0.3), (0, 1, 1), "one that excuses comes before one that does not");
+        let expired = judge_policy(&issue_policy("until = 2020-01-01"), 0.3);
+        assert_eq!(expired.failures[0].issue.as_ref().unwrap().until.as_deref(), Some("2020-01-01"));
     }
 
     #[test]
@@ -393,8 +401,8 @@ mod tests {
             ("[[known]]\nname = 'a'\nbecause = 'b'\nuntil = 10:00:00", "a day such as"),
             ("[[figures]", "line 1"),
         ] {
-            let said = Gate::from_policy(policy).unwrap_err();
-            assert!(said.contains(words) && !said.contains('\n'), "{policy}: {said}");
+            let error = Gate::from_policy(policy).unwrap_err();
+            assert!(error.contains(words) && !error.contains('\n'), "{policy}: {error}");
         }
     }
 }

@@ -55,36 +55,36 @@ pub struct InterleavedSettings<'a> {
 }
 
 /// Compares them.
-pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
+pub fn compare_interleaved(settings: &InterleavedSettings<'_>) -> Comparison {
     let (mut figures, mut not_compared) = (Vec::new(), Vec::new());
-    for entry in turns.cases {
+    for entry in settings.cases {
         for metric in entry.metrics.iter().filter(|metric| metric.is_measured_at(&entry.case)) {
             match MetricBlocks::from_case(metric, entry) {
                 Ok(blocks) => figures.push(blocks.into_pending(metric, &entry.case)),
-                Err(why) => {
-                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, &entry.case), reason: why });
+                Err(reason) => {
+                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, &entry.case), reason });
                 }
             }
         }
     }
-    cause_of_change::find_causes(&mut figures, turns.threshold, |figures, _, key| {
-        let known = figures.iter().find(|entry| entry.is_at(key)).map(ControlChange::from_figure);
-        let is_it = |entry: &&NotCompared| {
+    cause_of_change::find_causes(&mut figures, settings.threshold, |figures, _, key| {
+        let control = figures.iter().find(|entry| entry.is_at(key)).map(ControlChange::from_figure);
+        let is_same_figure = |entry: &&NotCompared| {
             let metric = kelvin_core::catalogue::find(key.metric);
             entry.metric == key.metric && metric.is_some_and(|metric| entry.case == case(metric, &key.case))
         };
-        let reason = || not_compared.iter().find(is_it).map(|entry| entry.reason.clone());
-        known.ok_or_else(|| reason().unwrap_or_else(|| NotComparedReason::Neither("not measured".into())))
+        let reason = || not_compared.iter().find(is_same_figure).map(|entry| entry.reason.clone());
+        control.ok_or_else(|| reason().unwrap_or_else(|| NotComparedReason::Neither("not measured".into())))
     });
-    let figures = judge_together(figures, turns.threshold);
+    let figures = judge_together(figures, settings.threshold);
     let blocks = figures.iter().filter_map(|figure| match figure.spread_source {
         SpreadSource::Blocks(blocks) => Some(blocks),
         SpreadSource::Runs(_) | SpreadSource::Assumed(_) => None,
     });
-    let interleaving = Some(Interleaving { blocks: blocks.max().unwrap_or(0), seconds: turns.seconds });
-    let sides = turns.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
-    let compared = new_comparison(sides, turns.threshold, figures, not_compared);
-    Comparison { differences: turns.differences.clone(), interleaving, ..compared }
+    let interleaving = Some(Interleaving { blocks: blocks.max().unwrap_or(0), seconds: settings.seconds });
+    let sides = settings.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
+    let comparison = new_comparison(sides, settings.threshold, figures, not_compared);
+    Comparison { differences: settings.differences.clone(), interleaving, ..comparison }
 }
 
 /// A metric at a case, in blocks.
@@ -97,13 +97,13 @@ struct MetricBlocks {
 
 impl MetricBlocks {
     /// The whole blocks, or why there is nothing to compare.
-    fn from_case(metric: &Metric, measured: &InterleavedCase) -> Result<Self, NotComparedReason> {
+    fn from_case(metric: &Metric, entry: &InterleavedCase) -> Result<Self, NotComparedReason> {
         // As found: a setting may be what disturbs.
-        let [base, other] = measured.sides.each_ref().map(|side| round_medians(side, metric));
+        let [base, other] = entry.sides.each_ref().map(|side| round_medians(side, metric));
         match (base.is_empty(), other.is_empty()) {
-            (false, true) => return Err(NotComparedReason::OnlyBase(missing_text(&measured.sides[1]))),
-            (true, false) => return Err(NotComparedReason::OnlyOther(missing_text(&measured.sides[0]))),
-            (true, true) => return Err(NotComparedReason::Neither(missing_text(&measured.sides[0]))),
+            (false, true) => return Err(NotComparedReason::OnlyBase(missing_text(&entry.sides[1]))),
+            (true, false) => return Err(NotComparedReason::OnlyOther(missing_text(&entry.sides[0]))),
+            (true, true) => return Err(NotComparedReason::Neither(missing_text(&entry.sides[0]))),
             (false, false) => {}
         }
         let mut result = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
@@ -131,14 +131,14 @@ impl MetricBlocks {
         };
         let ratio = blocked_ratio(&self.blocks, best);
         let [base, other] = self.values.each_ref().map(|values| mean(values));
-        let of_block = |block: &Block| mean(&block[1]) / mean(&block[0]);
-        let range = min_max(self.blocks.iter().map(of_block)).unwrap_or((f64::NAN, f64::NAN));
+        let block_ratio = |block: &Block| mean(&block[1]) / mean(&block[0]);
+        let range = min_max(self.blocks.iter().map(block_ratio)).unwrap_or((f64::NAN, f64::NAN));
         let value = ratio.map_or(other / base, |ratio| ratio.ratio.value.exp());
         let side_mode = |mode: &Cluster| SideMode { center: mode.center, share: mode.share };
         let spread_source = SpreadSource::Blocks(self.blocks.len());
         let sides = self.values.map(|rounds| SideFigure {
             interval: None,
-            modes: modes_of(&rounds).iter().map(side_mode).collect(),
+            modes: find_modes(&rounds).iter().map(side_mode).collect(),
             rounds: vec![rounds],
         });
         let mut pending = PendingFigure::new(*metric, case, [base, other], sides, spread_source);

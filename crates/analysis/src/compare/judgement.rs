@@ -16,23 +16,23 @@ pub(super) struct ComparisonJudge<'a> {
     is_published: bool,
     /// Logarithm of the core frequency of the other over that of the base.
     clock: f64,
-    learned: HashMap<(Name, &'a Case), &'a SpreadHistory>,
+    spread_histories: HashMap<(Name, &'a Case), &'a SpreadHistory>,
     /// Spread of headlines over the chain canary.
-    learned_in_cycles: HashMap<(Name, &'a Case), &'a SpreadHistory>,
+    cycle_spread_histories: HashMap<(Name, &'a Case), &'a SpreadHistory>,
 }
 
 impl<'a> ComparisonJudge<'a> {
     pub fn new(request: &'a ComparisonRequest<'a>, clocks: Option<[f64; 2]>) -> Self {
-        let by_case = |known: &'a [SpreadHistory]| {
-            known.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect()
+        let index_by_case = |histories: &'a [SpreadHistory]| {
+            histories.iter().map(|history| ((history.metric, &history.case), history)).collect()
         };
         Self {
             request,
             is_same_machine: request.is_same_machine(),
             is_published: request.subjects().iter().any(|subject| subject.published().is_some()),
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
-            learned: by_case(request.learned),
-            learned_in_cycles: by_case(request.learned_in_cycles),
+            spread_histories: index_by_case(request.spread_histories),
+            cycle_spread_histories: index_by_case(request.cycle_spread_histories),
         }
     }
 
@@ -41,20 +41,22 @@ impl<'a> ComparisonJudge<'a> {
         &self,
         series: &[SideSeries<'_>; 2],
         pairs: &[(MetricCase, FigurePair<'_, '_>)],
-        apart: &mut Vec<NotCompared>,
+        exclusions: &mut Vec<NotCompared>,
     ) -> (Vec<ComparedFigure>, f64) {
-        let (positive, others): (Vec<_>, Vec<_>) =
+        let (positive, non_positive): (Vec<_>, Vec<_>) =
             pairs.iter().partition(|(_, pair)| pair.iter().all(|side| side.value() > 0.0));
-        apart.extend(others.iter().map(|(key, pair)| not_compared(key, &pair[0].metric, NotComparedReason::NoRatio)));
+        exclusions.extend(
+            non_positive.iter().map(|(key, pair)| not_compared(key, &pair[0].metric, NotComparedReason::NoRatio)),
+        );
         let histories: Vec<Option<BetweenRunVariance>> =
             positive.iter().map(|(key, pair)| self.between_run_variance(key, *pair)).collect();
-        let learned: Vec<BetweenRunVariance> = histories.iter().copied().flatten().collect();
-        let usual = usual_between_run_std(&learned);
+        let variances: Vec<BetweenRunVariance> = histories.iter().copied().flatten().collect();
+        let usual_std = typical_between_run_std(&variances);
         let with_history = positive.iter().zip(histories);
         let mut figures: Vec<PendingFigure> =
-            with_history.map(|((key, pair), history)| self.to_pending(key, *pair, (history, usual))).collect();
-        let strangeness: Vec<f64> = figures.iter().filter_map(PendingFigure::standardised_distance).collect();
-        let inflation = inflation_factor(&strangeness);
+            with_history.map(|((key, pair), history)| self.to_pending(key, *pair, (history, usual_std))).collect();
+        let distances: Vec<f64> = figures.iter().filter_map(PendingFigure::standardised_distance).collect();
+        let inflation = inflation_factor(&distances);
         for figure in &mut figures {
             figure.error = figure.error.map(|error| error.widened(inflation));
             figure.side_errors = figure.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
@@ -69,8 +71,8 @@ impl<'a> ComparisonJudge<'a> {
         (judge_together(figures, self.request.threshold), inflation)
     }
 
-    /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. What
-    /// earlier runs show of that headline says nothing of it as found.
+    /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. The
+    /// spread of that headline in earlier runs is not that of the figure as found.
     fn as_found_control(
         &self,
         figure: &PendingFigure,
@@ -92,26 +94,26 @@ impl<'a> ComparisonJudge<'a> {
         &self,
         key: &MetricCase,
         pair: FigurePair<'_, '_>,
-        (history, usual): (Option<BetweenRunVariance>, Option<f64>),
+        (history, usual_std): (Option<BetweenRunVariance>, Option<f64>),
     ) -> PendingFigure {
         // Among few figures none is usual: each is taken for what it is.
-        let learned = |history: BetweenRunVariance| BetweenRunPrior::Learned {
+        let learned_prior = |history: BetweenRunVariance| BetweenRunPrior::Learned {
             history,
-            usual: usual.unwrap_or(history.between.sqrt()),
+            typical_std: usual_std.unwrap_or(history.between.sqrt()),
         };
         let [base, other] = pair;
-        let assumed = assumed_between_run_std(&base.metric, &key.case).max(ASSUMED_BETWEEN_RUN_STD);
-        let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
+        let assumed_std = assumed_between_run_std(&base.metric, &key.case).max(ASSUMED_BETWEEN_RUN_STD);
+        let prior = history.map_or(BetweenRunPrior::Assumed(assumed_std), learned_prior);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
-        let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
-        let side_errors = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &between));
-        let of_clock = match base.metric.unit {
+        let error = ratio_of_runs(&base.figures, &other.figures, &prior).filter(|_| is_whole && !self.is_published);
+        let side_errors = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &prior));
+        let clock_change = match base.metric.unit {
             _ if base.is_at_one_frequency => 0.0,
             Unit::Nanoseconds => -self.clock,
             Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond => self.clock,
             Unit::Cycles | Unit::Bytes | Unit::Ratio | Unit::Count => 0.0,
         };
-        let spread_source = match between {
+        let spread_source = match prior {
             BetweenRunPrior::Learned { history, .. } => SpreadSource::Runs(history.runs),
             BetweenRunPrior::Assumed(deviation) => SpreadSource::Assumed(deviation),
         };
@@ -130,25 +132,26 @@ impl<'a> ComparisonJudge<'a> {
         if self.is_published {
             pending.figure.verdict = ChangeVerdict::NotKnown(UndecidedReason::Published);
         }
-        PendingFigure { error, side_errors, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)], ..pending }
+        PendingFigure { error, side_errors, clock_effect: [clock_change.min(0.0), clock_change.max(0.0)], ..pending }
     }
 
     /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two
     /// machines the larger.
     fn between_run_variance(&self, key: &MetricCase, pair: FigurePair<'_, '_>) -> Option<BetweenRunVariance> {
-        let learn = |learned: &SpreadHistory| {
+        let learn_variance = |history: &SpreadHistory| {
             BetweenRunVariance::learn_logarithm(EarlierRuns {
-                headlines: &learned.headlines,
-                within_run: &learned.within_variances,
+                headlines: &history.headlines,
+                within_run: &history.within_variances,
             })
         };
-        let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
-        let given = learned.get(&(key.metric, &key.case)).copied().and_then(learn);
-        let own = pair.iter().filter_map(|side: &&FigureRuns<'_>| side.learned).filter_map(learn);
-        match given {
-            Some(given) if self.is_same_machine => Some(given),
-            None if self.is_same_machine => own.max_by_key(|history| history.runs),
-            given => given.into_iter().chain(own).max_by(|a, b| a.between.total_cmp(&b.between)),
+        let histories = if pair[0].is_at_one_frequency { &self.cycle_spread_histories } else { &self.spread_histories };
+        let external_variance = histories.get(&(key.metric, &key.case)).copied().and_then(learn_variance);
+        let own_variances =
+            pair.iter().filter_map(|side: &&FigureRuns<'_>| side.spread_history).filter_map(learn_variance);
+        match external_variance {
+            Some(variance) if self.is_same_machine => Some(variance),
+            None if self.is_same_machine => own_variances.max_by_key(|history| history.runs),
+            variance => variance.into_iter().chain(own_variances).max_by(|a, b| a.between.total_cmp(&b.between)),
         }
     }
 }

@@ -12,26 +12,27 @@ impl ComparisonRequest<'_> {
             return Vec::new();
         };
         // Both are in the order of the one table of steps; what one of them lacks stands behind what comes before it in the other.
-        let mut pairs: Vec<[Option<LadderRung>; 2]> = base.into_iter().map(|one| [Some(one), None]).collect();
+        let mut pairs: Vec<[Option<LadderRung>; 2]> =
+            base.into_iter().map(|base_rung| [Some(base_rung), None]).collect();
         let mut next = 0;
-        for one in other {
-            let same = |pair: &[Option<LadderRung>; 2]| {
-                pair[0].as_ref().is_some_and(|base| base.sentence_name == one.sentence_name)
+        for other_rung in other {
+            let is_same_step = |pair: &[Option<LadderRung>; 2]| {
+                pair[0].as_ref().is_some_and(|base| base.sentence_name == other_rung.sentence_name)
             };
-            match pairs.iter().position(same) {
-                Some(at) => {
-                    pairs[at][1] = Some(one);
-                    next = at + 1;
+            match pairs.iter().position(is_same_step) {
+                Some(position) => {
+                    pairs[position][1] = Some(other_rung);
+                    next = position + 1;
                 }
                 None => {
-                    pairs.insert(next, [None, Some(one)]);
+                    pairs.insert(next, [None, Some(other_rung)]);
                     next += 1;
                 }
             }
         }
         let rungs: Vec<ComparedRung> = pairs.iter().filter_map(|pair| rung(pair, comparison)).collect();
-        let of_both = rungs.iter().filter(|rung| rung.seconds.iter().all(Option::is_some)).count();
-        if of_both < MIN_RUNGS { Vec::new() } else { rungs }
+        let complete_count = rungs.iter().filter(|rung| rung.seconds.iter().all(Option::is_some)).count();
+        if complete_count < MIN_RUNGS { Vec::new() } else { rungs }
     }
 }
 
@@ -49,13 +50,13 @@ fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<Compa
     let mut places = sides.into_iter().flatten().map(|side| side.rung.figure.source.as_ref());
     let place = places.next().flatten().filter(|first| places.all(|place| place == Some(first)));
     let figure = place.and_then(|place| {
-        let is_it = |figure: &ComparedFigure| figure.metric.id == place.metric && figure.case == place.case;
-        comparison.figures.iter().position(is_it)
+        let is_at_place = |figure: &ComparedFigure| figure.metric.id == place.metric && figure.case == place.case;
+        comparison.figures.iter().position(is_at_place)
     });
-    let seconds = match (figure, side_rung.from) {
-        (Some(figure), Some((_, shown))) => {
+    let seconds = match (figure, side_rung.origin) {
+        (Some(figure), Some((_, conversion))) => {
             let ComparedFigure { base, other, .. } = comparison.figures[figure];
-            [base, other].map(|value| Some(shown.convert(value)))
+            [base, other].map(|value| Some(conversion.convert(value)))
         }
         _ => sides.map(|side| Some(side?.rung.figure.measured?.value)),
     };

@@ -37,11 +37,11 @@ pub(super) struct FigureRuns<'a> {
     /// Whether it is scaled to the frequency of the base.
     pub is_at_one_frequency: bool,
     /// What its runs knew of earlier runs: the most that one did.
-    pub learned: Option<&'a SpreadHistory>,
+    pub spread_history: Option<&'a SpreadHistory>,
     /// Why a run has no headline.
-    missing: Option<String>,
+    missing_reason: Option<String>,
     /// Why a published value is only shown.
-    shown_only: Option<String>,
+    shown_only_reason: Option<String>,
 }
 
 impl<'a> SideSeries<'a> {
@@ -56,17 +56,17 @@ impl<'a> SideSeries<'a> {
 
     fn from_runs(runs: &'a [Run]) -> Self {
         let mut series = Self::default();
-        let (mut hertz, mut slowed, mut chains) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut hertz, mut slowdowns, mut chains) = (Vec::new(), Vec::new(), Vec::new());
         for run in runs {
             let baselines = Baselines::from_run(run);
             hertz.extend(core_hertz(run, &baselines));
-            slowed.extend(baselines.references.log_slowdown);
+            slowdowns.extend(baselines.references.log_slowdown);
             chains.extend(baselines.references.get(Canary::Chain).map(|chain| chain.nanoseconds));
             series.add_run(run, &baselines);
         }
         let chains = if chains.len() == runs.len() { chains } else { Vec::new() };
         [series.hertz, series.log_slowdown, series.chain_nanoseconds] =
-            [hertz, slowed, chains].map(|of_runs| (!of_runs.is_empty()).then(|| median(&of_runs)));
+            [hertz, slowdowns, chains].map(|values| (!values.is_empty()).then(|| median(&values)));
         series
     }
 
@@ -81,15 +81,17 @@ impl<'a> SideSeries<'a> {
                 |rounds: &[f64]| exceeded_bound(&metric, run.bound(&metric.id, case), headline(rounds)).is_some();
             let figure = self.entry(MetricCase { metric: metric.id, case: case.clone() }, metric);
             match computed {
-                Some(rounds) if is_impossible(&rounds) => figure.missing = Some("beyond what is possible".into()),
+                Some(rounds) if is_impossible(&rounds) => {
+                    figure.missing_reason = Some("beyond what is possible".into())
+                }
                 Some(rounds) => figure.add_run(rounds, chain),
-                None if samples.found_count() == 0 => figure.missing = Some(missing_text(measurement)),
-                None => figure.missing = Some(samples.shortage_reason()),
+                None if samples.found_count() == 0 => figure.missing_reason = Some(missing_text(measurement)),
+                None => figure.missing_reason = Some(samples.shortage_reason()),
             }
-            let learned = baselines.learned(metric.id, case);
-            let known = |learned: Option<&SpreadHistory>| learned.map_or(0, |learned| learned.headlines.len());
-            if known(learned) > known(figure.learned) {
-                figure.learned = learned;
+            let history = baselines.spread_history(metric.id, case);
+            let run_count = |candidate: Option<&SpreadHistory>| candidate.map_or(0, |spread| spread.headlines.len());
+            if run_count(history) > run_count(figure.spread_history) {
+                figure.spread_history = history;
             }
         }
     }
@@ -102,8 +104,8 @@ impl<'a> SideSeries<'a> {
             let metric = Metric { id: value.metric, unit: value.unit, ..published };
             let figure = series.entry(MetricCase { metric: value.metric, case: value.case.clone() }, metric);
             figure.headlines.push(value.value);
-            if let Comparability::ShownOnly(why) = comparability(value, &metric) {
-                figure.shown_only = Some(why);
+            if let Comparability::ShownOnly(reason) = comparability(value, &metric) {
+                figure.shown_only_reason = Some(reason);
             }
         }
         series
@@ -131,9 +133,9 @@ impl FigureRuns<'_> {
             rounds: Vec::new(),
             chains: Vec::new(),
             is_at_one_frequency: false,
-            learned: None,
-            missing: None,
-            shown_only: None,
+            spread_history: None,
+            missing_reason: None,
+            shown_only_reason: None,
         }
     }
 
@@ -146,9 +148,9 @@ impl FigureRuns<'_> {
 
     /// Scales all runs to a core on which the chain takes this long; it was read in all.
     fn rescale_to_chain(&mut self, nanoseconds: f64) {
-        let of_runs = std::mem::take(&mut self.rounds).into_iter().zip(std::mem::take(&mut self.chains));
+        let runs = std::mem::take(&mut self.rounds).into_iter().zip(std::mem::take(&mut self.chains));
         (self.headlines, self.figures) = Default::default();
-        for (rounds, chain) in of_runs.collect::<Vec<_>>() {
+        for (rounds, chain) in runs.collect::<Vec<_>>() {
             self.add_run(rounds.into_iter().map(|value| value * (nanoseconds / chain)).collect(), Some(nanoseconds));
         }
         self.is_at_one_frequency = true;
@@ -164,18 +166,18 @@ impl FigureRuns<'_> {
     }
 }
 
-/// Tells what is a fixed number of core cycles at the frequency of the base, where the canaries show that of every run; and how many times
-/// as high that of the other is.
+/// Rescales what is a fixed number of core cycles to the frequency of the base, where the canaries show that of every run. Returns how
+/// many times as high that of the other is.
 pub(super) fn rescale_to_base_frequency([base, other]: &mut [SideSeries<'_>; 2]) -> Option<f64> {
-    let (of_base, of_other) = base.chain_nanoseconds.zip(other.chain_nanoseconds)?;
+    let (base_chain, other_chain) = base.chain_nanoseconds.zip(other.chain_nanoseconds)?;
     for (key, base_figure) in base.figures.iter_mut().filter(|(_, figure)| figure.metric.is_core_cycle_time()) {
         let other_figure = other.positions.get(key).map(|&place| &mut other.figures[place].1);
         if let Some(other_figure) = other_figure.filter(|figure| figure.metric.is_core_cycle_time()) {
-            base_figure.rescale_to_chain(of_base);
-            other_figure.rescale_to_chain(of_base);
+            base_figure.rescale_to_chain(base_chain);
+            other_figure.rescale_to_chain(base_chain);
         }
     }
-    Some(of_base / of_other)
+    Some(base_chain / other_chain)
 }
 
 /// A figure that both sides have: base and other.
@@ -186,16 +188,16 @@ pub(super) fn figure_pairs<'s, 'a>(
     series: &'s [SideSeries<'a>; 2],
 ) -> (Vec<(MetricCase, FigurePair<'s, 'a>)>, Vec<NotCompared>) {
     let [base, other] = series;
-    let (mut pairs, mut apart) = (Vec::new(), Vec::new());
-    let only_other = other.figures.iter().filter(|(key, _)| base.get(key).is_none_or(FigureRuns::is_empty));
-    let of_base = base.figures.iter().filter(|(_, figure)| !figure.is_empty());
-    for (key, figure) in of_base.chain(only_other.filter(|(_, figure)| !figure.is_empty())) {
+    let (mut pairs, mut exclusions) = (Vec::new(), Vec::new());
+    let other_only = other.figures.iter().filter(|(key, _)| base.get(key).is_none_or(FigureRuns::is_empty));
+    let base_figures = base.figures.iter().filter(|(_, figure)| !figure.is_empty());
+    for (key, figure) in base_figures.chain(other_only.filter(|(_, figure)| !figure.is_empty())) {
         match figure_pair(series, key) {
             Ok(pair) => pairs.push((key.clone(), pair)),
-            Err(why) => apart.push(not_compared(key, &figure.metric, why)),
+            Err(reason) => exclusions.push(not_compared(key, &figure.metric, reason)),
         }
     }
-    (pairs, apart)
+    (pairs, exclusions)
 }
 
 /// A figure of both sides, or why they have none to compare.
@@ -203,15 +205,17 @@ pub(super) fn figure_pair<'s, 'a>(
     [base, other]: &'s [SideSeries<'a>; 2],
     key: &MetricCase,
 ) -> Result<FigurePair<'s, 'a>, NotComparedReason> {
-    let missing = |series: &SideSeries<'_>| {
-        series.get(key).and_then(|figure| figure.missing.clone()).unwrap_or_else(|| "not measured".into())
+    let missing_reason = |series: &SideSeries<'_>| {
+        series.get(key).and_then(|figure| figure.missing_reason.clone()).unwrap_or_else(|| "not measured".into())
     };
-    let [base_found, other_found] = [base, other].map(|series| series.get(key).filter(|figure| !figure.is_empty()));
-    match (base_found, other_found) {
-        (Some(here), Some(there)) => incomparable_reason(here, there).map_or(Ok([here, there]), Err),
-        (Some(_), None) => Err(NotComparedReason::OnlyBase(missing(other))),
-        (None, Some(_)) => Err(NotComparedReason::OnlyOther(missing(base))),
-        (None, None) => Err(NotComparedReason::Neither(missing(base))),
+    let [base_figure, other_figure] = [base, other].map(|series| series.get(key).filter(|figure| !figure.is_empty()));
+    match (base_figure, other_figure) {
+        (Some(base_figure), Some(other_figure)) => {
+            incomparable_reason(base_figure, other_figure).map_or(Ok([base_figure, other_figure]), Err)
+        }
+        (Some(_), None) => Err(NotComparedReason::OnlyBase(missing_reason(other))),
+        (None, Some(_)) => Err(NotComparedReason::OnlyOther(missing_reason(base))),
+        (None, None) => Err(NotComparedReason::Neither(missing_reason(base))),
     }
 }
 
@@ -219,8 +223,10 @@ pub(super) fn figure_pair<'s, 'a>(
 pub(super) fn runs_as_found<'a>(runs: &'a [Run], key: &MetricCase) -> Option<FigureRuns<'a>> {
     let mut figure = None;
     for run in runs {
-        let is_of = |one: &&Measurement| one.planned.case == key.case && one.readings(&key.metric).next().is_some();
-        let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(&key.metric)?);
+        let has_figure = |measurement: &&Measurement| {
+            measurement.planned.case == key.case && measurement.readings(&key.metric).next().is_some()
+        };
+        let (measurement, metric) = (run.measurements.iter().find(has_figure)?, run.metric(&key.metric)?);
         let samples = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
         let rounds = ComputedHeadline::from_treatment(&samples, HeadlineSamples::AsFound, None)?.round_headlines;
         figure.get_or_insert_with(|| FigureRuns::empty(metric.for_case(&key.case))).add_run(rounds, None);
@@ -228,14 +234,14 @@ pub(super) fn runs_as_found<'a>(runs: &'a [Run], key: &MetricCase) -> Option<Fig
     figure
 }
 
-pub(super) fn not_compared(key: &MetricCase, metric: &Metric, why: NotComparedReason) -> NotCompared {
-    NotCompared { metric: key.metric, case: case(metric, &key.case), reason: why }
+pub(super) fn not_compared(key: &MetricCase, metric: &Metric, reason: NotComparedReason) -> NotCompared {
+    NotCompared { metric: key.metric, case: case(metric, &key.case), reason }
 }
 
 /// Why two figures of one name are not the same quantity.
 fn incomparable_reason(base: &FigureRuns<'_>, other: &FigureRuns<'_>) -> Option<NotComparedReason> {
-    if let Some(why) = base.shown_only.as_ref().or(other.shown_only.as_ref()) {
-        return Some(NotComparedReason::NotEqual(why.clone()));
+    if let Some(reason) = base.shown_only_reason.as_ref().or(other.shown_only_reason.as_ref()) {
+        return Some(NotComparedReason::NotEqual(reason.clone()));
     }
     let is_published = |figure: &FigureRuns<'_>| figure.rounds.is_empty();
     if is_published(base) || is_published(other) {

@@ -6,11 +6,11 @@ use kelvin_core::units::stated_value;
 
 use crate::prelude::*;
 
-/// From this factor on it is said that errors were widened.
+/// From this factor on a remark states that errors were widened.
 const MIN_WIDENING: f64 = 1.1;
 /// More runs of a side than this are not counted: nobody makes them.
 const MAX_RUNS: f64 = 100.0;
-/// A change by a larger factor is given as more than this one: how much more says nothing.
+/// A change by a larger factor is given as more than this one: how much more is not informative.
 const MAX_FACTOR: f64 = 100.0;
 /// Characters of a command in a title.
 const MAX_NAME_CHARS: usize = 44;
@@ -62,16 +62,18 @@ pub fn comparison_row(figure: &ComparedFigure, comparison: &Comparison) -> Compa
         interval: if figure.ratio.is_range { format!("[{ends}]") } else { ends },
         needs: needs_text(figure, comparison),
         cause: figure.cause.as_ref().and_then(cause_text).unwrap_or_default(),
-        compared_by: compared_by(figure, comparison).unwrap_or_default(),
+        compared_by: basis_text(figure, comparison).unwrap_or_default(),
     }
 }
 
 /// The modes of the sides, and what they are compared by: of interleaved measurements.
-fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
-    let means = ratio_text(figure.other / figure.base);
-    let by = match figure.ratio_basis? {
+fn basis_text(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
+    let ratio_of_means = ratio_text(figure.other / figure.base);
+    let basis = match figure.ratio_basis? {
         RatioBasis::BestRounds => {
-            return Some(format!("by the best rounds, which are hardly disturbed; the ratio of the means is {means}"));
+            return Some(format!(
+                "by the best rounds, which are hardly disturbed; the ratio of the means is {ratio_of_means}"
+            ));
         }
         RatioBasis::Means => "compared by the means",
     };
@@ -85,7 +87,7 @@ fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<Strin
         (!texts.is_empty()).then(|| format!("{name} has {} modes: {}", texts.len(), texts.join(" and ")))
     };
     let modes: Vec<String> = figure.sides.iter().zip(names).filter_map(modes).collect();
-    (!modes.is_empty()).then(|| format!("{}; {by}", modes.join("; ")))
+    (!modes.is_empty()).then(|| format!("{}; {basis}", modes.join("; ")))
 }
 
 /// The letter of a setting or command: what it stands for is written above the tables.
@@ -97,7 +99,7 @@ pub fn setting_letter(name: &str) -> &str {
 fn cause_text(cause: &CauseOfChange) -> Option<String> {
     let CauseFinding::Explains { share, .. } = &cause.finding else { return None };
     let rest = match 1.0 - share.value {
-        _ if (share.low..=share.high).contains(&1.0) => "the rest may be nothing".to_owned(),
+        _ if (share.low..=share.high).contains(&1.0) => "the rest may be zero".to_owned(),
         rest if rest > 0.0 => format!("{rest:.2} is left"),
         rest => format!("the rest went the other way, by {:.2}", -rest),
     };
@@ -108,12 +110,12 @@ fn cause_text(cause: &CauseOfChange) -> Option<String> {
 /// Why it is not known what a cause explains of a figure that changed: a side does not hold its control.
 pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
     let cause = figure.cause.as_ref().filter(|_| figure.verdict.is_change())?;
-    let CauseFinding::NoControl(why) = &cause.finding else { return None };
-    let why = match why {
-        NotComparedReason::Neither(why) => format!("in neither: {why}"),
-        why => not_compared_reason(why, comparison).1,
+    let CauseFinding::NoControl(reason) = &cause.finding else { return None };
+    let text = match reason {
+        NotComparedReason::Neither(text) => format!("in neither: {text}"),
+        cause => not_compared_reason(cause, comparison).1,
     };
-    Some(format!("what {} explains is not known: {} {why}", cause.summary, cause.control))
+    Some(format!("what {} explains is not known: {} {text}", cause.summary, cause.control))
 }
 
 /// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
@@ -124,41 +126,41 @@ pub fn figure_name(figure: &ComparedFigure) -> String {
 /// A ratio; near 1 with the digits that distinguish it from 1.
 pub fn ratio_text(value: f64) -> String {
     match (value - 1.0).abs() {
-        away if away < 0.0995 && away > 0.0 => format!("{value:.3}"),
+        distance if distance < 0.0995 && distance > 0.0 => format!("{value:.3}"),
         _ => number(value),
     }
 }
 
 /// Why a figure is not known, and what it would take.
 fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
-    let ChangeVerdict::NotKnown(because) = &figure.verdict else { return String::new() };
-    match because {
+    let ChangeVerdict::NotKnown(reason) = &figure.verdict else { return String::new() };
+    match reason {
         UndecidedReason::TooFewRounds => format!("{} rounds, 4 are needed", figure.rounds.iter().min().unwrap_or(&0)),
         UndecidedReason::CoreFrequency => "the core's frequency differed by as much".into(),
         UndecidedReason::Published => "published without its spread".into(),
         UndecidedReason::Undecided => {
             let (unit, max_count) = counted_unit(comparison);
             let Estimate { low, high, is_range, .. } = figure.ratio;
-            let by = |ratio: f64| percent((ratio - 1.0).abs());
+            let percent_change = |ratio: f64| percent((ratio - 1.0).abs());
             let is_other = !is_range && (low > 1.0 || high < 1.0);
-            let differs = is_other.then(|| {
+            let difference_clause = is_other.then(|| {
                 let (word, [from, to]) = if low > 1.0 { ("higher", [low, high]) } else { ("lower", [high, low]) };
-                let open = if (from - 1.0).abs() > comparison.threshold {
-                    format!("of so few {unit} not sure")
+                let certainty = if (from - 1.0).abs() > comparison.threshold {
+                    format!("not certain with so few {unit}")
                 } else {
-                    format!("whether by more than {} is open", percent(comparison.threshold))
+                    format!("whether by more than {} is not known", percent(comparison.threshold))
                 };
-                format!("{word} by {} to {}: {open}; ", by(from), by(to))
+                format!("{word} by {} to {}: {certainty}; ", percent_change(from), percent_change(to))
             });
-            let differs = differs.unwrap_or_default();
-            let seen = figure
+            let difference_text = difference_clause.unwrap_or_default();
+            let detectable = figure
                 .detectable_change
-                .map(|share| format!("{differs}seen from {}", change_text(share)))
+                .map(|share| format!("{difference_text}seen from {}", change_text(share)))
                 .unwrap_or_default();
             match times_to_decide(figure, comparison) {
-                Some(times) if times <= max_count => format!("{seen}; {times:.0} {unit}"),
-                Some(_) => format!("{seen}; over {max_count} {unit}"),
-                None => seen,
+                Some(times) if times <= max_count => format!("{detectable}; {times:.0} {unit}"),
+                Some(_) => format!("{detectable}; over {max_count} {unit}"),
+                None => detectable,
             }
         }
     }
@@ -200,18 +202,18 @@ pub fn verdict_grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<
     });
     let chance = figure.difference.filter(|_| figure.verdict.is_change()).map(|chance| p_value(chance.adjusted));
     let undecided = ChangeVerdict::NotKnown(UndecidedReason::Undecided);
-    let why = (figure.verdict != undecided).then(|| needs_text(figure, comparison)).filter(|why| !why.is_empty());
-    let decides = times_to_decide(figure, comparison).map(|times| runs_to_decide(times, comparison));
+    let reason = (figure.verdict != undecided).then(|| needs_text(figure, comparison)).filter(|text| !text.is_empty());
+    let effort = times_to_decide(figure, comparison).map(|times| runs_to_decide(times, comparison));
     [
-        ("Compared by", compared_by(figure, comparison)),
-        ("Not known", why),
+        ("Compared by", basis_text(figure, comparison)),
+        ("Not known", reason),
         ("By accident", chance),
         ("Spread", spread),
         (
             "Would be seen",
             figure.detectable_change.map(|share| format!("from {} worse on, four times in five", change_text(share))),
         ),
-        ("To decide", decides),
+        ("To decide", effort),
         ("Unexplained", control_missing(figure, comparison)),
     ]
     .into_iter()
@@ -236,15 +238,15 @@ pub fn verdict_counts(comparison: &Comparison) -> String {
     let count = |is_counted: fn(&ChangeVerdict) -> bool| comparison.with_verdict(is_counted).count();
     let worse = count(|verdict| *verdict == ChangeVerdict::Worse);
     let better = count(|verdict| *verdict == ChangeVerdict::Better);
-    let changed = match count(|verdict| matches!(verdict, ChangeVerdict::Higher | ChangeVerdict::Lower)) {
+    let changed_text = match count(|verdict| matches!(verdict, ChangeVerdict::Higher | ChangeVerdict::Lower)) {
         0 => String::new(),
-        changed => format!(", {changed} higher or lower"),
+        count => format!(", {count} higher or lower"),
     };
-    let (same, within) = (count(|verdict| *verdict == ChangeVerdict::Same), percent(comparison.threshold));
-    let open = count(|verdict| matches!(verdict, ChangeVerdict::NotKnown(_)));
-    let (figures, apart) = (comparison.figures.len(), not_compared_count(comparison));
+    let (unchanged, threshold) = (count(|verdict| *verdict == ChangeVerdict::Same), percent(comparison.threshold));
+    let undecided = count(|verdict| matches!(verdict, ChangeVerdict::NotKnown(_)));
+    let (figures, not_compared) = (comparison.figures.len(), not_compared_count(comparison));
     format!(
-        "Of {figures} figures: {worse} worse, {better} better{changed}, {same} the same within {within}, {open} not known{apart}."
+        "Of {figures} figures: {worse} worse, {better} better{changed_text}, {unchanged} the same within {threshold}, {undecided} not known{not_compared}."
     )
 }
 
@@ -259,16 +261,18 @@ pub fn is_all_undecided(comparison: &Comparison) -> bool {
 
 /// How large a change these runs cannot show, where nothing else is known.
 fn undetectable_change(comparison: &Comparison) -> Option<String> {
-    let mut seen: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.detectable_change).collect();
-    seen.sort_by(f64::total_cmp);
-    let (smallest, half) = (*seen.first().filter(|_| is_all_undecided(comparison))?, median(&seen));
-    let in_half = match change_text(half) {
-        half if seen.len() > 1 && half != change_text(smallest) => format!(", and of less than {half} in half of them"),
+    let mut changes: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.detectable_change).collect();
+    changes.sort_by(f64::total_cmp);
+    let (smallest, median_change) = (*changes.first().filter(|_| is_all_undecided(comparison))?, median(&changes));
+    let median_clause = match change_text(median_change) {
+        median_text if changes.len() > 1 && median_text != change_text(smallest) => {
+            format!(", and of less than {median_text} in half of them")
+        }
         _ => String::new(),
     };
-    let which = if seen.len() == 1 { "" } else { " in any figure" };
+    let scope = if changes.len() == 1 { "" } else { " in any figure" };
     Some(format!(
-        "Nothing is known to differ: a change of less than {} cannot be seen{which} between these runs{in_half} (figures: {}{}).",
+        "Nothing is known to differ: a change of less than {} cannot be seen{scope} between these runs{median_clause} (figures: {}{}).",
         change_text(smallest),
         comparison.figures.len(),
         not_compared_count(comparison)
@@ -279,7 +283,7 @@ fn undetectable_change(comparison: &Comparison) -> Option<String> {
 fn not_compared_count(comparison: &Comparison) -> String {
     match comparison.not_compared.len() {
         0 => String::new(),
-        apart => format!("; {apart} not compared"),
+        count => format!("; {count} not compared"),
     }
 }
 
@@ -288,13 +292,13 @@ pub fn program_text(foreign: &Foreign) -> String {
     format!("{} {}", foreign.tool, foreign.version).trim_end().to_owned()
 }
 
-/// What is said where nothing differs besides figures.
+/// The sentence where nothing differs except figures.
 pub fn no_difference_text(comparison: &Comparison) -> &'static str {
     if comparison.interleaving.is_some() {
         return "Nothing differs: both are the same setting.";
     }
     match comparison.base.is_external() || comparison.other.is_external() {
-        true => "Nothing else is known to differ: of one side kelvin knows little but figures.",
+        true => "Nothing else is known to differ: kelvin knows little of one side except its figures.",
         false => "Nothing else differs: machine, kernel, mitigations, settings, methods.",
     }
 }
@@ -306,8 +310,8 @@ pub fn side_text(side: &ComparedSide, comparison: &Comparison) -> String {
     let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
     match side.runs.as_slice() {
         [] if comparison.interleaving.is_some() => {
-            let short: String = side.name.chars().take(MAX_NAME_CHARS).collect();
-            if short.len() < side.name.len() { format!("{short}…") } else { short }
+            let short_name: String = side.name.chars().take(MAX_NAME_CHARS).collect();
+            if short_name.len() < side.name.len() { format!("{short_name}…") } else { short_name }
         }
         [] => format!("{}: published", side.name),
         [ComparedRun { id, foreign: Some(foreign), .. }] => {
@@ -322,18 +326,18 @@ pub fn side_text(side: &ComparedSide, comparison: &Comparison) -> String {
 
 /// What is to be known of the verdicts, a sentence each.
 pub fn remarks(comparison: &Comparison) -> Vec<String> {
-    let interleaving = comparison.interleaving.map(|Interleaving { blocks, seconds: taken }| {
+    let interleaving = comparison.interleaving.map(|Interleaving { blocks, seconds: duration }| {
         let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("up to {blocks} blocks") };
         format!(
-            "Measured in turn, in {blocks} of two of each, in {}; as found, whatever disturbed. The error is what differs from block to \
-             block.",
-            seconds(taken)
+            "Measured interleaved, in {blocks} of two of each, in {}; all samples count, disturbed or not. The error is the difference \
+             between blocks.",
+            seconds(duration)
         )
     });
     let widening = (comparison.interval_inflation >= MIN_WIDENING).then(|| {
         format!(
-            "Most figures differ by more than their rounds and earlier runs tell. What all have in common is taken for the state of the \
-             machine: every interval is {} times as wide.",
+            "Most figures differ by more than their rounds and earlier runs explain. What all have in common is attributed to the state \
+             of the machine: every interval is {} times as wide.",
             number(comparison.interval_inflation)
         )
     });
@@ -342,8 +346,8 @@ pub fn remarks(comparison: &Comparison) -> Vec<String> {
         let word = if ratio > 1.0 { "worse" } else { "better" };
         format!("The median of all figures is {} {word}.", percent((ratio - 1.0).abs()))
     });
-    let (clock, no_history) = (clock_remark(comparison), no_history_remark(comparison));
-    let sentences = [interleaving, clock, widening, median_ratio, no_history, undecided_remark(comparison)];
+    let (clock, history) = (clock_remark(comparison), no_history_remark(comparison));
+    let sentences = [interleaving, clock, widening, median_ratio, history, undecided_remark(comparison)];
     sentences.into_iter().flatten().collect()
 }
 
@@ -351,7 +355,7 @@ fn clock_remark(comparison: &Comparison) -> Option<String> {
     let is_apart = |ratio: f64| (ratio - 1.0).abs() >= comparison.threshold;
     let clocks = comparison.clocks.filter(|[base, other]| is_apart(other / base));
     let base_name = &comparison.base.name;
-    let ran = match (clocks, comparison.frequency.filter(|&ratio| is_apart(ratio))) {
+    let frequency_text = match (clocks, comparison.frequency.filter(|&ratio| is_apart(ratio))) {
         (Some(clocks), _) => {
             let [base, other] = clocks.map(|hertz| stated_value(hertz, Unit::Hertz, 3));
             format!("The core ran at {other}, in {base_name} at {base}.")
@@ -362,77 +366,77 @@ fn clock_remark(comparison: &Comparison) -> Option<String> {
         }
         (None, None) => return None,
     };
-    let which = match comparison.frequency {
-        Some(_) => {
-            &format!("What is a fixed number of core cycles is told at the frequency of {base_name}. Another figure")
-        }
+    let figure_text = match comparison.frequency {
+        Some(_) => &format!(
+            "Figures of a fixed number of core cycles are shown at the frequency of {base_name}. Another figure"
+        ),
         None => "A figure",
     };
-    Some(format!("{ran} {which} that differs by no more than that is not known to have changed."))
+    Some(format!("{frequency_text} {figure_text} that differs by no more than that is not known to have changed."))
 }
 
 fn no_history_remark(comparison: &Comparison) -> Option<String> {
-    let assumed = comparison.figures.iter().filter_map(|figure| match figure.spread_source {
+    let assumed_spreads = comparison.figures.iter().filter_map(|figure| match figure.spread_source {
         SpreadSource::Assumed(deviation) if figure.difference.is_some() => Some(deviation),
         _ => None,
     });
-    let assumed: Vec<f64> = assumed.collect();
-    let deviation = *assumed.first()?;
-    let instead =
-        if max_runs(comparison) == 1 { "Only large changes show" } else { "The spread of these runs counts beside it" };
-    let figures = match assumed.len() {
+    let assumed_stds: Vec<f64> = assumed_spreads.collect();
+    let deviation = *assumed_stds.first()?;
+    let advice =
+        if max_runs(comparison) == 1 { "Only large changes show" } else { "The spread of these runs counts as well" };
+    let figures = match assumed_stds.len() {
         count if count == comparison.figures.len() => String::new(),
         count => format!("for {count} of them "),
     };
     Some(format!(
         "How much figures differ from run to run of this machine is {figures}not learned from earlier runs: {MIN_HISTORY_RUNS} are needed. A \
-         standard deviation of {} is assumed. {instead}; compare several runs of each, as in last~5..last~3 last~2..last.",
+         standard deviation of {} is assumed. {advice}; compare several runs of each, as in last~5..last~3 last~2..last.",
         percent(deviation)
     ))
 }
 
 fn undecided_remark(comparison: &Comparison) -> Option<String> {
     let open = || comparison.with_verdict(|verdict| *verdict == ChangeVerdict::NotKnown(UndecidedReason::Undecided));
-    let seen: Vec<f64> = open().filter_map(|figure| figure.detectable_change).collect();
-    if seen.is_empty() {
+    let changes: Vec<f64> = open().filter_map(|figure| figure.detectable_change).collect();
+    if changes.is_empty() {
         return None;
     }
     // Where nothing is known that is stated already.
-    let shown = (!is_all_undecided(comparison)).then(|| {
-        format!("Of those not known half would have shown a change of {} for the worse.", change_text(median(&seen)))
+    let detectable_text = (!is_all_undecided(comparison)).then(|| {
+        format!("Of those not known half would have shown a change of {} for the worse.", change_text(median(&changes)))
     });
-    let needed: Vec<f64> = open().filter_map(|figure| times_to_decide(figure, comparison)).collect();
-    let takes = (!needed.is_empty())
-        .then(|| format!("To decide half of them takes {}.", runs_to_decide(median(&needed).ceil(), comparison)));
-    let sentences: Vec<String> = shown.into_iter().chain(takes).collect();
+    let counts: Vec<f64> = open().filter_map(|figure| times_to_decide(figure, comparison)).collect();
+    let effort_text = (!counts.is_empty())
+        .then(|| format!("To decide half of them takes {}.", runs_to_decide(median(&counts).ceil(), comparison)));
+    let sentences: Vec<String> = detectable_text.into_iter().chain(effort_text).collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// This many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
 fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
     let (_, max_count) = counted_unit(comparison);
-    let (counted, what) = match comparison.interleaving {
+    let (count, unit) = match comparison.interleaving {
         Some(interleaving) => (interleaving.blocks, "blocks"),
         None => (max_runs(comparison), "runs of each side"),
     };
-    let times = times.max(counted as f64 + 1.0);
+    let times = times.max(count as f64 + 1.0);
     match times > max_count {
-        true => format!("more than {max_count} {what}"),
-        false => format!("about {times:.0} {what}, {} more", extra_time(times, comparison)),
+        true => format!("more than {max_count} {unit}"),
+        false => format!("about {times:.0} {unit}, {} more", extra_time(times, comparison)),
     }
 }
 
 /// The time of this number of runs of each side, or blocks, beyond those there are.
 fn extra_time(times: f64, comparison: &Comparison) -> String {
-    if let Some(Interleaving { blocks, seconds: taken }) = comparison.interleaving {
-        return seconds(taken * (times / blocks.max(1) as f64 - 1.0).max(0.0));
+    if let Some(Interleaving { blocks, seconds: duration }) = comparison.interleaving {
+        return seconds(duration * (times / blocks.max(1) as f64 - 1.0).max(0.0));
     }
     let sides = [&comparison.base, &comparison.other];
-    let more = |side: &ComparedSide| {
-        let usual = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
-        usual * (times - side.runs.len() as f64).max(0.0)
+    let extra_seconds = |side: &ComparedSide| {
+        let median_seconds = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
+        median_seconds * (times - side.runs.len() as f64).max(0.0)
     };
-    seconds(sides.into_iter().map(more).sum())
+    seconds(sides.into_iter().map(extra_seconds).sum())
 }
 
 /// What is not compared, by reason: how many figures, and the first of their names.
@@ -441,7 +445,7 @@ pub fn not_compared_by_reason(comparison: &Comparison) -> Vec<(String, Vec<Strin
     for entry in &comparison.not_compared {
         groups.entry(not_compared_reason(&entry.reason, comparison)).or_default().push(not_compared_name(entry));
     }
-    groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
+    groups.into_iter().map(|((_, reason), figures)| (reason, figures)).collect()
 }
 
 /// What is not compared, as tables name it.
@@ -450,33 +454,37 @@ pub fn not_compared_name(entry: &NotCompared) -> String {
 }
 
 /// Why one is not compared, after the rank of the reason.
-fn not_compared_reason(why: &NotComparedReason, comparison: &Comparison) -> (u8, String) {
+fn not_compared_reason(reason: &NotComparedReason, comparison: &Comparison) -> (u8, String) {
     let (base, other) = (&comparison.base.name, &comparison.other.name);
-    match why {
+    match reason {
         NotComparedReason::MethodVersion([from, to]) => {
             (0, format!("measured by another version of the method ({from} in {base}, {to} in {other})"))
         }
         NotComparedReason::Definition => (1, "defined otherwise (unit, direction or samples)".into()),
         NotComparedReason::NoRatio => (2, "no ratio: a side is not above zero".into()),
-        NotComparedReason::OnlyBase(said) => (3, format!("only in {base}; in {other} {said}")),
-        NotComparedReason::OnlyOther(said) => (4, format!("only in {other}; in {base} {said}")),
-        NotComparedReason::NotEqual(why) => (5, why.clone()),
-        NotComparedReason::Neither(why) => (6, why.clone()),
+        NotComparedReason::OnlyBase(reason) => (3, format!("only in {base}; in {other} {reason}")),
+        NotComparedReason::OnlyOther(reason) => (4, format!("only in {other}; in {base} {reason}")),
+        NotComparedReason::NotEqual(reason_text) => (5, reason_text.clone()),
+        NotComparedReason::Neither(reason_text) => (6, reason_text.clone()),
     }
 }
 
 /// What a gate has found, as a sentence without its end: `os.syscall.null is 12 % worse, and 5 % are too much (kernel team)`.
 pub fn gate_finding(finding: &GateFinding) -> String {
-    let what = match finding.reason {
-        GateReason::Worse { change: by, allowed } if allowed > 0.0 => {
-            format!("is {} worse, and {} is too much", change_text(by), change_text(allowed))
+    let problem = match finding.reason {
+        GateReason::Worse { change, allowed } if allowed > 0.0 => {
+            format!("is {} worse, and {} is too much", change_text(change), change_text(allowed))
         }
-        GateReason::Worse { change: by, .. } => format!("is {} worse", change_text(by)),
-        GateReason::Undetectable { detectable: Some(least), required: wanted } => {
-            format!("shows changes from {} on, and must from {} on", change_text(least), change_text(wanted))
+        GateReason::Worse { change, .. } => format!("is {} worse", change_text(change)),
+        GateReason::Undetectable { detectable: Some(min_change), required } => {
+            format!(
+                "shows changes from {} on, and must show them from {} on",
+                change_text(min_change),
+                change_text(required)
+            )
         }
-        GateReason::Undetectable { detectable: None, required: wanted } => {
-            format!("has too few rounds to show a change, and must from {} on", change_text(wanted))
+        GateReason::Undetectable { detectable: None, required } => {
+            format!("has too few rounds to show a change, and must show one from {} on", change_text(required))
         }
         GateReason::NotCompared => "is not compared, and must be".to_owned(),
     };
@@ -489,18 +497,18 @@ pub fn gate_finding(finding: &GateFinding) -> String {
         format!("; known: {}", parts.join(", "))
     });
     let issue = issue.unwrap_or_default();
-    format!("{} {what}{owner}{issue}", finding.figure)
+    format!("{} {problem}{owner}{issue}", finding.figure)
 }
 
 /// What could not have missed a gate that nothing misses, if there is some.
-pub fn gate_undetectable(gated: &GateResult, comparison: &Comparison) -> Option<String> {
+pub fn gate_undetectable(result: &GateResult, comparison: &Comparison) -> Option<String> {
     let figures = comparison.figures.len();
-    (gated.failures.is_empty() && gated.undetectable > 0).then(|| {
-        format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.undetectable)
+    (result.failures.is_empty() && result.undetectable > 0).then(|| {
+        format!("nothing is that much worse; of {figures} figures {} could not have shown it", result.undetectable)
     })
 }
 
 /// A known issue of which nothing is seen any more.
 pub fn gate_resolved_issue(issue: &str) -> String {
-    format!("nothing is seen any more of what is known: {issue}")
+    format!("known, and no longer seen: {issue}")
 }

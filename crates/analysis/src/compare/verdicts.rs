@@ -9,7 +9,7 @@ const DETECTION_POWER: f64 = 0.8;
 
 /// A figure before it is judged together with all others.
 pub(super) struct PendingFigure {
-    /// What is known of it: its verdict is not known, because of what it says.
+    /// The figure so far: its verdict is not known, for the reason that it states.
     pub figure: ComparedFigure,
     /// Logarithm of the ratio with its error, if there is one.
     pub error: Option<UncertainValue>,
@@ -39,16 +39,16 @@ pub(super) fn judge_together(figures: Vec<PendingFigure>, threshold: f64) -> Vec
     let tested: Vec<(&PendingFigure, UncertainValue)> =
         figures.iter().filter_map(|pending| Some((pending, pending.error?))).collect();
     let chances = |p_value: &dyn Fn(&PendingFigure, &UncertainValue) -> f64| -> Vec<PValue> {
-        let alone: Vec<f64> = tested.iter().map(|(pending, error)| p_value(pending, error)).collect();
-        let joint = adjusted_p_values(&alone);
-        alone.into_iter().zip(joint).map(|(alone, joint)| PValue { raw: alone, adjusted: joint }).collect()
+        let p_values: Vec<f64> = tested.iter().map(|(pending, error)| p_value(pending, error)).collect();
+        let joint_p_values = adjusted_p_values(&p_values);
+        p_values.into_iter().zip(joint_p_values).map(|(raw, adjusted)| PValue { raw, adjusted }).collect()
     };
-    let differs = chances(&|pending, error| pending.p_value(error, margin));
-    let same = chances(&|_, error| error.equivalence_p_value(margin[0], margin[1]));
-    let significant = differs.iter().filter(|chance| chance.is_significant(FALSE_DISCOVERY_RATE)).count();
-    let by_accident = FALSE_DISCOVERY_RATE * (significant + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
-    let bounds = TestBounds { margin, alpha: by_accident };
-    let mut tests = differs.into_iter().zip(same);
+    let differences = chances(&|pending, error| pending.p_value(error, margin));
+    let equivalences = chances(&|_, error| error.equivalence_p_value(margin[0], margin[1]));
+    let significant = differences.iter().filter(|chance| chance.is_significant(FALSE_DISCOVERY_RATE)).count();
+    let alpha = FALSE_DISCOVERY_RATE * (significant + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
+    let bounds = TestBounds { margin, alpha };
+    let mut tests = differences.into_iter().zip(equivalences);
     let mut figures: Vec<ComparedFigure> = figures
         .into_iter()
         .map(|pending| match pending.error.and_then(|error| Some((error, tests.next()?))) {
@@ -113,15 +113,20 @@ impl PendingFigure {
         error.p_value(error.value.clamp(low, high))
     }
 
-    fn judge(self, error: UncertainValue, (differs, same): (PValue, PValue), bounds: TestBounds) -> ComparedFigure {
-        let TestBounds { margin, alpha: by_accident } = bounds;
+    fn judge(
+        self,
+        error: UncertainValue,
+        (difference, equivalence): (PValue, PValue),
+        bounds: TestBounds,
+    ) -> ComparedFigure {
+        let TestBounds { margin, alpha } = bounds;
         let mut sides = self.figure.sides.clone();
-        for (side, alone) in sides.iter_mut().zip(self.side_errors.iter().flatten()) {
-            let (low, high) = alone.interval(CONFIDENCE_LEVEL);
+        for (side, side_error) in sides.iter_mut().zip(self.side_errors.iter().flatten()) {
+            let (low, high) = side_error.interval(CONFIDENCE_LEVEL);
             side.interval = Some([low.exp(), high.exp()]);
         }
         let ends = error.interval(CONFIDENCE_LEVEL);
-        let verdict = self.verdict(&error, differs, same, margin);
+        let verdict = self.verdict(&error, difference, equivalence, margin);
         let unchanged = self.null_range(margin);
         let is_inside = margin[0] < error.value && error.value < margin[1];
         let limits: &[f64] = match error.value {
@@ -131,15 +136,15 @@ impl PendingFigure {
         };
         let is_same = verdict == ChangeVerdict::Same;
         let is_open = verdict == ChangeVerdict::NotKnown(UndecidedReason::Undecided);
-        let times = error.times_to_decide(by_accident, limits);
-        let least_seen = self.detectable_change(&error, by_accident, unchanged);
+        let times = error.times_to_decide(alpha, limits);
+        let min_change = self.detectable_change(&error, alpha, unchanged);
         ComparedFigure {
             sides,
             ratio: Estimate::new(self.figure.ratio.value, (ends.0.exp(), ends.1.exp())),
             verdict,
-            difference: Some(differs),
-            equivalence: Some(same),
-            detectable_change: Some(least_seen),
+            difference: Some(difference),
+            equivalence: Some(equivalence),
+            detectable_change: Some(min_change),
             times_to_decide: Some(times).filter(|times| is_open && times.is_finite()),
             cause: self.figure.cause.filter(|_| !is_same),
             ..self.figure
@@ -147,16 +152,22 @@ impl PendingFigure {
     }
 
     /// The smallest change for the worse that is found with the stated power, as a share.
-    fn detectable_change(&self, error: &UncertainValue, by_accident: f64, [low, high]: [f64; 2]) -> f64 {
-        let beyond = error.detectable_effect(by_accident, DETECTION_POWER);
+    fn detectable_change(&self, error: &UncertainValue, alpha: f64, [low, high]: [f64; 2]) -> f64 {
+        let effect = error.detectable_effect(alpha, DETECTION_POWER);
         match self.figure.metric.better {
-            Better::Higher => 1.0 - (low - beyond).exp(),
-            Better::Lower | Better::Neither => (high + beyond).exp() - 1.0,
+            Better::Higher => 1.0 - (low - effect).exp(),
+            Better::Lower | Better::Neither => (high + effect).exp() - 1.0,
         }
     }
 
-    fn verdict(&self, error: &UncertainValue, differs: PValue, same: PValue, margin: [f64; 2]) -> ChangeVerdict {
-        if differs.is_significant(FALSE_DISCOVERY_RATE) {
+    fn verdict(
+        &self,
+        error: &UncertainValue,
+        difference: PValue,
+        equivalence: PValue,
+        margin: [f64; 2],
+    ) -> ChangeVerdict {
+        if difference.is_significant(FALSE_DISCOVERY_RATE) {
             return match (self.figure.metric.better, error.value > 0.0) {
                 (Better::Lower, true) | (Better::Higher, false) => ChangeVerdict::Worse,
                 (Better::Lower, false) | (Better::Higher, true) => ChangeVerdict::Better,
@@ -164,7 +175,7 @@ impl PendingFigure {
                 (Better::Neither, false) => ChangeVerdict::Lower,
             };
         }
-        if same.is_significant(FALSE_DISCOVERY_RATE) {
+        if equivalence.is_significant(FALSE_DISCOVERY_RATE) {
             return ChangeVerdict::Same;
         }
         let is_of_clock = error.value.clamp(self.clock_effect[0], self.clock_effect[1]) == error.value
@@ -184,13 +195,13 @@ pub(super) fn goodness_ratio(figure: &ComparedFigure) -> Option<f64> {
 
 /// Where a figure stands in a report: the smaller the sooner.
 fn sort_key(figure: &ComparedFigure) -> (u32, Reverse<f64>) {
-    let certain = figure.ratio.low.ln().max(-figure.ratio.high.ln());
-    let open = figure.difference.map_or(f64::NEG_INFINITY, |chance| -chance.raw);
+    let min_distance = figure.ratio.low.ln().max(-figure.ratio.high.ln());
+    let evidence = figure.difference.map_or(f64::NEG_INFINITY, |chance| -chance.raw);
     match figure.verdict {
-        ChangeVerdict::Worse => (0, Reverse(certain)),
-        ChangeVerdict::Better => (1, Reverse(certain)),
-        ChangeVerdict::Higher | ChangeVerdict::Lower => (2, Reverse(certain)),
-        ChangeVerdict::NotKnown(_) => (3, Reverse(open)),
+        ChangeVerdict::Worse => (0, Reverse(min_distance)),
+        ChangeVerdict::Better => (1, Reverse(min_distance)),
+        ChangeVerdict::Higher | ChangeVerdict::Lower => (2, Reverse(min_distance)),
+        ChangeVerdict::NotKnown(_) => (3, Reverse(evidence)),
         ChangeVerdict::Same => (4, Reverse(0.0)),
     }
 }

@@ -12,10 +12,10 @@ pub(super) fn prediction_gaps(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     let gaps = requested_results(analysis).filter_map(|result| Some((gap_distance(result)?, result)));
     let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
     gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
-    let mut seen = Vec::new();
+    let mut metrics = Vec::new();
     gaps.retain(|(_, result)| {
-        let is_new = !seen.contains(&result.metric.id);
-        seen.push(result.metric.id);
+        let is_new = !metrics.contains(&result.metric.id);
+        metrics.push(result.metric.id);
         is_new
     });
     gaps.into_iter().filter_map(|(_, result)| prediction_gap(run, analysis, result)).collect()
@@ -34,11 +34,11 @@ pub(super) fn gap_distance(result: &MetricResult) -> Option<(bool, f64)> {
 }
 
 fn prediction_gap(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
-    let at = result.metric_case();
+    let source = result.metric_case();
     let gap = PredictionGap {
         level: analysis.levels.as_ref().and_then(|hierarchy| smaller_cache_level(hierarchy, result)).cloned(),
-        causes: GapCauses::from_run(run, &at),
-        source: at,
+        causes: GapCauses::from_run(run, &source),
+        source,
         ratio: result.ratio?,
         hazards: result.explained_by.clone(),
     };
@@ -50,27 +50,27 @@ fn prediction_gap(run: &Run, analysis: &Analysis, result: &MetricResult) -> Opti
             format!("bimodal, {} of the {}", modes_text(states, result.metric.unit), summary.mode_unit.label())
         }
     };
-    let against = match wording::verdict_word(result) {
+    let verdict_text = match wording::verdict_word(result) {
         speed @ ("slower" | "faster") => format!("{speed} than predicted"),
         side => format!("{side} its prediction"),
     };
-    let explained = gap_explanation(&gap).unwrap_or_else(|| {
+    let cause_text = gap_explanation(&gap).unwrap_or_else(|| {
         let figure = format!("{} {}", gap.source.metric, gap.source.case);
         format!("no cause was tried (kelvin why {})", figure.trim_end())
     });
     let (name, ratio, predicted) = (name(result), number(gap.ratio), value(prediction.value));
-    let text = format!("{name}: {measured}, {against}: {ratio} times the predicted {predicted}; {explained}");
+    let text = format!("{name}: {measured}, {verdict_text}: {ratio} times the predicted {predicted}; {cause_text}");
     let interval = summary.interval.map_or_else(
         || value(summary.headline),
         |interval| format!("{} to {}", value(interval.lower), value(interval.upper)),
     );
     let [low, high] = [prediction.low, prediction.high].map(value);
-    let outside = wording::range_distance(result).map_or_else(String::new, |outside| format!(", {outside}"));
-    let because = format!(
-        "measured over predicted: {ratio}; the interval {interval} does not touch the predicted range from {low} to {high}{outside} ({})",
+    let distance = wording::range_distance(result).map_or_else(String::new, |text| format!(", {text}"));
+    let reason = format!(
+        "measured over predicted: {ratio}; the interval {interval} does not touch the predicted range from {low} to {high}{distance} ({})",
         prediction.derivation
     );
-    let finding = Finding::new(Importance::Notable, FindingData::Gap(gap), text, because);
+    let finding = Finding::new(Importance::Notable, FindingData::Gap(gap), text, reason);
     Some(finding.with_metrics(vec![result.metric.id]))
 }
 
@@ -90,21 +90,21 @@ pub fn gap_explanation(gap: &PredictionGap) -> Option<String> {
     }
     let causes = gap.causes.as_ref()?;
     let names = |names: &[Name]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let open = match causes.not_decided.as_slice() {
+    let undecided = match causes.not_decided.as_slice() {
         [] => String::new(),
-        open => format!("; not decided: {}", names(open)),
+        ids => format!("; not decided: {}", names(ids)),
     };
     if causes.shown.is_empty() {
         return Some(match causes.ruled_out.as_slice() {
-            [] if open.is_empty() => "not explained: no cause could be tried on this machine".into(),
-            [] => format!("not explained{open}"),
-            tried => format!("not explained; ruled out: {}{open}", names(tried)),
+            [] if undecided.is_empty() => "not explained: no cause could be tried on this machine".into(),
+            [] => format!("not explained{undecided}"),
+            ruled_out => format!("not explained; ruled out: {}{undecided}", names(ruled_out)),
         });
     }
-    let shown: Vec<String> = causes.shown.iter().map(cause_share).collect();
-    let left = match causes.not_explained.is_above(0.0) {
+    let cause_texts: Vec<String> = causes.shown.iter().map(cause_share).collect();
+    let remainder = match causes.not_explained.is_above(0.0) {
         Some(true) => format!("; {} is not explained", share_interval(&causes.not_explained)),
         _ => String::new(),
     };
-    Some(format!("{}{left}", shown.join(", ")))
+    Some(format!("{}{remainder}", cause_texts.join(", ")))
 }

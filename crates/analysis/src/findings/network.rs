@@ -4,7 +4,7 @@ use super::*;
 use crate::studies::{network, peer};
 
 /// Conclusions on the network between two processes that hold by a test.
-pub(super) fn local(analysis: &Analysis) -> Option<Finding> {
+pub(super) fn local_network(analysis: &Analysis) -> Option<Finding> {
     let sentences = network::essential_sentences(&analysis.studies);
     let is_local = |result: &MetricResult| result.metric.area() == "net" && !is_to_other_host(result);
     let reason = "each holds by the interval of a ratio of medians: see the studies net.rtt and net.bandwidth";
@@ -14,7 +14,7 @@ pub(super) fn local(analysis: &Analysis) -> Option<Finding> {
 }
 
 /// What matters of the path to another host.
-pub(super) fn other_host(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<Finding> {
+pub(super) fn peer_network(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<Finding> {
     let sentences = peer::essential_sentences(evidence, &analysis.studies);
     let reason = "each holds by an interval over rounds: see the study net.peer";
     let text = format!("Network to the other host: {}", sentences.join("; "));
@@ -22,7 +22,7 @@ pub(super) fn other_host(evidence: &Evidence<'_>, analysis: &Analysis) -> Option
     network_finding(!sentences.is_empty(), FindingData::OtherHost { sentences }, text, reason, metrics)
 }
 
-/// The finding, where it has something to say of some metrics.
+/// The finding, where it has a conclusion on some metrics.
 fn network_finding(
     is_known: bool,
     data: FindingData,

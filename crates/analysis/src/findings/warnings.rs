@@ -3,7 +3,7 @@
 use super::*;
 use crate::summary::TREND_ALPHA;
 
-/// A kind of warning that is summarised: what it says of several figures and of one, how much it matters, and the chance that a figure has it by
+/// A kind of warning that is summarised: its words for several figures and for one, how much it matters, and the chance that a figure has it by
 /// accident, 0 if it is not from a test.
 type WarningSummary = (fn(&WarningKind) -> bool, [&'static str; 2], Importance, f64);
 
@@ -33,22 +33,23 @@ pub(super) fn warnings(analysis: &Analysis) -> Vec<Finding> {
 fn warning_finding(analysis: &Analysis, &(is_kind, text, importance, alpha): &WarningSummary) -> Option<Finding> {
     let total = attempted_figures(analysis);
     let own_warning = |result: &MetricResult| result.warnings.iter().find(|warning| is_kind(&warning.kind)).cloned();
-    let is_hit = |result: &MetricResult| own_warning(result).is_some();
+    let has_warning = |result: &MetricResult| own_warning(result).is_some();
     let (first, warning) = requested_results(analysis).find_map(|result| Some((result, own_warning(result)?)))?;
-    let count = requested_results(analysis).filter(|result| is_hit(result)).count();
-    let by_chance = alpha * total as f64;
-    let importance = if count as f64 <= 2.0 * by_chance { Importance::Detail } else { importance };
-    let expected = if by_chance < 0.5 {
+    let count = requested_results(analysis).filter(|result| has_warning(result)).count();
+    let expected_count = alpha * total as f64;
+    let importance = if count as f64 <= 2.0 * expected_count { Importance::Detail } else { importance };
+    let expected = if expected_count < 0.5 {
         String::new()
     } else {
-        format!("; chance alone gives up to about {} among {total}", number(by_chance))
+        format!("; chance alone gives up to about {} among {total}", number(expected_count))
     };
-    let (place, [many, one]) = (name(first), text);
+    let (place, [plural, singular]) = (name(first), text);
     let text = match count {
-        1 => format!("{place} {one}{expected}"),
-        count => format!("{count} of {total} figures {many}, {place} among them{expected}"),
+        1 => format!("{place} {singular}{expected}"),
+        count => format!("{count} of {total} figures {plural}, {place} among them{expected}"),
     };
-    let because = format!("{place}: {}", warning.text);
-    let data = FindingData::Warned { count, total, expected_by_chance: by_chance, first: first.metric_case(), warning };
-    Some(Finding::new(importance, data, text, because).with_metrics(metrics_of_results(analysis, is_hit)))
+    let reason = format!("{place}: {}", warning.text);
+    let data =
+        FindingData::Warned { count, total, expected_by_chance: expected_count, first: first.metric_case(), warning };
+    Some(Finding::new(importance, data, text, reason).with_metrics(metrics_of_results(analysis, has_warning)))
 }

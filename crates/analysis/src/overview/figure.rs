@@ -46,19 +46,19 @@ impl ValueConversion {
 }
 
 /// The figure of a result.
-pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> OverviewFigure {
+pub(crate) fn overview_figure(result: &MetricResult, conversion: ValueConversion) -> OverviewFigure {
     let predicted = result.prediction.as_ref().map(|prediction| {
-        let (low, high) = shown.convert_ends(prediction.low, prediction.high);
+        let (low, high) = conversion.convert_ends(prediction.low, prediction.high);
         let derivation = prediction.derivation.clone();
-        PredictedRange { value: shown.convert(prediction.value), low, high, derivation }
+        PredictedRange { value: conversion.convert(prediction.value), low, high, derivation }
     });
     let measured =
-        result.outcome.summary().and_then(|summary| estimate(summary.headline, summary.interval.as_ref(), shown));
-    let (text, why_not) = match &measured {
-        Some(measured) => (shown.text(measured, result.metric.unit), None),
+        result.outcome.summary().and_then(|summary| estimate(summary.headline, summary.interval.as_ref(), conversion));
+    let (text, missing_reason) = match &measured {
+        Some(measured) => (conversion.text(measured, result.metric.unit), None),
         None => missing_figure(&result.outcome),
     };
-    let against = match (result.verdict, result.metric.better) {
+    let verdict = match (result.verdict, result.metric.better) {
         (RangeVerdict::AsPredicted, _) => PredictionVerdict::AsPredicted,
         (RangeVerdict::Above, Better::Lower) | (RangeVerdict::Below, Better::Higher) => PredictionVerdict::Slower,
         (RangeVerdict::Above, Better::Higher) | (RangeVerdict::Below, Better::Lower) => PredictionVerdict::Faster,
@@ -69,22 +69,22 @@ pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> 
         _ => None,
     };
     let as_found = as_found.and_then(|figure| {
-        let value = estimate(figure.value, figure.interval.as_ref(), shown)?;
-        Some(AsFoundFigure { value, text: shown.text(&value, result.metric.unit) })
+        let value = estimate(figure.value, figure.interval.as_ref(), conversion)?;
+        Some(AsFoundFigure { value, text: conversion.text(&value, result.metric.unit) })
     });
-    let of_class = result.class_range.as_ref().map(|class| {
-        let (low, high) = shown.convert_ends(class.low, class.high);
+    let class_range = result.class_range.as_ref().map(|class| {
+        let (low, high) = conversion.convert_ends(class.low, class.high);
         UsualRange { low, high, machines: class.members + class.related }
     });
     OverviewFigure {
         source: Some(result.metric_case()),
         measured,
         text,
-        missing_reason: why_not,
+        missing_reason,
         as_found,
         predicted,
-        verdict: against,
-        class_range: of_class,
+        verdict,
+        class_range,
     }
 }
 
@@ -104,9 +104,9 @@ fn missing_figure(outcome: &Outcome) -> (String, Option<String>) {
     (word.into(), reason)
 }
 
-fn estimate(value: f64, interval: Option<&Interval>, shown: ValueConversion) -> Option<Estimate> {
-    let converted = shown.convert(value);
-    let (low, high) = interval.map_or((converted, converted), |ends| shown.convert_ends(ends.lower, ends.upper));
+fn estimate(value: f64, interval: Option<&Interval>, conversion: ValueConversion) -> Option<Estimate> {
+    let converted = conversion.convert(value);
+    let (low, high) = interval.map_or((converted, converted), |ends| conversion.convert_ends(ends.lower, ends.upper));
     let is_range = interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
     converted.is_finite().then_some(Estimate { value: converted, low, high, is_range })
 }

@@ -32,7 +32,7 @@ pub(super) enum RungSource {
 /// A rung: its words on the ladder and in a sentence, and where it is found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RungSpec {
-    pub what: &'static str,
+    pub label: &'static str,
     pub continues: bool,
     /// Whether other rungs show nearly as much.
     pub is_spare: bool,
@@ -41,26 +41,26 @@ pub(super) struct RungSpec {
     pub source: RungSource,
 }
 
-const fn rung_spec(what: &'static str, named: &'static str, source: RungSource) -> RungSpec {
-    RungSpec { what, continues: false, is_spare: false, sentence_name: named, source }
+const fn rung_spec(label: &'static str, sentence_name: &'static str, source: RungSource) -> RungSpec {
+    RungSpec { label, continues: false, is_spare: false, sentence_name, source }
 }
 
-const fn time_rung(what: &'static str, named: &'static str, time: MetricSelector) -> RungSpec {
-    rung_spec(what, named, RungSource::Metric(time, ValueConversion::Seconds))
+const fn time_rung(label: &'static str, sentence_name: &'static str, selector: MetricSelector) -> RungSpec {
+    rung_spec(label, sentence_name, RungSource::Metric(selector, ValueConversion::Seconds))
 }
 
-const fn continued_time(what: &'static str, named: &'static str, time: MetricSelector) -> RungSpec {
-    RungSpec { continues: true, ..time_rung(what, named, time) }
+const fn continued_time(label: &'static str, sentence_name: &'static str, selector: MetricSelector) -> RungSpec {
+    RungSpec { continues: true, ..time_rung(label, sentence_name, selector) }
 }
 
 impl RungSpec {
-    /// A rung that is left out first where there is no room for all.
+    /// A rung that is omitted first where space is short.
     const fn as_spare(self) -> Self {
         Self { is_spare: true, ..self }
     }
 }
 
-/// A block from the disk, of which all of a screen says the same.
+/// A block from the disk, with one time for the whole screen.
 pub(super) const DISK_BLOCK: MetricSelector = select(&file::READ_ORDER)
     .with_word(AccessOrder::Random.point())
     .with_word(CacheState::Direct.point())
@@ -151,7 +151,7 @@ pub(crate) struct LadderRung {
     pub rung: Rung,
     pub sentence_name: &'static str,
     /// The probe that measured it, and how its value becomes the time; none where nothing has.
-    pub from: Option<(Name, ValueConversion)>,
+    pub origin: Option<(Name, ValueConversion)>,
 }
 
 /// The rungs of a run: those of which it measured the metric, known or not.
@@ -161,35 +161,39 @@ pub(crate) fn ladder_rungs(run: &Run, analysis: &Analysis) -> Vec<LadderRung> {
 
 fn ladder_rung(step: &RungSpec, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
     let results = &analysis.results;
-    let found = match step.source {
-        RungSource::Metric(selector, shown) => Ok((selector.find(results)?, shown)),
+    let lookup = match step.source {
+        RungSource::Metric(selector, conversion) => Ok((selector.find(results)?, conversion)),
         RungSource::OtherCore => Ok((core_to_core_result(run, results)?, ValueConversion::Seconds)),
         RungSource::Level(name) => {
-            let level = analysis.levels.iter().flat_map(|found| &found.levels).find(|level| level.name == name);
+            let level = analysis.levels.iter().flat_map(|hierarchy| &hierarchy.levels).find(|level| level.name == name);
             match level {
                 Some(level) => Ok((plateau_result(level, run, results)?, ValueConversion::Seconds)),
                 None => Err(missing_level(name, run, analysis)?),
             }
         }
     };
-    let (figure, published, from) = match found {
-        Ok((result, shown)) => {
-            (overview_figure(result, shown), published_times(result, shown), Some((result.probe, shown)))
+    let (figure, published, origin) = match lookup {
+        Ok((result, conversion)) => {
+            (overview_figure(result, conversion), published_times(result, conversion), Some((result.probe, conversion)))
         }
-        Err(missing) => (missing, Vec::new(), None),
+        Err(figure) => (figure, Vec::new(), None),
     };
-    let RungSpec { what, continues, is_spare, sentence_name, .. } = *step;
-    Some(LadderRung { rung: Rung { label: what.into(), continues, is_spare, figure, published }, sentence_name, from })
+    let RungSpec { label, continues, is_spare, sentence_name, .. } = *step;
+    Some(LadderRung {
+        rung: Rung { label: label.into(), continues, is_spare, figure, published },
+        sentence_name,
+        origin,
+    })
 }
 
 /// This quantity on published machines.
-fn published_times(result: &MetricResult, shown: ValueConversion) -> Vec<PublishedTime> {
+fn published_times(result: &MetricResult, conversion: ValueConversion) -> Vec<PublishedTime> {
     let is_same = |value: &&ReferenceValue| {
         value.case == result.case && value.value > 0.0 && comparability(value, &result.metric) == Comparability::Equal
     };
     let time = |machine: &Reference| {
         let value = machine.values.iter().find(is_same)?;
-        Some(PublishedTime { machine: machine.id, seconds: shown.convert(value.value) })
+        Some(PublishedTime { machine: machine.id, seconds: conversion.convert(value.value) })
     };
     references().iter().filter_map(time).collect()
 }
@@ -200,11 +204,11 @@ fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult
     let size = |result: &MetricResult| BYTES.number_in(&result.case).unwrap_or_default();
     let last_cache = largest_cache(&run.header.machine).unwrap_or_default();
     let is_of_level = |bytes: u64| level.reported_bytes.map_or(bytes > last_cache, |reported| bytes <= reported);
-    let off = |result: &MetricResult| Some((result.outcome.found_summary()?.headline - level.latency).abs());
-    let last = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
-    let on = select(&mem::LATENCY).with_word(BASE_PAGES).find_all(results);
-    let on = on.filter(|result| (level.from_bytes..=level.to_bytes).contains(&size(result)));
-    let candidates = on.filter_map(|result| Some((last(result), off(result)?, result)));
+    let distance = |result: &MetricResult| Some((result.outcome.found_summary()?.headline - level.latency).abs());
+    let rank = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
+    let latencies = select(&mem::LATENCY).with_word(BASE_PAGES).find_all(results);
+    let on_plateau = latencies.filter(|result| (level.from_bytes..=level.to_bytes).contains(&size(result)));
+    let candidates = on_plateau.filter_map(|result| Some((rank(result), distance(result)?, result)));
     candidates.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
 }
 
@@ -217,25 +221,26 @@ fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewF
     if curve.find(&analysis.results).is_none() || !is_reported(name, &run.header.machine) {
         return None;
     }
-    let names: Vec<&str> = analysis.levels.iter().flat_map(|names| &names.levels).map(|level| &*level.name).collect();
-    let why_not = match names.as_slice() {
+    let hierarchy: Vec<&str> =
+        analysis.levels.iter().flat_map(|names| &names.levels).map(|level| &*level.name).collect();
+    let reason = match hierarchy.as_slice() {
         [] => "latency over the working set shows no levels".to_owned(),
         names => format!("latency over the working set shows {} only", names.join(", ")),
     };
-    let text = indistinct_level(name, &names);
-    Some(OverviewFigure { text, missing_reason: Some(why_not), ..OverviewFigure::default() })
+    let text = indistinct_level(name, &hierarchy);
+    Some(OverviewFigure { text, missing_reason: Some(reason), ..OverviewFigure::default() })
 }
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.
 fn core_to_core_result<'a>(run: &Run, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
     let settings = &run.header.settings;
     let [cpu, partner] = [Some(settings.cpu), settings.partner_cpu].map(|cpu| cpu.map(u64::from));
-    let ends = |result: &&MetricResult| {
+    let is_pair = |result: &&MetricResult| {
         let pair = [mem::FROM_CPU.number_in(&result.case), mem::TO_CPU.number_in(&result.case)];
         pair == [cpu, partner] || pair == [partner, cpu]
     };
-    let spot = select(&mem::CORE_TO_CORE);
-    spot.find_all(results).find(ends).or_else(|| spot.find_all(results).next())
+    let selector = select(&mem::CORE_TO_CORE);
+    selector.find_all(results).find(is_pair).or_else(|| selector.find_all(results).next())
 }
 
 #[cfg(test)]
@@ -244,24 +249,24 @@ mod tests {
 
     use super::*;
 
-    fn has_axes(spot: &MetricSelector) -> bool {
-        let axes: Vec<Name> = spot.metric.axes().map(|axis| axis.name).collect();
-        spot.axes().all(|axis| axes.contains(&axis))
+    fn has_axes(selector: &MetricSelector) -> bool {
+        let axes: Vec<Name> = selector.metric.axes().map(|axis| axis.name).collect();
+        selector.axes().all(|axis| axes.contains(&axis))
     }
 
     #[test]
     fn every_rung_has_catalogue_metric_and_axes() {
         for step in RUNG_SPECS {
-            let RungSource::Metric(spot, shown) = step.source else { continue };
-            assert_eq!(kelvin_core::catalogue::find(spot.metric.id), Some(spot.metric), "{}", step.what);
-            assert!(has_axes(&spot), "{}: {:?}", step.what, spot);
-            let fits = match shown {
+            let RungSource::Metric(selector, conversion) = step.source else { continue };
+            assert_eq!(kelvin_core::catalogue::find(selector.metric.id), Some(selector.metric), "{}", step.label);
+            assert!(has_axes(&selector), "{}: {:?}", step.label, selector);
+            let is_time = match conversion {
                 ValueConversion::Unchanged => false,
-                ValueConversion::Seconds => spot.metric.unit == Unit::Nanoseconds,
-                ValueConversion::SecondsPerOperation => spot.metric.unit == Unit::Hertz,
-                ValueConversion::SecondsForBytes(_) => spot.metric.unit == Unit::BytesPerSecond,
+                ValueConversion::Seconds => selector.metric.unit == Unit::Nanoseconds,
+                ValueConversion::SecondsPerOperation => selector.metric.unit == Unit::Hertz,
+                ValueConversion::SecondsForBytes(_) => selector.metric.unit == Unit::BytesPerSecond,
             };
-            assert!(fits, "{} is no time in {:?}", step.what, spot.metric.unit);
+            assert!(is_time, "{} is no time in {:?}", step.label, selector.metric.unit);
         }
     }
 

@@ -15,7 +15,7 @@ const MESSAGE_BYTES: u64 = 64 << 10;
 
 /// A line: of what, and its rates.
 struct RateRowSpec {
-    what: &'static str,
+    label: &'static str,
     rates: &'static [RateSpec],
 }
 
@@ -25,26 +25,26 @@ struct RateSpec {
     sentence_name: &'static str,
     selector: MetricSelector,
     /// Where a run that skips it has another.
-    or: Option<MetricSelector>,
+    fallback: Option<MetricSelector>,
 }
 
-const fn rate_spec(work: &'static str, named: &'static str, selector: MetricSelector) -> RateSpec {
-    RateSpec { work, sentence_name: named, selector, or: None }
+const fn rate_spec(work: &'static str, sentence_name: &'static str, selector: MetricSelector) -> RateSpec {
+    RateSpec { work, sentence_name, selector, fallback: None }
 }
 
 /// A local TCP stream in messages of the usual size, or of the largest that a run has.
-const fn local_stream(work: &'static str, named: &'static str, placement: PairPlacement) -> RateSpec {
+const fn local_stream(work: &'static str, sentence_name: &'static str, placement: PairPlacement) -> RateSpec {
     let stream = select(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1);
-    let usual = rate_spec(work, named, stream.with_number(net::MESSAGE, MESSAGE_BYTES));
-    RateSpec { or: Some(stream.furthest(net::MESSAGE)), ..usual }
+    let primary = rate_spec(work, sentence_name, stream.with_number(net::MESSAGE, MESSAGE_BYTES));
+    RateSpec { fallback: Some(stream.furthest(net::MESSAGE)), ..primary }
 }
 
 impl RateSpec {
     fn find<'a>(&self, analysis: &'a Analysis) -> Option<&'a MetricResult> {
         let was_measured = |result: &&MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
-        let other = || self.or.and_then(|other| other.find(&analysis.results)).filter(was_measured);
+        let fallback = || self.fallback.and_then(|selector| selector.find(&analysis.results)).filter(was_measured);
         let result = self.selector.find(&analysis.results);
-        result.filter(was_measured).or_else(other).or(result)
+        result.filter(was_measured).or_else(fallback).or(result)
     }
 }
 
@@ -79,7 +79,7 @@ const fn page_cache_write() -> MetricSelector {
 
 static RATE_ROW_SPECS: [RateRowSpec; 7] = [
     RateRowSpec {
-        what: "memory, one CPU",
+        label: "memory, one CPU",
         rates: &[
             rate_spec("read", "reading memory by one CPU", memory(&mem::BANDWIDTH_READ, MemoryCpus::One)),
             rate_spec("copy", "copying memory by one CPU", memory(&mem::BANDWIDTH_COPY, MemoryCpus::One)),
@@ -88,7 +88,7 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
         ],
     },
     RateRowSpec {
-        what: "memory, all CPUs",
+        label: "memory, all CPUs",
         rates: &[
             rate_spec("read", "reading memory by all CPUs", memory(&mem::BANDWIDTH_READ, MemoryCpus::All)),
             rate_spec("copy", "copying memory by all CPUs", memory(&mem::BANDWIDTH_COPY, MemoryCpus::All)),
@@ -96,14 +96,14 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
         ],
     },
     RateRowSpec {
-        what: "page cache",
+        label: "page cache",
         rates: &[
             rate_spec("read", "reading the page cache", page_cache_read()),
             rate_spec("write", "writing to the page cache", page_cache_write()),
         ],
     },
     RateRowSpec {
-        what: "disk",
+        label: "disk",
         rates: &[
             rate_spec("read", "reading the disk sequentially", select(&file::DEVICE_READ)),
             rate_spec("write", "writing to the disk sequentially", select(&file::DEVICE_WRITE)),
@@ -111,21 +111,21 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
         ],
     },
     RateRowSpec {
-        what: "pipe",
+        label: "pipe",
         rates: &[
             rate_spec("on one CPU", "a pipe on one CPU", pipe(PairPlacement::SameCpu)),
             rate_spec("between two", "a pipe between two CPUs", pipe(PairPlacement::TwoCpus)),
         ],
     },
     RateRowSpec {
-        what: "TCP on this host",
+        label: "TCP on this host",
         rates: &[
             local_stream("on one CPU", "a local TCP stream on one CPU", PairPlacement::SameCpu),
             local_stream("between two", "a local TCP stream between two CPUs", PairPlacement::TwoCpus),
         ],
     },
     RateRowSpec {
-        what: "TCP, the peer",
+        label: "TCP, the peer",
         rates: &[
             rate_spec("to it", "TCP to the peer", peer(StreamDirection::ToAgent)),
             rate_spec("from it", "TCP from the peer", peer(StreamDirection::FromAgent)),
@@ -137,15 +137,15 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
 pub(super) fn rates(machine: &Machine, analysis: &Analysis) -> Vec<RateRow> {
     let rates = |line: &RateRowSpec| line.rates.iter().filter_map(|work| rate(work, analysis)).collect();
     // A stream in messages of another size than the others.
-    let in_other_messages = |line: &RateRowSpec| {
+    let message_doubt = |line: &RateRowSpec| {
         let measured = line.rates.iter().find_map(|work| work.find(analysis))?;
         let message = net::MESSAGE.number_in(&measured.case).filter(|message| *message != MESSAGE_BYTES)?;
         (measured.metric.id == net::BANDWIDTH_TCP.id).then(|| format!("in messages of {}", bytes(message)))
     };
     let line = |line: &RateRowSpec| RateRow {
-        label: line.what.into(),
+        label: line.label.into(),
         rates: rates(line),
-        doubt: cache_size_doubt(line, machine, analysis).or_else(|| in_other_messages(line)),
+        doubt: cache_size_doubt(line, machine, analysis).or_else(|| message_doubt(line)),
     };
     RATE_ROW_SPECS.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
 }
@@ -159,16 +159,16 @@ fn cache_size_doubt(line: &RateRowSpec, machine: &Machine, analysis: &Analysis) 
         if MemoryCpus::of(case) == Some(MemoryCpus::All) { machine.topology.allowed.get()?.len() as u64 } else { 1 };
     let caches = machine.topology.caches.get()?;
     let largest = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).max_by_key(|cache| cache.bytes)?;
-    let used = BYTES.number_in(case)?.saturating_mul(cpus);
-    (used <= largest.bytes).then(|| {
-        format!("in {}, within the L{} of {} that is reported", bytes(used), largest.level, bytes(largest.bytes))
+    let working_set = BYTES.number_in(case)?.saturating_mul(cpus);
+    (working_set <= largest.bytes).then(|| {
+        format!("in {}, within the L{} of {} that is reported", bytes(working_set), largest.level, bytes(largest.bytes))
     })
 }
 
 /// They, each by its name in a sentence.
 pub(super) fn named_rates(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
-    let works = RATE_ROW_SPECS.iter().flat_map(|line| line.rates);
-    works.filter_map(|work| Some((work.sentence_name, rate(work, analysis)?))).collect()
+    let specs = RATE_ROW_SPECS.iter().flat_map(|line| line.rates);
+    specs.filter_map(|work| Some((work.sentence_name, rate(work, analysis)?))).collect()
 }
 
 fn rate(work: &RateSpec, analysis: &Analysis) -> Option<Rate> {
@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn every_rate_has_catalogue_metric_and_axes() {
-        for RateSpec { sentence_name: named, selector: at, .. } in RATE_ROW_SPECS.iter().flat_map(|line| line.rates) {
-            assert_eq!(kelvin_core::catalogue::find(at.metric.id), Some(at.metric), "{named}");
-            let axes: Vec<_> = at.metric.axes().map(|axis| axis.name).collect();
-            assert!(at.axes().all(|axis| axes.contains(&axis)), "{named}: {at:?}");
+        for RateSpec { sentence_name, selector, .. } in RATE_ROW_SPECS.iter().flat_map(|line| line.rates) {
+            assert_eq!(kelvin_core::catalogue::find(selector.metric.id), Some(selector.metric), "{sentence_name}");
+            let axes: Vec<_> = selector.metric.axes().map(|axis| axis.name).collect();
+            assert!(selector.axes().all(|axis| axes.contains(&axis)), "{sentence_name}: {selector:?}");
         }
     }
 }

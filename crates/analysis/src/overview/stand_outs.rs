@@ -52,21 +52,21 @@ enum Consequence {
 /// What stands out, with its weight.
 struct StandOutAnswer {
     weight: Consequence,
-    shown: StandOut,
+    stand_out: StandOut,
 }
 
 impl StandOutAnswer {
-    fn new(weight: Consequence, about: StandOutQuestion, sides: Vec<MetricValue>, text: String) -> Self {
-        Self { weight, shown: StandOut { question: about, sides, ratio: None, factor: 1.0, text } }
+    fn new(weight: Consequence, question: StandOutQuestion, sides: Vec<MetricValue>, text: String) -> Self {
+        Self { weight, stand_out: StandOut { question, sides, ratio: None, factor: 1.0, text } }
     }
 
     fn with_factor(mut self, factor: f64) -> Self {
-        self.shown.factor = factor;
+        self.stand_out.factor = factor;
         self
     }
 }
 
-/// What a question is asked of.
+/// What a question is answered from.
 pub(super) struct StandOutContext<'a> {
     evidence: &'a Evidence<'a>,
     analysis: &'a Analysis,
@@ -101,10 +101,10 @@ impl FigureRatio {
         self.is_tested && self.ratio.high < factor
     }
 
-    fn into_answer(self, weight: Consequence, about: StandOutQuestion, text: String) -> StandOutAnswer {
+    fn into_answer(self, weight: Consequence, question: StandOutQuestion, text: String) -> StandOutAnswer {
         let factor = self.ratio.value.max(1.0 / self.ratio.value);
-        let shown = StandOut { question: about, sides: self.sides.into(), ratio: Some(self.ratio), factor, text };
-        StandOutAnswer { weight, shown }
+        let stand_out = StandOut { question, sides: self.sides.into(), ratio: Some(self.ratio), factor, text };
+        StandOutAnswer { weight, stand_out }
     }
 }
 
@@ -131,11 +131,11 @@ impl StandOutContext<'_> {
 
 /// What stands out, most consequential first.
 pub(super) fn stand_outs(evidence: &Evidence<'_>, analysis: &Analysis, rungs: &[LadderRung]) -> Vec<StandOut> {
-    let seen = StandOutContext { evidence, analysis, rungs, rates: rates::named_rates(analysis) };
-    let mut answers: Vec<StandOutAnswer> = STAND_OUT_RULES.iter().filter_map(|answer| answer(&seen)).collect();
-    answers.sort_by(|a, b| a.weight.cmp(&b.weight).then(b.shown.factor.total_cmp(&a.shown.factor)));
+    let context = StandOutContext { evidence, analysis, rungs, rates: rates::named_rates(analysis) };
+    let mut answers: Vec<StandOutAnswer> = STAND_OUT_RULES.iter().filter_map(|answer| answer(&context)).collect();
+    answers.sort_by(|a, b| a.weight.cmp(&b.weight).then(b.stand_out.factor.total_cmp(&a.stand_out.factor)));
     answers.truncate(MAX_STAND_OUTS);
-    answers.into_iter().map(|answer| answer.shown).collect()
+    answers.into_iter().map(|answer| answer.stand_out).collect()
 }
 
 fn time_text(time: MeasuredValue) -> String {
@@ -162,7 +162,7 @@ fn size_range(ends: LevelCapacity) -> String {
         (trimmed_decimal(size as f64 / scale.factor, 1), scale.symbol)
     });
     match sizes {
-        [(low, unit), (high, same)] if unit == same => format!("{low} to {high} {unit}"),
+        [(low, unit), (high, other_unit)] if unit == other_unit => format!("{low} to {high} {unit}"),
         [(low, small), (high, large)] => format!("{low} {small} to {high} {large}"),
     }
 }

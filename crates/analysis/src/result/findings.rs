@@ -177,19 +177,19 @@ pub struct ShownCause {
 
 impl GapCauses {
     /// Of the figure at a place, if a run tried its causes.
-    pub(crate) fn from_run(run: &Run, at: &MetricCase) -> Option<Self> {
-        let explanation = run.explanation(&at.metric, &at.case)?;
+    pub(crate) fn from_run(run: &Run, metric_case: &MetricCase) -> Option<Self> {
+        let explanation = run.explanation(&metric_case.metric, &metric_case.case)?;
         let causes = &explanation.causes;
         let names = |verdicts: &[CauseVerdict]| {
             causes.iter().filter(|cause| verdicts.contains(&cause.verdict)).map(|cause| cause.summary).collect()
         };
-        let shown = |part: &ExplainedPart| {
+        let shown_cause = |part: &ExplainedPart| {
             let PartKind::Cause(id) = part.kind else { return None };
             let cause = causes.iter().find(|cause| cause.id == id)?;
             Some(ShownCause { summary: cause.summary, share: part.share.share })
         };
         Some(Self {
-            shown: explanation.parts.iter().filter_map(shown).collect(),
+            shown: explanation.parts.iter().filter_map(shown_cause).collect(),
             not_explained: explanation.not_explained.share,
             ruled_out: names(&[CauseVerdict::RuledOut, CauseVerdict::Opposite]),
             not_decided: names(&[

@@ -34,28 +34,28 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
             points.filter(|point| axis.number_in(point.case).is_some() && point.values.len() > 1).collect();
         points.sort_by_key(|point| axis.number_in(point.case));
         let positions: Vec<u64> = points.iter().filter_map(|point| axis.number_in(point.case)).collect();
-        let is_asked = points.iter().any(|point| !point.only_input);
+        let is_requested = points.iter().any(|point| !point.only_input);
         let is_positive = points.iter().all(|point| point.are_positive());
-        (positions.len() > 1 && is_asked && is_positive).then_some(Self { question, positions, points })
+        (positions.len() > 1 && is_requested && is_positive).then_some(Self { question, positions, points })
     }
 
     /// Whether the time is the same at each point as at the first, by the passes that both have. `amount` is the quantity at a point in
     /// words.
     pub fn constant(&self, claim: &str, amount: impl Fn(u64) -> String) -> Option<StatedConclusion> {
         let first = self.points.first()?;
-        let off = |place: usize| -> (usize, Vec<f64>) {
+        let deviation = |place: usize| -> (usize, Vec<f64>) {
             let pairs = RoundHeadlines::common_passes([first, self.points[place]]);
             (place, pairs.iter().map(|[base, time]| (time / base).ln()).collect())
         };
-        let off = (1..self.positions.len()).map(off).collect();
-        self.conclude(DependenceLaw::Constant, off, None, |claimed| {
-            format!("{claim}: {} with {}", ratio_text(&claimed.ratio_to_law, "as long"), amount(claimed.at))
+        let deviations = (1..self.positions.len()).map(deviation).collect();
+        self.conclude(DependenceLaw::Constant, deviations, None, |dependence| {
+            format!("{claim}: {} with {}", ratio_text(&dependence.ratio_to_law, "as long"), amount(dependence.at))
         })
     }
 
-    /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point. `each` is how
-    /// many of the quantity its slope is said of.
-    pub fn linear(&self, claim: &str, amount: impl Fn(u64) -> String, each: f64) -> Option<StatedConclusion> {
+    /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point. `unit` is the
+    /// amount of the quantity to which its slope refers.
+    pub fn linear(&self, claim: &str, amount: impl Fn(u64) -> String, unit: f64) -> Option<StatedConclusion> {
         if self.positions.len() < MIN_LINE_POINTS {
             return None;
         }
@@ -64,20 +64,20 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
         let lines: Vec<LeastSquaresLine> =
             passes.iter().map(|pass| LeastSquaresLine::fit(&self.positions, pass, &weights)).collect::<Option<_>>()?;
         let slope = TestedFigure::median(&lines.iter().map(|line| line.slope).collect::<Vec<f64>>(), None)?;
-        let off = |place: usize| -> Option<(usize, Vec<f64>)> {
-            let of_pass = |(pass, line): (&Vec<f64>, &LeastSquaresLine)| {
+        let deviation = |place: usize| -> Option<(usize, Vec<f64>)> {
+            let pass_deviation = |(pass, line): (&Vec<f64>, &LeastSquaresLine)| {
                 let law = line.level + line.slope * self.positions[place] as f64;
                 (law > 0.0).then(|| (pass[place] / law).ln())
             };
-            Some((place, passes.iter().zip(&lines).map(of_pass).collect::<Option<_>>()?))
+            Some((place, passes.iter().zip(&lines).map(pass_deviation).collect::<Option<_>>()?))
         };
-        let off = (0..self.positions.len()).map(off).collect::<Option<_>>()?;
+        let deviations = (0..self.positions.len()).map(deviation).collect::<Option<_>>()?;
         let slope = slope.estimate;
-        self.conclude(DependenceLaw::Linear, off, Some(slope), |claimed| {
-            let slope = slope.divided_by(1.0 / each);
+        self.conclude(DependenceLaw::Linear, deviations, Some(slope), |dependence| {
+            let slope = slope.divided_by(1.0 / unit);
             let [value, low, high] = slope.parts().map(|time| value_text(time, Unit::Nanoseconds));
-            let (label, times) = (interval_label(&slope), ratio_text(&claimed.ratio_to_law, "the line's"));
-            format!("{claim}, {value} ({label}: {low} to {high}): with {} {times}", amount(claimed.at))
+            let (label, times) = (interval_label(&slope), ratio_text(&dependence.ratio_to_law, "the line's"));
+            format!("{claim}, {value} ({label}: {low} to {high}): with {} {times}", amount(dependence.at))
         })
     }
 
@@ -85,38 +85,38 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
     fn conclude(
         &self,
         law: DependenceLaw,
-        off: Vec<(usize, Vec<f64>)>,
+        deviations: Vec<(usize, Vec<f64>)>,
         slope: Option<Estimate>,
         text: impl FnOnce(&DependenceClaim) -> String,
     ) -> Option<StatedConclusion> {
-        let rounds = off.iter().map(|(_, passes)| passes.len()).min()?;
+        let rounds = deviations.iter().map(|(_, passes)| passes.len()).min()?;
         let point = |(place, passes): &(usize, Vec<f64>)| {
             Some(DependencePoint {
                 position: self.positions[*place],
                 ratio_to_law: TestedFigure::from_logarithms(passes)?,
             })
         };
-        let points: Vec<DependencePoint> = off.iter().map(point).collect::<Option<_>>()?;
+        let points: Vec<DependencePoint> = deviations.iter().map(point).collect::<Option<_>>()?;
         let is_known = slope.is_none_or(|slope| slope.is_above(0.0).is_some());
-        let judged = LawJudgement::from_points(&points)?;
+        let judgement = LawJudgement::from_points(&points)?;
         let claim = DependenceClaim {
             question: self.question,
             law,
             base: self.points.first()?.metric_value(),
             span: [*self.positions.first()?, *self.positions.last()?],
-            at: judged.point.position,
-            ratio_to_law: judged.point.ratio_to_law.estimate,
+            at: judgement.point.position,
+            ratio_to_law: judgement.point.ratio_to_law.estimate,
             margin: EQUIVALENCE_MARGIN,
             per_unit: slope,
         };
-        let (points, within) = (self.positions.len(), percent(EQUIVALENCE_MARGIN));
+        let (points, margin) = (self.positions.len(), percent(EQUIVALENCE_MARGIN));
         let test = format!(
             "each of {points} points against what the claim gives, pass by pass in {rounds} passes or more: true if all are certainly \
-             within {within}, false if one certainly is not"
+             within {margin}, false if one certainly is not"
         );
         let evidence = TestEvidence::AtEachPoint { points, rounds };
-        let test = ClaimTest::new(evidence, test, outcome_of_p_value(judged.p_value));
-        let (holds, text) = (judged.holds.filter(|&holds| is_known || !holds), text(&claim));
+        let test = ClaimTest::new(evidence, test, outcome_of_p_value(judgement.p_value));
+        let (holds, text) = (judgement.holds.filter(|&holds| is_known || !holds), text(&claim));
         Some(test.conclude(Claim::Dependence(claim), holds, text))
     }
 }
@@ -135,7 +135,7 @@ impl DependencePoint {
     }
 }
 
-/// What all points say of a law, and the one that shows it.
+/// What all points show about a law, and the decisive one.
 struct LawJudgement {
     holds: Option<bool>,
     point: DependencePoint,
@@ -145,31 +145,31 @@ struct LawJudgement {
 impl LawJudgement {
     /// `None` without any point.
     fn from_points(points: &[DependencePoint]) -> Option<Self> {
-        let furthest =
+        let max_deviation =
             |points: &[DependencePoint]| points.iter().copied().max_by(|a, b| a.distance().total_cmp(&b.distance()));
         // By chance a point within the margin is found that far outside of it, ...
-        let within = |point: &DependencePoint| match point.ratio_to_law.estimate.value {
+        let inside_p_value = |point: &DependencePoint| match point.ratio_to_law.estimate.value {
             value if value > 1.0 + EQUIVALENCE_MARGIN => point.ratio_to_law.p_value(1.0 + EQUIVALENCE_MARGIN),
             value if value < 1.0 - EQUIVALENCE_MARGIN => point.ratio_to_law.p_value(1.0 - EQUIVALENCE_MARGIN),
             _ => Some(1.0),
         };
         // ... and one outside that far within.
-        let outside = |point: &DependencePoint| {
+        let outside_p_value = |point: &DependencePoint| {
             Some(point.ratio_to_law.test(1.0, Some(EQUIVALENCE_MARGIN))?.equivalence?.p_value.raw)
         };
         let is_within = |point: &DependencePoint| {
-            let off = point.ratio_to_law.estimate;
-            !off.is_range && off.low >= 1.0 - EQUIVALENCE_MARGIN && off.high <= 1.0 + EQUIVALENCE_MARGIN
+            let estimate = point.ratio_to_law.estimate;
+            !estimate.is_range && estimate.low >= 1.0 - EQUIVALENCE_MARGIN && estimate.high <= 1.0 + EQUIVALENCE_MARGIN
         };
-        let chance = |point: &DependencePoint| p_value_of_any([within(point)], points.len());
+        let chance = |point: &DependencePoint| p_value_of_any([inside_p_value(point)], points.len());
         let is_outside = |point: &&DependencePoint| chance(point).is_some_and(|chance| chance <= FALSE_DISCOVERY_RATE);
         let points_outside: Vec<DependencePoint> = points.iter().filter(is_outside).copied().collect();
-        if let Some(point) = furthest(&points_outside) {
+        if let Some(point) = max_deviation(&points_outside) {
             return Some(Self { holds: Some(false), point, p_value: chance(&point) });
         }
         let holds = points.iter().all(is_within).then_some(true);
-        let chance = p_value_of_all(points.iter().map(outside));
-        Some(Self { holds, point: furthest(points)?, p_value: chance })
+        let chance = p_value_of_all(points.iter().map(outside_p_value));
+        Some(Self { holds, point: max_deviation(points)?, p_value: chance })
     }
 }
 
@@ -181,15 +181,15 @@ struct LeastSquaresLine {
 
 impl LeastSquaresLine {
     /// `None` where all points have one position.
-    fn fit(at: &[u64], times: &[f64], weights: &[f64]) -> Option<Self> {
+    fn fit(positions: &[u64], times: &[f64], weights: &[f64]) -> Option<Self> {
         let mean = |values: &dyn Fn(usize) -> f64| {
-            let sum: f64 = (0..at.len()).map(|place| weights[place] * values(place)).sum();
+            let sum: f64 = (0..positions.len()).map(|place| weights[place] * values(place)).sum();
             sum / weights.iter().sum::<f64>()
         };
-        let (x, y) = (mean(&|place| at[place] as f64), mean(&|place| times[place]));
-        let across = mean(&|place| (at[place] as f64 - x) * (times[place] - y));
-        let along = mean(&|place| (at[place] as f64 - x).powi(2));
-        let slope = (along > 0.0).then(|| across / along).filter(|slope| slope.is_finite())?;
+        let (x, y) = (mean(&|place| positions[place] as f64), mean(&|place| times[place]));
+        let covariance = mean(&|place| (positions[place] as f64 - x) * (times[place] - y));
+        let spread = mean(&|place| (positions[place] as f64 - x).powi(2));
+        let slope = (spread > 0.0).then(|| covariance / spread).filter(|slope| slope.is_finite())?;
         Some(Self { level: y - slope * x, slope })
     }
 }
@@ -197,7 +197,7 @@ impl LeastSquaresLine {
 /// Conclusions from the metric `cpu.call.args`, by the kind of call.
 pub(crate) fn arguments(evidence: &Evidence<'_>) -> Option<Study> {
     let amount = |count: u64| if count == 0 { "none".to_owned() } else { count.to_string() };
-    let of_kind = |&kind: &CallKind| {
+    let kind_conclusions = |&kind: &CallKind| {
         let points = evidence.all_cases(&CALL_ARGS).iter().filter(|rounds| CallKind::of(rounds.case) == Some(kind));
         let dependence = TimeDependence::from_points(DependenceQuestion::Arguments, ARGUMENTS, points)?;
         let call = match kind {
@@ -206,14 +206,14 @@ pub(crate) fn arguments(evidence: &Evidence<'_>) -> Option<Study> {
             CallKind::Direct => "a direct call",
         };
         let last = *dependence.positions.last()?;
-        let constant = dependence.constant(&format!("up to {last} arguments are free in {call}"), amount)?;
-        if constant.holds == Some(true) {
-            return Some(vec![constant]);
+        let constancy = dependence.constant(&format!("up to {last} arguments are free in {call}"), amount)?;
+        if constancy.holds == Some(true) {
+            return Some(vec![constancy]);
         }
         let claim = format!("each argument costs the same in {call}");
-        Some(std::iter::once(constant).chain(dependence.linear(&claim, amount, 1.0)).collect())
+        Some(std::iter::once(constancy).chain(dependence.linear(&claim, amount, 1.0)).collect())
     };
-    let conclusions = CallKind::ALL.iter().filter_map(of_kind).flatten().collect();
+    let conclusions = CallKind::ALL.iter().filter_map(kind_conclusions).flatten().collect();
     let design = "Calls with different numbers of integer arguments were timed in several rounds. Arguments are free where each call takes \
                   as long as one without, and cost the same each where a straight line over their number gives every time.";
     Study::new(CALL_ARGS.id, design, conclusions)
@@ -224,13 +224,14 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Conclusions from the metric `os.process.fork_rss`, by the size of pages.
 pub(crate) fn forks(evidence: &Evidence<'_>) -> Option<Study> {
-    let of_pages = |&pages: &PageSize| {
-        let points = evidence.all_cases(&PROCESS_FORK_RSS).iter().filter(|one| PageSize::of(one.case) == Some(pages));
+    let pages_conclusion = |&pages: &PageSize| {
+        let points =
+            evidence.all_cases(&PROCESS_FORK_RSS).iter().filter(|rounds| PageSize::of(rounds.case) == Some(pages));
         let dependence = TimeDependence::from_points(DependenceQuestion::Resident, RESIDENT, points)?;
         let pages = if pages == PageSize::Huge { "huge" } else { "base" };
         dependence.linear(&format!("each MiB costs the same in a fork with {pages} pages"), bytes, MIB)
     };
-    let conclusions = PageSize::ALL.iter().filter_map(of_pages).collect();
+    let conclusions = PageSize::ALL.iter().filter_map(pages_conclusion).collect();
     let design = "Processes that had touched different amounts of memory forked, timed until the fork returned, in several rounds. Memory \
                   costs the same per byte where a straight line over it gives every time.";
     Study::new(PROCESS_FORK_RSS.id, design, conclusions)

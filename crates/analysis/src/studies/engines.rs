@@ -20,9 +20,9 @@ pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let lines = lines(evidence.all_cases(&ENGINES), BLOCK);
     let base = lines.iter().find(|line| BASE_ENGINE.point().is_in_case(&line.fixed))?;
     // Other pairs are compared in the table of all engines.
-    let others = lines.iter().filter(|line| line.fixed != base.fixed);
+    let other_lines = lines.iter().filter(|line| line.fixed != base.fixed);
     let fastest = request_sizes(&lines).into_iter().filter_map(|size| fastest_at(&lines, size));
-    let conclusions = others.filter_map(|other| engine_comparison(base, other)).chain(fastest).collect();
+    let conclusions = other_lines.filter_map(|other| engine_comparison(base, other)).chain(fastest).collect();
     let design = format!(
         "A cached file was read sequentially by {} engines, in requests of {} to {}; each request was timed, in several rounds.",
         lines.len(),
@@ -77,8 +77,9 @@ fn engine_comparison(base: &MetricLine<'_, '_>, other: &MetricLine<'_, '_>) -> O
     if ratios.len() < MIN_SIZES {
         return None;
     }
-    let on = |side: Ordering| ratios.iter().filter(|ratio| ratio.side() == side).map(|ratio| ratio.position).collect();
-    let (below, above): (Vec<u64>, Vec<u64>) = (on(Ordering::Less), on(Ordering::Greater));
+    let positions_on =
+        |side: Ordering| ratios.iter().filter(|ratio| ratio.side() == side).map(|ratio| ratio.position).collect();
+    let (below, above): (Vec<u64>, Vec<u64>) = (positions_on(Ordering::Less), positions_on(Ordering::Greater));
     let (crossings, sizes) = (crossings(&ratios), ratios.len());
     let holds = if below.is_empty() { (above.len() == sizes).then_some(false) } else { Some(true) };
     let chance = match holds {
@@ -103,16 +104,16 @@ fn engine_comparison(base: &MetricLine<'_, '_>, other: &MetricLine<'_, '_>) -> O
 
 fn no_crossing_sentence([base, other]: [&str; 2], count_all: usize, below: &[u64], above: &[u64]) -> String {
     let sizes = |sizes: &[u64]| sizes.iter().copied().map(bytes).collect::<Vec<String>>().join(", ");
-    let at_all = |sizes: &[u64]| {
+    let size_range = |sizes: &[u64]| {
         let ends = [sizes.first(), sizes.last()].map(|end| end.copied().map(bytes).unwrap_or_default());
         format!("at all {count_all} request sizes, {}", ends.join(" to "))
     };
-    let beats = format!("{other} beats {base} at some request size");
+    let claim = format!("{other} beats {base} at some request size");
     match (below.len(), above.len()) {
         (0, 0) => format!("{other} and {base} differ at some request size: not certain at any of {count_all}"),
-        (0, count) if count == count_all => format!("{beats}: {base} wins {}", at_all(above)),
-        (0, _) => format!("{beats}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
-        (count, _) if count == count_all => format!("{other} beats {base} {}", at_all(below)),
+        (0, count) if count == count_all => format!("{claim}: {base} wins {}", size_range(above)),
+        (0, _) => format!("{claim}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
+        (count, _) if count == count_all => format!("{other} beats {base} {}", size_range(below)),
         (_, 1..) => format!(
             "{other} beats {base} at requests of {}, and {base} wins at {}: too few sizes on one side to say where they cross",
             sizes(below),
@@ -173,7 +174,7 @@ pub(super) fn add_answer(study: &mut Study) {
     let is_sure = |conclusion: &&StatedConclusion| {
         matches!(conclusion.claim, Claim::Crossing { .. }) && conclusion.holds == Some(true)
     };
-    let because = study.conclusions.iter().filter(is_sure).map(|conclusion| format!("{}.", conclusion.text));
-    let because = because.take(MAX_LINES).collect();
-    study.answers.push(StudyAnswer { text: format!("The fastest engine is {}.", texts.join(", ")), reasons: because });
+    let reasons = study.conclusions.iter().filter(is_sure).map(|conclusion| format!("{}.", conclusion.text));
+    let reasons = reasons.take(MAX_LINES).collect();
+    study.answers.push(StudyAnswer { text: format!("The fastest engine is {}.", texts.join(", ")), reasons });
 }

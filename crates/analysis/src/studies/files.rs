@@ -14,18 +14,18 @@ const MIN_CACHE_SPEED_UP: f64 = 2.0;
 /// A rate over one parameter, the other one fixed.
 struct FileCurve {
     /// What it measures, and which parameter.
-    what: &'static str,
+    label: &'static str,
     metric: &'static Metric,
     axis: Axis,
     fixed: Option<AxisWord>,
 }
 
-const fn reads(what: &'static str, state: CacheState) -> FileCurve {
-    FileCurve { what, metric: &BLOCKSIZE_READ, axis: BLOCK, fixed: Some(state.point()) }
+const fn reads(label: &'static str, state: CacheState) -> FileCurve {
+    FileCurve { label, metric: &BLOCKSIZE_READ, axis: BLOCK, fixed: Some(state.point()) }
 }
 
-const fn writes(what: &'static str, policy: SyncPolicy) -> FileCurve {
-    FileCurve { what, metric: &BLOCKSIZE_WRITE, axis: BLOCK, fixed: Some(policy.point()) }
+const fn writes(label: &'static str, policy: SyncPolicy) -> FileCurve {
+    FileCurve { label, metric: &BLOCKSIZE_WRITE, axis: BLOCK, fixed: Some(policy.point()) }
 }
 
 static BLOCK_CURVES: [FileCurve; 5] = [
@@ -37,7 +37,7 @@ static BLOCK_CURVES: [FileCurve; 5] = [
 ];
 
 static DEPTH_CURVE: FileCurve =
-    FileCurve { what: "random reads of 4 KiB: a queue depth of", metric: &DEPTH_RATE, axis: QUEUE_DEPTH, fixed: None };
+    FileCurve { label: "random reads of 4 KiB: a queue depth of", metric: &DEPTH_RATE, axis: QUEUE_DEPTH, fixed: None };
 
 /// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` where it was only an input.
 pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
@@ -64,7 +64,7 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
          enough if it reaches {} of the best rate.",
         percent(SUFFICIENT_RATE_SHARE)
     );
-    let of_curves = BLOCK_CURVES.iter().flat_map(|curve| curve.conclusions(evidence)).flatten();
+    let curve_conclusions = BLOCK_CURVES.iter().flat_map(|curve| curve.conclusions(evidence)).flatten();
     let reads = evidence.all_cases(&BLOCKSIZE_READ);
     let comparison = |uncached: &RoundHeadlines<'_>| {
         let case = uncached.case.clone().with_word(CacheState::Cached);
@@ -75,7 +75,7 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
         Some(answer.conclude_times(&claim, "as fast"))
     };
     let uncached = reads.iter().filter(|rounds| CacheState::of(rounds.case) == Some(CacheState::Uncached));
-    Study::new(BLOCKSIZE, design, of_curves.chain(uncached.filter_map(comparison)).collect())
+    Study::new(BLOCKSIZE, design, curve_conclusions.chain(uncached.filter_map(comparison)).collect())
 }
 
 /// Conclusions about queue depths, from the metrics `file.depth.*`.
@@ -85,14 +85,14 @@ pub(crate) fn depths(evidence: &Evidence<'_>) -> Option<Study> {
          it reaches {} of the best rate.",
         percent(SUFFICIENT_RATE_SHARE)
     );
-    let [enough, before, _] = DEPTH_CURVE.conclusions(evidence);
-    Study::new(DEPTH, design, enough.into_iter().chain(before).collect())
+    let [sufficient, previous, _] = DEPTH_CURVE.conclusions(evidence);
+    Study::new(DEPTH, design, sufficient.into_iter().chain(previous).collect())
 }
 
 impl FileCurve {
     /// That the first point which reaches enough of the best rate does so, that the one before does not, and whether the rate of the largest
     /// point is below enough of the best. Nothing of the best itself: compared with itself there is nothing to test, and what the one before
-    /// lacks says as much.
+    /// lacks shows as much.
     fn conclusions(&self, evidence: &Evidence<'_>) -> [Option<StatedConclusion>; 3] {
         let is_of_curve = |point: &&RoundHeadlines<'_>| {
             self.axis.number_in(point.case).is_some() && self.fixed.is_none_or(|fixed| fixed.is_in_case(point.case))
@@ -103,34 +103,36 @@ impl FileCurve {
         let Some(&best) = best.filter(|_| points.len() >= MIN_KNEE_POINTS) else { return Default::default() };
         let is_enough = |point: &&RoundHeadlines<'_>| point.headline() >= SUFFICIENT_RATE_SHARE * best.headline();
         let Some(knee) = points.iter().position(is_enough) else { return Default::default() };
-        let against_best = |point: &RoundHeadlines<'_>, ask: RatioTest| {
-            (point.case != best.case).then(|| ask.chosen_among(points.len()).test(best, point)).flatten()
+        let ratio_to_best = |point: &RoundHeadlines<'_>, test: RatioTest| {
+            (point.case != best.case).then(|| test.chosen_among(points.len()).test(best, point)).flatten()
         };
         let conclude = |answer: RatioAnswer| {
             let [position, best] = [&answer.other, &answer.base].map(|side| self.position(side));
-            let (enough, share) = (percent(SUFFICIENT_RATE_SHARE), share_text(&answer.ratio));
-            let (what, rate) = (self.what, amount_text(&answer.base));
-            let text = match answer.asked.question {
+            let (threshold, share) = (percent(SUFFICIENT_RATE_SHARE), share_text(&answer.ratio));
+            let (label, rate) = (self.label, amount_text(&answer.base));
+            let text = match answer.hypothesis.question {
                 RatioQuestion::LargestBlock => format!(
-                    "{what} {position} is too large: the rate falls below {enough} of the best: it is {share} of that with {best}, {rate}"
+                    "{label} {position} is too large: the rate falls below {threshold} of the best: it is {share} of that with {best}, {rate}"
                 ),
                 question => {
-                    let not = if question == RatioQuestion::BlockInsufficient { "not " } else { "" };
+                    let negation = if question == RatioQuestion::BlockInsufficient { "not " } else { "" };
                     format!(
-                        "{what} {position} is {not}enough for {enough} of the rate with {best}, {rate}: it reaches {share}"
+                        "{label} {position} is {negation}enough for {threshold} of the rate with {best}, {rate}: it reaches {share}"
                     )
                 }
             };
             answer.conclude(text)
         };
-        let below = |question: RatioQuestion| RatioTest::below(question, SUFFICIENT_RATE_SHARE);
+        let below_share = |question: RatioQuestion| RatioTest::below(question, SUFFICIENT_RATE_SHARE);
         let sufficient = RatioTest::above(RatioQuestion::BlockSufficient, SUFFICIENT_RATE_SHARE);
-        let before = knee.checked_sub(1).map(|before| points[before]);
+        let previous = knee.checked_sub(1).map(|index| points[index]);
         let largest = points.last().filter(|largest| !is_enough(largest));
         [
-            against_best(points[knee], sufficient).map(conclude),
-            before.and_then(|before| against_best(before, below(RatioQuestion::BlockInsufficient))).map(conclude),
-            largest.and_then(|largest| against_best(largest, below(RatioQuestion::LargestBlock))).map(conclude),
+            ratio_to_best(points[knee], sufficient).map(conclude),
+            previous
+                .and_then(|point| ratio_to_best(point, below_share(RatioQuestion::BlockInsufficient)))
+                .map(conclude),
+            largest.and_then(|largest| ratio_to_best(largest, below_share(RatioQuestion::LargestBlock))).map(conclude),
         ]
     }
 

@@ -45,7 +45,7 @@ const DESIGN: &str = "Numbers of users, each of which sends a request, waits for
      process in more than 90 % of the quota's periods. Intervals are of 95 %: Student's of means and slopes, a parametric \
      bootstrap's of saturation and knee.";
 
-/// A conclusion of the study, with what it says in the answer of its sweep.
+/// A conclusion of the study, with its sentence in the answer of its sweep.
 pub(crate) struct LoadConclusion {
     pub stated: StatedConclusion,
     line: Option<(AnswerLine, String)>,
@@ -66,8 +66,8 @@ impl LoadConclusion {
     }
 
     /// With a sentence for a line of the answer.
-    fn with_line(self, line: AnswerLine, says: Option<String>) -> Self {
-        Self { line: says.map(|says| (line, says)), ..self }
+    fn with_line(self, line: AnswerLine, sentence: Option<String>) -> Self {
+        Self { line: sentence.map(|sentence| (line, sentence)), ..self }
     }
 }
 
@@ -95,12 +95,12 @@ pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
     let fixed: Vec<Case> = sweeps.iter().map(|sweep| sweep.fixed.clone()).collect();
     let (mut conclusions, mut answers) = (Vec::new(), Vec::new());
     for sweep in sweeps {
-        let (of_sweep, answer) = sweep_conclusions(sweep, &fixed);
-        conclusions.extend(of_sweep);
+        let (sweep_results, answer) = sweep_conclusions(sweep, &fixed);
+        conclusions.extend(sweep_results);
         answers.extend(answer);
     }
-    for (of_pair, answer) in sweep_pairs::pair_conclusions(sweeps) {
-        conclusions.extend(of_pair);
+    for (pair_results, answer) in sweep_pairs::pair_conclusions(sweeps) {
+        conclusions.extend(pair_results);
         answers.push(answer);
     }
     let study = Study::new(LOAD_STUDY, DESIGN, conclusions.into_iter().map(|conclusion| conclusion.stated).collect())?;
@@ -120,10 +120,10 @@ fn sweep_conclusions(sweep: &Sweep, cases: &[Case]) -> (Vec<LoadConclusion>, Opt
         conclusions.extend(next_limit::disk_amplification(saturated));
         conclusions.extend(generator::conclusion(saturated, limit));
         let hindrances = ObservedHindrance::at_saturation(saturated);
-        conclusions.extend(hindrances.into_iter().map(|seen| seen.conclusion(saturated, &limit.verdict)));
+        conclusions.extend(hindrances.into_iter().map(|hindrance| hindrance.conclusion(saturated, &limit.verdict)));
     }
     conclusions.extend(laws.iter().map(LawCheckResult::conclusion));
-    let others = [
+    let other_conclusions = [
         workers::conclusion(sweep),
         stability::throughput_stability(sweep),
         users::waiting(sweep),
@@ -132,10 +132,11 @@ fn sweep_conclusions(sweep: &Sweep, cases: &[Case]) -> (Vec<LoadConclusion>, Opt
         memory_growth::conclusion(sweep, true),
         memory_growth::conclusion(sweep, false),
     ];
-    conclusions.extend(others.into_iter().flatten());
+    conclusions.extend(other_conclusions.into_iter().flatten());
     let line = |kind: AnswerLine| {
-        let parts = conclusions.iter().filter_map(|one| one.line.as_ref()).filter(|(line, _)| *line == kind);
-        parts.map(|(_, says)| says.as_str()).collect::<Vec<_>>().join(" ")
+        let parts =
+            conclusions.iter().filter_map(|conclusion| conclusion.line.as_ref()).filter(|(line, _)| *line == kind);
+        parts.map(|(_, sentence)| sentence.as_str()).collect::<Vec<_>>().join(" ")
     };
     let answer = limit.map(|limit| {
         let lines = [

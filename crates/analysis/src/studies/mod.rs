@@ -91,8 +91,8 @@ pub fn study_ids() -> [Name; STUDIES.len()] {
 
 /// What a study of a report rests on, by its id: ids of metrics, or leading parts of them.
 pub fn study_metrics(study: &str) -> Vec<&str> {
-    let known = STUDIES.iter().find(|known| known.id == *study && !known.rests_on.is_empty());
-    known.map_or_else(|| vec![study], |known| known.rests_on.to_vec())
+    let study_rule = STUDIES.iter().find(|candidate| candidate.id == *study && !candidate.rests_on.is_empty());
+    study_rule.map_or_else(|| vec![study], |candidate| candidate.rests_on.to_vec())
 }
 
 /// The conclusions that follow from the measurements of a run, study by study.
@@ -119,7 +119,7 @@ pub(crate) fn uncorrected_studies(evidence: &Evidence<'_>) -> Vec<Study> {
 
 /// What a report concludes of a claim, among all of its conclusions.
 pub(crate) fn find_conclusion<'s>(studies: &'s [Study], claim: &Claim) -> Option<&'s StatedConclusion> {
-    studies.iter().flat_map(|study| &study.conclusions).find(|known| known.claim == *claim)
+    studies.iter().flat_map(|study| &study.conclusions).find(|conclusion| conclusion.claim == *claim)
 }
 
 /// Gives studies the tables of what was measured; one without conclusions has them too.

@@ -6,11 +6,13 @@ use crate::prelude::*;
 /// Most rounds that are worth naming: a thorough run of an hour makes as many.
 const MAX_NAMED_ROUNDS: u64 = 100;
 
-/// Corrects the tests of difference for one another, and those of equivalence, leaves open what does not count any more, and says what
-/// each test says among all.
+/// Corrects the tests of difference for one another, and those of equivalence. Leaves open what is no longer significant, and
+/// states the result of each test among all.
 pub(crate) fn correct_p_values(mut conclusions: Vec<&mut StatedConclusion>) {
-    correct_tests_of_kind(&mut conclusions, |tested| Some(&mut tested.difference));
-    correct_tests_of_kind(&mut conclusions, |tested| tested.equivalence.as_mut().map(|same| &mut same.p_value));
+    correct_tests_of_kind(&mut conclusions, |outcome| Some(&mut outcome.difference));
+    correct_tests_of_kind(&mut conclusions, |outcome| {
+        outcome.equivalence.as_mut().map(|equivalence| &mut equivalence.p_value)
+    });
     conclusions.into_iter().for_each(decide);
 }
 
@@ -19,31 +21,31 @@ fn correct_tests_of_kind(
     conclusions: &mut [&mut StatedConclusion],
     test_of: fn(&mut TestOutcome) -> Option<&mut PValue>,
 ) {
-    let tested = conclusions.iter_mut().filter_map(|stated| stated.conclusion.outcome.as_mut());
-    let mut tests: Vec<&mut PValue> = tested.filter_map(test_of).collect();
-    let alone: Vec<f64> = tests.iter().map(|test| test.raw).collect();
-    for (test, joint) in tests.iter_mut().zip(adjusted_p_values(&alone)) {
+    let outcomes = conclusions.iter_mut().filter_map(|conclusion| conclusion.conclusion.outcome.as_mut());
+    let mut tests: Vec<&mut PValue> = outcomes.filter_map(test_of).collect();
+    let p_values: Vec<f64> = tests.iter().map(|test| test.raw).collect();
+    for (test, joint) in tests.iter_mut().zip(adjusted_p_values(&p_values)) {
         test.adjusted = joint;
     }
 }
 
 fn decide(stated: &mut StatedConclusion) {
     let conclusion = &mut stated.conclusion;
-    if let Some(tested) = &mut conclusion.outcome {
-        if let Some(same) = &mut tested.equivalence {
-            same.holds = same.p_value.is_significant(FALSE_DISCOVERY_RATE);
+    if let Some(outcome) = &mut conclusion.outcome {
+        if let Some(equivalence) = &mut outcome.equivalence {
+            equivalence.holds = equivalence.p_value.is_significant(FALSE_DISCOVERY_RATE);
         }
-        if !tested.difference.is_significant(FALSE_DISCOVERY_RATE) {
+        if !outcome.difference.is_significant(FALSE_DISCOVERY_RATE) {
             conclusion.holds = None;
         }
     }
-    // The sentences that say more than a claim with its figures.
+    // The sentences that depend on whether the claim holds.
     match &conclusion.claim {
-        Claim::MoreTasksThanCpus { other, slowdown: longer, .. } => {
-            stated.text = tasks::more_tasks_sentence(&other.case, longer, conclusion.holds);
+        Claim::MoreTasksThanCpus { other, slowdown, .. } => {
+            stated.text = tasks::more_tasks_sentence(&other.case, slowdown, conclusion.holds);
         }
-        Claim::Share { question: ShareQuestion::RemoteAccess, figure: of, share, .. } => {
-            stated.text = remote::share_sentence(&of.case, share, conclusion.holds);
+        Claim::Share { question: ShareQuestion::RemoteAccess, figure, share, .. } => {
+            stated.text = remote::share_sentence(&figure.case, share, conclusion.holds);
         }
         _ => {}
     }
@@ -54,18 +56,18 @@ fn decide(stated: &mut StatedConclusion) {
 
 /// How likely a conclusion is by accident, or what would decide where these rounds do not.
 fn test_outcome(conclusion: &StatedConclusion) -> Option<String> {
-    let of_all = |chance: PValue| format!("{} among all conclusions", p_value(chance.adjusted));
-    let Some(tested) = conclusion.outcome else {
+    let chance_text = |chance: PValue| format!("{} among all conclusions", p_value(chance.adjusted));
+    let Some(outcome) = conclusion.outcome else {
         let too_few = format!("nothing is tested with fewer than {MIN_INTERVAL_ROUNDS} rounds");
         return has_too_few_rounds(&conclusion.evidence).then_some(too_few);
     };
     if conclusion.holds.is_some() {
-        return Some(of_all(tested.difference));
+        return Some(chance_text(outcome.difference));
     }
-    if let Some(same) = tested.equivalence.filter(|_| conclusion.same_within().is_some()) {
-        return Some(format!("the same within {}, {}", percent(same.margin), of_all(same.p_value)));
+    if let Some(equivalence) = outcome.equivalence.filter(|_| conclusion.same_within().is_some()) {
+        return Some(format!("the same within {}, {}", percent(equivalence.margin), chance_text(equivalence.p_value)));
     }
-    match tested.rounds_to_decide? {
+    match outcome.rounds_to_decide? {
         rounds if rounds <= MAX_NAMED_ROUNDS => Some(format!("about {rounds} rounds would decide")),
         _ => Some(format!("more than {MAX_NAMED_ROUNDS} rounds would be needed to decide")),
     }
@@ -92,17 +94,17 @@ mod tests {
 
     use super::*;
 
-    fn conclusion(chance: f64, same: Option<f64>) -> Conclusion {
-        let same = same.map(|chance| Equivalence { margin: 0.05, p_value: PValue::new(chance), holds: chance <= 0.05 });
+    fn conclusion(chance: f64, equivalence_chance: Option<f64>) -> Conclusion {
+        let equivalence = equivalence_chance.map(|chance| Equivalence {
+            margin: 0.05,
+            p_value: PValue::new(chance),
+            holds: chance <= 0.05,
+        });
         Conclusion {
             claim: Claim::Pages { metric: Name::new("mem.page.file"), case: Case::new(), all: true },
             holds: (chance <= 0.05).then_some(true),
             evidence: TestEvidence::TooFewPoints,
-            outcome: Some(TestOutcome {
-                difference: PValue::new(chance),
-                equivalence: same,
-                rounds_to_decide: Some(9),
-            }),
+            outcome: Some(TestOutcome { difference: PValue::new(chance), equivalence, rounds_to_decide: Some(9) }),
         }
     }
 
@@ -110,35 +112,35 @@ mod tests {
         StatedConclusion { text: String::new(), test: String::new(), conclusion }
     }
 
-    fn corrected(conclusions: Vec<Conclusion>) -> Vec<Conclusion> {
-        let mut concluded: Vec<StatedConclusion> = conclusions.into_iter().map(stated).collect();
-        correct_p_values(concluded.iter_mut().collect());
-        concluded.into_iter().map(|one| one.conclusion).collect()
+    fn correct(conclusions: Vec<Conclusion>) -> Vec<Conclusion> {
+        let mut entries: Vec<StatedConclusion> = conclusions.into_iter().map(stated).collect();
+        correct_p_values(entries.iter_mut().collect());
+        entries.into_iter().map(|entry| entry.conclusion).collect()
     }
 
     #[test]
     fn one_small_p_value_among_many_is_undecided() {
-        let many = || std::iter::repeat_with(|| conclusion(0.5, None));
-        let few = corrected(std::iter::once(conclusion(0.04, None)).chain(many().take(9)).collect());
-        assert!(few.iter().all(|one| one.holds.is_none()), "{few:?}");
-        assert!((few[0].outcome.unwrap().difference.adjusted - 0.4).abs() < 1e-12);
-        let all = corrected(std::iter::repeat_with(|| conclusion(0.04, None)).take(10).collect());
-        assert!(all.iter().all(|one| one.holds == Some(true)));
-        assert_eq!(corrected(vec![conclusion(0.04, None)])[0].holds, Some(true), "alone");
+        let open_conclusions = || std::iter::repeat_with(|| conclusion(0.5, None));
+        let mostly_open = correct(std::iter::once(conclusion(0.04, None)).chain(open_conclusions().take(9)).collect());
+        assert!(mostly_open.iter().all(|entry| entry.holds.is_none()), "{mostly_open:?}");
+        assert!((mostly_open[0].outcome.unwrap().difference.adjusted - 0.4).abs() < 1e-12);
+        let significant = correct(std::iter::repeat_with(|| conclusion(0.04, None)).take(10).collect());
+        assert!(significant.iter().all(|entry| entry.holds == Some(true)));
+        assert_eq!(correct(vec![conclusion(0.04, None)])[0].holds, Some(true), "alone");
     }
 
     #[test]
     fn equivalence_holds_unless_difference_is_known() {
-        let found =
-            corrected(vec![conclusion(0.6, Some(0.001)), conclusion(0.001, Some(0.001)), conclusion(0.6, Some(0.5))]);
-        assert_eq!(found.iter().map(Conclusion::same_within).collect::<Vec<_>>(), [Some(0.05), None, None]);
-        assert_eq!(found.iter().map(|one| one.holds).collect::<Vec<_>>(), [None, Some(true), None]);
+        let results =
+            correct(vec![conclusion(0.6, Some(0.001)), conclusion(0.001, Some(0.001)), conclusion(0.6, Some(0.5))]);
+        assert_eq!(results.iter().map(Conclusion::same_within).collect::<Vec<_>>(), [Some(0.05), None, None]);
+        assert_eq!(results.iter().map(|entry| entry.holds).collect::<Vec<_>>(), [None, Some(true), None]);
     }
 
     #[test]
     fn untested_conclusion_is_unchanged() {
         let untested = Conclusion { outcome: None, ..conclusion(0.01, None) };
-        let found = corrected(vec![untested.clone(), conclusion(0.5, None)]);
-        assert_eq!(found[0], untested);
+        let results = correct(vec![untested.clone(), conclusion(0.5, None)]);
+        assert_eq!(results[0], untested);
     }
 }

@@ -33,45 +33,46 @@ static PROTOCOLS: [(&str, &Metric, &Metric); 3] =
 
 /// Conclusions on calls and round trips, from `net.rtt.*`, `net.stack.*`, `net.connect` and `net.close`.
 pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
-    let small = bytes(SMALL_MESSAGE);
+    let size = bytes(SMALL_MESSAGE);
     let trip = |metric: &Metric, placement: PairPlacement| {
         evidence.rounds_at(metric, &Case::new().with_word(placement).with_number(MESSAGE, SMALL_MESSAGE))
     };
     let protocol_share = |name: &str, metric: &Metric, stack: &Metric| {
-        let both_ways = evidence.rounds_at(stack, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
+        let stack_time = evidence.rounds_at(stack, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
         let answer = RatioTest::above(RatioQuestion::ProtocolInRoundTrip, MAJORITY_SHARE)
-            .test(trip(metric, PairPlacement::SameCpu)?, &both_ways.clone().scaled(2.0))?;
+            .test(trip(metric, PairPlacement::SameCpu)?, &stack_time.clone().scaled(2.0))?;
         let (share, amounts) = (share_text(&answer.ratio), answer.amounts());
         Some(answer.conclude(format!(
-            "more than half of a round trip of {small} over {name} on one CPU is sending and receiving, not switching: {share}, {amounts}"
+            "more than half of a round trip of {size} over {name} on one CPU is sending and receiving, not switching: {share}, {amounts}"
         )))
     };
     let cpu_distance = |name: &str, metric: &Metric| {
-        let [same, two] = [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| trip(metric, placement));
-        let answer = RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(same?, two?)?;
-        let claim = format!("a round trip of {small} over {name} takes longer between two CPUs than on one");
+        let [same_cpu, two_cpus] =
+            [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| trip(metric, placement));
+        let answer = RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(same_cpu?, two_cpus?)?;
+        let claim = format!("a round trip of {size} over {name} takes longer between two CPUs than on one");
         Some(answer.conclude_times(&claim, "as long"))
     };
-    let against_trip = |call: &str, metric: &Metric, question: RatioQuestion| {
+    let ratio_to_trip = |call: &str, metric: &Metric, question: RatioQuestion| {
         let cost = evidence.rounds_at(metric, &Case::new().with_word(PairPlacement::SameCpu))?;
         let answer = RatioTest::above(question, 1.0).test(trip(&RTT_TCP, PairPlacement::SameCpu)?, cost)?;
         Some(answer.conclude_times(&format!("a TCP {call} on one CPU costs more than a TCP round trip"), "as long"))
     };
     // On one CPU, where only their work and switches take time.
-    let against_tcp = |name: &str, metric: &Metric| {
+    let ratio_to_tcp = |name: &str, metric: &Metric| {
         let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(metric, PairPlacement::SameCpu));
         let answer = RatioTest::below(RatioQuestion::RoundTripAgainstTcp, 1.0).test(tcp?, other?)?;
-        let claim = format!("a round trip of {small} on one CPU takes less time over {name} than over TCP");
+        let claim = format!("a round trip of {size} on one CPU takes less time over {name} than over TCP");
         Some(answer.conclude_times(&claim, "as long"))
     };
     let conclusions = PROTOCOLS
         .iter()
         .flat_map(|(name, metric, stack)| [protocol_share(name, metric, stack), cpu_distance(name, metric)])
         .chain([
-            against_trip("connect", &CONNECT, RatioQuestion::ConnectAgainstRoundTrip),
-            against_trip("close", &CLOSE, RatioQuestion::CloseAgainstRoundTrip),
+            ratio_to_trip("connect", &CONNECT, RatioQuestion::ConnectAgainstRoundTrip),
+            ratio_to_trip("close", &CLOSE, RatioQuestion::CloseAgainstRoundTrip),
         ])
-        .chain(PROTOCOLS[1..].iter().map(|(name, metric, _)| against_tcp(name, metric)));
+        .chain(PROTOCOLS[1..].iter().map(|(name, metric, _)| ratio_to_tcp(name, metric)));
     let design = format!(
         "Messages of {SMALL_MESSAGE} B went from one process to another and back, both on one CPU or each on its own; the same message \
          was sent and received by a single process; connections were made, used once and closed; each in several rounds."
@@ -101,22 +102,27 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
 pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
     let is_of_tcp = |base: &MetricValue| base.metric == RTT_TCP.id;
     let is_large = |base: &MetricValue| MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE);
-    let mut stated = studies.iter().flat_map(|study| &study.conclusions);
+    let mut conclusions = studies.iter().flat_map(|study| &study.conclusions);
     let essential = [
-        stated.clone().find(|one| ratio_base(one, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
-        stated.clone().find(|one| ratio_base(one, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
-        stated.clone().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
-        stated.clone().rfind(|one| ratio_base(one, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
-        stated.find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
+        conclusions
+            .clone()
+            .find(|conclusion| ratio_base(conclusion, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
+        conclusions.clone().find(|conclusion| ratio_base(conclusion, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
+        conclusions.clone().find(|conclusion| matches!(conclusion.claim, Claim::BytesOutweighCalls { .. })),
+        conclusions
+            .clone()
+            .rfind(|conclusion| ratio_base(conclusion, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
+        conclusions
+            .find(|conclusion| matches!(conclusion.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
     ];
-    let certain = essential.into_iter().flatten().filter(|one| one.holds == Some(true));
-    certain.map(|one| one.text.clone()).collect()
+    let proven = essential.into_iter().flatten().filter(|conclusion| conclusion.holds == Some(true));
+    proven.map(|conclusion| conclusion.text.clone()).collect()
 }
 
 /// The base of the ratio that answers a question.
-fn ratio_base(conclusion: &StatedConclusion, asked: RatioQuestion) -> Option<&MetricValue> {
+fn ratio_base(conclusion: &StatedConclusion, expected: RatioQuestion) -> Option<&MetricValue> {
     match &conclusion.claim {
-        Claim::Ratio { question, base, .. } if *question == asked => Some(base),
+        Claim::Ratio { question, base, .. } if *question == expected => Some(base),
         _ => None,
     }
 }
@@ -134,17 +140,17 @@ pub(super) fn message_text(case: &Case) -> String {
 
 /// Whether a CPU limits streams in every message size and send method: the case whose busiest CPU is least busy.
 fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
-    let cases_of_streams = evidence.all_cases(&BANDWIDTH_TCP_CPU);
-    let busy: Vec<TestedFigure> = cases_of_streams.iter().map(RoundHeadlines::tested_figure).collect::<Option<_>>()?;
-    let full: Vec<Option<bool>> = busy.iter().map(|busy| busy.estimate.is_above(FULL_CPU_SHARE)).collect();
-    let idlest = cases_of_streams.iter().min_by(|a, b| a.headline().total_cmp(&b.headline()))?;
-    let holds = match full.iter().all(|&is_full| is_full == Some(true)) {
+    let stream_cases = evidence.all_cases(&BANDWIDTH_TCP_CPU);
+    let busy: Vec<TestedFigure> = stream_cases.iter().map(RoundHeadlines::tested_figure).collect::<Option<_>>()?;
+    let full_states: Vec<Option<bool>> = busy.iter().map(|busy| busy.estimate.is_above(FULL_CPU_SHARE)).collect();
+    let least_busy = stream_cases.iter().min_by(|a, b| a.headline().total_cmp(&b.headline()))?;
+    let holds = match full_states.iter().all(|&is_full| is_full == Some(true)) {
         true => Some(true),
-        false => full.contains(&Some(false)).then_some(false),
+        false => full_states.contains(&Some(false)).then_some(false),
     };
     // One that is not full is found among all, while all are full only together.
     let chance = full_cpu_p_value(&busy, holds.filter(|is_full| !is_full));
-    let (cases, rounds, share) = (cases_of_streams.len(), idlest.values.len(), idlest.estimate()?);
+    let (cases, rounds, share) = (stream_cases.len(), least_busy.values.len(), least_busy.estimate()?);
     let text = format!(
         "TCP streams on this machine are CPU-limited in {}, with a CPU busy for more than {} of the time: the busiest is busy for {} in the \
          case with most idle time",
@@ -152,10 +158,10 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
         percent(FULL_CPU_SHARE),
         percent(share.value)
     );
-    let (question, of) = (ShareQuestion::CpuOfStreams, idlest.metric_value());
+    let (question, figure) = (ShareQuestion::CpuOfStreams, least_busy.metric_value());
     let test = format!("median of {rounds} rounds, case by case");
     let test = ClaimTest::new(TestEvidence::CaseByCase { cases, rounds }, test, outcome_of_p_value(chance));
-    Some(test.conclude(Claim::Share { question, figure: of, share, limit: FULL_CPU_SHARE }, holds, text))
+    Some(test.conclude(Claim::Share { question, figure, share, limit: FULL_CPU_SHARE }, holds, text))
 }
 
 /// The chance by which it stands that a CPU is full, or not, found among these; without such an answer that of all together.
@@ -170,8 +176,8 @@ pub(super) fn full_cpu_p_value(busy: &[TestedFigure], answer: Option<bool>) -> O
 
 /// Whether datagrams are lost when the sender does not wait, between two processes of this machine or to another host.
 pub(super) fn datagrams_lost(lost: &RoundHeadlines<'_>, question: ShareQuestion) -> Option<StatedConclusion> {
-    let (holds, limit) = (Estimate::is_above, MIN_LOST_SHARE);
-    ShareTest { question, of: lost.metric_value(), shares: lost, holds, limit }.conclude(|figure, share| {
+    let (side, limit) = (Estimate::is_above, MIN_LOST_SHARE);
+    ShareTest { question, figure: lost.metric_value(), shares: lost, side, limit }.conclude(|figure, share| {
         let (limit, message, share) = (percent(limit), message_text(&figure.case), share_text(share));
         let lost = match question {
             ShareQuestion::DatagramsLost => format!("are lost {} of this machine", placement_text(&figure.case)),
@@ -187,9 +193,9 @@ fn rates_by_message<'a, 'r>(
     streams: u64,
     placement: PairPlacement,
 ) -> Vec<&'a RoundHeadlines<'r>> {
-    let is_of = |case: &Case| STREAMS.number_in(case) == Some(streams) && PairPlacement::of(case) == Some(placement);
+    let is_at = |case: &Case| STREAMS.number_in(case) == Some(streams) && PairPlacement::of(case) == Some(placement);
     let mut points: Vec<&RoundHeadlines<'r>> =
-        rates.iter().filter(|rate| is_of(rate.case) && rate.are_positive()).collect();
+        rates.iter().filter(|rate| is_at(rate.case) && rate.are_positive()).collect();
     points.retain(|point| MESSAGE.number_in(point.case).is_some());
     points.sort_by_key(|point| MESSAGE.number_in(point.case));
     points
@@ -199,53 +205,54 @@ fn rates_by_message<'a, 'r>(
 fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     let points =
         PLACEMENTS.iter().map(|&placement| rates_by_message(rates, 1, placement)).find(|points| !points.is_empty())?;
-    let takes = |rate: &&RoundHeadlines<'_>| {
+    let message_times = |rate: &&RoundHeadlines<'_>| {
         let size = MESSAGE.number_in(rate.case).unwrap_or(0);
         LinePoint { position: size, rounds: rate.values.iter().map(|rate| 1e9 * size as f64 / rate).collect() }
     };
-    let points: Vec<LinePoint> = points.iter().map(takes).collect();
-    let (smallest, larger) = points.split_first()?;
-    let twice: Vec<f64> = smallest.rounds.iter().map(|time| DOUBLED_TIME * time).collect();
-    let against_twice = |point: &LinePoint| line_ratio(point.position, &twice, &point.rounds, larger.len());
-    let standings: Vec<LineRatio> = larger.iter().filter_map(against_twice).collect();
+    let points: Vec<LinePoint> = points.iter().map(message_times).collect();
+    let (smallest, larger_messages) = points.split_first()?;
+    let doubled_times: Vec<f64> = smallest.rounds.iter().map(|time| DOUBLED_TIME * time).collect();
+    let ratio_to_twice =
+        |point: &LinePoint| line_ratio(point.position, &doubled_times, &point.rounds, larger_messages.len());
+    let standings: Vec<LineRatio> = larger_messages.iter().filter_map(ratio_to_twice).collect();
     let crossing = standings.iter().position(|standing| standing.side() == Ordering::Greater);
-    let shown = crossing.map_or(standings.last()?, |index| &standings[index]);
+    let example = crossing.map_or(standings.last()?, |index| &standings[index]);
     let from = crossing.map(|index| {
         let before = standings[..index].iter().rfind(|standing| standing.side() == Ordering::Less);
         let (after, until) =
             (before.map_or(smallest.position, |standing| standing.position), standings[index].position);
         // Between the two it is taken to grow by the same time a byte.
-        let takes =
+        let time_at =
             |size: u64| points.iter().find(|point| point.position == size).map_or(0.0, |point| headline(&point.rounds));
-        let doubled = DOUBLED_TIME * takes(points[0].position);
-        let share = (doubled - takes(after)) / (takes(until) - takes(after));
+        let doubled = DOUBLED_TIME * time_at(points[0].position);
+        let share = (doubled - time_at(after)) / (time_at(until) - time_at(after));
         let near = after as f64 + share.clamp(0.0, 1.0) * (until - after) as f64;
         Crossover { after, until, near, reversed: false }
     });
     let is_never = standings.iter().all(|standing| standing.side() == Ordering::Less);
     // Against the smallest message itself, not twice it.
-    let times = shown.ratio.divided_by(1.0 / DOUBLED_TIME);
-    let where_from = match from {
+    let times = example.ratio.divided_by(1.0 / DOUBLED_TIME);
+    let range_text = match from {
         Some(Crossover { after, until, near, .. }) => {
             let (near, [after, until]) = (value_text(near, Unit::Bytes), [after, until].map(bytes));
             format!(" from messages of about {near} up (between {after} and {until})")
         }
         // Of larger messages nothing is known.
-        None => format!(" up to messages of {}", bytes(shown.position)),
+        None => format!(" up to messages of {}", bytes(example.position)),
     };
     let text = format!(
-        "bytes cost more than calls in a TCP stream{where_from}, which doubles the time of a message: one of {} takes {}",
-        bytes(shown.position),
+        "bytes cost more than calls in a TCP stream{range_text}, which doubles the time of a message: one of {} takes {}",
+        bytes(example.position),
         ratio_text(&times, &format!("as long as one of {}", bytes(smallest.position)))
     );
     let chance = match crossing {
         Some(_) => side_p_value(&standings, Ordering::Greater),
         None => p_value_of_all(standings.iter().map(|standing| standing.p_value)),
     };
-    let what = format!("time of a message against {DOUBLED_TIME} times that of the smallest");
-    let test = joint_test(&what, &standings, smallest.rounds.len(), outcome_of_p_value(chance));
+    let description = format!("time of a message against {DOUBLED_TIME} times that of the smallest");
+    let test = joint_test(&description, &standings, smallest.rounds.len(), outcome_of_p_value(chance));
     let claim =
-        Claim::BytesOutweighCalls { smallest: smallest.position, from, example_bytes: shown.position, ratio: times };
+        Claim::BytesOutweighCalls { smallest: smallest.position, from, example_bytes: example.position, ratio: times };
     Some(test.conclude(claim, from.map(|_| true).or(is_never.then_some(false)), text))
 }
 
@@ -256,31 +263,33 @@ fn stream_counts(rates: &[RoundHeadlines<'_>]) -> Vec<u64> {
 
 /// Whether the most streams carry more than one, by message.
 fn more_streams(rates: &[RoundHeadlines<'_>], placement: PairPlacement) -> Vec<StatedConclusion> {
-    let [1, .., most] = stream_counts(rates)[..] else { return Vec::new() };
-    let more = RatioTest::above(RatioQuestion::MoreStreams, 1.0);
+    let [1, .., max_streams] = stream_counts(rates)[..] else { return Vec::new() };
+    let test = RatioTest::above(RatioQuestion::MoreStreams, 1.0);
     let answer =
-        test_by_message(more, &rates_by_message(rates, 1, placement), &rates_by_message(rates, most, placement));
+        test_by_message(test, &rates_by_message(rates, 1, placement), &rates_by_message(rates, max_streams, placement));
     let state = |answer: RatioAnswer| {
         let (message, placement) = (message_text(&answer.other.case), placement_text(&answer.other.case));
-        let claim = format!("{most} TCP streams in messages of {message}, each {placement}, carry more than one");
+        let claim =
+            format!("{max_streams} TCP streams in messages of {message}, each {placement}, carry more than one");
         answer.conclude_times(&claim, "as much")
     };
     answer.into_iter().map(state).collect()
 }
 
 /// The answer at each message that both have.
-fn test_by_message(ask: RatioTest, bases: &[&RoundHeadlines<'_>], others: &[&RoundHeadlines<'_>]) -> Vec<RatioAnswer> {
+fn test_by_message(test: RatioTest, bases: &[&RoundHeadlines<'_>], others: &[&RoundHeadlines<'_>]) -> Vec<RatioAnswer> {
     let answer = |base: &&RoundHeadlines<'_>| {
-        let other = others.iter().find(|other| MESSAGE.number_in(other.case) == MESSAGE.number_in(base.case))?;
-        ask.test(base, other)
+        let other =
+            others.iter().find(|candidate| MESSAGE.number_in(candidate.case) == MESSAGE.number_in(base.case))?;
+        test.test(base, other)
     };
     bases.iter().filter_map(answer).collect()
 }
 
 /// Whether streams carry more with both ends on one CPU than on two, by message, the most streams last.
 fn one_cpu_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
-    let ask = RatioTest::above(RatioQuestion::StreamsOnOneCpu, 1.0);
-    let [apart, on_one] = PLACEMENTS;
+    let test = RatioTest::above(RatioQuestion::StreamsOnOneCpu, 1.0);
+    let [two_cpus, same_cpu] = PLACEMENTS;
     let state = |streams: u64, answer: RatioAnswer| {
         let message = message_text(&answer.other.case);
         let claim = match streams {
@@ -291,20 +300,21 @@ fn one_cpu_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
         };
         answer.conclude_times(&claim, "as much")
     };
-    let of_count = |streams| {
-        let [apart, on_one] = [apart, on_one].map(|placement| rates_by_message(rates, streams, placement));
-        test_by_message(ask, &apart, &on_one).into_iter().map(move |answer| state(streams, answer))
+    let count_conclusions = |streams| {
+        let [two_cpus_rates, same_cpu_rates] =
+            [two_cpus, same_cpu].map(|placement| rates_by_message(rates, streams, placement));
+        test_by_message(test, &two_cpus_rates, &same_cpu_rates).into_iter().map(move |answer| state(streams, answer))
     };
-    stream_counts(rates).into_iter().flat_map(of_count).collect()
+    stream_counts(rates).into_iter().flat_map(count_conclusions).collect()
 }
 
 /// Whether a send method that saves the sender's copy carries more.
 fn send_method_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     let gain = |other: &RoundHeadlines<'_>| {
         let method = SendMethod::of(other.case).filter(|&method| method != SendMethod::Send)?;
-        let usual = other.case.clone().with_word(SendMethod::Send);
-        let usual = rates.iter().find(|known| *known.case == usual)?;
-        let answer = RatioTest::above(RatioQuestion::SendMethod, 1.0).test(usual, other)?;
+        let base_case = other.case.clone().with_word(SendMethod::Send);
+        let base = rates.iter().find(|candidate| *candidate.case == base_case)?;
+        let answer = RatioTest::above(RatioQuestion::SendMethod, 1.0).test(base, other)?;
         let (message, placement) = (message_text(other.case), placement_text(other.case));
         let claim = format!("{} carries more than send in messages of {message} {placement}", method.name());
         Some(answer.conclude_times(&claim, "as much"))

@@ -22,16 +22,16 @@ const PAGE_SHARE_TOLERANCE: f64 = 0.01;
 
 /// Conclusions from the metrics `mem.page.*`.
 pub(crate) fn pages(evidence: &Evidence<'_>) -> Option<Study> {
-    let design = "Pages of several kinds of mapping were touched as the kind says, and looked up in /proc/self/pagemap, in several \
+    let design = "Pages of several kinds of mapping were touched as their kind requires, and looked up in /proc/self/pagemap, in several \
                   rounds.";
     Study::new(PAGE_STUDY, design, PAGE_CLAIMS.iter().filter_map(|claim| conclusion(evidence, claim)).collect())
 }
 
 /// Whether every round agrees that all or none are, none does, or some do.
-fn conclusion(evidence: &Evidence<'_>, &(page, metric, all, text): &PageClaim) -> Option<StatedConclusion> {
+fn conclusion(evidence: &Evidence<'_>, &(page, metric, expects_all, text): &PageClaim) -> Option<StatedConclusion> {
     let case = Case::new().with_word(page);
     let shares = &evidence.rounds_at(metric, &case)?.values;
-    let (expected, rounds) = (if all { 1.0 } else { 0.0 }, shares.len());
+    let (expected, rounds) = (if expects_all { 1.0 } else { 0.0 }, shares.len());
     let agreeing = shares.iter().filter(|&&share| (share - expected).abs() <= PAGE_SHARE_TOLERANCE).count();
     let range = min_max(shares.iter().copied()).map_or([f64::NAN; 2], <[f64; 2]>::from);
     let holds = match agreeing {
@@ -39,11 +39,11 @@ fn conclusion(evidence: &Evidence<'_>, &(page, metric, all, text): &PageClaim) -
         _ if agreeing == rounds => Some(true),
         _ => None,
     };
-    let ([low, high], within) = (range.map(percent), percent(PAGE_SHARE_TOLERANCE));
+    let ([low, high], tolerance) = (range.map(percent), percent(PAGE_SHARE_TOLERANCE));
     let test = format!(
-        "to within {within} of all or none: {agreeing} of {rounds} rounds agree, with {low} to {high} of the pages"
+        "to within {tolerance} of all or none: {agreeing} of {rounds} rounds agree, with {low} to {high} of the pages"
     );
     let evidence = TestEvidence::Rounds { agreeing, rounds, range, tolerance: PAGE_SHARE_TOLERANCE };
-    let claim = Claim::Pages { metric: metric.id, case, all };
+    let claim = Claim::Pages { metric: metric.id, case, all: expects_all };
     Some(ClaimTest::new(evidence, test, None).conclude(claim, holds, text.into()))
 }

@@ -14,10 +14,10 @@ pub(crate) const PEER_STUDY: Name = Name::new("net.peer");
 /// Conclusions from `net.peer.*`.
 pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
     let streams = evidence.all_cases(&PEER_BANDWIDTH);
-    let of_streams = fastest_streams(streams)
+    let stream_conclusions = fastest_streams(streams)
         .into_iter()
         .flat_map(|stream| [link_saturation(evidence, stream), host_limit(evidence, stream)]);
-    let conclusions = of_streams
+    let conclusions = stream_conclusions
         .flatten()
         .chain(more_streams(streams))
         .chain(Transport::ALL.iter().filter_map(|&transport| program_cost(evidence, transport)))
@@ -27,7 +27,7 @@ pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
     let design = format!(
         "Bytes were sent to another host, and from it, as fast as possible over several numbers of TCP connections, and counted \
          on arrival, while both hosts were watched for a thread or CPU without idle time. Messages of {SMALL_MESSAGE} B went to a program \
-         there and back, alone and beside a stream, and echo requests to its kernel. Datagrams were sent as fast as possible and \
+         there and back, alone and during a stream, and echo requests to its kernel. Datagrams were sent as fast as possible and \
          paced. Each in several rounds."
     );
     Study::new(PEER_STUDY, design, conclusions.collect())
@@ -37,37 +37,41 @@ pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
 /// the limit, if known; and what tests support.
 pub(crate) fn essential_sentences(evidence: &Evidence<'_>, studies: &[Study]) -> Vec<String> {
     let streams = evidence.all_cases(&PEER_BANDWIDTH);
-    let among_all = |one: StatedConclusion| find_conclusion(studies, &one.claim);
-    let is_sure = |one: &&StatedConclusion| one.holds == Some(true);
+    let corrected = |conclusion: StatedConclusion| find_conclusion(studies, &conclusion.claim);
+    let is_sure = |conclusion: &&StatedConclusion| conclusion.holds == Some(true);
     // `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s), 98 % of the link`.
-    let of_stream = |stream: &RoundHeadlines<'_>| {
-        let is_one = STREAMS.number_in(stream.case) == Some(1);
+    let stream_sentence = |stream: &RoundHeadlines<'_>| {
+        let is_single = STREAMS.number_in(stream.case) == Some(1);
         let rate = |value| value_text(value, stream.metric.unit);
-        let carried = stream.estimate().map_or_else(|| rate(stream.headline()), |estimate| span_text(&estimate, rate));
-        let link = link_saturation(evidence, stream).and_then(among_all);
-        let link = link.map_or_else(String::new, |known| match &known.claim {
+        let rate_text =
+            stream.estimate().map_or_else(|| rate(stream.headline()), |estimate| span_text(&estimate, rate));
+        let link = link_saturation(evidence, stream).and_then(corrected);
+        let link = link.map_or_else(String::new, |conclusion| match &conclusion.claim {
             Claim::Share { share, .. } => format!(", {} of the link", percent(share.value)),
             _ => String::new(),
         });
-        let limit = host_limit(evidence, stream).and_then(among_all).filter(|limit| limit.holds.is_some());
-        let limit = limit.map_or_else(String::new, |known| match &known.claim {
+        let limit = host_limit(evidence, stream).and_then(corrected).filter(|limit| limit.holds.is_some());
+        let limit = limit.map_or_else(String::new, |conclusion| match &conclusion.claim {
             Claim::HostLimit { busy, full, .. } => {
-                let are = if is_one { "is" } else { "are" };
-                let [here, there] = busy.map(|share| percent(share.value));
+                let verb = if is_single { "is" } else { "are" };
+                let [local_share, remote_share] = busy.map(|share| percent(share.value));
                 let limit = limiting_host(busy.map(|share| share.is_above(*full)));
-                format!(" and {are} {limit} (the test uses {here} of a CPU here, {there} there)")
+                format!(" and {verb} {limit} (the test uses {local_share} of a CPU here, {remote_share} there)")
             }
             _ => String::new(),
         });
-        let carry = if is_one { "carries" } else { "carry" };
-        format!("{} {carry} {carried}{link}{limit}", streams_text(stream.case))
+        let carry = if is_single { "carries" } else { "carry" };
+        format!("{} {carry} {rate_text}{link}{limit}", streams_text(stream.case))
     };
-    let highest = paced_loss(evidence).into_iter().filter_map(among_all).rfind(is_sure);
-    let others =
+    let highest = paced_loss(evidence).into_iter().filter_map(corrected).rfind(is_sure);
+    let other_conclusions =
         more_streams(streams).into_iter().chain(program_cost(evidence, Transport::Tcp)).chain(losses(evidence));
-    let sure = others.filter_map(among_all).chain(highest);
-    let sure = sure.chain(queueing_delay(evidence).and_then(among_all)).filter(is_sure).map(|one| one.text.clone());
-    fastest_streams(streams).into_iter().map(of_stream).chain(sure).collect()
+    let candidates = other_conclusions.filter_map(corrected).chain(highest);
+    let certain_texts = candidates
+        .chain(queueing_delay(evidence).and_then(corrected))
+        .filter(is_sure)
+        .map(|conclusion| conclusion.text.clone());
+    fastest_streams(streams).into_iter().map(stream_sentence).chain(certain_texts).collect()
 }
 
 /// `4 TCP streams to the agent`.
@@ -81,19 +85,19 @@ fn streams_text(case: &Case) -> String {
 
 /// For each direction the number of streams that carried most.
 fn fastest_streams<'a, 'r>(streams: &'a [RoundHeadlines<'r>]) -> Vec<&'a RoundHeadlines<'r>> {
-    let faster = |best: &'a RoundHeadlines<'r>, next: &'a RoundHeadlines<'r>| {
+    let faster_of = |best: &'a RoundHeadlines<'r>, next: &'a RoundHeadlines<'r>| {
         if best.headline() < next.headline() { next } else { best }
     };
-    let fastest = |line: MetricLine<'a, 'r>| line.points.into_iter().map(|(_, stream)| stream).reduce(faster);
+    let fastest = |line: MetricLine<'a, 'r>| line.points.into_iter().map(|(_, stream)| stream).reduce(faster_of);
     lines(streams, STREAMS).into_iter().filter_map(fastest).collect()
 }
 
 /// Whether the most streams carry more than one, by direction.
 fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     let gain = |line: MetricLine<'_, '_>| {
-        let [(1, single), .., (_, most)] = line.points[..] else { return None };
-        let answer = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(single, most)?;
-        Some(answer.conclude_times(&format!("{} carry more than one", streams_text(most.case)), "as much"))
+        let [(1, single), .., (_, multiple)] = line.points[..] else { return None };
+        let answer = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(single, multiple)?;
+        Some(answer.conclude_times(&format!("{} carry more than one", streams_text(multiple.case)), "as much"))
     };
     lines(streams, STREAMS).into_iter().filter_map(gain).collect()
 }
@@ -101,17 +105,17 @@ fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
 /// Whether streams saturate the link, if its capacity is known.
 fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
     let record = evidence.run.prediction(&PEER_BANDWIDTH.id, stream.case)?;
-    let prediction = record.prediction.as_ref().filter(|known| known.value > 0.0)?;
+    let prediction = record.prediction.as_ref().filter(|candidate| candidate.value > 0.0)?;
     let shares = stream.clone().scaled(1.0 / prediction.value);
     let limit = prediction.low / prediction.value;
     let tested = shares.tested_figure()?;
     let (figure, share) = (stream.metric_value(), tested.estimate);
-    let (streams, least) = (streams_text(stream.case), percent(limit));
+    let (streams, limit_text) = (streams_text(stream.case), percent(limit));
     let (used, rate, link) =
         (share_text(&share), amount_text(&figure), value_text(figure.value / share.value, figure.unit));
-    let text = format!("{streams} used at least {least} of the link: {used}, {rate} of {link}");
-    let over = Some(prediction.derivation.clone());
-    let test = ClaimTest::median(shares.values.len(), over, tested.test(limit, None));
+    let text = format!("{streams} used at least {limit_text} of the link: {used}, {rate} of {link}");
+    let source = Some(prediction.derivation.clone());
+    let test = ClaimTest::median(shares.values.len(), source, tested.test(limit, None));
     let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure, share, limit };
     Some(test.conclude(claim, share.is_above(limit), text))
 }
@@ -122,16 +126,16 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
     let tested: [TestedFigure; 2] =
         [local.tested_figure()?, evidence.rounds_at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.tested_figure()?];
     let busy = tested.map(|share| share.estimate);
-    let full = busy.map(|share| share.is_above(FULL_CPU_SHARE));
+    let is_full = busy.map(|share| share.is_above(FULL_CPU_SHARE));
     // That neither host is the limit is a claim that holds.
-    let is_known = full.contains(&Some(true)) || full == [Some(false); 2];
+    let is_known = is_full.contains(&Some(true)) || is_full == [Some(false); 2];
     // The chance by which the answer stands: of the one that is full, among two; or of both that are not.
-    let chance = full_cpu_p_value(&tested, full.contains(&Some(true)).then_some(true));
-    let (streams, limit, [here_busy, there_busy]) =
-        (streams_text(stream.case), limiting_host(full), busy.map(|share| share_text(&share)));
-    let are = if STREAMS.number_in(stream.case) == Some(1) { "is" } else { "are" };
+    let chance = full_cpu_p_value(&tested, is_full.contains(&Some(true)).then_some(true));
+    let (streams, limit, [local_share, remote_share]) =
+        (streams_text(stream.case), limiting_host(is_full), busy.map(|share| share_text(&share)));
+    let verb = if STREAMS.number_in(stream.case) == Some(1) { "is" } else { "are" };
     let text = format!(
-        "{streams} {are} {limit}: the test uses {here_busy} of a CPU on this host, and {there_busy} of one on the agent's host"
+        "{streams} {verb} {limit}: the test uses {local_share} of a CPU on this host, and {remote_share} of one on the agent's host"
     );
     let test = ClaimTest::median(local.values.len(), None, outcome_of_p_value(chance));
     let claim = Claim::HostLimit { figure: stream.metric_value(), busy, full: FULL_CPU_SHARE };
@@ -139,8 +143,8 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
 }
 
 /// Which host's CPU limits streams, by whether that of this host and of the other one is full.
-fn limiting_host(full: [Option<bool>; 2]) -> &'static str {
-    match full {
+fn limiting_host(is_full: [Option<bool>; 2]) -> &'static str {
+    match is_full {
         [Some(true), Some(true)] => "CPU-limited on both hosts",
         [Some(true), _] => "CPU-limited on this host",
         [_, Some(true)] => "CPU-limited on the agent's host",
@@ -179,26 +183,26 @@ fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
     let mut rates: Vec<&RoundHeadlines<'_>> =
         rates.filter(|lost| OFFERED_RATE.number_in(lost.case).is_some()).collect();
     rates.sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
-    let of = |lost: &RoundHeadlines<'_>| {
-        let of = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
-        let (question, holds, limit) = (ShareQuestion::PacedDatagramsLost, Estimate::is_below, MIN_LOST_SHARE);
-        ShareTest { question, of, shares: lost, holds, limit }.conclude(|of, share| {
-            let offered = number(OFFERED_RATE.number_in(&of.case).unwrap_or(0) as f64 / 1e6);
-            let (rate, most, lost) = (amount_text(of), percent(limit), share_text(share));
-            format!("of datagrams paced at {rate} ({offered} Mbit/s offered) at most {most} are lost: {lost}")
+    let loss_conclusion = |lost: &RoundHeadlines<'_>| {
+        let figure = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
+        let (question, side, limit) = (ShareQuestion::PacedDatagramsLost, Estimate::is_below, MIN_LOST_SHARE);
+        ShareTest { question, figure, shares: lost, side, limit }.conclude(|sent, share| {
+            let offered = number(OFFERED_RATE.number_in(&sent.case).unwrap_or(0) as f64 / 1e6);
+            let (rate, limit_text, lost) = (amount_text(sent), percent(limit), share_text(share));
+            format!("of datagrams paced at {rate} ({offered} Mbit/s offered) at most {limit_text} are lost: {lost}")
         })
     };
-    rates.into_iter().filter_map(of).collect()
+    rates.into_iter().filter_map(loss_conclusion).collect()
 }
 
 /// How much longer a message takes during a saturating stream.
 fn queueing_delay(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let loaded = evidence.rounds_at(&PEER_LOADED, &Case::new())?;
-    let alone = small_round_trip(evidence, Transport::Tcp)?;
-    let answer = RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME).test(alone, loaded)?;
+    let unloaded = small_round_trip(evidence, Transport::Tcp)?;
+    let answer = RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME).test(unloaded, loaded)?;
     let claim = format!(
-        "beside a saturating stream a round trip of {} queues in buffers and takes more than {DOUBLED_TIME} times as long",
-        message_text(alone.case)
+        "during a saturating stream a round trip of {} queues in buffers and takes more than {DOUBLED_TIME} times as long",
+        message_text(unloaded.case)
     );
     Some(answer.conclude_times(&claim, "as long"))
 }

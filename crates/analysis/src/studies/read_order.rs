@@ -38,7 +38,7 @@ enum TimeRelation {
 struct FileOrders {
     state: Option<CacheState>,
     relation: TimeRelation,
-    times: f64,
+    ratio: f64,
     same_within: Option<f64>,
 }
 
@@ -60,11 +60,11 @@ pub(super) fn add_answer(study: &mut Study) {
             None if same_within.is_some() => TimeRelation::Same,
             None => TimeRelation::Unknown,
         };
-        Some(FileOrders { state: CacheState::of(&base.case), relation, times: ratio.value, same_within })
+        Some(FileOrders { state: CacheState::of(&base.case), relation, ratio: ratio.value, same_within })
     };
     let files: Vec<FileOrders> = study.conclusions.iter().filter_map(orders).collect();
-    let known = files.iter().filter(|file| file.relation != TimeRelation::Unknown);
-    let states = each_once(known.chain(&files).map(|file| file.state));
+    let decided = files.iter().filter(|file| file.relation != TimeRelation::Unknown);
+    let states = each_once(decided.chain(&files).map(|file| file.state));
     let sentences: Vec<String> = states.iter().map(|state| state_sentence(*state, &files)).collect();
     if !sentences.is_empty() {
         study.answers.push(StudyAnswer { text: sentences.join(" "), reasons: Vec::new() });
@@ -79,28 +79,28 @@ fn state_sentence(state: Option<CacheState>, files: &[FileOrders]) -> String {
         Some(CacheState::Direct) => "Direct",
         _ => "As found",
     };
-    let of_state: Vec<&FileOrders> = files.iter().filter(|file| file.state == state).collect();
+    let state_files: Vec<&FileOrders> = files.iter().filter(|file| file.state == state).collect();
     let mut parts: Vec<String> = Vec::new();
     for relation in [TimeRelation::Longer, TimeRelation::Shorter, TimeRelation::Same, TimeRelation::Unknown] {
-        let some: Vec<&FileOrders> = of_state.iter().copied().filter(|file| file.relation == relation).collect();
-        if some.is_empty() {
+        let matching: Vec<&FileOrders> = state_files.iter().copied().filter(|file| file.relation == relation).collect();
+        if matching.is_empty() {
             continue;
         }
-        // The first part of a sentence says of how many.
-        let (than, place) = match some.len() {
-            some if !parts.is_empty() => ("", some.to_string()),
-            some if some == of_state.len() => (" than in order", format!("all {some} file sizes")),
-            some => (" than in order", format!("{some} of {} file sizes", of_state.len())),
+        // The first part of a sentence states of how many.
+        let (comparison, place) = match matching.len() {
+            count if !parts.is_empty() => ("", count.to_string()),
+            count if count == state_files.len() => (" than in order", format!("all {count} file sizes")),
+            count => (" than in order", format!("{count} of {} file sizes", state_files.len())),
         };
-        let (lowest, highest) = min_max(some.iter().map(|file| file.times)).unwrap_or_default();
+        let (lowest, highest) = min_max(matching.iter().map(|file| file.ratio)).unwrap_or_default();
         let [lowest, highest] = [lowest, highest].map(number);
         let times = if lowest == highest { highest } else { format!("{lowest} to {highest}") };
         parts.push(match relation {
-            TimeRelation::Longer => format!("longer{than} at {place}, {times} times as long"),
-            TimeRelation::Shorter => format!("less long{than} at {place}, {times} times as long"),
+            TimeRelation::Longer => format!("longer{comparison} at {place}, {times} times as long"),
+            TimeRelation::Shorter => format!("less long{comparison} at {place}, {times} times as long"),
             TimeRelation::Same => {
-                let within = some.iter().filter_map(|file| file.same_within).fold(0.0, f64::max);
-                format!("as long as in order within {} at {place}", percent(within))
+                let tolerance = matching.iter().filter_map(|file| file.same_within).fold(0.0, f64::max);
+                format!("as long as in order within {} at {place}", percent(tolerance))
             }
             TimeRelation::Unknown => {
                 format!("a time that is not known to differ from that in order at {place}, {times} times as long")

@@ -12,21 +12,22 @@ const MAX_REQUEST_GAP: f64 = 0.1;
 pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
     let shares = evidence.all_cases(&REMOTE_SHARE);
     let remote_share = |shares: &RoundHeadlines<'_>| {
-        let (question, holds) = (ShareQuestion::RemoteAccess, Estimate::is_above);
-        let test = ShareTest { question, of: shares.metric_value(), shares, holds, limit: 0.0 };
-        test.conclude(|of, share| share_sentence(&of.case, share, share.is_above(0.0)))
+        let (question, side) = (ShareQuestion::RemoteAccess, Estimate::is_above);
+        let test = ShareTest { question, figure: shares.metric_value(), shares, side, limit: 0.0 };
+        test.conclude(|figure, share| share_sentence(&figure.case, share, share.is_above(0.0)))
     };
     // The largest file of each page cache state and order.
     let kind = |case: &Case| (CacheState::of(case), AccessOrder::of(case));
     let is_larger =
-        |case: &Case, than: &Case| kind(case) == kind(than) && BYTES.number_in(case) > BYTES.number_in(than);
-    let is_largest = |one: &&RoundHeadlines<'_>| !shares.iter().any(|other| is_larger(other.case, one.case));
-    let of_largest = shares.iter().filter(is_largest).filter_map(remote_share);
-    let in_order = shares.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
+        |case: &Case, other: &Case| kind(case) == kind(other) && BYTES.number_in(case) > BYTES.number_in(other);
+    let is_largest = |rounds: &&RoundHeadlines<'_>| !shares.iter().any(|other| is_larger(other.case, rounds.case));
+    let largest_conclusions = shares.iter().filter(is_largest).filter_map(remote_share);
+    let in_order = shares.iter().filter(|rounds| AccessOrder::of(rounds.case) == Some(AccessOrder::Sequential));
     // In memory nothing is fetched in any order.
-    let fetched = in_order.filter(|one| CacheState::of(one.case) != Some(CacheState::Cached));
-    let conclusions = of_largest.chain(fetched.filter_map(|one| order_convergence(evidence, one))).collect();
-    let design = "Blocks of 4 KiB were read in turn from a file in a remote directory and from one of the same size on this \
+    let fetched = in_order.filter(|rounds| CacheState::of(rounds.case) != Some(CacheState::Cached));
+    let conclusions =
+        largest_conclusions.chain(fetched.filter_map(|rounds| order_convergence(evidence, rounds))).collect();
+    let design = "Blocks of 4 KiB were read alternately from a file in a remote directory and from one of the same size on this \
                   machine, in several rounds.";
     Study::new(REMOTE_BLOCK.id, design, conclusions)
 }
@@ -51,18 +52,19 @@ fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> 
     let cases = [in_order.case.clone(), in_order.case.clone().with_word(AccessOrder::Random)];
     let at_random = evidence.rounds_at(&REMOTE_SHARE, &cases[1])?;
     // The time of a remote block over that of a local one, round by round.
-    let [longer_in_order, longer_at_random] = [in_order, at_random].map(|shares| -> Option<Vec<f64>> {
+    let [sequential_ratios, random_ratios] = [in_order, at_random].map(|shares| -> Option<Vec<f64>> {
         shares.values.iter().map(|share| (*share < 1.0).then(|| 1.0 / (1.0 - share))).collect()
     });
-    let tested = TestedFigure::ratio(&longer_in_order?, &longer_at_random?, None)?;
+    let tested = TestedFigure::ratio(&sequential_ratios?, &random_ratios?, None)?;
     let ratio = tested.estimate;
-    let of = |metric: &Metric| Some([evidence.rounds_at(metric, &cases[0])?, evidence.rounds_at(metric, &cases[1])?]);
-    let (remote, local) = (of(&REMOTE_BLOCK)?, of(&LOCAL_BLOCK)?);
-    let requests = of(&REMOTE_REQUESTS).map(|counts| counts.map(RoundHeadlines::headline));
+    let order_pair =
+        |metric: &Metric| Some([evidence.rounds_at(metric, &cases[0])?, evidence.rounds_at(metric, &cases[1])?]);
+    let (remote, local) = (order_pair(&REMOTE_BLOCK)?, order_pair(&LOCAL_BLOCK)?);
+    let requests = order_pair(&REMOTE_REQUESTS).map(|counts| counts.map(RoundHeadlines::headline));
     // How much longer a block at random takes than one in order.
     let effect = |[in_order, at_random]: [_; 2]| Some(ratio_of_rounds(in_order, at_random)?.estimate);
     let ratios = [effect(remote)?, effect(local)?];
-    let why = requests.map(|[in_order, at_random]| {
+    let requests_text = requests.map(|[in_order, at_random]| {
         let [sequential, random] = [in_order, at_random].map(|count| format!("{} requests", number(count)));
         match (in_order - at_random).abs() <= MAX_REQUEST_GAP * at_random {
             true => format!("; a block is {sequential} to the server in either order"),
@@ -73,7 +75,7 @@ fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> 
     let (file, times) = (state_and_file(in_order.case), ratio_text(&ratios[0], "as long as sequential ones"));
     let text = format!(
         "{file}: the order of reads matters less over the network: random ones take {times}, on this machine {local_times}{}",
-        why.unwrap_or_default()
+        requests_text.unwrap_or_default()
     );
     let claim = Claim::OrderConverges { remote: remote.map(RoundHeadlines::metric_value), ratios, ratio, requests };
     let test = ClaimTest::ratio_of_medians([at_random, in_order], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));

@@ -61,11 +61,11 @@ impl ThreadLine<'_, '_> {
         if self.0.points.len() < 2 {
             return Vec::new();
         }
-        let by_law = match self.fit() {
-            Some(fitted) => self.law_conclusions(&fitted),
+        let from_law = match self.fit() {
+            Some(fit) => self.law_conclusions(&fit),
             None => self.undetermined().into_iter().collect(),
         };
-        self.sufficient_threads().into_iter().chain(by_law).collect()
+        self.sufficient_threads().into_iter().chain(from_law).collect()
     }
 
     /// Whether more threads than the first number that is enough help.
@@ -75,18 +75,21 @@ impl ThreadLine<'_, '_> {
         let first = (0..self.0.points.len()).find(|index| rate(index) >= SUFFICIENT_RATE_SHARE * rate(&best))?;
         // If the first that is enough is the best, those after it are compared with it; if it is the last, it with
         // the one before.
-        let (few, many) = match (first, best) {
+        let (few_index, many_index) = match (first, best) {
             (first, best) if first < best => (first, best),
             (first, _) if first + 1 < self.0.points.len() => (first, first + 1),
             (last, _) => (last.checked_sub(1)?, last),
         };
-        let help = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
-        let [(few_threads, few), (more, many)] = [few, many].map(|index| self.0.points[index]);
-        let answer = help.chosen_among(self.0.points.len()).test(few, many)?;
+        let test = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
+        let [(few_count, few_rounds), (many_count, many_rounds)] =
+            [few_index, many_index].map(|index| self.0.points[index]);
+        let answer = test.chosen_among(self.0.points.len()).test(few_rounds, many_rounds)?;
         let (name, gain) = (self.name(), percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0));
         let (times, rate) = (ratio_text(&answer.ratio, "as much"), amount_text(&answer.other));
-        let few = counted_text(few_threads, "thread");
-        Some(answer.conclude(format!("{name}: more than {few} help by more than {gain}: {more} read {times}, {rate}")))
+        let few_text = counted_text(few_count, "thread");
+        Some(answer.conclude(format!(
+            "{name}: more than {few_text} help by more than {gain}: {many_count} read {times}, {rate}"
+        )))
     }
 
     fn fit(&self) -> Option<ScalabilityFit> {
@@ -99,26 +102,26 @@ impl ThreadLine<'_, '_> {
         self.0.points.last().map_or(0, |(threads, _)| *threads)
     }
 
-    fn to_fitted_law(&self, fitted: &ScalabilityFit) -> FittedLaw {
+    fn to_fitted_law(&self, fit: &ScalabilityFit) -> FittedLaw {
         let coefficient = |value, (lower, upper)| Coefficient { value, lower, upper };
         FittedLaw {
             metric: THREADS.id,
             workers: THREAD_COUNT.name,
             fixed: self.0.fixed.clone(),
             max_workers: self.max_threads(),
-            lambda: coefficient(fitted.law.lambda, fitted.lambda),
-            sigma: coefficient(fitted.law.sigma, fitted.sigma),
-            kappa: coefficient(fitted.law.kappa, fitted.kappa),
-            peak: self.measured_workers(fitted.law.peak_workers()),
-            peak_lower: self.measured_workers(fitted.peak.0),
-            peak_upper: self.measured_workers(fitted.peak.1),
-            describes: fitted.describes,
-            furthest_at: fitted.worst_misfit.n as u64,
-            furthest_ratio: fitted.worst_misfit.ratio,
+            lambda: coefficient(fit.law.lambda, fit.lambda),
+            sigma: coefficient(fit.law.sigma, fit.sigma),
+            kappa: coefficient(fit.law.kappa, fit.kappa),
+            peak: self.measured_workers(fit.law.peak_workers()),
+            peak_lower: self.measured_workers(fit.peak.0),
+            peak_upper: self.measured_workers(fit.peak.1),
+            describes: fit.describes,
+            furthest_at: fit.worst_misfit.n as u64,
+            furthest_ratio: fit.worst_misfit.ratio,
         }
     }
 
-    /// A number of workers of the law, where it is among those measured: beyond them the law says nothing.
+    /// A number of workers of the law, where it is among those measured: beyond them the law is not known.
     fn measured_workers(&self, workers: f64) -> Option<f64> {
         (workers <= self.max_threads() as f64).then_some(workers)
     }
@@ -138,22 +141,23 @@ impl ThreadLine<'_, '_> {
         }
         let counts = MIN_LOADS.checked_sub(points).filter(|missing| *missing > 0);
         let counts = counts.map(|missing| counted_text(missing as u64, "more thread count"));
-        let missing: Vec<String> = counts.into_iter().chain((rounds < 2).then(|| "a second round".into())).collect();
+        let missing_texts: Vec<String> =
+            counts.into_iter().chain((rounds < 2).then(|| "a second round".into())).collect();
         let text = format!(
             "{}: contention by the universal scalability law: {} in {} each do not determine it; missing: {} (--thorough has more)",
             self.name(),
             counted_text(points as u64, "thread count"),
             counted_text(rounds as u64, "round"),
-            missing.join(", ")
+            missing_texts.join(", ")
         );
         let test = "three coefficients, and one more thread count to check them";
         let law = ScalabilityClaim::Determined { fixed, points, rounds, needed: MIN_LOADS };
         Some(ClaimTest::new(TestEvidence::TooFewPoints, test, None).conclude(Claim::Law(law), None, text))
     }
 
-    /// What the law says, or that it does not hold.
-    fn law_conclusions(&self, fitted: &ScalabilityFit) -> Vec<StatedConclusion> {
-        let furthest = LawDeviation { workers: fitted.worst_misfit.n as u64, ratio: fitted.worst_misfit.ratio };
+    /// The conclusions from the law, or that it does not hold.
+    fn law_conclusions(&self, fit: &ScalabilityFit) -> Vec<StatedConclusion> {
+        let furthest = LawDeviation { workers: fit.worst_misfit.n as u64, ratio: fit.worst_misfit.ratio };
         let side = if furthest.ratio < 1.0 { "below" } else { "above" };
         let deviation = format!("{} {side}", percent((furthest.ratio - 1.0).abs()));
         let workers = counted_text(furthest.workers, "thread");
@@ -167,15 +171,14 @@ impl ThreadLine<'_, '_> {
             test.conclude(Claim::Law(law), holds, format!("{}: {text}", self.name()))
         };
         let fixed = || self.0.fixed.clone();
-        if !fitted.describes {
+        if !fit.describes {
             let text = format!(
                 "the universal scalability law describes the rates: at {workers} it is {deviation} the measured one, so its coefficients mean \
                  nothing here"
             );
             return vec![conclude(ScalabilityClaim::Describes { fixed: fixed(), furthest }, Some(false), text)];
         }
-        let (sigma, kappa) =
-            (Estimate::new(fitted.law.sigma, fitted.sigma), Estimate::new(fitted.law.kappa, fitted.kappa));
+        let (sigma, kappa) = (Estimate::new(fit.law.sigma, fit.sigma), Estimate::new(fit.law.kappa, fit.kappa));
         // Three digits: coherency is small.
         let coefficient = |estimate: &Estimate| span_text(estimate, |value| format!("{} %", number(100.0 * value)));
         let contention = format!(
@@ -186,9 +189,9 @@ impl ThreadLine<'_, '_> {
         );
         let claim = ScalabilityClaim::Contention { fixed: fixed(), sigma, kappa, limit: MIN_CONTENTION };
         let contention = conclude(claim, sigma.is_above(MIN_CONTENTION), contention);
-        let (max_workers, peak) = (self.max_threads(), Estimate::new(fitted.law.peak_workers(), fitted.peak));
+        let (max_workers, peak) = (self.max_threads(), Estimate::new(fit.law.peak_workers(), fit.peak));
         let peak_workers = peak.parts().map(|workers| self.measured_workers(workers));
-        let rate = peak_workers[0].map(|peak| fitted.law.throughput_at(peak));
+        let rate = peak_workers[0].map(|peak| fit.law.throughput_at(peak));
         let limit = match (peak_workers, rate) {
             ([Some(peak), low, high], Some(rate)) => {
                 let range = match (low, high) {
@@ -212,11 +215,12 @@ impl ThreadLine<'_, '_> {
 
 /// The best cell in one page cache state; `None` unless threads and blocks were both varied.
 fn best_cell(fixed: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
-    let is_here =
+    let is_in_state =
         |cell: &&RoundHeadlines<'_>| without_axes(cell.case, &[THREAD_COUNT, BLOCK]) == *fixed && cell.are_positive();
-    let of_state: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_here).collect();
-    let varied = |axis: Axis| of_state.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(of_state[0].case));
-    if !varied(THREAD_COUNT) || !varied(BLOCK) {
+    let state_cells: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_in_state).collect();
+    let is_varied =
+        |axis: Axis| state_cells.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(state_cells[0].case));
+    if !is_varied(THREAD_COUNT) || !is_varied(BLOCK) {
         return None;
     }
     // `4 threads in blocks of 64 KiB`.
@@ -224,7 +228,7 @@ fn best_cell(fixed: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclus
         let block = BLOCK.number_in(case).map(bytes).unwrap_or_default();
         format!("{} in blocks of {block}", counted_text(THREAD_COUNT.number_in(case).unwrap_or(0), "thread"))
     };
-    let contenders = of_state.iter().map(|cell| Contender::from_rounds(cell, cell.case.clone(), name(cell.case)));
+    let contenders = state_cells.iter().map(|cell| Contender::from_rounds(cell, cell.case.clone(), name(cell.case)));
     let first = BestOf::find(BestQuestion::ThreadsAndBlocks, contenders.collect(), false)?;
     let (case, rate, rivals) = (&first.best.case, amount_text(&first.best), first.rivals_text("no different from"));
     let text = format!("{}: {} read fastest, {rate}{rivals}", cache_state(case), name(case));

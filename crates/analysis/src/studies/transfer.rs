@@ -45,12 +45,14 @@ struct TransferCells<'e, 'r> {
 impl<'e, 'r> TransferCells<'e, 'r> {
     fn rounds_at(&self, metric: &Metric, case: &Case) -> Option<&'e RoundHeadlines<'r>> {
         // A buffer is of no use where both ends map: cells that differ in it alone do the same.
-        let both_map = |case: &Case| {
+        let is_all_mapped = |case: &Case| {
             SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
                 && ReceiverMethod::of(case).is_some_and(ReceiverMethod::is_mapping)
         };
-        let is_same =
-            |one: &Case| one == case || both_map(one) && without_axes(one, &[BUFFER]) == without_axes(case, &[BUFFER]);
+        let is_same = |candidate: &Case| {
+            candidate == case
+                || is_all_mapped(candidate) && without_axes(candidate, &[BUFFER]) == without_axes(case, &[BUFFER])
+        };
         self.evidence.all_cases(metric).iter().find(|rounds| is_same(rounds.case) && rounds.are_positive())
     }
 }
@@ -79,47 +81,49 @@ impl FactorComparison {
     /// The answer; `None` where no set was measured with both.
     fn conclude(self, cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
         let sets = TransferFiles::ALL.iter().filter_map(|&files| self.over_files(cells, files));
-        let (over, chances): (Vec<FactorOverFiles>, Vec<Option<f64>>) = sets.unzip();
+        let (by_files, chances): (Vec<FactorOverFiles>, Vec<Option<f64>>) = sets.unzip();
         let expected = if self.factor.is_gain() { TimeChange::Shorter } else { TimeChange::Longer };
-        let changes = || over.iter().map(|set| set.change);
+        let changes = || by_files.iter().map(|set| set.change);
         let holds = match changes().any(|change| change == expected) {
             true => Some(true),
             false => (!changes().any(|change| change == TimeChange::NotKnown)).then_some(false),
         };
-        let rounds = over.iter().flat_map(|set| set.sides.iter().map(|side| side.rounds)).min()?;
+        let rounds = by_files.iter().flat_map(|set| set.sides.iter().map(|side| side.rounds)).min()?;
         // One set that shows it is found among all sets, while all are needed to refute it.
-        let showing = over.iter().zip(&chances).filter(|(set, _)| set.change == expected).map(|(_, chance)| *chance);
+        let expected_chances =
+            by_files.iter().zip(&chances).filter(|(set, _)| set.change == expected).map(|(_, chance)| *chance);
         let chance = match holds {
-            Some(true) => p_value_of_any(showing, over.len()),
+            Some(true) => p_value_of_any(expected_chances, by_files.len()),
             _ => p_value_of_all(chances.iter().copied()),
         };
-        let list: Vec<String> = over.iter().map(over_files_text).collect();
+        let list: Vec<String> = by_files.iter().map(over_files_text).collect();
         // Of which sets the claim does not hold, or is not known.
         let is_unlike = |set: &FactorOverFiles| set.change != expected && set.change != TimeChange::NotKnown;
-        let not = set_names(&over, is_unlike).map(|not| format!(", and not with {not}"));
-        let open = set_names(&over, |set| set.change == TimeChange::NotKnown);
-        let rest: String = not.into_iter().chain(open.map(|open| format!(", not known with {open}"))).collect();
-        let files = match set_names(&over, |set| set.change == expected) {
+        let exceptions = set_names(&by_files, is_unlike).map(|names| format!(", and not with {names}"));
+        let undecided = set_names(&by_files, |set| set.change == TimeChange::NotKnown);
+        let rest: String =
+            exceptions.into_iter().chain(undecided.map(|names| format!(", not known with {names}"))).collect();
+        let files = match set_names(&by_files, |set| set.change == expected) {
             Some(files) if !rest.is_empty() => format!(", with {files}{rest}"),
             _ => String::new(),
         };
-        let (list, published) = (list.join("; "), published_agreement(self.factor, &over, cells.in_memory));
+        let (list, published) = (list.join("; "), published_agreement(self.factor, &by_files, cells.in_memory));
         let text = format!("{}{files}: {list}{published}", self.claim);
-        let test = passes_test(over.len(), rounds, outcome_of_p_value(chance));
+        let test = passes_test(by_files.len(), rounds, outcome_of_p_value(chance));
         let Self { factor, base, other, .. } = self;
-        let claim = TransferClaim::Factor { factor, base, other, by_files: over, in_memory: cells.in_memory };
+        let claim = TransferClaim::Factor { factor, base, other, by_files, in_memory: cells.in_memory };
         Some(test.conclude(Claim::Transfer(claim), holds, text))
     }
 
-    /// The factor over one set, and the chance of what it says by accident.
+    /// The factor over one set, and the p value of its change.
     fn over_files(
         &self,
         cells: &TransferCells<'_, '_>,
         files: TransferFiles,
     ) -> Option<(FactorOverFiles, Option<f64>)> {
         let [base, other] = [&self.base, &self.other].map(|case| case.clone().with_word(files));
-        let (usual, changed) = (cells.rounds_at(&TIME, &base)?, cells.rounds_at(self.metric, &other)?);
-        let tested = TestedFigure::from_pairs(&RoundHeadlines::common_passes([usual, changed]))?;
+        let (base_rounds, other_rounds) = (cells.rounds_at(&TIME, &base)?, cells.rounds_at(self.metric, &other)?);
+        let tested = TestedFigure::from_pairs(&RoundHeadlines::common_passes([base_rounds, other_rounds]))?;
         let ratio = tested.at_joint_level(TransferFiles::ALL.len()).estimate;
         let change = TimeChange::from_ratio(&ratio);
         // How often a set pays for the factor, where that is a cost for each file: not a single file, which has no other connection, and
@@ -129,25 +133,25 @@ impl FactorComparison {
             (TransferFactor::Replies, TransferFiles::Small) => Some(10.0),
             _ => None,
         };
-        let longer = || usual.combine(changed, |usual, changed| changed - usual).estimate();
+        let increase = || base_rounds.combine(other_rounds, |base_time, other_time| other_time - base_time).estimate();
         let published = || Some(published_value(&other)?.value / published_value(&base)?.value);
-        let over = FactorOverFiles {
+        let comparison = FactorOverFiles {
             files: Name::new(files.name()),
-            sides: [usual.metric_value(), changed.metric_value()],
+            sides: [base_rounds.metric_value(), other_rounds.metric_value()],
             ratio,
             change,
-            per_file: costs.and_then(|count| Some(longer()?.divided_by(count))),
+            per_file: costs.and_then(|count| Some(increase()?.divided_by(count))),
             published: if self.metric.id == TIME.id { published() } else { None },
         };
-        Some((over, change_p_value(&tested, change)))
+        Some((comparison, change_p_value(&tested, change)))
     }
 }
 
-/// The chance of what a ratio says by accident; `None` of a range.
+/// The p value of the change that a ratio shows; `None` of a range.
 fn change_p_value(ratio: &TestedFigure, change: TimeChange) -> Option<f64> {
-    let tested = ratio.test(1.0, Some(TimeChange::EQUIVALENCE_MARGIN))?;
-    let same = tested.equivalence.filter(|_| change == TimeChange::Same);
-    Some(same.map_or(tested.difference, |same| same.p_value).raw)
+    let outcome = ratio.test(1.0, Some(TimeChange::EQUIVALENCE_MARGIN))?;
+    let equivalence = outcome.equivalence.filter(|_| change == TimeChange::Same);
+    Some(equivalence.map_or(outcome.difference, |test| test.p_value).raw)
 }
 
 /// The machine of which times of cells were published.
@@ -158,19 +162,19 @@ fn published_machine() -> Option<&'static str> {
 
 /// What was published of a cell.
 fn published_value(case: &Case) -> Option<&'static ReferenceValue> {
-    let is_it = |value: &&ReferenceValue| value.metric == TIME.id && value.case == *case;
-    references().iter().flat_map(|reference| &reference.values).find(is_it)
+    let is_match = |value: &&ReferenceValue| value.metric == TIME.id && value.case == *case;
+    references().iter().flat_map(|reference| &reference.values).find(is_match)
 }
 
 /// The settings at which all four pairs of the published methods were measured over one connection: as published, and with equal
 /// bytes a call.
 fn published_settings() -> [CellSetting; 3] {
-    let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, buffer)| CellSetting {
+    let [small_calls, large_calls] = EQUAL_CALL_SIZES.map(|(window, buffer)| CellSetting {
         connection: ConnectionPolicy::Persistent,
         window,
         buffer,
     });
-    [CellSetting { buffer: PUBLISHED_BUFFER, ..wide }, narrow, wide]
+    [CellSetting { buffer: PUBLISHED_BUFFER, ..large_calls }, small_calls, large_calls]
 }
 
 /// The test of ratios of rounds of the same pass.
@@ -201,23 +205,23 @@ fn mmap_factor(setting: CellSetting) -> FactorComparison {
 /// Whether what mmap gains as published is the gain of more bytes a call.
 fn mmap_gain(cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
     let sets = TransferFiles::ALL.iter().filter_map(|&files| gain_over(cells, files));
-    let (over, chances): (Vec<GainOverFiles>, Vec<Option<f64>>) = sets.unzip();
+    let (by_files, chances): (Vec<GainOverFiles>, Vec<Option<f64>>) = sets.unzip();
     let is_gain = |set: &GainOverFiles| TimeChange::from_ratio(&set.whole) == TimeChange::Shorter;
-    let says =
+    let is_by_bytes =
         |set: &GainOverFiles| match [TimeChange::from_ratio(&set.by_bytes), TimeChange::from_ratio(&set.by_mapping)] {
             [_, TimeChange::Shorter] => Some(false),
             [TimeChange::Shorter, TimeChange::Same | TimeChange::Longer] => Some(true),
             _ => None,
         };
-    let gaining = over.iter().filter(|set| is_gain(set));
-    let holds = match gaining.map(says).collect::<Option<Vec<bool>>>() {
-        Some(said) if !said.is_empty() => Some(said.iter().all(|&by_bytes| by_bytes)),
+    let gain_sets = by_files.iter().filter(|set| is_gain(set));
+    let holds = match gain_sets.map(is_by_bytes).collect::<Option<Vec<bool>>>() {
+        Some(answers) if !answers.is_empty() => Some(answers.iter().all(|&by_bytes| by_bytes)),
         _ => None,
     };
     // Any part of any set may be the one that decides.
-    let parts = 3 * over.len();
-    let of_gains = over.iter().zip(chances).filter(|(set, _)| is_gain(set)).map(|(_, chance)| chance);
-    let chance = p_value_of_all(of_gains).map(|chance| chance * parts as f64).filter(|_| holds.is_some());
+    let parts = 3 * by_files.len();
+    let gain_chances = by_files.iter().zip(chances).filter(|(set, _)| is_gain(set)).map(|(_, chance)| chance);
+    let chance = p_value_of_all(gain_chances).map(|chance| chance * parts as f64).filter(|_| holds.is_some());
     let rounds = cells.evidence.all_cases(&TIME).iter().map(|set| set.values.len()).min()?;
     if parts == 0 {
         return None;
@@ -231,28 +235,29 @@ fn mmap_gain(cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
             "{files} {times} times as long = {by_bytes} by calls of 1 MiB x {by_mapping} by mapping in place of those{published}"
         )
     };
-    let list: Vec<String> = over.iter().map(gain).collect();
+    let list: Vec<String> = by_files.iter().map(gain).collect();
     let text = format!(
         "what mmap gains over 512 B a call comes from more bytes a call, not from mapping: {}",
         list.join("; ")
     );
     let test = passes_test(parts, rounds, outcome_of_p_value(chance));
-    Some(test.conclude(Claim::Transfer(TransferClaim::Gain { by_files: over }), holds, text))
+    Some(test.conclude(Claim::Transfer(TransferClaim::Gain { by_files }), holds, text))
 }
 
-/// The gain over one set and its parts, and the chance of what all of them say by accident.
+/// The gain over one set and its parts, and the p value of all of them together.
 fn gain_over(cells: &TransferCells<'_, '_>, files: TransferFiles) -> Option<(GainOverFiles, Option<f64>)> {
-    let [few, _, many] = published_settings();
+    let [small_calls, _, large_calls] = published_settings();
     let copying = |setting| copying(setting).with_word(files);
-    let mapping = mapping(few).with_word(files);
-    let [slow, fast] = [copying(few), copying(many)].map(|case| cells.rounds_at(&TIME, &case));
+    let mapping = mapping(small_calls).with_word(files);
+    let [slow, fast] = [copying(small_calls), copying(large_calls)].map(|case| cells.rounds_at(&TIME, &case));
     let (slow, fast, mapped) = (slow?, fast?, cells.rounds_at(&TIME, &mapping)?);
     let part = |base, other| TestedFigure::from_pairs(&RoundHeadlines::common_passes([base, other]));
     let parts = [part(slow, mapped)?, part(slow, fast)?, part(fast, mapped)?];
     let [whole, by_bytes, by_mapping] = parts.map(|part| part.at_joint_level(3 * TransferFiles::ALL.len()).estimate);
-    let says = parts.iter().zip([whole, by_bytes, by_mapping]);
-    let chance = p_value_of_all(says.map(|(part, estimate)| change_p_value(part, TimeChange::from_ratio(&estimate))));
-    let published = published_value(&mapping).zip(published_value(&copying(few)));
+    let estimates = parts.iter().zip([whole, by_bytes, by_mapping]);
+    let chance =
+        p_value_of_all(estimates.map(|(part, estimate)| change_p_value(part, TimeChange::from_ratio(&estimate))));
+    let published = published_value(&mapping).zip(published_value(&copying(small_calls)));
     let published = published.map(|(mapped, slow)| mapped.value / slow.value);
     Some((GainOverFiles { files: Name::new(files.name()), whole, by_bytes, by_mapping, published }, chance))
 }
@@ -285,20 +290,20 @@ fn effects_over_files(
     let sign = |times: &TestedFigure| times.estimate.value.ln().signum();
     let signs = [sign(&receiver), sign(&sender)];
     let contrast = |cell: usize| signs[0] * RECEIVER_CONTRAST[cell] - signs[1] * SENDER_CONTRAST[cell];
-    let more = effect(std::array::from_fn(contrast))?;
-    let receiver_decides = more.estimate.is_above(1.0);
+    let difference = effect(std::array::from_fn(contrast))?;
+    let receiver_decides = difference.estimate.is_above(1.0);
     let fixed = without_axes(&cases[0], &[SenderMethod::AXIS, ReceiverMethod::AXIS]);
     let [sender, receiver, interaction] = [sender, receiver, interaction].map(|effect| effect.estimate);
-    // What the published means say of it.
-    let means: Option<Vec<f64>> = cases.iter().map(|case| Some(published_value(case)?.value.ln())).collect();
-    let published = means.map(|means| {
-        let size = |signs: [f64; 4]| signs.iter().zip(&means).map(|(sign, mean)| sign * mean).sum::<f64>().abs();
+    // The result by the published means.
+    let log_means: Option<Vec<f64>> = cases.iter().map(|case| Some(published_value(case)?.value.ln())).collect();
+    let published = log_means.map(|values| {
+        let size = |signs: [f64; 4]| signs.iter().zip(&values).map(|(sign, mean)| sign * mean).sum::<f64>().abs();
         size(RECEIVER_CONTRAST) > size(SENDER_CONTRAST)
     });
     let times = |effect: &Estimate| span_text(effect, number).replacen(" (", " times as long (", 1);
-    let both = span_text(&interaction, number).replacen(" (", " times what the two alone would give (", 1);
+    let interaction_text = span_text(&interaction, number).replacen(" (", " times what the two alone would give (", 1);
     let published_text = match published {
-        Some(true) => "; the published means say so",
+        Some(true) => "; the published means agree",
         Some(false) => "; by the published means the sender's does",
         None => "",
     };
@@ -306,28 +311,29 @@ fn effects_over_files(
     let [at_sender, at_receiver] = [&sender, &receiver].map(times);
     let text = format!(
         "{files}, {pages} against {buffer} a call: the receiver's method decides more than the sender's: mmap at the receiver takes \
-         {at_receiver}, at the sender {at_sender}; both together {both}{published_text}"
+         {at_receiver}, at the sender {at_sender}; both together {interaction_text}{published_text}"
     );
     let rounds = logs.len();
     let test = format!("effects on the logarithm over 4 cells within a pass, {rounds} passes or more");
-    let test = ClaimTest::new(TestEvidence::Contrasts { cells: 4, rounds }, test, more.test(1.0, None));
+    let test = ClaimTest::new(TestEvidence::Contrasts { cells: 4, rounds }, test, difference.test(1.0, None));
     let claim = TransferClaim::Ends { fixed, ends: [sender, receiver], interaction, receiver_decides, published };
     Some(test.conclude(Claim::Transfer(claim), receiver_decides, text))
 }
 
 /// Whether more bytes a call, or a larger window, make a difference.
 fn call_factors() -> Vec<FactorComparison> {
-    let [published, narrow, wide] = published_settings();
+    let [published, small_calls, large_calls] = published_settings();
     let per_file = |setting| CellSetting { connection: ConnectionPolicy::PerFile, buffer: PUBLISHED_BUFFER, ..setting };
     let buffers = |base: CellSetting, other: CellSetting| {
-        let [less, more] = [base.buffer, other.buffer].map(bytes);
-        let claim = format!("read/write at both ends is faster with {more} a call than with {less}");
+        let [base_bytes, other_bytes] = [base.buffer, other.buffer].map(bytes);
+        let claim = format!("read/write at both ends is faster with {other_bytes} a call than with {base_bytes}");
         FactorComparison::new(TransferFactor::CallBytes, claim, copying(base), copying(other))
     };
     let windows = |base: CellSetting, other: CellSetting| {
-        let (more, less, connection) = (other.window, base.window, connection_text(base.connection));
-        let claim =
-            format!("mmap at both ends is faster with windows of {more} pages than of {less} pages, {connection}");
+        let (other_window, base_window, connection) = (other.window, base.window, connection_text(base.connection));
+        let claim = format!(
+            "mmap at both ends is faster with windows of {other_window} pages than of {base_window} pages, {connection}"
+        );
         FactorComparison::new(TransferFactor::Window, claim, mapping(base), mapping(other))
     };
     let connections = |case: Case| {
@@ -336,10 +342,10 @@ fn call_factors() -> Vec<FactorComparison> {
         FactorComparison::new(TransferFactor::ConnectionPerFile, claim, case, other)
     };
     vec![
-        buffers(published, narrow),
-        buffers(narrow, wide),
-        windows(per_file(narrow), per_file(wide)),
-        windows(narrow, wide),
+        buffers(published, small_calls),
+        buffers(small_calls, large_calls),
+        windows(per_file(small_calls), per_file(large_calls)),
+        windows(small_calls, large_calls),
         connections(copying(published)),
         connections(mapping(published)),
         connections(best_cell()),
@@ -356,43 +362,41 @@ fn method_factors() -> Vec<FactorComparison> {
         (WaitMode::Signal, "calls that do not block, and signals,"),
         (WaitMode::Uring, "requests of a ring, one at a time,"),
     ];
-    list.extend(modes.map(|(mode, what)| {
-        let claim = format!("{what} in place of calls that block cost time");
+    list.extend(modes.map(|(mode, subject)| {
+        let claim = format!("{subject} in place of calls that block cost time");
         FactorComparison::around_best(TransferFactor::Mode, claim, mode)
     }));
-    let faster = |method: &str, end: &str| format!("{method} is faster than read/write at the {end}");
+    let faster_claim = |method: &str, end: &str| format!("{method} is faster than read/write at the {end}");
     let senders = [SenderMethod::Mmap, SenderMethod::Sendfile, SenderMethod::Splice, SenderMethod::ZeroCopy];
-    list.extend(
-        senders.map(|sender| {
-            FactorComparison::around_best(TransferFactor::Sender, faster(sender.name(), "sender"), sender)
-        }),
-    );
-    let claim = faster(SenderMethod::Uring.name(), "sender, both in a ring");
+    list.extend(senders.map(|sender| {
+        FactorComparison::around_best(TransferFactor::Sender, faster_claim(sender.name(), "sender"), sender)
+    }));
+    let claim = faster_claim(SenderMethod::Uring.name(), "sender, both in a ring");
     list.push(FactorComparison::new(TransferFactor::Sender, claim, ring(), ring().with_word(SenderMethod::Uring)));
     list.extend([ReceiverMethod::Mmap, ReceiverMethod::Splice].map(|receiver| {
-        FactorComparison::around_best(TransferFactor::Receiver, faster(receiver.name(), "receiver"), receiver)
+        FactorComparison::around_best(TransferFactor::Receiver, faster_claim(receiver.name(), "receiver"), receiver)
     }));
-    let claim = faster(ReceiverMethod::Uring.name(), "receiver, both in a ring");
+    let claim = faster_claim(ReceiverMethod::Uring.name(), "receiver, both in a ring");
     list.push(FactorComparison::new(TransferFactor::Receiver, claim, ring(), ring().with_word(ReceiverMethod::Uring)));
     let connection = ConnectionPolicy::PerFile;
     let setting = CellSetting { connection, window: EQUAL_CALL_SIZES[1].0, buffer: PUBLISHED_BUFFER };
-    let in_kernel = [
+    let kernel_cases = [
         cell(SenderMethod::KernelReadWrite, ReceiverMethod::KernelReadWrite, setting),
         cell(SenderMethod::KernelMmap, ReceiverMethod::KernelMmap, setting),
     ];
-    list.extend(in_kernel.map(|blocking| {
-        let (methods, amounts) = (end_methods(&blocking), call_amounts(&blocking));
+    list.extend(kernel_cases.map(|case| {
+        let (methods, amounts) = (end_methods(&case), call_amounts(&case));
         let claim = format!(
             "{methods}, {amounts}, {}: O_ASYNC on sockets in the kernel, whose calls block all the same, costs time",
             connection_text(connection)
         );
-        FactorComparison::new(TransferFactor::Mode, claim, blocking.clone(), blocking.with_word(WaitMode::Fasync))
+        FactorComparison::new(TransferFactor::Mode, claim, case.clone(), case.with_word(WaitMode::Fasync))
     }));
     list.extend(SenderMethod::ALL.iter().map(|&sender| {
         let case = best_cell().with_word(sender).with_word(usual_mode(sender));
         let claim = format!("sent by {}, files that are not in memory take longer", sender.name());
-        let compared = FactorComparison::new(TransferFactor::ColdCache, claim, case.clone(), case);
-        FactorComparison { metric: &COLD_TIME, ..compared }
+        let comparison = FactorComparison::new(TransferFactor::ColdCache, claim, case.clone(), case);
+        FactorComparison { metric: &COLD_TIME, ..comparison }
     }));
     list
 }
@@ -419,13 +423,13 @@ fn end_methods(case: &Case) -> String {
 
 /// What a call moves: pages where an end maps, bytes where one does not, both in published cells, which have both.
 fn call_amounts(case: &Case) -> String {
-    let maps = [
+    let is_mapping = [
         SenderMethod::of(case).is_some_and(SenderMethod::is_mapping),
         ReceiverMethod::of(case).is_some_and(ReceiverMethod::is_mapping),
     ];
     let is_published = buffer_bytes(case) == PUBLISHED_BUFFER;
-    let window = (maps.contains(&true) || is_published).then(|| window_pages(case));
-    let buffer = maps.contains(&false).then(|| bytes(buffer_bytes(case)));
+    let window = (is_mapping.contains(&true) || is_published).then(|| window_pages(case));
+    let buffer = is_mapping.contains(&false).then(|| bytes(buffer_bytes(case)));
     window.into_iter().chain(buffer).collect::<Vec<_>>().join(", ")
 }
 
@@ -462,29 +466,29 @@ fn published_suffix(published: Option<f64>) -> String {
 }
 
 /// `1 file of 12 MB 0.55 times as long (0.50 to 0.61; published 0.16)`.
-fn over_files_text(over: &FactorOverFiles) -> String {
-    let per_file = over.per_file.map_or_else(String::new, |per_file| {
+fn over_files_text(comparison: &FactorOverFiles) -> String {
+    let per_file = comparison.per_file.map_or_else(String::new, |per_file| {
         format!(", {} each", span_text(&per_file, |time| value_text(time, Unit::Nanoseconds)))
     });
-    let ratio = span_text(&over.ratio, number);
+    let ratio = span_text(&comparison.ratio, number);
     let (value, ends) = ratio.split_once(' ').unwrap_or_default();
-    let span = format!("{}{})", ends.trim_end_matches(')'), published_suffix(over.published));
-    let text = match over.change {
+    let span = format!("{}{})", ends.trim_end_matches(')'), published_suffix(comparison.published));
+    let text = match comparison.change {
         TimeChange::Same => format!("as long {span}"),
         TimeChange::NotKnown => format!("not known {span}"),
         TimeChange::Shorter | TimeChange::Longer => format!("{value} times as long {span}"),
     };
-    format!("{} {text}{per_file}", file_set_named(&over.files))
+    format!("{} {text}{per_file}", file_set_named(&comparison.files))
 }
 
-/// The sets of files that something is so of.
-fn set_names(over: &[FactorOverFiles], is_so: impl Fn(&FactorOverFiles) -> bool) -> Option<String> {
-    let names: Vec<&str> = over.iter().filter(|set| is_so(set)).map(|set| file_set_named(&set.files)).collect();
+/// The sets of files that satisfy a predicate.
+fn set_names(sets: &[FactorOverFiles], predicate: impl Fn(&FactorOverFiles) -> bool) -> Option<String> {
+    let names: Vec<&str> = sets.iter().filter(|set| predicate(set)).map(|set| file_set_named(&set.files)).collect();
     (!names.is_empty()).then(|| names.join(" and "))
 }
 
-/// Whether the published means say the same; where faults on a file decide, what shows whether the file system is the reason if not.
-fn published_agreement(factor: TransferFactor, over: &[FactorOverFiles], in_memory: bool) -> String {
+/// Whether the published means agree; if not, and faults on a file decide, how to test whether the file system is the reason.
+fn published_agreement(factor: TransferFactor, sets: &[FactorOverFiles], in_memory: bool) -> String {
     let is_decided = |set: &FactorOverFiles| set.change != TimeChange::NotKnown && set.published.is_some();
     let is_unlike = |set: &FactorOverFiles| {
         is_decided(set) && set.published.is_some_and(|ratio| TimeChange::from_published_ratio(ratio) != set.change)
@@ -494,13 +498,13 @@ fn published_agreement(factor: TransferFactor, over: &[FactorOverFiles], in_memo
             ", not explained, and not by blocks of a file system: these files were written to memory"
         }
         TransferFactor::Mmap | TransferFactor::Window => {
-            ", not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
+            ", not explained: with --dir on tmpfs the same study shows whether the file system is the reason"
         }
         _ => "",
     };
-    match (set_names(over, is_unlike), set_names(over, is_decided)) {
-        (Some(unlike), _) => format!("; the published means say otherwise of {unlike}{hint}"),
-        (None, Some(decided)) => format!("; the published means say the same of {decided}"),
+    match (set_names(sets, is_unlike), set_names(sets, is_decided)) {
+        (Some(names), _) => format!("; the published means contradict it for {names}{hint}"),
+        (None, Some(names)) => format!("; the published means agree for {names}"),
         (None, None) => String::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::prelude::*;
 pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {
     let conclusions = CacheState::ALL.iter().flat_map(|&state| state_conclusions(evidence, state)).collect();
     let design = "In every round, the best block size, thread count and queue depth of each engine were searched for by successive \
-                  halving, then measured again, in turn with one thread's pread of 128 KiB.";
+                  halving, then measured again, interleaved with one thread's pread of 128 KiB.";
     Study::new(TUNE_RATE.id, design, conclusions)
 }
 
@@ -35,14 +35,14 @@ fn setting_gain(evidence: &Evidence<'_>, best: &RoundHeadlines<'_>) -> Option<St
     let tested = gains.tested_figure()?;
     let (gain, rounds) = (tested.estimate, gains.values.len());
     // The value that most rounds found, of equals the least, and in how many.
-    let most_frequent = |part: &Metric| -> Option<(f64, usize)> {
+    let mode_of = |part: &Metric| -> Option<(f64, usize)> {
         let values = &evidence.rounds_at(part, best.case)?.values;
         let mut values: Vec<f64> = values.iter().map(|value| value.round().max(1.0)).collect();
         values.sort_by(f64::total_cmp);
         let groups = values.chunk_by(|left, right| left == right).map(|group| (group[0], group.len()));
         groups.reduce(|best, next| if next.1 > best.1 { next } else { best })
     };
-    let [block, threads, depth] = [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(most_frequent);
+    let [block, threads, depth] = [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(mode_of);
     let parts = [block?, threads?, depth?];
     let [block, threads, depth] = parts.map(|(value, _)| value);
     let best = best.metric_value();

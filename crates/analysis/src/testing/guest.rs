@@ -78,7 +78,7 @@ pub fn disturbed_run() -> Run {
 fn disturb(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
     remove(run, metric, case);
     add_rounds(run, metric, case.clone(), &ROUND_FACTORS.map(|share| vec![share * value; 20]));
-    for round in run.measurements.last_mut().into_iter().flat_map(|added| &mut added.rounds) {
+    for round in run.measurements.last_mut().into_iter().flat_map(|measurement| &mut measurement.rounds) {
         let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
         for reading in readings {
             let Readings::Batches(batches) = &mut reading.readings else { continue };
@@ -88,7 +88,8 @@ fn disturb(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
 }
 
 fn remove(run: &mut Run, metric: &Metric, case: &Case) {
-    run.measurements.retain(|one| one.planned.metrics != [metric.id] || one.planned.case != *case);
+    run.measurements
+        .retain(|measurement| measurement.planned.metrics != [metric.id] || measurement.planned.case != *case);
 }
 
 fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {
@@ -134,21 +135,21 @@ pub mod cases {
 }
 
 fn guest_figures() -> Vec<GuestFigure> {
-    let plain = Case::new;
+    let empty_case = Case::new;
     let one_cpu = || Case::new().with_word(SameCpu);
     let two_cpus = || Case::new().with_word(TwoCpus);
     let mut rows: Vec<GuestFigure> = vec![
         (&cpu::FREQUENCY, Case::new().with_word(BusyCpus::One), 3.592e9, Some([2.6e9, 4.2e9])),
-        (&cpu::LATENCY_LOAD, plain(), 1.3923, Some([1.33, 1.46])),
+        (&cpu::LATENCY_LOAD, empty_case(), 1.3923, Some([1.33, 1.46])),
         (&os::SYSCALL_NULL, Case::new().with_word(NullCall::Getppid), 84.35, Some([51.4, 79.9])),
         (&mem::FAULT_MINOR, cases::fault(), 755.0, Some([640.0, 1010.0])),
         (&mem::FAULT_MINOR, Case::new().with_word(FaultPage::Huge), 56_700.0, None),
         (&os::SWITCH_COST, HandoffMechanism::Pipe.between_processes(), 748.5, Some([640.0, 1070.0])),
         (&os::SWITCH_CROSS_CPU, cases::wake_up(), 29_200.0, None),
-        (&os::SIGNAL_DELIVER, plain(), 991.0, None),
-        (&os::THREAD_CREATE, plain(), 3_440.0, Some([2_800.0, 4_100.0])),
-        (&os::PROCESS_FORK, plain(), 25_400.0, Some([11_000.0, 22_000.0])),
-        (&os::PROCESS_EXEC, plain(), 772_000.0, None),
+        (&os::SIGNAL_DELIVER, empty_case(), 991.0, None),
+        (&os::THREAD_CREATE, empty_case(), 3_440.0, Some([2_800.0, 4_100.0])),
+        (&os::PROCESS_FORK, empty_case(), 25_400.0, Some([11_000.0, 22_000.0])),
+        (&os::PROCESS_EXEC, empty_case(), 772_000.0, None),
         (&os::IPC_LATENCY, one_cpu().with_word(HandoffMechanism::Pipe), 2_050.0, Some([1_700.0, 2_660.0])),
         (&os::IPC_LATENCY, two_cpus().with_word(HandoffMechanism::Pipe), 55_400.0, None),
         (
@@ -164,11 +165,11 @@ fn guest_figures() -> Vec<GuestFigure> {
             None,
         ),
         (&mem::CORE_TO_CORE, Case::new().with_number(mem::FROM_CPU, 0).with_number(mem::TO_CPU, 1), 67.1, None),
-        (&file::DEVICE_READ, plain(), 2.34e9, None),
-        (&file::DEVICE_WRITE, plain(), 3.41e9, None),
-        (&file::DEVICE_REQUESTS, plain(), 135e3, None),
-        (&file::DEVICE_LATENCY, plain(), 58_700.0, None),
-        (&file::DEVICE_REPEAT_READ, plain(), 0.994, None),
+        (&file::DEVICE_READ, empty_case(), 2.34e9, None),
+        (&file::DEVICE_WRITE, empty_case(), 3.41e9, None),
+        (&file::DEVICE_REQUESTS, empty_case(), 135e3, None),
+        (&file::DEVICE_LATENCY, empty_case(), 58_700.0, None),
+        (&file::DEVICE_REPEAT_READ, empty_case(), 0.994, None),
         (&file::BLOCKSIZE_READ, cached_reads(4 * KIB), 6.95e9, Some([6.0e9, 8.5e9])),
         (&file::BLOCKSIZE_READ, cached_reads(MIB), 8.93e9, None),
         (

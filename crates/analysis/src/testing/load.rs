@@ -65,17 +65,17 @@ pub struct SimulatedStudy {
     /// What the requests in flight are counted too many by, as a factor.
     pub in_flight_factor: f64,
     /// Share by which all services take longer at the end of the study than at its start.
-    pub slowing: f64,
+    pub slowdown: f64,
     /// Requests that fail for each that is answered.
     pub failures_per_answer: f64,
     /// Share of the time of requests in flight in which answers are up to the network.
-    pub in_network: f64,
+    pub network_share: f64,
     /// Bytes that the server writes with each request.
-    pub written: f64,
-    /// Threads in uninterruptible sleep, as a share of the requests in flight; none is told where it is negative.
-    pub blocked: f64,
+    pub written_bytes: f64,
+    /// Threads in uninterruptible sleep, as a share of the requests in flight; none is reported where it is negative.
+    pub blocked_share: f64,
     /// Share of the time in stalls, and how many there are a second.
-    pub stalled: f64,
+    pub stalled_share: f64,
     pub stalls: f64,
     /// What each visit counts on a host.
     pub hosts: Vec<(LoadHost, &'static Metric, f64)>,
@@ -100,9 +100,9 @@ const IDLE_HOST: [(LoadHost, &Metric, f64); 12] = [
 ];
 
 /// The numbers of users of a sweep up to this many.
-pub fn user_grid(most: u64) -> Vec<u64> {
+pub fn user_grid(max_users: u64) -> Vec<u64> {
     let mut users = vec![1, 2, 3, 4, 6, 8, 10];
-    while users[users.len() - 1] < most {
+    while users[users.len() - 1] < max_users {
         let last = users[users.len() - 1];
         users.push(last + (last / 5).max(2));
     }
@@ -133,8 +133,8 @@ struct NetworkSimulation<'s> {
     queues: Vec<VecDeque<usize>>,
     serving: Vec<usize>,
     waiting: VecDeque<usize>,
-    working: usize,
-    sent: Vec<Picoseconds>,
+    busy_workers: usize,
+    sent_times: Vec<Picoseconds>,
     tally: TimeIntegrals,
 }
 
@@ -158,8 +158,8 @@ impl<'s> NetworkSimulation<'s> {
             queues: vec![VecDeque::new(); stations],
             serving: vec![0; stations],
             waiting: VecDeque::new(),
-            working: 0,
-            sent: vec![0; users],
+            busy_workers: 0,
+            sent_times: vec![0; users],
             tally: TimeIntegrals { busy: vec![0.0; stations], ..TimeIntegrals::default() },
         };
         (0..users).for_each(|user| network.think(user));
@@ -178,13 +178,13 @@ impl<'s> NetworkSimulation<'s> {
     /// The next event, after which time has passed for all.
     fn step(&mut self) {
         let Some(Reverse((time, user, stage))) = self.events.pop() else { return };
-        let passed = (time - self.now) as f64 / PICOSECONDS_PER_SECOND;
+        let elapsed = (time - self.now) as f64 / PICOSECONDS_PER_SECOND;
         for (busy, &serving) in self.tally.busy.iter_mut().zip(&self.serving) {
-            *busy += passed * serving as f64;
+            *busy += elapsed * serving as f64;
         }
-        let there = self.serving.iter().sum::<usize>() + self.queues.iter().map(VecDeque::len).sum::<usize>();
-        self.tally.in_flight += passed * (there + self.waiting.len()) as f64;
-        self.tally.workers += passed * self.working as f64;
+        let at_stations = self.serving.iter().sum::<usize>() + self.queues.iter().map(VecDeque::len).sum::<usize>();
+        self.tally.in_flight += elapsed * (at_stations + self.waiting.len()) as f64;
+        self.tally.workers += elapsed * self.busy_workers as f64;
         self.now = time;
         match stage {
             0 => self.request(user),
@@ -193,15 +193,15 @@ impl<'s> NetworkSimulation<'s> {
     }
 
     fn request(&mut self, user: usize) {
-        self.sent[user] = self.now;
+        self.sent_times[user] = self.now;
         self.waiting.push_back(user);
         self.admit();
     }
 
     fn admit(&mut self) {
-        while self.study.workers.is_none_or(|workers| self.working < workers) {
+        while self.study.workers.is_none_or(|workers| self.busy_workers < workers) {
             let Some(user) = self.waiting.pop_front() else { return };
-            self.working += 1;
+            self.busy_workers += 1;
             self.arrive(user, 0);
         }
     }
@@ -227,8 +227,8 @@ impl<'s> NetworkSimulation<'s> {
         if station + 1 < self.study.stations.len() {
             return self.arrive(user, station + 1);
         }
-        self.working -= 1;
-        self.tally.responses.push((self.now - self.sent[user]) as f64 / PICOSECONDS_PER_SECOND);
+        self.busy_workers -= 1;
+        self.tally.responses.push((self.now - self.sent_times[user]) as f64 / PICOSECONDS_PER_SECOND);
         self.admit();
         self.think(user);
     }
@@ -242,10 +242,10 @@ impl<'s> NetworkSimulation<'s> {
     fn observe(mut self) -> SimulatedStep {
         // As many requests again are left out: queues have filled by then.
         self.run(self.study.requests / 2);
-        let from = self.now;
+        let start = self.now;
         self.tally = TimeIntegrals { busy: vec![0.0; self.study.stations.len()], ..TimeIntegrals::default() };
         self.run(self.study.requests);
-        let seconds = (self.now - from) as f64 / PICOSECONDS_PER_SECOND;
+        let seconds = (self.now - start) as f64 / PICOSECONDS_PER_SECOND;
         let servers = self.study.stations.iter().map(|station| station.servers as f64);
         SimulatedStep {
             seconds,
@@ -261,13 +261,13 @@ impl<'s> NetworkSimulation<'s> {
 impl SimulatedStudy {
     /// A server whose disk, CPU, link and generator take these milliseconds for a request, each a single one.
     pub fn with_demands(milliseconds: [f64; 4]) -> Self {
-        let of = |(&resource, milliseconds): (&Resource, f64)| SimulatedStation {
+        let station = |(&resource, milliseconds): (&Resource, f64)| SimulatedStation {
             resource: Some(resource),
             demand: milliseconds / 1e3,
             servers: 1,
         };
         Self {
-            stations: WATCHED_RESOURCES.iter().zip(milliseconds).map(of).collect(),
+            stations: WATCHED_RESOURCES.iter().zip(milliseconds).map(station).collect(),
             workers: None,
             tries_more_workers: false,
             think: 0,
@@ -279,12 +279,12 @@ impl SimulatedStudy {
             error: 0.005,
             leak: 0.0,
             in_flight_factor: 1.0,
-            slowing: 0.0,
+            slowdown: 0.0,
             failures_per_answer: 0.0,
-            in_network: 0.0,
-            written: 0.0,
-            blocked: -1.0,
-            stalled: 0.0,
+            network_share: 0.0,
+            written_bytes: 0.0,
+            blocked_share: -1.0,
+            stalled_share: 0.0,
             stalls: 0.0,
             hosts: IDLE_HOST.to_vec(),
             seed: 7,
@@ -293,7 +293,7 @@ impl SimulatedStudy {
 
     /// It with a figure of the server's host as planted.
     pub fn with_host_figure(mut self, metric: &'static Metric, value: f64) -> Self {
-        self.hosts.retain(|(host, known, _)| *host != LoadHost::Server || known.id != metric.id);
+        self.hosts.retain(|(host, planted, _)| *host != LoadHost::Server || planted.id != metric.id);
         self.hosts.push((LoadHost::Server, metric, value));
         self
     }
@@ -319,48 +319,55 @@ impl SimulatedStudy {
 
     /// A study of these stations, as a run has it.
     pub fn run(&self) -> Run {
-        let all = [USER_METRICS, MORE_WORKERS_METRICS, RESOURCE_METRICS, HOST_METRICS, CAPACITY_METRICS].concat();
-        let mut run = super::empty_run(&all.into_iter().copied().collect::<Vec<Metric>>());
+        let metrics = [USER_METRICS, MORE_WORKERS_METRICS, RESOURCE_METRICS, HOST_METRICS, CAPACITY_METRICS].concat();
+        let mut run = super::empty_run(&metrics.into_iter().copied().collect::<Vec<Metric>>());
         let mut random = Random::new(self.seed);
         // A capacity that was measured too high makes each use of it too low. It is measured longer than a visit.
-        let wrong: Vec<f64> = self.stations.iter().map(|_| 1.0 + 0.5 * self.error * random.normal()).collect();
-        self.add_capacities(&mut run, &wrong);
+        let capacity_errors: Vec<f64> =
+            self.stations.iter().map(|_| 1.0 + 0.5 * self.error * random.normal()).collect();
+        self.add_capacities(&mut run, &capacity_errors);
         let mut order: Vec<(u32, u64)> =
             (0..self.visits as u32).flat_map(|visit| self.users.iter().map(move |&users| (visit, users))).collect();
         random.shuffle(&mut order);
         if let (Some(workers), true) = (self.workers, self.tries_more_workers) {
-            let more = Self { workers: Some(2 * workers), ..self.clone() };
+            let doubled = Self { workers: Some(2 * workers), ..self.clone() };
             let users = self.users[self.users.len() - 1];
             for visit in 0..2 {
-                let seen = NetworkSimulation::new(&more, users as usize, random.next_u64()).observe();
+                let step = NetworkSimulation::new(&doubled, users as usize, random.next_u64()).observe();
                 add_round(
                     &mut run,
                     self.fixed_case().with_number(USERS, users),
                     (visit, 0.0),
-                    vec![(&MORE_WORKERS, seen.throughput)],
+                    vec![(&MORE_WORKERS, step.throughput)],
                 );
             }
         }
         // A return to the fewest users, as a study makes it.
         order.extend(self.users.first().map(|&fewest| (self.visits as u32, fewest)));
-        let (mut at, mut served) = (0.0, 0.0);
+        let (mut elapsed, mut served_requests) = (0.0, 0.0);
         let visits = order.len() as f64;
         for (place, (visit, users)) in order.into_iter().enumerate() {
-            let now = self.slowed_down(place as f64 / visits);
-            let seen = NetworkSimulation::new(&now, users as usize, random.next_u64()).observe();
-            served += seen.responses.len() as f64;
-            let mut figures = StepFigures { study: self, step: &seen, served, wrong: &wrong, random: &mut random };
-            figures.add(&mut run, users, (visit, at));
-            at += seen.seconds;
+            let slowed = self.slowed_down(place as f64 / visits);
+            let step = NetworkSimulation::new(&slowed, users as usize, random.next_u64()).observe();
+            served_requests += step.responses.len() as f64;
+            let mut figures = StepFigures {
+                study: self,
+                step: &step,
+                served_requests,
+                capacity_errors: &capacity_errors,
+                random: &mut random,
+            };
+            figures.add(&mut run, users, (visit, elapsed));
+            elapsed += step.seconds;
         }
         run
     }
 
     /// It after this share of its visits.
-    fn slowed_down(&self, passed: f64) -> Self {
-        let mut now = self.clone();
-        now.stations.iter_mut().for_each(|station| station.demand *= 1.0 + self.slowing * passed);
-        now
+    fn slowed_down(&self, share: f64) -> Self {
+        let mut study = self.clone();
+        study.stations.iter_mut().for_each(|station| station.demand *= 1.0 + self.slowdown * share);
+        study
     }
 
     fn fixed_case(&self) -> Case {
@@ -368,11 +375,11 @@ impl SimulatedStudy {
         case.with_number(THINK_TIME, self.think).with_number(FILES, 10_000).with_number(FILE_BYTES, FILE_SIZE as u64)
     }
 
-    fn add_capacities(&self, run: &mut Run, wrong: &[f64]) {
+    fn add_capacities(&self, run: &mut Run, capacity_errors: &[f64]) {
         let fixed = self.fixed_case().iter().filter(|(name, _)| *name != THINK_TIME.name).collect::<Case>();
-        for (station, wrong) in self.stations.iter().zip(wrong) {
+        for (station, error) in self.stations.iter().zip(capacity_errors) {
             let Some(resource) = station.resource else { continue };
-            let capacity = station.servers as f64 / station.demand * wrong;
+            let capacity = station.servers as f64 / station.demand * error;
             let bytes = matches!(resource, Resource::Disk | Resource::Link).then_some(capacity * FILE_SIZE);
             let figures =
                 [(&CAPACITY, Some(capacity)), (&CAPACITY_BYTES, bytes), (&SERVERS, Some(station.servers as f64))];
@@ -389,8 +396,8 @@ impl SimulatedStudy {
 struct StepFigures<'f> {
     study: &'f SimulatedStudy,
     step: &'f SimulatedStep,
-    served: f64,
-    wrong: &'f [f64],
+    served_requests: f64,
+    capacity_errors: &'f [f64],
     random: &'f mut Random,
 }
 
@@ -401,7 +408,8 @@ impl StepFigures<'_> {
         responses.sort_by(f64::total_cmp);
         let quantile = |share: f64| responses[((responses.len() - 1) as f64 * share) as usize] * 1e9;
         let throughput = self.step.throughput;
-        let blocked = Some((&BLOCKED, self.study.blocked * self.step.in_flight)).filter(|(_, blocked)| *blocked >= 0.0);
+        let blocked =
+            Some((&BLOCKED, self.study.blocked_share * self.step.in_flight)).filter(|(_, blocked)| *blocked >= 0.0);
         let figures = vec![
             (&THROUGHPUT, throughput),
             (&RATE, throughput * FILE_SIZE),
@@ -412,25 +420,25 @@ impl StepFigures<'_> {
             (&RESPONSE_P95, quantile(0.95)),
             (&RESPONSE_P99, quantile(0.99)),
             (&IN_FLIGHT, self.with_error(self.step.in_flight * self.study.in_flight_factor)),
-            (&NETWORK_IN_FLIGHT, self.study.in_network),
-            (&WRITTEN_BYTE_RATE, self.study.written * throughput),
-            (&STALLED, self.study.stalled),
+            (&NETWORK_IN_FLIGHT, self.study.network_share),
+            (&WRITTEN_BYTE_RATE, self.study.written_bytes * throughput),
+            (&STALLED, self.study.stalled_share),
             (&STALLS, self.study.stalls),
             (&LATENESS, 1e5),
             (&ERRORS, self.study.failures_per_answer * throughput),
-            (&SERVER_MEMORY, self.with_error(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
+            (&SERVER_MEMORY, self.with_error(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served_requests),
         ];
         add_round(run, case.clone(), round, figures.into_iter().chain(blocked).collect());
         let workers = self.study.workers.map(|_| (Resource::Workers, self.step.workers_busy));
-        let watched = self.study.stations.iter().zip(&self.step.busy).zip(self.wrong);
-        let used = watched.filter_map(|((station, busy), wrong)| Some((station.resource?, busy / wrong)));
-        for (resource, share) in used.chain(workers).collect::<Vec<_>>() {
+        let watched_stations = self.study.stations.iter().zip(&self.step.busy).zip(self.capacity_errors);
+        let uses = watched_stations.filter_map(|((station, busy), error)| Some((station.resource?, busy / error)));
+        for (resource, share) in uses.chain(workers).collect::<Vec<_>>() {
             let share = self.with_error(share);
             add_round(run, case.clone().with_word(resource), round, vec![(&UTILISATION, share)]);
         }
         for &host in LoadHost::ALL {
-            let its = self.study.hosts.iter().filter(|(of, ..)| *of == host);
-            let figures: Vec<_> = its.map(|(_, metric, value)| (*metric, *value)).collect();
+            let host_figures = self.study.hosts.iter().filter(|(owner, ..)| *owner == host);
+            let figures: Vec<_> = host_figures.map(|(_, metric, value)| (*metric, *value)).collect();
             if !figures.is_empty() {
                 add_round(run, case.clone().with_word(host), round, figures);
             }
@@ -444,11 +452,11 @@ impl StepFigures<'_> {
 }
 
 /// Several studies as one run has them: what they measured alike, as capacities, once.
-pub fn combined_run(all: &[SimulatedStudy]) -> Run {
-    let mut runs = all.iter().map(SimulatedStudy::run);
+pub fn combined_run(studies: &[SimulatedStudy]) -> Run {
+    let mut runs = studies.iter().map(SimulatedStudy::run);
     let Some(mut run) = runs.next() else { panic!("no study is given") };
-    for measurement in runs.flat_map(|other| other.measurements) {
-        if run.measurements.iter().all(|known| known.planned.case != measurement.planned.case) {
+    for measurement in runs.flat_map(|other_run| other_run.measurements) {
+        if run.measurements.iter().all(|existing| existing.planned.case != measurement.planned.case) {
             run.header.plan.push(measurement.planned.clone());
             run.measurements.push(measurement);
         }
@@ -457,15 +465,15 @@ pub fn combined_run(all: &[SimulatedStudy]) -> Run {
 }
 
 /// Adds a round of these figures at a case.
-fn add_round(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'static Metric, f64)>) {
+fn add_round(run: &mut Run, case: Case, (index, start): (u32, f64), figures: Vec<(&'static Metric, f64)>) {
     let readings: Vec<MetricReadings> =
         figures.iter().map(|(metric, value)| super::reading(metric, Readings::Scalars(vec![*value]))).collect();
     let mut round = super::round(index as usize, readings);
-    round.start_seconds = at;
+    round.start_seconds = start;
     let first = figures[0].0.id;
-    let is_same = |one: &Measurement| one.planned.case == case && one.planned.probe == first;
-    let known = run.measurements.iter().position(is_same);
-    let place = known.unwrap_or_else(|| {
+    let is_same = |measurement: &Measurement| measurement.planned.case == case && measurement.planned.probe == first;
+    let position = run.measurements.iter().position(is_same);
+    let place = position.unwrap_or_else(|| {
         let metrics: Vec<Name> = figures.iter().map(|(metric, _)| metric.id).collect();
         let planned = PlannedMeasurement { probe: metrics[0], metrics, case, only_input: false };
         run.header.plan.push(planned.clone());
@@ -504,7 +512,7 @@ pub enum PlantedLimit {
 impl PlantedLimit {
     /// Seconds that each watched station takes of a request, the generator least.
     fn demands(self, random: &mut Random) -> [f64; 4] {
-        let mut demands = [1.0, 1.0, 1.0, 0.3].map(|most| most * (0.001 + 0.099 * random.uniform()));
+        let mut demands = [1.0, 1.0, 1.0, 0.3].map(|scale| scale * (0.001 + 0.099 * random.uniform()));
         let limit = random.index_below(3);
         match self {
             Self::SingleResource => demands[limit] = 0.15 + 0.1 * random.uniform(),
@@ -522,14 +530,14 @@ impl PlantedLimit {
     fn stations(self, random: &mut Random) -> Vec<SimulatedStation> {
         let demands = self.demands(random);
         let cpus = 1 + random.index_below(4);
-        let watched = WATCHED_RESOURCES.iter().zip(demands).map(|(&resource, demand)| {
+        let watched_stations = WATCHED_RESOURCES.iter().zip(demands).map(|(&resource, demand)| {
             let servers = if resource == Resource::ServerCpu { cpus } else { 1 };
             SimulatedStation { resource: Some(resource), demand: demand * servers as f64, servers }
         });
-        let mut stations: Vec<SimulatedStation> = watched.collect();
+        let mut stations: Vec<SimulatedStation> = watched_stations.collect();
         if self == Self::Unwatched {
-            let unseen = SimulatedStation { resource: None, demand: 0.11 + 0.2 * random.uniform(), servers: 1 };
-            stations.insert(random.index_below(3), unseen);
+            let unwatched = SimulatedStation { resource: None, demand: 0.11 + 0.2 * random.uniform(), servers: 1 };
+            stations.insert(random.index_below(3), unwatched);
         }
         stations
     }
@@ -564,9 +572,9 @@ impl VerdictJudgement {
         self.is_certain && self.steps.is_some_and(|steps| steps.abs() > 1)
     }
 
-    /// In a word each: what was planted, what was said.
+    /// In a word each: the planted limit and the verdict.
     pub fn label(&self) -> String {
-        let said = match &self.verdict {
+        let verdict = match &self.verdict {
             LoadVerdict::Resource { .. } => "one",
             LoadVerdict::Both { .. } => "both",
             LoadVerdict::OneOf { .. } => "one of several",
@@ -585,15 +593,15 @@ impl VerdictJudgement {
             LoadVerdict::Unknown { reason: UnknownLimit::WorkersWait { .. } } => "unknown: workers wait",
             LoadVerdict::Unknown { reason: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
         };
-        let sure = if self.is_certain { "" } else { ", in doubt" };
-        let wrong = if self.is_wrong() {
+        let doubt_suffix = if self.is_certain { "" } else { ", in doubt" };
+        let error_suffix = if self.is_wrong() {
             " WRONG"
         } else if self.is_false {
             " (false)"
         } else {
             ""
         };
-        format!("{:?}: {said}{sure}{wrong}", self.planted)
+        format!("{:?}: {verdict}{doubt_suffix}{error_suffix}", self.planted)
     }
 }
 
@@ -615,7 +623,7 @@ impl PlantedStudy {
         let stations = kind.stations(&mut random);
         let workers = (kind == PlantedLimit::Workers).then(|| 1 + random.index_below(2));
         let think = [0, 0, 100, 1000][random.index_below(4)];
-        let knee = 3.0 * (stations.iter().map(|one| one.demand).sum::<f64>() + think as f64 / 1e3)
+        let knee = 3.0 * (stations.iter().map(|station| station.demand).sum::<f64>() + think as f64 / 1e3)
             / stations.iter().map(SimulatedStation::spacing).fold(0.0, f64::max);
         let study = SimulatedStudy {
             stations,
@@ -633,15 +641,15 @@ impl PlantedStudy {
 
     /// The least seconds between answers that each resource allows, by its word; what nobody watches has none.
     fn spacings(&self) -> Vec<(Option<Resource>, f64)> {
-        let all: f64 = self.study.stations.iter().map(|station| station.demand).sum();
-        let workers = self.study.workers.map(|workers| (Some(Resource::Workers), all / workers as f64));
+        let total_demand: f64 = self.study.stations.iter().map(|station| station.demand).sum();
+        let workers = self.study.workers.map(|workers| (Some(Resource::Workers), total_demand / workers as f64));
         let stations = self.study.stations.iter().map(|station| (station.resource, station.spacing()));
         stations.chain(workers).collect()
     }
 
     /// Throughput with each number of users, exactly; `None` where workers are bounded, which has no product form.
     fn exact_throughput(&self) -> Option<Vec<f64>> {
-        let most = *self.study.users.last()? as usize;
+        let max_users = *self.study.users.last()? as usize;
         let stations = self.study.stations.iter().map(|station| {
             kelvin_stats::Station::servers(
                 station.demand,
@@ -649,16 +657,16 @@ impl PlantedStudy {
             )
         });
         let network = ClosedNetwork::new(stations.collect(), self.study.think as f64 / 1e3).ok()?;
-        let solved = network.solve(most);
-        let at = |&users: &u64| solved[users as usize - 1].throughput;
-        self.study.workers.is_none().then(|| self.study.users.iter().map(at).collect())
+        let steps = network.solve(max_users);
+        let throughput_at = |&users: &u64| steps[users as usize - 1].throughput;
+        self.study.workers.is_none().then(|| self.study.users.iter().map(throughput_at).collect())
     }
 
     /// The judgement of what was concluded.
     pub fn judge(&self, studies: &[crate::Study]) -> VerdictJudgement {
         let conclusions = studies.iter().flat_map(|study| &study.conclusions);
-        let mut limit = conclusions.filter_map(|one| match &one.conclusion.claim {
-            Claim::Load(LoadClaim::Limit(limit)) => Some((limit, one.conclusion.holds)),
+        let mut limit = conclusions.filter_map(|conclusion| match &conclusion.conclusion.claim {
+            Claim::Load(LoadClaim::Limit(limit)) => Some((limit, conclusion.conclusion.holds)),
             _ => None,
         });
         let Some((limit, holds)) = limit.next() else { panic!("no limit is concluded of {self:?}") };
@@ -675,19 +683,19 @@ impl PlantedStudy {
 
     /// The capacity by the fullest named resource: saturation over its use.
     fn capacity(&self, limit: &LoadLimit) -> Option<f64> {
-        let named: &[Name] = match &limit.verdict {
-            LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => std::slice::from_ref(by),
-            LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by,
+        let resources: &[Name] = match &limit.verdict {
+            LoadVerdict::Resource { resource } | LoadVerdict::Client { resource } => std::slice::from_ref(resource),
+            LoadVerdict::Both { resources } | LoadVerdict::OneOf { resources } => resources,
             LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => return None,
         };
-        let used = limit.utilisations.iter().find(|one| named.contains(&one.resource))?;
-        let most = self.spacings().iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
+        let usage = limit.utilisations.iter().find(|candidate| resources.contains(&candidate.resource))?;
+        let max_spacing = self.spacings().iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
         let is_named = |&(resource, _): &(Option<Resource>, f64)| {
-            resource.is_some_and(|resource| used.resource == *resource.name())
+            resource.is_some_and(|resource| usage.resource == *resource.name())
         };
-        let spacing = self.spacings().into_iter().find(is_named)?.1.max(most);
+        let spacing = self.spacings().into_iter().find(is_named)?.1.max(max_spacing);
         // Of workers, which wait for each other in queues, the spacing is only a bound.
-        (self.study.workers.is_none()).then(|| limit.saturation.value / used.utilisation.value * spacing)
+        (self.study.workers.is_none()).then(|| limit.saturation.value / usage.utilisation.value * spacing)
     }
 
     fn steps(&self, knee: Option<u64>) -> Option<i64> {
@@ -700,18 +708,18 @@ impl PlantedStudy {
     /// Whether a verdict names what is not near the limit, or only one where there is another.
     fn is_false(&self, verdict: &LoadVerdict) -> bool {
         let spacings = self.spacings();
-        let most = spacings.iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
-        let share = |by: &Name| {
-            let its = |resource: &Option<Resource>| resource.is_some_and(|resource| *by == *resource.name());
-            spacings.iter().find(|(resource, _)| its(resource)).map_or(0.0, |(_, spacing)| spacing / most)
+        let max_spacing = spacings.iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
+        let share = |name: &Name| {
+            let is_named = |resource: &Option<Resource>| resource.is_some_and(|resource| *name == *resource.name());
+            spacings.iter().find(|(resource, _)| is_named(resource)).map_or(0.0, |(_, spacing)| spacing / max_spacing)
         };
-        let near = spacings.iter().filter(|(_, spacing)| *spacing >= 0.94 * most).count();
+        let near_count = spacings.iter().filter(|(_, spacing)| *spacing >= 0.94 * max_spacing).count();
         match verdict {
-            LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => {
-                share(by) < 0.88 || near > 1 && share(by) < 0.94
+            LoadVerdict::Resource { resource } | LoadVerdict::Client { resource } => {
+                share(resource) < 0.88 || near_count > 1 && share(resource) < 0.94
             }
-            LoadVerdict::Both { resources: by } => by.iter().any(|by| share(by) < 0.86),
-            LoadVerdict::OneOf { resources: by } => by.iter().all(|by| share(by) < 0.88),
+            LoadVerdict::Both { resources } => resources.iter().any(|resource| share(resource) < 0.86),
+            LoadVerdict::OneOf { resources } => resources.iter().all(|resource| share(resource) < 0.88),
             LoadVerdict::NotSampled { .. } => self.kind != PlantedLimit::Unwatched,
             LoadVerdict::Unknown { .. } => false,
         }

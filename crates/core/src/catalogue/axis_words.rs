@@ -39,7 +39,7 @@ macro_rules! words {
             /// The word of a case; `None` if it has none, or an unknown one.
             pub fn of(case: &crate::Case) -> Option<Self> {
                 let word = Self::AXIS.word_in(case)?;
-                Self::ALL.iter().copied().find(|known| known.name() == word)
+                Self::ALL.iter().copied().find(|variant| variant.name() == word)
             }
         }
 

@@ -1,10 +1,10 @@
-//! What a command of the user's takes: `kelvin ab` measures two in turn. No probe measures these, and no run has them.
+//! What a command of the user's takes: `kelvin ab` measures two, interleaved. No probe measures these, and no run has them.
 
 use crate::{Better, Metric, SampleTags, Unit};
 
 use crate::catalogue::metric_list::{duration, metrics};
 
-/// Counts as measured, whatever disturbs it: nothing is read between the commands of another program.
+/// Counts as measured with any disturbance: nothing is read between the commands of another program.
 const fn as_found_metric(metric: Metric) -> Metric {
     metric.unguarded().contaminants(SampleTags::NONE)
 }

@@ -14,7 +14,7 @@ pub struct ControlledCause {
     /// A word for data: `translation`.
     pub id: &'static str,
     /// What it is, as part of a sentence: `translation of addresses`.
-    pub what: &'static str,
+    pub description: &'static str,
     /// A figure without it: the control; none of a figure that it does not touch.
     pub control: fn(&MetricCase) -> Option<ControlFigure>,
 }
@@ -23,7 +23,7 @@ pub struct ControlledCause {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlFigure {
     /// That other.
-    pub at: MetricCase,
+    pub figure: MetricCase,
     /// How often.
     pub times: f64,
 }
@@ -31,20 +31,20 @@ pub struct ControlFigure {
 /// Translation of addresses: in huge pages the TLBs reach 512 times as far.
 pub static ADDRESS_TRANSLATION: ControlledCause = ControlledCause {
     id: "translation",
-    what: "translation of addresses",
+    description: "translation of addresses",
     control: |figure| {
         let is_touched = figure.metric == LATENCY.id
             && PageSize::of(&figure.case) == Some(PageSize::Base)
             && BYTES.number_in(&figure.case).is_some_and(|bytes| bytes >= HUGE_PAGE);
         let case = figure.case.clone().with_word(PageSize::Huge);
-        is_touched.then_some(ControlFigure { at: MetricCase { metric: figure.metric, case }, times: 1.0 })
+        is_touched.then_some(ControlFigure { figure: MetricCase { metric: figure.metric, case }, times: 1.0 })
     },
 };
 
 /// Waking another CPU: the interrupt to it, its exit from an idle state, and lines that go from cache to cache.
 pub static REMOTE_WAKE_UP: ControlledCause = ControlledCause {
     id: "another_cpu",
-    what: "waking another CPU",
+    description: "waking another CPU",
     control: |figure| one_way_control(figure).or(one_cpu_control(figure)),
 };
 
@@ -59,7 +59,7 @@ fn one_cpu_control(figure: &MetricCase) -> Option<ControlFigure> {
     let is_touched = TWO_PROCESS_METRICS.iter().any(|metric| metric.id == figure.metric)
         && PairPlacement::of(&figure.case) == Some(PairPlacement::TwoCpus);
     let case = figure.case.clone().with_word(PairPlacement::SameCpu);
-    is_touched.then_some(ControlFigure { at: MetricCase { metric: figure.metric, case }, times: 1.0 })
+    is_touched.then_some(ControlFigure { figure: MetricCase { metric: figure.metric, case }, times: 1.0 })
 }
 
 /// A wake-up is half a round trip; so is its control, with its calls: those of the wake-up are not subtracted either.
@@ -68,7 +68,7 @@ fn one_way_control(figure: &MetricCase) -> Option<ControlFigure> {
         return None;
     }
     let case = HandoffMechanism::of(&figure.case)?.between_processes();
-    Some(ControlFigure { at: MetricCase { metric: SWITCH_ROUND_TRIP.id, case }, times: 0.5 })
+    Some(ControlFigure { figure: MetricCase { metric: SWITCH_ROUND_TRIP.id, case }, times: 0.5 })
 }
 
 #[cfg(test)]
@@ -80,38 +80,39 @@ mod tests {
     use crate::catalogue::net::MESSAGE;
 
     fn control(metric: &Metric, case: Case) -> Option<(&'static str, ControlFigure)> {
-        let at = MetricCase { metric: metric.id, case };
-        CONTROLLED_CAUSES.iter().find_map(|cause| Some((cause.id, (cause.control)(&at)?)))
+        let figure = MetricCase { metric: metric.id, case };
+        CONTROLLED_CAUSES.iter().find_map(|cause| Some((cause.id, (cause.control)(&figure)?)))
     }
 
     #[test]
     fn control_differs_in_one_axis() {
-        let set = |pages: PageSize, bytes: u64| Case::new().with_word(pages).with_number(BYTES, bytes);
-        let (cause, huge) = control(&LATENCY, set(PageSize::Base, 16 << 20)).unwrap();
-        assert_eq!((cause, huge.at.case, huge.times), ("translation", set(PageSize::Huge, 16 << 20), 1.0));
-        assert_eq!(control(&LATENCY, set(PageSize::Huge, 16 << 20)), None);
-        assert_eq!(control(&LATENCY, set(PageSize::Base, 1 << 20)), None);
+        let case = |pages: PageSize, bytes: u64| Case::new().with_word(pages).with_number(BYTES, bytes);
+        let (cause, huge) = control(&LATENCY, case(PageSize::Base, 16 << 20)).unwrap();
+        assert_eq!((cause, huge.figure.case, huge.times), ("translation", case(PageSize::Huge, 16 << 20), 1.0));
+        assert_eq!(control(&LATENCY, case(PageSize::Huge, 16 << 20)), None);
+        assert_eq!(control(&LATENCY, case(PageSize::Base, 1 << 20)), None);
         let message = |placement: PairPlacement| Case::new().with_word(placement).with_number(MESSAGE, 1);
-        let (cause, same) = control(&RTT_TCP, message(PairPlacement::TwoCpus)).unwrap();
-        assert_eq!((cause, same.at.case), ("another_cpu", message(PairPlacement::SameCpu)));
+        let (cause, same_cpu) = control(&RTT_TCP, message(PairPlacement::TwoCpus)).unwrap();
+        assert_eq!((cause, same_cpu.figure.case), ("another_cpu", message(PairPlacement::SameCpu)));
         assert_eq!(control(&RTT_TCP, message(PairPlacement::SameCpu)), None);
         let (_, half) = control(&SWITCH_CROSS_CPU, Case::new().with_word(HandoffMechanism::Futex)).unwrap();
-        assert_eq!((half.at.metric, half.times), (SWITCH_ROUND_TRIP.id, 0.5));
-        assert_eq!(half.at.case, HandoffMechanism::Futex.between_processes());
+        assert_eq!((half.figure.metric, half.times), (SWITCH_ROUND_TRIP.id, 0.5));
+        assert_eq!(half.figure.case, HandoffMechanism::Futex.between_processes());
         assert_eq!(control(&SWITCH_CROSS_CPU, Case::new()), None);
     }
 
     #[test]
     fn figures_and_controls_are_distinct_durations() {
-        let touched = TWO_PROCESS_METRICS.iter().map(|metric| (*metric, Case::new().with_word(PairPlacement::TwoCpus)));
+        let two_process_cases =
+            TWO_PROCESS_METRICS.iter().map(|metric| (*metric, Case::new().with_word(PairPlacement::TwoCpus)));
         let pages = (&LATENCY, Case::new().with_word(PageSize::Base).with_number(BYTES, HUGE_PAGE));
         let mechanisms = [HandoffMechanism::Pipe, HandoffMechanism::Futex];
         let wake_ups = mechanisms.map(|mechanism| (&SWITCH_CROSS_CPU, Case::new().with_word(mechanism)));
-        for (metric, case) in touched.chain([pages]).chain(wake_ups) {
-            let (_, ControlFigure { at, .. }) = control(metric, case).unwrap();
-            let control_of = find(at.metric).unwrap();
-            assert_eq!([metric.unit, control_of.unit], [Unit::Nanoseconds; 2], "{}", metric.id);
-            assert_eq!(control(control_of, at.case), None, "{}", metric.id);
+        for (metric, case) in two_process_cases.chain([pages]).chain(wake_ups) {
+            let (_, ControlFigure { figure, .. }) = control(metric, case).unwrap();
+            let control_metric = find(figure.metric).unwrap();
+            assert_eq!([metric.unit, control_metric.unit], [Unit::Nanoseconds; 2], "{}", metric.id);
+            assert_eq!(control(control_metric, figure.case), None, "{}", metric.id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Flags that only some generations of a vendor's cores have: by these a core is told from the older one whose model a hypervisor states.
+//! Flags that only some generations of a vendor's cores have: by these a core is distinguished from the older one whose model a hypervisor states.
 //!
 //! Source: the features of each processor in LLVM `llvm/lib/Target/X86/X86.td`.
 
@@ -32,17 +32,20 @@ pub struct ModelContradiction<'c> {
 }
 
 impl<'c> ModelContradiction<'c> {
-    /// The generations that are told by a flag.
+    /// The generations that a flag identifies.
     pub fn flagged_cores() -> impl Iterator<Item = &'static str> {
-        GENERATION_FLAGS.iter().flat_map(|known| known.cores).copied()
+        GENERATION_FLAGS.iter().flat_map(|generation| generation.cores).copied()
     }
 
     /// That of a processor; `None` where nothing contradicts its model, or that is not known.
     pub fn from_cpu(cpu: &'c Cpu) -> Option<Self> {
         let (vendor, flags, claimed) = (cpu.vendor.get()?, cpu.flags.get()?, cpu.microarchitecture.get()?);
-        let has = |known: &&GenerationFlag| *vendor == known.vendor && flags.iter().any(|flag| *flag == known.flag);
-        let GenerationFlag { flag, cores: of_cores, .. } =
-            GENERATION_FLAGS.iter().find(|known| has(known) && !known.cores.contains(&claimed.as_str()))?;
-        Some(Self { claimed, flag, cores: of_cores })
+        let has_flag = |generation: &&GenerationFlag| {
+            *vendor == generation.vendor && flags.iter().any(|flag| *flag == generation.flag)
+        };
+        let GenerationFlag { flag, cores, .. } = GENERATION_FLAGS
+            .iter()
+            .find(|generation| has_flag(generation) && !generation.cores.contains(&claimed.as_str()))?;
+        Some(Self { claimed, flag, cores })
     }
 }

@@ -17,4 +17,4 @@ pub use switch::*;
 /// The study of what the operating system adds to a program's own work.
 pub const STUDY: Name = Name::new("os");
 /// It in a sentence.
-pub const STUDY_SUMMARY: &str = "System calls beside function calls, forks beside threads, switches of both";
+pub const STUDY_SUMMARY: &str = "System calls next to function calls, forks next to threads, switches of both";

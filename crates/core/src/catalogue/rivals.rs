@@ -1,4 +1,4 @@
-//! Other programs that measure the same, and the metrics of kelvin beside them.
+//! Other programs that measure the same, and kelvin's metrics to compare them with.
 
 use crate::Metric;
 

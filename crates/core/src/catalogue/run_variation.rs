@@ -55,19 +55,19 @@ const KERNEL_COPY_IDS: [&str; 5] =
 impl RunVariation {
     /// That of a metric at a case.
     pub fn from_metric(metric: &Metric, case: &Case) -> Self {
-        let is_one_of = |ids: &[&str]| ids.iter().any(|id| is_dotted_prefix(id, &metric.id));
+        let is_listed = |ids: &[&str]| ids.iter().any(|id| is_dotted_prefix(id, &metric.id));
         let threads = THREAD_COUNT.number_in(case).unwrap_or(1);
         match metric.area() {
             _ if matches!(metric.unit, Unit::Count | Unit::Bytes) => Self::None,
             _ if transfer::is_whole_transfer(metric) => Self::Transfer,
             _ if metric.unit == Unit::Ratio => Self::None,
-            _ if is_one_of(&SEVERAL_CPU_IDS) || PairPlacement::of(case) == Some(PairPlacement::TwoCpus) => {
+            _ if is_listed(&SEVERAL_CPU_IDS) || PairPlacement::of(case) == Some(PairPlacement::TwoCpus) => {
                 Self::SeveralCpus
             }
-            _ if is_one_of(&KERNEL_COPY_IDS) => Self::KernelCopies,
+            _ if is_listed(&KERNEL_COPY_IDS) => Self::KernelCopies,
             "mem" if BYTES.number_in(case).is_some_and(|bytes| bytes <= MAX_CORE_CACHE_BYTES) => Self::Clock,
             "mem" => Self::Memory,
-            "file" if is_one_of(&CACHED_FILE_IDS) => Self::KernelCopies,
+            "file" if is_listed(&CACHED_FILE_IDS) => Self::KernelCopies,
             "file" => match CacheState::of(case) {
                 Some(CacheState::Cached) if threads == 1 => Self::KernelCopies,
                 Some(CacheState::Cached) => Self::SeveralCpus,
@@ -92,26 +92,26 @@ mod tests {
 
     #[test]
     fn known_metrics_have_expected_variation() {
-        let of = |metric: &Metric, case: &Case| RunVariation::from_metric(metric, case);
-        let [small, large] =
+        let variation = |metric: &Metric, case: &Case| RunVariation::from_metric(metric, case);
+        let [small_case, large_case] =
             [MAX_CORE_CACHE_BYTES, 4 * MAX_CORE_CACHE_BYTES].map(|bytes| Case::new().with_number(BYTES, bytes));
-        assert_eq!(of(&crate::catalogue::mem::LATENCY, &small), RunVariation::Clock);
-        assert_eq!(of(&crate::catalogue::mem::LATENCY, &large), RunVariation::Memory);
-        assert_eq!(of(&crate::catalogue::os::SYSCALL_NULL, &Case::new()), RunVariation::Clock);
+        assert_eq!(variation(&crate::catalogue::mem::LATENCY, &small_case), RunVariation::Clock);
+        assert_eq!(variation(&crate::catalogue::mem::LATENCY, &large_case), RunVariation::Memory);
+        assert_eq!(variation(&crate::catalogue::os::SYSCALL_NULL, &Case::new()), RunVariation::Clock);
         let two_cpus = Case::new().with_word(PairPlacement::TwoCpus);
-        assert_eq!(of(&crate::catalogue::net::RTT_TCP, &two_cpus), RunVariation::SeveralCpus);
+        assert_eq!(variation(&crate::catalogue::net::RTT_TCP, &two_cpus), RunVariation::SeveralCpus);
         assert_eq!(
-            of(&crate::catalogue::net::RTT_TCP, &Case::new().with_word(PairPlacement::SameCpu)),
+            variation(&crate::catalogue::net::RTT_TCP, &Case::new().with_word(PairPlacement::SameCpu)),
             RunVariation::Clock
         );
         let cached = Case::new().with_word(CacheState::Cached);
         assert_eq!(
-            of(&crate::catalogue::file::THREADS, &cached.clone().with_number(THREAD_COUNT, 2)),
+            variation(&crate::catalogue::file::THREADS, &cached.clone().with_number(THREAD_COUNT, 2)),
             RunVariation::SeveralCpus
         );
-        assert_eq!(of(&crate::catalogue::file::BLOCKSIZE_READ, &cached), RunVariation::KernelCopies);
+        assert_eq!(variation(&crate::catalogue::file::BLOCKSIZE_READ, &cached), RunVariation::KernelCopies);
         assert_eq!(
-            of(&crate::catalogue::file::BLOCKSIZE_READ, &Case::new().with_word(CacheState::Direct)),
+            variation(&crate::catalogue::file::BLOCKSIZE_READ, &Case::new().with_word(CacheState::Direct)),
             RunVariation::Device
         );
     }

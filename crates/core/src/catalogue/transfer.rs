@@ -116,8 +116,10 @@ impl ReceiverMethod {
 
 /// Whether an end of a cell is in the kernel.
 pub fn has_kernel_end(case: &Case) -> bool {
-    let sends = matches!(SenderMethod::of(case), Some(SenderMethod::KernelReadWrite | SenderMethod::KernelMmap));
-    sends || matches!(ReceiverMethod::of(case), Some(ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap))
+    let is_kernel_sender =
+        matches!(SenderMethod::of(case), Some(SenderMethod::KernelReadWrite | SenderMethod::KernelMmap));
+    is_kernel_sender
+        || matches!(ReceiverMethod::of(case), Some(ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap))
 }
 
 /// A cell with both ends in the kernel in place of its own, which are `rw` or `mmap`; `None` of another one.

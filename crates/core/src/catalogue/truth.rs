@@ -28,7 +28,7 @@ words! {
     }
 }
 
-/// Counts as measured, whatever disturbs it: its construction guards it, and waiting and throttling are the point.
+/// Counts as measured with any disturbance: its construction guards it, and waiting and throttling are the point.
 const fn throttled_metric(metric: Metric) -> Metric {
     metric.unguarded().contaminants(SampleTags::NONE)
 }

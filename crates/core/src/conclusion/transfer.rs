@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn ratio_is_same_only_within_margin() {
-        let says = |low, high| {
+        let change = |low, high| {
             TimeChange::from_ratio(&Estimate { value: f64::midpoint(low, high), low, high, is_range: false })
         };
-        assert_eq!([says(0.96, 1.04), says(1.01, 1.04)], [TimeChange::Same; 2]);
-        assert_eq!([says(1.01, 1.2), says(0.3, 0.99)], [TimeChange::Longer, TimeChange::Shorter]);
-        assert_eq!([says(0.9, 1.2), says(0.96, 1.06)], [TimeChange::NotKnown; 2]);
+        assert_eq!([change(0.96, 1.04), change(1.01, 1.04)], [TimeChange::Same; 2]);
+        assert_eq!([change(1.01, 1.2), change(0.3, 0.99)], [TimeChange::Longer, TimeChange::Shorter]);
+        assert_eq!([change(0.9, 1.2), change(0.96, 1.06)], [TimeChange::NotKnown; 2]);
         assert_eq!(
             [1.04, 1.06, 0.3].map(TimeChange::from_published_ratio),
             [TimeChange::Same, TimeChange::Longer, TimeChange::Shorter]

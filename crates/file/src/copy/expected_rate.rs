@@ -1,6 +1,6 @@
 //! The rate that a copy should have had: from what reading and writing a part of it again cost, each apart.
 //!
-//! After the copy parts of the source, now in memory, are read in the same blocks, and parts as long are written to a new file next to
+//! After the copy parts of the source, now in memory, are read in the same blocks. Parts as long are written to a new file next to
 //! the target, which is removed. No part is read or written twice: what was just used is in a CPU's caches, which a copy does not find it in.
 //! Of both the CPU time counts. Devices are not in it: what they take away is the difference.
 
@@ -54,25 +54,25 @@ pub struct RateRange {
 }
 
 impl RateRange {
-    /// By a method: through a buffer each byte is read and written; within the kernel it is written from the pages of the source, which
+    /// By a method. Through a buffer each byte is read and written. Within the kernel it is written from the pages of the source, which
     /// takes no more than both, and no less than writing alone.
     pub fn from_costs(costs: CopyCosts, method: CopyMethod) -> Option<Self> {
         let CopyCosts { reading, writing } = costs;
-        let both = reading + writing;
+        let total = reading + writing;
         let lowest = match method {
-            CopyMethod::ReadWrite => both,
+            CopyMethod::ReadWrite => total,
             CopyMethod::CopyFileRange | CopyMethod::Sendfile => writing,
             CopyMethod::Reflink => return None,
         };
         let rate = |cost: f64, factor: f64| 1e9 / cost * factor;
-        (lowest > 0.0).then(|| Self { low: rate(both, 1.0 / SLOWER_FACTOR), high: rate(lowest, FASTER_FACTOR), costs })
+        (lowest > 0.0).then(|| Self { low: rate(total, 1.0 / SLOWER_FACTOR), high: rate(lowest, FASTER_FACTOR), costs })
     }
 }
 
 /// File systems on which copy_file_range may share blocks, or have a server copy, instead of moving bytes here.
 const MAY_SHARE_BLOCKS: [&str; 6] = ["btrfs", "xfs", "bcachefs", "zfs", "nfs", "overlay"];
 
-/// What a copy by this method should have come to; a reason, where that cannot be said.
+/// What a copy by this method should have come to; a reason, where that cannot be computed.
 pub(super) fn expected_rate(
     source: &Target,
     place: &PinnedPath,
@@ -102,13 +102,14 @@ pub(super) fn expected_rate(
 fn measure_costs(source: &Target, place: &PinnedPath, block: usize, part: u64) -> crate::Result<CopyCosts> {
     let buffer = Arena::populated(block, PagePolicy::Base);
     let mut buffer = buffer.map_err(|error| Error::call("make a buffer to copy", source.path(), error))?;
-    let from = source.open(Access::Buffered)?;
-    let reading =
-        median_cost(part, block, |offset, bytes| from.read_at(&mut buffer.as_mut_slice()[..bytes], offset).map(drop));
+    let source_file = source.open(Access::Buffered)?;
+    let reading = median_cost(part, block, |offset, bytes| {
+        source_file.read_at(&mut buffer.as_mut_slice()[..bytes], offset).map(drop)
+    });
     let reading = reading.map_err(|error| Error::call("read", source.path(), error))?;
     let scrap = TemporaryFiles::in_directory(&place.directory())
         .create(PRIVATE_MODE)
-        .map_err(|error| Error::call("make a file beside", place.path(), error))?;
+        .map_err(|error| Error::call("make a file next to", place.path(), error))?;
     let writing =
         median_cost(part, block, |offset, bytes| scrap.as_file().write_all_at(&buffer.as_slice()[..bytes], offset));
     let writing = writing.map_err(|error| Error::call("write", place.path(), error))?;
@@ -117,18 +118,18 @@ fn measure_costs(source: &Target, place: &PinnedPath, block: usize, part: u64) -
 
 /// CPU time for a byte: the median of some parts, each moved block by block.
 fn median_cost(part: u64, block: usize, mut move_block: impl FnMut(u64, usize) -> io::Result<()>) -> io::Result<f64> {
-    let mut once = |number: u64| {
+    let mut sample_cost = |number: u64| {
         let clock = ThreadClock::current()?;
-        let before = clock.cpu_time()?;
+        let start_time = clock.cpu_time()?;
         for offset in (0..part).step_by(block) {
             if let Some(signal) = stop_signals::stop_signal() {
                 return Err(io::Error::other(format!("interrupted by {signal}")));
             }
             move_block(number * part + offset, block.min((part - offset) as usize))?;
         }
-        Ok(clock.cpu_time()?.saturating_sub(before).as_nanos() as f64 / part as f64)
+        Ok(clock.cpu_time()?.saturating_sub(start_time).as_nanos() as f64 / part as f64)
     };
-    let costs = (0..SAMPLE_COUNT).map(&mut once).collect::<io::Result<Vec<f64>>>()?;
+    let costs = (0..SAMPLE_COUNT).map(&mut sample_cost).collect::<io::Result<Vec<f64>>>()?;
     Ok(kelvin_stats::median(&costs))
 }
 
@@ -140,17 +141,17 @@ mod tests {
 
     #[test]
     fn expected_rate_depends_on_method() {
-        let of =
+        let rate_range =
             |method| RateRange::from_costs(COSTS, method).map(|expected| (expected.low.round(), expected.high.round()));
         // 0.5 ns a byte are 2 GB/s, 0.4 ns 2.5 GB/s.
-        assert_eq!(of(CopyMethod::ReadWrite), Some((1_333_333_333.0, 2_400_000_000.0)));
-        assert_eq!(of(CopyMethod::CopyFileRange), Some((1_333_333_333.0, 3_000_000_000.0)));
-        assert_eq!(of(CopyMethod::Sendfile), of(CopyMethod::CopyFileRange));
-        assert_eq!(of(CopyMethod::Reflink), None);
+        assert_eq!(rate_range(CopyMethod::ReadWrite), Some((1_333_333_333.0, 2_400_000_000.0)));
+        assert_eq!(rate_range(CopyMethod::CopyFileRange), Some((1_333_333_333.0, 3_000_000_000.0)));
+        assert_eq!(rate_range(CopyMethod::Sendfile), rate_range(CopyMethod::CopyFileRange));
+        assert_eq!(rate_range(CopyMethod::Reflink), None);
         assert_eq!(RateRange::from_costs(CopyCosts { reading: 0.0, writing: 0.0 }, CopyMethod::ReadWrite), None);
     }
 
-    /// 4096 calls for what one moves make the difference, whatever the machine.
+    /// 4096 calls for what one moves make the difference, on any machine.
     #[test]
     fn small_blocks_cost_more() {
         let directory = tempfile::tempdir_in(".").unwrap();
@@ -158,8 +159,8 @@ mod tests {
         std::fs::write(&path, vec![7; 6 << 20]).unwrap();
         let source = Target::find(&path).unwrap();
         let place = PinnedPath::open(&directory.path().join("new")).unwrap();
-        let of = |block| measure_costs(&source, &place, block, 2 << 20).unwrap();
-        let (small, large) = (of(512), of(1 << 20));
+        let cost_of_block = |block| measure_costs(&source, &place, block, 2 << 20).unwrap();
+        let (small, large) = (cost_of_block(512), cost_of_block(1 << 20));
         assert!(small.reading > large.reading && small.writing > large.writing, "{small:?} {large:?}");
         assert!(large.reading > 0.0 && large.writing > 0.0);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -172,8 +173,8 @@ mod tests {
         std::fs::write(&path, "some words").unwrap();
         let source = Target::find(&path).unwrap();
         let place = PinnedPath::open(&directory.path().join("new")).unwrap();
-        let says = |method, bytes| expected_rate(&source, &place, (method, 4096, bytes)).unwrap_err();
-        assert!(says(CopyMethod::ReadWrite, MIN_PREDICTED_BYTES - 1).contains("less than 1024 KiB"));
-        assert!(says(CopyMethod::Reflink, MIN_PREDICTED_BYTES).contains("no byte is moved"));
+        let error_text = |method, bytes| expected_rate(&source, &place, (method, 4096, bytes)).unwrap_err();
+        assert!(error_text(CopyMethod::ReadWrite, MIN_PREDICTED_BYTES - 1).contains("less than 1024 KiB"));
+        assert!(error_text(CopyMethod::Reflink, MIN_PREDICTED_BYTES).contains("no byte is moved"));
     }
 }

@@ -20,7 +20,7 @@ pub struct Holes {
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Whether the file has fewer blocks than bytes, and the file system shows no hole: it compresses, or does not say.
+    /// Whether the file has fewer blocks than bytes, and the file system shows no hole: it compresses, or does not report it.
     pub is_layout_unknown: bool,
 }
 
@@ -77,17 +77,17 @@ impl<'a> DataRanges<'a> {
     /// That behind the last data there is a hole, and not the end of a file that became shorter.
     fn check_length(&self) -> Result<()> {
         let metadata = self.file.metadata().map_err(|error| Error::call("look at", self.source.path(), error))?;
-        if metadata.len() < self.source.bytes() { Err(self.source.truncated(metadata.len())) } else { Ok(()) }
+        if metadata.len() < self.source.bytes() { Err(self.source.truncated_error(metadata.len())) } else { Ok(()) }
     }
 
     /// None where there is nothing of the kind.
-    fn seek(&mut self, to: SeekFrom) -> Result<Option<u64>> {
+    fn seek(&mut self, whence: SeekFrom) -> Result<Option<u64>> {
         self.seeks += 1;
-        match rustix::fs::seek(self.file, to) {
+        match rustix::fs::seek(self.file, whence) {
             Ok(offset) => Ok(Some(offset)),
             Err(Errno::NXIO) => Ok(None),
             // A file system without the call has data everywhere.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => match to {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => match whence {
                 SeekFrom::Data(offset) => Ok(Some(offset)),
                 _ => Ok(None),
             },

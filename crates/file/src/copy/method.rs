@@ -83,8 +83,8 @@ impl FromStr for MethodChoice {
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
         let choices = CopyMethod::ALL.into_iter().map(Self::Only).chain([Self::Auto]);
-        let wrong = || "the method is one of: auto, rw, copy_file_range, sendfile, reflink".to_owned();
-        choices.into_iter().find(|wish| wish.name() == name).ok_or_else(wrong)
+        let unknown_method = || "the method is one of: auto, rw, copy_file_range, sendfile, reflink".to_owned();
+        choices.into_iter().find(|choice| choice.name() == name).ok_or_else(unknown_method)
     }
 }
 
@@ -105,8 +105,8 @@ impl From<Error> for MethodError {
     }
 }
 
-/// Errors of a first call by which a kernel or file system says that it has not this method for these files (copy_file_range(2),
-/// sendfile(2), ioctl_ficlone(2); EPERM is that of a seccomp filter).
+/// Errors of a first call by which a kernel or file system reports that it has not this method for these files (copy_file_range(2),
+/// sendfile(2), ioctl_ficlone(2)). EPERM is that of a seccomp filter.
 const UNSUPPORTED_ERRNOS: [Errno; 7] =
     [Errno::XDEV, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOTTY, Errno::PERM, Errno::TXTBSY];
 
@@ -197,17 +197,17 @@ impl<'a> Copier<'a> {
     #[inline]
     fn copy_block(&mut self, request: BlockRequest) -> MethodResult<usize> {
         let Some(clock) = self.timing.as_ref().map(|timing| timing.clock) else { return self.copy(request, || ()) };
-        let begun = clock.start();
-        let mut between = begun;
-        let moved = self.copy(request, || between = clock.stop())?;
-        let ticks = clock.stop().wrapping_sub(begun);
+        let start = clock.start();
+        let mut read_end = start;
+        let moved = self.copy(request, || read_end = clock.stop())?;
+        let ticks = clock.stop().wrapping_sub(start);
         // What finds the end is no request.
         if moved > 0
             && let Some(timing) = &mut self.timing
         {
             timing.histogram.record(timing.nanoseconds(ticks));
             timing.total += ticks;
-            timing.reading += between.wrapping_sub(begun);
+            timing.reading += read_end.wrapping_sub(start);
         }
         Ok(moved)
     }
@@ -215,18 +215,18 @@ impl<'a> Copier<'a> {
     /// Copies a block or a part of it, and returns how many bytes; none at the end of the source. `middle` is called between reading and
     /// writing, where these are apart.
     #[inline]
-    fn copy(&mut self, request: BlockRequest, middle: impl FnMut()) -> MethodResult<usize> {
-        let done = match self.method {
-            CopyMethod::ReadWrite => return Ok(self.read_and_write(request, middle)?),
+    fn copy(&mut self, request: BlockRequest, after_read: impl FnMut()) -> MethodResult<usize> {
+        let outcome = match self.method {
+            CopyMethod::ReadWrite => return Ok(self.read_and_write(request, after_read)?),
             CopyMethod::CopyFileRange => self.copy_file_range(request),
             CopyMethod::Sendfile => self.sendfile(request),
             CopyMethod::Reflink => {
                 self.calls.ioctl += 1;
-                rustix::fs::ioctl_ficlone(self.run.to, self.run.from).map(|()| request.bytes)
+                rustix::fs::ioctl_ficlone(self.run.target_file, self.run.source_file).map(|()| request.bytes)
             }
         };
         let is_first = self.observer.tally.bytes == 0;
-        match done {
+        match outcome {
             Ok(0) if is_first && self.run.has_byte_at(request.offset) => {
                 let (name, path) = (self.method.name(), self.run.job.source.path().display());
                 Err(MethodError::Unsupported(format!("{name} moves nothing of {path}")))
@@ -247,12 +247,12 @@ impl<'a> Copier<'a> {
         }
     }
 
-    fn read_and_write(&mut self, request: BlockRequest, mut middle: impl FnMut()) -> Result<usize> {
+    fn read_and_write(&mut self, request: BlockRequest, mut after_read: impl FnMut()) -> Result<usize> {
         let Some(buffer) = &mut self.buffer else { return Ok(0) };
         let block = &mut buffer.as_mut_slice()[..request.bytes];
         let bytes = loop {
             self.calls.read += 1;
-            match self.run.from.read_at(block, request.offset) {
+            match self.run.source_file.read_at(block, request.offset) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
                 read => {
                     let failed = |error| self.run.job.source.read_error(request.offset, request.bytes, error);
@@ -260,15 +260,16 @@ impl<'a> Copier<'a> {
                 }
             }
         };
-        middle();
+        after_read();
         let mut written = 0;
         while written < bytes {
-            let (offset, left) = (request.offset + written as u64, bytes - written);
+            let (offset, remaining) = (request.offset + written as u64, bytes - written);
             self.calls.write += 1;
-            let failed = |error| Error::call(format!("write {left} bytes at {offset} of"), &self.run.job.path, error);
-            match self.run.to.write_at(&block[written..bytes], offset) {
+            let failed =
+                |error| Error::call(format!("write {remaining} bytes at {offset} of"), &self.run.job.path, error);
+            match self.run.target_file.write_at(&block[written..bytes], offset) {
                 Ok(0) => return Err(failed(ErrorKind::WriteZero.into())),
-                Ok(more) => written += more,
+                Ok(count) => written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
                 Err(error) => return Err(failed(error)),
             }
@@ -277,19 +278,26 @@ impl<'a> Copier<'a> {
     }
 
     fn copy_file_range(&mut self, request: BlockRequest) -> rustix::io::Result<usize> {
-        let (mut from, mut to) = (request.offset, request.offset);
+        let (mut source_offset, mut target_offset) = (request.offset, request.offset);
         self.calls.copy_file_range += 1;
-        rustix::fs::copy_file_range(self.run.from, Some(&mut from), self.run.to, Some(&mut to), request.bytes)
+        rustix::fs::copy_file_range(
+            self.run.source_file,
+            Some(&mut source_offset),
+            self.run.target_file,
+            Some(&mut target_offset),
+            request.bytes,
+        )
     }
 
     fn sendfile(&mut self, request: BlockRequest) -> rustix::io::Result<usize> {
         if self.position != request.offset {
             self.calls.lseek += 1;
-            self.position = rustix::fs::seek(self.run.to, SeekFrom::Start(request.offset))?;
+            self.position = rustix::fs::seek(self.run.target_file, SeekFrom::Start(request.offset))?;
         }
-        let mut from = request.offset;
+        let mut source_offset = request.offset;
         self.calls.sendfile += 1;
-        let sent = rustix::fs::sendfile(self.run.to, self.run.from, Some(&mut from), request.bytes)?;
+        let sent =
+            rustix::fs::sendfile(self.run.target_file, self.run.source_file, Some(&mut source_offset), request.bytes)?;
         self.position += sent as u64;
         Ok(sent)
     }
@@ -299,13 +307,13 @@ impl CopyRun<'_> {
     /// Whether the source has a byte there now, as far as it states.
     fn has_byte_at(&self, offset: u64) -> bool {
         // What cannot be looked at has ended.
-        self.from.metadata().is_ok_and(|metadata| metadata.len() > offset)
-            && self.from.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
+        self.source_file.metadata().is_ok_and(|metadata| metadata.len() > offset)
+            && self.source_file.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
     }
 
     /// Why a method cannot copy between these files.
     fn unsupported_reason(&self, method: CopyMethod, error: Errno) -> String {
-        let [source, target] = [self.from, self.to].map(|file| {
+        let [source, target] = [self.source_file, self.target_file].map(|file| {
             let path = crate::temporary_files::descriptor_path(file);
             kind(&path).map_or_else(|_| "an unknown file system".to_owned(), |kind| kind.name())
         });

@@ -28,18 +28,18 @@ pub(crate) struct MmapEngine {
     /// Whether pages are mapped ahead.
     populate: bool,
     /// The part that was mapped ahead last.
-    populated: Range<usize>,
+    populated_range: Range<usize>,
     /// The bounds of all requests since the mapping was made or unmapped.
-    touched: Range<usize>,
+    requested_range: Range<usize>,
 }
 
 impl MmapEngine {
-    /// A mapping of whose order the kernel is told, and whose blocks are copied; blocks of no bytes are read in place.
-    pub(crate) fn new(open: BlockFile, order: BlockOrder, populate: bool) -> Result<Self> {
-        let BlockFile { target, file, block, .. } = open;
+    /// A mapping with its order given to the kernel, and its blocks copied; blocks of no bytes are read in place.
+    pub(crate) fn new(block_file: BlockFile, order: BlockOrder, populate: bool) -> Result<Self> {
+        let BlockFile { target, file, block, .. } = block_file;
         let failed = |error| Error::call("map", target.path(), error);
         let bytes = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
-        let view = match bytes {
+        let guarded_mapping = match bytes {
             0 => None,
             _ => {
                 let mapping = FileMapping::whole(&file, bytes).map_err(|error| match is_unmappable(&error) {
@@ -50,16 +50,23 @@ impl MmapEngine {
                 Some((SigbusGuard::over(mapping.address(), mapping.len()).map_err(failed)?, mapping))
             }
         };
-        Ok(Self { target, mapping: view, buffer: vec![0; block], populate, populated: 0..0, touched: 0..0 })
+        Ok(Self {
+            target,
+            mapping: guarded_mapping,
+            buffer: vec![0; block],
+            populate,
+            populated_range: 0..0,
+            requested_range: 0..0,
+        })
     }
 
     pub(crate) fn unmap_pages(&mut self) -> Result<()> {
-        self.populated = 0..0;
-        let touched = std::mem::take(&mut self.touched);
-        let Some((_, mapping)) = self.mapping.as_ref().filter(|_| !touched.is_empty()) else { return Ok(()) };
+        self.populated_range = 0..0;
+        let requested_range = std::mem::take(&mut self.requested_range);
+        let Some((_, mapping)) = self.mapping.as_ref().filter(|_| !requested_range.is_empty()) else { return Ok(()) };
         // Whole windows: more may have been mapped than requested.
-        let start = touched.start / POPULATE_WINDOW * POPULATE_WINDOW;
-        let end = touched.end.next_multiple_of(POPULATE_WINDOW).min(mapping.len());
+        let start = requested_range.start / POPULATE_WINDOW * POPULATE_WINDOW;
+        let end = requested_range.end.next_multiple_of(POPULATE_WINDOW).min(mapping.len());
         mapping
             .unmap_pages(start, end - start)
             .map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
@@ -68,27 +75,27 @@ impl MmapEngine {
     pub(crate) fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow {
         let Some((guard, mapping)) = &self.mapping else { return Ok(ControlFlow::Continue(())) };
         let (start, end) = (requests.range().start as usize, requests.range().end as usize);
-        self.touched = match self.touched.is_empty() {
+        self.requested_range = match self.requested_range.is_empty() {
             true => start..end,
-            false => self.touched.start.min(start)..self.touched.end.max(end),
+            false => self.requested_range.start.min(start)..self.requested_range.end.max(end),
         };
         for request in requests {
             let stamp = observer.begin();
             let offset = request.offset as usize;
             let end = offset + request.bytes;
-            if self.populate && !(self.populated.start <= offset && end <= self.populated.end) {
+            if self.populate && !(self.populated_range.start <= offset && end <= self.populated_range.end) {
                 let start = offset / POPULATE_WINDOW * POPULATE_WINDOW;
-                let until = end.next_multiple_of(POPULATE_WINDOW).min(mapping.len());
-                match mapping.populate(start, until - start) {
-                    Ok(()) => self.populated = start..until,
+                let populate_end = end.next_multiple_of(POPULATE_WINDOW).min(mapping.len());
+                match mapping.populate(start, populate_end - start) {
+                    Ok(()) => self.populated_range = start..populate_end,
                     Err(error) if error.raw_os_error() == Some(EFAULT) => {
                         return Err(truncated_error(&self.target, request));
                     }
-                    Err(error) => return Err(self.target.read_error(request.offset, until - start, error)),
+                    Err(error) => return Err(self.target.read_error(request.offset, populate_end - start, error)),
                 }
             }
-            let block = mapping.part(offset, request.bytes);
-            let ended = if self.buffer.is_empty() {
+            let block = mapping.slice(offset, request.bytes);
+            let flow = if self.buffer.is_empty() {
                 observer.end(stamp, request, block)
             } else {
                 let copy = &mut self.buffer[..request.bytes];
@@ -98,8 +105,8 @@ impl MmapEngine {
             if guard.has_faulted() {
                 return Err(truncated_error(&self.target, request));
             }
-            if ended.is_break() {
-                return Ok(ended);
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -110,7 +117,7 @@ impl MmapEngine {
 /// distinguish the two.
 fn truncated_error(target: &Target, request: BlockRequest) -> Error {
     if std::fs::metadata(target.path()).is_ok_and(|metadata| metadata.len() < target.bytes()) {
-        return target.truncated(request.offset);
+        return target.truncated_error(request.offset);
     }
     let why = std::io::Error::other("Input/output error: its pages could not be read");
     target.read_error(request.offset, request.bytes, why)

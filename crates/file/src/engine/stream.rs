@@ -70,7 +70,7 @@ impl<S: Stream> StreamEngine<S> {
             let read = self.stream.read_block(&mut self.buffer[..request.bytes]).map_err(failed)?;
             self.position = request.offset + read as u64;
             if read < request.bytes {
-                return Err(self.target.truncated(self.position));
+                return Err(self.target.truncated_error(self.position));
             }
             let flow = observer.end(stamp, request, &self.buffer[..request.bytes]);
             if flow.is_break() {

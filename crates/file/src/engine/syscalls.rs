@@ -74,16 +74,16 @@ impl FileCursor<'_> {
 }
 
 impl SyscallEngine {
-    pub(crate) fn open(call: IoCall, open: BlockFile) -> Result<BlockEngine> {
-        let alignment = io_alignment(&open)?;
-        let BlockFile { target, file, block, pages, .. } = open;
+    pub(crate) fn open(call: IoCall, block_file: BlockFile) -> Result<BlockEngine> {
+        let alignment = io_alignment(&block_file)?;
+        let BlockFile { target, file, block, pages, .. } = block_file;
         let request = BlockRequest { offset: 0, bytes: block };
         let failed = |error| target.io_error(call.direction(), request, error);
         let buffer = Arena::populated(block, pages).map_err(failed)?;
         Ok(BlockEngine::Syscall(Self { target, file, call, buffer, alignment, position: 0, pages }))
     }
 
-    /// What was done that the settings do not say.
+    /// What was done that the settings do not state.
     pub(crate) fn notes(&self) -> Vec<String> {
         missing_huge_pages_note(&self.buffer, self.pages).into_iter().collect()
     }
@@ -122,10 +122,10 @@ impl SyscallEngine {
         call: impl Fn(&mut FileCursor<'_>, &mut [u8]) -> std::io::Result<usize>,
     ) -> Flow {
         for request in requests {
-            let asked = request.bytes.next_multiple_of(self.alignment);
-            prepare(request, &mut self.buffer.as_mut_slice()[..asked]);
+            let length = request.bytes.next_multiple_of(self.alignment);
+            prepare(request, &mut self.buffer.as_mut_slice()[..length]);
             let stamp = observer.begin();
-            self.complete_request(request, asked, &call)?;
+            self.complete_request(request, length, &call)?;
             let flow = observer.end(stamp, request, &self.buffer.as_slice()[..request.bytes]);
             if flow.is_break() {
                 return Ok(flow);
@@ -139,14 +139,14 @@ impl SyscallEngine {
     fn complete_request(
         &mut self,
         request: BlockRequest,
-        asked: usize,
+        length: usize,
         call: &impl Fn(&mut FileCursor<'_>, &mut [u8]) -> std::io::Result<usize>,
     ) -> Result<()> {
         let mut moved = 0;
         while moved < request.bytes {
-            let part = BlockRequest { offset: request.offset + moved as u64, bytes: asked - moved };
+            let part = BlockRequest { offset: request.offset + moved as u64, bytes: length - moved };
             let mut cursor = FileCursor { file: &self.file, position: &mut self.position, offset: part.offset };
-            match call(&mut cursor, &mut self.buffer.as_mut_slice()[moved..asked]) {
+            match call(&mut cursor, &mut self.buffer.as_mut_slice()[moved..length]) {
                 Ok(0) => return Err(self.target.zero_bytes_error(self.call.direction(), part)),
                 Ok(count) => moved += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -167,9 +167,9 @@ fn readv_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Resul
 }
 
 /// That a buffer has no huge page, though they were asked for.
-pub(super) fn missing_huge_pages_note(buffer: &Arena, asked: PagePolicy) -> Option<String> {
+pub(super) fn missing_huge_pages_note(buffer: &Arena, policy: PagePolicy) -> Option<String> {
     let has_none =
-        asked == PagePolicy::Huge && resident_around(buffer.address()).is_ok_and(|resident| resident.huge == 0);
+        policy == PagePolicy::Huge && resident_around(buffer.address()).is_ok_and(|resident| resident.huge == 0);
     has_none.then(|| "huge pages were asked for, and the kernel gave the buffer base pages".to_owned())
 }
 

@@ -13,9 +13,9 @@ use crate::{Error, PagePolicy, Result};
 
 /// Deepest queue: what the kernel accepts at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
 pub(crate) const MAX_QUEUE_DEPTH: u32 = 4096;
-/// Requests that are submitted together at most: while more wait to be queued, the device has these already, and a call for each would
+/// Requests that are submitted together at most. While more wait to be queued, the device has these already, and a call for each would
 /// take more of the CPU. Of a short queue fewer are, since what waits to be submitted is missing at the device. Interleaved with fio, which
-/// submits each, this had 0.93, 1.00, 0.99 and 1.00 of its rate at depths of 8, 16, 32 and 128, where four together had 0.89 at 8
+/// submits each, this had 0.93, 1.00, 0.99 and 1.00 of its rate at depths of 8, 16, 32 and 128. Four together had 0.89 at 8
 /// (medians of seven pairs on one CPU, a loop device over memory, an Intel guest of two CPUs, 28 November 2026). Each call that submits also
 /// sees what is done: without that the ring was emptied in lock-step, and had 0.92 at a depth of 32.
 const MAX_SUBMIT_BATCH: usize = 4;
@@ -49,8 +49,12 @@ struct Slot {
 }
 
 impl UringEngine {
-    pub fn open(direction: IoDirection, (depth, registered): (u32, bool), open: BlockFile) -> Result<BlockEngine> {
-        let block = open.block;
+    pub fn open(
+        direction: IoDirection,
+        (depth, registered): (u32, bool),
+        block_file: BlockFile,
+    ) -> Result<BlockEngine> {
+        let block = block_file.block;
         if !(1..=MAX_QUEUE_DEPTH).contains(&depth) {
             return Err(Error::setting("depth", format!("must be between 1 and {MAX_QUEUE_DEPTH}, not {depth}")));
         }
@@ -58,9 +62,9 @@ impl UringEngine {
             let why = format!("{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block");
             return Err(Error::setting("depth", why));
         }
-        let alignment = super::syscalls::io_alignment(&open)?;
-        let BlockFile { target, file, pages, .. } = open;
-        let setup = RingSetup { depth, block, registered, pages };
+        let alignment = super::syscalls::io_alignment(&block_file)?;
+        let BlockFile { target, file, pages, .. } = block_file;
+        let setup = RingSetup { depth, block, is_registered: registered, pages };
         let ring = FileRing::new(file, setup).map_err(|error| unsupported_error(&error))?;
         let slots = vec![Slot { request: BlockRequest { offset: 0, bytes: 0 }, moved: 0 }; depth as usize];
         let free = (0..depth as usize).rev().collect();
@@ -81,45 +85,45 @@ impl UringEngine {
         mut prepare: impl FnMut(BlockRequest, &mut [u8]),
     ) -> Flow {
         let mut stamps = vec![O::Stamp::default(); self.slots.len()];
-        let mut enough = false;
-        let together = (self.slots.len() / SUBMIT_DEPTH_DIVISOR).clamp(1, MAX_SUBMIT_BATCH);
+        let mut is_stopped = false;
+        let batch = (self.slots.len() / SUBMIT_DEPTH_DIVISOR).clamp(1, MAX_SUBMIT_BATCH);
         loop {
-            // A free buffer gets the next request at once, also while other completions wait to be reaped: else the device
+            // A free buffer gets the next request at once, also while other completions wait to be reaped. Else the device
             // would stand still until all of them are observed.
-            while !enough && let Some(&slot) = self.free.last() {
+            while !is_stopped && let Some(&slot) = self.free.last() {
                 let Some(request) = requests.next() else { break };
                 self.free.pop();
-                let asked = request.bytes.next_multiple_of(self.alignment);
-                prepare(request, &mut self.ring.buffer_mut(slot)[..asked]);
+                let length = request.bytes.next_multiple_of(self.alignment);
+                prepare(request, &mut self.ring.buffer_mut(slot)[..length]);
                 stamps[slot] = observer.begin();
                 self.slots[slot] = Slot { request, moved: 0 };
                 self.submit(slot);
-                if self.ring.queued() >= together {
+                if self.ring.queued() >= batch {
                     self.ring.wait(0).map_err(ring_error)?;
                 }
             }
-            let under_way = self.ring.in_flight() as u64;
-            if under_way == 0 {
-                return Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+            let in_flight = self.ring.in_flight() as u64;
+            if in_flight == 0 {
+                return Ok(if is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
             }
             let Some((slot, moved)) = self.next_completion()? else { continue };
             self.completions += 1;
-            self.depth_sum += under_way;
+            self.depth_sum += in_flight;
             if !self.complete(slot, moved)? {
                 self.submit(slot);
                 continue;
             }
             let request = self.slots[slot].request;
             self.free.push(slot);
-            enough |= observer.end(stamps[slot], request, &self.ring.buffer(slot)[..request.bytes]).is_break();
+            is_stopped |= observer.end(stamps[slot], request, &self.ring.buffer(slot)[..request.bytes]).is_break();
         }
     }
 
     /// The next request that is done; waits for one if none is, after it has submitted what is queued.
     #[inline]
     fn next_completion(&mut self) -> Result<Option<(usize, std::io::Result<usize>)>> {
-        if let Some(done) = self.ring.next_completion() {
-            return Ok(Some(done));
+        if let Some(completion) = self.ring.next_completion() {
+            return Ok(Some(completion));
         }
         self.ring.wait(1).map_err(ring_error)?;
         Ok(self.ring.next_completion())

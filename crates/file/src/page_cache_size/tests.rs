@@ -47,22 +47,22 @@ fn cache_size_is_found_at_any_position() {
         let mut model = SimulatedCache::new(cache, seed as u64);
         let mut samples = model.samples(&initial_sizes(LIMIT));
         samples.extend(model.samples(&refined_sizes(&samples)));
-        let found = find_page_cache_size(&samples).unwrap();
-        assert!(found.jump.largest_before <= cache && cache < found.jump.smallest_after, "{share}: {found:?}");
+        let result = find_page_cache_size(&samples).unwrap();
+        assert!(result.jump.largest_before <= cache && cache < result.jump.smallest_after, "{share}: {result:?}");
         assert!(
-            (found.jump.smallest_after - found.jump.largest_before) as f64 <= 0.035 * cache as f64,
-            "{share}: {found:?}"
+            (result.jump.smallest_after - result.jump.largest_before) as f64 <= 0.035 * cache as f64,
+            "{share}: {result:?}"
         );
-        assert!(found.agrees(cache) && found.agrees(LIMIT) == ((0.9..=1.1).contains(&share)), "{share}: {found:?}");
+        assert!(result.agrees(cache) && result.agrees(LIMIT) == ((0.9..=1.1).contains(&share)), "{share}: {result:?}");
         assert!(
-            (found.jump.after / found.jump.before - 10.0).abs() < 1.5 && found.jump.p <= 0.01,
-            "{share}: {found:?}"
+            (result.jump.after / result.jump.before - 10.0).abs() < 1.5 && result.jump.p <= 0.01,
+            "{share}: {result:?}"
         );
-        assert_eq!(found.resident, cache);
+        assert_eq!(result.resident, cache);
     }
 }
 
-/// Sizes, nanoseconds of a block in each part, bytes in memory: measured under a limit of 128 MiB, on a virtual disk, with four
+/// Sizes, nanoseconds of a block in each part, bytes in memory. They were measured under a limit of 128 MiB, on a virtual disk, with four
 /// times as many busy processes as processors.
 const RECORDED_SAMPLES: [(u64, [f64; TIMED_PARTS], u64); 17] = [
     (33_423_360, [15544.0, 15893.0, 17205.0, 20611.0, 19449.0, 16605.0], 33_423_360),
@@ -111,9 +111,9 @@ fn recorded(samples: &[(u64, [f64; TIMED_PARTS], u64)]) -> Vec<SizeSample> {
 #[test]
 fn simulated_edge_sample_is_ignored() {
     let samples = recorded(&RECORDED_EDGE_SAMPLES);
-    let found = find_page_cache_size(&samples).unwrap();
-    assert_eq!((found.jump.largest_before, found.jump.smallest_after), (112_852_992, 159_645_696));
-    assert!(found.agrees(LIMIT) && refined_sizes(&samples).len() == REFINED_SIZES as usize, "{found:?}");
+    let result = find_page_cache_size(&samples).unwrap();
+    assert_eq!((result.jump.largest_before, result.jump.smallest_after), (112_852_992, 159_645_696));
+    assert!(result.agrees(LIMIT) && refined_sizes(&samples).len() == REFINED_SIZES as usize, "{result:?}");
     // Two sizes that were in part in memory are no edge.
     let mut samples = samples;
     samples[7].resident /= 2;
@@ -127,21 +127,21 @@ fn simulated_edge_sample_is_ignored() {
 #[test]
 fn recorded_samples_show_128_mib_limit() {
     let samples = recorded(&RECORDED_SAMPLES);
-    let found = find_page_cache_size(&samples).unwrap();
-    assert!(found.agrees(LIMIT) && found.jump.after > 5.0 * found.jump.before, "{found:?}");
+    let result = find_page_cache_size(&samples).unwrap();
+    assert!(result.agrees(LIMIT) && result.jump.after > 5.0 * result.jump.before, "{result:?}");
     let (coarse, fine): (Vec<SizeSample>, Vec<SizeSample>) =
-        samples.iter().cloned().partition(|one| initial_sizes(LIMIT).contains(&one.bytes));
+        samples.iter().cloned().partition(|sample| initial_sizes(LIMIT).contains(&sample.bytes));
     assert_eq!(coarse.len(), initial_sizes(LIMIT).len());
-    assert_eq!(refined_sizes(&coarse), fine.iter().map(|one| one.bytes).collect::<Vec<_>>());
+    assert_eq!(refined_sizes(&coarse), fine.iter().map(|sample| sample.bytes).collect::<Vec<_>>());
     // Without its larger files no end can be seen.
-    let small: Vec<SizeSample> = samples.into_iter().filter(|one| one.bytes < 120 << 20).collect();
-    assert!(matches!(find_page_cache_size(&small), Err(PageCacheSizeError::NoJump { all_stayed: true, .. })));
+    let smaller_samples: Vec<SizeSample> = samples.into_iter().filter(|sample| sample.bytes < 120 << 20).collect();
+    assert!(matches!(find_page_cache_size(&smaller_samples), Err(PageCacheSizeError::NoJump { all_stayed: true, .. })));
 }
 
 #[test]
 fn noise_has_no_jump() {
     for seed in 0..300 {
-        // Everything stays: whatever jumps is noise, up to a machine that is twice as slow now and then.
+        // Everything stays: any jump is noise, up to a machine that is twice as slow now and then.
         let mut model = SimulatedCache { noise: 0.02 * (seed % 30) as f64, ..SimulatedCache::new(u64::MAX, seed) };
         let samples = model.samples(&initial_sizes(LIMIT));
         assert!(find_page_cache_size(&samples).is_err() && refined_sizes(&samples).is_empty(), "{seed}");
@@ -151,7 +151,7 @@ fn noise_has_no_jump() {
 #[test]
 fn jump_without_residency_change_is_rejected() {
     let mut samples = SimulatedCache::new(u64::MAX, 1).samples(&initial_sizes(LIMIT));
-    samples[7..].iter_mut().flat_map(|one| &mut one.block_nanoseconds).for_each(|time| *time *= 8.0);
+    samples[7..].iter_mut().flat_map(|sample| &mut sample.block_nanoseconds).for_each(|time| *time *= 8.0);
     let Err(PageCacheSizeError::ResidencyMismatch { jump, bytes, resident }) = find_page_cache_size(&samples) else {
         panic!("{:?}", find_page_cache_size(&samples))
     };
@@ -162,48 +162,48 @@ fn jump_without_residency_change_is_rejected() {
     // And the other way round: a file that was already gone before the jump.
     let mut samples = SimulatedCache::new(LIMIT, 2).samples(&initial_sizes(LIMIT));
     samples[2].resident /= 2;
-    let Err(doubt @ PageCacheSizeError::ResidencyMismatch { .. }) = find_page_cache_size(&samples) else {
+    let Err(error @ PageCacheSizeError::ResidencyMismatch { .. }) = find_page_cache_size(&samples) else {
         panic!("{:?}", find_page_cache_size(&samples))
     };
-    assert!(doubt.to_string().contains("45.4 MiB, 22.7 MiB were in memory"), "{doubt}");
+    assert!(error.to_string().contains("45.4 MiB, 22.7 MiB were in memory"), "{error}");
 }
 
 #[test]
 fn fast_device_or_unlimited_cache_has_no_jump() {
     let fast = SimulatedCache { ratio: 2.5, ..SimulatedCache::new(LIMIT, 3) }.samples(&initial_sizes(LIMIT));
-    let doubt = find_page_cache_size(&fast).unwrap_err();
-    assert!(matches!(doubt, PageCacheSizeError::NoJump { all_stayed: false, .. }), "{doubt}");
-    assert!(doubt.to_string().contains("about as fast as memory"), "{doubt}");
+    let error = find_page_cache_size(&fast).unwrap_err();
+    assert!(matches!(error, PageCacheSizeError::NoJump { all_stayed: false, .. }), "{error}");
+    assert!(error.to_string().contains("about as fast as memory"), "{error}");
     let large = SimulatedCache::new(2 * LIMIT, 4).samples(&initial_sizes(LIMIT));
-    let doubt = find_page_cache_size(&large).unwrap_err();
-    assert!(doubt.to_string().contains("between files of 31.9 MiB and 215.2 MiB: all of them stayed"), "{doubt}");
+    let error = find_page_cache_size(&large).unwrap_err();
+    assert!(error.to_string().contains("between files of 31.9 MiB and 215.2 MiB: all of them stayed"), "{error}");
     assert!(matches!(find_page_cache_size(&[]).unwrap_err(), PageCacheSizeError::NoJump { range: (0, 0), .. }));
 }
 
 #[test]
 fn several_or_falling_jumps_are_rejected() {
     let mut samples = SimulatedCache::new(LIMIT, 5).samples(&initial_sizes(LIMIT));
-    samples[3..6].iter_mut().flat_map(|one| &mut one.block_nanoseconds).for_each(|time| *time *= 6.0);
-    let doubt = find_page_cache_size(&samples).unwrap_err();
-    assert!(matches!(&doubt, PageCacheSizeError::SeveralJumps { jumps } if jumps.len() == 3), "{doubt}");
+    samples[3..6].iter_mut().flat_map(|sample| &mut sample.block_nanoseconds).for_each(|time| *time *= 6.0);
+    let error = find_page_cache_size(&samples).unwrap_err();
+    assert!(matches!(&error, PageCacheSizeError::SeveralJumps { jumps } if jumps.len() == 3), "{error}");
     let mut samples = SimulatedCache::new(u64::MAX, 6).samples(&initial_sizes(LIMIT));
-    samples[..5].iter_mut().flat_map(|one| &mut one.block_nanoseconds).for_each(|time| *time *= 6.0);
+    samples[..5].iter_mut().flat_map(|sample| &mut sample.block_nanoseconds).for_each(|time| *time *= 6.0);
     assert!(matches!(find_page_cache_size(&samples).unwrap_err(), PageCacheSizeError::FallingJump(_)));
 }
 
 #[test]
 fn recorded_edge_sample_is_ignored() {
-    // The file just above the end is in part in memory: its last parts are slow and its first ones are not, or all of it is
+    // The file just above the end is in part in memory. Its last parts are slow and its first ones are not, or all of it is
     // in between.
     for partial in [[0.1, 0.1, 0.1, 1.0, 1.0, 1.0], [0.4; TIMED_PARTS]] {
         let mut samples = SimulatedCache::new(LIMIT, 7).samples(&initial_sizes(LIMIT));
-        let edge = samples.iter().position(|one| one.bytes > LIMIT).unwrap();
+        let edge = samples.iter().position(|sample| sample.bytes > LIMIT).unwrap();
         samples[edge].block_nanoseconds.iter_mut().zip(partial).for_each(|(time, share)| *time *= share);
-        let found = find_page_cache_size(&samples).unwrap();
+        let result = find_page_cache_size(&samples).unwrap();
         assert_eq!(
-            (found.jump.largest_before, found.jump.smallest_after),
+            (result.jump.largest_before, result.jump.smallest_after),
             (samples[edge - 1].bytes, samples[edge + 1].bytes),
-            "{found:?}"
+            "{result:?}"
         );
     }
 }
@@ -214,11 +214,11 @@ fn real_file_gives_two_samples() {
     let bytes = (BLOCK * TIMED_PARTS * 4) as u64;
     std::fs::write(file.path(), vec![7; 2 * bytes as usize]).unwrap();
     let target = Target::find(file.path()).unwrap();
-    let found = measure_size(&target, bytes).unwrap();
+    let sample = measure_size(&target, bytes).unwrap();
     assert_eq!(
-        (found.bytes, found.block_nanoseconds.len(), found.is_resident()),
+        (sample.bytes, sample.block_nanoseconds.len(), sample.is_resident()),
         (bytes, TIMED_PARTS, true),
-        "{found:?}"
+        "{sample:?}"
     );
-    assert!(found.block_nanoseconds.iter().all(|&time| time > 0.0), "{found:?}");
+    assert!(sample.block_nanoseconds.iter().all(|&time| time > 0.0), "{sample:?}");
 }

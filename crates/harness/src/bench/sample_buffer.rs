@@ -46,10 +46,10 @@ impl<const K: usize> Default for SampleBuffer<K> {
 
 impl<const K: usize> SampleBuffer<K> {
     /// Whether there are enough after this many nanoseconds.
-    pub(super) fn is_enough(&self, sampling: &SamplingSpec, spent: f64) -> bool {
-        let min_samples = if spent < sampling.slice + MAX_SLICE_OVERRUN { MIN_SAMPLES } else { MIN_LONG_SAMPLES };
-        let enough = self.warm_up.done && self.tags.len() >= self.warm_up.samples + min_samples;
-        enough && spent >= sampling.slice || self.tags.len() >= sampling.max_samples
+    pub(super) fn is_enough(&self, sampling: &SamplingSpec, elapsed: f64) -> bool {
+        let min_samples = if elapsed < sampling.slice + MAX_SLICE_OVERRUN { MIN_SAMPLES } else { MIN_LONG_SAMPLES };
+        let is_complete = self.warm_up.is_done && self.tags.len() >= self.warm_up.samples + min_samples;
+        is_complete && elapsed >= sampling.slice || self.tags.len() >= sampling.max_samples
     }
 
     /// Adds a sample of each metric.
@@ -72,16 +72,16 @@ impl<const K: usize> SampleBuffer<K> {
         self.files_checked = self.tags.len();
     }
 
-    pub(super) fn update_warm_up(&mut self, over: bool) {
-        if !self.warm_up.done {
+    pub(super) fn update_warm_up(&mut self, is_over: bool) {
+        if !self.warm_up.is_done {
             self.warm_up.samples += 1;
-            self.warm_up.update(&self.times[0], over);
+            self.warm_up.update(&self.times[0], is_over);
         }
     }
 
     /// Whether there are enough for what is found.
     pub(super) fn has_min_samples(&self) -> bool {
-        self.warm_up.done && self.tags.len() >= self.warm_up.samples + MIN_SAMPLES
+        self.warm_up.is_done && self.tags.len() >= self.warm_up.samples + MIN_SAMPLES
     }
 
     /// How many undisturbed samples are enough: [`MIN_UNDISTURBED_SHARE`] of those after warm-up, of which a whole slice has this many times as many.
@@ -90,31 +90,31 @@ impl<const K: usize> SampleBuffer<K> {
     }
 
     /// Number of samples after warm-up that lie between two readings of an undisturbed core.
-    pub(super) fn count_undisturbed(&self, quiet: &UndisturbedCriterion, stride: usize) -> usize {
-        let is_quiet = quiet.is_quiet_reading(&self.canaries);
+    pub(super) fn count_undisturbed(&self, criterion: &UndisturbedCriterion, stride: usize) -> usize {
+        let is_quiet = criterion.is_quiet_reading(&self.canaries);
         let groups = self.tags.chunks(stride).enumerate().filter(|&(index, _)| is_quiet(index) && is_quiet(index + 1));
         groups.map(|(_, group)| group.iter().filter(|tags| !tags.intersects(SampleTags::WARM_UP)).count()).sum()
     }
 
     /// Forgets the samples before the last reading of the canaries, and the reading before them, where they and those before them
     /// lie between readings of a disturbed core: one group is kept at each end of a disturbance.
-    pub(super) fn drop_disturbed_group(&mut self, quiet: &UndisturbedCriterion, stride: usize) {
+    pub(super) fn drop_disturbed_group(&mut self, criterion: &UndisturbedCriterion, stride: usize) {
         let Some(last) = (self.tags.len() / stride).checked_sub(1) else { return };
         let was_awaited = |group: usize| self.tags[group * stride].intersects(SampleTags::AWAITED);
         if last == 0 || !was_awaited(last) || !was_awaited(last - 1) {
             return;
         }
-        if (last - 1..=last + 1).any(quiet.is_quiet_reading(&self.canaries)) {
+        if (last - 1..=last + 1).any(criterion.is_quiet_reading(&self.canaries)) {
             return;
         }
-        let left = last * stride;
-        self.times.iter_mut().for_each(|column| column.truncate(left));
-        self.tags.truncate(left);
+        let remaining = last * stride;
+        self.times.iter_mut().for_each(|column| column.truncate(remaining));
+        self.tags.truncate(remaining);
         self.canaries.values_mut().for_each(|column| {
             column.swap_remove(last);
         });
-        self.thread_checked = self.thread_checked.min(left);
-        self.files_checked = self.files_checked.min(left);
+        self.thread_checked = self.thread_checked.min(remaining);
+        self.files_checked = self.files_checked.min(remaining);
     }
 
     /// Takes back the last reading of the canaries.
@@ -172,16 +172,16 @@ pub(super) struct SamplingSpec {
 
 impl SamplingSpec {
     /// Every sample is a batch; canaries and counters are read after each.
-    pub(super) fn batched(begun: u64, slice: f64, iterations: u64, work: f64) -> Self {
+    pub(super) fn batched(start: u64, slice: f64, iterations: u64, work: f64) -> Self {
         let (rewarm, max_samples) = (iterations / 32, MAX_SAMPLES * 2);
-        Self { start: begun, slice, iterations, rewarm, stride: 1, max_samples, work, check_stride: 1 }
+        Self { start, slice, iterations, rewarm, stride: 1, max_samples, work, check_stride: 1 }
     }
 }
 
 /// Decides when warm-up is over.
 #[derive(Default)]
 pub(super) struct WarmUp {
-    done: bool,
+    is_done: bool,
     /// Samples taken during warm-up.
     pub(super) samples: usize,
 }
@@ -189,16 +189,16 @@ pub(super) struct WarmUp {
 impl WarmUp {
     /// The tags of a sample that is taken now.
     pub(super) fn tags(&self) -> SampleTags {
-        if self.done { SampleTags::NONE } else { SampleTags::WARM_UP }
+        if self.is_done { SampleTags::NONE } else { SampleTags::WARM_UP }
     }
 
-    /// Checks all samples so far; `late` ends warm-up in any case.
-    fn update(&mut self, samples: &[f64], late: bool) {
-        let settled = samples.len() >= 2 * WARM_GROUP && {
-            let (earlier, later) = samples[samples.len() - 2 * WARM_GROUP..].split_at(WARM_GROUP);
-            let (earlier, later) = (median(earlier), median(later));
-            (later - earlier).abs() <= WARM_TOLERANCE * earlier
+    /// Checks all samples so far; `is_late` ends warm-up in any case.
+    fn update(&mut self, samples: &[f64], is_late: bool) {
+        let is_settled = samples.len() >= 2 * WARM_GROUP && {
+            let (previous, last) = samples[samples.len() - 2 * WARM_GROUP..].split_at(WARM_GROUP);
+            let (previous_median, last_median) = (median(previous), median(last));
+            (last_median - previous_median).abs() <= WARM_TOLERANCE * previous_median
         };
-        self.done = settled || late;
+        self.is_done = is_settled || is_late;
     }
 }

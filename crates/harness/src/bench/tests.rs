@@ -28,7 +28,7 @@ fn batches(reading: &MetricReadings) -> &Batches {
     }
 }
 
-/// Whether a sample is tagged as warm-up, whatever other tags it has.
+/// Whether a sample is tagged as warm-up, with any other tags.
 fn warm_up_flags(batches: &Batches) -> Vec<bool> {
     batches.tags.iter().map(|tags| tags.intersects(SampleTags::WARM_UP)).collect()
 }
@@ -74,13 +74,13 @@ fn warm_up_lasts_until_the_medians_agree() {
     let warm = warm_up_flags(batches(&readings[0]));
     let first_steady = warm.iter().position(|&warm| !warm).unwrap();
     assert!(warm[..first_steady].iter().all(|&warm| warm) && warm[first_steady..].iter().all(|&warm| !warm));
-    let steady = &batches(&readings[0]).nanoseconds[first_steady..];
-    assert!(steady.len() > 50 && steady.iter().all(|&time| time < 110_000.0), "{first_steady}");
+    let steady_times = &batches(&readings[0]).nanoseconds[first_steady..];
+    assert!(steady_times.len() > 50 && steady_times.iter().all(|&time| time < 110_000.0), "{first_steady}");
 }
 
 #[test]
 fn operation_longer_than_slice_gets_min_samples() {
-    let warm_of = |nanoseconds| {
+    let flags_for_time = |nanoseconds| {
         let script = ScriptedClock::leak(0);
         let request = request(1_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
@@ -93,9 +93,9 @@ fn operation_longer_than_slice_gets_min_samples() {
             .unwrap();
         warm_up_flags(batches(&bench.into_readings()[0]))
     };
-    assert_eq!(warm_of(30_000_000), [true, false, false, false, false, false]);
+    assert_eq!(flags_for_time(30_000_000), [true, false, false, false, false, false]);
     // Five of these would take a second: two must do.
-    assert_eq!(warm_of(200_000_000), [true, false, false]);
+    assert_eq!(flags_for_time(200_000_000), [true, false, false]);
 }
 
 #[test]
@@ -107,18 +107,18 @@ fn batch_parts_may_be_negative() {
         .time_parts([&METRIC, &OTHER], |clock, iterations| {
             let start = clock.start();
             script.advance(300 * iterations);
-            let part = (clock.stop() - start) as f64;
-            Ok([part, 100.0 * iterations as f64 - part])
+            let time = (clock.stop() - start) as f64;
+            Ok([time, 100.0 * iterations as f64 - time])
         })
         .unwrap();
     let readings = bench.into_readings();
-    let (part, rest) = (batches(&readings[0]), batches(&readings[1]));
+    let (first, second) = (batches(&readings[0]), batches(&readings[1]));
     // Doubling from one: 256 iterations of 300 ns are the first to reach 50 us.
-    assert!(part.iterations.iter().chain(&rest.iterations).all(|&iterations| iterations == 256));
-    assert!(part.nanoseconds.iter().all(|&time| time == 76_810.0));
-    assert!(rest.nanoseconds.iter().all(|&time| time == 25_600.0 - 76_810.0));
-    assert_eq!(part.canaries[&Canary::Chain].len(), part.len() + 1);
-    assert_eq!(part.canaries, rest.canaries);
+    assert!(first.iterations.iter().chain(&second.iterations).all(|&iterations| iterations == 256));
+    assert!(first.nanoseconds.iter().all(|&time| time == 76_810.0));
+    assert!(second.nanoseconds.iter().all(|&time| time == 25_600.0 - 76_810.0));
+    assert_eq!(first.canaries[&Canary::Chain].len(), first.len() + 1);
+    assert_eq!(first.canaries, second.canaries);
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn back_to_back_operations_share_canaries_and_tags() {
     assert_eq!((batches.canary_stride, batches.canaries[&Canary::Chain].len()), (CHECK_STRIDE, guarded + 1));
     assert_eq!(operations, 2 + batches.len() + guarded * BACK_TO_BACK_REWARM as usize);
     // All samples of a check share their tags, except warm-up.
-    for look in batches.tags.chunks(CHECK_STRIDE) {
+    for group in batches.tags.chunks(CHECK_STRIDE) {
         let thread = |tags: &SampleTags| {
-            [SampleTags::PREEMPTED, SampleTags::MAJOR_FAULT, SampleTags::MIGRATED].map(|one| tags.intersects(one))
+            [SampleTags::PREEMPTED, SampleTags::MAJOR_FAULT, SampleTags::MIGRATED].map(|flag| tags.intersects(flag))
         };
-        assert!(look.iter().all(|tags| thread(tags) == thread(&look[0])));
+        assert!(group.iter().all(|tags| thread(tags) == thread(&group[0])));
     }
 }
 
@@ -181,61 +181,62 @@ fn back_to_back_operations_share_canaries_and_tags() {
 fn samples_after_canary_pause_are_dropped() {
     // Woken within 5 us of its last turn it answers in 10 us; after a longer pause it slept deeper, and takes 30 for three turns. A
     // canary takes longer than that.
-    let times = |in_turn: bool| {
+    let times = |is_back_to_back: bool| {
         let script = ScriptedClock::leak(2_000);
         let request = request(40_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
-        let (mut last, mut slow) = (0, 0u32);
+        let (mut last, mut slow_turns) = (0, 0u32);
         let work = |_: Clock| {
-            slow = if script.now() - last > 5_000 { 3 } else { slow };
-            let takes = if slow > 0 { 30_000 } else { 10_000 };
-            slow = slow.saturating_sub(1);
-            script.advance(takes);
+            slow_turns = if script.now() - last > 5_000 { 3 } else { slow_turns };
+            let duration = if slow_turns > 0 { 30_000 } else { 10_000 };
+            slow_turns = slow_turns.saturating_sub(1);
+            script.advance(duration);
             last = script.now();
-            Ok([takes])
+            Ok([duration])
         };
-        if in_turn { bench.time_back_to_back([&METRIC], work) } else { bench.time_each([&METRIC], work) }.unwrap();
-        let of_batches = bench.into_readings();
-        let batches = batches(&of_batches[0]);
-        let settled =
+        if is_back_to_back { bench.time_back_to_back([&METRIC], work) } else { bench.time_each([&METRIC], work) }
+            .unwrap();
+        let readings = bench.into_readings();
+        let batches = batches(&readings[0]);
+        let steady =
             batches.nanoseconds.iter().zip(&batches.tags).filter(|(_, tags)| !tags.intersects(SampleTags::WARM_UP));
-        settled.map(|(&time, _)| time).collect::<Vec<_>>()
+        steady.map(|(&time, _)| time).collect::<Vec<_>>()
     };
     assert!(times(false).contains(&30_000.0), "the partner notices the canaries");
-    let in_turn = times(true);
-    assert!(in_turn.len() > 100 && in_turn.iter().all(|&time| time == 10_000.0), "{in_turn:?}");
+    let back_to_back_times = times(true);
+    assert!(
+        back_to_back_times.len() > 100 && back_to_back_times.iter().all(|&time| time == 10_000.0),
+        "{back_to_back_times:?}"
+    );
 }
 
 /// A core whose canaries read 20 ns, as a script with that step makes them.
 fn extension(milliseconds: u64) -> Option<Extension> {
-    let steady = SteadyState { nanoseconds: 20.0, tolerance: 0.02 };
-    Some(Extension {
-        max_nanoseconds: milliseconds * 1_000_000,
-        core: CoreSteadyState { chain: steady, block: steady },
-    })
+    let state = SteadyState { nanoseconds: 20.0, tolerance: 0.02 };
+    Some(Extension { max_nanoseconds: milliseconds * 1_000_000, core: CoreSteadyState { chain: state, block: state } })
 }
 
 /// Times operations of 60 us one by one, or of 10 us back to back, which take half as long again on a core that is disturbed
 /// at these nanoseconds: their batches, and by how many milliseconds the round went on.
 fn timed_with_interference(
     metric: &Metric,
-    most: u64,
-    in_turn: bool,
+    max_extension: u64,
+    is_back_to_back: bool,
     disturbed: impl Fn(u64) -> bool,
 ) -> (Batches, f64) {
     let script = ScriptedClock::leak(20);
-    let request = RoundRequest { extension: extension(most), ..request(5_000_000) };
+    let request = RoundRequest { extension: extension(max_extension), ..request(5_000_000) };
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let work = |clock: Clock| {
         let start = clock.start();
         let is_disturbed = disturbed(script.now());
         script.set_step(if is_disturbed { 32 } else { 20 });
-        let whole = if in_turn { 10_000 } else { 60_000 };
-        script.advance(if is_disturbed { whole * 3 / 2 } else { whole });
+        let duration = if is_back_to_back { 10_000 } else { 60_000 };
+        script.advance(if is_disturbed { duration * 3 / 2 } else { duration });
         Ok([clock.stop() - start])
     };
-    if in_turn { bench.time_back_to_back([metric], work) } else { bench.time_each([metric], work) }.unwrap();
-    let milliseconds = bench.extended_by() as f64 / 1e6;
+    if is_back_to_back { bench.time_back_to_back([metric], work) } else { bench.time_each([metric], work) }.unwrap();
+    let milliseconds = bench.used_extension() as f64 / 1e6;
     (batches(&bench.into_readings()[0]).clone(), milliseconds)
 }
 
@@ -245,48 +246,53 @@ fn count_awaited(batches: &Batches) -> usize {
 
 #[test]
 fn quiet_core_needs_no_extension() {
-    for in_turn in [false, true] {
-        let (quiet, beyond) = timed_with_interference(&METRIC, 50, in_turn, |_| false);
-        assert_eq!((beyond, count_awaited(&quiet)), (0.0, 0));
-        let (found, _) = timed_with_interference(&METRIC.headline(HeadlineSamples::AsFound), 50, in_turn, |_| false);
-        assert_eq!(quiet.len(), found.len(), "{in_turn}");
+    for is_back_to_back in [false, true] {
+        let (batches, overrun) = timed_with_interference(&METRIC, 50, is_back_to_back, |_| false);
+        assert_eq!((overrun, count_awaited(&batches)), (0.0, 0));
+        let (as_found, _) =
+            timed_with_interference(&METRIC.headline(HeadlineSamples::AsFound), 50, is_back_to_back, |_| false);
+        assert_eq!(batches.len(), as_found.len(), "{is_back_to_back}");
     }
     // Nor where most of it was quiet, or where the metric is of what is found.
-    let (mostly, beyond) = timed_with_interference(&METRIC, 50, false, |now| now < 1_000_000);
-    assert_eq!((beyond, count_awaited(&mostly)), (0.0, 0));
-    let found = METRIC.headline(HeadlineSamples::AsFound);
-    assert_eq!(timed_with_interference(&found, 50, false, |_| true).1, 0.0);
+    let (batches, overrun) = timed_with_interference(&METRIC, 50, false, |now| now < 1_000_000);
+    assert_eq!((overrun, count_awaited(&batches)), (0.0, 0));
+    let metric = METRIC.headline(HeadlineSamples::AsFound);
+    assert_eq!(timed_with_interference(&metric, 50, false, |_| true).1, 0.0);
     let unguarded = METRIC.canaries(Guards::NONE);
     assert_eq!(timed_with_interference(&unguarded, 50, false, |_| true).1, 0.0);
 }
 
 #[test]
 fn disturbed_round_extends_until_core_is_quiet() {
-    for in_turn in [false, true] {
-        let (batches, beyond) = timed_with_interference(&METRIC, 50, in_turn, |now| now < 21_000_000);
-        let found = batches.len() - count_awaited(&batches);
-        assert!((15.5..35.0).contains(&beyond), "{in_turn}: {beyond}");
-        assert!(batches.tags[..found].iter().all(|tags| !tags.intersects(SampleTags::AWAITED)));
+    for is_back_to_back in [false, true] {
+        let (batches, overrun) = timed_with_interference(&METRIC, 50, is_back_to_back, |now| now < 21_000_000);
+        let regular_count = batches.len() - count_awaited(&batches);
+        assert!((15.5..35.0).contains(&overrun), "{is_back_to_back}: {overrun}");
+        assert!(batches.tags[..regular_count].iter().all(|tags| !tags.intersects(SampleTags::AWAITED)));
         // What was disturbed meanwhile is forgotten, apart from its two ends.
-        let after = &batches.nanoseconds[found..];
-        let quiet = after.iter().filter(|&&time| time < if in_turn { 12_000.0 } else { 70_000.0 }).count();
-        let disturbed = after.len() - quiet;
-        assert!(quiet >= found / 3 && quiet <= found + batches.canary_stride, "{in_turn}: {quiet} of {found}");
-        assert!(disturbed <= 3 * batches.canary_stride, "{in_turn}: {disturbed}");
+        let after = &batches.nanoseconds[regular_count..];
+        let quiet_count =
+            after.iter().filter(|&&time| time < if is_back_to_back { 12_000.0 } else { 70_000.0 }).count();
+        let disturbed = after.len() - quiet_count;
+        assert!(
+            quiet_count >= regular_count / 3 && quiet_count <= regular_count + batches.canary_stride,
+            "{is_back_to_back}: {quiet_count} of {regular_count}"
+        );
+        assert!(disturbed <= 3 * batches.canary_stride, "{is_back_to_back}: {disturbed}");
         assert_eq!(batches.canaries[&Canary::Chain].len(), batches.len().div_ceil(batches.canary_stride) + 1);
     }
 }
 
 #[test]
 fn never_quiet_core_extends_to_maximum() {
-    let (batches, beyond) = timed_with_interference(&METRIC, 20, false, |_| true);
-    assert!((19.0..=20.0).contains(&beyond), "{beyond}");
+    let (batches, overrun) = timed_with_interference(&METRIC, 20, false, |_| true);
+    assert!((19.0..=20.0).contains(&overrun), "{overrun}");
     assert!(count_awaited(&batches) <= 3 * batches.canary_stride, "{}", count_awaited(&batches));
     assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
     // One that comes and goes leaves both ends of each disturbance.
     let (batches, _) = timed_with_interference(&METRIC, 50, false, |now| now < 6_000_000 || now / 1_000_000 % 2 == 0);
-    let kept = batches.nanoseconds.iter().filter(|&&time| time < 70_000.0).count();
-    assert!(kept >= 6, "{kept}");
+    let quiet_count = batches.nanoseconds.iter().filter(|&&time| time < 70_000.0).count();
+    assert!(quiet_count >= 6, "{quiet_count}");
     assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
 }
 
@@ -301,7 +307,7 @@ fn long_operations_are_not_extended() {
         Ok([clock.stop() - start])
     };
     bench.time_each([&METRIC], work).unwrap();
-    assert_eq!(bench.extended_by(), 0);
+    assert_eq!(bench.used_extension(), 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What reference machines tell, from their runs: their figures, and how far these lay from what the formulas of probes predict.
+//! What reference machines predict, from their runs: their figures, and how far these lay from what the formulas of probes predict.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::facts::{FormulaPrediction, PredictionInputs};
 use crate::probe::{Effort, Probe};
 
 impl ReferenceMachines {
-    /// What these machines tell of the figures that are planned on another: no machine predicts itself.
+    /// What these machines predict of the figures that are planned on another: no machine predicts itself.
     pub fn new(
         probes: &[&Probe],
         records: &[ReferenceRecord],
@@ -32,7 +32,7 @@ impl ReferenceMachines {
         let [mut by_proxy, mut unmodelled] = [PairVariances::default(), PairVariances::default()];
         for metric in metrics.values() {
             let proxies: Vec<&Proxy> = rules.proxies.iter().filter(|proxy| proxy.metric.id == metric.id).collect();
-            let proxy_index = |case: &Case| proxies.iter().position(|proxy| proxy.is_of(metric, case));
+            let proxy_index = |case: &Case| proxies.iter().position(|proxy| proxy.applies_to(metric, case));
             let scaling = (0..proxies.len()).filter(|&index| proxies[index].scales_with.is_some());
             for index in scaling.map(Some).chain([None]) {
                 let proxy = index.map(|index| proxies[index]);
@@ -71,8 +71,9 @@ impl SizedCases {
     pub fn from_default_run(probes: &[&Probe], rules: &ReferenceRules<'_>, machine: &Machine) -> Self {
         let mut sizes = Self::default();
         for metric in rules.sized_metrics {
-            let of_it = probes.iter().filter(|probe| probe.metrics.iter().any(|own| own.id == metric.id));
-            let cases = of_it.flat_map(|probe| (probe.cases)(machine, Effort::Default));
+            let measuring_probes =
+                probes.iter().filter(|probe| probe.metrics.iter().any(|probe_metric| probe_metric.id == metric.id));
+            let cases = measuring_probes.flat_map(|probe| (probe.cases)(machine, Effort::Default));
             sizes.0.entry(metric.id).or_default().extend(cases);
         }
         sizes
@@ -99,8 +100,8 @@ fn evaluate_reference(probes: &[&Probe], record: &ReferenceRecord, rules: &Refer
                 reference.log_values.entry(metric.id).or_default().push((case.clone(), log_value));
                 let half_width = headline.half_width / headline.value;
                 reference.half_widths.entry(metric.id).or_default().push((case.clone(), half_width));
-                let by_formula = facts.predict_by_formula(|facts| (probe.predict)(facts, metric, case));
-                let Ok(FormulaPrediction { prediction, .. }) = by_formula else { continue };
+                let formula_prediction = facts.predict_by_formula(|facts| (probe.predict)(facts, metric, case));
+                let Ok(FormulaPrediction { prediction, .. }) = formula_prediction else { continue };
                 if prediction.value > 0.0 {
                     let errors = reference.log_errors.entry((metric.id, prediction.formula_name)).or_default();
                     errors.push((case.clone(), log_value - prediction.value.ln()));
@@ -116,16 +117,16 @@ fn evaluate_reference(probes: &[&Probe], record: &ReferenceRecord, rules: &Refer
 fn pair_variances(
     machines: &[ReferenceMachine],
     metric: Name,
-    by: Option<(&Metric, ProxyCases)>,
+    proxy_definition: Option<(&Metric, ProxyCases)>,
     counts: impl Fn(&ReferenceMachine, &Case) -> bool,
 ) -> Vec<(MachineRelation, Vec<f64>)> {
-    let of_pair = |(machine, other): (&ReferenceMachine, &ReferenceMachine)| {
-        let proxy = by.map(|(by, cases)| (machine.log_ratios(other, by.id), cases));
+    let pair_variance = |(machine, other): (&ReferenceMachine, &ReferenceMachine)| {
+        let proxy = proxy_definition.map(|(proxy_metric, cases)| (machine.log_ratios(other, proxy_metric.id), cases));
         let expected = |case: &Case| {
             let Some((ratios, cases)) = &proxy else { return Some(0.0) };
-            let counted = ratios.iter().filter(|(proxy_case, _)| cases.includes(case, proxy_case));
-            let counted: Vec<f64> = counted.map(|(_, ratio)| *ratio).collect();
-            (!counted.is_empty()).then(|| mean(&counted))
+            let counted_ratios = ratios.iter().filter(|(proxy_case, _)| cases.includes(case, proxy_case));
+            let counted_ratios: Vec<f64> = counted_ratios.map(|(_, ratio)| *ratio).collect();
+            (!counted_ratios.is_empty()).then(|| mean(&counted_ratios))
         };
         let ratios = machine.log_ratios(other, metric).into_iter();
         let ratios = ratios.filter(|(case, _)| counts(machine, case) && counts(other, case));
@@ -134,7 +135,7 @@ fn pair_variances(
             ratios.filter_map(|(case, ratio)| Some((ratio - expected(case)?).powi(2) / 2.0)).collect();
         (!squares.is_empty()).then(|| (machine.identity.relation(&other.identity), squares))
     };
-    all_pairs(machines).filter_map(of_pair).collect()
+    all_pairs(machines).filter_map(pair_variance).collect()
 }
 
 /// How many standard deviations hold as large a share of the figures of each of these machines as a range is to hold, where it is predicted
@@ -143,11 +144,11 @@ fn pair_variances(
 fn range_deviations(metrics: &BTreeMap<Name, &'static Metric>, machines: &[ReferenceMachine]) -> f64 {
     let quantile = |number: usize| {
         let machine = &machines[number];
-        let others: Vec<&ReferenceMachine> = machines[..number].iter().chain(&machines[number + 1..]).collect();
-        let model = formula_variances(metrics, &others);
+        let other_machines: Vec<&ReferenceMachine> = machines[..number].iter().chain(&machines[number + 1..]).collect();
+        let model = formula_variances(metrics, &other_machines);
         let mut distances = Vec::new();
         for (formula, cases) in &machine.log_errors {
-            let Some(errors) = formula_errors(others.iter().copied(), formula) else { continue };
+            let Some(errors) = formula_errors(other_machines.iter().copied(), formula) else { continue };
             let Some(metric) = metrics.get(&formula.0) else { continue };
             distances.extend(cases.iter().filter_map(|(case, error)| {
                 let range = formula_error_interval(&model, &metric_group(metric), &machine.identity, (&errors, case))?;

@@ -1,4 +1,4 @@
-//! Machines kept as data, and what is known of metrics beside their formulas.
+//! Machines kept as data, and what is known of metrics besides their formulas.
 
 use std::collections::HashMap;
 
@@ -29,22 +29,22 @@ pub struct ReferenceHeadline {
     pub half_width: f64,
 }
 
-/// A metric that moves with another from machine to machine, where no formula says how.
+/// A metric that moves with another from machine to machine, where no formula predicts how.
 #[derive(Clone, Copy, Debug)]
 pub struct Proxy {
     /// The metric.
     pub metric: &'static Metric,
     /// The words of its cases; none for all cases.
     pub words: &'static [AxisWord],
-    /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
+    /// What it moves with; nothing for the property of a device or a setting, which other machines do not predict.
     pub scales_with: Option<(&'static Metric, ProxyCases)>,
-    /// Whether it tells more than the metric's formula, which then serves only where no other machine is known.
+    /// Whether it predicts better than the metric's formula, which then serves only where no other machine is known.
     pub is_preferred: bool,
 }
 
 impl Proxy {
     /// Whether it is that of a metric at a case.
-    pub fn is_of(&self, metric: &Metric, case: &Case) -> bool {
+    pub fn applies_to(&self, metric: &Metric, case: &Case) -> bool {
         self.metric.id == metric.id && self.words.iter().all(|word| word.is_in_case(case))
     }
 }
@@ -60,15 +60,15 @@ pub enum ProxyCases {
 
 impl ProxyCases {
     /// Whether one of a proxy's cases counts for a figure at a case.
-    pub(super) fn includes(self, of_figure: &Case, case: &Case) -> bool {
+    pub(super) fn includes(self, figure_case: &Case, case: &Case) -> bool {
         match self {
-            Self::SameCase => case == of_figure,
+            Self::SameCase => case == figure_case,
             Self::At(words) => words.iter().all(|word| word.is_in_case(case)),
         }
     }
 }
 
-/// What is known of metrics beside their formulas.
+/// What is known of metrics besides their formulas.
 #[derive(Clone, Copy, Debug)]
 pub struct ReferenceRules<'a> {
     /// What moves with what.
@@ -79,10 +79,10 @@ pub struct ReferenceRules<'a> {
     /// Metrics whose cases name parts of the machine, such as two of its CPUs: a case stands for all that another machine has, by their
     /// geometric mean.
     pub part_metrics: &'a [&'a Metric],
-    /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not tell.
+    /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not predict.
     pub takes_all_cpus: fn(&Metric, &Case) -> bool,
     /// Whether a metric at a case takes either of two values on one and the same machine, as a predictor of its core happens to be: its
-    /// formula gives both, and other machines tell only in which of them they were met.
+    /// formula gives both, and other machines show only in which of them they were.
     pub has_modes: fn(&Metric, &Case) -> bool,
 }
 
@@ -105,29 +105,29 @@ impl SizedCases {
     /// Those of a plan.
     pub(super) fn from_plan(rules: &ReferenceRules<'_>, plan: &[PlannedMeasurement]) -> Self {
         let mut sizes = Self::default();
-        let is_one = |id: &Name| rules.sized_metrics.iter().any(|metric| metric.id == *id);
-        for planned in plan {
-            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
-                sizes.0.entry(*metric).or_default().push(planned.case.clone());
+        let is_sized = |id: &Name| rules.sized_metrics.iter().any(|metric| metric.id == *id);
+        for measurement in plan {
+            for metric in measurement.metrics.iter().filter(|metric| is_sized(metric)) {
+                sizes.0.entry(*metric).or_default().push(measurement.case.clone());
             }
         }
         sizes
     }
 
     /// What is known of a metric at a case, or at the one in its place.
-    pub(super) fn lookup<T: Copy>(&self, metric: &str, case: &Case, known: &[(Case, T)]) -> Option<T> {
-        let exactly = known.iter().find(|(known_case, _)| known_case == case).map(|(_, value)| *value);
+    pub(super) fn lookup<T: Copy>(&self, metric: &str, case: &Case, values: &[(Case, T)]) -> Option<T> {
+        let exactly = values.iter().find(|(known_case, _)| known_case == case).map(|(_, value)| *value);
         exactly.or_else(|| {
-            let planned = self.0.iter().find(|(id, _)| **id == *metric)?.1;
+            let sized_cases = self.0.iter().find(|(id, _)| **id == *metric)?.1;
             case.iter().find_map(|(axis, _)| {
                 let mut planned_cases: Vec<&Case> =
-                    planned.iter().filter(|known_case| differ_only_in(axis, known_case, case)).collect();
-                let mut measured: Vec<&(Case, T)> =
-                    known.iter().filter(|(known_case, _)| differ_only_in(axis, known_case, case)).collect();
+                    sized_cases.iter().filter(|known_case| differ_only_in(axis, known_case, case)).collect();
+                let mut measured_cases: Vec<&(Case, T)> =
+                    values.iter().filter(|(known_case, _)| differ_only_in(axis, known_case, case)).collect();
                 planned_cases.sort_by_key(|known_case| known_case.get(&axis));
-                measured.sort_by_key(|(known_case, _)| known_case.get(&axis));
-                let place = planned_cases.iter().position(|known_case| *known_case == case)?;
-                (planned_cases.len() == measured.len()).then(|| measured[place].1)
+                measured_cases.sort_by_key(|(known_case, _)| known_case.get(&axis));
+                let position = planned_cases.iter().position(|known_case| *known_case == case)?;
+                (planned_cases.len() == measured_cases.len()).then(|| measured_cases[position].1)
             })
         })
     }

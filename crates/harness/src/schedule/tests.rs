@@ -8,7 +8,7 @@ const DEFAULT_SPEC: ScheduleSpec =
     ScheduleSpec { budget: 10e9, limit: BudgetLimit::Extendable, rounds: 8, target: 0.02, seed: 1 };
 const FIXED_SPEC: ScheduleSpec = ScheduleSpec { limit: BudgetLimit::Fixed, ..DEFAULT_SPEC };
 
-/// What a unit of a script takes beside its timing, in nanoseconds.
+/// The overhead of a unit of a script, in nanoseconds.
 #[derive(Clone, Copy)]
 struct ScriptedUnit {
     expected: ExpectedCost,
@@ -17,13 +17,13 @@ struct ScriptedUnit {
     first_overhead: f64,
 }
 
-fn guessed(milliseconds: f64) -> ExpectedCost {
+fn estimated_cost(milliseconds: f64) -> ExpectedCost {
     ExpectedCost::estimated(Duration::from_secs_f64(milliseconds / 1e3))
 }
 
 fn uniform_unit(milliseconds: f64) -> ScriptedUnit {
-    let beside = milliseconds * 1e6;
-    ScriptedUnit { expected: guessed(milliseconds), later_overhead: beside, first_overhead: beside }
+    let overhead = milliseconds * 1e6;
+    ScriptedUnit { expected: estimated_cost(milliseconds), later_overhead: overhead, first_overhead: overhead }
 }
 
 /// What a run of a script came to.
@@ -32,10 +32,10 @@ struct PlayedSchedule {
     slices: Vec<Vec<f64>>,
     /// The unit of each round, in their order.
     order: Vec<usize>,
-    /// What each round took beside its timing.
+    /// The overhead of each round.
     overheads: Vec<Vec<f64>>,
-    now: f64,
-    left_out: Vec<usize>,
+    end_time: f64,
+    omitted: Vec<usize>,
     announced: Vec<f64>,
     schedule: Schedule,
 }
@@ -47,77 +47,81 @@ impl PlayedSchedule {
 }
 
 fn tasks(script: &[ScriptedUnit]) -> Vec<UnitSpec> {
-    let task = |(place, script): (usize, &ScriptedUnit)| UnitSpec {
+    let task = |(priority, script): (usize, &ScriptedUnit)| UnitSpec {
         only_input: false,
         block: 0,
-        priority: place,
+        priority,
         cost: script.expected,
         spans_run: false,
     };
     script.iter().enumerate().map(task).collect()
 }
 
-/// Plays a script; `judge` says how far the units have come after this many rounds each.
-fn play(wanted: ScheduleSpec, script: &[ScriptedUnit], judge: impl Fn(&[u32]) -> Vec<CaseStatus>) -> PlayedSchedule {
-    play_tasks(wanted, tasks(script), script, judge)
+/// Plays a script; `case_statuses` returns how far the units have come after this many rounds each.
+fn play(
+    spec: ScheduleSpec,
+    script: &[ScriptedUnit],
+    case_statuses: impl Fn(&[u32]) -> Vec<CaseStatus>,
+) -> PlayedSchedule {
+    play_tasks(spec, tasks(script), script, case_statuses)
 }
 
 fn play_tasks(
-    wanted: ScheduleSpec,
+    spec: ScheduleSpec,
     tasks: Vec<UnitSpec>,
     script: &[ScriptedUnit],
-    judge: impl Fn(&[u32]) -> Vec<CaseStatus>,
+    case_statuses: impl Fn(&[u32]) -> Vec<CaseStatus>,
 ) -> PlayedSchedule {
-    play_with_slowness(wanted, tasks, script, |_| 1.0, judge)
+    play_with_slowness(spec, tasks, script, |_| 1.0, case_statuses)
 }
 
-/// Like `play_tasks`, on a machine where what is done beside the timing takes this many times as long at a time.
+/// Like `play_tasks`, on a machine whose overhead is this many times as long at a time.
 fn play_with_slowness(
-    wanted: ScheduleSpec,
+    spec: ScheduleSpec,
     tasks: Vec<UnitSpec>,
     script: &[ScriptedUnit],
     slowness: impl Fn(f64) -> f64,
-    judge: impl Fn(&[u32]) -> Vec<CaseStatus>,
+    case_statuses: impl Fn(&[u32]) -> Vec<CaseStatus>,
 ) -> PlayedSchedule {
-    let mut schedule = Schedule::new(wanted, tasks);
+    let mut schedule = Schedule::new(spec, tasks);
     let mut rounds = vec![0; script.len()];
-    let [mut slices, mut took] = [(); 2].map(|()| vec![Vec::new(); script.len()]);
-    let (mut now, mut left_out, mut said, mut order) = (0.0, Vec::new(), Vec::new(), Vec::new());
+    let [mut slices, mut overheads] = [(); 2].map(|()| vec![Vec::new(); script.len()]);
+    let (mut now, mut omitted, mut announced, mut order) = (0.0, Vec::new(), Vec::new(), Vec::new());
     loop {
-        let next = schedule.next_round(now, &mut || judge(&rounds));
+        let next = schedule.next_round(now, &mut || case_statuses(&rounds));
         for decision in schedule.take_decisions() {
             match decision {
-                Decision::LeaveOut { unit } => left_out.push(unit),
-                Decision::Lengthen { by } => said.push(wanted.budget + by),
+                Decision::LeaveOut { unit } => omitted.push(unit),
+                Decision::Lengthen { increase: by } => announced.push(spec.budget + by),
             }
         }
         let Some(next) = next else { break };
-        let ScriptedUnit { later_overhead: beside, first_overhead: first, .. } = script[next.unit];
-        let beside = slowness(now) * if next.round == 0 { first } else { beside };
-        now += next.slice + beside;
-        took[next.unit].push(beside);
+        let ScriptedUnit { later_overhead, first_overhead, .. } = script[next.unit];
+        let overhead = slowness(now) * if next.round == 0 { first_overhead } else { later_overhead };
+        now += next.slice + overhead;
+        overheads[next.unit].push(overhead);
         rounds[next.unit] += 1;
         slices[next.unit].push(next.slice);
         order.push(next.unit);
         schedule.record_round(next, 0.0);
     }
-    PlayedSchedule { rounds, slices, order, overheads: took, now, left_out, announced: said, schedule }
+    PlayedSchedule { rounds, slices, order, overheads, end_time: now, omitted, announced, schedule }
 }
 
 /// All rounds count, and every interval is narrow.
 fn satisfied(rounds: &[u32]) -> Vec<CaseStatus> {
-    let standing = |&rounds: &u32| CaseStatus { counted_rounds: rounds, half_width: Some(0.01), narrowable: None };
-    rounds.iter().map(standing).collect()
+    let status = |&rounds: &u32| CaseStatus { counted_rounds: rounds, half_width: Some(0.01), narrowable: None };
+    rounds.iter().map(status).collect()
 }
 
-/// All rounds count, and intervals have these half-widths, whatever the rounds.
+/// All rounds count, and intervals have these half-widths for any number of rounds.
 fn with_widths(width: impl Fn(usize) -> f64) -> impl Fn(&[u32]) -> Vec<CaseStatus> {
     move |rounds| {
-        let standing = |(unit, &counting): (usize, &u32)| {
+        let status = |(unit, &counting): (usize, &u32)| {
             let width = Some(width(unit));
             CaseStatus { counted_rounds: counting, half_width: width, narrowable: width }
         };
-        rounds.iter().enumerate().map(standing).collect()
+        rounds.iter().enumerate().map(status).collect()
     }
 }
 
@@ -130,69 +134,69 @@ fn default_run() -> Vec<ScriptedUnit> {
 
 #[test]
 fn default_run_completes_all_rounds_in_budget() {
-    let played = play(ScheduleSpec { budget: 144e9, ..DEFAULT_SPEC }, &default_run(), satisfied);
-    assert!(played.rounds.iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
-    assert!(played.now <= 144e9 && played.announced.is_empty(), "{}", played.now);
-    let slices: Vec<f64> = played.slices.concat();
+    let run = play(ScheduleSpec { budget: 144e9, ..DEFAULT_SPEC }, &default_run(), satisfied);
+    assert!(run.rounds.iter().all(|&rounds| rounds == 8), "{:?}", run.rounds);
+    assert!(run.end_time <= 144e9 && run.announced.is_empty(), "{}", run.end_time);
+    let slices: Vec<f64> = run.slices.concat();
     assert!(slices.iter().all(|slice| (MIN_SLICE..=MAX_SLICE).contains(slice)));
 }
 
 #[test]
 fn slices_shrink_before_rounds_are_dropped() {
     // Forty units of 5 ms need 3.2 s with slices of 5 ms, and 4.8 s with slices of 10.
-    for (budget, least, most) in [(3.3e9, 5.0, 5.0), (4.7e9, 5.5, 7.0), (5.7e9, 8.0, 9.9)] {
-        let played = play(ScheduleSpec { budget, ..DEFAULT_SPEC }, &[uniform_unit(5.0); 40], satisfied);
-        assert_eq!(played.rounds, [8; 40], "{budget}");
-        let slices = played.slices.concat();
+    for (budget, min_mean, max_mean) in [(3.3e9, 5.0, 5.0), (4.7e9, 5.5, 7.0), (5.7e9, 8.0, 9.9)] {
+        let run = play(ScheduleSpec { budget, ..DEFAULT_SPEC }, &[uniform_unit(5.0); 40], satisfied);
+        assert_eq!(run.rounds, [8; 40], "{budget}");
+        let slices = run.slices.concat();
         let mean = slices.iter().sum::<f64>() / slices.len() as f64 / 1e6;
-        assert!((least..=most).contains(&mean), "{budget}: {mean}");
-        assert!(played.now <= budget);
+        assert!((min_mean..=max_mean).contains(&mean), "{budget}: {mean}");
+        assert!(run.end_time <= budget);
     }
 }
 
 #[test]
 fn slow_machine_lengthens_run_after_first_pass() {
-    let slow: Vec<ScriptedUnit> = default_run()
+    let slow_script: Vec<ScriptedUnit> = default_run()
         .iter()
-        .map(|one| ScriptedUnit {
-            later_overhead: 3.0 * one.later_overhead,
-            first_overhead: 3.0 * one.first_overhead,
-            ..*one
+        .map(|unit| ScriptedUnit {
+            later_overhead: 3.0 * unit.later_overhead,
+            first_overhead: 3.0 * unit.first_overhead,
+            ..*unit
         })
         .collect();
-    let played = play(ScheduleSpec { budget: 144e9, ..DEFAULT_SPEC }, &slow, satisfied);
-    assert!(played.rounds.iter().all(|&rounds| rounds == 8) && played.left_out.is_empty(), "{:?}", played.rounds);
-    let last = played.announced.last().copied().unwrap();
+    let run = play(ScheduleSpec { budget: 144e9, ..DEFAULT_SPEC }, &slow_script, satisfied);
+    assert!(run.rounds.iter().all(|&rounds| rounds == 8) && run.omitted.is_empty(), "{:?}", run.rounds);
+    let last = run.announced.last().copied().unwrap();
     assert!(
-        played.announced.len() <= 2 && (played.now / last - 1.0).abs() < 0.05,
+        run.announced.len() <= 2 && (run.end_time / last - 1.0).abs() < 0.05,
         "{:?} against {}",
-        played.announced,
-        played.now
+        run.announced,
+        run.end_time
     );
 }
 
 #[test]
 fn growing_costs_lengthen_run_in_few_steps() {
-    // Eight rounds of 40 units take 3.2 s at first, and what is beside their timing takes as long again after each half second.
+    // Eight rounds of 40 units take 3.2 s at first, and their overhead grows by its first value each half second.
     let script = [uniform_unit(5.0); 40];
-    let played = play_with_slowness(
+    let run = play_with_slowness(
         ScheduleSpec { budget: 4e9, ..DEFAULT_SPEC },
         tasks(&script),
         &script,
         |now| 1.0 + now / 0.5e9,
         satisfied,
     );
-    assert_eq!(played.rounds, [8; 40]);
-    assert!(played.now > 12e9 && (2..=6).contains(&played.announced.len()), "{:?} {}", played.announced, played.now);
-    assert!(played.announced.windows(2).all(|pair| pair[1] >= 1.5 * pair[0]), "{:?}", played.announced);
+    assert_eq!(run.rounds, [8; 40]);
+    assert!(run.end_time > 12e9 && (2..=6).contains(&run.announced.len()), "{:?} {}", run.announced, run.end_time);
+    assert!(run.announced.windows(2).all(|pair| pair[1] >= 1.5 * pair[0]), "{:?}", run.announced);
 }
 
 #[test]
 fn capped_budget_drops_lowest_priority() {
-    // Eight rounds of 40 units take 3.2 s, and in this run four times as long beside their timing: 8 s.
+    // Eight rounds of 40 units take 3.2 s, and in this run their overhead is four times as long: 8 s.
     let script = [uniform_unit(5.0); 40];
-    let play = |most| {
-        let limit = BudgetLimit::ExtendableTo(Duration::from_secs_f64(most));
+    let play_with_limit = |seconds| {
+        let limit = BudgetLimit::ExtendableTo(Duration::from_secs_f64(seconds));
         play_with_slowness(
             ScheduleSpec { budget: 4e9, limit, ..DEFAULT_SPEC },
             tasks(&script),
@@ -201,15 +205,19 @@ fn capped_budget_drops_lowest_priority() {
             satisfied,
         )
     };
-    let within = play(20.0);
-    assert!(within.rounds == [8; 40] && within.left_out.is_empty(), "{:?}", within.rounds);
-    assert_eq!(within.announced.len(), 1);
-    let beyond = play(6.0);
-    assert!((5e9..1.05 * 6e9).contains(&beyond.now), "{}", beyond.now);
-    assert!(beyond.announced.iter().all(|said| *said <= 6e9), "{:?}", beyond.announced);
-    assert!((2..30).contains(&beyond.left_out.len()), "{:?}", beyond.left_out);
-    let first_out = *beyond.left_out.iter().min().unwrap();
-    assert!(first_out >= 10 && beyond.rounds[..first_out].iter().all(|&rounds| rounds == 8), "{:?}", beyond.rounds);
+    let ample_run = play_with_limit(20.0);
+    assert!(ample_run.rounds == [8; 40] && ample_run.omitted.is_empty(), "{:?}", ample_run.rounds);
+    assert_eq!(ample_run.announced.len(), 1);
+    let capped_run = play_with_limit(6.0);
+    assert!((5e9..1.05 * 6e9).contains(&capped_run.end_time), "{}", capped_run.end_time);
+    assert!(capped_run.announced.iter().all(|budget| *budget <= 6e9), "{:?}", capped_run.announced);
+    assert!((2..30).contains(&capped_run.omitted.len()), "{:?}", capped_run.omitted);
+    let first_omitted = *capped_run.omitted.iter().min().unwrap();
+    assert!(
+        first_omitted >= 10 && capped_run.rounds[..first_omitted].iter().all(|&rounds| rounds == 8),
+        "{:?}",
+        capped_run.rounds
+    );
 }
 
 #[test]
@@ -217,72 +225,77 @@ fn initial_disturbance_does_not_lengthen_run() {
     // Eight rounds of 200 units take 16 s; the first 20 units take ten times as long, since something else runs.
     let script = [uniform_unit(5.0); 200];
     let busy = |now: f64| if now < 1e9 { 10.0 } else { 1.0 };
-    let wanted = ScheduleSpec { budget: 20e9, ..DEFAULT_SPEC };
-    let played = play_with_slowness(wanted, tasks(&script), &script, busy, satisfied);
-    assert_eq!(played.rounds, [8; 200]);
-    assert!(played.announced.is_empty() && played.now <= 20e9, "{:?} {}", played.announced, played.now);
-    assert_eq!((played.schedule.budget(), played.schedule.announced_growth()), (20e9, None));
+    let spec = ScheduleSpec { budget: 20e9, ..DEFAULT_SPEC };
+    let run = play_with_slowness(spec, tasks(&script), &script, busy, satisfied);
+    assert_eq!(run.rounds, [8; 200]);
+    assert!(run.announced.is_empty() && run.end_time <= 20e9, "{:?} {}", run.announced, run.end_time);
+    assert_eq!((run.schedule.budget(), run.schedule.announced_growth()), (20e9, None));
 }
 
 /// What the rounds of a run teach the next one.
-fn measured_costs(played: &PlayedSchedule) -> Vec<ExpectedCost> {
+fn measured_costs(run: &PlayedSchedule) -> Vec<ExpectedCost> {
     let time = |nanoseconds: f64| Duration::from_nanos(nanoseconds as u64);
-    let cost = |beside: &Vec<f64>| {
-        let (first, later) = (beside[0], &beside[1..]);
+    let cost = |overheads: &Vec<f64>| {
+        let (first, later) = (overheads[0], &overheads[1..]);
         ExpectedCost {
             first: time(first),
             later: time(later.iter().sum::<f64>() / later.len() as f64),
             is_measured: true,
         }
     };
-    played.overheads.iter().map(cost).collect()
+    run.overheads.iter().map(cost).collect()
 }
 
 #[test]
 fn known_costs_predict_run_length() {
     // Three times as slow as was guessed, and twelve times in 100 ms of every second; one of ten first rounds makes files.
-    let slow = |(unit, one): (usize, ScriptedUnit)| {
-        let first = if unit % 10 == 0 { one.later_overhead + 1e9 } else { one.later_overhead };
-        ScriptedUnit { first_overhead: first, ..one }
+    let slow_unit = |(unit, script_unit): (usize, ScriptedUnit)| {
+        let first = if unit % 10 == 0 { script_unit.later_overhead + 1e9 } else { script_unit.later_overhead };
+        ScriptedUnit { first_overhead: first, ..script_unit }
     };
-    let script: Vec<ScriptedUnit> = default_run().into_iter().enumerate().map(slow).collect();
+    let script: Vec<ScriptedUnit> = default_run().into_iter().enumerate().map(slow_unit).collect();
     let busy = |now: f64| if (now / 1e9).fract() < 0.1 { 12.0 } else { 3.0 };
     let minimum = ScheduleSpec { budget: 0.0, ..DEFAULT_SPEC };
     let first = play_with_slowness(minimum, tasks(&script), &script, busy, satisfied);
     let costs = measured_costs(&first);
-    let known: Vec<ScriptedUnit> =
-        script.iter().zip(&costs).map(|(one, &expected)| ScriptedUnit { expected, ..*one }).collect();
+    let known_script: Vec<ScriptedUnit> =
+        script.iter().zip(&costs).map(|(unit, &expected)| ScriptedUnit { expected, ..*unit }).collect();
     let budget: f64 = costs.iter().map(|cost| cost.total_for_rounds(DEFAULT_SPEC.rounds) + 8.0 * MIN_SLICE).sum();
-    let second =
-        play_with_slowness(ScheduleSpec { budget, seed: 2, ..DEFAULT_SPEC }, tasks(&known), &known, busy, satisfied);
+    let second = play_with_slowness(
+        ScheduleSpec { budget, seed: 2, ..DEFAULT_SPEC },
+        tasks(&known_script),
+        &known_script,
+        busy,
+        satisfied,
+    );
     assert!(
-        second.announced.is_empty() && (second.now / budget - 1.0).abs() < 0.1,
+        second.announced.is_empty() && (second.end_time / budget - 1.0).abs() < 0.1,
         "{} of {budget}: {:?}",
-        second.now,
+        second.end_time,
         second.announced
     );
     assert_eq!(second.rounds, vec![8; script.len()]);
     // The medians of the rounds would have been more than a tenth short.
-    let middle = |beside: &Vec<f64>| 8.0 * (median(beside) + MIN_SLICE);
-    assert!(first.overheads.iter().map(middle).sum::<f64>() < 0.9 * second.now);
+    let median_cost = |overheads: &Vec<f64>| 8.0 * (median(overheads) + MIN_SLICE);
+    assert!(first.overheads.iter().map(median_cost).sum::<f64>() < 0.9 * second.end_time);
 }
 
 #[test]
 fn slow_first_round_does_not_raise_measured_costs() {
     // Another unit than before makes what both find.
-    let known =
+    let measured_cost =
         |first, later| ExpectedCost { is_measured: true, ..ExpectedCost { first, ..ExpectedCost::estimated(later) } };
     let [short, long] = [10, 9000].map(Duration::from_millis);
-    let (maker, finder) = (known(long, short), known(short, short));
-    let made = |expected, first| ScriptedUnit { expected, later_overhead: 10e6, first_overhead: first };
-    let script = [vec![made(maker, 10e6), made(finder, 9e9)], vec![uniform_unit(10.0); 10]].concat();
+    let (maker, finder) = (measured_cost(long, short), measured_cost(short, short));
+    let scripted_unit = |expected, first| ScriptedUnit { expected, later_overhead: 10e6, first_overhead: first };
+    let script = [vec![scripted_unit(maker, 10e6), scripted_unit(finder, 9e9)], vec![uniform_unit(10.0); 10]].concat();
     let budget = 9e9 + 12.0 * 8.0 * 15e6;
-    let played = play(ScheduleSpec { budget, ..DEFAULT_SPEC }, &script, satisfied);
-    assert!(played.announced.is_empty() && played.rounds == [8; 12], "{:?} {:?}", played.announced, played.rounds);
+    let run = play(ScheduleSpec { budget, ..DEFAULT_SPEC }, &script, satisfied);
+    assert!(run.announced.is_empty() && run.rounds == [8; 12], "{:?} {:?}", run.announced, run.rounds);
     // Nor is it left out for it, where the budget is kept: only the one that seems to have the files still before it.
-    let played = play(ScheduleSpec { budget: 1.01 * budget, ..FIXED_SPEC }, &script, satisfied);
-    assert!(played.left_out == [0] && played.rounds[1] >= 8, "{:?} {:?}", played.left_out, played.rounds);
-    assert!(played.now <= 1.02 * budget, "{}", played.now);
+    let run = play(ScheduleSpec { budget: 1.01 * budget, ..FIXED_SPEC }, &script, satisfied);
+    assert!(run.omitted == [0] && run.rounds[1] >= 8, "{:?} {:?}", run.omitted, run.rounds);
+    assert!(run.end_time <= 1.02 * budget, "{}", run.end_time);
 }
 
 #[test]
@@ -293,21 +306,21 @@ fn fixed_budget_drops_lowest_priority_units() {
         (12e9, [vec![uniform_unit(10.0); 20], vec![uniform_unit(300.0); 8], vec![uniform_unit(5000.0); 2]].concat()),
         (60e9, default_run()),
     ] {
-        let played = play(ScheduleSpec { budget, ..FIXED_SPEC }, &script, satisfied);
-        assert!(played.now <= 1.005 * budget, "{} of {budget}", played.now);
-        let all: f64 = script.iter().map(|one| 8.0 * (one.later_overhead + MIN_SLICE)).sum();
-        assert_eq!(played.left_out.is_empty(), all <= budget);
+        let run = play(ScheduleSpec { budget, ..FIXED_SPEC }, &script, satisfied);
+        assert!(run.end_time <= 1.005 * budget, "{} of {budget}", run.end_time);
+        let total_time: f64 = script.iter().map(|unit| 8.0 * (unit.later_overhead + MIN_SLICE)).sum();
+        assert_eq!(run.omitted.is_empty(), total_time <= budget);
         for unit in 0..script.len() {
-            let is_out = played.left_out.contains(&unit);
+            let is_omitted = run.omitted.contains(&unit);
             assert!(
-                if is_out { played.rounds[unit] < MIN_INTERVAL_ROUNDS as u32 } else { played.rounds[unit] >= 8 },
+                if is_omitted { run.rounds[unit] < MIN_INTERVAL_ROUNDS as u32 } else { run.rounds[unit] >= 8 },
                 "{unit}: {}",
-                played.rounds[unit]
+                run.rounds[unit]
             );
-            assert!(!is_out || played.rounds[unit] == 0, "expected as it was: no round is lost");
+            assert!(!is_omitted || run.rounds[unit] == 0, "expected as it was: no round is lost");
         }
         // Most of the budget is used.
-        assert!(played.now > 0.7 * budget || played.left_out.is_empty(), "{} of {budget}", played.now);
+        assert!(run.end_time > 0.7 * budget || run.omitted.is_empty(), "{} of {budget}", run.end_time);
     }
 }
 
@@ -315,29 +328,29 @@ fn fixed_budget_drops_lowest_priority_units() {
 fn unexpectedly_slow_unit_is_dropped_early() {
     // Of a hundred units one takes 5 s where 0.1 were expected, in the middle of the order.
     let mut script = vec![uniform_unit(5.0); 100];
-    script[50] = ScriptedUnit { expected: guessed(100.0), later_overhead: 5e9, first_overhead: 5e9 };
-    let played = play(ScheduleSpec { budget: 20e9, ..FIXED_SPEC }, &script, satisfied);
-    assert_eq!(played.left_out, [50]);
-    assert!(played.total(50) <= 2 && played.now <= 20.1e9, "{} {}", played.total(50), played.now);
-    assert!((0..100).all(|unit| unit == 50 || played.rounds[unit] >= 8));
+    script[50] = ScriptedUnit { expected: estimated_cost(100.0), later_overhead: 5e9, first_overhead: 5e9 };
+    let run = play(ScheduleSpec { budget: 20e9, ..FIXED_SPEC }, &script, satisfied);
+    assert_eq!(run.omitted, [50]);
+    assert!(run.total(50) <= 2 && run.end_time <= 20.1e9, "{} {}", run.total(50), run.end_time);
+    assert!((0..100).all(|unit| unit == 50 || run.rounds[unit] >= 8));
     // A first round that makes what the others find is no reason.
-    script[50] = ScriptedUnit { expected: guessed(100.0), later_overhead: 80e6, first_overhead: 2e9 };
-    let played = play(ScheduleSpec { budget: 20e9, ..FIXED_SPEC }, &script, satisfied);
-    assert!(played.left_out.is_empty() && played.rounds[50] >= 8);
+    script[50] = ScriptedUnit { expected: estimated_cost(100.0), later_overhead: 80e6, first_overhead: 2e9 };
+    let run = play(ScheduleSpec { budget: 20e9, ..FIXED_SPEC }, &script, satisfied);
+    assert!(run.omitted.is_empty() && run.rounds[50] >= 8);
 }
 
 #[test]
 fn uniform_slowness_is_detected_early() {
-    let slow = ScriptedUnit { expected: guessed(5.0), later_overhead: 25e6, first_overhead: 25e6 };
-    let played = play(ScheduleSpec { budget: 8e9, ..FIXED_SPEC }, &[slow; 80], satisfied);
-    assert!(played.now <= 8.1e9, "{}", played.now);
-    let whole = played.rounds.iter().filter(|&&rounds| rounds >= 8).count();
+    let slow_unit = ScriptedUnit { expected: estimated_cost(5.0), later_overhead: 25e6, first_overhead: 25e6 };
+    let run = play(ScheduleSpec { budget: 8e9, ..FIXED_SPEC }, &[slow_unit; 80], satisfied);
+    assert!(run.end_time <= 8.1e9, "{}", run.end_time);
+    let completed = run.rounds.iter().filter(|&&rounds| rounds >= 8).count();
     // 8 s hold 33 units of 240 ms; those that are left out have no round, but for a few.
-    assert!((26..=33).contains(&whole), "{whole}");
-    let lost: u32 = played.left_out.iter().map(|&unit| played.rounds[unit]).sum();
-    assert!(lost <= 8 && played.left_out.len() == 80 - whole, "{lost}");
+    assert!((26..=33).contains(&completed), "{completed}");
+    let lost_rounds: u32 = run.omitted.iter().map(|&unit| run.rounds[unit]).sum();
+    assert!(lost_rounds <= 8 && run.omitted.len() == 80 - completed, "{lost_rounds}");
     // The least important ones.
-    assert!(played.left_out.iter().all(|&unit| unit >= whole - 1), "{:?}", played.left_out);
+    assert!(run.omitted.iter().all(|&unit| unit >= completed - 1), "{:?}", run.omitted);
 }
 
 #[test]
@@ -357,12 +370,12 @@ fn retired_unit_keeps_rounds_with_interval() {
 
 #[test]
 fn ample_budget_is_spent_on_equal_passes() {
-    let played = play(DEFAULT_SPEC, &[uniform_unit(5.0)], satisfied);
-    assert_eq!(played.rounds, [MAX_EXTRA_ROUNDS]);
+    let run = play(DEFAULT_SPEC, &[uniform_unit(5.0)], satisfied);
+    assert_eq!(run.rounds, [MAX_EXTRA_ROUNDS]);
     // 8.5 s hold 56 passes over ten units of 15 ms.
-    let played = play(DEFAULT_SPEC, &[uniform_unit(5.0); 10], satisfied);
-    assert!((54..=56).contains(&played.rounds[0]), "{:?}", played.rounds);
-    assert!(played.rounds.iter().all(|rounds| *rounds == played.rounds[0]) && played.now <= 0.86 * DEFAULT_SPEC.budget);
+    let run = play(DEFAULT_SPEC, &[uniform_unit(5.0); 10], satisfied);
+    assert!((54..=56).contains(&run.rounds[0]), "{:?}", run.rounds);
+    assert!(run.rounds.iter().all(|rounds| *rounds == run.rounds[0]) && run.end_time <= 0.86 * DEFAULT_SPEC.budget);
 }
 
 /// A budget for the minimum of forty units, and a tenth more.
@@ -372,112 +385,114 @@ const TIGHT_SPEC: ScheduleSpec = ScheduleSpec { budget: 5.6e9, ..DEFAULT_SPEC };
 fn spare_time_goes_to_narrowable_unit() {
     // Narrow enough from 14 rounds on.
     let narrowing = |rounds: &[u32]| {
-        let mut standings = satisfied(rounds);
+        let mut statuses = satisfied(rounds);
         let width = 0.015 * (14.0 / f64::from(rounds[3])).sqrt();
-        standings[3] = CaseStatus { half_width: Some(width), narrowable: Some(width), ..standings[3] };
-        standings
+        statuses[3] = CaseStatus { half_width: Some(width), narrowable: Some(width), ..statuses[3] };
+        statuses
     };
-    let played = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], narrowing);
-    assert_eq!(played.rounds[3], 14);
-    assert!(played.schedule.announced_growth().is_none() && played.announced.is_empty());
-    assert!((0..40).all(|unit| unit == 3 || played.rounds[unit] == 8), "{:?}", played.rounds);
-    assert!(played.schedule.wide_units(&narrowing(&played.rounds)).is_empty() && played.now < TIGHT_SPEC.budget);
+    let run = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], narrowing);
+    assert_eq!(run.rounds[3], 14);
+    assert!(run.schedule.announced_growth().is_none() && run.announced.is_empty());
+    assert!((0..40).all(|unit| unit == 3 || run.rounds[unit] == 8), "{:?}", run.rounds);
+    assert!(run.schedule.wide_units(&narrowing(&run.rounds)).is_empty() && run.end_time < TIGHT_SPEC.budget);
 }
 
 #[test]
 fn spare_time_is_shared_among_wide_units() {
     // None is ever narrow enough, and a round of every fourth takes six times as long.
-    let wide = |rounds: &[u32]| {
-        let standing = |&rounds: &u32| {
+    let wide_statuses = |rounds: &[u32]| {
+        let status = |&rounds: &u32| {
             let width = 0.5 * (8.0 / f64::from(rounds)).sqrt();
             CaseStatus { counted_rounds: rounds, half_width: Some(width), narrowable: Some(width) }
         };
-        rounds.iter().map(standing).collect::<Vec<CaseStatus>>()
+        rounds.iter().map(status).collect::<Vec<CaseStatus>>()
     };
     let script: Vec<ScriptedUnit> = (0..40).map(|unit| uniform_unit(if unit % 4 == 0 { 80.0 } else { 5.0 })).collect();
-    let played = play(ScheduleSpec { budget: 11e9, ..DEFAULT_SPEC }, &script, wide);
+    let run = play(ScheduleSpec { budget: 11e9, ..DEFAULT_SPEC }, &script, wide_statuses);
     // 8 rounds of 90 ms are more than the others come to, and these are alike.
-    assert!((0..40).step_by(4).all(|unit| played.rounds[unit] == 8), "{:?}", played.rounds);
-    let cheap: Vec<u32> = (0..40).filter(|unit| unit % 4 != 0).map(|unit| played.rounds[unit]).collect();
-    let (least, most) = (cheap.iter().min().unwrap(), cheap.iter().max().unwrap());
-    assert!(*least >= 11 && most - least <= 1, "{:?}", played.rounds);
-    assert!(played.now > 0.99 * 11e9 && played.now <= 11e9, "{}", played.now);
+    assert!((0..40).step_by(4).all(|unit| run.rounds[unit] == 8), "{:?}", run.rounds);
+    let cheap_rounds: Vec<u32> = (0..40).filter(|unit| unit % 4 != 0).map(|unit| run.rounds[unit]).collect();
+    let (min_rounds, max_rounds) = (cheap_rounds.iter().min().unwrap(), cheap_rounds.iter().max().unwrap());
+    assert!(*min_rounds >= 11 && max_rounds - min_rounds <= 1, "{:?}", run.rounds);
+    assert!(run.end_time > 0.99 * 11e9 && run.end_time <= 11e9, "{}", run.end_time);
 }
 
 #[test]
 fn narrowing_begins_after_fourth_round() {
-    let wide = with_widths(|unit| if unit < 4 { 0.5 } else { 0.001 });
+    let widths = with_widths(|unit| if unit < 4 { 0.5 } else { 0.001 });
     // A fifth more than the minimum takes.
-    let wanted = ScheduleSpec { budget: 1.2 * 40.0 * 8.0 * (5e6 + MIN_SLICE), ..DEFAULT_SPEC };
-    let played = play(wanted, &[uniform_unit(5.0); 40], wide);
+    let spec = ScheduleSpec { budget: 1.2 * 40.0 * 8.0 * (5e6 + MIN_SLICE), ..DEFAULT_SPEC };
+    let run = play(spec, &[uniform_unit(5.0); 40], widths);
     let rounds_before = |nth: usize| {
         // Until each of the narrow ones has had this many rounds.
-        let mut left = vec![nth; 36];
-        let end = played.order.iter().position(|&unit| {
+        let mut missing_rounds = vec![nth; 36];
+        let end = run.order.iter().position(|&unit| {
             if unit >= 4 {
-                left[unit - 4] = left[unit - 4].saturating_sub(1);
+                missing_rounds[unit - 4] = missing_rounds[unit - 4].saturating_sub(1);
             }
-            left.iter().all(|&left| left == 0)
+            missing_rounds.iter().all(|&rounds| rounds == 0)
         });
-        played.order[..end.unwrap()].iter().filter(|&&unit| unit < 4).count()
+        run.order[..end.unwrap()].iter().filter(|&&unit| unit < 4).count()
     };
-    let further: Vec<usize> = (4..=8).map(|nth| rounds_before(nth).saturating_sub(4 * nth)).collect();
-    let all = played.rounds[..4].iter().sum::<u32>() as usize - 4 * 8;
-    assert!(played.rounds[4..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
+    let extra_rounds: Vec<usize> = (4..=8).map(|nth| rounds_before(nth).saturating_sub(4 * nth)).collect();
+    let total_extra = run.rounds[..4].iter().sum::<u32>() as usize - 4 * 8;
+    assert!(run.rounds[4..].iter().all(|&rounds| rounds == 8), "{:?}", run.rounds);
     // A fifth of them after each pass from the fourth on.
-    assert_eq!(further[0], 0);
-    for (part, further) in further.iter().enumerate() {
-        let share = *further as f64 / all as f64;
-        assert!((share - part as f64 / 5.0).abs() < 0.1, "{further} of {all} before pass {}", part + 4);
+    assert_eq!(extra_rounds[0], 0);
+    for (index, extra) in extra_rounds.iter().enumerate() {
+        let share = *extra as f64 / total_extra as f64;
+        assert!((share - index as f64 / 5.0).abs() < 0.1, "{extra} of {total_extra} before pass {}", index + 4);
     }
-    assert!(played.now > 0.99 * wanted.budget && played.now <= wanted.budget, "{}", played.now);
+    assert!(run.end_time > 0.99 * spec.budget && run.end_time <= spec.budget, "{}", run.end_time);
 }
 
 #[test]
 fn replacement_rounds_are_capped_per_unit() {
     // One round in six of two units is undisturbed; those of the second take 300 ms, and 8 of them 2.4 s of 20.
     let disturbed = |rounds: &[u32]| {
-        let standing = |(unit, &rounds): (usize, &u32)| CaseStatus {
+        let status = |(unit, &rounds): (usize, &u32)| CaseStatus {
             counted_rounds: if unit < 2 { rounds / 6 } else { rounds },
             half_width: Some(0.001),
             narrowable: Some(0.001),
         };
-        rounds.iter().enumerate().map(standing).collect()
+        rounds.iter().enumerate().map(status).collect()
     };
     let script = [vec![uniform_unit(5.0), uniform_unit(300.0)], vec![uniform_unit(40.0); 40]].concat();
-    let played = play(ScheduleSpec { budget: 20e9, ..DEFAULT_SPEC }, &script, disturbed);
-    assert!(played.rounds[0] >= 48 && played.rounds[1] == 8, "{:?}", played.rounds);
+    let run = play(ScheduleSpec { budget: 20e9, ..DEFAULT_SPEC }, &script, disturbed);
+    assert!(run.rounds[0] >= 48 && run.rounds[1] == 8, "{:?}", run.rounds);
     // Alone it has all the time that there is.
-    let played = play(ScheduleSpec { budget: 10e9, ..DEFAULT_SPEC }, &script[1..2], |rounds| {
+    let run = play(ScheduleSpec { budget: 10e9, ..DEFAULT_SPEC }, &script[1..2], |rounds| {
         vec![CaseStatus { counted_rounds: rounds[0] / 6, half_width: Some(0.001), narrowable: Some(0.001) }]
     });
-    assert!(played.now > 0.95 * 10e9, "{} {:?}", played.now, played.rounds);
+    assert!(run.end_time > 0.95 * 10e9, "{} {:?}", run.end_time, run.rounds);
 }
 
 #[test]
 fn four_times_wider_gets_half_the_time() {
-    let wide = with_widths(|unit| if unit < 20 { 0.24 } else { 0.06 });
-    let played = play(ScheduleSpec { budget: 4.4e9, ..DEFAULT_SPEC }, &[uniform_unit(5.0); 40], wide);
-    let [much, less] = [0..20, 20..40].map(|units: std::ops::Range<usize>| played.rounds[units].iter().sum::<u32>());
-    assert!(played.rounds[..20].iter().all(|&rounds| rounds >= 8), "{:?}", played.rounds);
-    assert!((1.8..2.1).contains(&(f64::from(less) / f64::from(much))), "{much} {less}");
+    let widths = with_widths(|unit| if unit < 20 { 0.24 } else { 0.06 });
+    let run = play(ScheduleSpec { budget: 4.4e9, ..DEFAULT_SPEC }, &[uniform_unit(5.0); 40], widths);
+    let [wide_rounds, narrow_rounds] =
+        [0..20, 20..40].map(|units: std::ops::Range<usize>| run.rounds[units].iter().sum::<u32>());
+    assert!(run.rounds[..20].iter().all(|&rounds| rounds >= 8), "{:?}", run.rounds);
+    assert!((1.8..2.1).contains(&(f64::from(narrow_rounds) / f64::from(wide_rounds))), "{wide_rounds} {narrow_rounds}");
 }
 
 #[test]
 fn narrowing_slices_are_short() {
-    let wide = with_widths(|_| 0.5);
+    let widths = with_widths(|_| 0.5);
     // The geometric mean of the set-up and a millisecond, but 2 ms at least.
-    for (beside, expected) in [(2.0, 2e6), (9.0, 3e6), (100.0, 10e6)] {
-        let least = 40.0 * 8.0 * (beside * 1e6 + MIN_SLICE);
-        let played = play(ScheduleSpec { budget: 1.1 * least, ..DEFAULT_SPEC }, &[uniform_unit(beside); 40], &wide);
-        let (minimum, further): (Vec<f64>, Vec<f64>) =
-            played.slices.concat().into_iter().partition(|&slice| slice >= MIN_SLICE);
+    for (overhead, expected) in [(2.0, 2e6), (9.0, 3e6), (100.0, 10e6)] {
+        let min_budget = 40.0 * 8.0 * (overhead * 1e6 + MIN_SLICE);
+        let run =
+            play(ScheduleSpec { budget: 1.1 * min_budget, ..DEFAULT_SPEC }, &[uniform_unit(overhead); 40], &widths);
+        let (minimum, extra_slices): (Vec<f64>, Vec<f64>) =
+            run.slices.concat().into_iter().partition(|&slice| slice >= MIN_SLICE);
         let is_expected = |slice: &f64| (slice / expected - 1.0).abs() < 1e-9;
         if expected < MIN_SLICE {
-            assert!(minimum.iter().all(|&slice| slice == MIN_SLICE), "{beside}: {minimum:?}");
-            assert!(further.len() > 40 && further.iter().all(is_expected), "{beside}: {further:?}");
+            assert!(minimum.iter().all(|&slice| slice == MIN_SLICE), "{overhead}: {minimum:?}");
+            assert!(extra_slices.len() > 40 && extra_slices.iter().all(is_expected), "{overhead}: {extra_slices:?}");
         } else {
-            assert!(minimum.iter().filter(|slice| is_expected(slice)).count() > 20, "{beside}: {minimum:?}");
+            assert!(minimum.iter().filter(|slice| is_expected(slice)).count() > 20, "{overhead}: {minimum:?}");
         }
     }
 }
@@ -487,49 +502,53 @@ fn unnarrowable_unit_gets_no_extra_rounds() {
     // Unit 0 has two modes, and of 2 and 3 more than the target is what differs from run to run: 2 was narrowed as far as that
     // makes sense, and 3 can still be; 1 is narrow enough by its rounds, and with the rest it will be.
     let widths = |rounds: &[u32]| {
-        let mut standings = satisfied(rounds);
+        let mut statuses = satisfied(rounds);
         let root = |unit: usize| (8.0 / f64::from(rounds[unit])).sqrt();
-        let mut set = |unit: usize, whole, narrowable| {
-            standings[unit] = CaseStatus { half_width: Some(whole), narrowable, ..standings[unit] }
+        let mut set = |unit: usize, half_width, narrowable| {
+            statuses[unit] = CaseStatus { half_width: Some(half_width), narrowable, ..statuses[unit] }
         };
         set(0, 0.5, None);
         set(1, (0.012 * root(1)).hypot(0.0112), Some(0.012 * root(1)));
         set(2, f64::hypot(0.014, 0.03), Some(0.014));
         set(3, (0.018 * root(3)).hypot(0.03), Some(0.018 * root(3)));
-        standings
+        statuses
     };
-    let played = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], widths);
+    let run = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], widths);
     // 0.012 (8 / n)^(1/2) = 0.01, and 0.018 (8 / n)^(1/2) = 0.015, for 0.015 in all.
-    assert_eq!(played.rounds[..5], [8, 12, 8, 12, 8]);
-    assert_eq!(played.schedule.wide_units(&widths(&played.rounds)), [0, 2, 3]);
+    assert_eq!(run.rounds[..5], [8, 12, 8, 12, 8]);
+    assert_eq!(run.schedule.wide_units(&widths(&run.rounds)), [0, 2, 3]);
 }
 
 #[test]
 fn disturbed_rounds_are_replaced_before_narrowing() {
     // Three of four rounds of the units 0 to 13 are disturbed; all intervals are wide.
-    let disturbed = |part: u32, others: f64| {
+    let disturbed = |divisor: u32, other_width: f64| {
         move |rounds: &[u32]| {
-            let standing = |(unit, &rounds): (usize, &u32)| match unit {
-                0..14 => CaseStatus { counted_rounds: rounds / part, half_width: Some(0.01), narrowable: Some(0.01) },
-                _ => CaseStatus { counted_rounds: rounds, half_width: Some(others), narrowable: Some(others) },
+            let status = |(unit, &rounds): (usize, &u32)| match unit {
+                0..14 => {
+                    CaseStatus { counted_rounds: rounds / divisor, half_width: Some(0.01), narrowable: Some(0.01) }
+                }
+                _ => {
+                    CaseStatus { counted_rounds: rounds, half_width: Some(other_width), narrowable: Some(other_width) }
+                }
             };
-            rounds.iter().enumerate().map(standing).collect::<Vec<CaseStatus>>()
+            rounds.iter().enumerate().map(status).collect::<Vec<CaseStatus>>()
         }
     };
-    let played = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], disturbed(4, 0.03));
-    assert!(played.rounds[..14].iter().all(|&rounds| rounds >= 12), "{:?}", played.rounds);
-    assert!(played.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
+    let run = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], disturbed(4, 0.03));
+    assert!(run.rounds[..14].iter().all(|&rounds| rounds >= 12), "{:?}", run.rounds);
+    assert!(run.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", run.rounds);
     // With one of two they have enough for an interval: they share the time with what is wide, and have all of it where nothing is.
-    let played = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], disturbed(2, 0.03));
+    let run = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], disturbed(2, 0.03));
     // What is twice as wide as it should be gets less of it by the root of two.
-    assert!(played.rounds[..14].iter().all(|rounds| (15..=16).contains(rounds)), "{:?}", played.rounds);
-    assert!(played.rounds[14..].iter().all(|&rounds| rounds == 11), "{:?}", played.rounds);
-    let played = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], disturbed(2, 0.01));
-    assert!(played.rounds[..14].iter().all(|&rounds| rounds >= 14), "{:?}", played.rounds);
-    assert!(played.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
+    assert!(run.rounds[..14].iter().all(|rounds| (15..=16).contains(rounds)), "{:?}", run.rounds);
+    assert!(run.rounds[14..].iter().all(|&rounds| rounds == 11), "{:?}", run.rounds);
+    let run = play(TIGHT_SPEC, &[uniform_unit(5.0); 40], disturbed(2, 0.01));
+    assert!(run.rounds[..14].iter().all(|&rounds| rounds >= 14), "{:?}", run.rounds);
+    assert!(run.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", run.rounds);
     // Never an undisturbed round: no further one will be.
-    let never = |rounds: &[u32]| vec![CaseStatus::default(); rounds.len()];
-    assert_eq!(play(TIGHT_SPEC, &[uniform_unit(5.0); 40], never).rounds, [8; 40]);
+    let all_disturbed = |rounds: &[u32]| vec![CaseStatus::default(); rounds.len()];
+    assert_eq!(play(TIGHT_SPEC, &[uniform_unit(5.0); 40], all_disturbed).rounds, [8; 40]);
 }
 
 #[test]
@@ -537,18 +556,23 @@ fn input_gets_minimum_interval_rounds() {
     let script = [uniform_unit(5.0); 3];
     let mut tasks = tasks(&script);
     tasks[1].only_input = true;
-    let played = play_tasks(TIGHT_SPEC, tasks, &script, satisfied);
-    assert_eq!(played.total(1), INPUT_ROUNDS);
-    assert!(played.total(0) >= 8 && played.total(2) >= 8);
+    let run = play_tasks(TIGHT_SPEC, tasks, &script, satisfied);
+    assert_eq!(run.total(1), INPUT_ROUNDS);
+    assert!(run.total(0) >= 8 && run.total(2) >= 8);
 }
 
 #[test]
 fn long_setup_gets_longer_slices() {
     let mut script = vec![uniform_unit(5.0); 20];
     script[7] = uniform_unit(200.0);
-    let played = play(ScheduleSpec { budget: 30e9, ..DEFAULT_SPEC }, &script, satisfied);
-    let longest = |unit: usize| played.slices[unit].iter().copied().fold(0.0, f64::max);
-    assert!((longest(7) - 50e6).abs() < 1e3 && longest(0) == DEFAULT_SLICE, "{} {}", longest(7), longest(0));
+    let run = play(ScheduleSpec { budget: 30e9, ..DEFAULT_SPEC }, &script, satisfied);
+    let longest_slice = |unit: usize| run.slices[unit].iter().copied().fold(0.0, f64::max);
+    assert!(
+        (longest_slice(7) - 50e6).abs() < 1e3 && longest_slice(0) == DEFAULT_SLICE,
+        "{} {}",
+        longest_slice(7),
+        longest_slice(0)
+    );
 }
 
 #[test]
@@ -559,9 +583,9 @@ fn blocks_are_contiguous_and_shuffled() {
     let mut passes = Vec::new();
     for _ in 0..3 {
         let pass = pass(&mut schedule, 12);
-        let mut met: Vec<usize> = pass.iter().map(|unit| unit % 3).collect();
-        met.dedup();
-        assert_eq!(met.len(), 3, "{pass:?}");
+        let mut blocks: Vec<usize> = pass.iter().map(|unit| unit % 3).collect();
+        blocks.dedup();
+        assert_eq!(blocks.len(), 3, "{pass:?}");
         passes.push(pass);
     }
     assert!(passes[0] != passes[1] || passes[1] != passes[2]);
@@ -616,58 +640,59 @@ fn run_spanning_unit_is_first_and_last() {
         let mut schedule = Schedule::new(ScheduleSpec { limit, ..DEFAULT_SPEC }, tasks);
         let (mut order, mut now) = (Vec::new(), 0.0);
         // Others are never narrow enough, so that they are mended while time lasts.
-        let wide = || vec![CaseStatus { counted_rounds: 8, half_width: Some(0.04), narrowable: Some(0.04) }; 40];
-        while let Some(next) = schedule.next_round(now, &mut || wide()) {
+        let statuses = || vec![CaseStatus { counted_rounds: 8, half_width: Some(0.04), narrowable: Some(0.04) }; 40];
+        while let Some(next) = schedule.next_round(now, &mut || statuses()) {
             now += next.slice + 5e6;
             order.push(next.unit);
             schedule.record_round(next, 0.0);
         }
-        let waited: Vec<usize> = (0..order.len()).filter(|&at| order[at] == 39).collect();
+        let positions: Vec<usize> = (0..order.len()).filter(|&index| order[index] == 39).collect();
         let last = order.len() - 7;
-        assert_eq!(waited, [vec![0], (last..order.len()).collect()].concat(), "{limit:?}");
+        assert_eq!(positions, [vec![0], (last..order.len()).collect()].concat(), "{limit:?}");
         assert!((0.95 * DEFAULT_SPEC.budget..=DEFAULT_SPEC.budget).contains(&now), "{now}");
     }
 }
 
 /// Plays a script in which every round goes on beyond its timing for as long as this share of what it may; by how much in all.
-fn play_with_extension(wanted: ScheduleSpec, script: &[ScriptedUnit], share: f64) -> (Vec<u32>, f64, f64, Vec<f64>) {
-    let mut schedule = Schedule::new(wanted, tasks(script));
+fn play_with_extension(spec: ScheduleSpec, script: &[ScriptedUnit], share: f64) -> (Vec<u32>, f64, f64, Vec<f64>) {
+    let mut schedule = Schedule::new(spec, tasks(script));
     let mut rounds = vec![0; script.len()];
-    let (mut now, mut beyond) = (0.0, Vec::new());
+    let (mut now, mut extensions) = (0.0, Vec::new());
     while let Some(next) = schedule.next_round(now, &mut || satisfied(&rounds)) {
-        let went_on = share * next.max_extension;
-        now += next.slice + script[next.unit].later_overhead + went_on;
+        let extension = share * next.max_extension;
+        now += next.slice + script[next.unit].later_overhead + extension;
         rounds[next.unit] += 1;
-        beyond.push(went_on);
-        schedule.record_round(next, went_on);
+        extensions.push(extension);
+        schedule.record_round(next, extension);
     }
-    let least = script.iter().enumerate().map(|(unit, _)| schedule.expected_overhead(&schedule.units[unit])).collect();
-    (rounds, now, beyond.iter().sum(), least)
+    let overheads =
+        script.iter().enumerate().map(|(unit, _)| schedule.expected_overhead(&schedule.units[unit])).collect();
+    (rounds, now, extensions.iter().sum(), overheads)
 }
 
 #[test]
 fn extensions_use_only_spare_time() {
     // Forty units of 5 ms need 3.2 s.
     for (budget, share) in [(3.3e9, 1.0), (6e9, 1.0), (6e9, 0.1)] {
-        let (rounds, now, beyond, beside) =
+        let (rounds, now, extension_time, overheads) =
             play_with_extension(ScheduleSpec { budget, ..DEFAULT_SPEC }, &[uniform_unit(5.0); 40], share);
         assert!(rounds.iter().all(|&rounds| rounds >= 8), "{budget}: {rounds:?}");
         assert!(now <= budget + 1.0, "{budget}: {now}");
-        assert!(beyond > 0.0, "{budget}");
+        assert!(extension_time > 0.0, "{budget}");
         // It is no cost of the unit.
-        assert!(beside.iter().all(|beside| (beside - 5e6).abs() < 1e-3), "{beside:?}");
+        assert!(overheads.iter().all(|overhead| (overhead - 5e6).abs() < 1e-3), "{overheads:?}");
     }
     // Where nothing is left, none may.
-    let (rounds, now, beyond, _) =
+    let (rounds, now, extension_time, _) =
         play_with_extension(ScheduleSpec { budget: 3e9, ..DEFAULT_SPEC }, &[uniform_unit(5.0); 40], 1.0);
-    assert_eq!((rounds, beyond), (vec![8; 40], 0.0));
+    assert_eq!((rounds, extension_time), (vec![8; 40], 0.0));
     assert!(now <= 3.2e9 + 1.0, "{now}");
 }
 
 #[test]
 fn extension_is_capped() {
-    let wanted = ScheduleSpec { budget: 1000e9, ..DEFAULT_SPEC };
-    let mut schedule = Schedule::new(wanted, tasks(&[uniform_unit(5.0); 4]));
+    let spec = ScheduleSpec { budget: 1000e9, ..DEFAULT_SPEC };
+    let mut schedule = Schedule::new(spec, tasks(&[uniform_unit(5.0); 4]));
     let next = schedule.next_round(0.0, &mut || panic!("no unit has its minimum")).unwrap();
     assert_eq!(next.max_extension, MAX_EXTENSION);
 }
@@ -675,16 +700,19 @@ fn extension_is_capped() {
 #[test]
 fn single_slow_case_uses_whole_budget() {
     // Eight rounds were expected to take 0.8 s each; they take 1.5.
-    let slow = ScriptedUnit { expected: guessed(800.0), later_overhead: 1.5e9, first_overhead: 1.5e9 };
-    let played = play(FIXED_SPEC, &[slow], satisfied);
-    assert!((5..8).contains(&played.rounds[0]) && played.now <= 10e9, "{:?} {}", played.rounds, played.now);
-    assert!(played.left_out.is_empty(), "{:?}", played.left_out);
-    assert_eq!(played.schedule.short_units(), [0]);
+    let slow_unit = ScriptedUnit { expected: estimated_cost(800.0), later_overhead: 1.5e9, first_overhead: 1.5e9 };
+    let run = play(FIXED_SPEC, &[slow_unit], satisfied);
+    assert!((5..8).contains(&run.rounds[0]) && run.end_time <= 10e9, "{:?} {}", run.rounds, run.end_time);
+    assert!(run.omitted.is_empty(), "{:?}", run.omitted);
+    assert_eq!(run.schedule.short_units(), [0]);
     // With two, the one without room is left out whole.
-    let played = play(
+    let run = play(
         FIXED_SPEC,
-        &[uniform_unit(20.0), ScriptedUnit { expected: guessed(800.0), later_overhead: 4e9, first_overhead: 4e9 }],
+        &[
+            uniform_unit(20.0),
+            ScriptedUnit { expected: estimated_cost(800.0), later_overhead: 4e9, first_overhead: 4e9 },
+        ],
         satisfied,
     );
-    assert_eq!(played.left_out, [1]);
+    assert_eq!(run.omitted, [1]);
 }

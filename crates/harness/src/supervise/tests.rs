@@ -30,7 +30,7 @@ static PROBE: Probe = Probe {
     predict: |_, _, _| Err(NoPrediction::new("scripted")),
 };
 
-/// Answers by the case's `n`; a round takes so long beside its slice, or as long as it is waited for, and goes on for half of what
+/// Answers by the case's `n`; a round takes this overhead and its slice, or as long as it is waited for, and goes on for half of what
 /// it may.
 struct ScriptedLauncher<F> {
     answer: F,
@@ -40,19 +40,19 @@ struct ScriptedLauncher<F> {
 }
 
 impl<F: FnMut(u64, u32) -> Option<RoundOutcome>> Launcher for ScriptedLauncher<F> {
-    fn launch(&mut self, request: &RoundRequest, patience: WaitLimit) -> Option<RoundResponse> {
+    fn launch(&mut self, request: &RoundRequest, wait_limit: WaitLimit) -> Option<RoundResponse> {
         let n = N.number_in(&request.case).unwrap();
-        let beyond = request.extension.map_or(0, |extension| extension.max_nanoseconds / 2);
+        let extension = request.extension.map_or(0, |extension| extension.max_nanoseconds / 2);
         self.extensions.push(request.extension);
-        let took = (self.overhead)(n) + (request.slice + beyond) as f64;
-        let most = patience.max.as_nanos() as f64;
-        self.now.set(self.now.get() + took.min(most));
-        let attempt = if took > most {
+        let round_time = (self.overhead)(n) + (request.slice + extension) as f64;
+        let max_time = wait_limit.max.as_nanos() as f64;
+        self.now.set(self.now.get() + round_time.min(max_time));
+        let attempt = if round_time > max_time {
             Some(RoundOutcome::Failed("it was still running".into()))
         } else {
             (self.answer)(n, request.round)
         };
-        attempt.map(|attempt| RoundResponse { outcome: attempt, extended_by: beyond })
+        attempt.map(|attempt| RoundResponse { outcome: attempt, extended_by: extension })
     }
 
     fn now(&self) -> f64 {
@@ -75,18 +75,18 @@ impl RunObserver for RecordingObserver {
                 rounds.entry((*probe, case.clone())).or_default().extend(values);
             }
         }
-        let standing = |(key, values): ((Name, Case), Vec<f64>)| {
+        let status = |(key, values): ((Name, Case), Vec<f64>)| {
             let (low, high) =
                 values.iter().fold((f64::MAX, f64::MIN), |ends, value| (ends.0.min(*value), ends.1.max(*value)));
             let width = Some((high - low) / low);
             (key, CaseStatus { counted_rounds: values.len() as u32, half_width: width, narrowable: width })
         };
-        rounds.into_iter().map(standing).collect()
+        rounds.into_iter().map(status).collect()
     }
 
     fn steady_core(&self) -> Option<CoreSteadyState> {
         let rounds = self.0.iter().filter(|event| matches!(event, Event::RoundFinished { .. })).count();
-        self.1.filter(|&known| rounds >= known).map(|_| CORE)
+        self.1.filter(|&min_rounds| rounds >= min_rounds).map(|_| CORE)
     }
 }
 
@@ -127,7 +127,7 @@ fn outline(plan: &Plan, budget_seconds: f64) -> RunHeader {
         machine: machine(),
         hazards: Vec::new(),
         metrics: vec![METRIC],
-        plan: plan.planned(),
+        plan: plan.measurements(),
         spread_history: Vec::new(),
         core_ratio_history: Vec::new(),
         network_path: None,
@@ -135,7 +135,7 @@ fn outline(plan: &Plan, budget_seconds: f64) -> RunHeader {
     }
 }
 
-fn measured(value: f64) -> Option<RoundOutcome> {
+fn measured_outcome(value: f64) -> Option<RoundOutcome> {
     let overhead = OverheadReading::default();
     let readings = Readings::Scalars(vec![value]);
     Some(RoundOutcome::Measured(vec![MetricReadings { metric: METRIC.id, readings, overhead, notes: Vec::new() }]))
@@ -146,23 +146,23 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<RoundOutcome>) ->
     play_within((BudgetLimit::Extendable, 0.56), effort, |_| 5e6, answer)
 }
 
-/// Plays a run whose rounds take this many nanoseconds beside their timing, by the case's `n`.
+/// Plays a run whose rounds have this overhead in nanoseconds, by the case's `n`.
 fn play_within(
     (limit, seconds): (BudgetLimit, f64),
     effort: Effort,
-    beside: fn(u64) -> f64,
+    overhead: fn(u64) -> f64,
     answer: impl FnMut(u64, u32) -> Option<RoundOutcome>,
 ) -> (Run, Vec<Event>) {
-    let (run, events, _) = play_with_budget(RecordingObserver::default(), (limit, seconds), effort, (beside, answer));
+    let (run, events, _) = play_with_budget(RecordingObserver::default(), (limit, seconds), effort, (overhead, answer));
     (run, events)
 }
 
 /// Like `play_within`, on a core of which that much becomes known; with how far each round might go on.
 fn play_with_budget(
-    mut kept: RecordingObserver,
+    mut observer: RecordingObserver,
     (limit, seconds): (BudgetLimit, f64),
     effort: Effort,
-    (beside, answer): (fn(u64) -> f64, impl FnMut(u64, u32) -> Option<RoundOutcome>),
+    (overhead, answer): (fn(u64) -> f64, impl FnMut(u64, u32) -> Option<RoundOutcome>),
 ) -> (Run, Vec<Event>, Vec<Option<Extension>>) {
     let (probes, machine): ([&'static Probe; 1], _) = ([&PROBE], machine());
     let sources = PlanContext { probes: &probes, machine: &machine, references: None };
@@ -172,13 +172,13 @@ fn play_with_budget(
         program: ("none".into(), Vec::new()),
         round_limit: Duration::from_secs(5),
         limit,
-        began: Instant::now(),
+        start: Instant::now(),
         reserve: Duration::ZERO,
         setup: Setup::scripted(1),
     };
-    let mut scripted = ScriptedLauncher { answer, overhead: beside, now: Cell::new(0.0), extensions: Vec::new() };
-    run(&plan, &outline, &options, &mut scripted, &mut kept);
-    (Run::from_events(kept.0.clone()).unwrap(), kept.0, scripted.extensions)
+    let mut launcher = ScriptedLauncher { answer, overhead, now: Cell::new(0.0), extensions: Vec::new() };
+    run(&plan, &outline, &options, &mut launcher, &mut observer);
+    (Run::from_events(observer.0.clone()).unwrap(), observer.0, launcher.extensions)
 }
 
 fn rounds(run: &Run) -> Vec<usize> {
@@ -187,7 +187,7 @@ fn rounds(run: &Run) -> Vec<usize> {
 
 #[test]
 fn steady_run_completes_in_report_order() {
-    let (run, events) = play(Effort::Default, |n, _| measured(100.0 + n as f64));
+    let (run, events) = play(Effort::Default, |n, _| measured_outcome(100.0 + n as f64));
     assert_eq!(run.status, RunStatus::Complete);
     assert_eq!(rounds(&run), [6; 5]);
     let cases: Vec<_> = run.measurements.iter().map(|m| N.number_in(&m.planned.case).unwrap()).collect();
@@ -200,12 +200,12 @@ fn steady_run_completes_in_report_order() {
 #[test]
 fn failing_case_is_tried_twice() {
     let (run, _) = play(Effort::Default, |n, _| match n {
-        2 => Some(RoundOutcome::Failed("it crashed by signal 11".into())),
-        _ => measured(1.0),
+        2 => Some(RoundOutcome::Failed("it crashed with signal 11".into())),
+        _ => measured_outcome(1.0),
     });
     assert_eq!(rounds(&run)[2], 2);
     assert!((0..5).all(|n| n == 2 || rounds(&run)[n] >= 6), "{:?}", rounds(&run));
-    assert_eq!(run.measurements[2].failures().next(), Some("it crashed by signal 11"));
+    assert_eq!(run.measurements[2].failures().next(), Some("it crashed with signal 11"));
     assert_eq!(run.status, RunStatus::Complete);
 }
 
@@ -213,7 +213,7 @@ fn failing_case_is_tried_twice() {
 fn single_failure_is_retried() {
     let (run, _) = play(Effort::Default, |n, round| match (n, round) {
         (2, 1) => Some(RoundOutcome::Failed("once".into())),
-        _ => measured(1.0),
+        _ => measured_outcome(1.0),
     });
     assert_eq!(rounds(&run), [6, 6, 7, 6, 6], "a failed round is made up for");
     assert_eq!(run.measurements[2].failures().count(), 1);
@@ -223,7 +223,7 @@ fn single_failure_is_retried() {
 fn skipped_case_is_tried_once() {
     let (run, _) = play(Effort::Default, |n, _| match n {
         4 => Some(RoundOutcome::Skipped(SkipReason::new("needs two CPUs"))),
-        _ => measured(1.0),
+        _ => measured_outcome(1.0),
     });
     assert_eq!(rounds(&run)[4], 1);
     assert!(rounds(&run)[..4].iter().all(|&rounds| rounds >= 6), "{:?}", rounds(&run));
@@ -232,7 +232,7 @@ fn skipped_case_is_tried_once() {
 
 #[test]
 fn quick_omissions_are_reported() {
-    let (run, _) = play(Effort::Quick, |_, _| measured(1.0));
+    let (run, _) = play(Effort::Quick, |_, _| measured_outcome(1.0));
     assert_eq!(run.measurements.len(), 5);
     let reasons: Vec<bool> = run.measurements.iter().map(|m| m.skip_reason().is_some()).collect();
     assert_eq!(reasons, [false, false, false, true, true]);
@@ -240,13 +240,14 @@ fn quick_omissions_are_reported() {
 
 #[test]
 fn wide_interval_is_reported() {
-    let (run, _) = play(Effort::Default, |n, round| measured(if n == 1 && round % 2 == 0 { 10.0 } else { 1.0 }));
+    let (run, _) =
+        play(Effort::Default, |n, round| measured_outcome(if n == 1 && round % 2 == 0 { 10.0 } else { 1.0 }));
     assert!(run.notes.iter().any(|note| note.contains("1 of 5 cases still have an interval wider")), "{:?}", run.notes);
 }
 
 #[test]
 fn truncated_events_are_a_partial_run() {
-    let (_, events) = play(Effort::Default, |_, _| measured(1.0));
+    let (_, events) = play(Effort::Default, |_, _| measured_outcome(1.0));
     for end in 1..events.len() {
         let run = Run::from_events(events[..end].iter().cloned()).unwrap();
         assert!(matches!(run.status, RunStatus::Partial(_)));
@@ -254,10 +255,10 @@ fn truncated_events_are_a_partial_run() {
     assert_eq!(Run::from_events([]), None);
 }
 
-/// The cases that were told to be left out after the first round of any, with the reason.
-fn left_out(events: &[Event]) -> Vec<(u64, &str)> {
-    let begun = events.iter().position(|event| matches!(event, Event::RoundStarted { .. })).unwrap();
-    let skipped = events[begun..].iter().filter_map(|event| match event {
+/// The cases that were skipped after the first round of any, with the reason.
+fn skipped_cases(events: &[Event]) -> Vec<(u64, &str)> {
+    let first_start = events.iter().position(|event| matches!(event, Event::RoundStarted { .. })).unwrap();
+    let skipped = events[first_start..].iter().filter_map(|event| match event {
         Event::CaseSkipped { case, reason, .. } => Some((N.number_in(case).unwrap(), reason.0.as_str())),
         _ => None,
     });
@@ -266,9 +267,9 @@ fn left_out(events: &[Event]) -> Vec<(u64, &str)> {
 
 #[test]
 fn over_budget_cases_are_reported_as_skipped() {
-    let beside = |n| if n == 2 { 300e6 } else { 5e6 };
-    let (run, events) = play_within((BudgetLimit::Fixed, 1.5), Effort::Default, beside, |_, _| measured(1.0));
-    assert_eq!(left_out(&events), [(2, OUT_OF_TIME)]);
+    let overhead = |n| if n == 2 { 300e6 } else { 5e6 };
+    let (run, events) = play_within((BudgetLimit::Fixed, 1.5), Effort::Default, overhead, |_, _| measured_outcome(1.0));
+    assert_eq!(skipped_cases(&events), [(2, OUT_OF_TIME)]);
     assert_eq!(run.status, RunStatus::Complete);
     assert!(run.seconds <= 1.5, "{}", run.seconds);
     assert!((0..5).all(|n| n == 2 || rounds(&run)[n] >= 6), "{:?}", rounds(&run));
@@ -276,29 +277,30 @@ fn over_budget_cases_are_reported_as_skipped() {
 
 #[test]
 fn round_cut_by_budget_is_no_failure() {
-    let beside = |n| if n == 4 { 60e9 } else { 5e6 };
-    let (run, events) = play_within((BudgetLimit::Fixed, 1.5), Effort::Default, beside, |_, _| measured(1.0));
-    assert_eq!(left_out(&events).iter().map(|one| one.0).collect::<Vec<_>>(), [4]);
+    let overhead = |n| if n == 4 { 60e9 } else { 5e6 };
+    let (run, events) = play_within((BudgetLimit::Fixed, 1.5), Effort::Default, overhead, |_, _| measured_outcome(1.0));
+    assert_eq!(skipped_cases(&events).iter().map(|skipped| skipped.0).collect::<Vec<_>>(), [4]);
     assert!(run.seconds <= 1.5 && rounds(&run)[..4].iter().all(|&rounds| rounds >= 6), "{:?}", rounds(&run));
     assert!(run.measurements.iter().all(|measurement| measurement.failures().next().is_none()));
 }
 
 #[test]
 fn lengthened_run_is_announced_and_noted() {
-    let (run, events) = play_within((BudgetLimit::Extendable, 1.5), Effort::Default, |_| 100e6, |_, _| measured(1.0));
+    let (run, events) =
+        play_within((BudgetLimit::Extendable, 1.5), Effort::Default, |_| 100e6, |_, _| measured_outcome(1.0));
     assert_eq!(rounds(&run), [6; 5]);
-    let said: Vec<f64> = events
+    let budgets: Vec<f64> = events
         .iter()
         .filter_map(|event| match event {
             Event::Extended { seconds } => Some(*seconds),
             _ => None,
         })
         .collect();
-    // It is said again only once it has grown by half beyond what was said.
-    assert!(said.windows(2).all(|pair| pair[1] >= 1.5 * pair[0]), "{said:?}");
+    // It is announced again only once it has grown by half beyond the last announcement.
+    assert!(budgets.windows(2).all(|pair| pair[1] >= 1.5 * pair[0]), "{budgets:?}");
     assert!(
-        !said.is_empty() && (0.95..1.5).contains(&(run.seconds / said[said.len() - 1])),
-        "{said:?} {}",
+        !budgets.is_empty() && (0.95..1.5).contains(&(run.seconds / budgets[budgets.len() - 1])),
+        "{budgets:?} {}",
         run.seconds
     );
     assert!(run.notes[0].starts_with("6 rounds of each case take "), "{:?}", run.notes);
@@ -306,29 +308,30 @@ fn lengthened_run_is_announced_and_noted() {
 
 #[test]
 fn extensions_begin_once_core_is_known() {
-    let play = |known| {
-        let answer = |_, _| measured(1.0);
+    let run_with_core = |min_rounds| {
+        let answer = |_, _| measured_outcome(1.0);
         play_with_budget(
-            RecordingObserver(Vec::new(), known),
+            RecordingObserver(Vec::new(), min_rounds),
             (BudgetLimit::Extendable, 1.0),
             Effort::Default,
             (|_| 5e6, answer),
         )
     };
-    let (run, _, asked) = play(Some(FIRST_CORE_CHECK));
-    assert!(asked[..FIRST_CORE_CHECK].iter().all(Option::is_none));
+    let (run, _, extensions) = run_with_core(Some(FIRST_CORE_CHECK));
+    assert!(extensions[..FIRST_CORE_CHECK].iter().all(Option::is_none));
     assert!(
-        asked[FIRST_CORE_CHECK..]
+        extensions[FIRST_CORE_CHECK..]
             .iter()
-            .all(|beyond| beyond.is_some_and(|beyond| beyond.core == CORE && beyond.max_nanoseconds > 0))
+            .all(|extension| extension.is_some_and(|extension| extension.core == CORE && extension.max_nanoseconds > 0))
     );
-    // What they took of it is time of timing, and is told.
-    let timing: f64 = run.measurements.iter().flat_map(|one| &one.rounds).filter_map(|round| round.timing).sum();
-    let beyond: u64 = asked.iter().flatten().map(|beyond| beyond.max_nanoseconds / 2).sum();
-    assert!(timing > beyond as f64 / 1e9, "{timing} {beyond}");
+    // What they took of it is time of timing, and is reported.
+    let timing: f64 =
+        run.measurements.iter().flat_map(|measurement| &measurement.rounds).filter_map(|round| round.timing).sum();
+    let used_time: u64 = extensions.iter().flatten().map(|extension| extension.max_nanoseconds / 2).sum();
+    assert!(timing > used_time as f64 / 1e9, "{timing} {used_time}");
     assert!(run.notes.iter().any(|note| note.starts_with("rounds went on for ")), "{:?}", run.notes);
     assert!(run.seconds <= 1.0, "{}", run.seconds);
-    let (run, _, asked) = play(None);
-    assert!(asked.iter().all(Option::is_none));
+    let (run, _, extensions) = run_with_core(None);
+    assert!(extensions.iter().all(Option::is_none));
     assert!(!run.notes.iter().any(|note| note.starts_with("rounds went on")), "{:?}", run.notes);
 }

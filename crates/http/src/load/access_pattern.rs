@@ -70,13 +70,13 @@ impl FileChooser {
             AccessPattern::Fixed => 0,
             AccessPattern::Random => self.random.index_below(self.files),
             AccessPattern::Sequence => {
-                let now = self.position;
-                self.position = (now + 1) % self.files;
-                now
+                let position = self.position;
+                self.position = (position + 1) % self.files;
+                position
             }
             AccessPattern::Zipf(_) => {
-                let drawn = self.random.uniform();
-                self.shares.partition_point(|&share| share <= drawn).min(self.files - 1)
+                let uniform = self.random.uniform();
+                self.shares.partition_point(|&share| share <= uniform).min(self.files - 1)
             }
         }
     }
@@ -119,8 +119,8 @@ mod tests {
     fn pattern_parses_from_text() {
         assert_eq!("zipf".parse(), Ok(AccessPattern::Zipf(1.0)));
         assert_eq!("zipf:0.8".parse(), Ok(AccessPattern::Zipf(0.8)));
-        for wrong in ["", "Random", "zipf:", "zipf:-1", "zipf:nan", "zipf:11"] {
-            assert!(wrong.parse::<AccessPattern>().is_err(), "{wrong}");
+        for text in ["", "Random", "zipf:", "zipf:-1", "zipf:nan", "zipf:11"] {
+            assert!(text.parse::<AccessPattern>().is_err(), "{text}");
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct LoadConnection {
     pub(crate) parser: ResponseParser,
     /// Which request, and how many bytes of it were sent.
     pub(crate) request: usize,
-    pub(crate) written: usize,
+    pub(crate) written_bytes: usize,
     /// When the request was due and sent.
     pub(crate) times: RequestTimestamps,
     /// Whether the socket is watched for room to write.
@@ -87,7 +87,7 @@ impl LoadConnection {
 
     /// Nothing is sent of the request, and nothing has come.
     pub(crate) fn rewind(&mut self) {
-        self.written = 0;
+        self.written_bytes = 0;
         self.parser.restart();
         if let Some(hasher) = &mut self.hasher {
             hasher.reset();
@@ -114,11 +114,11 @@ pub(crate) struct ConnectionPool {
     peer: ServerEndpoint,
     buffer: Vec<u8>,
     /// When the kernel reported the bytes that are being read.
-    woken_at: u64,
-    /// Requests until the next one of which it is found out how long it takes to leave.
-    until_timed: u32,
+    wake_time: u64,
+    /// Requests until the next one whose departure delay is measured.
+    requests_until_sample: u32,
     /// Whether anything was sent, taken or closed since this was last unset.
-    pub(crate) has_acted: bool,
+    pub(crate) has_progress: bool,
 }
 
 impl ConnectionPool {
@@ -140,9 +140,9 @@ impl ConnectionPool {
             checker,
             peer,
             buffer: vec![0; READ_BUFFER_BYTES],
-            woken_at: 0,
-            until_timed: 0,
-            has_acted: false,
+            wake_time: 0,
+            requests_until_sample: 0,
+            has_progress: false,
         })
     }
 
@@ -152,7 +152,7 @@ impl ConnectionPool {
 
     /// Sends a request over a connection that has none; returns how it ended, if it did at once.
     pub(crate) fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
-        self.has_acted = true;
+        self.has_progress = true;
         let connection = self.connection(number);
         (connection.request, connection.times, connection.is_retry) = (request, times, false);
         connection.rewind();
@@ -164,39 +164,39 @@ impl ConnectionPool {
 
     fn connect(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
-        let added = HttpTransport::connect(&self.peer).and_then(|transport| {
+        let result = HttpTransport::connect(&self.peer).and_then(|transport| {
             self.poller.add(&transport, connection.token)?;
             Ok(transport)
         });
-        match added {
+        match result {
             Ok(transport) => {
                 connection.transport = Some(transport);
                 connection.watches_writable = true;
                 connection.phase = Phase::Connecting;
                 None
             }
-            Err(error) => self.unconnected(number, now, &error),
+            Err(error) => self.on_connect_failure(number, now, &error),
         }
     }
 
-    /// Takes what a ready socket has, of which the loop was woken up to tell at this time; returns how its request ended and when,
+    /// Takes what a ready socket has, for which the loop was woken up at this time; returns how its request ended and when,
     /// if it did.
-    pub(crate) fn handle_ready(&mut self, token: u64, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
-        let had_acted = std::mem::take(&mut self.has_acted);
-        let over = self.handle_event(token, flags, woken);
-        let has_acted = std::mem::replace(&mut self.has_acted, true);
+    pub(crate) fn handle_ready(&mut self, token: u64, flags: EventFlags, wake_time: u64) -> Option<(RequestEnd, u64)> {
+        let had_progress = std::mem::take(&mut self.has_progress);
+        let end = self.handle_event(token, flags, wake_time);
+        let has_progress = std::mem::replace(&mut self.has_progress, true);
         let connection = self.connection(connection_number(token));
-        let is_futile = !has_acted && connection.token == token;
+        let is_futile = !has_progress && connection.token == token;
         connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
         if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
-            self.has_acted = had_acted || has_acted;
-            return over;
+            self.has_progress = had_progress || has_progress;
+            return end;
         }
-        let over = self.on_failure(connection_number(token), woken, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
-        over.map(|over| (over, woken))
+        let end = self.on_failure(connection_number(token), wake_time, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
+        end.map(|end| (end, wake_time))
     }
 
-    fn handle_event(&mut self, token: u64, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
+    fn handle_event(&mut self, token: u64, flags: EventFlags, wake_time: u64) -> Option<(RequestEnd, u64)> {
         let number = connection_number(token);
         let connection = &mut self.connections[number as usize];
         if connection.token != token {
@@ -207,7 +207,7 @@ impl ConnectionPool {
         if flags.contains(EventFlags::ERR)
             && connection.transport.as_ref().is_some_and(|transport| transport.transit_time().is_some())
         {
-            self.has_acted = true;
+            self.has_progress = true;
             if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::RDHUP) {
                 return None;
             }
@@ -217,31 +217,31 @@ impl ConnectionPool {
         let is_writable = has_failed || flags.contains(EventFlags::OUT);
         match connection.phase {
             Phase::Connecting if is_writable => {
-                self.has_acted = true;
-                let over = match connection.transport.as_ref()?.socket.take_error() {
+                self.has_progress = true;
+                let end = match connection.transport.as_ref()?.socket.take_error() {
                     Ok(None) => {
                         self.stats.connections += 1;
-                        self.write_request(number, woken)
+                        self.write_request(number, wake_time)
                     }
-                    Ok(Some(error)) | Err(error) => self.unconnected(number, woken, &error),
+                    Ok(Some(error)) | Err(error) => self.on_connect_failure(number, wake_time, &error),
                 };
-                over.map(|over| (over, woken))
+                end.map(|end| (end, wake_time))
             }
             Phase::Connecting => None,
             Phase::Idle => {
                 // The server has closed it, or speaks without being asked: neither is for the next request.
                 connection.close();
-                self.has_acted = true;
+                self.has_progress = true;
                 None
             }
             Phase::InFlight => {
                 if is_writable
                     && connection.watches_writable
-                    && let Some(over) = self.write_request(number, woken)
+                    && let Some(end) = self.write_request(number, wake_time)
                 {
-                    return Some((over, woken));
+                    return Some((end, wake_time));
                 }
-                self.woken_at = woken;
+                self.wake_time = wake_time;
                 let is_readable = has_failed || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
                 if is_readable && self.connection(number).token == token { self.read_answer(number) } else { None }
             }
@@ -249,7 +249,7 @@ impl ConnectionPool {
     }
 
     /// No connection was made.
-    fn unconnected(&mut self, number: u32, now: u64, error: &io::Error) -> Option<RequestEnd> {
+    fn on_connect_failure(&mut self, number: u32, now: u64, error: &io::Error) -> Option<RequestEnd> {
         let failure = if has_no_port(error) { RequestFailure::NoPort } else { RequestFailure::Connect };
         self.on_failure(number, now, failure, error)
     }
@@ -259,25 +259,27 @@ impl ConnectionPool {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_mut()?;
         connection.phase = Phase::InFlight;
-        let rest = &self.requests.get(connection.request)[connection.written..];
-        let is_timed = self.until_timed == 0
+        let rest = &self.requests.get(connection.request)[connection.written_bytes..];
+        let is_timed = self.requests_until_sample == 0
             && connection.was_used
-            && connection.written == 0
+            && connection.written_bytes == 0
             && transport.enable_departure_times();
-        let begun = if is_timed { monotonic() } else { now };
-        let written = if rest.is_empty() { transport.flush().map(|()| 0) } else { transport.write(rest) };
+        let send_start = if is_timed { monotonic() } else { now };
+        let result = if rest.is_empty() { transport.flush().map(|()| 0) } else { transport.write(rest) };
         if is_timed {
             // Where requests leave later than they are sent, this one shows it by an event of its socket, and no further one is timed.
-            let left_at = transport.transit_time().map(|ago| monotonic().saturating_sub(ago));
-            self.until_timed = if left_at.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
-            left_at.into_iter().for_each(|left_at| self.stats.departure_delay.add(left_at.saturating_sub(begun)));
-        } else if self.until_timed < u32::MAX {
-            self.until_timed = self.until_timed.saturating_sub(1);
+            let departure = transport.transit_time().map(|transit| monotonic().saturating_sub(transit));
+            self.requests_until_sample = if departure.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
+            departure
+                .into_iter()
+                .for_each(|departure| self.stats.departure_delay.add(departure.saturating_sub(send_start)));
+        } else if self.requests_until_sample < u32::MAX {
+            self.requests_until_sample = self.requests_until_sample.saturating_sub(1);
         }
-        match written {
+        match result {
             Ok(length) => {
-                connection.written += length;
-                self.has_acted |= length > 0;
+                connection.written_bytes += length;
+                self.has_progress |= length > 0;
                 self.update_interest(number, now)
             }
             Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
@@ -288,14 +290,14 @@ impl ConnectionPool {
     fn update_interest(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_ref()?;
-        let needs_room = connection.written < self.requests.get(connection.request).len()
+        let watches_writable = connection.written_bytes < self.requests.get(connection.request).len()
             || transport.session.as_ref().is_some_and(|session| session.wants_write());
-        if needs_room == connection.watches_writable {
+        if watches_writable == connection.watches_writable {
             return None;
         }
-        connection.watches_writable = needs_room;
-        self.has_acted = true;
-        match self.poller.change(transport, connection.token, needs_room) {
+        connection.watches_writable = watches_writable;
+        self.has_progress = true;
+        match self.poller.change(transport, connection.token, watches_writable) {
             Ok(()) => None,
             Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
         }
@@ -305,55 +307,55 @@ impl ConnectionPool {
     fn read_answer(&mut self, number: u32) -> Option<(RequestEnd, u64)> {
         for reads in 0.. {
             let transport = self.connections[number as usize].transport.as_mut()?;
-            // Beyond this many only what TLS has decrypted already: the socket does not tell of that again.
+            // Beyond this many only what TLS has decrypted already: the socket does not report that again.
             let read = transport.read(&mut self.buffer, reads < MAX_READS_PER_TURN);
             // Before anything is done with the bytes: that is the generator's time.
             let now = monotonic();
             // Of TLS a part of a record may have been taken, which gives no bytes yet.
-            self.has_acted |=
+            self.has_progress |=
                 transport.session.is_some() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
-            let over = match read {
+            let end = match read {
                 Ok(TimedRead { length: 0, .. }) => self.on_end(number, now, None),
-                Ok(arrived) => match self.on_bytes(number, arrived, now) {
-                    ControlFlow::Break(over) => over,
+                Ok(timed_read) => match self.on_bytes(number, timed_read, now) {
+                    ControlFlow::Break(end) => end,
                     ControlFlow::Continue(()) => continue,
                 },
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.update_interest(number, now),
                 Err(error) => self.on_end(number, now, Some(error)),
             };
-            return over.map(|over| (over, now));
+            return end.map(|end| (end, now));
         }
         None
     }
 
     /// Takes what has arrived from the buffer. It is counted from when it came, or from when the loop was woken up, however late it is
     /// read. A clock that was set makes no answer come before its request.
-    fn on_bytes(&mut self, number: u32, arrived: TimedRead, now: u64) -> ControlFlow<Option<RequestEnd>> {
+    fn on_bytes(&mut self, number: u32, timed_read: TimedRead, now: u64) -> ControlFlow<Option<RequestEnd>> {
         let connection = &mut self.connections[number as usize];
-        let unread = if arrived.at.is_some() { arrived.delay() } else { now - self.woken_at };
-        let unread = unread.min(now.saturating_sub(connection.times.sent));
-        let (length, is_timed) = (arrived.length, arrived.at.is_some());
-        let arrived_at = if is_timed { now - unread } else { now };
+        let read_delay = if timed_read.arrival.is_some() { timed_read.delay() } else { now - self.wake_time };
+        let read_delay = read_delay.min(now.saturating_sub(connection.times.sent));
+        let (length, is_timed) = (timed_read.length, timed_read.arrival.is_some());
+        let arrival = if is_timed { now - read_delay } else { now };
         let (hasher, stats) = (&mut connection.hasher, &mut self.stats);
-        let fed = connection.parser.feed(&self.buffer[..length], &mut |body| {
-            stats.add_received(arrived_at, body.len() as u64);
+        let parse_result = connection.parser.feed(&self.buffer[..length], &mut |body| {
+            stats.add_received(arrival, body.len() as u64);
             if let Some(hasher) = hasher {
                 hasher.update(body);
             }
         });
-        let is_plain = connection.transport.as_ref().is_some_and(|transport| transport.session.is_none());
-        ControlFlow::Break(match fed {
+        let is_plaintext = connection.transport.as_ref().is_some_and(|transport| transport.session.is_none());
+        ControlFlow::Break(match parse_result {
             Ok(Some(answer)) => {
-                self.stats.read_delay.add(unread);
-                self.stats.queue_delay.add(now - self.woken_at);
+                self.stats.read_delay.add(read_delay);
+                self.stats.queue_delay.add(now - self.wake_time);
                 // Where it is not known when an answer came, its response time ends when it was read.
-                connection.times.generator_delay += if is_timed { 0 } else { unread };
-                Some(self.on_answer(number, arrived_at, answer))
+                connection.times.generator_delay += if is_timed { 0 } else { read_delay };
+                Some(self.on_answer(number, arrival, answer))
             }
-            Err(wrong) => self.on_failure(number, now, RequestFailure::Malformed, wrong),
+            Err(error) => self.on_failure(number, now, RequestFailure::Malformed, error),
             // A plain socket that did not fill the buffer has no more.
-            Ok(None) if is_plain && length < self.buffer.len() => None,
+            Ok(None) if is_plaintext && length < self.buffer.len() => None,
             Ok(None) => return ControlFlow::Continue(()),
         })
     }
@@ -361,10 +363,10 @@ impl ConnectionPool {
     /// An answer is whole.
     fn on_answer(&mut self, number: u32, now: u64, answer: ParsedResponse) -> RequestEnd {
         let connection = &mut self.connections[number as usize];
-        let times = RequestTimestamps { ended: now, ..connection.times };
+        let times = RequestTimestamps { end: now, ..connection.times };
         let hash = connection.hasher.as_ref().map(|hasher| hasher.finalize());
-        let is_good = matches!(answer.status, 200..300 | 304);
-        if !is_good {
+        let is_success = matches!(answer.status, 200..300 | 304);
+        if !is_success {
             let text = || format!("status {}", answer.status);
             self.stats.add_failure(times, RequestFailure::Status(answer.status), text);
         } else if !self.checker.check_body(connection.request, ExpectedBody { length: answer.body, hash }) {
@@ -376,7 +378,7 @@ impl ConnectionPool {
         connection.phase = Phase::Idle;
         connection.was_used = true;
         // The rest of a request that was answered early would be read as the next one.
-        if !answer.reusable || connection.watches_writable {
+        if !answer.is_reusable || connection.watches_writable {
             connection.close();
         }
         RequestEnd::Answered
@@ -404,16 +406,16 @@ impl ConnectionPool {
         let is_repeatable = failure == RequestFailure::Closed && self.requests.is_idempotent;
         let connection = self.connection(number);
         // The server closed a used connection before any byte of an answer, as it may at any time while it is idle (RFC 9112 9.3.1).
-        let again = is_repeatable && connection.was_used && !connection.is_retry && !connection.parser.begun;
+        let can_retry = is_repeatable && connection.was_used && !connection.is_retry && !connection.parser.has_begun;
         connection.close();
-        if again {
+        if can_retry {
             connection.rewind();
             connection.is_retry = true;
             self.stats.resent += 1;
             return self.connect(number, now);
         }
         connection.phase = Phase::Idle;
-        let times = RequestTimestamps { ended: now, ..connection.times };
+        let times = RequestTimestamps { end: now, ..connection.times };
         self.stats.add_failure(times, failure, || text.to_string());
         Some(match failure {
             RequestFailure::Connect | RequestFailure::NoPort | RequestFailure::Closed => RequestEnd::Disconnected,
@@ -435,7 +437,7 @@ impl ConnectionPool {
         let in_flight = self.connections.iter().filter(|connection| connection.phase != Phase::Idle);
         let mut count = 0;
         for connection in in_flight {
-            count += u64::from(self.stats.add_unanswered(RequestTimestamps { ended: now, ..connection.times }));
+            count += u64::from(self.stats.add_unanswered(RequestTimestamps { end: now, ..connection.times }));
         }
         count
     }

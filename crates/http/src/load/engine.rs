@@ -63,12 +63,12 @@ struct LoadEngine<'s, S> {
     chooser: FileChooser,
     pool: ConnectionPool,
     /// Connections that can take a request, in an open loop. The one that was used last is used next.
-    free: Vec<u32>,
+    free_connections: Vec<u32>,
     /// Whether a request that was due found no connection free, and none has caught up since.
-    starved: bool,
-    waited: u64,
+    is_starved: bool,
+    delayed_count: u64,
     /// Nanoseconds that the loop looked at the clock.
-    spun_nanoseconds: u64,
+    spin_nanoseconds: u64,
     /// How often it was woken up for nothing.
     futile_wakeups: u64,
 }
@@ -77,23 +77,34 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// Prepares all that takes time, and then begins by the schedule of this moment.
     fn new(setup: &'s LoadSetup, peer: &ServerEndpoint, new_schedule: impl FnOnce(u64) -> S) -> Result<Self> {
         let demand = &setup.demand;
-        let free = if demand.is_open_loop() { (0..demand.max_connections()).rev().collect() } else { Vec::new() };
+        let free_connections =
+            if demand.is_open_loop() { (0..demand.max_connections()).rev().collect() } else { Vec::new() };
         let chooser = FileChooser::new(setup.pattern, setup.paths.len(), setup.seed ^ FILE_SEED_OFFSET);
         let mut pool = ConnectionPool::new(setup, peer.clone())?;
         let start = monotonic();
         let schedule = new_schedule(start);
-        let from = start + setup.warm_up.as_nanos() as u64;
-        pool.stats.window = from..from + setup.duration.as_nanos() as u64;
-        let (starved, waited, spun_nanoseconds, futile_wakeups) = (false, 0, 0, 0);
-        Ok(Self { setup, schedule, chooser, pool, free, starved, waited, spun_nanoseconds, futile_wakeups })
+        let window_start = start + setup.warm_up.as_nanos() as u64;
+        pool.stats.window = window_start..window_start + setup.duration.as_nanos() as u64;
+        let (is_starved, delayed_count, spin_nanoseconds, futile_wakeups) = (false, 0, 0, 0);
+        Ok(Self {
+            setup,
+            schedule,
+            chooser,
+            pool,
+            free_connections,
+            is_starved,
+            delayed_count,
+            spin_nanoseconds,
+            futile_wakeups,
+        })
     }
 
     fn run(mut self, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
-        let mut measured = WindowUsage::new();
+        let mut window_usage = WindowUsage::new();
         let mut tick = 0;
         loop {
             let now = monotonic();
-            if measured.sample(&self.pool.stats.window, now, self.spun_nanoseconds) {
+            if window_usage.sample(&self.pool.stats.window, now, self.spin_nanoseconds) {
                 let RequestStats { read_delay, queue_delay, departure_delay, .. } = &mut self.pool.stats;
                 (*read_delay, *queue_delay, *departure_delay) = Default::default();
             }
@@ -104,22 +115,22 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             if self.is_over(now) {
                 break;
             }
-            self.pool.has_acted = false;
+            self.pool.has_progress = false;
             self.send_due(now);
             let until = self.wait_deadline(now, tick)?;
             self.handle_answers(now, until)?;
         }
         let now = monotonic();
-        let used = measured.finish(now, self.spun_nanoseconds);
-        Ok(self.into_result(used, now))
+        let thread_usage = window_usage.finish(now, self.spin_nanoseconds);
+        Ok(self.into_result(thread_usage, now))
     }
 
     /// Gives up requests whose time is over, and reports how far the measurement is.
     fn tick(&mut self, now: u64, show: &mut dyn FnMut(&[SecondResult])) {
         let limit = self.setup.timeout.as_nanos() as u64;
         for number in 0..self.pool.connections.len() as u32 {
-            if let Some(over) = self.pool.time_out(number, now, limit) {
-                self.on_request_end(number, over, now);
+            if let Some(end) = self.pool.time_out(number, now, limit) {
+                self.on_request_end(number, end, now);
             }
         }
         let stats = &mut self.pool.stats;
@@ -136,7 +147,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         if kelvin_sys::stop_signals::stop_signal().is_some() {
             return true;
         }
-        let is_answered = self.free.len() == self.pool.connections.len() && self.next_due().is_none();
+        let is_answered = self.free_connections.len() == self.pool.connections.len() && self.next_due().is_none();
         let is_done =
             if self.is_open_loop() { is_answered || now >= end + DRAIN_NANOSECONDS } else { !self.is_extended() };
         now >= end && is_done
@@ -144,7 +155,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     /// Whether users go on when the measured time is over.
     fn is_extended(&self) -> bool {
-        !self.is_open_loop() && self.setup.extension.as_ref().is_some_and(|goes_on| goes_on.load(Ordering::Acquire))
+        !self.is_open_loop() && self.setup.extension.as_ref().is_some_and(|extension| extension.load(Ordering::Acquire))
     }
 
     /// When the next request of the run is due.
@@ -156,42 +167,42 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     fn send_due(&mut self, mut now: u64) {
         for _ in 0..MAX_SENDS_PER_TURN {
             if self.next_due().is_none_or(|time| time > now) {
-                self.starved = false;
+                self.is_starved = false;
                 return;
             }
-            if self.is_open_loop() && self.free.is_empty() {
-                self.starved = true;
+            if self.is_open_loop() && self.free_connections.is_empty() {
+                self.is_starved = true;
                 return;
             }
-            let Some(due) = self.schedule.take_due() else { return };
-            let Some(number) = due.user.or_else(|| self.free.pop()) else { return };
-            self.send(number, due, now);
+            let Some(request) = self.schedule.take_due() else { return };
+            let Some(number) = request.user.or_else(|| self.free_connections.pop()) else { return };
+            self.send(number, request, now);
             // The one after it is sent no earlier: what sending takes is no time in which a server had it.
             now = monotonic();
         }
     }
 
-    fn send(&mut self, number: u32, due: DueRequest, now: u64) {
-        let mut possible = due.time;
-        if self.starved {
-            self.waited += u64::from(self.pool.stats.window.contains(&due.time));
-            possible = possible.max(self.pool.connections[number as usize].free_since);
+    fn send(&mut self, number: u32, request: DueRequest, now: u64) {
+        let mut earliest_send = request.time;
+        if self.is_starved {
+            self.delayed_count += u64::from(self.pool.stats.window.contains(&request.time));
+            earliest_send = earliest_send.max(self.pool.connections[number as usize].free_since);
         }
         let times =
-            RequestTimestamps { due: due.time, sent: now, ended: now, generator_delay: now - possible.min(now) };
+            RequestTimestamps { due: request.time, sent: now, end: now, generator_delay: now - earliest_send.min(now) };
         self.pool.stats.add_sent(times);
-        if let Some(over) = self.pool.send_request(number, self.chooser.choose(), times) {
-            self.on_request_end(number, over, now);
+        if let Some(end) = self.pool.send_request(number, self.chooser.choose(), times) {
+            self.on_request_end(number, end, now);
         }
     }
 
     /// A connection has no request any more.
-    fn on_request_end(&mut self, number: u32, over: RequestEnd, now: u64) {
+    fn on_request_end(&mut self, number: u32, end: RequestEnd, now: u64) {
         if self.is_open_loop() {
             self.pool.connections[number as usize].free_since = now;
-            self.free.push(number);
+            self.free_connections.push(number);
         } else {
-            self.schedule.on_answer(number, if over == RequestEnd::Disconnected { now + RECONNECT_PAUSE } else { now });
+            self.schedule.on_answer(number, if end == RequestEnd::Disconnected { now + RECONNECT_PAUSE } else { now });
         }
     }
 
@@ -199,13 +210,13 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     fn wait_deadline(&mut self, now: u64, tick: u64) -> Result<u64> {
         let window = &self.pool.stats.window;
         let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
-        let beyond = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
-        let until = edge.unwrap_or(beyond).min(tick);
-        let can_send = !self.is_open_loop() || !self.free.is_empty();
+        let poll_deadline = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
+        let until = edge.unwrap_or(poll_deadline).min(tick);
+        let can_send = !self.is_open_loop() || !self.free_connections.is_empty();
         let margin = if self.setup.spin { SPIN_NANOSECONDS } else { 0 };
         match self.next_due().filter(|_| can_send).map(|time| time.saturating_sub(margin)) {
             Some(wake) if wake <= now => return Ok(now),
-            Some(wake) if wake < until => self.pool.poller.wake_at(wake)?,
+            Some(wake) if wake < until => self.pool.poller.set_wake_time(wake)?,
             _ => {}
         }
         Ok(until)
@@ -215,29 +226,29 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// no answer waits for them.
     fn handle_answers(&mut self, now: u64, until: u64) -> Result<()> {
         let ready = self.pool.poller.wait(until.saturating_sub(now))?;
-        let woken = monotonic();
-        let looked = ready == 0 && until == now;
-        if looked {
-            self.spun_nanoseconds += woken - now;
+        let wake_time = monotonic();
+        let is_spin = ready == 0 && until == now;
+        if is_spin {
+            self.spin_nanoseconds += wake_time - now;
         }
         let mut sockets = 0;
         for index in 0..ready {
             let Some((token, flags)) = self.pool.poller.ready(index) else { continue };
             sockets += 1;
-            if let Some((over, now)) = self.pool.handle_ready(token, flags, woken) {
-                self.on_request_end(connection_number(token), over, now);
+            if let Some((end, now)) = self.pool.handle_ready(token, flags, wake_time) {
+                self.on_request_end(connection_number(token), end, now);
             }
         }
-        let is_futile = sockets > 0 || looked && !self.setup.spin;
-        self.futile_wakeups += u64::from(is_futile && !self.pool.has_acted);
+        let is_futile = sockets > 0 || is_spin && !self.setup.spin;
+        self.futile_wakeups += u64::from(is_futile && !self.pool.has_progress);
         Ok(())
     }
 
-    fn into_result(mut self, used: ThreadUsage, now: u64) -> LoadResult {
+    fn into_result(mut self, thread_usage: ThreadUsage, now: u64) -> LoadResult {
         self.pool.stats.close(now);
-        let unsent = self.count_unsent(now);
-        let offered = self.offered(unsent);
-        let unanswered = self.pool.count_in_flight(now) + unsent;
+        let unsent_count = self.count_unsent(now);
+        let offered_load = self.offered(unsent_count);
+        let unanswered = self.pool.count_in_flight(now) + unsent_count;
         let figures = self.pool.stats.summary();
         let stats = &self.pool.stats;
         // The mean time of a user from one request to the next; an open loop hides nothing.
@@ -249,22 +260,22 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             _ => None,
         };
         let delays = GeneratorStats {
-            late: latency_summary(&stats.late),
+            late: latency_summary(&stats.lateness),
             read_delay: stats.read_delay.mean(),
             send_delay: stats.departure_delay.mean(),
             own_delay: latency_summary(&stats.generator_delay),
             spurious_wakeups: self.futile_wakeups,
             ..GeneratorStats::default()
         };
-        let lost = self.lost_share(delays.late.mean, figures.response.mean);
+        let lost_share = self.lost_share(delays.late.mean, figures.response.mean);
         LoadResult {
             target: self.setup.target.url.clone(),
-            offered,
+            offered: offered_load,
             interrupted: kelvin_sys::stop_signals::stop_signal().map(str::to_owned),
             corrected: mean_cycle.map(|cycle| latency_summary(&stats.response.corrected_for_omission(cycle))),
             unanswered,
-            answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
-            generator: generator_usage::report(used, delays, figures.response, lost),
+            answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent_count) - self.pool.stats.seconds(),
+            generator: generator_usage::report(thread_usage, delays, figures.response, lost_share),
             ..figures
         }
     }
@@ -272,46 +283,47 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// Which share of the requests that were asked for its delays left out. Users ask again the later for them, and of answers that wait
     /// to be read: so much longer is a cycle of response and thought. In an open loop a generator that keeps up is as late in the end
     /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
-    fn lost_share(&self, late: f64, response: f64) -> f64 {
+    fn lost_share(&self, mean_lateness: f64, response: f64) -> f64 {
         let (delay, time) = match self.setup.demand {
             Demand::Users { think, .. } => {
-                (late + self.pool.stats.queue_delay.mean().unwrap_or(0.0), response + think.mean)
+                (mean_lateness + self.pool.stats.queue_delay.mean().unwrap_or(0.0), response + think.mean)
             }
-            _ => (2.0 * late, self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * late),
+            _ => (2.0 * mean_lateness, self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * mean_lateness),
         };
         generator_usage::delay_share(delay, time).min(1.0)
     }
 
     /// What was asked for, and at what rate requests became due, this many of which were not sent.
-    fn offered(&self, unsent: u64) -> OfferedLoad {
+    fn offered(&self, unsent_count: u64) -> OfferedLoad {
         if let Demand::Users { users, think } = self.setup.demand {
             return OfferedLoad::Users { users, think: think.mean };
         }
-        let due = (self.pool.stats.due + unsent) as f64 / self.scheduled_seconds(unsent).max(f64::MIN_POSITIVE);
-        let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due };
-        OfferedLoad::Rate { rate, due, delayed: self.waited }
+        let due_rate =
+            (self.pool.stats.due + unsent_count) as f64 / self.scheduled_seconds(unsent_count).max(f64::MIN_POSITIVE);
+        let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due_rate };
+        OfferedLoad::Rate { rate, due: due_rate, delayed: self.delayed_count }
     }
 
     /// Seconds that the schedule has for the requests that became due in the measured time, this many of which were not sent. Of an even rate
     /// that is a whole number of the times between two: the measured time may end within one, and has its request all the same.
-    fn scheduled_seconds(&self, unsent: u64) -> f64 {
+    fn scheduled_seconds(&self, unsent_count: u64) -> f64 {
         let seconds = self.pool.stats.seconds();
-        let due = self.pool.stats.due + unsent;
+        let due_count = self.pool.stats.due + unsent_count;
         match self.setup.demand {
-            Demand::Rate { rate, arrivals: TimeDistribution::Constant, .. } if due > 0 => due as f64 / rate,
+            Demand::Rate { rate, arrivals: TimeDistribution::Constant, .. } if due_count > 0 => due_count as f64 / rate,
             _ => seconds,
         }
     }
 
     fn count_unsent(&mut self, now: u64) -> u64 {
-        let mut unsent = 0;
+        let mut unsent_count = 0;
         while let Some(due) = self.next_due().filter(|&due| due <= now && self.is_open_loop()) {
             self.schedule.take_due();
             if self.pool.stats.window.contains(&due) {
-                unsent += 1;
-                self.pool.stats.add_wait(RequestTimestamps { due, sent: now, ended: now, generator_delay: 0 });
+                unsent_count += 1;
+                self.pool.stats.add_wait(RequestTimestamps { due, sent: now, end: now, generator_delay: 0 });
             }
         }
-        unsent
+        unsent_count
     }
 }

@@ -26,6 +26,6 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of a call of the generator itself.
-pub(crate) fn call_error<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
-    move |error| Error::Call(doing, error.into())
+pub(crate) fn call_error<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::Call(call, error.into())
 }

@@ -38,7 +38,7 @@ impl Poller {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer =
             rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).map_err(call_error("make a timer"))?;
-        // Told of once each time that it expires, it need never be read.
+        // The kernel reports each expiry once, so it need never be read.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER_TOKEN), flags).map_err(call_error("watch a timer"))?;
         Ok(Self { epoll, timer, armed: None, events: Vec::with_capacity(MAX_EVENTS) })
@@ -51,26 +51,26 @@ impl Poller {
     }
 
     /// Watches it for bytes, and for room to write if that is wanted.
-    pub(crate) fn change(&self, transport: &HttpTransport, token: u64, wants_room: bool) -> std::io::Result<()> {
-        let flags = if wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+    pub(crate) fn change(&self, transport: &HttpTransport, token: u64, watches_writable: bool) -> std::io::Result<()> {
+        let flags = if watches_writable { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         Ok(epoll::modify(&self.epoll, &transport.socket, EventData::new_u64(token), flags)?)
     }
 
     /// Ends the next wait at this time, in nanoseconds of CLOCK_MONOTONIC.
-    pub(crate) fn wake_at(&mut self, time: u64) -> Result<()> {
+    pub(crate) fn set_wake_time(&mut self, time: u64) -> Result<()> {
         if self.armed == Some(time) {
             return Ok(());
         }
         self.armed = Some(time);
         let set = Itimerspec { it_interval: Timespec::default(), it_value: timespec(time) };
-        let done = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &set);
-        done.map(drop).map_err(call_error("set a timer"))
+        let result = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &set);
+        result.map(drop).map_err(call_error("set a timer"))
     }
 
     /// Waits for this many nanoseconds at most; returns how many sockets are ready.
-    pub(crate) fn wait(&mut self, within: u64) -> Result<usize> {
+    pub(crate) fn wait(&mut self, timeout: u64) -> Result<usize> {
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timespec(within))) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timespec(timeout))) {
             // A signal, which is looked for elsewhere.
             Ok(_) | Err(Errno::INTR) => Ok(self.events.len()),
             Err(error) => Err(call_error("wait for sockets")(error)),

@@ -66,7 +66,7 @@ impl Replay {
     /// A log without any request that can be sent, or with more than a week of them.
     pub fn read(log: &[u8], speed: f64) -> Result<Self, String> {
         if COMPRESSED_MAGICS.iter().any(|magic| log.starts_with(magic)) {
-            return Err("it is compressed: give what zcat, xzcat or zstdcat makes of it as --replay /dev/stdin".into());
+            return Err("it is compressed: pipe the output of zcat, xzcat or zstdcat to --replay /dev/stdin".into());
         }
         let mut replay = Self::default();
         let mut requests: Vec<(i64, String)> = Vec::new();
@@ -77,11 +77,11 @@ impl Replay {
         requests.sort_by_key(|&(second, _)| second);
         let (Some(&(first, _)), Some(&(last, _))) = (requests.first(), requests.last()) else {
             let lines = replay.skipped;
-            let seen = if lines.total() > 0 { format!(": lines {lines}") } else { String::new() };
-            return Err(format!("it has no GET request in the common or combined log format{seen}"));
+            let skipped_lines = if lines.total() > 0 { format!(": lines {lines}") } else { String::new() };
+            return Err(format!("it has no GET request in the common or combined log format{skipped_lines}"));
         };
         // The last second lasts as long as any other.
-        replay.duration = scaled((last - first) as f64 + 1.0, speed);
+        replay.duration = scaled_duration((last - first) as f64 + 1.0, speed);
         if replay.duration > MAX_DURATION {
             return Err("it would take more than a week".into());
         }
@@ -89,7 +89,7 @@ impl Replay {
             let count = second_requests.len() as f64;
             for (index, (second, path)) in second_requests.iter_mut().enumerate() {
                 let offset = (*second - first) as f64 + index as f64 / count;
-                replay.times.push(scaled(offset, speed).as_nanos() as u64);
+                replay.times.push(scaled_duration(offset, speed).as_nanos() as u64);
                 replay.paths.push(std::mem::take(path));
             }
         }
@@ -98,7 +98,7 @@ impl Replay {
 }
 
 /// This many seconds of a log that is sent this many times as fast.
-fn scaled(seconds: f64, speed: f64) -> Duration {
+fn scaled_duration(seconds: f64, speed: f64) -> Duration {
     Duration::try_from_secs_f64(seconds / speed).unwrap_or(Duration::MAX)
 }
 
@@ -192,7 +192,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The characters of ASCII that no URI has (RFC 3986, section 2).
-const NOT_IN_A_URI: &AsciiSet =
+const NON_URI_CHARACTERS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
 /// The path and query of what follows a method, as they can be sent: the client may have sent bytes that no URI has, and these are
@@ -207,7 +207,7 @@ fn request_path(rest: &[u8]) -> Option<String> {
     if target.iter().any(|&byte| byte.is_ascii_control() || byte == b'#') {
         return None;
     }
-    let path = percent_encode(target, NOT_IN_A_URI).to_string();
+    let path = percent_encode(target, NON_URI_CHARACTERS).to_string();
     let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == path);
     is_path.then_some(path)
 }
@@ -234,8 +234,8 @@ no line of a log
         assert_eq!(replay.paths, ["/a.gif?x=1", "/b", "/c"]);
         assert_eq!(replay.times, [0, 500_000_000, 2_000_000_000]);
         assert_eq!(replay.skipped, SkippedLines { other_methods: 1, no_requests: 1, other_targets: 0, other_lines: 1 });
-        let told = "1 with another method than GET, 1 without a request, 1 in another format";
-        assert_eq!(replay.skipped.to_string(), told);
+        let summary = "1 with another method than GET, 1 without a request, 1 in another format";
+        assert_eq!(replay.skipped.to_string(), summary);
         let stamp = "::1 - - [10/Oct/2000:20:55:36 +0000]";
         for (line, is_request) in [
             ("\"-\" 408 0", false),
@@ -243,9 +243,9 @@ no line of a log
             ("\"\\x16\\x03 x\" 400 1", false),
             ("\"M-SEARCH * HTTP/1.1\" 400 1", true),
         ] {
-            let left_out = read(&format!("{LOG}{stamp} {line}\n"), 1.0).unwrap().skipped;
+            let skipped = read(&format!("{LOG}{stamp} {line}\n"), 1.0).unwrap().skipped;
             assert_eq!(
-                (left_out.other_methods, left_out.no_requests),
+                (skipped.other_methods, skipped.no_requests),
                 if is_request { (2, 1) } else { (1, 2) },
                 "{line}"
             );

@@ -20,14 +20,14 @@ pub struct RequestTemplate {
 /// # Errors
 /// What would be right, in words.
 pub fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
-    const WRONG: &str = "give a name, a colon and a value, such as 'Accept: text/html'";
-    let (name, value) = line.split_once(':').ok_or(WRONG)?;
-    let name: HeaderName = name.trim().parse().map_err(|_| WRONG.to_owned())?;
+    const FORMAT_HELP: &str = "give a name, a colon and a value, such as 'Accept: text/html'";
+    let (name, value) = line.split_once(':').ok_or(FORMAT_HELP)?;
+    let name: HeaderName = name.trim().parse().map_err(|_| FORMAT_HELP.to_owned())?;
     // With another length, or with chunks that are none, the server takes the next request for a part of the body.
     if [http::header::TRANSFER_ENCODING, http::header::CONTENT_LENGTH].contains(&name) {
         return Err("a body is sent with a Content-Length, which is always its own".into());
     }
-    Ok((name, value.trim().parse().map_err(|_| WRONG.to_owned())?))
+    Ok((name, value.trim().parse().map_err(|_| FORMAT_HELP.to_owned())?))
 }
 
 /// A method as it is written.
@@ -75,14 +75,14 @@ fn common_tail(target: &ServerUrl, template: &RequestTemplate) -> Vec<u8> {
             rest.extend_from_slice(part);
         }
     };
-    let has = |name: &str| template.headers.iter().any(|(given, _)| given == name);
-    if !has("host") {
+    let has_header = |name: &str| template.headers.iter().any(|(header_name, _)| header_name == name);
+    if !has_header("host") {
         line("Host", target.authority.as_bytes());
     }
-    if !has("user-agent") {
+    if !has_header("user-agent") {
         line("User-Agent", concat!("kelvin/", env!("CARGO_PKG_VERSION")).as_bytes());
     }
-    // A body of no bytes is said as well, where one is expected (RFC 9110 8.6).
+    // The length of an empty body is stated as well, where a body is expected (RFC 9110 8.6).
     let has_body = !template.body.is_empty() || matches!(template.method, Method::POST | Method::PUT | Method::PATCH);
     if has_body {
         line("Content-Length", template.body.len().to_string().as_bytes());
@@ -103,9 +103,9 @@ mod tests {
     fn headers_and_methods_parse() {
         let (name, value) = parse_header("Accept:  text/html ").unwrap();
         assert_eq!((name.as_str(), value.to_str().unwrap()), ("accept", "text/html"));
-        for wrong in ["", "Accept", ": x", "A B: c", "A: x\r\nB: c", "Transfer-Encoding: chunked", "content-length: 5"]
+        for header in ["", "Accept", ": x", "A B: c", "A: x\r\nB: c", "Transfer-Encoding: chunked", "content-length: 5"]
         {
-            assert!(parse_header(wrong).is_err(), "{wrong:?}");
+            assert!(parse_header(header).is_err(), "{header:?}");
         }
         assert_eq!(parse_method("DELETE"), Ok(Method::DELETE));
         assert!(parse_method("CONNECT").is_err() && parse_method("").is_err() && parse_method("G T").is_err());

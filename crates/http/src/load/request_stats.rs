@@ -16,7 +16,7 @@ const STUCK_FACTOR: f64 = 10.0;
 pub(crate) struct RequestTimestamps {
     pub(crate) due: u64,
     pub(crate) sent: u64,
-    pub(crate) ended: u64,
+    pub(crate) end: u64,
     /// How long of that the generator itself kept it waiting.
     pub(crate) generator_delay: u64,
 }
@@ -83,19 +83,19 @@ pub(crate) struct RequestStats {
     pub(crate) errors: RequestErrors,
     pub(crate) response: Histogram,
     pub(crate) service: Histogram,
-    pub(crate) late: Histogram,
+    pub(crate) lateness: Histogram,
     /// What the generator itself added to response times.
     pub(crate) generator_delay: Histogram,
     /// Requests that became due.
     pub(crate) due: u64,
     /// When the last right answer that counts was whole, and after what response time the first one could be.
-    last: u64,
-    shortest: u64,
+    last_answer: u64,
+    min_response: u64,
     /// Nanoseconds in flight of all requests together.
-    in_flight: u64,
-    /// Until when bytes of answers are known to have come, and the times without any that may be stalls.
-    came: u64,
-    quiet: Vec<u64>,
+    in_flight_time: u64,
+    /// When the last bytes of an answer came, and the times without any that may be stalls.
+    last_arrival: u64,
+    gaps: Vec<u64>,
     pub(crate) series: Vec<SecondResult>,
     second: SecondResult,
     times: Histogram,
@@ -103,20 +103,20 @@ pub(crate) struct RequestStats {
 
 impl RequestStats {
     pub(crate) fn new(window: Range<u64>, rule: CountingRule) -> Self {
-        Self { window, rule, shortest: u64::MAX, ..Self::default() }
+        Self { window, rule, min_response: u64::MAX, ..Self::default() }
     }
 
     /// A request was sent, by the generator's own doing so late.
     pub(crate) fn add_sent(&mut self, times: RequestTimestamps) {
         if self.window.contains(&times.due) {
             self.due += 1;
-            self.late.record(times.generator_delay);
+            self.lateness.record(times.generator_delay);
         }
     }
 
     /// This many bytes of a body were read, also of an answer that fails later.
     pub(crate) fn add_received(&mut self, time: u64, bytes: u64) {
-        self.quiet_until(time);
+        self.record_arrival(time);
         if self.window.contains(&time) {
             self.received += bytes;
         }
@@ -125,24 +125,24 @@ impl RequestStats {
     /// A right answer with a body of this many bytes.
     pub(crate) fn add_answer(&mut self, times: RequestTimestamps, bytes: u64) {
         self.add_in_flight(times);
-        if self.window.contains(&times.ended) {
-            self.end_seconds(times.ended);
+        if self.window.contains(&times.end) {
+            self.end_seconds(times.end);
             self.second.requests += 1;
             self.second.bytes += bytes;
-            self.times.record(times.ended - times.due);
+            self.times.record(times.end - times.due);
         }
         if self.is_counted(times) {
             self.requests += 1;
             self.bytes += bytes;
-            self.last = self.last.max(times.ended);
-            self.shortest = self.shortest.min(times.ended - times.due);
-            self.response.record(times.ended - times.due);
-            self.service.record(times.ended - times.sent);
+            self.last_answer = self.last_answer.max(times.end);
+            self.min_response = self.min_response.min(times.end - times.due);
+            self.response.record(times.end - times.due);
+            self.service.record(times.end - times.sent);
             self.generator_delay.record(times.generator_delay);
         }
     }
 
-    /// No right answer, and what it said.
+    /// A request without a right answer, and the reason.
     pub fn add_failure(&mut self, times: RequestTimestamps, failure: RequestFailure, reason: impl FnOnce() -> String) {
         self.add_in_flight(times);
         if !self.is_counted(times) {
@@ -160,8 +160,8 @@ impl RequestStats {
             RequestFailure::Status(status) => *errors.status.entry(status).or_default() += 1,
         }
         errors.first.get_or_insert_with(reason);
-        if self.window.contains(&times.ended) {
-            self.end_seconds(times.ended);
+        if self.window.contains(&times.end) {
+            self.end_seconds(times.end);
             self.second.errors += 1;
         }
     }
@@ -174,8 +174,8 @@ impl RequestStats {
         self.add_wait(times);
         match self.rule {
             CountingRule::WhenEnded => {
-                let waited = (times.ended - times.sent) as f64;
-                let is_long = self.service.max().is_none_or(|longest| waited > STUCK_FACTOR * longest);
+                let wait = (times.end - times.sent) as f64;
+                let is_long = self.service.max().is_none_or(|longest| wait > STUCK_FACTOR * longest);
                 is_long || times.sent <= self.window.start + self.window_length() / 10
             }
             CountingRule::WhenDue => self.window.contains(&times.due),
@@ -185,7 +185,7 @@ impl RequestStats {
     /// A request whose answer was not waited for, or that was never sent: an open loop counts how long it had waited.
     pub(crate) fn add_wait(&mut self, times: RequestTimestamps) {
         if self.rule == CountingRule::WhenDue && self.is_counted(times) {
-            self.response.record(times.ended - times.due);
+            self.response.record(times.end - times.due);
         }
     }
 
@@ -206,7 +206,7 @@ impl RequestStats {
             response: latency_summary(&self.response),
             service: latency_summary(&self.service),
             errors: self.errors.clone(),
-            in_flight: (self.in_flight > 0).then(|| self.in_flight as f64 / self.window_length() as f64),
+            in_flight: (self.in_flight_time > 0).then(|| self.in_flight_time as f64 / self.window_length() as f64),
             stalls: self.stalls(),
             series: self.series.clone(),
             connections: self.connections,
@@ -228,28 +228,29 @@ impl RequestStats {
     /// at least; a server that is slower than what is asked of it still has some to give when the measured time is over. In a time
     /// shorter than an answer takes nothing was answered.
     pub(crate) fn answering_seconds(&self) -> f64 {
-        let takes = Some(self.shortest).filter(|&takes| takes < self.window_length()).unwrap_or(0);
-        let behind = self.last.saturating_sub(self.window.end).saturating_sub(takes);
-        self.seconds() + behind as f64 / NANOSECONDS_PER_SECOND as f64
+        let min_response = Some(self.min_response).filter(|&time| time < self.window_length()).unwrap_or(0);
+        let overrun = self.last_answer.saturating_sub(self.window.end).saturating_sub(min_response);
+        self.seconds() + overrun as f64 / NANOSECONDS_PER_SECOND as f64
     }
 
-    /// Something came: a time without anything is over.
-    fn quiet_until(&mut self, time: u64) {
-        let quiet = time.min(self.window.end).saturating_sub(self.came.max(self.window.start));
-        if quiet >= Stalls::LEAST {
-            self.quiet.push(quiet);
+    /// Records bytes that came, and the gap before them.
+    fn record_arrival(&mut self, time: u64) {
+        let gap = time.min(self.window.end).saturating_sub(self.last_arrival.max(self.window.start));
+        if gap >= Stalls::MIN_NANOSECONDS {
+            self.gaps.push(gap);
         }
-        self.came = self.came.max(time);
+        self.last_arrival = self.last_arrival.max(time);
     }
 
-    /// The times without anything that no chance makes so long.
+    /// The gaps that are too long to be chance.
     fn stalls(&self) -> Stalls {
         let answers = self.requests + self.errors.count();
         let mean = self.seconds() * NANOSECONDS_PER_SECOND as f64 / answers.max(1) as f64;
-        let min_stall = (Stalls::MEANS * mean).max(Stalls::RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
-        let last = self.window.end.saturating_sub(self.came.max(self.window.start));
-        let quiet_times = self.quiet.iter().copied().chain(Some(last).filter(|&quiet| quiet >= Stalls::LEAST));
-        let stalls: Vec<u64> = quiet_times.filter(|&quiet| quiet as f64 >= min_stall).collect();
+        let min_stall = (Stalls::MIN_MEAN_INTERVALS * mean)
+            .max(Stalls::MIN_MEDIAN_RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
+        let last = self.window.end.saturating_sub(self.last_arrival.max(self.window.start));
+        let gaps = self.gaps.iter().copied().chain(Some(last).filter(|&gap| gap >= Stalls::MIN_NANOSECONDS));
+        let stalls: Vec<u64> = gaps.filter(|&gap| gap as f64 >= min_stall).collect();
         Stalls {
             count: stalls.len() as u64,
             seconds: stalls.iter().sum::<u64>() as f64 / NANOSECONDS_PER_SECOND as f64,
@@ -258,18 +259,18 @@ impl RequestStats {
 
     fn is_counted(&self, times: RequestTimestamps) -> bool {
         self.window.contains(match self.rule {
-            CountingRule::WhenEnded => &times.ended,
+            CountingRule::WhenEnded => &times.end,
             CountingRule::WhenDue => &times.due,
         })
     }
 
     fn add_in_flight(&mut self, times: RequestTimestamps) {
         // Also of an answer without a body.
-        if self.window.contains(&times.ended) {
-            self.quiet_until(times.ended);
+        if self.window.contains(&times.end) {
+            self.record_arrival(times.end);
         }
-        let (from, to) = (times.sent.max(self.window.start), times.ended.min(self.window.end));
-        self.in_flight += to.saturating_sub(from);
+        let (start, end) = (times.sent.max(self.window.start), times.end.min(self.window.end));
+        self.in_flight_time += end.saturating_sub(start);
     }
 
     /// Ends the seconds that are over.
@@ -303,11 +304,11 @@ pub(crate) fn latency_summary(times: &Histogram) -> LatencySummary {
 mod tests {
     use super::*;
 
-    fn times(due: u64, sent: u64, over: u64) -> RequestTimestamps {
+    fn times(due: u64, sent: u64, end: u64) -> RequestTimestamps {
         RequestTimestamps {
             due: due * NANOSECONDS_PER_SECOND,
             sent: sent * NANOSECONDS_PER_SECOND,
-            ended: over * NANOSECONDS_PER_SECOND,
+            end: end * NANOSECONDS_PER_SECOND,
             generator_delay: (sent - due) * NANOSECONDS_PER_SECOND,
         }
     }
@@ -343,19 +344,23 @@ mod tests {
 
     #[test]
     fn late_answers_do_not_raise_rate() {
-        let mut kept = stats(CountingRule::WhenDue);
-        let mut lagging = stats(CountingRule::WhenDue);
+        let mut constant_delay = stats(CountingRule::WhenDue);
+        let mut growing_delay = stats(CountingRule::WhenDue);
         for due in 10..20 {
-            kept.add_answer(times(due, due, due + 2), 1);
-            lagging.add_answer(times(due, due, due + (due - 9)), 1);
+            constant_delay.add_answer(times(due, due, due + 2), 1);
+            growing_delay.add_answer(times(due, due, due + (due - 9)), 1);
         }
-        assert_eq!([kept.summary(), lagging.summary()].map(|load| (load.requests, load.bytes)), [(10, 10); 2]);
-        assert!((kept.summary().rate() - 1.0).abs() < 1e-9);
+        assert_eq!(
+            [constant_delay.summary(), growing_delay.summary()].map(|load| (load.requests, load.bytes)),
+            [(10, 10); 2]
+        );
+        assert!((constant_delay.summary().rate() - 1.0).abs() < 1e-9);
         // The first after 1 s, the last 9 s after the end.
-        assert!((lagging.summary().rate() - 10.0 / 18.0).abs() < 1e-9, "{}", lagging.summary().rate());
-        let mut short = RequestStats::new(NANOSECONDS_PER_SECOND..NANOSECONDS_PER_SECOND + 1, CountingRule::WhenDue);
-        short.add_answer(times(1, 1, 3), 1);
-        let load = short.summary();
+        assert!((growing_delay.summary().rate() - 10.0 / 18.0).abs() < 1e-9, "{}", growing_delay.summary().rate());
+        let mut short_window =
+            RequestStats::new(NANOSECONDS_PER_SECOND..NANOSECONDS_PER_SECOND + 1, CountingRule::WhenDue);
+        short_window.add_answer(times(1, 1, 3), 1);
+        let load = short_window.summary();
         assert!(
             load.requests == 1 && (load.rate() - 0.5).abs() < 1e-6,
             "no answer came within a nanosecond: {}",
@@ -376,44 +381,44 @@ mod tests {
             [true, true, true, false, false]
         );
         // A server that stopped: answers took a tenth of a second, then none came for seven.
-        let mut stopped = stats(CountingRule::WhenEnded);
-        let [due, over] = [12 * NANOSECONDS_PER_SECOND, 12 * NANOSECONDS_PER_SECOND + NANOSECONDS_PER_SECOND / 10];
-        stopped.add_answer(RequestTimestamps { due, sent: due, ended: over, generator_delay: 0 }, 1);
-        assert_eq!([13, 21].map(|sent| stopped.add_unanswered(times(sent, sent, 22))), [true, false]);
+        let mut stalled = stats(CountingRule::WhenEnded);
+        let [due, end] = [12 * NANOSECONDS_PER_SECOND, 12 * NANOSECONDS_PER_SECOND + NANOSECONDS_PER_SECOND / 10];
+        stalled.add_answer(RequestTimestamps { due, sent: due, end, generator_delay: 0 }, 1);
+        assert_eq!([13, 21].map(|sent| stalled.add_unanswered(times(sent, sent, 22))), [true, false]);
     }
 
     #[test]
-    fn stalls_are_times_without_a_byte_that_chance_does_not_make() {
+    fn only_improbable_silence_counts_as_stall() {
         // An answer each millisecond, but for 300 ms of each second.
-        let answered = |is_silent: fn(u64) -> bool| {
+        let stalls_with_pause = |is_silent: fn(u64) -> bool| {
             let mut tally = stats(CountingRule::WhenEnded);
-            for at in (0..10_000).filter(|at| !is_silent(at % 1000)) {
-                let over = 10 * NANOSECONDS_PER_SECOND + at * 1_000_000;
+            for millisecond in (0..10_000).filter(|millisecond| !is_silent(millisecond % 1000)) {
+                let end = 10 * NANOSECONDS_PER_SECOND + millisecond * 1_000_000;
                 tally.add_answer(
-                    RequestTimestamps { due: over - 900_000, sent: over - 900_000, ended: over, generator_delay: 0 },
+                    RequestTimestamps { due: end - 900_000, sent: end - 900_000, end, generator_delay: 0 },
                     1,
                 );
             }
             tally.close(20 * NANOSECONDS_PER_SECOND);
             tally.summary().stalls
         };
-        let stalls = answered(|at| at < 300);
+        let stalls = stalls_with_pause(|millisecond| millisecond < 300);
         assert_eq!(stalls.count, 10);
         assert!((stalls.seconds - 3.0).abs() < 0.02, "{stalls:?}");
         // At the end of each second, the last of which is over with the measured time.
-        assert_eq!(answered(|at| at >= 700).count, 10);
+        assert_eq!(stalls_with_pause(|millisecond| millisecond >= 700).count, 10);
         // Twenty mean times between answers, or ten response times, are no stall yet.
-        assert_eq!(answered(|at| at < 15), Stalls::default());
-        assert_eq!(answered(|_| false), Stalls::default());
+        assert_eq!(stalls_with_pause(|millisecond| millisecond < 15), Stalls::default());
+        assert_eq!(stalls_with_pause(|_| false), Stalls::default());
         // Of a request each 300 ms nothing is known.
-        assert_eq!(answered(|at| at % 300 != 0), Stalls::default());
+        assert_eq!(stalls_with_pause(|millisecond| millisecond % 300 != 0), Stalls::default());
     }
 
     #[test]
-    fn an_answer_that_comes_slowly_is_no_stall() {
+    fn slow_answer_is_no_stall() {
         let mut tally = stats(CountingRule::WhenEnded);
-        for at in 0..1000 {
-            tally.add_received(10 * NANOSECONDS_PER_SECOND + at * 10_000_000, 1);
+        for index in 0..1000 {
+            tally.add_received(10 * NANOSECONDS_PER_SECOND + index * 10_000_000, 1);
         }
         tally.add_answer(times(10, 10, 19), 1000);
         tally.close(20 * NANOSECONDS_PER_SECOND);
@@ -423,13 +428,13 @@ mod tests {
     #[test]
     fn bytes_count_when_read() {
         let mut tally = stats(CountingRule::WhenDue);
-        for (at, bytes) in [
+        for (time, bytes) in [
             (10 * NANOSECONDS_PER_SECOND - 1, 1),
             (10 * NANOSECONDS_PER_SECOND, 10),
             (20 * NANOSECONDS_PER_SECOND - 1, 100),
             (20 * NANOSECONDS_PER_SECOND, 1000),
         ] {
-            tally.add_received(at, bytes);
+            tally.add_received(time, bytes);
         }
         assert_eq!((tally.received, tally.bytes), (110, 0));
     }
@@ -463,9 +468,8 @@ mod tests {
         tally.add_answer(times(10, 10, 13), 7);
         tally.add_failure(times(13, 13, 13), RequestFailure::Closed, String::new);
         tally.close(15 * NANOSECONDS_PER_SECOND);
-        let counted: Vec<_> =
-            tally.series.iter().map(|second| (second.requests, second.bytes, second.errors)).collect();
-        assert_eq!(counted, [(1, 5, 0), (0, 0, 0), (0, 0, 0), (1, 7, 1), (0, 0, 0)]);
+        let counts: Vec<_> = tally.series.iter().map(|second| (second.requests, second.bytes, second.errors)).collect();
+        assert_eq!(counts, [(1, 5, 0), (0, 0, 0), (0, 0, 0), (1, 7, 1), (0, 0, 0)]);
         assert!((tally.seconds() - 5.0).abs() < 1e-9);
     }
 }

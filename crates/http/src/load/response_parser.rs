@@ -56,7 +56,7 @@ pub struct ParsedResponse {
     /// Bytes of its body, without those of chunk sizes.
     pub body: u64,
     /// Whether the next request can go over the same connection.
-    pub reusable: bool,
+    pub is_reusable: bool,
 }
 
 /// Where a response was when its connection ended.
@@ -89,11 +89,11 @@ pub struct ResponseParser {
     /// The beginning of a head, or of a line within chunks, that has not wholly come.
     partial: Vec<u8>,
     /// Bytes of a head from which on it is read again although its end has not come.
-    reparse_at: usize,
+    reparse_length: usize,
     /// The response as far as it has come: its status once the head has.
     pub answer: ParsedResponse,
     /// Whether any byte of it has come.
-    pub begun: bool,
+    pub has_begun: bool,
 }
 
 impl ResponseParser {
@@ -107,7 +107,7 @@ impl ResponseParser {
         self.framing = BodyFraming::Head;
         self.partial.clear();
         self.answer.body = 0;
-        self.begun = false;
+        self.has_begun = false;
     }
 
     /// Takes bytes; `body` is given those of the body. Returns the answer once it is whole.
@@ -115,16 +115,16 @@ impl ResponseParser {
     /// # Errors
     /// What of the response is wrong.
     pub fn feed(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<Option<ParsedResponse>> {
-        self.begun |= !bytes.is_empty();
+        self.has_begun |= !bytes.is_empty();
         let mut rest = bytes;
         // After the heads of interim responses one more comes.
         while self.framing == BodyFraming::Head {
-            let Some(taken) = self.parse_head(rest)? else { return Ok(None) };
-            rest = &rest[taken..];
+            let Some(consumed) = self.parse_head(rest)? else { return Ok(None) };
+            rest = &rest[consumed..];
         }
-        let (taken, is_whole) = self.feed_body(rest, body)?;
-        match is_whole {
-            true if taken < rest.len() => Err(MalformedResponse::TrailingBytes),
+        let (consumed, is_complete) = self.feed_body(rest, body)?;
+        match is_complete {
+            true if consumed < rest.len() => Err(MalformedResponse::TrailingBytes),
             true => Ok(Some(self.answer)),
             false => Ok(None),
         }
@@ -136,7 +136,7 @@ impl ResponseParser {
     /// How far the response had come, if it is not whole.
     pub fn finish(&self) -> Result<ParsedResponse, TruncatedAt> {
         match self.framing {
-            BodyFraming::UntilClosed => Ok(ParsedResponse { reusable: false, ..self.answer }),
+            BodyFraming::UntilClosed => Ok(ParsedResponse { is_reusable: false, ..self.answer }),
             BodyFraming::Head => Err(TruncatedAt::Head),
             BodyFraming::Length(_) | BodyFraming::Chunked(_) => Err(TruncatedAt::Body),
         }
@@ -144,30 +144,30 @@ impl ResponseParser {
 
     /// Reads the head of a response; returns how many of the bytes belong to it, once it has wholly come.
     fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
-        let before = self.partial.len();
+        let previous_length = self.partial.len();
         // A large body may come with the rest of its head: no more is kept than a head may have.
-        let some = &bytes[..bytes.len().min(MAX_HEAD_BYTES - before)];
-        if before > 0 {
-            self.partial.extend_from_slice(some);
+        let head_bytes = &bytes[..bytes.len().min(MAX_HEAD_BYTES - previous_length)];
+        if previous_length > 0 {
+            self.partial.extend_from_slice(head_bytes);
         }
-        if before > REPARSE_LIMIT
-            && self.partial.len() < self.reparse_at.min(MAX_HEAD_BYTES)
-            && !ends_head(&self.partial, before)
+        if previous_length > REPARSE_LIMIT
+            && self.partial.len() < self.reparse_length.min(MAX_HEAD_BYTES)
+            && !ends_head(&self.partial, previous_length)
         {
             return Ok(None);
         }
-        match parse_response_head(if before > 0 { &self.partial } else { some }, self.head_only)? {
+        match parse_response_head(if previous_length > 0 { &self.partial } else { head_bytes }, self.head_only)? {
             Some((length, framing, answer)) => {
                 self.partial.clear();
                 (self.framing, self.answer) = (framing, answer);
-                Ok(Some(length - before))
+                Ok(Some(length - previous_length))
             }
-            None if some.len() < bytes.len() => Err(MalformedResponse::TooLong),
+            None if head_bytes.len() < bytes.len() => Err(MalformedResponse::TooLong),
             None => {
-                if before == 0 {
-                    self.partial.extend_from_slice(some);
+                if previous_length == 0 {
+                    self.partial.extend_from_slice(head_bytes);
                 }
-                self.reparse_at = 2 * self.partial.len();
+                self.reparse_length = 2 * self.partial.len();
                 Ok(None)
             }
         }
@@ -175,19 +175,19 @@ impl ResponseParser {
 
     /// Takes bytes of the body; returns how many, and whether it is whole.
     fn feed_body(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<(usize, bool)> {
-        let mut count = |of_body: &[u8]| {
-            if !of_body.is_empty() {
-                self.answer.body += of_body.len() as u64;
-                body(of_body);
+        let mut count = |chunk: &[u8]| {
+            if !chunk.is_empty() {
+                self.answer.body += chunk.len() as u64;
+                body(chunk);
             }
         };
         match &mut self.framing {
             BodyFraming::Head => Ok((0, false)),
-            BodyFraming::Length(left) => {
-                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-                count(&bytes[..taken]);
-                *left -= taken as u64;
-                Ok((taken, *left == 0))
+            BodyFraming::Length(remaining) => {
+                let consumed = usize::try_from(*remaining).unwrap_or(usize::MAX).min(bytes.len());
+                count(&bytes[..consumed]);
+                *remaining -= consumed as u64;
+                Ok((consumed, *remaining == 0))
             }
             BodyFraming::Chunked(chunks) => chunks.decode(bytes, &mut self.partial, &mut count),
             BodyFraming::UntilClosed => {
@@ -201,7 +201,7 @@ impl ResponseParser {
 /// A body in chunks (RFC 9112 7.1): where in them the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkedDecoder {
-    /// In the line that says the size of the next chunk.
+    /// In the line that states the size of the next chunk.
     Size,
     /// Before this many bytes of data.
     Data(u64),
@@ -214,45 +214,50 @@ enum ChunkedDecoder {
 impl ChunkedDecoder {
     /// Takes bytes, of which `data` is given those of the body; `part` keeps a line that has not wholly come. Returns how many
     /// were taken and whether the body is whole.
-    fn decode(&mut self, bytes: &[u8], part: &mut Vec<u8>, data: &mut impl FnMut(&[u8])) -> Result<(usize, bool)> {
-        let mut taken = 0;
-        while taken < bytes.len() {
-            let rest = &bytes[taken..];
-            if let Self::Data(left) = *self {
-                let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        partial_line: &mut Vec<u8>,
+        data: &mut impl FnMut(&[u8]),
+    ) -> Result<(usize, bool)> {
+        let mut consumed = 0;
+        while consumed < bytes.len() {
+            let rest = &bytes[consumed..];
+            if let Self::Data(remaining) = *self {
+                let length = usize::try_from(remaining).unwrap_or(usize::MAX).min(rest.len());
                 data(&rest[..length]);
-                taken += length;
-                let left = left - length as u64;
-                *self = if left == 0 { Self::DataEnd } else { Self::Data(left) };
+                consumed += length;
+                let remaining = remaining - length as u64;
+                *self = if remaining == 0 { Self::DataEnd } else { Self::Data(remaining) };
                 continue;
             }
             let end = memchr::memchr(b'\n', rest);
             let length = end.map_or(rest.len(), |end| end + 1);
-            if part.len() + length > MAX_LINE_BYTES {
+            if partial_line.len() + length > MAX_LINE_BYTES {
                 return Err(MalformedResponse::Chunk);
             }
-            part.extend_from_slice(&rest[..length]);
-            taken += length;
+            partial_line.extend_from_slice(&rest[..length]);
+            consumed += length;
             if end.is_none() {
                 continue;
             }
-            let is_empty = part == b"\r\n" || part == b"\n";
+            let is_empty = partial_line == b"\r\n" || partial_line == b"\n";
             match self {
-                Self::Size => match parse_chunk_size(part)? {
+                Self::Size => match parse_chunk_size(partial_line)? {
                     0 => *self = Self::Trailer,
                     size => *self = Self::Data(size),
                 },
                 Self::Trailer if is_empty => {
-                    part.clear();
-                    return Ok((taken, true));
+                    partial_line.clear();
+                    return Ok((consumed, true));
                 }
                 Self::Trailer => {}
                 Self::DataEnd if is_empty => *self = Self::Size,
                 Self::DataEnd | Self::Data(_) => return Err(MalformedResponse::Chunk),
             }
-            part.clear();
+            partial_line.clear();
         }
-        Ok((taken, false))
+        Ok((consumed, false))
     }
 }
 
@@ -260,20 +265,21 @@ impl ChunkedDecoder {
 fn parse_chunk_size(line: &[u8]) -> Result<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, rest) = line.split_at(digits);
-    let is_whole = matches!(rest, [b'\n'] | [b'\r', b'\n'] | [b';' | b' ' | b'\t', ..]);
-    let size = str::from_utf8(digits).ok().filter(|_| is_whole).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let is_complete = matches!(rest, [b'\n'] | [b'\r', b'\n'] | [b';' | b' ' | b'\t', ..]);
+    let size =
+        str::from_utf8(digits).ok().filter(|_| is_complete).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     size.ok_or(MalformedResponse::Chunk)
 }
 
 /// Whether an empty line ends among the bytes that came after this many.
-fn ends_head(part: &[u8], before: usize) -> bool {
-    memchr::memchr_iter(b'\n', &part[before..]).any(|index| {
-        let line = &part[..before + index];
+fn ends_head(buffer: &[u8], previous_length: usize) -> bool {
+    memchr::memchr_iter(b'\n', &buffer[previous_length..]).any(|index| {
+        let line = &buffer[..previous_length + index];
         line.ends_with(b"\n") || line.ends_with(b"\n\r")
     })
 }
 
-/// A head that has wholly come: its bytes, how the body ends, and the response as far as the head tells.
+/// A head that has wholly come: its bytes, how the body ends, and the response as far as the head states it.
 type ParsedHead = (usize, BodyFraming, ParsedResponse);
 
 fn parse_response_head(bytes: &[u8], head_only: bool) -> Result<Option<ParsedHead>> {
@@ -281,12 +287,12 @@ fn parse_response_head(bytes: &[u8], head_only: bool) -> Result<Option<ParsedHea
         Err(MalformedResponse::Head(httparse::Error::TooManyHeaders)) => {
             parse_with_headers(&mut vec![MaybeUninit::uninit(); MAX_HEADERS], bytes, head_only)
         }
-        // A later version of HTTP/1 means the same to whoever knows the former (RFC 9110, section 6.2).
+        // A client may read a later minor version of HTTP/1 as the one that it knows (RFC 9110, section 6.2).
         Err(MalformedResponse::Head(httparse::Error::Version)) => match downgrade_to_1_1(bytes) {
-            Some(known) => parse_response_head(&known, head_only),
+            Some(downgraded) => parse_response_head(&downgraded, head_only),
             None => Err(MalformedResponse::Head(httparse::Error::Version)),
         },
-        done => done,
+        result => result,
     }
 }
 
@@ -304,7 +310,7 @@ fn parse_with_headers<'b>(
 ) -> Result<Option<ParsedHead>> {
     let mut response = httparse::Response::new(&mut []);
     let mut config = ParserConfig::default();
-    // What a user agent must take (RFC 9112, section 5.2), and what all of them take: a line that is no field says nothing, also of
+    // What a user agent must take (RFC 9112, section 5.2), and what all of them take: a line that is no field means nothing, also for
     // where the body ends.
     config
         .ignore_invalid_headers_in_responses(true)
@@ -325,13 +331,13 @@ fn parse_with_headers<'b>(
         _ if fields.chunked => BodyFraming::Chunked(ChunkedDecoder::Size),
         _ => fields.length.map_or(BodyFraming::UntilClosed, BodyFraming::Length),
     };
-    // HTTP/1.0 closes unless it says otherwise, HTTP/1.1 stays open (RFC 9112 9.3).
-    let stays = if response.version == Some(0) { fields.keep_alive } else { !fields.close };
-    let reusable = stays && framing != BodyFraming::UntilClosed;
-    Ok(Some((bytes, framing, ParsedResponse { status, body: 0, reusable })))
+    // HTTP/1.0 closes unless it states otherwise, HTTP/1.1 stays open (RFC 9112 9.3).
+    let is_persistent = if response.version == Some(0) { fields.keep_alive } else { !fields.close };
+    let is_reusable = is_persistent && framing != BodyFraming::UntilClosed;
+    Ok(Some((bytes, framing, ParsedResponse { status, body: 0, is_reusable })))
 }
 
-/// The header fields that say where the body ends and whether the connection does.
+/// The header fields that determine where the body ends and whether the connection does.
 #[derive(Default)]
 struct FramingFields {
     length: Option<u64>,
@@ -367,12 +373,12 @@ impl FramingFields {
 
     /// The same length may be repeated (RFC 9112 6.3).
     fn read_length(&mut self, value: &[u8]) -> Result<()> {
-        for part in value.split(|&byte| byte == b',') {
-            let digits = part.trim_ascii();
+        for element in value.split(|&byte| byte == b',') {
+            let digits = element.trim_ascii();
             let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
             let number = str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
             let number = number.ok_or(MalformedResponse::Length)?;
-            if self.length.replace(number).is_some_and(|before| before != number) {
+            if self.length.replace(number).is_some_and(|previous| previous != number) {
                 return Err(MalformedResponse::Length);
             }
         }
@@ -403,7 +409,7 @@ mod tests {
         (Ok(None), body, exchange)
     }
 
-    fn whole(response: &[u8]) -> (ParsedResponse, Vec<u8>) {
+    fn parse_response(response: &[u8]) -> (ParsedResponse, Vec<u8>) {
         let (answer, body, _) = feed_in_pieces(response, response.len(), false);
         (answer.unwrap().unwrap(), body)
     }
@@ -418,25 +424,31 @@ mod tests {
     #[test]
     fn body_end_follows_head() {
         for response in [LENGTH, CHUNKED, AFTER_INTERIM] {
-            let (answer, body) = whole(response);
-            assert_eq!((answer, &body[..]), (ParsedResponse { status: 200, body: 5, reusable: true }, &b"hello"[..]));
+            let (answer, body) = parse_response(response);
+            assert_eq!(
+                (answer, &body[..]),
+                (ParsedResponse { status: 200, body: 5, is_reusable: true }, &b"hello"[..])
+            );
         }
-        assert_eq!(whole(EMPTY).0, ParsedResponse { status: 304, body: 0, reusable: true });
+        assert_eq!(parse_response(EMPTY).0, ParsedResponse { status: 304, body: 0, is_reusable: true });
         // As servers write them: many zeros, blanks, other line ends.
         for body in
             ["00000000000000000000005\r\nhello\r\n00\r\n\r\n", "5  \r\nhello\r\n0 ;x\r\n\r\n", "5\nhello\n0\n\n"]
         {
             let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
-            assert_eq!(whole(chunked.as_bytes()).1, b"hello", "{body:?}");
+            assert_eq!(parse_response(chunked.as_bytes()).1, b"hello", "{body:?}");
         }
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        assert_eq!(feed_in_pieces(head, 9, true).0, Ok(Some(ParsedResponse { status: 200, body: 0, reusable: true })));
+        assert_eq!(
+            feed_in_pieces(head, 9, true).0,
+            Ok(Some(ParsedResponse { status: 200, body: 0, is_reusable: true }))
+        );
     }
 
     #[test]
     fn result_is_independent_of_segmentation() {
         for response in [LENGTH, CHUNKED, EMPTY, AFTER_INTERIM] {
-            let expected = whole(response);
+            let expected = parse_response(response);
             for piece in 1..response.len() {
                 let (answer, body, _) = feed_in_pieces(response, piece, false);
                 assert_eq!((answer.unwrap().unwrap(), body), expected, "{piece}");
@@ -446,20 +458,22 @@ mod tests {
 
     #[test]
     fn keep_alive_follows_version_and_fields() {
-        let reusable = |first: &str, header: &str| {
-            whole(format!("{first} 200 OK\r\n{header}Content-Length: 0\r\n\r\n").as_bytes()).0.reusable
+        let is_reusable = |first: &str, header: &str| {
+            parse_response(format!("{first} 200 OK\r\n{header}Content-Length: 0\r\n\r\n").as_bytes()).0.is_reusable
         };
-        assert!(reusable("HTTP/1.1", "") && reusable("HTTP/1.0", "Connection: Keep-Alive\r\n"));
-        assert!(!reusable("HTTP/1.0", "") && !reusable("HTTP/1.1", "connection: x, Close\r\n"));
+        assert!(is_reusable("HTTP/1.1", "") && is_reusable("HTTP/1.0", "Connection: Keep-Alive\r\n"));
+        assert!(!is_reusable("HTTP/1.0", "") && !is_reusable("HTTP/1.1", "connection: x, Close\r\n"));
     }
 
     #[test]
     fn many_and_folded_fields_are_accepted() {
-        let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\nhello", "X-Some: value\r\n".repeat(4000));
-        let most = format!("HTTP/1.1 200 OK\r\n{}Content-Length:5\r\n\r\nhello", "a:\r\n".repeat(MAX_HEADERS - 20));
+        let many_fields =
+            format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\nhello", "X-Some: value\r\n".repeat(4000));
+        let max_fields =
+            format!("HTTP/1.1 200 OK\r\n{}Content-Length:5\r\n\r\nhello", "a:\r\n".repeat(MAX_HEADERS - 20));
         for response in [
-            &many,
-            &most,
+            &many_fields,
+            &max_fields,
             "HTTP/1.1 200 OK\r\nX-Some: one,\r\n two,\r\n\tthree\r\nContent-Length: 5\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\nConnection: a,\r\n keep-alive\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello",
@@ -472,53 +486,60 @@ mod tests {
         ] {
             for piece in [7, response.len()] {
                 let (answer, body, _) = feed_in_pieces(response.as_bytes(), piece, false);
-                let expected = (Ok(Some(ParsedResponse { status: 200, body: 5, reusable: true })), &b"hello"[..]);
+                let expected = (Ok(Some(ParsedResponse { status: 200, body: 5, is_reusable: true })), &b"hello"[..]);
                 assert_eq!((answer, &body[..]), expected, "{:.80}", response);
             }
         }
         let closes = "HTTP/1.1 200 OK\r\nConnection: a,\r\n close\r\nContent-Length: 0\r\n\r\n";
-        assert!(!whole(closes.as_bytes()).0.reusable);
+        assert!(!parse_response(closes.as_bytes()).0.is_reusable);
     }
 
     #[test]
     fn close_ends_only_unframed_body() {
-        let at_end = |response: &[u8]| feed_in_pieces(response, response.len().max(1), false).2.finish();
-        let until_closed = b"HTTP/1.1 200 OK\r\n\r\nhello";
-        assert_eq!(at_end(until_closed), Ok(ParsedResponse { status: 200, body: 5, reusable: false }));
-        assert_eq!(at_end(b""), Err(TruncatedAt::Head));
-        assert_eq!(at_end(b"HTTP/1.1 2"), Err(TruncatedAt::Head));
-        assert_eq!(at_end(&LENGTH[..LENGTH.len() - 1]), Err(TruncatedAt::Body));
-        assert_eq!(at_end(&CHUNKED[..CHUNKED.len() - 1]), Err(TruncatedAt::Body));
+        let finish_after = |response: &[u8]| feed_in_pieces(response, response.len().max(1), false).2.finish();
+        let unframed = b"HTTP/1.1 200 OK\r\n\r\nhello";
+        assert_eq!(finish_after(unframed), Ok(ParsedResponse { status: 200, body: 5, is_reusable: false }));
+        assert_eq!(finish_after(b""), Err(TruncatedAt::Head));
+        assert_eq!(finish_after(b"HTTP/1.1 2"), Err(TruncatedAt::Head));
+        assert_eq!(finish_after(&LENGTH[..LENGTH.len() - 1]), Err(TruncatedAt::Body));
+        assert_eq!(finish_after(&CHUNKED[..CHUNKED.len() - 1]), Err(TruncatedAt::Body));
     }
 
     #[test]
     fn non_response_is_refused() {
-        let refused = |response: &[u8]| feed_in_pieces(response, response.len(), false).0.unwrap_err();
-        let head = |fields: &str| refused(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes());
-        for other in ["SSH-2.0-OpenSSH", "HTTP/2.0 200 OK", "HTTP/0.9 200 OK", "HTTP/1.x 200 OK"] {
-            assert!(matches!(refused(format!("{other}\r\n\r\n").as_bytes()), MalformedResponse::Head(_)), "{other}");
+        let parse_error = |response: &[u8]| feed_in_pieces(response, response.len(), false).0.unwrap_err();
+        let head = |fields: &str| parse_error(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes());
+        for status_line in ["SSH-2.0-OpenSSH", "HTTP/2.0 200 OK", "HTTP/0.9 200 OK", "HTTP/1.x 200 OK"] {
+            assert!(
+                matches!(parse_error(format!("{status_line}\r\n\r\n").as_bytes()), MalformedResponse::Head(_)),
+                "{status_line}"
+            );
         }
-        for wrong in ["-1", "+5", "", "5, 6", "99999999999999999999", "0x10"] {
-            assert_eq!(head(&format!("Content-Length: {wrong}\r\n")), MalformedResponse::Length, "{wrong}");
+        for length in ["-1", "+5", "", "5, 6", "99999999999999999999", "0x10"] {
+            assert_eq!(head(&format!("Content-Length: {length}\r\n")), MalformedResponse::Length, "{length}");
         }
         assert_eq!(head("Content-Length: 5\r\nContent-Length: 6\r\n"), MalformedResponse::Length);
         assert_eq!(head("Transfer-Encoding: gzip, chunked\r\n"), MalformedResponse::Coding);
-        let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(MAX_HEAD_BYTES));
-        for piece in [1000, long.len()] {
-            assert_eq!(feed_in_pieces(long.as_bytes(), piece, false).0, Err(MalformedResponse::TooLong), "{piece}");
+        let long_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(MAX_HEAD_BYTES));
+        for piece in [1000, long_head.len()] {
+            assert_eq!(
+                feed_in_pieces(long_head.as_bytes(), piece, false).0,
+                Err(MalformedResponse::TooLong),
+                "{piece}"
+            );
         }
-        assert!(matches!(refused(b"HTTP/1.1 099 Low\r\nContent-Length: 1\r\n\r\n"), MalformedResponse::Head(_)));
-        assert_eq!(refused(b"HTTP/1.1 101 Switching\r\n\r\n"), MalformedResponse::UnexpectedUpgrade);
-        assert_eq!(refused(&[LENGTH, b"!"].concat()), MalformedResponse::TrailingBytes);
+        assert!(matches!(parse_error(b"HTTP/1.1 099 Low\r\nContent-Length: 1\r\n\r\n"), MalformedResponse::Head(_)));
+        assert_eq!(parse_error(b"HTTP/1.1 101 Switching\r\n\r\n"), MalformedResponse::UnexpectedUpgrade);
+        assert_eq!(parse_error(&[LENGTH, b"!"].concat()), MalformedResponse::TrailingBytes);
     }
 
     #[test]
     fn invalid_chunks_are_refused() {
-        let refused = |response: &[u8]| feed_in_pieces(response, response.len(), false).0.unwrap_err();
+        let parse_error = |response: &[u8]| feed_in_pieces(response, response.len(), false).0.unwrap_err();
         let chunks =
-            |body: &str| refused(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").as_bytes());
-        for wrong in ["x\r\n", "3x\r\n", "3\r\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
-            assert_eq!(chunks(wrong), MalformedResponse::Chunk, "{wrong:?}");
+            |body: &str| parse_error(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").as_bytes());
+        for chunk in ["x\r\n", "3x\r\n", "3\r\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
+            assert_eq!(chunks(chunk), MalformedResponse::Chunk, "{chunk:?}");
         }
         assert_eq!(chunks(&"1".repeat(10_000)), MalformedResponse::Chunk);
     }
@@ -530,7 +551,7 @@ mod tests {
         let (first, rest) = response.as_bytes().split_at(20);
         let mut exchange = ResponseParser::new(false);
         assert_eq!(exchange.feed(first, &mut |_| ()), Ok(None));
-        let expected = ParsedResponse { status: 200, body: body.len() as u64, reusable: true };
+        let expected = ParsedResponse { status: 200, body: body.len() as u64, is_reusable: true };
         assert_eq!(exchange.feed(rest, &mut |_| ()), Ok(Some(expected)));
     }
 
@@ -550,23 +571,23 @@ mod tests {
 
     #[test]
     fn repeated_equal_length_is_accepted() {
-        assert_eq!(whole(b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nhi").1, b"hi");
+        assert_eq!(parse_response(b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nhi").1, b"hi");
     }
 
     /// A right response of which bytes were changed, put in, taken out or doubled.
     fn mutated() -> impl Strategy<Value = Vec<u8>> {
         let change = (any::<proptest::sample::Index>(), 0u8..4, any::<u8>(), 1usize..40);
         let changes = proptest::collection::vec(change, 1..6);
-        (proptest::sample::select(vec![LENGTH, CHUNKED, EMPTY, AFTER_INTERIM]), changes).prop_map(|(right, changes)| {
-            let mut bytes = right.to_vec();
-            for (place, how, byte, length) in changes {
-                let at = place.index(bytes.len().max(1)).min(bytes.len());
-                let to = (at + length).min(bytes.len());
-                match how {
-                    0 => bytes.insert(at, byte),
-                    1 => drop(bytes.drain(at..to)),
-                    2 => drop(bytes.splice(at..at, bytes[at..to].to_vec())),
-                    _ => bytes[at..to].fill(byte),
+        (proptest::sample::select(vec![LENGTH, CHUNKED, EMPTY, AFTER_INTERIM]), changes).prop_map(|(valid, changes)| {
+            let mut bytes = valid.to_vec();
+            for (position, kind, byte, length) in changes {
+                let start = position.index(bytes.len().max(1)).min(bytes.len());
+                let end = (start + length).min(bytes.len());
+                match kind {
+                    0 => bytes.insert(start, byte),
+                    1 => drop(bytes.drain(start..end)),
+                    2 => drop(bytes.splice(start..start, bytes[start..end].to_vec())),
+                    _ => bytes[start..end].fill(byte),
                 }
             }
             bytes
@@ -577,17 +598,17 @@ mod tests {
         /// A damaged response is an answer, a fault or not yet whole; which one does not depend on the pieces it comes in.
         #[test]
         fn mutated_response_result_ignores_segmentation(response in mutated(), piece in 1usize..60) {
-            let (whole, body, exchange) = feed_in_pieces(&response, response.len().max(1), false);
-            let (in_pieces, body_in_pieces, other) = feed_in_pieces(&response, piece, false);
-            match (whole, in_pieces) {
+            let (whole_result, body, whole_parser) = feed_in_pieces(&response, response.len().max(1), false);
+            let (pieces_result, body_in_pieces, pieces_parser) = feed_in_pieces(&response, piece, false);
+            match (whole_result, pieces_result) {
                 // The bytes after an answer come with it or not at all.
                 (Err(MalformedResponse::TrailingBytes), Ok(Some(_))) => prop_assert_eq!(body, body_in_pieces),
-                (Ok(None), Ok(None)) => prop_assert_eq!((exchange.finish(), body), (other.finish(), body_in_pieces)),
+                (Ok(None), Ok(None)) => prop_assert_eq!((whole_parser.finish(), body), (pieces_parser.finish(), body_in_pieces)),
                 // Which of several faults is seen first may differ.
                 (Err(_), Err(_)) => {}
                 (whole, in_pieces) => prop_assert_eq!((whole, body), (in_pieces, body_in_pieces)),
             }
-            prop_assert!(exchange.partial.len() <= MAX_HEAD_BYTES);
+            prop_assert!(whole_parser.partial.len() <= MAX_HEAD_BYTES);
         }
 
         /// Any bytes after any head are taken without a panic, and never as more body than came.

@@ -66,13 +66,13 @@ pub struct ThinkTime {
 /// Users who each wait for an answer, think, and ask again. They begin in the steady state: at each moment as many as ask in any
 /// other.
 ///
-/// A user asks again after a cycle of response and thought. Whoever looks at him finds him anywhere in a cycle, in a long one more
-/// likely, and the time until he asks next has the distribution of the residual life of renewal theory (D. R. Cox, "Renewal Theory",
+/// A user asks again after a cycle of response and thought. At a random time he is anywhere in a cycle, in a long one more
+/// likely. The time until he asks next has the distribution of the residual life of renewal theory (D. R. Cox, "Renewal Theory",
 /// 1962, section 5.2). Users who all began with thought alone would ask too much at first: of those in a steady state, some wait for
 /// answers.
 #[derive(Debug)]
 pub struct ClosedLoop {
-    due: BinaryHeap<Reverse<(u64, u32)>>,
+    due_requests: BinaryHeap<Reverse<(u64, u32)>>,
     think: ThinkTime,
     random: Random,
     start: u64,
@@ -81,7 +81,7 @@ pub struct ClosedLoop {
     /// The share of the first one, once he has asked.
     first: Option<f64>,
     /// When each user asked last, as long as some have not.
-    asked: Vec<u64>,
+    last_requests: Vec<u64>,
     /// Response times as long as some have not asked, of how many answers.
     responses: f64,
     answers: u64,
@@ -99,13 +99,13 @@ impl ClosedLoop {
         };
         let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
         shares.sort_by(|first, second| second.total_cmp(first));
-        let (due, asked) = (BinaryHeap::new(), vec![start; users as usize]);
-        Self { due, think, random, start, shares, first: None, asked, responses: 0.0, answers: 0 }
+        let (due_requests, last_requests) = (BinaryHeap::new(), vec![start; users as usize]);
+        Self { due_requests, think, random, start, shares, first: None, last_requests, responses: 0.0, answers: 0 }
     }
 
     /// How many have asked.
     fn started_count(&self) -> u32 {
-        (self.asked.len() - self.shares.len()) as u32
+        (self.last_requests.len() - self.shares.len()) as u32
     }
 
     /// When the next one asks who has not yet.
@@ -116,7 +116,7 @@ impl ClosedLoop {
 
     /// When the next one asks who has an answer.
     fn next_return(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((time, _))| *time)
+        self.due_requests.peek().map(|Reverse((time, _))| *time)
     }
 
     /// Nanoseconds after the start before which this share of users ask for the first time.
@@ -154,7 +154,8 @@ impl RequestSchedule for ClosedLoop {
     }
 
     fn take_due(&mut self) -> Option<DueRequest> {
-        let start = self.next_start().filter(|start| self.next_return().is_none_or(|again| *start <= again));
+        let start =
+            self.next_start().filter(|start| self.next_return().is_none_or(|return_time| *start <= return_time));
         let (time, user) = match start {
             Some(time) => {
                 let user = self.started_count();
@@ -162,22 +163,22 @@ impl RequestSchedule for ClosedLoop {
                 self.first = self.first.or(share);
                 (time, user)
             }
-            None => self.due.pop()?.0,
+            None => self.due_requests.pop()?.0,
         };
         if !self.shares.is_empty() {
-            self.asked[user as usize] = time;
+            self.last_requests[user as usize] = time;
         }
         Some(DueRequest { time, user: Some(user) })
     }
 
     fn on_answer(&mut self, user: u32, time: u64) {
         if !self.shares.is_empty() {
-            self.responses += time.saturating_sub(self.asked[user as usize]) as f64;
+            self.responses += time.saturating_sub(self.last_requests[user as usize]) as f64;
             self.answers += 1;
         }
-        let thought =
+        let think_time =
             if self.think.mean > 0.0 { self.think.distribution.draw(self.think.mean, &mut self.random) } else { 0.0 };
-        self.due.push(Reverse((time + thought as u64, user)));
+        self.due_requests.push(Reverse((time + think_time as u64, user)));
     }
 }
 
@@ -198,7 +199,7 @@ impl<I: Iterator<Item = u64>> OpenLoop<I> {
 }
 
 /// When requests arrive of which there are this many a second: constant, the first of them at once, so that each time has as many as the
-/// rate says; or a Poisson process. Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
+/// rate states; or a Poisson process. Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
 pub fn arrival_times(rate: f64, arrivals: TimeDistribution, seed: u64) -> impl Iterator<Item = u64> {
     let (mut random, mut last) = (Random::new(seed), 0.0);
     (0_u64..).map(move |number| match arrivals {
@@ -226,7 +227,7 @@ impl<I: Iterator<Item = u64>> RequestSchedule for OpenLoop<I> {
 mod tests {
     use super::*;
 
-    fn taken(schedule: &mut impl RequestSchedule, count: usize) -> Vec<u64> {
+    fn take_times(schedule: &mut impl RequestSchedule, count: usize) -> Vec<u64> {
         (0..count).map(|_| schedule.take_due().unwrap().time).collect()
     }
 
@@ -234,12 +235,12 @@ mod tests {
     fn user_waits_for_answer_and_think_time() {
         let think = ThinkTime { mean: 1000.0, distribution: TimeDistribution::Constant };
         let mut closed = ClosedLoop::new(2, think, 0, 1);
-        let (one, other) = (closed.take_due().unwrap(), closed.take_due().unwrap());
-        assert!(one.user != other.user && one.time <= other.time);
+        let (first, second) = (closed.take_due().unwrap(), closed.take_due().unwrap());
+        assert!(first.user != second.user && first.time <= second.time);
         assert_eq!((closed.next_due(), closed.take_due()), (None, None));
-        closed.on_answer(other.user.unwrap(), 90_000);
-        closed.on_answer(one.user.unwrap(), 95_000);
-        assert_eq!(closed.take_due(), Some(DueRequest { time: 91_000, user: other.user }));
+        closed.on_answer(second.user.unwrap(), 90_000);
+        closed.on_answer(first.user.unwrap(), 95_000);
+        assert_eq!(closed.take_due(), Some(DueRequest { time: 91_000, user: second.user }));
         assert_eq!(closed.next_due(), Some(96_000));
     }
 
@@ -249,7 +250,7 @@ mod tests {
         let mut in_flight: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
         let mut answers = Vec::new();
         loop {
-            let answer = in_flight.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+            let answer = in_flight.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
             match closed.next_due().filter(|&due| due <= answer) {
                 Some(due) if due >= end => return answers,
                 Some(due) => {
@@ -258,9 +259,9 @@ mod tests {
                 }
                 None if answer >= end => return answers,
                 None => {
-                    let Reverse((at, user)) = in_flight.pop().unwrap();
-                    answers.push(at);
-                    closed.on_answer(user, at);
+                    let Reverse((time, user)) = in_flight.pop().unwrap();
+                    answers.push(time);
+                    closed.on_answer(user, time);
                 }
             }
         }
@@ -284,15 +285,15 @@ mod tests {
                 let times = answers(USERS, think, response as u64, 10 * THINK as u64, 5);
                 for (warm_up, duration) in windows {
                     let window = (warm_up * THINK) as u64..((warm_up + duration) * THINK) as u64;
-                    let counted = times.iter().filter(|at| window.contains(at)).count() as f64;
+                    let count = times.iter().filter(|time| window.contains(time)).count() as f64;
                     let expected = f64::from(USERS) * duration * THINK / (response + THINK);
                     // Of a user the count varies by at most that of a Poisson process.
                     let error = 4.0 * expected.sqrt();
-                    let apart = f64::from(USERS) * 2.0 * USER_START_SPACING as f64 / THINK * expected;
-                    let off = (counted - expected).abs();
+                    let spacing_error = f64::from(USERS) * 2.0 * USER_START_SPACING as f64 / THINK * expected;
+                    let deviation = (count - expected).abs();
                     assert!(
-                        off <= error + apart,
-                        "{spread:?} {response} {window:?}: {counted} of {expected} +- {error}"
+                        deviation <= error + spacing_error,
+                        "{spread:?} {response} {window:?}: {count} of {expected} +- {error}"
                     );
                 }
             }
@@ -303,7 +304,7 @@ mod tests {
     fn users_start_without_any_answers() {
         let think = ThinkTime { mean: 1e9, distribution: TimeDistribution::Exponential };
         let mut closed = ClosedLoop::new(100, think, 0, 3);
-        let first = taken(&mut closed, 50);
+        let first = take_times(&mut closed, 50);
         assert!(first.is_sorted() && first[49] > 500_000_000 && first[49] < 2_000_000_000, "{first:?}");
         // Half of them ask in a response that takes as long as the thought.
         assert_eq!(closed.started_count(), 50);
@@ -315,7 +316,7 @@ mod tests {
         let constant = ThinkTime { mean: 1e9, distribution: TimeDistribution::Constant };
         for seed in 0..50 {
             let times = answers(1, constant, 1_000, 20_000_000_000, seed);
-            assert!(times.iter().filter(|at| **at < 4_000_001_000).count() == 4, "seed {seed}: {times:?}");
+            assert!(times.iter().filter(|time| **time < 4_000_001_000).count() == 4, "seed {seed}: {times:?}");
         }
         // Of exponential thought some are long, as in any other time.
         let exponential = ThinkTime { distribution: TimeDistribution::Exponential, ..constant };
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn zero_think_users_start_immediately() {
         let mut closed = ClosedLoop::new(3, ThinkTime::default(), 1000, 1);
-        assert_eq!(taken(&mut closed, 3), [1000, 1000 + USER_START_SPACING, 1000 + 2 * USER_START_SPACING]);
+        assert_eq!(take_times(&mut closed, 3), [1000, 1000 + USER_START_SPACING, 1000 + 2 * USER_START_SPACING]);
         assert_eq!((closed.next_due(), closed.take_due()), (None, None));
     }
 
@@ -337,14 +338,14 @@ mod tests {
         let think = ThinkTime { mean: 1e6, distribution: TimeDistribution::Exponential };
         let mut closed = ClosedLoop::new(1, think, 0, 7);
         closed.take_due();
-        let drawn: Vec<f64> = (0..100_000)
+        let think_times: Vec<f64> = (0..100_000)
             .map(|_| {
                 closed.on_answer(0, 0);
                 closed.take_due().unwrap().time as f64
             })
             .collect();
-        let mean = kelvin_stats::mean(&drawn);
-        let deviation = kelvin_stats::variance(&drawn).sqrt();
+        let mean = kelvin_stats::mean(&think_times);
+        let deviation = kelvin_stats::variance(&think_times).sqrt();
         // Three standard errors of the mean of 100,000; the deviation of an exponential is its mean.
         assert!((mean / 1e6 - 1.0).abs() < 0.01 && (deviation / 1e6 - 1.0).abs() < 0.02, "{mean} {deviation}");
     }
@@ -353,18 +354,19 @@ mod tests {
     fn constant_rate_does_not_drift() {
         // 3 a second is no whole number of nanoseconds.
         let mut open = OpenLoop::new(arrival_times(3.0, TimeDistribution::Constant, 1), 500);
-        let times = taken(&mut open, 3_000_001);
+        let times = take_times(&mut open, 3_000_001);
         assert_eq!((times[0], times[3], times[3_000_000]), (500, 1_000_000_500, 1_000_000_000_000_500));
     }
 
     #[test]
     fn constant_rate_fills_any_interval() {
         for rate in [0.5, 1.0, 3.0, 5.0, 7.0, 1000.0, 123_456.0] {
-            let times = taken(&mut OpenLoop::new(arrival_times(rate, TimeDistribution::Constant, 1), 0), 5 * 123_456);
+            let times =
+                take_times(&mut OpenLoop::new(arrival_times(rate, TimeDistribution::Constant, 1), 0), 5 * 123_456);
             for warm_up in [0, 1, 2] {
                 let window = warm_up * 1_000_000_000..(warm_up + 2) * 1_000_000_000;
-                let due = times.iter().filter(|at| window.contains(*at)).count();
-                assert_eq!(due as f64, rate * 2.0, "{rate} {window:?}");
+                let count = times.iter().filter(|time| window.contains(*time)).count();
+                assert_eq!(count as f64, rate * 2.0, "{rate} {window:?}");
             }
         }
     }
@@ -372,12 +374,12 @@ mod tests {
     #[test]
     fn poisson_arrivals_have_rate_and_independence() {
         let mut open = OpenLoop::new(arrival_times(1000.0, TimeDistribution::Exponential, 3), 0);
-        let times = taken(&mut open, 1_000_000);
+        let times = take_times(&mut open, 1_000_000);
         assert!((times[999_999] as f64 / 1e12 - 1.0).abs() < 0.003);
         // Of a Poisson process the count of a window has a variance equal to its mean.
         let mut counts = vec![0.0; 9_900];
-        for at in times {
-            if let Some(count) = counts.get_mut((at / 100_000_000) as usize) {
+        for time in times {
+            if let Some(count) = counts.get_mut((time / 100_000_000) as usize) {
                 *count += 1.0;
             }
         }
@@ -388,13 +390,14 @@ mod tests {
     #[test]
     fn log_is_replayed_once_at_its_times() {
         let mut logged = OpenLoop::new([0, 5, 5].into_iter(), 100);
-        assert_eq!(taken(&mut logged, 3), [100, 105, 105]);
+        assert_eq!(take_times(&mut logged, 3), [100, 105, 105]);
         assert_eq!((logged.next_due(), logged.take_due()), (None, None));
     }
 
     #[test]
     fn same_seed_gives_same_times() {
-        let times = |seed| taken(&mut OpenLoop::new(arrival_times(10.0, TimeDistribution::Exponential, seed), 0), 100);
+        let times =
+            |seed| take_times(&mut OpenLoop::new(arrival_times(10.0, TimeDistribution::Exponential, seed), 0), 100);
         assert_eq!(times(5), times(5));
         assert_ne!(times(5), times(6));
     }

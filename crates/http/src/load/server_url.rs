@@ -44,8 +44,9 @@ impl FromStr for ServerUrl {
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         // A port that is no number is taken for none by the library.
-        let named = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
-        let port = match named {
+        let explicit_port =
+            authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
+        let port = match explicit_port {
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or("its port must be from 1 to 65535")?,
             None if secure => 443,
             None => 80,
@@ -54,9 +55,9 @@ impl FromStr for ServerUrl {
         let (host, authority) = match address {
             // The zone is of this host only (RFC 6874, section 4).
             Some(address) if host.contains('%') => {
-                let shown = HostHeaderAddr(address).to_string();
-                let bare = shown.rsplit_once(':').map_or("", |(bare, _)| bare).to_owned();
-                (address.ip().to_string(), if named.is_some() { shown } else { bare })
+                let header_value = HostHeaderAddr(address).to_string();
+                let header_host = header_value.rsplit_once(':').map_or("", |(host, _)| host).to_owned();
+                (address.ip().to_string(), if explicit_port.is_some() { header_value } else { header_host })
             }
             _ => (host, authority.as_str().to_owned()),
         };
@@ -127,19 +128,19 @@ mod tests {
             let [SocketAddr::V6(address)] = target.addresses().unwrap()[..] else { panic!("{url}") };
             assert_eq!(address.scope_id(), kelvin_sys::net::interface::number("lo").unwrap());
         }
-        let why = |url: &str| url.parse::<ServerUrl>().unwrap_err();
-        assert_eq!(why("http://[fe80::b%25nosuchif0]/"), "there is no interface 25nosuchif0");
-        assert_eq!(why("http://[fe80::b]/"), "it is link-local: write fe80::b%INTERFACE");
+        let parse_error = |url: &str| url.parse::<ServerUrl>().unwrap_err();
+        assert_eq!(parse_error("http://[fe80::b%25nosuchif0]/"), "there is no interface 25nosuchif0");
+        assert_eq!(parse_error("http://[fe80::b]/"), "it is link-local: write fe80::b%INTERFACE");
     }
 
     #[test]
     fn invalid_url_is_refused() {
-        for wrong in ["", "localhost", "localhost:8080/x", "ftp://a/b", "http://", "http:///x", "http://a b/", "/x"] {
-            let why = wrong.parse::<ServerUrl>().unwrap_err();
-            assert!(why.contains("give a URL"), "{wrong}: {why}");
+        for url in ["", "localhost", "localhost:8080/x", "ftp://a/b", "http://", "http:///x", "http://a b/", "/x"] {
+            let error = url.parse::<ServerUrl>().unwrap_err();
+            assert!(error.contains("give a URL"), "{url}: {error}");
         }
-        for wrong in ["http://a:0/", "http://a:70000/", "http://a:x/"] {
-            assert!(wrong.parse::<ServerUrl>().is_err(), "{wrong}");
+        for url in ["http://a:0/", "http://a:70000/", "http://a:x/"] {
+            assert!(url.parse::<ServerUrl>().is_err(), "{url}");
         }
         assert!("http://me:secret@a/".parse::<ServerUrl>().unwrap_err().contains("Authorization"));
     }

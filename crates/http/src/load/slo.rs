@@ -67,9 +67,9 @@ impl FailureThreshold {
     /// Why the load has failed by it, if it has. A load without any right answer has no response times, and has failed.
     pub fn violation(&self, load: &LoadResult) -> Option<String> {
         if load.response.count == 0 && matches!(self.figure, ThresholdFigure::Response(_)) {
-            return Some(format!("{}: there was no right answer", self.text));
+            return Some(format!("{}: there was no correct answer", self.text));
         }
-        let (value, shown) = match self.figure {
+        let (value, description) = match self.figure {
             ThresholdFigure::Response(statistic) => {
                 let value = statistic.value(&load.response);
                 (value, format!("{statistic} is {}", units::value_text(value, Unit::Nanoseconds)))
@@ -87,7 +87,7 @@ impl FailureThreshold {
             }
         };
         let fails = if self.larger_fails { value > self.bound } else { value < self.bound };
-        fails.then(|| format!("{}: {shown}", self.text))
+        fails.then(|| format!("{}: {description}", self.text))
     }
 }
 
@@ -95,20 +95,20 @@ impl FromStr for FailureThreshold {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99, max, errors or rate, then > or <, then a bound, \
+        const FORMAT_HELP: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99, max, errors or rate, then > or <, then a bound, \
                              such as p99>50ms, errors>0, errors>1% or rate<1000";
-        let index = text.find(['<', '>']).ok_or(WRONG)?;
+        let index = text.find(['<', '>']).ok_or(FORMAT_HELP)?;
         let (name, bound) = (text[..index].trim(), text[index + 1..].trim());
         let figure = match name {
             "errors" if bound.ends_with('%') => ThresholdFigure::ErrorShare,
             "errors" => ThresholdFigure::Errors,
             "rate" => ThresholdFigure::Rate,
-            name => ThresholdFigure::Response(LatencyStatistic::parse(name).ok_or(WRONG)?),
+            name => ThresholdFigure::Response(LatencyStatistic::parse(name).ok_or(FORMAT_HELP)?),
         };
         let bound = match figure {
             ThresholdFigure::Response(_) => parse_duration(bound)?.as_nanos() as f64,
-            ThresholdFigure::ErrorShare => parse_share(bound).ok_or(WRONG)?,
-            _ => bound.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0).ok_or(WRONG)?,
+            ThresholdFigure::ErrorShare => parse_share(bound).ok_or(FORMAT_HELP)?,
+            _ => bound.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0).ok_or(FORMAT_HELP)?,
         };
         Ok(Self { text: text.to_owned(), figure, larger_fails: text[index..].starts_with('>'), bound })
     }
@@ -140,8 +140,8 @@ impl LatencyObjective {
     /// Whether the generator, and not the server, may have missed it.
     pub fn may_be_generator_limited(&self, load: &LoadResult) -> bool {
         let is_tail = STATISTICS[self.quantile.0].1;
-        let slow = if is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
-        load.generator.limit.is_some() || slow.is_some()
+        let slow_share = if is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
+        load.generator.limit.is_some() || slow_share.is_some()
     }
 }
 
@@ -149,12 +149,13 @@ impl FromStr for LatencyObjective {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99 or max, a colon and a time, such as p99:50ms or \
+        const FORMAT_HELP: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99 or max, a colon and a time, such as p99:50ms or \
                              p99:50ms,errors:1%";
-        let (time_of, errors) = text.split_once(',').map_or((text, None), |(time, errors)| (time, Some(errors)));
-        let (name, bound) = time_of.split_once(':').ok_or(WRONG)?;
-        let quantile = LatencyStatistic::parse(name.trim()).ok_or(WRONG)?;
-        let errors = errors.map(|errors| errors.trim().strip_prefix("errors:").and_then(parse_share).ok_or(WRONG));
+        let (latency, errors) = text.split_once(',').map_or((text, None), |(time, errors)| (time, Some(errors)));
+        let (name, bound) = latency.split_once(':').ok_or(FORMAT_HELP)?;
+        let quantile = LatencyStatistic::parse(name.trim()).ok_or(FORMAT_HELP)?;
+        let errors =
+            errors.map(|errors| errors.trim().strip_prefix("errors:").and_then(parse_share).ok_or(FORMAT_HELP));
         Ok(Self {
             quantile,
             bound: parse_duration(bound.trim())?.as_nanos() as f64,
@@ -180,7 +181,7 @@ pub(crate) const MAX_DURATION: Duration = Duration::from_secs(7 * 86_400);
 fn parse_duration(text: &str) -> Result<Duration, String> {
     // `p99>50` is as likely to mean milliseconds.
     if text.ends_with(|letter: char| letter.is_ascii_digit()) {
-        return Err("a time with its unit is right, such as 50ms".into());
+        return Err("expected a time with its unit, such as 50ms".into());
     }
     parse_duration_within(text, Duration::from_micros(1), MAX_DURATION)
 }
@@ -200,7 +201,7 @@ const STOP_RATIO: f64 = 1.05;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateBisection {
     /// The highest rate that kept the objective.
-    pub highest_kept: Option<f64>,
+    pub highest_met: Option<f64>,
     /// The lowest rate that missed it.
     pub lowest_missed: Option<f64>,
 }
@@ -208,7 +209,7 @@ pub struct RateBisection {
 impl RateBisection {
     /// The rate to try next; `None` once the answer is known.
     pub fn next_rate(&self) -> Option<f64> {
-        match (self.highest_kept, self.lowest_missed) {
+        match (self.highest_met, self.lowest_missed) {
             (None, None) => Some(INITIAL_RATE),
             (Some(met), None) => Some(met * 2.0).filter(|&rate| rate <= MAX_RATE),
             (None, Some(missed)) => Some(missed / 2.0).filter(|&rate| rate >= MIN_RATE),
@@ -217,8 +218,8 @@ impl RateBisection {
     }
 
     /// Whether this rate kept the objective.
-    pub fn record(&mut self, rate: f64, is_kept: bool) {
-        *(if is_kept { &mut self.highest_kept } else { &mut self.lowest_missed }) = Some(rate);
+    pub fn record(&mut self, rate: f64, is_met: bool) {
+        *(if is_met { &mut self.highest_met } else { &mut self.lowest_missed }) = Some(rate);
     }
 }
 
@@ -236,28 +237,31 @@ mod tests {
     #[test]
     fn threshold_violation_names_figure() {
         let missed = |gate: &str, load: &LoadResult| gate.parse::<FailureThreshold>().unwrap().violation(load);
-        let slow = load(60e6, 0, 100);
-        assert_eq!(missed("p99>50ms", &slow).as_deref(), Some("p99>50ms: p99 is 60.0 ms"));
-        assert_eq!(missed("p99>60ms", &slow), None);
-        assert_eq!(missed("errors>0", &slow), None);
+        let slow_load = load(60e6, 0, 100);
+        assert_eq!(missed("p99>50ms", &slow_load).as_deref(), Some("p99>50ms: p99 is 60.0 ms"));
+        assert_eq!(missed("p99>60ms", &slow_load), None);
+        assert_eq!(missed("errors>0", &slow_load), None);
         assert_eq!(missed("errors > 0", &load(1.0, 3, 1)).as_deref(), Some("errors > 0: errors are 3"));
-        assert_eq!(missed("rate<51", &slow).as_deref(), Some("rate<51: the rate is 50.0 /s"));
+        assert_eq!(missed("rate<51", &slow_load).as_deref(), Some("rate<51: the rate is 50.0 /s"));
         assert!(missed("p99>50ms", &load(0.0, 0, 0)).is_some(), "no answer is no good answer");
-        assert_eq!(missed("p90>1ms", &slow), None);
-        assert!(missed("p99.99<1ms", &slow).is_some());
-        let some = load(1.0, 3, 97);
-        assert_eq!(missed("errors>2.5%", &some).as_deref(), Some("errors>2.5%: errors are 3.0 % of all requests"));
-        assert_eq!((missed("errors>3%", &some), missed("errors>0%", &slow)), (None, None));
+        assert_eq!(missed("p90>1ms", &slow_load), None);
+        assert!(missed("p99.99<1ms", &slow_load).is_some());
+        let failing_load = load(1.0, 3, 97);
+        assert_eq!(
+            missed("errors>2.5%", &failing_load).as_deref(),
+            Some("errors>2.5%: errors are 3.0 % of all requests")
+        );
+        assert_eq!((missed("errors>3%", &failing_load), missed("errors>0%", &slow_load)), (None, None));
     }
 
     #[test]
     fn unanswered_request_counts_as_error() {
-        let half = LoadResult { unanswered: 50, ..load(1.0, 0, 50) };
+        let half_answered = LoadResult { unanswered: 50, ..load(1.0, 0, 50) };
         for gate in ["errors>0", "errors>49%"] {
-            assert!(gate.parse::<FailureThreshold>().unwrap().violation(&half).is_some(), "{gate}");
+            assert!(gate.parse::<FailureThreshold>().unwrap().violation(&half_answered).is_some(), "{gate}");
         }
-        let kept = |objective: &str| objective.parse::<LatencyObjective>().unwrap().is_met(&half);
-        assert!(!kept("p99:1s") && !kept("p99:1s,errors:49%") && kept("p99:1s, errors:50%"));
+        let is_met = |objective: &str| objective.parse::<LatencyObjective>().unwrap().is_met(&half_answered);
+        assert!(!is_met("p99:1s") && !is_met("p99:1s,errors:49%") && is_met("p99:1s, errors:50%"));
     }
 
     #[test]
@@ -273,23 +277,23 @@ mod tests {
 
     #[test]
     fn generator_tail_is_not_a_miss() {
-        let of_generator = |objective: &str, load: &LoadResult| {
+        let is_generator_limited = |objective: &str, load: &LoadResult| {
             objective.parse::<LatencyObjective>().unwrap().may_be_generator_limited(load)
         };
         let mut load = load(60e6, 0, 10);
-        assert!(!of_generator("p99:50ms", &load));
+        assert!(!is_generator_limited("p99:50ms", &load));
         load.generator.slow_tail = Some(0.5);
-        assert!(of_generator("p99:50ms", &load) && of_generator("max:50ms", &load));
-        assert!(!of_generator("p50:50ms", &load) && !of_generator("mean:50ms", &load));
+        assert!(is_generator_limited("p99:50ms", &load) && is_generator_limited("max:50ms", &load));
+        assert!(!is_generator_limited("p50:50ms", &load) && !is_generator_limited("mean:50ms", &load));
         load.generator.slow_mean = Some(0.5);
-        assert!(of_generator("p90:50ms", &load) && of_generator("mean:50ms", &load));
+        assert!(is_generator_limited("p90:50ms", &load) && is_generator_limited("mean:50ms", &load));
         load.generator.limit = Some(kelvin_core::load::GeneratorLimit::Late { share: 0.1 });
-        assert!(of_generator("p50:50ms", &load));
+        assert!(is_generator_limited("p50:50ms", &load));
     }
 
     #[test]
     fn invalid_condition_is_refused() {
-        for wrong in [
+        for text in [
             "",
             "p99",
             "p98>5ms",
@@ -302,15 +306,15 @@ mod tests {
             "rate<nan",
             "p99=5ms",
         ] {
-            assert!(wrong.parse::<FailureThreshold>().is_err(), "{wrong}");
+            assert!(text.parse::<FailureThreshold>().is_err(), "{text}");
         }
-        for wrong in ["", "p99", "p99:", "p42:5ms", "p99:0ms", "p99:5", "p99:5ms,", "p99:5ms,errors:1", "errors:1%"] {
-            assert!(wrong.parse::<LatencyObjective>().is_err(), "{wrong}");
+        for text in ["", "p99", "p99:", "p42:5ms", "p99:0ms", "p99:5", "p99:5ms,", "p99:5ms,errors:1", "errors:1%"] {
+            assert!(text.parse::<LatencyObjective>().is_err(), "{text}");
         }
         assert_eq!(parse_duration("1.5ms"), Ok(Duration::from_micros(1500)));
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["5", "", "ms", "-1s", "0s", "9000h", "8d", "nans"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        for text in ["5", "", "ms", "-1s", "0s", "9000h", "8d", "nans"] {
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 
@@ -328,15 +332,15 @@ mod tests {
     fn result_is_within_five_percent() {
         for limit in [0.3, 7.0, 100.0, 5_600.0, 812_345.0] {
             let (search, tries) = run_search(limit);
-            let (kept, missed) = (search.highest_kept.unwrap(), search.lowest_missed.unwrap());
-            assert!(kept <= limit && limit < missed && missed / kept <= STOP_RATIO, "{limit}: {search:?}");
+            let (met, missed) = (search.highest_met.unwrap(), search.lowest_missed.unwrap());
+            assert!(met <= limit && limit < missed && missed / met <= STOP_RATIO, "{limit}: {search:?}");
             assert!(tries <= 20, "{limit}: {tries}");
         }
     }
 
     #[test]
     fn unreachable_limit_ends_search() {
-        assert_eq!(run_search(0.0).0.highest_kept, None);
+        assert_eq!(run_search(0.0).0.highest_met, None);
         assert_eq!(run_search(f64::INFINITY).0.lowest_missed, None);
     }
 }

@@ -21,7 +21,7 @@ use crate::load::verify::Verify;
 use crate::load::{Error, ServerEndpoint, run_load};
 use server::{AfterAnswer, ScriptedServer, ok};
 
-const NO_THOUGHT: ThinkTime = ThinkTime { mean: 0.0, distribution: TimeDistribution::Constant };
+const ZERO_THINK_TIME: ThinkTime = ThinkTime { mean: 0.0, distribution: TimeDistribution::Constant };
 
 /// A load of two users on the server for a fifth of a second.
 fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
@@ -31,7 +31,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         target,
         pattern: AccessPattern::Random,
         template: RequestTemplate::default(),
-        demand: Demand::Users { users: 2, think: NO_THOUGHT },
+        demand: Demand::Users { users: 2, think: ZERO_THINK_TIME },
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(200),
         timeout: Duration::from_secs(30),
@@ -53,18 +53,18 @@ fn measure(setup: &LoadSetup) -> LoadResult {
 }
 
 /// A load of two users on a server that answers each request so.
-fn load_on(answer: impl Fn(u64) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static) -> (LoadResult, u64) {
+fn measure_answers(answer: impl Fn(u64) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static) -> (LoadResult, u64) {
     let server = ScriptedServer::start(move |request| answer(request.number));
     let load = measure(&two_user_setup(&server));
-    (load, server.served.load(Ordering::Relaxed))
+    (load, server.answer_count.load(Ordering::Relaxed))
 }
 
 #[test]
 fn answers_are_counted_and_connections_reused() {
-    let (load, served) = load_on(|_| (ok(b"hello"), AfterAnswer::Stay));
-    assert!(load.requests > 0 && load.requests <= served);
+    let (load, answer_count) = measure_answers(|_| (ok(b"hello"), AfterAnswer::Stay));
+    assert!(load.requests > 0 && load.requests <= answer_count);
     // One of each user may be over after the measured time.
-    assert!(served <= load.requests + 2, "{load:?}: {served}");
+    assert!(answer_count <= load.requests + 2, "{load:?}: {answer_count}");
     assert_eq!((load.bytes, load.connections, load.errors.count()), (5 * load.requests, 2, 0));
     assert_eq!((load.response.count, load.service.count), (load.requests, load.requests));
     assert!(load.in_flight.is_some_and(|in_flight| in_flight <= 2.001), "{:?}", load.in_flight);
@@ -74,20 +74,20 @@ fn answers_are_counted_and_connections_reused() {
 #[test]
 fn extended_load_is_not_counted() {
     let server = ScriptedServer::start(|_| (ok(b"hello"), AfterAnswer::Stay));
-    let goes_on = Arc::new(AtomicBool::new(true));
-    let setup = LoadSetup { extension: Some(Arc::clone(&goes_on)), ..two_user_setup(&server) };
+    let extension = Arc::new(AtomicBool::new(true));
+    let setup = LoadSetup { extension: Some(Arc::clone(&extension)), ..two_user_setup(&server) };
     let load = std::thread::scope(|scope| {
         let load = scope.spawn(|| measure(&setup));
         std::thread::sleep(2 * setup.duration);
-        let served = server.served.load(Ordering::Relaxed);
-        while server.served.load(Ordering::Relaxed) == served {
+        let answer_count = server.answer_count.load(Ordering::Relaxed);
+        while server.answer_count.load(Ordering::Relaxed) == answer_count {
             std::thread::yield_now();
         }
-        goes_on.store(false, Ordering::Relaxed);
+        extension.store(false, Ordering::Relaxed);
         load.join().unwrap()
     });
-    let served = server.served.load(Ordering::Relaxed);
-    assert!(load.requests > 0 && load.requests + 2 < served, "{load:?}: {served}");
+    let answer_count = server.answer_count.load(Ordering::Relaxed);
+    assert!(load.requests > 0 && load.requests + 2 < answer_count, "{load:?}: {answer_count}");
     assert_eq!((load.seconds, load.received, load.errors.count()), (0.2, 5 * load.requests, 0));
     assert!(load.in_flight.is_some_and(|in_flight| in_flight <= 2.001) && load.series.len() <= 1, "{load:?}");
 }
@@ -95,23 +95,24 @@ fn extended_load_is_not_counted() {
 #[test]
 fn closing_server_gets_connection_per_request() {
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi".to_vec();
-    let (load, _) = load_on(move |_| (closing.clone(), AfterAnswer::Close));
+    let (load, _) = measure_answers(move |_| (closing.clone(), AfterAnswer::Close));
     assert!(load.requests > 0 && load.connections >= load.requests);
     assert_eq!(load.errors.count(), 0, "{:?}", load.errors);
-    let (load, _) = load_on(|_| (b"HTTP/1.1 200 OK\r\n\r\nuntil the end".to_vec(), AfterAnswer::Close));
+    let (load, _) = measure_answers(|_| (b"HTTP/1.1 200 OK\r\n\r\nuntil the end".to_vec(), AfterAnswer::Close));
     assert_eq!((load.bytes, load.errors.count()), (13 * load.requests, 0), "{:?}", load.errors);
 }
 
 #[test]
 fn request_on_idle_closed_connection_is_retried() {
-    let (load, _) = load_on(|number| (ok(b"x"), if number % 3 == 2 { AfterAnswer::Close } else { AfterAnswer::Stay }));
+    let (load, _) =
+        measure_answers(|number| (ok(b"x"), if number % 3 == 2 { AfterAnswer::Close } else { AfterAnswer::Stay }));
     assert!(load.requests > 6 && load.resent + load.connections > 2, "{load:?}");
     assert_eq!(load.errors.count(), 0, "{:?}", load.errors);
 }
 
 #[test]
 fn wrong_answers_are_counted_apart() {
-    let (load, _) = load_on(|number| match number % 3 {
+    let (load, _) = measure_answers(|number| match number % 3 {
         0 => (ok(b"fine"), AfterAnswer::Stay),
         1 => (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), AfterAnswer::Stay),
         _ => (b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx".to_vec(), AfterAnswer::Stay),
@@ -119,26 +120,29 @@ fn wrong_answers_are_counted_apart() {
     assert!(load.errors.status[&503] > 0 && load.errors.status[&404] > 0);
     assert_eq!(load.errors.count(), load.errors.status.values().sum::<u64>());
     assert_eq!(load.bytes, 4 * load.requests);
-    let (load, _) = load_on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec(), AfterAnswer::Close));
-    assert!(load.errors.short > 0 && load.requests == 0 && load.bytes == 0, "{load:?}");
-    let (load, _) = load_on(|_| (b"SSH-2.0-x\r\n".to_vec(), AfterAnswer::Close));
-    assert!(load.errors.malformed > 0 && load.requests == 0, "{load:?}");
-    let (load, _) = load_on(|_| (Vec::new(), AfterAnswer::Close));
-    assert!(load.errors.closed > 0 && load.requests == 0, "{load:?}");
     let (load, _) =
-        load_on(|_| (b"HTTP/1.1 302 Found\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n".to_vec(), AfterAnswer::Stay));
+        measure_answers(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec(), AfterAnswer::Close));
+    assert!(load.errors.short > 0 && load.requests == 0 && load.bytes == 0, "{load:?}");
+    let (load, _) = measure_answers(|_| (b"SSH-2.0-x\r\n".to_vec(), AfterAnswer::Close));
+    assert!(load.errors.malformed > 0 && load.requests == 0, "{load:?}");
+    let (load, _) = measure_answers(|_| (Vec::new(), AfterAnswer::Close));
+    assert!(load.errors.closed > 0 && load.requests == 0, "{load:?}");
+    let (load, _) = measure_answers(|_| {
+        (b"HTTP/1.1 302 Found\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n".to_vec(), AfterAnswer::Stay)
+    });
     assert!(load.errors.status[&302] > 0 && load.requests == 0, "redirects are not followed: {load:?}");
 }
 
 #[test]
 fn incomplete_answers_count_as_received_bytes() {
-    let (load, served) = load_on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".to_vec(), AfterAnswer::Stay));
+    let (load, answer_count) =
+        measure_answers(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".to_vec(), AfterAnswer::Stay));
     assert_eq!((load.requests, load.bytes), (0, 0), "{load:?}");
-    assert!(load.received > 0 && load.received <= 4 * served, "{load:?}: {served}");
-    let (load, served) =
-        load_on(|_| (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone".to_vec(), AfterAnswer::Stay));
+    assert!(load.received > 0 && load.received <= 4 * answer_count, "{load:?}: {answer_count}");
+    let (load, answer_count) =
+        measure_answers(|_| (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone".to_vec(), AfterAnswer::Stay));
     assert_eq!((load.bytes, load.received), (0, 4 * load.errors.count()), "{load:?}");
-    assert!(load.received > 0 && load.received <= 4 * served);
+    assert!(load.received > 0 && load.received <= 4 * answer_count);
 }
 
 #[test]
@@ -160,9 +164,9 @@ fn unresponsive_server_times_out() {
 fn large_bodies_arrive_by_length_and_chunks() {
     let body: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
     let chunked = server::chunked(&body);
-    let whole = ok(&body);
+    let with_length = ok(&body);
     let server = ScriptedServer::start(move |request| {
-        (if request.number.is_multiple_of(2) { whole.clone() } else { chunked.clone() }, AfterAnswer::Stay)
+        (if request.number.is_multiple_of(2) { with_length.clone() } else { chunked.clone() }, AfterAnswer::Stay)
     });
     let mut setup = LoadSetup { verify: Verify::Content, ..two_user_setup(&server) };
     setup.duration = Duration::from_secs(1);
@@ -176,7 +180,7 @@ fn wrong_bytes_are_not_throughput() {
     let server =
         ScriptedServer::start(|request| (ok(if request.number == 0 { b"right" } else { b"wrong" }), AfterAnswer::Stay));
     let mut setup = two_user_setup(&server);
-    setup.demand = Demand::Users { users: 1, think: NO_THOUGHT };
+    setup.demand = Demand::Users { users: 1, think: ZERO_THINK_TIME };
     let load = measure(&LoadSetup { verify: Verify::Content, ..setup.clone() });
     assert_eq!(load.requests, 1);
     assert!(load.errors.wrong > 0 && load.errors.wrong == load.errors.count());
@@ -189,7 +193,7 @@ fn open_loop_ignores_missing_answers() {
     // The server is silent for the first 40 requests, and then answers all: none of them may be left out.
     let server = ScriptedServer::start_serial(|request| {
         if request.number == 0 {
-            while request.requests_so_far() < 40 {
+            while request.request_count() < 40 {
                 std::thread::yield_now();
             }
         }
@@ -210,12 +214,15 @@ fn blocked_generator_reports_own_tail() {
     let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
     let mut setup = two_user_setup(&server);
     setup.demand = Demand::Rate { rate: 500.0, arrivals: TimeDistribution::Constant, connections: 100 };
-    // Whoever watches the load keeps its only thread for 25 requests each time.
-    let watch = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
-    let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), watch).unwrap();
-    let own = load.generator.own_delay;
+    // The observer of the load blocks its only thread for 25 requests each time.
+    let observer = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
+    let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), observer).unwrap();
+    let own_delay = load.generator.own_delay;
     assert!(matches!(load.generator.limit, Some(GeneratorLimit::Late { .. })), "{load:?}");
-    assert!(own.count == load.response.count && own.max >= 40e6 && load.generator.late.max >= 40e6, "{load:?}");
+    assert!(
+        own_delay.count == load.response.count && own_delay.max >= 40e6 && load.generator.late.max >= 40e6,
+        "{load:?}"
+    );
     assert!(load.generator.slow_tail.is_some_and(|share| share > 0.05 && share <= 1.001), "{load:?}");
     assert!(!load.generator.cpus.is_empty());
 }
@@ -260,8 +267,8 @@ fn connection_shortage_is_reported() {
     let mut setup = two_user_setup(&server);
     setup.demand = Demand::Rate { rate: 1000.0, arrivals: TimeDistribution::Exponential, connections: 1 };
     let load = measure(&setup);
-    let OfferedLoad::Rate { delayed: waited, .. } = load.offered else { panic!("{load:?}") };
-    assert!(waited > 0 && load.connections == 1, "{load:?}");
+    let OfferedLoad::Rate { delayed, .. } = load.offered else { panic!("{load:?}") };
+    assert!(delayed > 0 && load.connections == 1, "{load:?}");
     assert_eq!(load.errors.count(), 0);
 }
 
@@ -273,12 +280,12 @@ fn unanswered_requests_count_their_wait() {
     let load = measure(&setup);
     assert_eq!((load.requests, load.unanswered, load.response.count), (0, 20, 20), "{load:?}");
     assert_eq!((load.errors.count(), load.failed_requests()), (0, 20));
-    setup.demand = Demand::Users { users: 3, think: NO_THOUGHT };
+    setup.demand = Demand::Users { users: 3, think: ZERO_THINK_TIME };
     assert_eq!(measure(&setup).failed_requests(), 3, "of users who had no answer at all");
 }
 
 #[test]
-fn head_has_no_body_and_post_sends_one() {
+fn post_has_body_and_head_has_none() {
     let server = ScriptedServer::start(|request| match request.head.split(' ').next() {
         Some("HEAD") => (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n".to_vec(), AfterAnswer::Stay),
         Some("POST") if request.body == b"given" => (ok(b"yes"), AfterAnswer::Stay),
@@ -296,9 +303,9 @@ fn head_has_no_body_and_post_sends_one() {
 
 #[test]
 fn absent_server_is_one_error() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
-    let setup = LoadSetup { target: format!("http://{free}/").parse().unwrap(), ..two_user_setup(&server) };
+    let setup = LoadSetup { target: format!("http://{address}/").parse().unwrap(), ..two_user_setup(&server) };
     assert!(matches!(ServerEndpoint::connect_first(&setup), Err(Error::Connect(..))));
 }
 
@@ -316,23 +323,23 @@ fn vanished_server_is_retried_slowly() {
 #[test]
 fn early_answered_connection_is_not_reused() {
     let (address, heads) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::<Mutex<Vec<String>>>::default());
-    let (listener, seen) = (address.try_clone().unwrap(), Arc::clone(&heads));
+    let (listener, received_heads) = (address.try_clone().unwrap(), Arc::clone(&heads));
     std::thread::spawn(move || {
         // Answers each connection by its first line, reads no further, and leaves it open.
         let mut open = Vec::new();
         for mut socket in listener.incoming().flatten() {
             let mut line = String::new();
             if BufReader::with_capacity(1, &socket).read_line(&mut line).is_ok_and(|length| length > 0) {
-                seen.lock().unwrap().push(line);
+                received_heads.lock().unwrap().push(line);
                 let _ = socket.write_all(&ok(b"early"));
             }
             open.push(socket);
         }
     });
-    let plain = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
-    let mut setup = two_user_setup(&plain);
+    let server = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
     setup.target = format!("http://{}/", address.local_addr().unwrap()).parse().unwrap();
-    setup.demand = Demand::Users { users: 1, think: NO_THOUGHT };
+    setup.demand = Demand::Users { users: 1, think: ZERO_THINK_TIME };
     setup.template =
         RequestTemplate { method: http::Method::POST, body: vec![b'x'; 32 << 20], ..RequestTemplate::default() };
     let load = measure(&setup);
@@ -345,9 +352,9 @@ fn unsustainable_rate_ends_in_time() {
     let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
     let mut setup = two_user_setup(&server);
     // More than a thread sends, to an address that refuses each connection at once.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     setup.demand = Demand::Rate { rate: 1e6, arrivals: TimeDistribution::Constant, connections: 10 };
-    let load = run_load(&setup, &ServerEndpoint { address: free, tls: None }, &mut |_| {}).unwrap();
+    let load = run_load(&setup, &ServerEndpoint { address, tls: None }, &mut |_| {}).unwrap();
     let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 200_000), "{load:?}");
 }

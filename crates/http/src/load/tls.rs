@@ -80,7 +80,7 @@ impl TlsSession for ClientConnection {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             if let Err(error) = self.process_new_packets() {
-                // The alert that says why; whether it arrives changes nothing.
+                // The alert has the reason; whether it arrives changes nothing.
                 let _ = self.flush(socket);
                 return Err(io::Error::new(ErrorKind::InvalidData, error_text(&error)));
             }
@@ -93,13 +93,13 @@ impl TlsSession for ClientConnection {
 fn error_text(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "TLS: the server's certificate is of no authority that is believed".into()
+            "TLS: the server's certificate is signed by no trusted authority".into()
         }
         rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
-            "TLS: the server's certificate is one of an authority, which stands for no server".into()
+            "TLS: the server's certificate is that of an authority, not of a server".into()
         }
         rustls::Error::InvalidMessage(_) => {
-            "TLS: the server's answer is none of TLS: it may speak plain HTTP (http://) on this port".into()
+            "TLS: the server's answer is not TLS: it may serve plain HTTP (http://) on this port".into()
         }
         error => format!("TLS: {error}"),
     }
@@ -162,17 +162,17 @@ struct Verifier {
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
         let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
-        match authorities.verify_server_cert(shown, others, name, ocsp, now) {
+        match authorities.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             // The rule has no error of its own. The time is checked before it, and has one.
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.pinned.contains(shown) => {
-                verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.pinned.contains(certificate) => {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
             done => done,
@@ -182,21 +182,21 @@ impl ServerCertVerifier for Verifier {
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        shown: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, shown, signature, algorithms)
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        shown: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, shown, signature, algorithms)
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -204,8 +204,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-fn file_error(file: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::Tls(format!("{}: {why}", file.display()))
+fn file_error(file: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::Tls(format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn terse_errors_are_explained() {
         let certificate = |error| error_text(&rustls::Error::InvalidCertificate(error));
-        assert!(certificate(CertificateError::UnknownIssuer).contains("no authority that is believed"));
+        assert!(certificate(CertificateError::UnknownIssuer).contains("no trusted authority"));
         let expired = certificate(CertificateError::Expired);
         assert!(expired.contains("certificate") && expired.contains("xpired"));
-        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
-        assert!(error_text(&plain).contains("plain HTTP"));
+        let invalid_message = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(error_text(&invalid_message).contains("plain HTTP"));
     }
 }

@@ -31,7 +31,7 @@ impl ServerEndpoint {
     /// A server that has no address or takes no connection.
     pub fn connect_first(setup: &LoadSetup) -> Result<Self> {
         let target = &setup.target;
-        let addresses = target.addresses().map_err(|why| Error::Resolve(target.url.clone(), why))?;
+        let addresses = target.addresses().map_err(|error| Error::Resolve(target.url.clone(), error))?;
         let tls = setup.tls.as_ref().map(|config| TlsServer::new(config, &target.host)).transpose()?;
         let mut last = None;
         for address in addresses {
@@ -105,14 +105,14 @@ impl HttpTransport {
     /// plain connection.
     pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<TimedRead> {
         match &mut self.session {
-            Some(session) => Ok(TimedRead { length: session.read(&self.socket, buffer, may_take)?, at: None }),
+            Some(session) => Ok(TimedRead { length: session.read(&self.socket, buffer, may_take)?, arrival: None }),
             None if may_take => rx_timestamp::read(&self.socket, buffer),
             None => Err(ErrorKind::WouldBlock.into()),
         }
     }
 }
 
-/// Whether no connection could be begun because every local port is taken: the system says only that an address is not there.
+/// Whether no connection could be begun because every local port is taken: the system reports only that an address is not available.
 pub(crate) fn has_no_port(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable
 }
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn used_up_ports_are_told_from_other_errors() {
-        let none_left = io::Error::from(Errno::ADDRNOTAVAIL);
-        assert!(has_no_port(&none_left) && !has_no_port(&io::Error::from(Errno::CONNREFUSED)));
+    fn port_exhaustion_differs_from_other_errors() {
+        let error = io::Error::from(Errno::ADDRNOTAVAIL);
+        assert!(has_no_port(&error) && !has_no_port(&io::Error::from(Errno::CONNREFUSED)));
     }
 }

@@ -26,7 +26,7 @@ pub fn parse_url_list(text: &str, server: Option<ServerUrl>) -> Result<(ServerUr
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        paths.push(parse_line(line, &mut server).map_err(|why| format!("line {}: {why}", number + 1))?);
+        paths.push(parse_line(line, &mut server).map_err(|error| format!("line {}: {error}", number + 1))?);
     }
     let server = server.filter(|_| !paths.is_empty()).ok_or("it names no file: give a path or a URL in each line")?;
     Ok((server, paths))
@@ -46,8 +46,8 @@ fn parse_line(line: &str, server: &mut Option<ServerUrl>) -> Result<String, Stri
         return Err(format!("{line} is a path without a server: give its URL as well, or a URL in each line"));
     }
     let path = if line.starts_with('/') { line.to_owned() } else { format!("/{line}") };
-    let wrong = || format!("{line} is no path of a URL: write a space as %20");
-    path.parse::<PathAndQuery>().ok().filter(|parsed| parsed.as_str() == path).map(|_| path).ok_or_else(wrong)
+    let invalid_line = || format!("{line} is no path of a URL: write a space as %20");
+    path.parse::<PathAndQuery>().ok().filter(|parsed| parsed.as_str() == path).map(|_| path).ok_or_else(invalid_line)
 }
 
 /// The right bodies of paths, from the files below a directory.
@@ -58,8 +58,8 @@ pub fn expected_bodies(root: &Path, paths: &[String], verify: Verify) -> Result<
     let read = |path: &String| {
         let path = path.split('?').next().unwrap_or(path);
         let file = root.join(OsString::from_vec(percent_decode_str(path.trim_start_matches('/')).collect()));
-        let known = open_to_read(&file).and_then(|mut open| ExpectedBody::from_reader(&mut open, verify));
-        known.map(Some).map_err(|error: io::Error| format!("{}: {error}", file.display()))
+        let body = open_to_read(&file).and_then(|mut open| ExpectedBody::from_reader(&mut open, verify));
+        body.map(Some).map_err(|error: io::Error| format!("{}: {error}", file.display()))
     };
     paths.iter().map(read).collect()
 }
@@ -81,19 +81,19 @@ mod tests {
     #[test]
     fn invalid_line_is_named() {
         let server: ServerUrl = "http://a/".parse().unwrap();
-        let wrong = |text: &str, server: Option<&ServerUrl>| parse_url_list(text, server.cloned()).unwrap_err();
-        assert!(wrong("/x\n", None).starts_with("line 1: /x is a path without a server"));
-        assert!(wrong("/x\nhttp://b/y", Some(&server)).starts_with("line 2: http://b/y is not of the server a"));
-        assert!(wrong("/a b", Some(&server)).contains("%20"));
-        assert!(wrong("# nothing\n", Some(&server)).contains("names no file"));
+        let parse_error = |text: &str, server: Option<&ServerUrl>| parse_url_list(text, server.cloned()).unwrap_err();
+        assert!(parse_error("/x\n", None).starts_with("line 1: /x is a path without a server"));
+        assert!(parse_error("/x\nhttp://b/y", Some(&server)).starts_with("line 2: http://b/y is not of the server a"));
+        assert!(parse_error("/a b", Some(&server)).contains("%20"));
+        assert!(parse_error("# nothing\n", Some(&server)).contains("names no file"));
     }
 
     #[test]
     fn expected_bodies_come_from_directory() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("a b"), b"content").unwrap();
-        let known = expected_bodies(root.path(), &["/a%20b?c".into()], Verify::Content).unwrap();
-        assert_eq!(known, [Some(ExpectedBody { length: 7, hash: Some(kelvin_transfer::wire::hash(b"content")) })]);
+        let bodies = expected_bodies(root.path(), &["/a%20b?c".into()], Verify::Content).unwrap();
+        assert_eq!(bodies, [Some(ExpectedBody { length: 7, hash: Some(kelvin_transfer::wire::hash(b"content")) })]);
         assert!(
             expected_bodies(root.path(), &["/none".into()], Verify::Content)
                 .unwrap_err()

@@ -1,4 +1,4 @@
-//! What stands for TLS in a build without the feature `tls`: no session can be made, and that is said.
+//! What stands for TLS in a build without the feature `tls`: no session can be made, and the error states that.
 
 use std::io;
 

@@ -46,7 +46,7 @@ pub enum BatchEnd {
     NoDescriptors,
 }
 
-/// Accepts some connections, and gives each to `place`.
+/// Accepts some connections, and gives each to `dispatch`.
 pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut dispatch: impl FnMut(OwnedFd)) -> BatchEnd {
     for _ in 0..ACCEPT_BATCH {
         match accept_with(listener, flags | SocketFlags::CLOEXEC) {
@@ -54,7 +54,7 @@ pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut dispatch: im
             // Another thread may have closed the listener.
             Err(Errno::AGAIN | Errno::INVAL) => return BatchEnd::Empty,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return BatchEnd::NoDescriptors,
-            // A connection that has ended meanwhile, or what else accept says about one.
+            // A connection that has ended meanwhile, or another error of one.
             Err(_) => {}
         }
     }
@@ -140,14 +140,14 @@ mod tests {
         limit_unsent(&socket, connections);
         socket.set_nonblocking(true).unwrap();
         while socket.write(&[0; 4096]).is_ok() {}
-        in_transit(&socket).unwrap().not_sent
+        in_transit(&socket).unwrap().unsent_bytes
     }
 
     #[test]
     fn nonreading_client_among_many_has_little_unsent() {
         // Within a segment it is not asked how much there is.
-        let most = MAX_UNSENT_BYTES + (64 << 10);
-        assert!(unsent_bytes(UNTHROTTLED_CONNECTIONS) <= most && unsent_bytes(10_000) <= most);
-        assert!(unsent_bytes(0) > most && unsent_bytes(UNTHROTTLED_CONNECTIONS - 1) > most);
+        let max_unsent = MAX_UNSENT_BYTES + (64 << 10);
+        assert!(unsent_bytes(UNTHROTTLED_CONNECTIONS) <= max_unsent && unsent_bytes(10_000) <= max_unsent);
+        assert!(unsent_bytes(0) > max_unsent && unsent_bytes(UNTHROTTLED_CONNECTIONS - 1) > max_unsent);
     }
 }

@@ -10,7 +10,7 @@ use crate::serve::open_file_cache::OpenFile;
 #[derive(Clone, Debug)]
 pub struct FileRange {
     /// The file.
-    pub opened: Arc<OpenFile>,
+    pub open_file: Arc<OpenFile>,
     /// What of it is left to be sent; never empty.
     pub range: Range<u64>,
 }
@@ -27,7 +27,7 @@ pub enum Body {
 /// Several parts of one file, each with a heading, as multipart/byteranges (RFC 9110, section 14.6).
 #[derive(Debug)]
 pub struct MultipartRanges {
-    opened: Arc<OpenFile>,
+    open_file: Arc<OpenFile>,
     ranges: std::vec::IntoIter<Range<u64>>,
     boundary: String,
     is_finished: bool,
@@ -35,9 +35,9 @@ pub struct MultipartRanges {
 
 impl MultipartRanges {
     /// Of these ranges, none of which is empty. The boundary must be one that nobody could put into a file beforehand.
-    pub fn new(opened: Arc<OpenFile>, ranges: Vec<Range<u64>>, boundary: u64) -> Self {
+    pub fn new(open_file: Arc<OpenFile>, ranges: Vec<Range<u64>>, boundary: u64) -> Self {
         let boundary = format!("{boundary:016x}");
-        Self { opened, ranges: ranges.into_iter(), boundary, is_finished: false }
+        Self { open_file, ranges: ranges.into_iter(), boundary, is_finished: false }
     }
 
     /// The header fields that describe them, and the empty line.
@@ -53,7 +53,7 @@ impl MultipartRanges {
     pub fn next_part(&mut self, out: &mut Vec<u8>) -> Option<FileRange> {
         if let Some(range) = self.ranges.next() {
             out.extend_from_slice(self.heading(&range).as_bytes());
-            return Some(FileRange { opened: Arc::clone(&self.opened), range });
+            return Some(FileRange { open_file: Arc::clone(&self.open_file), range });
         }
         if !std::mem::replace(&mut self.is_finished, true) {
             out.extend_from_slice(self.ending().as_bytes());
@@ -62,8 +62,8 @@ impl MultipartRanges {
     }
 
     fn heading(&self, range: &Range<u64>) -> String {
-        let (boundary, media_type) = (&self.boundary, self.opened.media_type);
-        let range = content_range(range, self.opened.identity.size);
+        let (boundary, media_type) = (&self.boundary, self.open_file.media_type);
+        let range = content_range(range, self.open_file.identity.size);
         format!("\r\n--{boundary}\r\nContent-Type: {media_type}\r\n{range}\r\n")
     }
 
@@ -72,7 +72,7 @@ impl MultipartRanges {
     }
 }
 
-/// The header field that says which bytes of how many these are.
+/// The header field that states which bytes of how many these are.
 pub fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("Content-Range: bytes {}-{}/{size}\r\n", range.start, range.end - 1)
 }
@@ -144,22 +144,22 @@ mod tests {
         RequestedRanges::Ranges(ranges.to_vec())
     }
 
-    fn part(range: Range<u64>) -> RequestedRanges {
+    fn single_range(range: Range<u64>) -> RequestedRanges {
         RequestedRanges::Ranges(vec![range])
     }
 
     #[test]
     fn ranges_parse_as_rfc_9110() {
         for (field, expected) in [
-            ("bytes=0-0", part(0..1)),
-            ("bytes=0-", part(0..100)),
-            ("bytes=90-200", part(90..100)),
-            ("bytes=-5", part(95..100)),
-            ("bytes=-500", part(0..100)),
+            ("bytes=0-0", single_range(0..1)),
+            ("bytes=0-", single_range(0..100)),
+            ("bytes=90-200", single_range(90..100)),
+            ("bytes=-5", single_range(95..100)),
+            ("bytes=-500", single_range(0..100)),
             ("Bytes = 1-2 , 4-5", parts(&[1..3, 4..6])),
             ("bytes=0-0,-1", parts(&[0..1, 99..100])),
-            ("bytes=200-,5-6", part(5..7)),
-            ("bytes=0-99999999999999999999999999", part(0..100)),
+            ("bytes=200-,5-6", single_range(5..7)),
+            ("bytes=0-99999999999999999999999999", single_range(0..100)),
             ("bytes=100-", RequestedRanges::Unsatisfiable),
             ("bytes=-0", RequestedRanges::Unsatisfiable),
             ("bytes=200-300,400-", RequestedRanges::Unsatisfiable),
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn too_many_ranges_send_whole_file() {
-        let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
-        assert!(matches!(parse_range(&many(MAX_RANGES), 100), RequestedRanges::Ranges(_)));
-        assert_eq!(parse_range(&many(MAX_RANGES + 1), 100), RequestedRanges::Whole);
+        let ranges_header = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
+        assert!(matches!(parse_range(&ranges_header(MAX_RANGES), 100), RequestedRanges::Ranges(_)));
+        assert_eq!(parse_range(&ranges_header(MAX_RANGES + 1), 100), RequestedRanges::Whole);
         assert_eq!(parse_range("bytes=0-,0-", 100), RequestedRanges::Whole);
         assert_eq!(parse_range("bytes=0-60,40-", 100), RequestedRanges::Whole, "overlapping");
     }

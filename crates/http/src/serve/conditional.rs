@@ -17,7 +17,7 @@ pub struct Validators {
 
 impl Validators {
     /// Those of a file of this size that was modified this many seconds and nanoseconds after 1970; one of before has that time. A time
-    /// that is still to come is said to be now (RFC 9110, section 8.8.2.1).
+    /// that is still to come is replaced by now (RFC 9110, section 8.8.2.1).
     pub fn from_metadata(size: u64, (seconds, nanoseconds): (i64, u32), now: SystemTime) -> Self {
         let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_HTTP_DATE);
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -35,30 +35,30 @@ impl Validators {
         if fails {
             return Some(StatusCode::PRECONDITION_FAILED);
         }
-        let is_known = match (fields.if_none_match, fields.if_modified_since.and_then(parse_http_date)) {
+        let is_unmodified = match (fields.if_none_match, fields.if_modified_since.and_then(parse_http_date)) {
             (Some(tags), _) => self.matches_etag_list(tags, true),
             (None, Some(since)) => self.modified <= since,
             (None, None) => false,
         };
-        is_known.then_some(StatusCode::NOT_MODIFIED)
+        is_unmodified.then_some(StatusCode::NOT_MODIFIED)
     }
 
     /// Whether a range is still one of the content that the client has a part of. A date distinguishes only contents that are
     /// a second from each other, so it counts once the file is older than that (section 13.1.5, by 8.8.2.2).
     pub fn matches_if_range(&self, if_range: Option<&str>, now: SystemTime) -> bool {
-        let Some(known) = if_range else { return true };
-        if known.starts_with(['"', 'W']) {
-            return known == self.tag;
+        let Some(validator) = if_range else { return true };
+        if validator.starts_with(['"', 'W']) {
+            return validator == self.tag;
         }
         let is_old = now.duration_since(self.modified).is_ok_and(|age| age > Duration::from_secs(1));
-        is_old && parse_http_date(known) == Some(self.modified)
+        is_old && parse_http_date(validator) == Some(self.modified)
     }
 
     /// Whether a list has the tag; weak tags count where only the meaning must be equal (section 8.8.3.2).
     fn matches_etag_list(&self, tags: &str, is_weak: bool) -> bool {
-        let is_same = |tag: &str| tag == self.tag || (is_weak && tag.strip_prefix("W/") == Some(&self.tag));
+        let matches_tag = |tag: &str| tag == self.tag || (is_weak && tag.strip_prefix("W/") == Some(&self.tag));
         // No tag of ours has a comma, so one that does can be torn apart without becoming one of ours.
-        tags.trim() == "*" || tags.split(',').map(str::trim).any(is_same)
+        tags.trim() == "*" || tags.split(',').map(str::trim).any(matches_tag)
     }
 }
 
@@ -78,19 +78,19 @@ mod tests {
     const AFTER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
 
     fn file() -> Validators {
-        Validators::from_metadata(0x64, (784_111_777, 0xab), later())
+        Validators::from_metadata(0x64, (784_111_777, 0xab), later_date())
     }
 
-    fn later() -> SystemTime {
+    fn later_date() -> SystemTime {
         parse_http_date("Sun, 06 Nov 1994 09:00:00 GMT").unwrap()
     }
 
     #[test]
     fn future_mtime_is_reported_as_now() {
-        let to_come = Validators::from_metadata(1, (7_258_118_400, 0), later());
-        assert_eq!((to_come.modified, &*to_come.tag), (later(), "\"1b09e1900.0-1\""));
+        let validators = Validators::from_metadata(1, (7_258_118_400, 0), later_date());
+        assert_eq!((validators.modified, &*validators.tag), (later_date(), "\"1b09e1900.0-1\""));
         assert!(
-            to_come
+            validators
                 .evaluate_preconditions(&RequestFields {
                     if_unmodified_since: Some("Sun, 06 Nov 1994 09:00:00 GMT"),
                     ..RequestFields::default()
@@ -106,8 +106,8 @@ mod tests {
     #[test]
     fn etag_depends_on_size_and_nanoseconds() {
         assert_eq!(file().tag, "\"2ebc98a1.ab-64\"");
-        assert_ne!(Validators::from_metadata(0x64, (784_111_777, 0xac), later()).tag, file().tag);
-        assert_ne!(Validators::from_metadata(0x65, (784_111_777, 0xab), later()).tag, file().tag);
+        assert_ne!(Validators::from_metadata(0x64, (784_111_777, 0xac), later_date()).tag, file().tag);
+        assert_ne!(Validators::from_metadata(0x65, (784_111_777, 0xab), later_date()).tag, file().tag);
     }
 
     #[test]
@@ -130,15 +130,17 @@ mod tests {
                 "{since}"
             );
         }
-        let both =
+        let fields =
             RequestFields { if_none_match: Some("\"a\""), if_modified_since: Some(DATE), ..RequestFields::default() };
-        assert_eq!(evaluate(both), None, "a tag overrules a date");
+        assert_eq!(evaluate(fields), None, "a tag overrules a date");
     }
 
     #[test]
     fn failed_precondition_is_412() {
-        let weak = format!("W/{}", file().tag);
-        for (tags, expected) in [(file().tag.as_str(), None), ("*", None), ("\"a\"", Some(412)), (&weak, Some(412))] {
+        let weak_etag = format!("W/{}", file().tag);
+        for (tags, expected) in
+            [(file().tag.as_str(), None), ("*", None), ("\"a\"", Some(412)), (&weak_etag, Some(412))]
+        {
             assert_eq!(
                 evaluate(RequestFields { if_match: Some(tags), ..RequestFields::default() }),
                 expected,
@@ -156,26 +158,26 @@ mod tests {
 
     #[test]
     fn if_range_needs_strong_validator() {
-        let at = |seconds| file().modified + Duration::from_secs(seconds);
-        let weak = format!("W/{}", file().tag);
-        for (known, now, expected) in [
+        let time_after = |seconds| file().modified + Duration::from_secs(seconds);
+        let weak_etag = format!("W/{}", file().tag);
+        for (if_range, now, expected) in [
             (None, 0, true),
             (Some(file().tag.as_str()), 0, true),
-            (Some(weak.as_str()), 9, false),
+            (Some(weak_etag.as_str()), 9, false),
             (Some("\"a\""), 9, false),
             (Some(DATE), 9, true),
             (Some(DATE), 1, false),
             (Some(AFTER), 9, false),
             (Some("nonsense"), 9, false),
         ] {
-            assert_eq!(file().matches_if_range(known, at(now)), expected, "{known:?} {now}");
+            assert_eq!(file().matches_if_range(if_range, time_after(now)), expected, "{if_range:?} {now}");
         }
     }
 
     #[test]
     fn unrepresentable_mtime_is_clamped() {
         for seconds in [i64::MIN, -1, i64::MAX] {
-            for now in [later(), SystemTime::UNIX_EPOCH - Duration::from_secs(1)] {
+            for now in [later_date(), SystemTime::UNIX_EPOCH - Duration::from_secs(1)] {
                 httpdate::fmt_http_date(Validators::from_metadata(1, (seconds, 0), now).modified);
             }
         }

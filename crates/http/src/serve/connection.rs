@@ -1,4 +1,4 @@
-//! A connection apart from how its bytes move: it is fed what arrives, and says what is to be sent.
+//! A connection without its transport: it is fed what arrives, and returns what is to be sent.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Connection {
     input: Vec<u8>,
     consumed: usize,
     /// Bytes received before which it makes no sense to look for a request again.
-    retry_at: usize,
+    reparse_length: usize,
     /// What is to be sent, and how much of it was.
     output: Vec<u8>,
     sent: usize,
@@ -72,7 +72,7 @@ pub enum PendingOutput<'a> {
 #[derive(Debug)]
 pub struct FileRead {
     /// The file.
-    pub opened: Arc<OpenFile>,
+    pub open_file: Arc<OpenFile>,
     /// From which offset on.
     pub offset: u64,
     /// Where it goes in what is to be sent.
@@ -101,7 +101,7 @@ impl Connection {
         if self.sent < self.output.len() || self.file_range.is_some() {
             NextIo::Send
         } else if self.more_ranges.is_some()
-            || (!self.close_when_sent && self.input.len() - self.consumed > self.retry_at)
+            || (!self.close_when_sent && self.input.len() - self.consumed > self.reparse_length)
         {
             NextIo::Advance
         } else if self.close_when_sent {
@@ -130,19 +130,19 @@ impl Connection {
 
     /// Where bytes are received: behind what is there already, with room for at least this many.
     #[inline]
-    pub fn input_buffer(&mut self, room: usize) -> &mut Vec<u8> {
+    pub fn input_buffer(&mut self, min_bytes: usize) -> &mut Vec<u8> {
         if self.consumed > 0 {
             self.input.drain(..self.consumed);
             self.consumed = 0;
         }
-        self.input.reserve(room);
+        self.input.reserve(min_bytes);
         &mut self.input
     }
 
     /// This many bytes were received into the buffer, which had waited this many nanoseconds.
-    pub fn mark_received_delayed(&mut self, bytes: usize, waited: u64) {
+    pub fn mark_received_delayed(&mut self, bytes: usize, delay: u64) {
         if self.input.len() - bytes == self.consumed && bytes > 0 {
-            self.tracker.iter().for_each(|tracker| tracker.request_arrived(waited));
+            self.tracker.iter().for_each(|tracker| tracker.request_arrived(delay));
         }
         self.mark_received(bytes);
     }
@@ -152,7 +152,7 @@ impl Connection {
     pub fn mark_received(&mut self, bytes: usize) {
         // A head cannot have become whole without the end of a line. What has no end is looked at each time that it doubles.
         if memchr::memchr(b'\n', &self.input[self.input.len() - bytes..]).is_some() {
-            self.retry_at = 0;
+            self.reparse_length = 0;
         }
     }
 
@@ -176,7 +176,7 @@ impl Connection {
         let rest = &self.input[self.consumed..];
         match parse_request(rest, &site.config.limits) {
             Ok(None) => {
-                self.retry_at = (2 * rest.len()).min(site.config.limits.head_bytes - 1);
+                self.reparse_length = (2 * rest.len()).min(site.config.limits.head_bytes - 1);
                 return false;
             }
             Err(status) => {
@@ -200,7 +200,7 @@ impl Connection {
                 self.tracker.iter_mut().for_each(|tracker| tracker.add_answer(&self.output[begin..]));
                 self.close_when_sent = !site.keeps_alive(&request);
                 self.consumed += length;
-                self.retry_at = 0;
+                self.reparse_length = 0;
                 site.answered += 1;
             }
         }
@@ -219,21 +219,21 @@ impl Connection {
     /// What is to be sent next, if anything is.
     #[inline]
     pub fn pending_output(&self) -> Option<PendingOutput<'_>> {
-        let (bytes, part) = (&self.output[self.sent..], self.file_range.as_ref());
+        let (bytes, file_range) = (&self.output[self.sent..], self.file_range.as_ref());
         if bytes.is_empty() {
-            return part.map(PendingOutput::FileRange);
+            return file_range.map(PendingOutput::FileRange);
         }
-        Some(PendingOutput::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty())))
+        Some(PendingOutput::Bytes(bytes, file_range.is_some_and(|range| !range.range.is_empty())))
     }
 
     /// Reads of the part that is to be sent, up to this many bytes, behind the head that is to be sent before it.
     ///
     /// # Errors
-    /// Those of pread; `IO` of a file that has become shorter than was said.
+    /// Those of pread; `IO` of a file that has become shorter than was stated.
     #[inline]
     pub fn read_file_range(&mut self, max_bytes: usize) -> rustix::io::Result<()> {
         let Some(reading) = self.begin_read(max_bytes) else { return Ok(()) };
-        let read = pread(&reading.opened.file, &mut self.output[reading.begin..], reading.offset);
+        let read = pread(&reading.open_file.file, &mut self.output[reading.begin..], reading.offset);
         self.end_read(reading.begin, read)
     }
 
@@ -241,42 +241,42 @@ impl Connection {
     #[inline]
     pub fn needs_file_read(&self) -> bool {
         let is_read = self.read_ahead > 0 && self.sent < self.output.len();
-        !is_read && self.file_range.as_ref().is_some_and(|part| !part.range.is_empty())
+        !is_read && self.file_range.as_ref().is_some_and(|range| !range.range.is_empty())
     }
 
     /// Makes room for what is to be read next of the part that is to be sent, up to this many bytes, if anything is.
     #[inline]
     pub fn begin_read(&mut self, max_bytes: usize) -> Option<FileRead> {
         self.clear_sent_output();
-        let part = self.file_range.as_ref()?;
-        if self.read_ahead > 0 || part.range.is_empty() {
+        let file_range = self.file_range.as_ref()?;
+        if self.read_ahead > 0 || file_range.range.is_empty() {
             return None;
         }
-        let (begin, offset) = (self.output.len(), part.range.start);
-        let bytes = (part.range.end - offset).min(max_bytes as u64) as usize;
-        let opened = Arc::clone(&part.opened);
+        let (begin, offset) = (self.output.len(), file_range.range.start);
+        let bytes = (file_range.range.end - offset).min(max_bytes as u64) as usize;
+        let open_file = Arc::clone(&file_range.open_file);
         self.output.resize(begin + bytes, 0);
-        Some(FileRead { opened, offset, begin, bytes })
+        Some(FileRead { open_file, offset, begin, bytes })
     }
 
     /// That was read, into the room that begins there.
     ///
     /// # Errors
-    /// The one of the read; `IO` of a file that has become shorter than was said.
+    /// The one of the read; `IO` of a file that has become shorter than was stated.
     #[inline]
     pub fn end_read(&mut self, begin: usize, read: rustix::io::Result<usize>) -> rustix::io::Result<()> {
         self.read_ahead = *read.as_ref().unwrap_or(&0);
         self.output.truncate(begin + self.read_ahead);
-        self.file_range.iter_mut().for_each(|part| part.range.start += self.read_ahead as u64);
+        self.file_range.iter_mut().for_each(|range| range.range.start += self.read_ahead as u64);
         if read? == 0 { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// Gives away what is to be sent, and how much of it was, for as long as somebody else sends it or reads into it. Until it is
     /// [back](Self::reattach_output), bytes are received at most.
     #[inline]
-    pub fn detach_output(&mut self, spare: Vec<u8>) -> (Vec<u8>, usize) {
+    pub fn detach_output(&mut self, replacement: Vec<u8>) -> (Vec<u8>, usize) {
         self.output_detached = true;
-        (std::mem::replace(&mut self.output, spare), self.sent)
+        (std::mem::replace(&mut self.output, replacement), self.sent)
     }
 
     /// Has it back.
@@ -319,8 +319,8 @@ impl Connection {
     /// Forgets what was read of a part and could not be sent: it costs less to read it again than to keep it for each that waits.
     fn discard_read_ahead(&mut self) {
         let unsent = std::mem::take(&mut self.read_ahead).min(self.output.len() - self.sent);
-        if let Some(part) = &mut self.file_range {
-            part.range.start -= unsent as u64;
+        if let Some(range) = &mut self.file_range {
+            range.range.start -= unsent as u64;
             self.output.truncate(self.output.len() - unsent);
         }
     }
@@ -331,10 +331,10 @@ impl Connection {
         self.bytes_sent += bytes as u64;
         if self.sent < self.output.len() {
             self.sent += bytes;
-        } else if let Some(part) = &mut self.file_range {
-            part.range.start += bytes as u64;
+        } else if let Some(range) = &mut self.file_range {
+            range.range.start += bytes as u64;
         }
-        if self.sent == self.output.len() && self.file_range.as_ref().is_some_and(|part| part.range.is_empty()) {
+        if self.sent == self.output.len() && self.file_range.as_ref().is_some_and(|range| range.range.is_empty()) {
             self.file_range = None;
         }
         if let Some(tracker) = &mut self.tracker {
@@ -350,18 +350,18 @@ impl Connection {
 }
 
 /// Moves what is left of a small buffer into a large one, which takes its place.
-fn move_to_large(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+fn move_to_large(buffer: &mut Vec<u8>, sent: &mut usize, large: &mut Vec<u8>) {
     large.clear();
-    large.extend_from_slice(&own[*done..]);
-    *done = 0;
-    std::mem::swap(own, large);
+    large.extend_from_slice(&buffer[*sent..]);
+    *sent = 0;
+    std::mem::swap(buffer, large);
 }
 
 /// Gives a large buffer back, and keeps what is left of its content.
-fn return_large(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+fn return_large(buffer: &mut Vec<u8>, sent: &mut usize, large: &mut Vec<u8>) {
     // What was swapped is the small one of before.
-    *large = std::mem::replace(own, own[*done..].to_vec());
-    *done = 0;
+    *large = std::mem::replace(buffer, buffer[*sent..].to_vec());
+    *sent = 0;
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub enum SlotWord {
     /// How often all was with the kernel.
     Submissions = 10,
     /// From after how many answers on it is to be found out how much earlier one leaves than it was given, or not any more (0), or it
-    /// could not be ([`LEFT_LATER`]). Of all words this one alone is written by the sampler and by the thread that serves.
+    /// could not be ([`DEPARTED_AFTER_CALL`]). Of all words this one alone is written by the sampler and by the thread that serves.
     SampleAfter,
     /// How often it was found out, and the nanoseconds together.
     Samples,
@@ -62,16 +62,16 @@ pub struct DepartureLead {
 impl DepartureLead {
     /// Nanoseconds of all answers since an earlier look, by those of which it was found out; none without any.
     pub fn nanoseconds_since(self, before: Self) -> Option<i64> {
-        let growth = |part: fn(Self) -> u64| part(self).wrapping_sub(part(before)).cast_signed();
-        let lead = growth(|ahead| ahead.nanoseconds)
-            - (growth(|ahead| ahead.sampled_nanoseconds) - growth(|ahead| ahead.control_nanoseconds));
-        let (submissions, samples) = (growth(|ahead| ahead.submissions), growth(|ahead| ahead.samples));
+        let growth = |counter: fn(Self) -> u64| counter(self).wrapping_sub(counter(before)).cast_signed();
+        let lead = growth(|sums| sums.nanoseconds)
+            - (growth(|sums| sums.sampled_nanoseconds) - growth(|sums| sums.control_nanoseconds));
+        let (submissions, samples) = (growth(|sums| sums.submissions), growth(|sums| sums.samples));
         (samples > 0).then(|| (lead as f64 / samples as f64 * submissions as f64) as i64)
     }
 }
 
-/// It was to be found out of an answer that leaves after the call is over.
-pub const LEFT_LATER: u64 = u64::MAX;
+/// Marks an answer that left after its call had ended.
+pub const DEPARTED_AFTER_CALL: u64 = u64::MAX;
 
 /// The words of all connections.
 #[derive(Clone, Debug)]
@@ -89,9 +89,9 @@ pub struct CounterSlot {
 pub struct CounterTotals {
     pub requests: u64,
     pub bytes: u64,
-    pub arrived: u64,
-    pub in_service: u64,
-    pub with_worker: u64,
+    pub arrived_time: u64,
+    pub service_time: u64,
+    pub worker_time: u64,
 }
 
 impl ConnectionCounters {
@@ -116,12 +116,12 @@ impl ConnectionCounters {
     /// If there is none of this number.
     pub fn slot(&self, number: usize) -> CounterSlot {
         assert!(number < self.slots(), "it is one of these");
-        self.used().fetch_max(number as u64 + 1, Ordering::Relaxed);
+        self.used_slots().fetch_max(number as u64 + 1, Ordering::Relaxed);
         CounterSlot { counters: self.clone(), number }
     }
 
     /// How many of the first slots have been in use.
-    fn used(&self) -> &AtomicU64 {
+    fn used_slots(&self) -> &AtomicU64 {
         &self.0[0]
     }
 
@@ -138,13 +138,13 @@ impl ConnectionCounters {
     /// What all have counted until now.
     pub fn totals(&self, now: u64) -> CounterTotals {
         let mut sum = CounterTotals::default();
-        for number in 0..self.used().load(Ordering::Relaxed) as usize {
+        for number in 0..self.used_slots().load(Ordering::Relaxed) as usize {
             let slot = CounterSlot { counters: self.clone(), number };
             sum.requests += slot.get(SlotWord::Requests);
             sum.bytes += slot.get(SlotWord::Bytes);
-            sum.arrived += slot.span_total(TimedState::Arrived, now);
-            sum.in_service += slot.span_total(TimedState::InService, now);
-            sum.with_worker += slot.span_total(TimedState::WithWorker, now);
+            sum.arrived_time += slot.span_total(TimedState::Arrived, now);
+            sum.service_time += slot.span_total(TimedState::InService, now);
+            sum.worker_time += slot.span_total(TimedState::WithWorker, now);
         }
         sum
     }
@@ -166,8 +166,8 @@ impl CounterSlot {
     }
 
     /// Counts this many more.
-    pub fn add(&self, word: SlotWord, more: u64) {
-        self.set(word, self.get(word) + more);
+    pub fn add(&self, word: SlotWord, increment: u64) {
+        self.set(word, self.get(word) + increment);
     }
 
     /// It was given then, and nothing is in service any more.
@@ -179,11 +179,15 @@ impl CounterSlot {
         self.end(TimedState::Arrived, time);
     }
 
-    /// An answer left this much ahead and took this long, and the one after it took as long as `control`.
-    pub fn record_lead(&self, ahead: u64, took: u64, control: u64) {
-        let words =
-            [(SlotWord::Samples, 1), (SlotWord::Lead, ahead), (SlotWord::Sampled, took), (SlotWord::Control, control)];
-        words.into_iter().for_each(|(word, more)| self.add(word, more));
+    /// An answer left this much before its call ended, which took this long, and the one after it took as long as `control`.
+    pub fn record_lead(&self, lead: u64, duration: u64, control: u64) {
+        let words = [
+            (SlotWord::Samples, 1),
+            (SlotWord::Lead, lead),
+            (SlotWord::Sampled, duration),
+            (SlotWord::Control, control),
+        ];
+        words.into_iter().for_each(|(word, amount)| self.add(word, amount));
     }
 
     /// What is known of it.
@@ -254,19 +258,19 @@ mod tests {
         first.begin(TimedState::InService, 170);
         second.begin(TimedState::WithWorker, 10);
         let totals = |now| counters.totals(now);
-        assert_eq!((totals(200).arrived, totals(200).in_service, totals(200).with_worker), (100, 30, 190));
+        assert_eq!((totals(200).arrived_time, totals(200).service_time, totals(200).worker_time), (100, 30, 190));
         first.end(TimedState::Arrived, 210);
         first.end(TimedState::Arrived, 260);
-        assert_eq!((totals(300).arrived, totals(300).in_service), (110, 130));
+        assert_eq!((totals(300).arrived_time, totals(300).service_time), (110, 130));
         first.add(SlotWord::Requests, 2);
         second.add(SlotWord::Bytes, 7);
         first.release(310);
         assert_eq!(
             totals(999),
-            CounterTotals { requests: 2, bytes: 7, arrived: 110, in_service: 140, with_worker: 989 }
+            CounterTotals { requests: 2, bytes: 7, arrived_time: 110, service_time: 140, worker_time: 989 }
         );
         first.begin(TimedState::Arrived, 1000);
-        assert_eq!(totals(1001).arrived, 111, "who has it next counts on");
+        assert_eq!(totals(1001).arrived_time, 111, "who has it next counts on");
     }
 
     #[test]

@@ -23,12 +23,12 @@ impl DecodedPath {
     /// leave the root, by `.` or `..`.
     pub fn decode(path: &str) -> Option<Self> {
         let mut target = Self { path: Vec::with_capacity(path.len()), is_directory: path.ends_with('/') };
-        for part in path.split('/').filter(|part| !part.is_empty()) {
+        for segment in path.split('/').filter(|part| !part.is_empty()) {
             if !target.path.is_empty() {
                 target.path.push(b'/');
             }
             let begin = target.path.len();
-            target.path.extend(is_percent_encoded(part).then(|| percent_encoding::percent_decode_str(part))?);
+            target.path.extend(is_percent_encoded(segment).then(|| percent_encoding::percent_decode_str(segment))?);
             let name = &target.path[begin..];
             if name == b"." || name == b".." || name.iter().any(|&byte| byte == 0 || byte == b'/') {
                 return None;
@@ -67,7 +67,8 @@ impl DecodedPath {
 
 /// Whether two hexadecimal digits follow each percent sign (RFC 3986, section 2.1).
 pub fn is_percent_encoded(text: &str) -> bool {
-    let begins_with_digits = |part: &[u8]| part.get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    let begins_with_digits =
+        |sequence: &[u8]| sequence.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
     text.as_bytes().split(|&byte| byte == b'%').skip(1).all(begins_with_digits)
 }
 
@@ -75,8 +76,8 @@ pub fn is_percent_encoded(text: &str) -> bool {
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Appends a name with all but unreserved characters encoded.
-pub fn percent_encode(name: &[u8], to: &mut String) {
-    to.extend(percent_encoding::percent_encode(name, RESERVED));
+pub fn percent_encode(name: &[u8], out: &mut String) {
+    out.extend(percent_encoding::percent_encode(name, RESERVED));
 }
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decoded(path: &str) -> Option<String> {
+    fn decode_text(path: &str) -> Option<String> {
         DecodedPath::decode(path).map(|target| target.path().to_string_lossy().into_owned())
     }
 
@@ -103,7 +104,7 @@ mod tests {
             ("/%c3%a9", "é"),
             (r"/a\..\b", r"a\..\b"),
         ] {
-            assert_eq!(decoded(path).as_deref(), Some(expected), "{path}");
+            assert_eq!(decode_text(path).as_deref(), Some(expected), "{path}");
         }
         assert!(DecodedPath::decode("/a/").unwrap().is_directory && !DecodedPath::decode("/a").unwrap().is_directory);
     }
@@ -128,7 +129,7 @@ mod tests {
             "/%+1",
             "/a/%2E%2e",
         ] {
-            assert_eq!(decoded(path), None, "{path}");
+            assert_eq!(decode_text(path), None, "{path}");
         }
     }
 
@@ -156,7 +157,7 @@ mod tests {
             prop_assume!(name != "." && name != "..");
             let mut path = String::from("/");
             percent_encode(name.as_bytes(), &mut path);
-            prop_assert_eq!(decoded(&path), Some(name));
+            prop_assert_eq!(decode_text(&path), Some(name));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::serve::error::{Error, Result};
 const RESOLVE_BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 /// How files are opened: one that has become something else meanwhile must not make the server wait.
 const OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// How often a path is resolved again while somebody renames what it goes through (openat2 says EAGAIN).
+/// How often a path is resolved again while somebody renames what it goes through (openat2 returns EAGAIN).
 const MAX_RESOLVE_TRIES: usize = 8;
 
 /// Links that one path may go through, as the kernel has it (path_resolution(7)).
@@ -78,16 +78,16 @@ impl DocumentRoot {
     /// # Errors
     /// A path that is no directory; a kernel without openat2.
     pub fn open(path: &Path) -> Result<Self> {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let root = Self { directory: Self::open_path(path)?, path: absolute };
+        let absolute_path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let root = Self { directory: Self::open_path(path)?, path: absolute_path };
         root.open_below(&DecodedPath::default(), OFlags::PATH).map_err(|error| Error::NoOpenat2(error.into()))?;
         Ok(root)
     }
 
     fn open_path(path: &Path) -> Result<OwnedFd> {
-        let failed = |error: Errno| Error::Root(path.to_owned(), error.into());
+        let root_error = |error: Errno| Error::Root(path.to_owned(), error.into());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, Mode::empty()).map_err(failed)
+        rustix::fs::open(path, flags, Mode::empty()).map_err(root_error)
     }
 
     /// Opens what its path names now: another directory may have been put there, or mounted. All threads look below that from their next
@@ -156,22 +156,22 @@ impl DocumentRoot {
 
     /// The path with what the first link on it leads to in its place; `None` if it has none.
     fn resolve_first_link(&self, path: &Path) -> rustix::io::Result<Option<PathBuf>> {
-        let parts: Vec<Component<'_>> = path.components().collect();
-        for number in 0..parts.len() {
-            let link: PathBuf = parts[..=number].iter().collect();
-            let itself = self.open_beneath(&link, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
-            if FileType::from_raw_mode(fstat(&itself)?.st_mode) != FileType::Symlink {
+        let components: Vec<Component<'_>> = path.components().collect();
+        for number in 0..components.len() {
+            let link: PathBuf = components[..=number].iter().collect();
+            let descriptor = self.open_beneath(&link, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+            if FileType::from_raw_mode(fstat(&descriptor)?.st_mode) != FileType::Symlink {
                 continue;
             }
-            let leads = readlinkat(&itself, "", Vec::new())?;
-            let leads = Path::new(OsStr::from_bytes(leads.to_bytes()));
-            let rest: PathBuf = parts[number + 1..].iter().collect();
-            let to = match leads.is_absolute() {
-                true => self.strip_root(leads).ok_or(Errno::XDEV)?,
-                false => link.parent().unwrap_or(Path::new("")).join(leads),
+            let link_target = readlinkat(&descriptor, "", Vec::new())?;
+            let link_target = Path::new(OsStr::from_bytes(link_target.to_bytes()));
+            let rest: PathBuf = components[number + 1..].iter().collect();
+            let target = match link_target.is_absolute() {
+                true => self.strip_root(link_target).ok_or(Errno::XDEV)?,
+                false => link.parent().unwrap_or(Path::new("")).join(link_target),
             };
             // An empty name would ask for a directory.
-            let path = if rest.as_os_str().is_empty() { to } else { to.join(rest) };
+            let path = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
             return Ok(Some(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }));
         }
         Ok(None)
@@ -179,20 +179,20 @@ impl DocumentRoot {
 
     /// What follows the path of the root, as it was given or as it is now.
     fn strip_root(&self, path: &Path) -> Option<PathBuf> {
-        let now = || readlink(format!("/proc/self/fd/{}", self.directory.as_raw_fd()), Vec::new()).ok();
-        let below = |root: &Path| path.strip_prefix(root).ok().map(Path::to_owned);
-        below(&self.path).or_else(|| below(Path::new(OsStr::from_bytes(now()?.to_bytes()))))
+        let current_path = || readlink(format!("/proc/self/fd/{}", self.directory.as_raw_fd()), Vec::new()).ok();
+        let relative_to = |root: &Path| path.strip_prefix(root).ok().map(Path::to_owned);
+        relative_to(&self.path).or_else(|| relative_to(Path::new(OsStr::from_bytes(current_path()?.to_bytes()))))
     }
 
     fn open_beneath(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let open = || openat2(&self.directory, path, flags, Mode::empty(), RESOLVE_BENEATH);
         (1..MAX_RESOLVE_TRIES)
-            .find_map(|_| Some(open()).filter(|opened| !matches!(opened, Err(Errno::AGAIN))))
+            .find_map(|_| Some(open()).filter(|result| !matches!(result, Err(Errno::AGAIN))))
             .unwrap_or_else(open)
     }
 }
 
-/// What is answered where a call failed. A link that leads out (EXDEV) leads nowhere, as far as a client can tell.
+/// What is answered where a call failed. A link that leads out (EXDEV) leads nowhere, as far as a client can see.
 fn status_of_error(error: Errno) -> StatusCode {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV | Errno::NXIO => {
@@ -221,25 +221,25 @@ mod tests {
 
     #[test]
     fn only_regular_files_are_found() {
-        let top = tempfile::tempdir().unwrap();
-        let directory = top.path().join("root");
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("root");
         fs::create_dir_all(directory.join("sub")).unwrap();
-        fs::write(top.path().join("outside"), "secret").unwrap();
+        fs::write(parent.path().join("outside"), "secret").unwrap();
         fs::write(directory.join("a"), "abc").unwrap();
         fs::write(directory.join("sub/b"), "b").unwrap();
         symlink("../a", directory.join("sub/within")).unwrap();
         symlink("../outside", directory.join("out")).unwrap();
-        symlink(top.path().join("outside"), directory.join("absolute")).unwrap();
-        symlink(top.path(), directory.join("above")).unwrap();
+        symlink(parent.path().join("outside"), directory.join("absolute")).unwrap();
+        symlink(parent.path(), directory.join("above")).unwrap();
         symlink(directory.join("a"), directory.join("from-top")).unwrap();
         symlink(directory.join("sub"), directory.join("sub/itself")).unwrap();
         symlink("../from-top", directory.join("sub/twice")).unwrap();
         symlink(&directory, directory.join("sub/root")).unwrap();
         symlink(directory.join("sub/../../outside"), directory.join("round")).unwrap();
         symlink(directory.join("cycle"), directory.join("cycle")).unwrap();
-        fs::create_dir(top.path().join("root-of-others")).unwrap();
-        fs::write(top.path().join("root-of-others/secret"), "secret").unwrap();
-        symlink(top.path().join("root-of-others/secret"), directory.join("neighbour")).unwrap();
+        fs::create_dir(parent.path().join("root-of-others")).unwrap();
+        fs::write(parent.path().join("root-of-others/secret"), "secret").unwrap();
+        symlink(parent.path().join("root-of-others/secret"), directory.join("neighbour")).unwrap();
         symlink("/proc/self/root", directory.join("magic")).unwrap();
         symlink("loop", directory.join("loop")).unwrap();
         let _socket = UnixListener::bind(directory.join("socket")).unwrap();
@@ -280,8 +280,8 @@ mod tests {
 
     #[test]
     fn absolute_link_resolves_within_root() {
-        let top = tempfile::tempdir().unwrap();
-        let (directory, other) = (top.path().join("root"), top.path().join("other"));
+        let parent = tempfile::tempdir().unwrap();
+        let (directory, other) = (parent.path().join("root"), parent.path().join("other"));
         fs::create_dir(&directory).unwrap();
         symlink(&directory, &other).unwrap();
         fs::write(directory.join("a"), "abc").unwrap();
@@ -291,16 +291,16 @@ mod tests {
         assert_eq!([find(&root, "/by-path"), find(&root, "/by-other")], [Ok(3); 2]);
         let root = DocumentRoot::open(&directory).unwrap();
         assert_eq!([find(&root, "/by-path"), find(&root, "/by-other")], [Ok(3), Err(404)]);
-        fs::rename(&directory, top.path().join("moved")).unwrap();
+        fs::rename(&directory, parent.path().join("moved")).unwrap();
         assert_eq!(find(&root, "/a"), Ok(3));
     }
 
     #[test]
     fn invalid_root_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let why = |path: &Path| DocumentRoot::open(path).unwrap_err().to_string();
-        assert!(why(file.path()).ends_with("Not a directory (os error 20)"), "{}", why(file.path()));
-        assert!(why(Path::new("/no such directory")).starts_with("/no such directory: No such file"));
+        let error_text = |path: &Path| DocumentRoot::open(path).unwrap_err().to_string();
+        assert!(error_text(file.path()).ends_with("Not a directory (os error 20)"), "{}", error_text(file.path()));
+        assert!(error_text(Path::new("/no such directory")).starts_with("/no such directory: No such file"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ const SEND_QUANTUM: usize = 4 << 20;
 pub struct EpollClient {
     socket: OwnedFd,
     state: ClientState,
-    /// Whether something may be there to be received: epoll says so once.
+    /// Whether something may be there to be received: epoll reports it once.
     is_readable: bool,
     /// Whether it is to go on when others have had their turn.
     is_queued: bool,
@@ -52,8 +52,8 @@ impl EpollWorker {
         Ok(())
     }
 
-    fn handle_event(&mut self, about: u64, flags: EventFlags) {
-        match about {
+    fn handle_event(&mut self, token: u64, flags: EventFlags) {
+        match token {
             LISTENER_TOKEN => {
                 // Who waits goes on waiting: no thread is woken for it again and again.
                 if self.accept_pending() == BatchEnd::NoDescriptors {
@@ -96,7 +96,7 @@ impl EventLoop for EpollWorker {
         &mut self.core
     }
 
-    fn state_of(client: &mut EpollClient) -> (&mut ClientState, bool) {
+    fn client_state(client: &mut EpollClient) -> (&mut ClientState, bool) {
         (&mut client.state, false)
     }
 
@@ -141,7 +141,7 @@ impl EventLoop for EpollWorker {
         let is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
         let state = context.new_client(&socket, tracker, context.site.now());
         entry.insert(EpollClient { socket, state, is_readable: false, is_queued: false });
-        // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
+        // Its request is here soon enough to be waited for: most often it is here already, and the event reports it.
         if !is_added {
             self.remove_client(number);
         }
@@ -193,7 +193,7 @@ impl EpollClient {
     }
 
     fn step(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
-        let mut turn = SEND_QUANTUM;
+        let mut remaining_quantum = SEND_QUANTUM;
         loop {
             match self.state.connection.next_io() {
                 _ if self.state.is_lingering => return self.discard(),
@@ -201,15 +201,15 @@ impl EpollClient {
                     Ok(sent) => {
                         context.stats.bytes += sent as u64;
                         self.state.last_active = context.site.now();
-                        turn = turn.saturating_sub(sent);
+                        remaining_quantum = remaining_quantum.saturating_sub(sent);
                     }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => return ClientStep::Wait,
                     Err(_) => return ClientStep::Gone,
                 },
-                _ if turn == 0 => return ClientStep::Requeue,
+                _ if remaining_quantum == 0 => return ClientStep::Requeue,
                 NextIo::Advance => {
-                    // Also in the middle of a turn: it may last until long after the server was answer to end.
+                    // Also in the middle of a turn: it may last until long after the server was asked to end.
                     context.site.is_draining = is_over.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
                 }
@@ -250,9 +250,9 @@ impl EpollClient {
 
     /// Reads and drops what a client still sends.
     fn discard(&mut self) -> ClientStep {
-        let mut nothing = [0; 4096];
+        let mut buffer = [0; 4096];
         for _ in 0..ACCEPT_BATCH {
-            match recv(&self.socket, &mut nothing, RecvFlags::empty()) {
+            match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
                 Ok((_, 0)) => return ClientStep::Gone,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return ClientStep::Wait,
@@ -279,11 +279,11 @@ mod tests {
 
     /// Two threads that do not run yet, of a site with a file.
     fn idle_workers() -> (tempfile::TempDir, Arc<SharedState>, [EpollWorker; 2]) {
-        let top = tempfile::tempdir().unwrap();
-        std::fs::write(top.path().join("a"), "content").unwrap();
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("a"), "content").unwrap();
         let server = Server::listen(
             "127.0.0.1:0".parse().unwrap(),
-            top.path(),
+            root.path(),
             ServerSetup::with_threads(2),
             ServerAccess::default(),
         )
@@ -292,7 +292,7 @@ mod tests {
         let shared = Arc::new(shared);
         let new_core = |number| WorkerCore::new(number, Arc::clone(&shared), WorkerContext::new(&server.service));
         let workers = [0, 1].map(|number| EpollWorker::new(new_core(number)).unwrap());
-        (top, shared, workers)
+        (root, shared, workers)
     }
 
     /// A client that has asked and sends no more, and its other end.
@@ -307,14 +307,14 @@ mod tests {
     }
 
     fn read_to_end(mut client: TcpStream) -> String {
-        let mut all = String::new();
-        client.read_to_string(&mut all).unwrap();
-        all
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        text
     }
 
     #[test]
     fn connection_for_ended_worker_stays_with_acceptor() {
-        let (_top, shared, [mut first, mut second]) = idle_workers();
+        let (_root, shared, [mut first, mut second]) = idle_workers();
         shared.begin_shutdown(Instant::now() + Duration::from_secs(60));
         second.drain_on_shutdown();
         assert!(second.core.is_done());
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn worker_waits_for_dispatched_connection() {
-        let (_top, shared, [mut first, mut second]) = idle_workers();
+        let (_root, shared, [mut first, mut second]) = idle_workers();
         shared.begin_shutdown(Instant::now() + Duration::from_secs(60));
         second.drain_on_shutdown();
         shared.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Errors of a server, in words that say what to do.
+//! Errors of a server, in words that name a remedy.
 
 use std::path::PathBuf;
 
@@ -42,8 +42,8 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: a call that was for this.
-    pub(crate) fn call<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self::Call(doing, error.into())
+    pub(crate) fn call<E: Into<std::io::Error>>(call: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Call(call, error.into())
     }
 }
 
@@ -65,14 +65,14 @@ mod tests {
 
     #[test]
     fn missing_uring_error_names_cause() {
-        for (error, says) in [
+        for (error, expected) in [
             (rustix::io::Errno::PERM, "io_uring is not allowed here, "),
             (rustix::io::Errno::NOSYS, "this kernel has no io_uring: "),
             (rustix::io::Errno::INVAL, "this kernel's io_uring is older than that of Linux 6.1: "),
             (rustix::io::Errno::NOMEM, "no io_uring could be set up: "),
         ] {
-            let told = Error::NoUring(error.into()).to_string();
-            assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
+            let message = Error::NoUring(error.into()).to_string();
+            assert!(message.starts_with(expected) && !message.contains('\n'), "{message}");
         }
     }
 }

@@ -99,7 +99,7 @@ pub trait EventLoop: Sized {
     fn core(&mut self) -> &mut WorkerCore<Self::Client>;
 
     /// What is known of a client, and whether an operation of it is not done, for which it waits.
-    fn state_of(client: &mut Self::Client) -> (&mut ClientState, bool);
+    fn client_state(client: &mut Self::Client) -> (&mut ClientState, bool);
 
     /// Waits for events, and does what they ask for.
     fn turn(&mut self);
@@ -177,7 +177,7 @@ pub trait EventLoop: Sized {
         for number in 0..core.clients.capacity() {
             let core = self.core();
             let Some(client) = core.clients.get_mut(number) else { continue };
-            let (state, is_busy) = Self::state_of(client);
+            let (state, is_busy) = Self::client_state(client);
             match state.check_deadlines(&core.context.site, is_busy) {
                 ClientStep::Wait => {}
                 ClientStep::Requeue => self.drive_client(number),
@@ -202,14 +202,14 @@ pub(crate) fn serve_with_workers<W: EventLoop>(service: &Service, is_over: &dyn 
         ThreadBuilder::named("serve").start(move || W::new(WorkerCore::new(number, shared, context)).map(W::run))
     };
     let threads: std::io::Result<Vec<_>> = (0..service.threads).map(start).collect();
-    let goes_on = |threads: &Vec<JoinHandle<_>>| !threads.iter().any(JoinHandle::is_finished);
-    while threads.as_ref().is_ok_and(goes_on) && !is_over() {
+    let are_running = |threads: &Vec<JoinHandle<_>>| !threads.iter().any(JoinHandle::is_finished);
+    while threads.as_ref().is_ok_and(are_running) && !is_over() {
         std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
     }
     shared.begin_shutdown(Instant::now() + service.site.limits.drain_timeout);
     let threads = threads.map_err(Error::SpawnThread)?;
-    let mut served = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(ServerTotals::default())));
-    served.try_fold(ServerTotals::default(), |sum, served| Ok(sum + served?))
+    let mut results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(ServerTotals::default())));
+    results.try_fold(ServerTotals::default(), |sum, totals| Ok(sum + totals?))
 }
 
 /// Connections that a thread may have more than another one, because their clients are on one CPU: a client that has no more than
@@ -256,7 +256,7 @@ impl SharedState {
         let inboxes =
             (0..threads).map(inbox).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
         // Without them nothing distinguishes clients.
-        let cpus = if threads > 1 { kelvin_sys::cpu::allowed().unwrap_or_default() } else { Vec::new() };
+        let cpus = if threads > 1 { kelvin_sys::cpu::affinity().unwrap_or_default() } else { Vec::new() };
         let (shutdown, deadline) = Default::default();
         Ok(Self { listener, inboxes, shutdown, max_connections, cpus, deadline })
     }
@@ -292,12 +292,12 @@ impl SharedState {
 
     /// The thread that has fewest connections, this one if it has as few as any; before it the one that affinity names, if it has not
     /// many more.
-    fn choose_thread(&self, own: usize, affinity: Option<usize>) -> usize {
+    fn choose_thread(&self, current: usize, affinity: Option<usize>) -> usize {
         let load = |number: usize| self.inboxes[number].load.load(Ordering::Relaxed);
-        let least_loaded = (0..self.inboxes.len()).min_by_key(|&number| load(number)).unwrap_or(own);
+        let least_loaded = (0..self.inboxes.len()).min_by_key(|&number| load(number)).unwrap_or(current);
         match affinity {
             Some(number) if load(number) < load(least_loaded) + AFFINITY_SLACK => number,
-            _ if load(own) <= load(least_loaded) => own,
+            _ if load(current) <= load(least_loaded) => current,
             _ => least_loaded,
         }
     }
@@ -309,7 +309,7 @@ impl SharedState {
             return None;
         }
         let cpu = sockopt::socket_incoming_cpu(&socket).ok()?;
-        let index = self.cpus.iter().position(|&allowed| allowed == cpu)?;
+        let index = self.cpus.iter().position(|&allowed_cpu| allowed_cpu == cpu)?;
         Some(index % self.inboxes.len())
     }
 }
@@ -323,9 +323,9 @@ impl Inbox {
     /// Leaves a connection, which comes back if the thread has gone.
     fn push(&self, socket: OwnedFd) -> Option<OwnedFd> {
         let mut queue = lock(&self.queue);
-        let Some(waiting) = queue.as_mut() else { return Some(socket) };
+        let Some(sockets) = queue.as_mut() else { return Some(socket) };
         self.load.fetch_add(1, Ordering::Relaxed);
-        waiting.push(socket);
+        sockets.push(socket);
         drop(queue);
         self.wake();
         None
@@ -358,21 +358,21 @@ mod tests {
     use crate::serve::server::{Server, ServerAccess, ServerSetup};
 
     fn core() -> (tempfile::TempDir, WorkerCore<&'static str>) {
-        let top = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
         let server = Server::listen(
             "127.0.0.1:0".parse().unwrap(),
-            top.path(),
+            root.path(),
             ServerSetup::with_threads(1),
             ServerAccess::default(),
         )
         .unwrap();
         let shared = SharedState::new(Arc::clone(&server.service.listener), 1, 9).unwrap();
-        (top, WorkerCore::new(0, Arc::new(shared), WorkerContext::new(&server.service)))
+        (root, WorkerCore::new(0, Arc::new(shared), WorkerContext::new(&server.service)))
     }
 
     #[test]
     fn freed_slot_is_reused() {
-        let (_top, mut core) = core();
+        let (_root, mut core) = core();
         core.inbox().load.store(3, Ordering::Relaxed);
         assert_eq!(["a", "b", "c"].map(|name| core.clients.insert(name)), [0, 1, 2]);
         assert_eq!((core.remove(1), core.remove(1), core.remove(9)), (Some("b"), None, None));
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn drained_without_clients_or_after_deadline() {
-        let (_top, mut core) = core();
+        let (_root, mut core) = core();
         let now = core.context.site.now();
         core.shared.begin_shutdown(now + Duration::from_secs(60));
         let number = core.clients.insert("a");
@@ -402,10 +402,10 @@ mod tests {
 
     #[test]
     fn sweep_is_due_once_per_interval() {
-        let (_top, mut core) = core();
-        let later = core.last_sweep + SWEEP_INTERVAL;
-        assert!(!core.is_sweep_due(later - Duration::from_nanos(1)));
-        assert!(core.is_sweep_due(later) && !core.is_sweep_due(later));
+        let (_root, mut core) = core();
+        let due_time = core.last_sweep + SWEEP_INTERVAL;
+        assert!(!core.is_sweep_due(due_time - Duration::from_nanos(1)));
+        assert!(core.is_sweep_due(due_time) && !core.is_sweep_due(due_time));
     }
 
     fn shared_state(threads: usize) -> SharedState {
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn dispatch_prefers_affinity_then_least_loaded() {
         let shared = shared_state(3);
-        for (loads, own, affinity, chosen) in [
+        for (loads, current, affinity, expected) in [
             ([0, 0, 0], 1, None, 1),
             ([2, 1, 1], 0, None, 1),
             ([2, 1, 1], 2, None, 2),
@@ -426,28 +426,28 @@ mod tests {
             ([9, 9, 13], 1, Some(2), 1),
         ] {
             shared.inboxes.iter().zip(loads).for_each(|(inbox, load)| inbox.load.store(load, Ordering::Relaxed));
-            assert_eq!(shared.choose_thread(own, affinity), chosen, "{loads:?} {own} {affinity:?}");
+            assert_eq!(shared.choose_thread(current, affinity), expected, "{loads:?} {current} {affinity:?}");
         }
     }
 
     #[test]
     fn local_connections_follow_client_cpu() {
-        let cpus = kelvin_sys::cpu::allowed().unwrap();
+        let cpus = kelvin_sys::cpu::affinity().unwrap();
         let shared = shared_state(cpus.len() + 1);
         let address = shared.listener.local_addr().unwrap();
-        for (place, &cpu) in cpus.iter().enumerate() {
+        for (index, &cpu) in cpus.iter().enumerate() {
             let client = thread::spawn(move || {
                 kelvin_sys::cpu::pin(&[cpu]).unwrap();
                 TcpStream::connect(address).unwrap()
             });
             let (socket, _) = shared.listener.accept().unwrap();
-            assert_eq!(shared.affinity_thread(&socket), Some(place));
+            assert_eq!(shared.affinity_thread(&socket), Some(index));
             drop(client.join().unwrap());
         }
-        let confined = SharedState { cpus: vec![u32::MAX], ..self::shared_state(2) };
-        let _client = TcpStream::connect(confined.listener.local_addr().unwrap()).unwrap();
-        let (socket, _) = confined.listener.accept().unwrap();
-        assert_eq!(confined.affinity_thread(&socket), None, "of a client on a CPU that the threads may not use");
-        assert!(self::shared_state(1).cpus.is_empty(), "one thread affinity all");
+        let confined_state = SharedState { cpus: vec![u32::MAX], ..self::shared_state(2) };
+        let _client = TcpStream::connect(confined_state.listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = confined_state.listener.accept().unwrap();
+        assert_eq!(confined_state.affinity_thread(&socket), None, "of a client on a CPU that the threads may not use");
+        assert!(self::shared_state(1).cpus.is_empty(), "a single thread accepts from all CPUs");
     }
 }

@@ -49,9 +49,9 @@ impl ForkStatus {
     }
 
     /// Adds what a process has done.
-    fn add_stats(&self, mut served: ServerTotals) {
-        for (word, more) in self.0.iter().zip(served.words()) {
-            word.fetch_add(*more, Ordering::Relaxed);
+    fn add_stats(&self, mut totals: ServerTotals) {
+        for (word, amount) in self.0.iter().zip(totals.words()) {
+            word.fetch_add(*amount, Ordering::Relaxed);
         }
     }
 
@@ -101,8 +101,8 @@ impl ForkServer {
             std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
         }
         self.status.0[SHUTDOWN_WORD].store(1, Ordering::Release);
-        let ended = self.child.take().map(Child::wait).transpose().map_err(Error::call("wait for a child"))?;
-        match ended {
+        let exit = self.child.take().map(Child::wait).transpose().map_err(Error::call("wait for a child"))?;
+        match exit {
             None | Some(ExitKind::Exited(0)) => Ok(self.status.stats()),
             Some(ExitKind::Exited(_)) => Err(Error::ForkServerEnded("failed".into())),
             Some(ExitKind::Signalled(signal)) => Err(Error::ForkServerEnded(format!("was ended by signal {signal}"))),
@@ -153,7 +153,7 @@ impl<'s> ForkAcceptor<'s> {
         0
     }
 
-    /// Says that a connection is gone. What a child has not counted to its end, because it was killed, ends now.
+    /// Reports that a connection is gone. What a child has not counted to its end, because it was killed, ends now.
     fn release_slot(&self, slot: &CounterSlot) {
         slot.release(monotonic());
         if let Some((sampler, sender)) = self.service.sampler.as_ref().zip(self.fd_sender.as_ref()) {
@@ -162,12 +162,12 @@ impl<'s> ForkAcceptor<'s> {
         }
     }
 
-    /// Reaps children that have ended, and says how many are left.
+    /// Reaps children that have ended, and returns how many are left.
     fn reap(&mut self) -> usize {
-        let mut ended = Vec::new();
-        let left = self.children.reap(|child| ended.extend(self.slots.remove(&child)));
-        ended.iter().for_each(|slot| self.release_slot(slot));
-        left
+        let mut freed_slots = Vec::new();
+        let remaining = self.children.reap(|child| freed_slots.extend(self.slots.remove(&child)));
+        freed_slots.iter().for_each(|slot| self.release_slot(slot));
+        remaining
     }
 }
 
@@ -214,7 +214,7 @@ impl Acceptor for ForkAcceptor<'_> {
     }
 }
 
-/// Where the process that accepts passes connections, and says which have ended.
+/// Where the process that accepts passes connections, and reports which have ended.
 #[derive(Debug)]
 pub struct FdSender(OwnedFd);
 
@@ -228,22 +228,22 @@ pub struct FdReceiver(OwnedFd);
 /// Those of socketpair.
 pub fn fd_channel() -> Result<(FdSender, FdReceiver)> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    let (near, far) = pair.map_err(Error::call("tell of connections"))?;
-    Ok((FdSender(near), FdReceiver(far)))
+    let (sender_socket, receiver_socket) = pair.map_err(Error::call("report connections"))?;
+    Ok((FdSender(sender_socket), FdReceiver(receiver_socket)))
 }
 
 impl FdSender {
-    /// Tells of a connection that has come and has this slot, by its socket; without one, that the connection of the slot is gone.
+    /// Reports a connection that has come and has this slot, by its socket; without one, that the connection of the slot is gone.
     ///
     /// # Errors
     /// Those of sendmsg: the other one has gone.
     pub fn send(&self, slot: usize, socket: Option<&OwnedFd>) -> rustix::io::Result<()> {
         let sockets = socket.map(OwnedFd::as_fd);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-        let mut passed = SendAncillaryBuffer::new(&mut space);
-        let has_room = sockets.is_none() || passed.push(SendAncillaryMessage::ScmRights(sockets.as_slice()));
-        debug_assert!(has_room, "there is room for one descriptor");
-        sendmsg(&self.0, &[IoSlice::new(&slot.to_ne_bytes())], &mut passed, SendFlags::NOSIGNAL).map(drop)
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let is_attached = sockets.is_none() || ancillary.push(SendAncillaryMessage::ScmRights(sockets.as_slice()));
+        debug_assert!(is_attached, "there is room for one descriptor");
+        sendmsg(&self.0, &[IoSlice::new(&slot.to_ne_bytes())], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
     }
 }
 
@@ -266,9 +266,9 @@ impl FdReceiver {
     fn next_message(&self) -> rustix::io::Result<Option<(usize, Option<OwnedFd>)>> {
         let mut slot = [0; size_of::<usize>()];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-        let mut passed = RecvAncillaryBuffer::new(&mut space);
-        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut slot)], &mut passed, RecvFlags::CMSG_CLOEXEC)?;
-        let sockets = passed.drain().filter_map(|message| match message {
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut slot)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let sockets = ancillary.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
             _ => None,
         });
@@ -286,21 +286,21 @@ mod tests {
     #[test]
     fn passed_connection_is_tracked_until_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let watch = InFlightSampler::new(&listener, 3).unwrap();
+        let sampler = InFlightSampler::new(&listener, 3).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         std::io::Write::write_all(&mut client, b"GET").unwrap();
         let server: OwnedFd = listener.accept().unwrap().0.into();
         rustix::net::recv(&server, &mut [0], RecvFlags::PEEK).unwrap();
         let (sender, receiver) = fd_channel().unwrap();
-        let slot = watch.take_slot().unwrap().number;
+        let slot = sampler.take_slot().unwrap().number;
         sender.send(slot, Some(&server)).unwrap();
         drop(sender);
-        receiver.run(&watch, &AtomicBool::new(false));
-        assert_eq!(watch.snapshot(&listener).in_flight_now, 1, "its request waits to be read");
+        receiver.run(&sampler, &AtomicBool::new(false));
+        assert_eq!(sampler.snapshot(&listener).in_flight_now, 1, "its request waits to be read");
         let (sender, receiver) = fd_channel().unwrap();
         sender.send(slot, None).unwrap();
         drop(sender);
-        receiver.run(&watch, &AtomicBool::new(false));
-        assert_eq!(watch.snapshot(&listener).in_flight_now, 0);
+        receiver.run(&sampler, &AtomicBool::new(false));
+        assert_eq!(sampler.snapshot(&listener).in_flight_now, 0);
     }
 }

@@ -1,8 +1,8 @@
 //! By which names a server may be asked for its files.
 //!
-//! Whoever owns a name can have it lead to 127.0.0.1 for a moment (DNS rebinding): a page that a browser got under that name may then
-//! read what a server answers there, which is meant for this host alone. The browser still says for which name it asks. So a server
-//! on loopback answers where it is asked for by an address, or by a name that leads nowhere else.
+//! The owner of a name can have it lead to 127.0.0.1 for a moment (DNS rebinding). A page that a browser got under that name may then
+//! read the answers of a server there, which are meant for this host alone. The browser still states for which name it asks. So a
+//! server on loopback answers where it is asked for by an address, or by a name that leads nowhere else.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -50,17 +50,17 @@ pub struct AllowedHosts(Option<Arc<[HostName]>>);
 
 impl AllowedHosts {
     /// Those of a server that listens at this address: any where others reach it, unless some are named.
-    pub fn for_address(address: IpAddr, named: Vec<HostName>) -> Self {
-        let is_for_all = named.is_empty() && !address.to_canonical().is_loopback();
-        Self((!is_for_all).then(|| named.into()))
+    pub fn for_address(address: IpAddr, names: Vec<HostName>) -> Self {
+        let is_for_all = names.is_empty() && !address.to_canonical().is_loopback();
+        Self((!is_for_all).then(|| names.into()))
     }
 
     /// Whether a request for this host is answered. One that names none, as version 1.0 allows, comes from no browser.
     #[inline]
     pub fn allows(&self, host: Option<&str>) -> bool {
         let Some((names, host)) = self.0.as_deref().zip(host) else { return true };
-        let bare = strip_trailing_dot(host);
-        is_address_or_localhost(host) || names.iter().any(|HostName(name)| bare.eq_ignore_ascii_case(name))
+        let host_name = strip_trailing_dot(host);
+        is_address_or_localhost(host) || names.iter().any(|HostName(name)| host_name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -82,8 +82,8 @@ fn strip_trailing_dot(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn allowed_hosts(address: &str, named: &[&str]) -> AllowedHosts {
-        AllowedHosts::for_address(address.parse().unwrap(), named.iter().map(|name| name.parse().unwrap()).collect())
+    fn allowed_hosts(address: &str, names: &[&str]) -> AllowedHosts {
+        AllowedHosts::for_address(address.parse().unwrap(), names.iter().map(|name| name.parse().unwrap()).collect())
     }
 
     #[test]
@@ -157,9 +157,9 @@ mod tests {
     fn public_server_allows_any_by_default() {
         for address in ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1"] {
             assert!(allowed_hosts(address, &[]).allows(Some("any.example")), "{address}");
-            let some = allowed_hosts(address, &["files.example"]);
-            assert!(some.allows(Some("files.example")) && some.allows(Some("192.0.2.1")), "{address}");
-            assert!(!some.allows(Some("any.example")), "{address}");
+            let hosts = allowed_hosts(address, &["files.example"]);
+            assert!(hosts.allows(Some("files.example")) && hosts.allows(Some("192.0.2.1")), "{address}");
+            assert!(!hosts.allows(Some("any.example")), "{address}");
         }
     }
 
@@ -172,8 +172,8 @@ mod tests {
         for host in ["a.files.example", "files", "example", "xfiles.example"] {
             assert!(!names.allows(Some(host)), "{host}");
         }
-        for wrong in ["", ".", "a:80", "a b", "http://a", "a/b", "*.a@", "[::1]:1"] {
-            assert!(wrong.parse::<HostName>().unwrap_err().contains("files.example"), "{wrong}");
+        for name in ["", ".", "a:80", "a b", "http://a", "a/b", "*.a@", "[::1]:1"] {
+            assert!(name.parse::<HostName>().unwrap_err().contains("files.example"), "{name}");
         }
     }
 }

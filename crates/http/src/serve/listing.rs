@@ -50,15 +50,15 @@ impl ListingCache {
     ///
     /// # Errors
     /// What is answered if there are too many others.
-    pub fn hold(&self, text: &str) -> Result<Option<Arc<OpenFile>>, StatusCode> {
+    pub fn cache_page(&self, text: &str) -> Result<Option<Arc<OpenFile>>, StatusCode> {
         if text.len() <= MAX_INLINE_PAGE {
             return Ok(None);
         }
         let hash = self.random.hash_one(text);
         let mut pages = lock(&self.pages);
-        let same = pages.iter().find(|(known, _)| *known == hash).and_then(|(_, page)| page.upgrade());
-        if same.is_some() {
-            return Ok(same);
+        let cached = pages.iter().find(|(page_hash, _)| *page_hash == hash).and_then(|(_, page)| page.upgrade());
+        if cached.is_some() {
+            return Ok(cached);
         }
         pages.retain(|(_, page)| page.strong_count() > 0);
         let slot = self.slots.as_ref().map(SharedSlots::acquire);
@@ -90,13 +90,13 @@ pub fn render_listing(root: &DocumentRoot, target: &DecodedPath) -> Result<Strin
             break;
         }
     }
-    let is_cut = names.len() > MAX_NAMES;
+    let is_truncated = names.len() > MAX_NAMES;
     names.truncate(MAX_NAMES);
     names.sort_by(|(is_directory, name), other| (!is_directory, name).cmp(&(!other.0, &other.1)));
-    Ok(render_page(target, &names, is_cut))
+    Ok(render_page(target, &names, is_truncated))
 }
 
-fn render_page(target: &DecodedPath, names: &[(bool, Vec<u8>)], mut is_cut: bool) -> String {
+fn render_page(target: &DecodedPath, names: &[(bool, Vec<u8>)], mut is_truncated: bool) -> String {
     let path = escape_html(&format!("/{}", target.path().display()).replace("/.", "/"));
     let mut page = format!("<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{path}</title>\n<h1>{path}</h1>\n<ul>\n");
     if !target.name().is_empty() {
@@ -104,18 +104,18 @@ fn render_page(target: &DecodedPath, names: &[(bool, Vec<u8>)], mut is_cut: bool
     }
     for (is_directory, name) in names {
         if page.len() > MAX_PAGE_BYTES {
-            is_cut = true;
+            is_truncated = true;
             break;
         }
         let slash = if *is_directory { "/" } else { "" };
         let mut link = String::new();
         percent_encode(name, &mut link);
-        let shown = escape_html(&String::from_utf8_lossy(name));
+        let label = escape_html(&String::from_utf8_lossy(name));
         // Writing into a string cannot fail. The dot keeps a colon in the name from being a scheme.
-        let _ = writeln!(page, "<li><a href=\"./{link}{slash}\">{shown}{slash}</a>");
+        let _ = writeln!(page, "<li><a href=\"./{link}{slash}\">{label}{slash}</a>");
     }
     page += "</ul>\n";
-    if is_cut {
+    if is_truncated {
         page += "<p>There are more.\n";
     }
     page
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn listing_escapes_html() {
-        let top = tempfile::tempdir().unwrap();
-        let directory = top.path().join("s<b>");
+        let root_directory = tempfile::tempdir().unwrap();
+        let directory = root_directory.path().join("s<b>");
         fs::create_dir_all(directory.join("z&z")).unwrap();
         for name in ["a\"b.txt", "javascript:alert(1)", ".hidden", "é %"] {
             fs::write(directory.join(name), "").unwrap();
         }
         std::os::unix::fs::symlink("é %", directory.join("link")).unwrap();
-        let root = DocumentRoot::open(top.path()).unwrap();
+        let root = DocumentRoot::open(root_directory.path()).unwrap();
         let page = render_listing(&root, &DecodedPath::decode("/s%3Cb%3E/").unwrap()).unwrap();
         let expected = "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>/s&lt;b&gt;</title>\n<h1>/s&lt;b&gt;</h1>\n<ul>\n\
                         <li><a href=\"../\">../</a>\n\
@@ -164,26 +164,27 @@ mod tests {
 
     fn assert_bounded(lists: &ListingCache) {
         let text = |number: u32| format!("{number}{}", "x".repeat(MAX_INLINE_PAGE));
-        let hold = |number| lists.hold(&text(number)).map(|page| page.unwrap());
-        assert!(matches!(lists.hold("small"), Ok(None)));
-        let first = hold(0).unwrap();
-        assert!(Arc::ptr_eq(&first, &hold(0).unwrap()), "the same for all");
+        let cache_text = |number| lists.cache_page(&text(number)).map(|page| page.unwrap());
+        assert!(matches!(lists.cache_page("small"), Ok(None)));
+        let first = cache_text(0).unwrap();
+        assert!(Arc::ptr_eq(&first, &cache_text(0).unwrap()), "the same for all");
         let mut out = Vec::new();
         assert!(first.try_append_to(&mut out) && out == text(0).as_bytes());
-        let others: Vec<_> = (1..MAX_HELD_PAGES).map(|number| hold(number).unwrap()).collect();
-        assert_eq!(hold(MAX_HELD_PAGES).unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(hold(0).is_ok());
-        drop(others);
-        assert!(hold(MAX_HELD_PAGES).is_ok(), "there is room again");
+        let pages: Vec<_> = (1..MAX_HELD_PAGES).map(|number| cache_text(number).unwrap()).collect();
+        assert_eq!(cache_text(MAX_HELD_PAGES).unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(cache_text(0).is_ok());
+        drop(pages);
+        assert!(cache_text(MAX_HELD_PAGES).is_ok(), "there is room again");
     }
 
     #[test]
     fn listing_is_truncated_at_max_names() {
-        let top = tempfile::tempdir().unwrap();
+        let root_directory = tempfile::tempdir().unwrap();
         for number in 0..=MAX_NAMES {
-            fs::write(top.path().join(number.to_string()), "").unwrap();
+            fs::write(root_directory.path().join(number.to_string()), "").unwrap();
         }
-        let page = render_listing(&DocumentRoot::open(top.path()).unwrap(), &DecodedPath::default()).unwrap();
+        let page =
+            render_listing(&DocumentRoot::open(root_directory.path()).unwrap(), &DecodedPath::default()).unwrap();
         assert_eq!(page.matches("<li>").count(), MAX_NAMES);
         assert!(page.ends_with("<p>There are more.\n"));
     }

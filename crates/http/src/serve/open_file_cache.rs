@@ -78,7 +78,7 @@ impl OpenFile {
 
     /// Whether it is still what it was when it was opened.
     pub fn is_unchanged(&self) -> bool {
-        FileIdentity::of_file(&self.file).is_ok_and(|now| now == self.identity)
+        FileIdentity::of_file(&self.file).is_ok_and(|identity| identity == self.identity)
     }
 
     /// Appends all of it, by one read that would also see that it has grown. `false`, and nothing is appended, if it has another
@@ -87,9 +87,9 @@ impl OpenFile {
         let (begin, size) = (out.len(), self.identity.size as usize);
         out.resize(begin + size + 1, 0);
         let read = retry_on_intr(|| pread(&self.file, &mut out[begin..], 0));
-        let is_same = read == Ok(size);
-        out.truncate(if is_same { begin + size } else { begin });
-        is_same
+        let is_complete = read == Ok(size);
+        out.truncate(if is_complete { begin + size } else { begin });
+        is_complete
     }
 
     /// The content of a file that states no bytes; nothing if it has more bytes than this.
@@ -152,14 +152,14 @@ pub struct OpenFileCache {
 
 #[derive(Debug)]
 struct CacheEntry {
-    opened: Arc<OpenFile>,
-    validated_at: Instant,
+    open_file: Arc<OpenFile>,
+    validation_time: Instant,
     permit: FilePermit,
 }
 
 impl CacheEntry {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.validated_at) < REVALIDATE_AFTER
+        now.saturating_duration_since(self.validation_time) < REVALIDATE_AFTER
     }
 }
 
@@ -173,8 +173,8 @@ struct FilePermit(Arc<FileBudget>);
 impl FilePermit {
     /// One of what is left.
     fn acquire(budget: &Arc<FileBudget>) -> Option<Self> {
-        let taken = budget.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        taken.is_ok().then(|| Self(Arc::clone(budget)))
+        let result = budget.try_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
+        result.is_ok().then(|| Self(Arc::clone(budget)))
     }
 }
 
@@ -193,7 +193,7 @@ impl OpenFileCache {
         Self { root, young, old, capacity: max_files / 2, budget, reserved: None, wall_clock: SystemTime::now() }
     }
 
-    /// Says the time of day, which answers have. Where it was set back, files may have been modified later than that.
+    /// Sets the time of day, which answers have. Where it was set back, files may have been modified later than that.
     pub fn set_wall_clock(&mut self, wall: SystemTime) {
         if wall < self.wall_clock {
             self.clear();
@@ -208,7 +208,7 @@ impl OpenFileCache {
     #[inline]
     pub fn lookup(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, StatusCode> {
         match self.young.get(path.as_bytes()) {
-            Some(entry) if entry.is_fresh(now) => Ok(ResolvedPath::File(Arc::clone(&entry.opened))),
+            Some(entry) if entry.is_fresh(now) => Ok(ResolvedPath::File(Arc::clone(&entry.open_file))),
             _ => self.resolve(path, now),
         }
     }
@@ -226,13 +226,13 @@ impl OpenFileCache {
     }
 
     fn resolve(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, StatusCode> {
-        let known = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
-        let known = match known {
+        let cached = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
+        let cached = match cached {
             Some(entry) if entry.is_fresh(now) => {
-                self.insert(path, (&entry.opened, entry.validated_at), Some(entry.permit));
-                return Ok(ResolvedPath::File(entry.opened));
+                self.insert(path, (&entry.open_file, entry.validation_time), Some(entry.permit));
+                return Ok(ResolvedPath::File(entry.open_file));
             }
-            known => known,
+            cached => cached,
         };
         let target = DecodedPath::decode(path).ok_or(StatusCode::BAD_REQUEST)?;
         if self.reserved.is_some_and(|name| target.begins_with(name)) {
@@ -247,15 +247,21 @@ impl OpenFileCache {
             entry => entry?,
         };
         let RootEntry::File(file, identity) = entry else { return Ok(ResolvedPath::Directory(target)) };
-        let (same, permit) = known.map(|entry| (entry.opened, entry.permit)).unzip();
-        let same = same.filter(|opened| opened.identity == identity);
-        let opened = same.unwrap_or_else(|| Arc::new(OpenFile::new(file, identity, target.name(), self.wall_clock)));
-        self.insert(path, (&opened, now), permit);
-        Ok(ResolvedPath::File(opened))
+        let (cached_file, permit) = cached.map(|entry| (entry.open_file, entry.permit)).unzip();
+        let cached_file = cached_file.filter(|open_file| open_file.identity == identity);
+        let open_file =
+            cached_file.unwrap_or_else(|| Arc::new(OpenFile::new(file, identity, target.name(), self.wall_clock)));
+        self.insert(path, (&open_file, now), permit);
+        Ok(ResolvedPath::File(open_file))
     }
 
     /// Holds a file that was found at this time, by the permit that it had or by a new one.
-    fn insert(&mut self, path: &str, (opened, checked): (&Arc<OpenFile>, Instant), permit: Option<FilePermit>) {
+    fn insert(
+        &mut self,
+        path: &str,
+        (open_file, validation_time): (&Arc<OpenFile>, Instant),
+        permit: Option<FilePermit>,
+    ) {
         if path.len() > MAX_CACHED_PATH || self.capacity == 0 {
             return;
         }
@@ -263,7 +269,7 @@ impl OpenFileCache {
             self.old = std::mem::take(&mut self.young);
         }
         if let Some(permit) = permit.or_else(|| FilePermit::acquire(&self.budget)) {
-            let entry = CacheEntry { opened: Arc::clone(opened), validated_at: checked, permit };
+            let entry = CacheEntry { open_file: Arc::clone(open_file), validation_time, permit };
             self.young.insert(path.as_bytes().into(), entry);
         }
     }
@@ -296,13 +302,13 @@ mod tests {
 
     use super::*;
 
-    fn files(directory: &Path, most: usize) -> OpenFileCache {
-        OpenFileCache::new(Arc::new(DocumentRoot::open(directory).unwrap()), most)
+    fn files(directory: &Path, capacity: usize) -> OpenFileCache {
+        OpenFileCache::new(Arc::new(DocumentRoot::open(directory).unwrap()), capacity)
     }
 
     fn file(files: &mut OpenFileCache, path: &str, now: Instant) -> Arc<OpenFile> {
         match files.lookup(path, now) {
-            Ok(ResolvedPath::File(opened)) => opened,
+            Ok(ResolvedPath::File(open_file)) => open_file,
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -310,18 +316,18 @@ mod tests {
     #[test]
     fn replaced_file_is_found_after_a_second() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, begun) = (directory.path().join("a"), Instant::now());
+        let (path, start) = (directory.path().join("a"), Instant::now());
         fs::write(&path, "old").unwrap();
         let mut files = files(directory.path(), 8);
-        let first = file(&mut files, "/a", begun);
-        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", begun)));
-        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", begun + REVALIDATE_AFTER)), "resolved again, and the same");
+        let first = file(&mut files, "/a", start);
+        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", start)));
+        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", start + REVALIDATE_AFTER)), "resolved again, and the same");
         fs::write(directory.path().join("new"), "newer").unwrap();
         fs::rename(directory.path().join("new"), &path).unwrap();
-        assert_eq!(file(&mut files, "/a", begun + REVALIDATE_AFTER).identity.size, 3);
-        assert_eq!(file(&mut files, "/a", begun + 2 * REVALIDATE_AFTER).identity.size, 5);
+        assert_eq!(file(&mut files, "/a", start + REVALIDATE_AFTER).identity.size, 3);
+        assert_eq!(file(&mut files, "/a", start + 2 * REVALIDATE_AFTER).identity.size, 5);
         fs::remove_file(&path).unwrap();
-        assert_eq!(files.lookup("/a", begun + 3 * REVALIDATE_AFTER).unwrap_err(), StatusCode::NOT_FOUND);
+        assert_eq!(files.lookup("/a", start + 3 * REVALIDATE_AFTER).unwrap_err(), StatusCode::NOT_FOUND);
     }
 
     #[test]
@@ -329,13 +335,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         fs::write(&path, "old").unwrap();
-        let opened = file(&mut files(directory.path(), 8), "/a", Instant::now());
+        let open_file = file(&mut files(directory.path(), 8), "/a", Instant::now());
         let mut out = b"head ".to_vec();
-        assert!(opened.is_unchanged() && opened.try_append_to(&mut out));
+        assert!(open_file.is_unchanged() && open_file.try_append_to(&mut out));
         assert_eq!(out, b"head old");
-        for other in ["ol", "older", ""] {
-            fs::write(&path, other).unwrap();
-            assert!(!opened.is_unchanged() && !opened.try_append_to(&mut out), "{other}");
+        for text in ["ol", "older", ""] {
+            fs::write(&path, text).unwrap();
+            assert!(!open_file.is_unchanged() && !open_file.try_append_to(&mut out), "{text}");
             assert_eq!(out, b"head old");
         }
     }
@@ -345,25 +351,25 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         (0..4).for_each(|number| fs::write(directory.path().join(number.to_string()), "x").unwrap());
         let (allowance, now) = (Arc::new(FileBudget::new(3)), Instant::now());
-        let left = || allowance.load(Ordering::Relaxed);
+        let remaining = || allowance.load(Ordering::Relaxed);
         let budget = || Arc::clone(&allowance);
-        let mut both = [0, 1].map(|_| OpenFileCache { budget: budget(), ..files(directory.path(), 4) });
-        let held = |files: &OpenFileCache| files.young.len() + files.old.len();
-        let [first, second] = &mut both;
+        let mut caches = [0, 1].map(|_| OpenFileCache { budget: budget(), ..files(directory.path(), 4) });
+        let held_count = |files: &OpenFileCache| files.young.len() + files.old.len();
+        let [first, second] = &mut caches;
         for number in [0, 1, 0, 1] {
             file(first, &format!("/{number}"), now);
         }
-        assert_eq!((held(first), left()), (2, 1));
-        for later in [now, now + REVALIDATE_AFTER, now + 2 * REVALIDATE_AFTER] {
-            (0..4).for_each(|number| drop(file(second, &format!("/{number}"), later)));
-            assert_eq!((held(second), left()), (1, 0), "what is looked at again keeps its place");
+        assert_eq!((held_count(first), remaining()), (2, 1));
+        for time in [now, now + REVALIDATE_AFTER, now + 2 * REVALIDATE_AFTER] {
+            (0..4).for_each(|number| drop(file(second, &format!("/{number}"), time)));
+            assert_eq!((held_count(second), remaining()), (1, 0), "what is looked at again keeps its place");
         }
         first.clear();
-        assert_eq!(left(), 2);
+        assert_eq!(remaining(), 2);
         (0..4).for_each(|number| drop(file(second, &format!("/{number}"), now + 2 * REVALIDATE_AFTER)));
-        assert_eq!(held(second) + left(), 3);
-        drop(both);
-        assert_eq!(left(), 3);
+        assert_eq!(held_count(second) + remaining(), 3);
+        drop(caches);
+        assert_eq!(remaining(), 3);
     }
 
     #[test]
@@ -376,8 +382,8 @@ mod tests {
         for round in 0..3 {
             for number in 0..100 {
                 file(&mut files, &format!("/{number}"), now);
-                let often = file(&mut files, "/0", now);
-                assert!(round == 0 || Arc::strong_count(&often) > 1);
+                let first_file = file(&mut files, "/0", now);
+                assert!(round == 0 || Arc::strong_count(&first_file) > 1);
                 assert!(files.young.len() + files.old.len() <= 8);
             }
         }
@@ -388,11 +394,11 @@ mod tests {
 
     #[test]
     fn unsized_file_is_read_up_to_bound() {
-        let opened = file(&mut files(Path::new("/proc"), 0), "/version", Instant::now());
+        let open_file = file(&mut files(Path::new("/proc"), 0), "/version", Instant::now());
         let version = fs::read("/proc/version").unwrap();
-        assert_eq!((opened.identity.size, opened.is_unchanged()), (0, true));
-        assert_eq!(opened.read_unstated(version.len()), Ok(Some(version.clone())));
-        assert_eq!(opened.read_unstated(version.len() - 1), Ok(None));
+        assert_eq!((open_file.identity.size, open_file.is_unchanged()), (0, true));
+        assert_eq!(open_file.read_unstated(version.len()), Ok(Some(version.clone())));
+        assert_eq!(open_file.read_unstated(version.len() - 1), Ok(None));
     }
 
     #[test]
@@ -402,10 +408,10 @@ mod tests {
             return kelvin_testing::MissingRequirement::machine("the kernel has no huge pages")
                 .report_skip("a file of /sys");
         };
-        let opened = file(&mut files(directory, 0), "/enabled", Instant::now());
-        assert!(opened.identity.size > content.len() as u64 && opened.is_unchanged());
-        assert_eq!(opened.read_overstated(content.len()), Some(content.clone()));
-        assert_eq!(opened.read_overstated(content.len() - 1), None);
+        let open_file = file(&mut files(directory, 0), "/enabled", Instant::now());
+        assert!(open_file.identity.size > content.len() as u64 && open_file.is_unchanged());
+        assert_eq!(open_file.read_overstated(content.len()), Some(content.clone()));
+        assert_eq!(open_file.read_overstated(content.len() - 1), None);
         let honest = tempfile::tempdir().unwrap();
         fs::write(honest.path().join("a"), "abc").unwrap();
         assert_eq!(file(&mut files(honest.path(), 0), "/a", Instant::now()).read_overstated(99), None);
@@ -415,20 +421,23 @@ mod tests {
     fn head_is_built_once() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("a.txt"), "abc").unwrap();
-        let opened = file(&mut files(directory.path(), 0), "/a%2Etxt", Instant::now());
-        let (whole, common) =
-            [opened.head.as_bytes(), opened.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
-        assert!(whole.starts_with(common) && common.contains(&format!("ETag: {}\r\n", opened.validators.tag)));
-        assert!(whole.ends_with("Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n"));
+        let open_file = file(&mut files(directory.path(), 0), "/a%2Etxt", Instant::now());
+        let (full_head, common_head) =
+            [open_file.head.as_bytes(), open_file.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
+        assert!(
+            full_head.starts_with(common_head)
+                && common_head.contains(&format!("ETag: {}\r\n", open_file.validators.tag))
+        );
+        assert!(full_head.ends_with("Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n"));
     }
 
     #[test]
     fn each_ending_has_one_type() {
-        let mut all: Vec<&str> = MEDIA_TYPES.iter().map(|(ending, _)| *ending).collect();
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!((all.len(), count), (52, 52));
+        let mut endings: Vec<&str> = MEDIA_TYPES.iter().map(|(ending, _)| *ending).collect();
+        let count = endings.len();
+        endings.sort_unstable();
+        endings.dedup();
+        assert_eq!((endings.len(), count), (52, 52));
         let types: Vec<&str> = MEDIA_TYPE_ROWS.lines().filter_map(|row| Some(row.split_once('\t')?.0)).collect();
         assert!(types.is_sorted_by(|first, second| first < second));
     }

@@ -1,7 +1,7 @@
 //! A request as it arrives: its first line and the header fields that a file server obeys (RFC 9110, RFC 9112).
 //!
 //! Stricter than it need be wherever another program on the way could read the same bytes otherwise: a line ends with CR LF, a
-//! field that says how long the request is or to whom it goes stands there once, and no request has a body.
+//! field that states how long the request is or to whom it goes stands there once, and no request has a body.
 
 use http::StatusCode;
 use httparse::{EMPTY_HEADER, Header};
@@ -72,7 +72,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseResult<
         Ok(httparse::Status::Partial) if !is_too_large(bytes, limits) => Ok(None),
         Ok(_) => Err(too_large_status(bytes, limits)),
         Err(httparse::Error::TooManyHeaders) => Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
-        // What version that is, only its whole line says.
+        // Only its whole line states the version.
         Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => Ok(None),
         Err(httparse::Error::Version) if names_a_version(bytes) => Err(StatusCode::HTTP_VERSION_NOT_SUPPORTED),
         Err(_) => Err(StatusCode::BAD_REQUEST),
@@ -135,37 +135,37 @@ fn names_a_version(bytes: &[u8]) -> bool {
 /// The request that was parsed, if it is one that may be answered.
 fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, StatusCode> {
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
-    let mut seen = HeaderScan::default();
-    parsed.headers.iter().try_for_each(|header| seen.add(header))?;
+    let mut scan = HeaderScan::default();
+    parsed.headers.iter().try_for_each(|header| scan.add(header))?;
     let is_http_1_1 = version == 1;
-    let host = seen.host.map(|value| host::parse_host(value).ok_or(StatusCode::BAD_REQUEST)).transpose()?;
+    let host = scan.host.map(|value| host::parse_host(value).ok_or(StatusCode::BAD_REQUEST)).transpose()?;
     // Whether they can be believed together.
-    let is_clear = !seen.has_coding || (is_http_1_1 && seen.length.is_none());
+    let is_clear = !scan.has_coding || (is_http_1_1 && scan.length.is_none());
     if (is_http_1_1 && host.is_none()) || !is_clear {
         return Err(StatusCode::BAD_REQUEST);
     }
     // What is coded has an end that only its coding shows.
-    if seen.has_coding {
+    if scan.has_coding {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     let is_head = parsed.method == Some("HEAD");
     if !is_head && parsed.method != Some("GET") {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
-    if seen.has_body {
+    if scan.has_body {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     if target.len() > limits.target_bytes {
         return Err(StatusCode::URI_TOO_LONG);
     }
-    let keep_alive = !seen.close && (is_http_1_1 || seen.keep_alive);
-    let (named, origin) = split_target(target)?;
+    let keep_alive = !scan.close && (is_http_1_1 || scan.keep_alive);
+    let (target_host, origin) = split_target(target)?;
     let (path, query) = origin.split_once('?').map_or((origin, None), |(path, query)| (path, Some(query)));
     if !path.starts_with('/') || path.contains('#') {
         return Err(StatusCode::BAD_REQUEST);
     }
     // A host in the target overrules the field (RFC 9112, section 3.2.2).
-    Ok(HttpRequest { is_head, path, query, host: named.or(host), is_http_1_1, keep_alive, fields: seen.fields })
+    Ok(HttpRequest { is_head, path, query, host: target_host.or(host), is_http_1_1, keep_alive, fields: scan.fields })
 }
 
 /// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
@@ -183,7 +183,7 @@ fn split_target(target: &str) -> Result<(Option<&str>, &str), StatusCode> {
     host.map(|host| (Some(host), origin)).ok_or(StatusCode::BAD_REQUEST)
 }
 
-/// What the header fields say.
+/// The header fields of a request.
 #[derive(Default)]
 struct HeaderScan<'a> {
     fields: RequestFields<'a>,
@@ -198,22 +198,22 @@ struct HeaderScan<'a> {
 impl<'a> HeaderScan<'a> {
     /// Fields are distinguished by their lengths first: most of what browsers send is none of these.
     fn add(&mut self, header: &Header<'a>) -> Result<(), StatusCode> {
-        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        let has_name = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
-            4 if is("host") => set_once(&mut self.host, header),
-            5 if is("range") => set_once(&mut self.fields.range, header),
-            8 if is("if-range") => set_once(&mut self.fields.if_range, header),
-            8 if is("if-match") => set_once(&mut self.fields.if_match, header),
-            10 if is("connection") => {
+            4 if has_name("host") => set_once(&mut self.host, header),
+            5 if has_name("range") => set_once(&mut self.fields.range, header),
+            8 if has_name("if-range") => set_once(&mut self.fields.if_range, header),
+            8 if has_name("if-match") => set_once(&mut self.fields.if_match, header),
+            10 if has_name("connection") => {
                 for word in header_text(header)?.split(',').map(str::trim) {
                     self.close |= word.eq_ignore_ascii_case("close");
                     self.keep_alive |= word.eq_ignore_ascii_case("keep-alive");
                 }
                 Ok(())
             }
-            13 if is("if-none-match") => set_once(&mut self.fields.if_none_match, header),
-            13 if is("authorization") => set_once(&mut self.fields.authorization, header),
-            14 if is("content-length") => {
+            13 if has_name("if-none-match") => set_once(&mut self.fields.if_none_match, header),
+            13 if has_name("authorization") => set_once(&mut self.fields.authorization, header),
+            14 if has_name("content-length") => {
                 set_once(&mut self.length, header)?;
                 let digits = header.value;
                 if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -222,12 +222,12 @@ impl<'a> HeaderScan<'a> {
                 self.has_body |= digits.iter().any(|&digit| digit != b'0');
                 Ok(())
             }
-            17 if is("if-modified-since") => set_once(&mut self.fields.if_modified_since, header),
-            17 if is("transfer-encoding") => {
+            17 if has_name("if-modified-since") => set_once(&mut self.fields.if_modified_since, header),
+            17 if has_name("transfer-encoding") => {
                 self.has_coding = true;
                 Ok(())
             }
-            19 if is("if-unmodified-since") => set_once(&mut self.fields.if_unmodified_since, header),
+            19 if has_name("if-unmodified-since") => set_once(&mut self.fields.if_unmodified_since, header),
             _ => Ok(()),
         }
     }
@@ -254,11 +254,11 @@ mod tests {
         parse_request(text.as_bytes(), &ServerLimits::default())
     }
 
-    fn refused(text: &str) -> Option<StatusCode> {
+    fn refusal(text: &str) -> Option<StatusCode> {
         parse(text).err()
     }
 
-    fn accepted(text: &str) -> HttpRequest<'_> {
+    fn parse_valid(text: &str) -> HttpRequest<'_> {
         match parse(text) {
             Ok(Some((request, length))) if length == text.len() => request,
             other => panic!("{other:?}"),
@@ -268,15 +268,15 @@ mod tests {
     #[test]
     fn request_is_parsed_with_relevant_fields() {
         let text = "GET /a/b%20c?d=e HTTP/1.1\r\nHost: localhost:80\r\nRANGE: bytes=0-1\r\nX: y\r\nif-none-match: \"z\"\r\n\r\n";
-        let request = accepted(text);
+        let request = parse_valid(text);
         assert_eq!((request.is_head, request.path, request.keep_alive), (false, "/a/b%20c", true));
         assert_eq!((request.fields.range, request.fields.if_none_match), (Some("bytes=0-1"), Some("\"z\"")));
-        assert!(accepted("\r\nHEAD / HTTP/1.0\r\n\r\n").is_head);
+        assert!(parse_valid("\r\nHEAD / HTTP/1.0\r\n\r\n").is_head);
     }
 
     #[test]
     fn keep_alive_follows_version_and_fields() {
-        for (version, field, keeps) in [
+        for (version, field, expected) in [
             ("1.1", "", true),
             ("1.1", "Connection: close\r\n", false),
             ("1.1", "Connection: foo, CLOSE\r\n", false),
@@ -284,8 +284,8 @@ mod tests {
             ("1.0", "Connection: Keep-Alive\r\n", true),
         ] {
             assert_eq!(
-                accepted(&format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n")).keep_alive,
-                keeps,
+                parse_valid(&format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n")).keep_alive,
+                expected,
                 "{version} {field}"
             );
         }
@@ -302,18 +302,18 @@ mod tests {
             ("http://[::1]:80/b?c", "/b"),
             ("/a://b", "/a://b"),
         ] {
-            assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
+            assert_eq!(parse_valid(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
         }
-        assert_eq!(refused("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(StatusCode::MISDIRECTED_REQUEST));
+        assert_eq!(refusal("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(StatusCode::MISDIRECTED_REQUEST));
         for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80", "http://", "http:///a", "http://a@b/"] {
-            let status = refused(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let status = refusal(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{target}");
         }
     }
 
     #[test]
     fn target_host_overrides_host_field() {
-        let host = |text: &str| accepted(text).host.map(str::to_owned);
+        let host = |text: &str| parse_valid(text).host.map(str::to_owned);
         assert_eq!(host("GET / HTTP/1.1\r\nHost: a.example:80\r\n\r\n").as_deref(), Some("a.example"));
         assert_eq!(host("GET http://b:1/ HTTP/1.1\r\nHost: a\r\n\r\n").as_deref(), Some("b"));
         assert_eq!(host("GET / HTTP/1.1\r\nHost:\r\n\r\n").as_deref(), Some(""));
@@ -342,22 +342,22 @@ mod tests {
             ("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n", StatusCode::BAD_REQUEST),
             ("Host: a\r\nRange: bytes=0-1\r\nRange: bytes=2-3\r\n", StatusCode::BAD_REQUEST),
         ] {
-            assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), Some(status), "{fields:?}");
+            assert_eq!(refusal(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), Some(status), "{fields:?}");
         }
-        assert_eq!(refused("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(StatusCode::BAD_REQUEST));
-        assert_eq!(refused("GET / HTTP/1.1\nHost: a\n\n"), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(refusal("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(refusal("GET / HTTP/1.1\nHost: a\n\n"), Some(StatusCode::BAD_REQUEST));
     }
 
     #[test]
     fn unknown_method_is_405_and_version_505() {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW"] {
             let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
-            assert_eq!(refused(&text), Some(StatusCode::METHOD_NOT_ALLOWED), "{method}");
+            assert_eq!(refusal(&text), Some(StatusCode::METHOD_NOT_ALLOWED), "{method}");
         }
-        assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED));
-        assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED));
-        assert_eq!(refused("GET /\r\n"), Some(StatusCode::BAD_REQUEST));
-        assert_eq!(refused("\x16\x03\x01\x02\x00\x01\x00"), Some(StatusCode::BAD_REQUEST), "a TLS greeting");
+        assert_eq!(refusal("GET / HTTP/2.0\r\n\r\n"), Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED));
+        assert_eq!(refusal("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED));
+        assert_eq!(refusal("GET /\r\n"), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(refusal("\x16\x03\x01\x02\x00\x01\x00"), Some(StatusCode::BAD_REQUEST), "a TLS greeting");
     }
 
     #[test]
@@ -375,14 +375,14 @@ mod tests {
             status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(1000))),
             Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
         );
-        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(MAX_FIELDS));
-        assert_eq!(refused(&many), Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+        let many_fields = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(MAX_FIELDS));
+        assert_eq!(refusal(&many_fields), Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(StatusCode::URI_TOO_LONG));
     }
 
     #[test]
     fn later_http_1_version_parses_as_1_1() {
-        for (line, known) in [
+        for (line, expected) in [
             ("GET /a HTTP/1.2\r\n", Some("GET /a HTTP/1.1\r\n")),
             ("\r\nGET /HTTP/1.3 HTTP/1.9\r\n", Some("\r\nGET /HTTP/1.3 HTTP/1.1\r\n")),
             ("GET /a HTTP/1.1\r\n", None),
@@ -392,18 +392,18 @@ mod tests {
             ("", None),
         ] {
             let mut bytes = line.as_bytes().to_vec();
-            assert_eq!(downgrade_to_1_1(&mut bytes), known.is_some(), "{line:?}");
-            assert_eq!(bytes, known.unwrap_or(line).as_bytes());
+            assert_eq!(downgrade_to_1_1(&mut bytes), expected.is_some(), "{line:?}");
+            assert_eq!(bytes, expected.unwrap_or(line).as_bytes());
         }
     }
 
     #[test]
     fn partial_request_is_incomplete() {
-        let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        for length in 0..whole.len() {
-            assert_eq!(parse(&whole[..length]), Ok(None), "{length}");
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        for length in 0..request.len() {
+            assert_eq!(parse(&request[..length]), Ok(None), "{length}");
         }
-        let two = format!("{whole}{whole}");
-        assert!(matches!(parse(&two), Ok(Some((_, length))) if length == whole.len()));
+        let two = format!("{request}{request}");
+        assert!(matches!(parse(&two), Ok(Some((_, length))) if length == request.len()));
     }
 }

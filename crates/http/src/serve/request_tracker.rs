@@ -7,7 +7,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::socket_queues::in_transit;
 use kelvin_sys::net::tx_timestamp;
 
-use crate::serve::counter_slot::{CounterSlot, LEFT_LATER, SlotWord, TimedState};
+use crate::serve::counter_slot::{CounterSlot, DEPARTED_AFTER_CALL, SlotWord, TimedState};
 use crate::serve::in_flight_sampler::InFlightSampler;
 
 /// Time after which a send that was the last of an answer is not taken to have ended when its caller went on: nanoseconds. Sending
@@ -24,13 +24,13 @@ pub struct RequestTracker {
     /// Requests that were answered, and whose answers are not all with the kernel.
     pending_answers: u64,
     /// Bytes of heads that are still to be sent.
-    head_bytes_left: u64,
+    unsent_head_bytes: u64,
     /// When it last did anything.
     last_activity: u64,
     /// When the call began that gave the end of the last answer to the kernel.
-    send_started: u64,
+    send_start: u64,
     /// When the answer that is being sent began, if nothing of it was given to the kernel.
-    answer_started: Option<u64>,
+    answer_start: Option<u64>,
     departure_probe: DepartureProbe,
 }
 
@@ -44,7 +44,7 @@ enum DepartureProbe {
     /// Of this answer the kernel keeps when it leaves.
     Armed,
     /// It left this much earlier, and took this long; the next one shows how much of that the sampling took.
-    Left { ahead: u64, took: u64 },
+    Left { lead: u64, duration: u64 },
 }
 
 impl RequestTracker {
@@ -66,10 +66,10 @@ impl RequestTracker {
             socket,
             sampler,
             pending_answers: 0,
-            head_bytes_left: 0,
+            unsent_head_bytes: 0,
             last_activity: 0,
-            send_started: 0,
-            answer_started: None,
+            send_start: 0,
+            answer_start: None,
             departure_probe: DepartureProbe::Idle,
         }
     }
@@ -82,9 +82,9 @@ impl RequestTracker {
     /// The first bytes of a request were read, which had waited this many nanoseconds. What came while an answer was still to be given
     /// is in flight after it: from when the call began that gave it. That is over later than the answer has left, by more than a client
     /// needs to ask again where the thread lost its CPU meanwhile, and that time is taken off the answer.
-    pub fn request_arrived(&self, waited: u64) {
-        let arrived_at = monotonic().saturating_sub(waited).max(self.send_started);
-        self.slot.begin(TimedState::Arrived, arrived_at);
+    pub fn request_arrived(&self, delay: u64) {
+        let arrival = monotonic().saturating_sub(delay).max(self.send_start);
+        self.slot.begin(TimedState::Arrived, arrival);
     }
 
     /// A request has come, and is going to be answered.
@@ -93,7 +93,7 @@ impl RequestTracker {
         self.slot.begin(TimedState::Arrived, now);
         self.slot.begin(TimedState::InService, now);
         if self.pending_answers == 0 {
-            self.answer_started = Some(now);
+            self.answer_start = Some(now);
         }
         self.pending_answers += 1;
         self.last_activity = now;
@@ -102,58 +102,60 @@ impl RequestTracker {
     /// This is its answer as far as it is in memory, from the first byte of its head on.
     pub fn add_answer(&mut self, bytes: &[u8]) {
         let head = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + 4);
-        self.head_bytes_left += head as u64;
+        self.unsent_head_bytes += head as u64;
     }
 
     /// This many bytes were given to the kernel, and perhaps with them all answers. Of several answers the heads count first; in the end
     /// it is the same.
     pub fn mark_sent(&mut self, bytes: usize, is_all: bool) {
-        let of_heads = self.head_bytes_left.min(bytes as u64);
-        self.head_bytes_left -= of_heads;
-        self.slot.add(SlotWord::Bytes, bytes as u64 - of_heads);
+        let head_bytes = self.unsent_head_bytes.min(bytes as u64);
+        self.unsent_head_bytes -= head_bytes;
+        self.slot.add(SlotWord::Bytes, bytes as u64 - head_bytes);
         let now = monotonic();
-        let begun = self.answer_started.take();
-        if !matches!(self.slot.get(SlotWord::SampleAfter), 0 | LEFT_LATER) {
-            self.departure_probe = self.advance_probe(begun.filter(|_| is_all), now);
+        let start = self.answer_start.take();
+        if !matches!(self.slot.get(SlotWord::SampleAfter), 0 | DEPARTED_AFTER_CALL) {
+            self.departure_probe = self.advance_probe(start.filter(|_| is_all), now);
         }
         if is_all {
-            self.send_started = self.last_activity;
+            self.send_start = self.last_activity;
             let is_prompt = now.saturating_sub(self.last_activity) <= PROMPT_SEND_NANOSECONDS;
             // When the last byte left, by the kernel's account, if all have arrived meanwhile.
             let transit = if is_prompt { None } else { in_transit(&*self.socket).ok() };
-            let transit = transit.filter(|transit| transit.not_sent == 0 && transit.segments == 0);
-            let submitted_at =
+            let transit = transit.filter(|transit| transit.unsent_bytes == 0 && transit.segments == 0);
+            let submission =
                 transit.map_or(now, |transit| now.saturating_sub(transit.since_sent).max(self.last_activity));
             self.slot.add(SlotWord::Requests, std::mem::take(&mut self.pending_answers));
-            self.slot.submit(submitted_at);
+            self.slot.submit(submission);
         }
         self.last_activity = now;
     }
 
     /// Goes on with finding out when answers leave, after one that was given to the kernel by one call, the only ones of which it is
     /// found out: of one that took several, each of which wakes its reader, the last one's is little.
-    fn advance_probe(&self, begun: Option<u64>, now: u64) -> DepartureProbe {
-        match (self.departure_probe, begun) {
+    fn advance_probe(&self, start: Option<u64>, now: u64) -> DepartureProbe {
+        match (self.departure_probe, start) {
             (DepartureProbe::Idle, _) => return DepartureProbe::After(self.slot.get(SlotWord::SampleAfter)),
             (DepartureProbe::After(0), _) if tx_timestamp::enable(&*self.socket).is_ok() => {
                 return DepartureProbe::Armed;
             }
-            (DepartureProbe::After(more @ 1..), _) => return DepartureProbe::After(more - 1),
-            (DepartureProbe::Armed, begun) => {
-                let left =
+            (DepartureProbe::After(remaining @ 1..), _) => return DepartureProbe::After(remaining - 1),
+            (DepartureProbe::Armed, start) => {
+                let since_departure =
                     tx_timestamp::last_departure(&*self.socket).ok().flatten().and_then(tx_timestamp::time_since);
-                match (left.map(|ago| ago.saturating_sub(monotonic() - now)), begun) {
-                    (Some(ahead), Some(begun)) if ahead <= now - begun => {
-                        return DepartureProbe::Left { ahead, took: now - begun };
+                match (since_departure.map(|elapsed| elapsed.saturating_sub(monotonic() - now)), start) {
+                    (Some(lead), Some(start)) if lead <= now - start => {
+                        return DepartureProbe::Left { lead, duration: now - start };
                     }
                     (None, Some(_)) => {
-                        self.slot.set(SlotWord::SampleAfter, LEFT_LATER);
+                        self.slot.set(SlotWord::SampleAfter, DEPARTED_AFTER_CALL);
                         return DepartureProbe::Idle;
                     }
                     _ => {}
                 }
             }
-            (DepartureProbe::Left { ahead, took }, Some(begun)) => self.slot.record_lead(ahead, took, now - begun),
+            (DepartureProbe::Left { lead, duration }, Some(start)) => {
+                self.slot.record_lead(lead, duration, now - start)
+            }
             _ => {}
         }
         self.slot.set(SlotWord::SampleAfter, 0);

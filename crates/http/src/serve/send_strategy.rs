@@ -87,10 +87,10 @@ impl FileSender {
         Self { strategy, mapped: MmapSender::default(), spliced: SpliceSender::default(), chooser }
     }
 
-    /// Makes one call to the socket for what is to be sent next, and says how many bytes it moved.
+    /// Makes one call to the socket for what is to be sent next, and returns how many bytes it moved.
     ///
     /// # Errors
-    /// What the call says: `AGAIN` of a socket that takes no more. A file that has become shorter than was said is an error, too.
+    /// Those of the call: `AGAIN` of a socket that takes no more. A file that has become shorter than was stated is an error, too.
     #[inline]
     pub fn send_some(&mut self, connection: &mut Connection, socket: impl AsFd) -> Result<usize> {
         let method = self.method(connection);
@@ -100,21 +100,22 @@ impl FileSender {
             _ => {}
         }
         let sent = match connection.pending_output() {
-            Some(PendingOutput::Bytes(bytes, follows)) => {
+            Some(PendingOutput::Bytes(bytes, is_followed)) => {
                 // Only a head is held back, for the part of a file that follows it by another call.
-                let is_held = follows && method != SendStrategy::ReadWrite;
-                let more = if is_held { SendFlags::MORE } else { SendFlags::empty() };
-                send(socket, bytes, SendFlags::NOSIGNAL | more)?
+                let is_held = is_followed && method != SendStrategy::ReadWrite;
+                let flags = if is_held { SendFlags::MORE } else { SendFlags::empty() };
+                send(socket, bytes, SendFlags::NOSIGNAL | flags)?
             }
-            Some(PendingOutput::FileRange(part)) => {
+            Some(PendingOutput::FileRange(file_range)) => {
                 let sent = match method {
                     // Not every file system has files that can be mapped.
-                    SendStrategy::Mmap if self.mapped.try_map(part) => self.mapped.send(part, &socket),
-                    SendStrategy::Splice => self.spliced.send(part, &socket),
+                    SendStrategy::Mmap if self.mapped.try_map(file_range) => self.mapped.send(file_range, &socket),
+                    SendStrategy::Splice => self.spliced.send(file_range, &socket),
                     _ => {
-                        let (mut offset, bytes) = (part.range.start, part.range.end - part.range.start);
+                        let (mut offset, bytes) =
+                            (file_range.range.start, file_range.range.end - file_range.range.start);
                         let bytes = bytes.min(MAX_SENDFILE_BYTES) as usize;
-                        match sendfile(socket, &part.opened.file, Some(&mut offset), bytes)? {
+                        match sendfile(socket, &file_range.open_file.file, Some(&mut offset), bytes)? {
                             0 => return Err(Errno::IO),
                             sent => Ok(sent),
                         }
@@ -133,11 +134,11 @@ impl FileSender {
     fn method(&mut self, connection: &mut Connection) -> SendStrategy {
         let Some(chooser) = &mut self.chooser else { return self.strategy };
         if connection.bulk_response.is_none()
-            && let Some(part) = &connection.file_range
+            && let Some(file_range) = &connection.file_range
         {
             let peer = if connection.is_local { PeerLocality::Local } else { PeerLocality::Remote };
-            let mut answer = chooser.begin(peer, part.range.end - part.range.start, monotonic);
-            if answer.method == BulkMethod::Mmap && !self.mapped.try_map(part) {
+            let mut answer = chooser.begin(peer, file_range.range.end - file_range.range.start, monotonic);
+            if answer.method == BulkMethod::Mmap && !self.mapped.try_map(file_range) {
                 answer = answer.with_sendfile();
             }
             connection.bulk_response = Some(answer);
@@ -195,31 +196,31 @@ struct MmapSender {
 
 impl MmapSender {
     /// Sends some of a part, whose end was left to [`read_tail`].
-    fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
-        let offset = part.range.start / WINDOW_BYTES * WINDOW_BYTES;
-        let end = tail_start(part.range.end).min(offset + WINDOW_BYTES);
-        let within = (part.range.start - offset) as usize..(end - offset) as usize;
-        let window = self.map_window(&part.opened, offset)?;
-        TransferCall::SendWindow(window, within, MoreFollows::Yes).execute(socket)
+    fn send(&mut self, file_range: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
+        let offset = file_range.range.start / WINDOW_BYTES * WINDOW_BYTES;
+        let end = tail_start(file_range.range.end).min(offset + WINDOW_BYTES);
+        let window_range = (file_range.range.start - offset) as usize..(end - offset) as usize;
+        let window = self.map_window(&file_range.open_file, offset)?;
+        TransferCall::SendWindow(window, window_range, MoreFollows::Yes).execute(socket)
     }
 
     /// Whether the file of a part can be mapped, which it is then.
-    fn try_map(&mut self, part: &FileRange) -> bool {
-        self.map_window(&part.opened, part.range.start / WINDOW_BYTES * WINDOW_BYTES).is_ok()
+    fn try_map(&mut self, file_range: &FileRange) -> bool {
+        self.map_window(&file_range.open_file, file_range.range.start / WINDOW_BYTES * WINDOW_BYTES).is_ok()
     }
 
     /// Shows the file from this offset on, unless it does already: then its pages need not be mapped again.
-    fn map_window(&mut self, opened: &Arc<OpenFile>, offset: u64) -> std::io::Result<&FileWindow> {
+    fn map_window(&mut self, open_file: &Arc<OpenFile>, offset: u64) -> std::io::Result<&FileWindow> {
         let window = match self.window.take() {
-            Some(window) if self.mapped.1 == offset && self.mapped.0.as_ptr() == Arc::as_ptr(opened) => window,
+            Some(window) if self.mapped.1 == offset && self.mapped.0.as_ptr() == Arc::as_ptr(open_file) => window,
             window => {
                 let pages = WINDOW_BYTES as usize / page_bytes();
                 let mut window = window.map_or_else(|| FileWindow::reserve(pages, PageAccess::Read), Ok)?;
-                window.map_part(&opened.file, offset, opened.identity.size - offset)?;
+                window.map_part(&open_file.file, offset, open_file.identity.size - offset)?;
                 window
             }
         };
-        self.mapped = (Arc::downgrade(opened), offset);
+        self.mapped = (Arc::downgrade(open_file), offset);
         Ok(self.window.insert(window))
     }
 }
@@ -227,7 +228,9 @@ impl MmapSender {
 /// Reads the end of the part that is to be sent next, if nothing else of it is left.
 fn read_tail(connection: &mut Connection) -> rustix::io::Result<()> {
     match &connection.file_range {
-        Some(part) if part.range.start >= tail_start(part.range.end) => connection.read_file_range(TAIL_BYTES as usize),
+        Some(file_range) if file_range.range.start >= tail_start(file_range.range.end) => {
+            connection.read_file_range(TAIL_BYTES as usize)
+        }
         _ => Ok(()),
     }
 }
@@ -240,7 +243,7 @@ fn tail_start(end: u64) -> u64 {
 /// pipes are what he may have in all (fs.pipe-max-size, fs.pipe-user-pages-soft).
 const PIPE_BYTES: usize = 256 << 10;
 
-/// A pipe that is empty between two calls: what a socket does not take is dropped, and moved again when its turn comes. Beside it is
+/// A pipe that is empty between two calls: what a socket does not take is dropped, and moved again when its turn comes. Next to it is
 /// /dev/null, which takes what is dropped.
 #[derive(Debug, Default)]
 struct SpliceSender(Option<(Splicer, File)>);
@@ -250,26 +253,26 @@ impl SpliceSender {
     const DESCRIPTORS: u64 = 3;
 
     /// Sends some of a part.
-    fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
-        let (pipe, nowhere) = match self.0.take() {
+    fn send(&mut self, file_range: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
+        let (pipe, null_device) = match self.0.take() {
             Some(open) => open,
             None => (Splicer::new(PIPE_BYTES)?, File::options().write(true).open("/dev/null")?),
         };
-        let left = part.range.end - part.range.start;
-        let bytes = left.min(PIPE_BYTES as u64) as usize;
-        let from = FileSlice { file: &part.opened.file, offset: part.range.start, bytes };
-        let in_pipe = TransferCall::FileToPipe(from, &pipe).execute(socket)?;
-        if in_pipe == 0 {
+        let remaining = file_range.range.end - file_range.range.start;
+        let bytes = remaining.min(PIPE_BYTES as u64) as usize;
+        let source = FileSlice { file: &file_range.open_file.file, offset: file_range.range.start, bytes };
+        let piped_bytes = TransferCall::FileToPipe(source, &pipe).execute(socket)?;
+        if piped_bytes == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        let follows = if (in_pipe as u64) < left { MoreFollows::Yes } else { MoreFollows::No };
-        let sent = TransferCall::PipeToSocket(&pipe, in_pipe, follows).execute(socket);
-        let unsent = in_pipe - *sent.as_ref().unwrap_or(&0);
-        let to = FileSlice { file: &nowhere, offset: 0, bytes: unsent };
+        let more_follows = if (piped_bytes as u64) < remaining { MoreFollows::Yes } else { MoreFollows::No };
+        let sent = TransferCall::PipeToSocket(&pipe, piped_bytes, more_follows).execute(socket);
+        let unsent = piped_bytes - *sent.as_ref().unwrap_or(&0);
+        let sink = FileSlice { file: &null_device, offset: 0, bytes: unsent };
         // It goes on being used if it is empty.
-        let drain = || TransferCall::PipeToFile(&pipe, to).execute(&nowhere);
-        if unsent == 0 || drain().is_ok_and(|dropped| dropped == unsent) {
-            self.0 = Some((pipe, nowhere));
+        let drain = || TransferCall::PipeToFile(&pipe, sink).execute(&null_device);
+        if unsent == 0 || drain().is_ok_and(|drained| drained == unsent) {
+            self.0 = Some((pipe, null_device));
         }
         sent
     }
@@ -292,19 +295,24 @@ mod tests {
 
     /// What arrives of a file that is cut to this length after this many calls that sent something.
     fn send_truncated(sending: SendStrategy, calls: usize, length: u64) -> (Result<()>, Vec<u8>) {
-        send_truncated_to(sending, calls, length, false)
+        send_truncated_to_peer(sending, calls, length, false)
     }
 
     /// Like `send_truncated`, for a client on this host or elsewhere.
-    fn send_truncated_to(sending: SendStrategy, calls: usize, length: u64, is_local: bool) -> (Result<()>, Vec<u8>) {
-        let top = tempfile::tempdir().unwrap();
-        let path = top.path().join("a");
+    fn send_truncated_to_peer(
+        sending: SendStrategy,
+        calls: usize,
+        length: u64,
+        is_local: bool,
+    ) -> (Result<()>, Vec<u8>) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
         fs::write(&path, [7; LENGTH]).unwrap();
         let mut site =
-            Site::new(OpenFileCache::new(Arc::new(DocumentRoot::open(top.path()).unwrap()), 4), SiteConfig::default());
+            Site::new(OpenFileCache::new(Arc::new(DocumentRoot::open(root.path()).unwrap()), 4), SiteConfig::default());
         let (mut connection, mut sender) = (Connection::default(), FileSender::new(sending));
         connection.is_local = is_local;
-        let (near, mut far) = UnixStream::pair().unwrap();
+        let (server_socket, mut client_socket) = UnixStream::pair().unwrap();
         connection.input_buffer(1).extend_from_slice(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
         connection.mark_received(28);
         connection.advance(&mut site);
@@ -314,16 +322,16 @@ mod tests {
                 fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
             }
             sent += 1;
-            match sender.send_some(&mut connection, &near) {
+            match sender.send_some(&mut connection, &server_socket) {
                 Ok(_) if connection.next_io() == NextIo::Send => {}
                 end => break end.map(drop),
             }
         };
-        drop(near);
-        let mut all = Vec::new();
-        far.read_to_end(&mut all).unwrap();
-        let head = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        (end, all.split_off(head))
+        drop(server_socket);
+        let mut response = Vec::new();
+        client_socket.read_to_end(&mut response).unwrap();
+        let head = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        (end, response.split_off(head))
     }
 
     #[test]
@@ -344,11 +352,14 @@ mod tests {
     #[test]
     fn local_clients_get_mmap_and_remote_sendfile() {
         // After the head, all but the end goes in one call from a mapping; by sendfile all of it does.
-        let half = |is_local| send_truncated_to(SendStrategy::Auto, 2, 3 * 4096 + 10, is_local).1.len();
-        assert_eq!([half(true), send_truncated(SendStrategy::Mmap, 2, 3 * 4096 + 10).1.len()], [3 * 4096 + 10; 2]);
-        assert_eq!([half(false), send_truncated(SendStrategy::SendFile, 2, 3 * 4096 + 10).1.len()], [LENGTH; 2]);
-        let near = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = std::net::TcpStream::connect(near.local_addr().unwrap()).unwrap();
+        let sent_length = |is_local| send_truncated_to_peer(SendStrategy::Auto, 2, 3 * 4096 + 10, is_local).1.len();
+        assert_eq!(
+            [sent_length(true), send_truncated(SendStrategy::Mmap, 2, 3 * 4096 + 10).1.len()],
+            [3 * 4096 + 10; 2]
+        );
+        assert_eq!([sent_length(false), send_truncated(SendStrategy::SendFile, 2, 3 * 4096 + 10).1.len()], [LENGTH; 2]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert!(crate::serve::worker_context::is_local(&client).unwrap());
     }
 

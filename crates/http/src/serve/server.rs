@@ -67,26 +67,26 @@ impl ServerSetup {
         Self { threads, ..Self::default() }
     }
 
-    /// Limits connections to what this many descriptors allow, and says how many files may be held open between requests.
+    /// Limits connections to what this many descriptors allow, and returns how many files may be held open between requests.
     fn divide_descriptors(&mut self, descriptors: u64) -> FileCacheLimits {
-        let own = self.send_strategy.descriptor_count();
+        let sender_descriptors = self.send_strategy.descriptor_count();
         let (fixed, per_connection) = match self.model {
             // Each process has descriptors of its own.
             ServerModel::Fork => {
-                let files = descriptors.saturating_sub(own + 1).min(MAX_HELD_FILES_SINGLE) as usize;
+                let files = descriptors.saturating_sub(sender_descriptors + 1).min(MAX_HELD_FILES_SINGLE) as usize;
                 return FileCacheLimits { per_thread: files, total: files };
             }
             // Each connection has a thread, which sends.
-            ServerModel::Thread => (0, 1 + own),
+            ServerModel::Thread => (0, 1 + sender_descriptors),
             ServerModel::Pool | ServerModel::Epoll | ServerModel::Uring => (self.threads.max(1) as u64, 1),
         };
-        let free = descriptors.saturating_sub(own * fixed);
-        let connections = u64::from(self.limits.connections).min((free - free / 4) / per_connection).max(1);
+        let available = descriptors.saturating_sub(sender_descriptors * fixed);
+        let connections = u64::from(self.limits.connections).min((available - available / 4) / per_connection).max(1);
         self.limits.connections = connections as u32;
-        let left = free.saturating_sub(connections * per_connection);
+        let remaining = available.saturating_sub(connections * per_connection);
         let per_thread =
-            left.checked_div(fixed).map_or(MAX_HELD_FILES_SINGLE, |per_thread| per_thread.min(MAX_HELD_FILES));
-        FileCacheLimits { per_thread: per_thread as usize, total: left as usize }
+            remaining.checked_div(fixed).map_or(MAX_HELD_FILES_SINGLE, |per_thread| per_thread.min(MAX_HELD_FILES));
+        FileCacheLimits { per_thread: per_thread as usize, total: remaining as usize }
     }
 }
 
@@ -120,8 +120,8 @@ impl Server {
     pub fn listen(address: SocketAddr, root: &Path, mut setup: ServerSetup, access: ServerAccess) -> Result<Self> {
         if !setup.model.supports(setup.send_strategy) {
             let supported = STRATEGY_NAMES.iter().filter(|(_, strategy)| setup.model.supports(*strategy));
-            let by = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
-            return Err(Error::UnsupportedStrategy(setup.model, by));
+            let names = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
+            return Err(Error::UnsupportedStrategy(setup.model, names));
         }
         let root = Arc::new(DocumentRoot::open(root)?);
         let listener = Arc::new(bind_listener(address).map_err(Error::Listen)?);
@@ -133,8 +133,8 @@ impl Server {
         }
         let cache_limits = setup.divide_descriptors(descriptors);
         // Threads that accept at one moment may accept one more each than there may be.
-        let tracked = setup.limits.connections as usize + setup.threads;
-        let sampler = access.stats_access.as_ref().map(|_| InFlightSampler::new(&listener, tracked).map(Arc::new));
+        let slot_count = setup.limits.connections as usize + setup.threads;
+        let sampler = access.stats_access.as_ref().map(|_| InFlightSampler::new(&listener, slot_count).map(Arc::new));
         let site = SiteConfig {
             names: AllowedHosts::for_address(address.ip(), access.names),
             lists_directories: setup.lists_directories,
@@ -235,23 +235,23 @@ mod tests {
         let models =
             [(ServerModel::Epoll, 2), (ServerModel::Pool, 64), (ServerModel::Pool, 1024), (ServerModel::Thread, 2)];
         for ((model, threads), sending) in
-            models.into_iter().flat_map(|of| [(of, SendStrategy::Auto), (of, SendStrategy::Splice)])
+            models.into_iter().flat_map(|model| [(model, SendStrategy::Auto), (model, SendStrategy::Splice)])
         {
             for descriptors in [0, 1, 5, 5000, 20_000, 1_000_000] {
                 let mut setup = ServerSetup { model, send_strategy: sending, ..ServerSetup::with_threads(threads) };
-                let held = setup.divide_descriptors(descriptors);
+                let cache_limits = setup.divide_descriptors(descriptors);
                 let connections = u64::from(setup.limits.connections);
                 let holders = if model == ServerModel::Thread { connections } else { threads as u64 };
-                let taken = connections + held.total as u64 + sending.descriptor_count() * holders;
+                let used_descriptors = connections + cache_limits.total as u64 + sending.descriptor_count() * holders;
                 assert!(
-                    connections >= 1 && (taken <= descriptors || descriptors < 20),
+                    connections >= 1 && (used_descriptors <= descriptors || descriptors < 20),
                     "{model} {sending} {descriptors}"
                 );
             }
         }
-        let mut alone = ServerSetup { model: ServerModel::Fork, ..ServerSetup::with_threads(1) };
-        assert_eq!(alone.divide_descriptors(1000), FileCacheLimits { per_thread: 16, total: 16 });
-        assert_eq!(alone.limits.connections, ServerLimits::default().connections);
+        let mut fork_setup = ServerSetup { model: ServerModel::Fork, ..ServerSetup::with_threads(1) };
+        assert_eq!(fork_setup.divide_descriptors(1000), FileCacheLimits { per_thread: 16, total: 16 });
+        assert_eq!(fork_setup.limits.connections, ServerLimits::default().connections);
         assert_eq!(ServerSetup::with_threads(2).divide_descriptors(1_000_000).per_thread, 4096);
         let mut threads = ServerSetup { model: ServerModel::Thread, ..ServerSetup::with_threads(1) };
         assert_eq!(threads.divide_descriptors(1000), FileCacheLimits { per_thread: 16, total: 250 });

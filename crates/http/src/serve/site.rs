@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 4;
 /// Most bytes of a file that states none: each connection has its own, as it has small files.
 const MAX_UNSIZED_BYTES: usize = 16 << 10;
 
-/// What an answer says besides its status to a client that asks by a name that the server was not given.
+/// What an answer has besides its status for a client that asks by a name that the server was not given.
 const MISDIRECTED_HELP: &str = ": this server is asked for over http:// by an IP address, by localhost, or by a name that it was given \
                                 (kelvin serve --host NAME)";
 
@@ -70,19 +70,19 @@ impl Site {
         Self { files, config, clock, is_draining: false, answered: 0 }
     }
 
-    /// Says what time it is.
+    /// Sets the clock.
     pub fn tick(&mut self, now: Instant) {
         if self.clock.tick(now) {
             self.files.set_wall_clock(self.clock.wall_clock);
         }
     }
 
-    /// The time that was said last.
+    /// The time that was set last.
     pub fn now(&self) -> Instant {
         self.clock.now
     }
 
-    /// Appends the head of the answer, and says what follows it.
+    /// Appends the head of the answer, and returns what follows it.
     pub fn answer(&mut self, request: &HttpRequest<'_>, out: &mut Vec<u8>) -> Option<Body> {
         if !self.config.names.allows(request.host) {
             return self.error_response(request, StatusCode::MISDIRECTED_REQUEST, out);
@@ -95,8 +95,8 @@ impl Site {
         }
         let begin = out.len();
         for _ in 0..MAX_ATTEMPTS {
-            let opened = match self.files.lookup(request.path, self.clock.now) {
-                Ok(ResolvedPath::File(opened)) => opened,
+            let open_file = match self.files.lookup(request.path, self.clock.now) {
+                Ok(ResolvedPath::File(open_file)) => open_file,
                 Ok(ResolvedPath::Directory(target)) if target.is_directory => {
                     return self.directory_response(request, &target, out);
                 }
@@ -107,12 +107,12 @@ impl Site {
                 }
                 Err(status) => return self.error_response(request, status, out),
             };
-            match self.file_response(request, &opened, out) {
+            match self.file_response(request, &open_file, out) {
                 Ok(body) => return body,
                 Err(FileChanged) => {
                     out.truncate(begin);
-                    if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
-                        return self.write_content(request, &MemoryContent::ok(opened.media_type, &content), out);
+                    if let Some(content) = open_file.read_overstated(MAX_UNSIZED_BYTES) {
+                        return self.write_content(request, &MemoryContent::ok(open_file.media_type, &content), out);
                     }
                     self.files.invalidate(request.path);
                 }
@@ -131,36 +131,36 @@ impl Site {
         request.keep_alive && !self.is_draining && self.config.stats.is_none()
     }
 
-    fn file_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
-        if opened.may_exceed_stated_size {
-            match opened.read_unstated(MAX_UNSIZED_BYTES) {
+    fn file_response(&self, request: &HttpRequest<'_>, open_file: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+        if open_file.may_exceed_stated_size {
+            match open_file.read_unstated(MAX_UNSIZED_BYTES) {
                 Ok(Some(content)) if content.is_empty() => {}
                 // What was written since it was opened is stated now.
-                _ if !opened.is_unchanged() => return Err(FileChanged),
+                _ if !open_file.is_unchanged() => return Err(FileChanged),
                 Ok(Some(content)) => {
-                    let content = MemoryContent::ok(opened.media_type, &content);
+                    let content = MemoryContent::ok(open_file.media_type, &content);
                     return Ok(self.write_content(request, &content, out));
                 }
                 Ok(None) | Err(_) => return Ok(self.error_response(request, StatusCode::FORBIDDEN, out)),
             }
         }
-        match opened.validators.evaluate_preconditions(&request.fields) {
+        match open_file.validators.evaluate_preconditions(&request.fields) {
             Some(StatusCode::NOT_MODIFIED) => {
                 self.write_head_start(request, StatusCode::NOT_MODIFIED, out);
-                out.extend_from_slice(opened.common_head());
+                out.extend_from_slice(open_file.common_head());
                 out.extend_from_slice(b"\r\n");
                 return Ok(None);
             }
             Some(status) => return Ok(self.error_response(request, status, out)),
             None => {}
         }
-        let size = opened.identity.size;
-        let continues =
-            !request.is_head && opened.validators.matches_if_range(request.fields.if_range, self.clock.wall_clock);
-        let range = request.fields.range.filter(|_| continues);
+        let size = open_file.identity.size;
+        let accepts_range =
+            !request.is_head && open_file.validators.matches_if_range(request.fields.if_range, self.clock.wall_clock);
+        let range = request.fields.range.filter(|_| accepts_range);
         match range.map_or(RequestedRanges::Whole, |range| parse_range(range, size)) {
-            RequestedRanges::Whole => self.full_response(request, opened, out),
-            RequestedRanges::Ranges(ranges) => self.range_response(request, opened, ranges, out),
+            RequestedRanges::Whole => self.full_response(request, open_file, out),
+            RequestedRanges::Ranges(ranges) => self.range_response(request, open_file, ranges, out),
             RequestedRanges::Unsatisfiable => {
                 let field = format!("Content-Range: bytes */{size}\r\n");
                 Ok(self.text_response(request, StatusCode::RANGE_NOT_SATISFIABLE, &field, out))
@@ -169,47 +169,51 @@ impl Site {
     }
 
     #[inline]
-    fn full_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+    fn full_response(&self, request: &HttpRequest<'_>, open_file: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
         self.write_head_start(request, StatusCode::OK, out);
-        out.extend_from_slice(opened.head.as_bytes());
-        let size = opened.identity.size;
-        if request.is_head || (size == 0 && opened.is_unchanged()) {
+        out.extend_from_slice(open_file.head.as_bytes());
+        let size = open_file.identity.size;
+        if request.is_head || (size == 0 && open_file.is_unchanged()) {
             return Ok(None);
         }
         if size <= self.config.inline_limit {
-            return if opened.try_append_to(out) { Ok(None) } else { Err(FileChanged) };
+            return if open_file.try_append_to(out) { Ok(None) } else { Err(FileChanged) };
         }
-        unchanged_range(opened, 0..size)
+        unchanged_range(open_file, 0..size)
     }
 
     fn range_response(
         &self,
         request: &HttpRequest<'_>,
-        opened: &Arc<OpenFile>,
+        open_file: &Arc<OpenFile>,
         mut ranges: Vec<Range<u64>>,
         out: &mut Vec<u8>,
     ) -> BodyResult {
         self.write_head_start(request, StatusCode::PARTIAL_CONTENT, out);
-        out.extend_from_slice(opened.common_head());
+        out.extend_from_slice(open_file.common_head());
         if ranges.len() > 1 {
             // Nobody can know the boundary before.
-            let parts = MultipartRanges::new(Arc::clone(opened), ranges, self.clock.random.hash_one(self.clock.now));
+            let parts = MultipartRanges::new(Arc::clone(open_file), ranges, self.clock.random.hash_one(self.clock.now));
             out.extend_from_slice(parts.head().as_bytes());
-            return if opened.is_unchanged() { Ok(Some(Body::Multipart(Box::new(parts)))) } else { Err(FileChanged) };
+            return if open_file.is_unchanged() {
+                Ok(Some(Body::Multipart(Box::new(parts))))
+            } else {
+                Err(FileChanged)
+            };
         }
         let range = ranges.remove(0);
-        let (media_type, field) = (opened.media_type, content_range(&range, opened.identity.size));
+        let (media_type, field) = (open_file.media_type, content_range(&range, open_file.identity.size));
         let length = range.end - range.start;
         let _ = write!(out, "Content-Type: {media_type}\r\n{field}Content-Length: {length}\r\n\r\n");
-        unchanged_range(opened, range)
+        unchanged_range(open_file, range)
     }
 
     /// A directory: the file that stands for it, or what is in it.
     fn directory_response(&mut self, request: &HttpRequest<'_>, path: &DecodedPath, out: &mut Vec<u8>) -> Option<Body> {
         let index = format!("{}index.html", request.path);
-        if let Ok(ResolvedPath::File(opened)) = self.files.lookup(&index, self.clock.now) {
+        if let Ok(ResolvedPath::File(open_file)) = self.files.lookup(&index, self.clock.now) {
             let begin = out.len();
-            if let Ok(body) = self.file_response(&HttpRequest { path: &index, ..*request }, &opened, out) {
+            if let Ok(body) = self.file_response(&HttpRequest { path: &index, ..*request }, &open_file, out) {
                 return body;
             }
             out.truncate(begin);
@@ -220,16 +224,16 @@ impl Site {
             return self.error_response(request, StatusCode::FORBIDDEN, out);
         }
         let page = listing::render_listing(&self.files.root, path);
-        let page = page.and_then(|text| Ok((self.config.listings.hold(&text)?, text)));
+        let page = page.and_then(|text| Ok((self.config.listings.cache_page(&text)?, text)));
         let media_type = "text/html; charset=utf-8";
         match page {
             Err(status) => self.error_response(request, status, out),
             Ok((None, text)) => self.write_content(request, &MemoryContent::ok(media_type, text.as_bytes()), out),
-            Ok((Some(opened), _)) => {
-                let range = 0..opened.identity.size;
+            Ok((Some(open_file), _)) => {
+                let range = 0..open_file.identity.size;
                 self.write_head_start(request, StatusCode::OK, out);
                 write_content_fields(media_type, range.end, out);
-                (!request.is_head).then_some(Body::FileRange(FileRange { opened, range }))
+                (!request.is_head).then_some(Body::FileRange(FileRange { open_file, range }))
             }
         }
     }
@@ -244,7 +248,7 @@ impl Site {
         self.text_response(request, status, field, out)
     }
 
-    /// An answer whose content says what its status means, with a header field.
+    /// An answer whose content explains its status, with a header field.
     fn text_response(
         &self,
         request: &HttpRequest<'_>,
@@ -288,7 +292,7 @@ impl Site {
     }
 }
 
-/// An answer with content in memory, of which nothing tells one state from another: a text, or what a file has that states no bytes, or more
+/// An answer with content in memory, which has no validators: a text, or what a file has that states no bytes, or more
 /// than it has.
 struct MemoryContent<'a> {
     status: StatusCode,
@@ -319,12 +323,12 @@ fn write_content_fields(media_type: &str, length: u64, out: &mut Vec<u8>) {
 }
 
 /// A part of a file that is still what it was.
-fn unchanged_range(opened: &Arc<OpenFile>, range: Range<u64>) -> BodyResult {
-    let body = || Body::FileRange(FileRange { opened: Arc::clone(opened), range });
-    if opened.is_unchanged() { Ok(Some(body())) } else { Err(FileChanged) }
+fn unchanged_range(open_file: &Arc<OpenFile>, range: Range<u64>) -> BodyResult {
+    let body = || Body::FileRange(FileRange { open_file: Arc::clone(open_file), range });
+    if open_file.is_unchanged() { Ok(Some(body())) } else { Err(FileChanged) }
 }
 
-/// The time, and the lines that say it, written once a second.
+/// The time, and the header lines that state it, written once a second.
 #[derive(Debug)]
 struct CachedDate {
     now: Instant,
@@ -343,7 +347,7 @@ impl CachedDate {
         clock
     }
 
-    /// Says what time it is; whether that is another second.
+    /// Sets the clock; whether that is another second.
     #[inline]
     fn tick(&mut self, now: Instant) -> bool {
         self.now = now;
@@ -356,13 +360,13 @@ impl CachedDate {
 
     fn format(&mut self, now: Instant) {
         self.wall_clock = SystemTime::now();
-        let since = self.wall_clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.next = now + Duration::from_nanos(1_000_000_000 - u64::from(since.subsec_nanos()));
-        // A clock that is set to no year of four digits has none that a date could say.
-        let shown = SystemTime::UNIX_EPOCH + since.min(Duration::from_secs(253_402_300_799));
+        let since_epoch = self.wall_clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.next = now + Duration::from_nanos(1_000_000_000 - u64::from(since_epoch.subsec_nanos()));
+        // A clock that is set to no year of four digits has none that a date could state.
+        let clamped_time = SystemTime::UNIX_EPOCH + since_epoch.min(Duration::from_secs(253_402_300_799));
         // In place: a new text each second, which an allocator puts together from two pieces, made the heap grow for ever.
         self.lines.clear();
-        let date = httpdate::HttpDate::from(shown);
+        let date = httpdate::HttpDate::from(clamped_time);
         let _ = write!(self.lines, "\r\nServer: kelvin\r\nDate: {date}\r\n");
     }
 }
@@ -374,10 +378,10 @@ mod tests {
     #[test]
     fn date_lines_are_rewritten_in_place() {
         let mut clock = CachedDate::new();
-        let place = (clock.lines.as_ptr(), clock.lines.capacity());
+        let allocation = (clock.lines.as_ptr(), clock.lines.capacity());
         for _ in 0..3 {
             clock.format(clock.next);
-            assert_eq!((clock.lines.as_ptr(), clock.lines.capacity()), place);
+            assert_eq!((clock.lines.as_ptr(), clock.lines.capacity()), allocation);
             assert!(clock.lines.starts_with(b"\r\nServer: kelvin\r\nDate: ") && clock.lines.ends_with(b" GMT\r\n"));
         }
     }

@@ -115,8 +115,8 @@ pub(crate) struct StatsThreads {
 impl StatsThreads {
     fn add(&mut self, name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<()> {
         let shutdown = Arc::clone(&self.shutdown);
-        let started = ThreadBuilder::named(name).stack_bytes(STACK_BYTES).start(move || work(&shutdown));
-        self.threads.push(started.map_err(Error::SpawnThread)?);
+        let thread = ThreadBuilder::named(name).stack_bytes(STACK_BYTES).start(move || work(&shutdown));
+        self.threads.push(thread.map_err(Error::SpawnThread)?);
         Ok(())
     }
 }

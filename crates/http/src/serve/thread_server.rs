@@ -55,9 +55,9 @@ impl ConnectionTable {
     fn serve_client(&self, number: u64) {
         let mut state = lock(&self.state);
         let client = state.clients.get_mut(&number).map(|client| (Arc::clone(&client.socket), client.tracker.take()));
-        let spare = state.spare_contexts.pop();
+        let spare_context = state.spare_contexts.pop();
         drop(state);
-        let mut context = spare.unwrap_or_else(|| WorkerContext::new(&self.service));
+        let mut context = spare_context.unwrap_or_else(|| WorkerContext::new(&self.service));
         if let Some((socket, tracker)) = client {
             serve_connection(&socket, tracker, &mut context, &self.shutdown);
         }
@@ -77,9 +77,9 @@ impl ConnectionTable {
             // What was received is still answered; what waits for more has come to its end.
             let _ = shutdown(socket, Shutdown::Read);
         }
-        let within = self.service.site.limits.drain_timeout;
-        let waited = self.changed.wait_timeout_while(state, within, |state| !state.clients.is_empty());
-        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let timeout = self.service.site.limits.drain_timeout;
+        let wait_result = self.changed.wait_timeout_while(state, timeout, |state| !state.clients.is_empty());
+        let state = wait_result.unwrap_or_else(PoisonError::into_inner).0;
         for ActiveClient { socket, .. } in state.clients.values() {
             // Their time is over, and no thread stays for them.
             let _ = shutdown(socket, Shutdown::Both);
@@ -107,13 +107,13 @@ impl ThreadServer {
     /// # Errors
     /// What kept them from being started.
     pub fn with_pool(service: Service) -> Result<Self> {
-        let (queue, waiting) = channel();
+        let (queue, receiver) = channel();
         let server = Self { queue: Some(queue), ..Self::new(service) };
-        let waiting = Arc::new(Mutex::new(waiting));
+        let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..server.table.service.threads {
             let table = Arc::clone(&server.table);
-            let waiting: Arc<Mutex<Receiver<u64>>> = Arc::clone(&waiting);
-            let next = move || lock(&waiting).recv();
+            let receiver: Arc<Mutex<Receiver<u64>>> = Arc::clone(&receiver);
+            let next = move || lock(&receiver).recv();
             let work = move || {
                 while let Ok(number) = next() {
                     table.serve_client(number);
@@ -162,14 +162,14 @@ impl Acceptor for ThreadServer {
         let number = state.next;
         state.clients.insert(number, ActiveClient { socket: Arc::clone(&socket), tracker });
         drop(state);
-        let is_taken = match &self.queue {
+        let is_dispatched = match &self.queue {
             Some(queue) => queue.send(number).is_ok(),
             None => {
                 let table = Arc::clone(&self.table);
                 WORKER_THREAD.start(move || table.serve_client(number)).is_ok()
             }
         };
-        if is_taken {
+        if is_dispatched {
             return None;
         }
         lock(&self.table.state).clients.remove(&number);
@@ -193,7 +193,7 @@ pub fn serve_connection(
     let mut buffers = std::mem::take(&mut context.buffers);
     state.connection.attach_buffers(&mut buffers);
     let mut client = BlockingClient { socket, state, shutdown, timeouts: [Duration::ZERO; 2] };
-    // Whatever it is, it is the end.
+    // Any error is the end.
     let _ = client.run(context);
     client.state.connection.detach_buffers(&mut buffers);
     context.buffers = buffers;
@@ -210,7 +210,7 @@ struct BlockingClient<'a> {
 impl BlockingClient<'_> {
     fn run(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         loop {
-            let goes_on = match self.state.connection.next_io() {
+            let can_continue = match self.state.connection.next_io() {
                 NextIo::Send => self.send(context).is_ok(),
                 NextIo::Advance => {
                     context.site.is_draining = self.shutdown.load(Ordering::Acquire);
@@ -223,7 +223,7 @@ impl BlockingClient<'_> {
                 NextIo::Receive => self.receive(context)?,
                 NextIo::End => return self.linger(),
             };
-            if !goes_on || self.state.check_deadlines(&context.site, false) == ClientStep::Gone {
+            if !can_continue || self.state.check_deadlines(&context.site, false) == ClientStep::Gone {
                 return Ok(());
             }
         }
@@ -231,11 +231,11 @@ impl BlockingClient<'_> {
 
     /// Has a call wait no longer than until a limit is over.
     fn limit_wait(&mut self, direction: Timeout, context: &WorkerContext) -> rustix::io::Result<()> {
-        let time_left = self.state.time_left(&context.site).max(MIN_SOCKET_TIMEOUT);
+        let remaining_time = self.state.remaining_time(&context.site).max(MIN_SOCKET_TIMEOUT);
         let timeout = &mut self.timeouts[usize::from(direction == Timeout::Send)];
-        if *timeout != time_left {
-            set_socket_timeout(self.socket, direction, Some(time_left))?;
-            *timeout = time_left;
+        if *timeout != remaining_time {
+            set_socket_timeout(self.socket, direction, Some(remaining_time))?;
+            *timeout = remaining_time;
         }
         Ok(())
     }
@@ -283,9 +283,9 @@ impl BlockingClient<'_> {
         shutdown(self.socket, Shutdown::Write)?;
         let until = Instant::now() + LINGER_TIMEOUT;
         set_socket_timeout(self.socket, Timeout::Recv, Some(LINGER_TIMEOUT))?;
-        let mut nothing = [0; 4096];
+        let mut buffer = [0; 4096];
         for _ in 0..MAX_DISCARD_READS {
-            if Instant::now() >= until || recv(self.socket, &mut nothing, RecvFlags::empty())?.1 == 0 {
+            if Instant::now() >= until || recv(self.socket, &mut buffer, RecvFlags::empty())?.1 == 0 {
                 break;
             }
         }
@@ -304,16 +304,16 @@ mod tests {
     #[test]
     fn each_request_has_own_deadline() {
         const REQUEST: &str = "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let top = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
         let mut setup = ServerSetup::with_threads(1);
         setup.limits.request_timeout = Duration::from_millis(600);
         let server =
-            Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup, ServerAccess::default()).unwrap();
+            Server::listen("127.0.0.1:0".parse().unwrap(), root.path(), setup, ServerAccess::default()).unwrap();
         let mut client = TcpStream::connect(server.address().unwrap()).unwrap();
         server.service.listener.set_nonblocking(false).unwrap();
         let socket = OwnedFd::from(server.service.listener.accept().unwrap().0);
         let mut context = WorkerContext::new(&server.service);
-        let served = std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             serve_connection(&socket, None, &mut context, &AtomicBool::new(false));
             context.take_stats().requests
         });
@@ -326,7 +326,8 @@ mod tests {
         }
         let mut answers = String::new();
         client.read_to_string(&mut answers).unwrap();
-        let statuses: Vec<&str> = answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
-        assert_eq!((statuses, served.join().unwrap()), (vec!["404", "404", "404", "404", "408"], 4));
+        let statuses: Vec<&str> =
+            answers.match_indices("HTTP/1.1 ").map(|(index, _)| &answers[index + 9..index + 12]).collect();
+        assert_eq!((statuses, thread.join().unwrap()), (vec!["404", "404", "404", "404", "408"], 4));
     }
 }

@@ -46,7 +46,7 @@ struct RingState {
     /// Pieces that are read or sent.
     pieces_in_use: usize,
     /// Clients who wait for their turn to have one.
-    waiting: VecDeque<u64>,
+    waiting_tokens: VecDeque<u64>,
 }
 
 impl RingState {
@@ -99,13 +99,13 @@ pub struct UringWorker {
     /// Clients so far, which distinguishes one from another that had its number.
     next_serial: u32,
     /// The request by which connections come; none while there are no descriptors for them.
-    accepting: Option<RequestId>,
-    /// Whether the ring says when others have left something.
+    accept_request: Option<RequestId>,
+    /// Whether the ring reports when others have left something.
     is_waker_armed: bool,
 }
 
 impl UringWorker {
-    /// Takes what others have left, and has the ring say when there is more; if it cannot just now, it is asked again.
+    /// Takes what others have left, and has the ring report when there is more; if it cannot just now, it is asked again.
     fn arm_waker(&mut self) {
         self.drain_inbox();
         let waker = &self.core.inbox().waker;
@@ -132,13 +132,13 @@ impl UringWorker {
 
     fn on_accepted(&mut self, socket: std::io::Result<OwnedFd>, is_last: bool) {
         if is_last {
-            self.accepting = None;
+            self.accept_request = None;
         }
         match socket.map_err(|error| Errno::from_io_error(&error)) {
             Ok(socket) => self.dispatch(socket),
             // A connection that has ended meanwhile.
             Err(Some(Errno::CONNABORTED | Errno::PROTO | Errno::INTR)) => {}
-            // Whoever waits goes on waiting, until it is looked again whether there are descriptors.
+            // Clients in the queue stay there until the next check for free descriptors.
             Err(_) => {
                 self.core.context.site.files.clear();
                 self.core.context.close_all_lingering();
@@ -166,9 +166,13 @@ impl EventLoop for UringWorker {
     const SOCKET_FLAGS: SocketFlags = SocketFlags::empty();
 
     fn new(core: WorkerCore<UringClient>) -> Result<Self> {
-        let ring =
-            RingState { ring: new_ring()?, spare_buffers: Vec::new(), pieces_in_use: 0, waiting: VecDeque::new() };
-        let mut worker = Self { core, ring, next_serial: 0, accepting: None, is_waker_armed: false };
+        let ring = RingState {
+            ring: new_ring()?,
+            spare_buffers: Vec::new(),
+            pieces_in_use: 0,
+            waiting_tokens: VecDeque::new(),
+        };
+        let mut worker = Self { core, ring, next_serial: 0, accept_request: None, is_waker_armed: false };
         worker.accept();
         Ok(worker)
     }
@@ -177,7 +181,7 @@ impl EventLoop for UringWorker {
         &mut self.core
     }
 
-    fn state_of(client: &mut UringClient) -> (&mut ClientState, bool) {
+    fn client_state(client: &mut UringClient) -> (&mut ClientState, bool) {
         (&mut client.state, client.pending.is_some())
     }
 
@@ -194,7 +198,7 @@ impl EventLoop for UringWorker {
             self.handle_event(event);
         }
         while self.ring.pieces_in_use < MAX_PIECES {
-            let Some(token) = self.ring.waiting.pop_front() else { break };
+            let Some(token) = self.ring.waiting_tokens.pop_front() else { break };
             let Some(client) = client(&mut self.core.clients, token) else { continue };
             (client.pending, client.has_piece) = (None, true);
             self.ring.pieces_in_use += 1;
@@ -209,13 +213,13 @@ impl EventLoop for UringWorker {
 
     /// If the ring cannot just now, it is asked again.
     fn accept(&mut self) {
-        if self.accepting.is_none() {
-            self.accepting = self.ring.ring.accept(LISTENER_TOKEN, &self.core.shared.listener).ok();
+        if self.accept_request.is_none() {
+            self.accept_request = self.ring.ring.accept(LISTENER_TOKEN, &self.core.shared.listener).ok();
         }
     }
 
     fn stop_accepting(&mut self) {
-        let _ = self.accepting.map(|id| self.ring.ring.cancel(id));
+        let _ = self.accept_request.map(|id| self.ring.ring.cancel(id));
     }
 
     fn add_client(&mut self, socket: OwnedFd) {
@@ -347,8 +351,8 @@ impl UringClient {
             Err(Errno::AGAIN) => {
                 let buffer = self.state.connection.copy_unsent();
                 self.end_piece(buffer, turn.ring);
-                let asked = turn.ring.ring.await_ready(self.token, &self.socket, Readiness::Write);
-                self.wait_for(asked.map(PendingOp::AwaitWritable))
+                let submission = turn.ring.ring.await_ready(self.token, &self.socket, Readiness::Write);
+                self.wait_for_operation(submission.map(PendingOp::AwaitWritable))
             }
             Err(Errno::INTR) => self.submit_output(Vec::new(), turn.ring),
             Err(_) => ClientStep::Gone,
@@ -361,8 +365,8 @@ impl UringClient {
     }
 
     /// Waits for what was submitted, if it could be.
-    fn wait_for(&mut self, asked: std::io::Result<PendingOp>) -> ClientStep {
-        self.pending = asked.ok();
+    fn wait_for_operation(&mut self, submission: std::io::Result<PendingOp>) -> ClientStep {
+        self.pending = submission.ok();
         if self.pending.is_some() { ClientStep::Wait } else { ClientStep::Gone }
     }
 
@@ -413,28 +417,28 @@ impl UringClient {
         if self.has_piece || !self.state.connection.needs_file_read() {
             return false;
         }
-        self.has_piece = ring.pieces_in_use < MAX_PIECES && ring.waiting.is_empty();
+        self.has_piece = ring.pieces_in_use < MAX_PIECES && ring.waiting_tokens.is_empty();
         if self.has_piece {
             ring.pieces_in_use += 1;
         } else {
-            ring.waiting.push_back(self.token);
+            ring.waiting_tokens.push_back(self.token);
             self.pending = Some(PendingOp::AwaitPiece);
         }
         !self.has_piece
     }
 
     /// Has the ring read what is to be sent next, or send it, and has a spare buffer meanwhile.
-    fn submit_output(&mut self, spare: Vec<u8>, ring: &mut RingState) -> ClientStep {
+    fn submit_output(&mut self, replacement: Vec<u8>, ring: &mut RingState) -> ClientStep {
         let reading = self.state.connection.begin_read(PIECE_BYTES);
-        let (buffer, sent) = self.state.connection.detach_output(spare);
-        let asked = match reading {
+        let (buffer, sent) = self.state.connection.detach_output(replacement);
+        let submission = match reading {
             None => ring.ring.send(self.token, &self.socket, (buffer, sent)).map(PendingOp::Send),
-            Some(FileRead { opened, offset, begin, bytes }) => {
-                let to = (buffer, BufferRange { begin, bytes });
-                ring.ring.read(self.token, (opened, offset), to).map(|id| PendingOp::Read(id, begin))
+            Some(FileRead { open_file: opened, offset, begin, bytes }) => {
+                let destination = (buffer, BufferRange { begin, bytes });
+                ring.ring.read(self.token, (opened, offset), destination).map(|id| PendingOp::Read(id, begin))
             }
         };
-        self.wait_for(asked)
+        self.wait_for_operation(submission)
     }
 }
 

@@ -69,7 +69,7 @@ impl std::ops::Add for ServerTotals {
     type Output = Self;
 
     fn add(mut self, mut other: Self) -> Self {
-        self.words().zip(other.words()).for_each(|(sum, more)| *sum += *more);
+        self.words().zip(other.words()).for_each(|(sum, count)| *sum += *count);
         self
     }
 }
@@ -157,10 +157,10 @@ impl WorkerContext {
         let is_tracked = connection.tracker.is_some();
         let buffer = connection.input_buffer(RECEIVE_CHUNK);
         let received = if is_tracked {
-            let arrived = rx_timestamp::append(socket, buffer);
-            let arrived = arrived.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-            connection.mark_received_delayed(arrived.length, arrived.delay());
-            arrived.length
+            let timed_read = rx_timestamp::append(socket, buffer);
+            let timed_read = timed_read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            connection.mark_received_delayed(timed_read.length, timed_read.delay());
+            timed_read.length
         } else {
             let (_, received) = recv(socket, spare_capacity(buffer), RecvFlags::empty())?;
             connection.mark_received(received);
@@ -170,7 +170,7 @@ impl WorkerContext {
         Ok(received)
     }
 
-    /// Says to a connection that there are too many, without waiting for anything.
+    /// Refuses a connection because there are too many, without waiting for anything.
     pub fn reject(&mut self, socket: OwnedFd, now: Instant) {
         self.stats.refused += 1;
         self.sampler.iter().for_each(|sampler| sampler.count_refused());
@@ -186,7 +186,11 @@ impl WorkerContext {
 
     /// Closes connections that were turned away long enough ago.
     pub fn close_lingering(&mut self, now: Instant) {
-        while self.lingering.front().is_some_and(|(when, _)| now.saturating_duration_since(*when) >= LINGER_TIMEOUT) {
+        while self
+            .lingering
+            .front()
+            .is_some_and(|(rejection, _)| now.saturating_duration_since(*rejection) >= LINGER_TIMEOUT)
+        {
             self.lingering.pop_front();
         }
     }
@@ -213,9 +217,9 @@ impl Drop for RejectedClient {
 /// # Errors
 /// Those of getsockname and getpeername.
 pub fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
-    let own: SocketAddr = getsockname(&socket)?.try_into()?;
+    let local: SocketAddr = getsockname(&socket)?.try_into()?;
     let peer: SocketAddr = getpeername(&socket)?.ok_or(rustix::io::Errno::NOTCONN)?.try_into()?;
-    Ok(own.ip() == peer.ip() || peer.ip().to_canonical().is_loopback())
+    Ok(local.ip() == peer.ip() || peer.ip().to_canonical().is_loopback())
 }
 
 /// A client.
@@ -239,31 +243,33 @@ impl ClientState {
         (self.is_lingering, self.last_active) = (true, now);
     }
 
-    /// Time until a limit is over, since when the site said what time it is, if the client takes and sends nothing until then.
-    pub fn time_left(&self, site: &Site) -> Duration {
+    /// Time until a limit is over, counted from the clock of the site, if the client takes and sends nothing until then.
+    pub fn remaining_time(&self, site: &Site) -> Duration {
         let limits = &site.config.limits;
         let limit = match self.connection.next_io() {
             NextIo::Receive if self.connection.has_partial_request() => limits.request_timeout,
             _ => limits.idle_timeout,
         };
-        let left = limit.saturating_sub(site.now().saturating_duration_since(self.last_active));
+        let remaining = limit.saturating_sub(site.now().saturating_duration_since(self.last_active));
         match self.connection.next_io() {
-            NextIo::Send => left.min(limits.min_progress.within.saturating_sub(site.now() - self.progress.since)),
-            _ => left,
+            NextIo::Send => {
+                remaining.min(limits.min_progress.interval.saturating_sub(site.now() - self.progress.since))
+            }
+            _ => remaining,
         }
     }
 
-    /// Whether its time is over, now that the site says what time it is, or that of its request, of which the answer says so. Of a client
+    /// Whether its time is over by the clock of the site, or that of its request, which the answer states. Of a client
     /// that waits for an operation, no request is read.
     pub fn check_deadlines(&mut self, site: &Site, is_busy: bool) -> ClientStep {
         let (limits, now) = (&site.config.limits, site.now());
-        let waited = now.saturating_duration_since(self.last_active);
+        let idle_time = now.saturating_duration_since(self.last_active);
         let next = self.connection.next_io();
         if self.is_lingering {
-            return if waited >= LINGER_TIMEOUT { ClientStep::Gone } else { ClientStep::Wait };
+            return if idle_time >= LINGER_TIMEOUT { ClientStep::Gone } else { ClientStep::Wait };
         }
         let is_receiving = !is_busy && next == NextIo::Receive && self.connection.has_partial_request();
-        if is_receiving && waited >= limits.request_timeout {
+        if is_receiving && idle_time >= limits.request_timeout {
             self.connection.refuse(StatusCode::REQUEST_TIMEOUT, site);
             return ClientStep::Requeue;
         }
@@ -274,7 +280,7 @@ impl ClientState {
             self.progress = SendProgress::start(now, sent);
             false
         };
-        if waited >= limits.idle_timeout || is_too_slow { ClientStep::Gone } else { ClientStep::Wait }
+        if idle_time >= limits.idle_timeout || is_too_slow { ClientStep::Gone } else { ClientStep::Wait }
     }
 }
 
@@ -294,7 +300,7 @@ impl SendProgress {
     /// Whether a client to whom this many bytes were sent by now, and who is being sent more, has taken too few of them. Each time that
     /// is over is followed by another.
     pub fn is_too_slow(&mut self, (now, sent): (Instant, u64), required: MinProgress) -> bool {
-        if now.saturating_duration_since(self.since) < required.within {
+        if now.saturating_duration_since(self.since) < required.interval {
             return false;
         }
         let before = std::mem::replace(self, Self::start(now, sent));
@@ -307,15 +313,15 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
+    const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, interval: Duration::from_secs(120) };
 
     /// After how many seconds a client is too slow that takes this many bytes in each of these many seconds; nothing if never.
-    fn too_slow_after(every: u32, bytes: u64) -> Option<u32> {
-        let begun = Instant::now();
-        let mut pace = SendProgress::start(begun, 1000);
+    fn too_slow_after(period: u32, bytes: u64) -> Option<u32> {
+        let start = Instant::now();
+        let mut pace = SendProgress::start(start, 1000);
         (0..10_000).find(|&second| {
-            let sent = 1000 + u64::from(second / every) * bytes;
-            pace.is_too_slow((begun + second * SECOND, sent), MIN_PROGRESS)
+            let sent = 1000 + u64::from(second / period) * bytes;
+            pace.is_too_slow((start + second * SECOND, sent), MIN_PROGRESS)
         })
     }
 

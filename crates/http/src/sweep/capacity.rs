@@ -1,7 +1,7 @@
 //! What each resource gives alone, measured before the first visit, and where the knee is to be expected by that.
 
 use kelvin_core::catalogue::load::{NetworkSetup, Resource};
-use kelvin_stats::{ClosedNetwork, DevicePart, median, whole_servers};
+use kelvin_stats::{ClosedNetwork, DevicePart, median, round_server_count};
 use kelvin_transfer::wire::file_server::{DiskRateReport, RequestRate};
 
 use crate::sweep::disk::device_rate;
@@ -25,7 +25,7 @@ pub struct Capacity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capacities {
     /// In the order of the catalogue.
-    pub all: Vec<(Resource, Capacity)>,
+    pub by_resource: Vec<(Resource, Capacity)>,
     /// The server's interface towards the client, where it is the link.
     pub interface: Option<String>,
     /// Bytes a second that it sends when full, headers included.
@@ -37,26 +37,26 @@ pub struct Capacities {
 impl Capacities {
     /// A resource's capacity.
     pub fn get(&self, resource: Resource) -> Option<&Capacity> {
-        self.all.iter().find(|(known, _)| *known == resource).map(|(_, capacity)| capacity)
+        self.by_resource.iter().find(|(key, _)| *key == resource).map(|(_, capacity)| capacity)
     }
 
     /// Those of several rounds: of each figure the median of the rounds that have it.
     pub(crate) fn median(rounds: &[Self]) -> Self {
-        let median_of = |figure: &dyn Fn(&Self) -> Option<f64>| {
+        let figure_median = |figure: &dyn Fn(&Self) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(figure).collect();
             (!values.is_empty()).then(|| median(&values))
         };
-        let of_resource = |&resource: &Resource| {
-            let figure = |part: fn(&Capacity) -> Option<f64>| median_of(&|round| part(round.get(resource)?));
+        let resource_median = |&resource: &Resource| {
+            let figure = |field: fn(&Capacity) -> Option<f64>| figure_median(&|round| field(round.get(resource)?));
             let servers = figure(|capacity| Some(capacity.servers))?;
             let (requests, bytes) = (figure(|capacity| capacity.requests), figure(|capacity| capacity.bytes));
             Some((resource, Capacity { requests, bytes, servers }))
         };
         let interface = rounds.iter().find_map(|round| round.interface.clone());
         Self {
-            all: Resource::ALL.iter().filter_map(of_resource).collect(),
-            interface_bytes: median_of(&|round| round.interface_bytes.filter(|_| round.interface == interface)),
-            disk_requests: median_of(&|round| round.disk_requests),
+            by_resource: Resource::ALL.iter().filter_map(resource_median).collect(),
+            interface_bytes: figure_median(&|round| round.interface_bytes.filter(|_| round.interface == interface)),
+            disk_requests: figure_median(&|round| round.disk_requests),
             interface,
         }
     }
@@ -70,11 +70,11 @@ impl Capacities {
     ) -> Self {
         let requests = stream.load.rate();
         let mut capacities = Self::default();
-        let of_bytes =
+        let bytes_capacity =
             |bytes: f64| Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
-        capacities.all.extend(disk.and_then(device_rate).map(|bytes| (Resource::Disk, of_bytes(bytes))));
+        capacities.by_resource.extend(disk.and_then(device_rate).map(|bytes| (Resource::Disk, bytes_capacity(bytes))));
         if let Some(RequestRate { per_second, bytes }) = disk.and_then(|disk| disk.requests) {
-            capacities.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
+            capacities.by_resource.push((Resource::DiskRequests, bytes_capacity(per_second * bytes)));
             capacities.disk_requests = Some(per_second);
         }
         // What the link carries, if it has a rate of its own: what a stream got where it came near that rate, else as much of the rate as of
@@ -85,33 +85,38 @@ impl Capacities {
             && let Some((rate, sent)) = server.link_rate(&interface).zip(server.link_send_rate(&interface))
             && let Some((bytes, with_headers)) = scale_to_rate((stream.bytes_per_second(), sent), rate)
         {
-            capacities.all.push((Resource::Link, of_bytes(bytes)));
+            capacities.by_resource.push((Resource::Link, bytes_capacity(bytes)));
             (capacities.interface, capacities.interface_bytes) = (Some(interface), Some(with_headers));
         }
-        capacities.all.extend(cpu_capacities(stream, requests, bytes_of_a_file));
+        capacities.by_resource.extend(cpu_capacities(stream, requests, bytes_of_a_file));
         capacities
     }
 }
 
 /// Bytes of bodies, and with headers, that a link of this rate carries, by those of a stream.
 fn scale_to_rate((bytes, sent): (f64, f64), rate: f64) -> Option<(f64, f64)> {
-    let is_near = sent >= NEAR_LINK_RATE * rate && sent <= rate;
-    let with_headers = if is_near { sent } else { rate };
+    let is_saturated = sent >= NEAR_LINK_RATE * rate && sent <= rate;
+    let with_headers = if is_saturated { sent } else { rate };
     (sent > 0.0 && bytes > 0.0).then(|| (bytes * with_headers / sent, with_headers))
 }
 
 /// The CPUs of either end, by the CPU time of a request.
 fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> Vec<(Resource, Capacity)> {
-    let capacity = |allowed: f64, used: f64| {
-        let requests = (used > 0.0 && requests > 0.0).then(|| allowed * requests / used);
-        Capacity { requests, bytes: requests.map(|requests| requests * bytes_of_a_file), servers: allowed.max(1.0) }
+    let capacity = |allowed_cpus: f64, busy_cpus: f64| {
+        let requests = (busy_cpus > 0.0 && requests > 0.0).then(|| allowed_cpus * requests / busy_cpus);
+        Capacity {
+            requests,
+            bytes: requests.map(|requests| requests * bytes_of_a_file),
+            servers: allowed_cpus.max(1.0),
+        }
     };
-    let mut capacities = vec![(Resource::ServerCpu, capacity(stream.server.to.cpu.allowed, stream.server.busy_cpus()))];
-    if let Some(bound) = stream.server.to.server.as_ref().and_then(|server| server.workers) {
+    let mut capacities =
+        vec![(Resource::ServerCpu, capacity(stream.server.end.cpu.allowed, stream.server.busy_cpus()))];
+    if let Some(bound) = stream.server.end.server.as_ref().and_then(|server| server.workers) {
         capacities.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
     }
     let generator = &stream.load.generator;
-    capacities.push((Resource::ClientCpu, capacity(stream.client.to.cpu.allowed, stream.client.busy_cpus())));
+    capacities.push((Resource::ClientCpu, capacity(stream.client.end.cpu.allowed, stream.client.busy_cpus())));
     let generator_cpus = generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE);
     capacities.push((Resource::Generator, capacity(1.0, generator_cpus)));
     capacities
@@ -135,11 +140,11 @@ pub(crate) struct ExpectedKnee {
 
 /// What these capacities let expect with this mean think time, in seconds; nothing, where none was measured.
 pub(crate) fn expected_knee(capacities: &Capacities, think: f64) -> Option<ExpectedKnee> {
-    let part = |(resource, capacity): &(Resource, Capacity)| {
-        let part = DevicePart { capacity: capacity.requests?, servers: whole_servers(capacity.servers) };
-        resource.group().is_station().then_some((*resource, part))
+    let to_device_part = |(resource, capacity): &(Resource, Capacity)| {
+        let to_device_part = DevicePart { capacity: capacity.requests?, servers: round_server_count(capacity.servers) };
+        resource.group().is_station().then_some((*resource, to_device_part))
     };
-    let parts: Vec<(Resource, DevicePart)> = capacities.all.iter().filter_map(part).collect();
+    let parts: Vec<(Resource, DevicePart)> = capacities.by_resource.iter().filter_map(to_device_part).collect();
     let stations = parts.iter().map(|(resource, part)| (resource.group(), *part));
     let network = ClosedNetwork::from_slowest_parts(stations, think).ok()?;
     let (limit, part) =
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn median_ignores_one_disturbed_round() {
         let round = |disk: f64, link: Option<f64>| Capacities {
-            all: std::iter::once((Resource::Disk, capacity(Some(disk))))
+            by_resource: std::iter::once((Resource::Disk, capacity(Some(disk))))
                 .chain(link.map(|link| (Resource::Link, capacity(Some(link)))))
                 .collect(),
             interface: link.map(|_| "eth0".into()),
@@ -167,25 +172,28 @@ mod tests {
             disk_requests: Some(disk / 1e3),
         };
         let rounds = [round(3e6, None), round(9e6, Some(5e6)), round(8e6, Some(7e6))];
-        let known = Capacities::median(&rounds);
-        assert_eq!(known.get(Resource::Disk), Some(&capacity(Some(8e6))));
-        assert_eq!(known.get(Resource::Link), Some(&capacity(Some(6e6))), "of the rounds that have it");
-        assert_eq!((known.disk_requests, known.interface.as_deref()), (Some(8e3), Some("eth0")));
-        assert!((known.interface_bytes.unwrap() - 6.6e6).abs() < 1.0);
-        assert_eq!(known.get(Resource::ServerCpu), None);
+        let medians = Capacities::median(&rounds);
+        assert_eq!(medians.get(Resource::Disk), Some(&capacity(Some(8e6))));
+        assert_eq!(medians.get(Resource::Link), Some(&capacity(Some(6e6))), "of the rounds that have it");
+        assert_eq!((medians.disk_requests, medians.interface.as_deref()), (Some(8e3), Some("eth0")));
+        assert!((medians.interface_bytes.unwrap() - 6.6e6).abs() < 1.0);
+        assert_eq!(medians.get(Resource::ServerCpu), None);
     }
 
     #[test]
     fn stream_below_link_rate_gives_none() {
-        let close = |found: Option<(f64, f64)>, (bytes, sent): (f64, f64)| {
-            let (got, counted) = found.unwrap();
-            assert!((got / bytes - 1.0).abs() < 1e-12 && (counted / sent - 1.0).abs() < 1e-12, "{got} {counted}");
+        let assert_close = |actual: Option<(f64, f64)>, (bytes, sent): (f64, f64)| {
+            let (actual_bytes, actual_sent) = actual.unwrap();
+            assert!(
+                (actual_bytes / bytes - 1.0).abs() < 1e-12 && (actual_sent / sent - 1.0).abs() < 1e-12,
+                "{actual_bytes} {actual_sent}"
+            );
         };
-        close(scale_to_rate((9.1e6, 9.5e6), 10e6), (9.1e6, 9.5e6));
+        assert_close(scale_to_rate((9.1e6, 9.5e6), 10e6), (9.1e6, 9.5e6));
         // The server had a fifth of a CPU.
-        close(scale_to_rate((2.0e6, 2.1e6), 10e6), (10e6 / 1.05, 10e6));
+        assert_close(scale_to_rate((2.0e6, 2.1e6), 10e6), (10e6 / 1.05, 10e6));
         // What a token bucket had saved is not its rate.
-        close(scale_to_rate((11.5e6, 12e6), 10e6), (11.5e6 / 1.2, 10e6));
+        assert_close(scale_to_rate((11.5e6, 12e6), 10e6), (11.5e6 / 1.2, 10e6));
         assert_eq!(scale_to_rate((0.0, 0.0), 10e6), None);
     }
 
@@ -196,12 +204,12 @@ mod tests {
 
     #[test]
     fn published_capacities_predict_published_knees() {
-        let of = |requests| Capacity { requests: Some(requests), bytes: None, servers: 1.0 };
-        let all = [(Resource::Disk, of(21.8)), (Resource::Link, of(5.78))];
-        let capacities = Capacities { all: all.to_vec(), ..Capacities::default() };
-        let found = [0.0, 1.0].map(|think| expected_knee(&capacities, think).unwrap());
+        let rate_capacity = |requests| Capacity { requests: Some(requests), bytes: None, servers: 1.0 };
+        let entries = [(Resource::Disk, rate_capacity(21.8)), (Resource::Link, rate_capacity(5.78))];
+        let capacities = Capacities { by_resource: entries.to_vec(), ..Capacities::default() };
+        let knees = [0.0, 1.0].map(|think| expected_knee(&capacities, think).unwrap());
         assert_eq!(
-            found.map(|one| (one.limit, one.capacity, one.knee)),
+            knees.map(|knee| (knee.limit, knee.capacity, knee.knee)),
             [(Resource::Link, 5.78, 3), (Resource::Link, 5.78, 10)]
         );
         assert_eq!(expected_knee(&Capacities::default(), 0.0), None);

@@ -38,7 +38,7 @@ pub(crate) fn device_rate(disk: DiskRateReport) -> Option<f64> {
 }
 
 /// Reads whole files of a directory in random order for this long, each out of the page cache before, and then for half as long a little of
-/// each past the page cache, and says how fast the disk gave them: of those that a [`HostedServer`](crate::sweep::HostedServer) server would name.
+/// each past the page cache, and returns how fast the disk gave them: of those that a [`HostedServer`](crate::sweep::HostedServer) server would name.
 ///
 /// # Errors
 /// A file that cannot be read or dropped from the page cache.
@@ -47,41 +47,44 @@ pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRateReport> {
 }
 
 fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRateReport> {
-    let targets: Vec<Target> = paths.iter().map(|path| Target::find(path).map_err(failed)).collect::<Result<_>>()?;
+    let targets: Vec<Target> =
+        paths.iter().map(|path| Target::find(path).map_err(disk_error)).collect::<Result<_>>()?;
     if targets.is_empty() {
         return Err(Error::Disk("there is no file to read".into()));
     }
-    let mut watched = ProcessMonitor::current(Some(directory)).without_descendants();
-    let before = watched.sample().ok();
+    let mut monitor = ProcessMonitor::current(Some(directory)).without_descendants();
+    let before = monitor.sample().ok();
     let (bytes, seconds) = run_readers(&targets, time, read_files)?;
-    let looks = before.zip(watched.sample().ok());
+    let snapshots = before.zip(monitor.sample().ok());
     let since = |counter: fn(&ResourceSnapshot) -> Option<u64>| {
-        let (before, after) = looks.as_ref()?;
+        let (before, after) = snapshots.as_ref()?;
         Some(counter(after)?.saturating_sub(counter(before)?) as f64)
     };
-    let own = since(|look| look.process.read_bytes).zip(since(|look| disk_counter(look, |disk| disk.reads_of_group)));
-    let of_device = || {
-        since(|look| disk_counter(look, |disk| Some(disk.read_bytes)))
-            .zip(since(|look| disk_counter(look, |disk| Some(disk.reads))))
+    let process_reads = since(|snapshot| snapshot.process.read_bytes)
+        .zip(since(|snapshot| disk_counter(snapshot, |disk| disk.reads_of_group)));
+    let device_reads = || {
+        since(|snapshot| disk_counter(snapshot, |disk| Some(disk.read_bytes)))
+            .zip(since(|snapshot| disk_counter(snapshot, |disk| Some(disk.reads))))
     };
-    let size = own.or_else(of_device).filter(|(_, reads)| *reads > 0.0).map(|(bytes, reads)| bytes / reads);
-    let small = |bytes| {
+    let size =
+        process_reads.or_else(device_reads).filter(|(_, reads)| *reads > 0.0).map(|(bytes, reads)| bytes / reads);
+    let small_request_rate = |bytes| {
         let (requests, seconds) = run_readers(&targets, time / SMALL_READ_TIME_DIVISOR, read_small_blocks).ok()?;
         Some(RequestRate { per_second: requests as f64 / seconds, bytes })
     };
     Ok(DiskRateReport {
         bytes_per_second: bytes as f64 / seconds,
-        read_per_second: since(|look| look.process.read_bytes).map(|bytes| bytes / seconds),
-        requests: size.and_then(small).filter(|requests| requests.per_second > 0.0),
+        read_per_second: since(|snapshot| snapshot.process.read_bytes).map(|bytes| bytes / seconds),
+        requests: size.and_then(small_request_rate).filter(|requests| requests.per_second > 0.0),
     })
 }
 
 /// A counter of the devices below the files.
-fn disk_counter(look: &ResourceSnapshot, counter: fn(&DiskStats) -> Option<u64>) -> Option<u64> {
-    look.disks.iter().filter(|disk| disk.holds_root).filter_map(counter).reduce(|sum, count| sum + count)
+fn disk_counter(snapshot: &ResourceSnapshot, counter: fn(&DiskStats) -> Option<u64>) -> Option<u64> {
+    snapshot.disks.iter().filter(|disk| disk.holds_root).filter_map(counter).reduce(|sum, count| sum + count)
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
+fn disk_error(error: impl std::fmt::Display) -> Error {
     Error::Disk(error.to_string())
 }
 
@@ -91,22 +94,22 @@ type ReadLoop = fn(&[Target], u64, &AtomicBool) -> Result<u64>;
 /// Has several readers work at the same time for this long: what they count together, and the seconds that it took. Each has files of its
 /// own: one that another reads cannot be dropped from the page cache.
 fn run_readers(targets: &[Target], time: Duration, read: ReadLoop) -> Result<(u64, f64)> {
-    let (is_over, begun) = (&AtomicBool::new(false), Instant::now());
+    let (is_over, start) = (&AtomicBool::new(false), Instant::now());
     let counts: Result<Vec<u64>> = std::thread::scope(|scope| {
-        let own = targets.chunks(targets.len().div_ceil(CONCURRENT_READERS)).zip(SEED..);
-        let reader = |(own, seed)| {
-            let started = ThreadBuilder::named("reader").start_in(scope, move || read(own, seed, is_over));
-            started.inspect_err(|_| is_over.store(true, Ordering::Relaxed))
+        let shards = targets.chunks(targets.len().div_ceil(CONCURRENT_READERS)).zip(SEED..);
+        let reader = |(shard, seed)| {
+            let thread = ThreadBuilder::named("reader").start_in(scope, move || read(shard, seed, is_over));
+            thread.inspect_err(|_| is_over.store(true, Ordering::Relaxed))
         };
-        let readers = own.map(reader).collect::<std::io::Result<Vec<_>>>()?;
-        while begun.elapsed() < time && kelvin_sys::stop_signals::stop_signal().is_none() {
+        let readers = shards.map(reader).collect::<std::io::Result<Vec<_>>>()?;
+        while start.elapsed() < time && kelvin_sys::stop_signals::stop_signal().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
         is_over.store(true, Ordering::Relaxed);
         let ends = readers.into_iter().map(|reader| reader.join());
         ends.map(|end| end.unwrap_or_else(|_| Err(Error::Disk("a reader panicked".into())))).collect()
     });
-    Ok((counts?.into_iter().sum(), begun.elapsed().as_secs_f64()))
+    Ok((counts?.into_iter().sum(), start.elapsed().as_secs_f64()))
 }
 
 /// Reads random files until it is over, and counts their bytes.
@@ -115,10 +118,10 @@ fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64
     let mut block = vec![0; BLOCK_BYTES];
     while !is_over.load(Ordering::Relaxed) {
         let target = &targets[random.index_below(targets.len())];
-        set_cache_state(target, PageCacheState::Uncached).map_err(failed)?;
-        let mut file = File::open(target.path()).map_err(failed)?;
+        set_cache_state(target, PageCacheState::Uncached).map_err(disk_error)?;
+        let mut file = File::open(target.path()).map_err(disk_error)?;
         while !is_over.load(Ordering::Relaxed) {
-            let read = file.read(&mut block).map_err(failed)?;
+            let read = file.read(&mut block).map_err(disk_error)?;
             if read == 0 {
                 break;
             }
@@ -137,10 +140,10 @@ fn read_small_blocks(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Res
         }
         let target = &targets[random.index_below(targets.len())];
         let order = BlockOrder::Random { seed };
-        let how = ReadOptions { access: Access::Direct, block: SMALL_READ_BYTES, order, pages: PagePolicy::Base };
-        let mut reader = Engine::Pread.open(target, how).map_err(failed)?;
+        let options = ReadOptions { access: Access::Direct, block: SMALL_READ_BYTES, order, pages: PagePolicy::Base };
+        let mut reader = Engine::Pread.open(target, options).map_err(disk_error)?;
         let mut requests = BlockRequests::new(0..target.bytes(), SMALL_READ_BYTES, order).limit(READS_PER_FILE);
-        reader.read(&mut requests, &mut tally).map_err(failed)?;
+        reader.read(&mut requests, &mut tally).map_err(disk_error)?;
     }
     Ok(tally.requests)
 }
@@ -152,11 +155,11 @@ mod tests {
 
     #[test]
     fn uncounted_device_falls_back_to_file_bytes() {
-        let of = |bytes_per_second, read_per_second| {
+        let rate = |bytes_per_second, read_per_second| {
             device_rate(DiskRateReport { bytes_per_second, read_per_second, requests: None })
         };
-        assert_eq!((of(5.0, Some(7.0)), of(5.0, Some(0.0)), of(5.0, None)), (Some(7.0), Some(5.0), Some(5.0)));
-        assert_eq!(of(0.0, None), None);
+        assert_eq!((rate(5.0, Some(7.0)), rate(5.0, Some(0.0)), rate(5.0, None)), (Some(7.0), Some(5.0), Some(5.0)));
+        assert_eq!(rate(0.0, None), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub enum Error {
     /// The files cannot be made in this directory.
     #[error("cannot make the files in {directory}: {1}", directory = .0.display())]
     Files(PathBuf, #[source] std::io::Error),
-    /// There is no room for any, or less than the file system had said.
+    /// There is no room for any, or less than the file system had reported.
     #[error("{0}")]
     NoSpace(String),
     /// The server did not start.
@@ -21,8 +21,8 @@ pub enum Error {
     /// The server, or a process of it, has ended while the study needed it.
     #[error("{0}")]
     ServerEnded(String),
-    /// The server at this address does not say what it uses, but this.
-    #[error("the server at {0} does not tell what it uses: {1}")]
+    /// The server at this address does not report what it uses, but this.
+    #[error("the server at {0} does not report its resource use: {1}")]
     Resources(SocketAddr, String),
     /// No namespaces or no link between them.
     #[error("cannot join two network namespaces: {0}")]
@@ -49,7 +49,7 @@ pub enum Error {
     #[error(transparent)]
     CacheState(#[from] kelvin_file::Error),
     /// No request was answered when capacities were measured.
-    #[error("the server answered no request rightly: {0}")]
+    #[error("the server answered no request correctly: {0}")]
     Unanswered(String),
     /// All visits take longer than they may.
     #[error("{visits} visits to each of {numbers} numbers of users take about {}, and {} are left: ask for fewer sweeps, or give --budget", seconds(needed.as_secs_f64().round()), seconds(available.as_secs_f64().round()))]

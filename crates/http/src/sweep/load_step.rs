@@ -81,10 +81,10 @@ impl StepRunner {
     /// Makes a visit.
     ///
     /// # Errors
-    /// A server that cannot be reached or does not tell what it uses; a signal to stop.
+    /// A server that cannot be reached or does not report what it uses; a signal to stop.
     pub fn run(&mut self, spec: StepSpec) -> Result<StepResult> {
-        let reached = Instant::now();
-        let goes_on = Arc::new(AtomicBool::new(true));
+        let step_start = Instant::now();
+        let extension = Arc::new(AtomicBool::new(true));
         let mean = spec.think.as_nanos() as f64;
         let setup = LoadSetup {
             target: self.target.clone(),
@@ -103,29 +103,30 @@ impl StepRunner {
             expected_bodies: vec![None; self.paths.len()],
             tls: None,
             spin: false,
-            extension: Some(Arc::clone(&goes_on)),
+            extension: Some(Arc::clone(&extension)),
         };
         let peer = ServerEndpoint::connect_first(&setup)?;
-        let planned = spec.warm_up + spec.duration;
+        let planned_time = spec.warm_up + spec.duration;
         let before = self.sample()?;
-        let begun = Instant::now();
-        let (load, (from, to)) = std::thread::scope(|scope| {
+        let load_start = Instant::now();
+        let (load, (start, end)) = std::thread::scope(|scope| {
             let generator = ThreadBuilder::named("load")
                 .start_in(scope, || run_load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
-            let looks = {
-                let _under_load = LoadExtension(&goes_on);
-                self.sample_at(begun + spec.warm_up).and_then(|from| Ok((from, self.sample_at(begun + planned)?)))
+            let snapshots = {
+                let _under_load = LoadExtension(&extension);
+                self.sample_at_time(load_start + spec.warm_up)
+                    .and_then(|start| Ok((start, self.sample_at_time(load_start + planned_time)?)))
             };
             let load =
                 generator.join().unwrap_or_else(|_| Err(Error::Unanswered("the load generator panicked".into())));
-            Ok::<_, Error>((load?, looks?))
+            Ok::<_, Error>((load?, snapshots?))
         })?;
         if let Some(signal) = load.interrupted {
             return Err(Error::Interrupted(signal));
         }
-        let server = UsageDelta::between([before.server, from.server, to.server]);
-        let client = UsageDelta::between([before.client, from.client, to.client]);
-        Ok(StepResult { load, server, client, overhead: reached.elapsed().saturating_sub(planned) })
+        let server = UsageDelta::between([before.server, start.server, end.server]);
+        let client = UsageDelta::between([before.client, start.client, end.client]);
+        Ok(StepResult { load, server, client, overhead: step_start.elapsed().saturating_sub(planned_time) })
     }
 
     /// Both ends now.
@@ -134,12 +135,13 @@ impl StepRunner {
     }
 
     /// Both ends at a time.
-    fn sample_at(&mut self, time: Instant) -> Result<EndSamples> {
-        while let Some(left) = time.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+    fn sample_at_time(&mut self, time: Instant) -> Result<EndSamples> {
+        while let Some(remaining) = time.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero())
+        {
             if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
                 return Err(Error::Interrupted(signal.into()));
             }
-            std::thread::sleep(left.min(STOP_POLL_INTERVAL));
+            std::thread::sleep(remaining.min(STOP_POLL_INTERVAL));
         }
         self.sample()
     }
@@ -179,10 +181,11 @@ impl StatsClient {
     /// # Errors
     /// A server that does not answer, or something else than a look.
     pub fn fetch(&self) -> Result<ResourceSnapshot> {
-        let failed = |why: String| Error::Resources(self.address, why);
-        let answer = self.query().map_err(|error| failed(error.to_string()))?;
-        let body = response_body(&answer).map_err(failed)?;
-        ResourceSnapshot::from_json(&body).map_err(|error| failed(format!("it is no look at resources: {error}")))
+        let resource_error = |reason: String| Error::Resources(self.address, reason);
+        let answer = self.query().map_err(|error| resource_error(error.to_string()))?;
+        let body = response_body(&answer).map_err(resource_error)?;
+        ResourceSnapshot::from_json(&body)
+            .map_err(|error| resource_error(format!("it is no snapshot of resources: {error}")))
     }
 
     fn query(&self) -> std::io::Result<Vec<u8>> {
@@ -205,10 +208,10 @@ impl StatsClient {
 /// The body of a good answer.
 fn response_body(answer: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let (mut parser, mut body) = (ResponseParser::new(false), Vec::new());
-    let whole = parser.feed(answer, &mut |bytes| body.extend_from_slice(bytes));
-    let is_whole = whole.map_err(|error| format!("its answer is {error}"))?.is_some() || parser.finish().is_ok();
+    let result = parser.feed(answer, &mut |bytes| body.extend_from_slice(bytes));
+    let is_complete = result.map_err(|error| format!("its answer is {error}"))?.is_some() || parser.finish().is_ok();
     match parser.answer.status {
-        200 if is_whole => Ok(body),
+        200 if is_complete => Ok(body),
         0 | 200 => Err("its answer is not whole".into()),
         status => Err(format!("it answers {status}")),
     }
@@ -228,9 +231,9 @@ mod tests {
 
     #[test]
     fn silent_server_is_named() {
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let asked = StatsClient { address: nobody, token: "secret".into() }.fetch().unwrap_err().to_string();
-        assert!(asked.starts_with(&format!("the server at {nobody} does not tell what it uses: ")), "{asked}");
-        assert!(!asked.contains("secret"));
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = StatsClient { address, token: "secret".into() }.fetch().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("the server at {address} does not report its resource use: ")), "{error}");
+        assert!(!error.contains("secret"));
     }
 }

@@ -45,37 +45,38 @@ fn known_readings(figures: &[(&Metric, Option<f64>)]) -> Vec<MetricReadings> {
 }
 
 /// What a number of users got in a visit, and what either end did meanwhile.
-pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
-    let StepResult { load, server, client, .. } = visited;
+pub(crate) fn user_readings(step: &StepResult) -> Vec<MetricReadings> {
+    let StepResult { load, server, client, .. } = step;
     let seconds = load.seconds.max(f64::MIN_POSITIVE);
     let time = |times: LatencySummary, figure: fn(&LatencySummary) -> f64| (times.count > 0).then(|| figure(&times));
-    let leaving = load.generator.send_delay.unwrap_or(0.0);
+    let send_delay = load.generator.send_delay.unwrap_or(0.0);
     // Bytes of bodies that arrived: those that were handed to the kernel, less those that the clients' had not acknowledged.
-    let sent = server.server_mean(|own| Some(own.bytes as f64 - own.unacknowledged as f64)).map(|bytes| bytes * 1e9);
+    let sent =
+        server.server_mean(|stats| Some(stats.bytes as f64 - stats.unacknowledged as f64)).map(|bytes| bytes * 1e9);
     // The share of what was sent that no disk had to read; none of nothing.
     let cache_hits = sent.filter(|sent| *sent > 0.0).zip(server.disk_read_rate());
     let cache_hits = cache_hits.map(|(sent, read)| (1.0 - read / sent).max(0.0));
     known_readings(&[
-        (&THROUGHPUT, Some(visited.throughput())),
-        (&RATE, Some(visited.bytes_per_second())),
+        (&THROUGHPUT, Some(step.throughput())),
+        (&RATE, Some(step.bytes_per_second())),
         (&RESPONSE, time(load.response, |times| times.mean)),
         (&RESPONSE_P50, time(load.response, |times| times.p50)),
         (&RESPONSE_P95, time(load.response, |times| times.p95)),
         (&RESPONSE_P99, time(load.response, |times| times.p99)),
-        (&SERVICE, time(load.service, |times| times.mean).map(|mean| (mean - leaving).max(0.0))),
-        (&IN_FLIGHT, load.in_flight.and_then(|awaited| sampled_in_flight(server, awaited))),
-        (&CLIENT_IN_FLIGHT, load.in_flight.map(|in_flight| in_flight - load.rate() * leaving / 1e9)),
+        (&SERVICE, time(load.service, |times| times.mean).map(|mean| (mean - send_delay).max(0.0))),
+        (&IN_FLIGHT, load.in_flight.and_then(|client_in_flight| sampled_in_flight(server, client_in_flight))),
+        (&CLIENT_IN_FLIGHT, load.in_flight.map(|in_flight| in_flight - load.rate() * send_delay / 1e9)),
         (&SENT_BYTE_RATE, sent),
         (&DISK_BYTE_RATE, server.disk_read_rate()),
         (&LATENESS, time(load.generator.late, |times| times.p99)),
         (&ERRORS, Some(load.errors.count() as f64 / seconds)),
-        (&SERVER_MEMORY, Some(server.to.process.memory as f64)),
-        (&CLIENT_MEMORY, Some(client.to.process.memory as f64)),
+        (&SERVER_MEMORY, Some(server.end.process.memory as f64)),
+        (&CLIENT_MEMORY, Some(client.end.process.memory as f64)),
         (&CACHE_HITS, cache_hits),
-        (&ACCEPT_QUEUE, server.edge_mean(|look| Some(f64::from(look.server.as_ref()?.accept_queue.now)))),
+        (&ACCEPT_QUEUE, server.edge_mean(|snapshot| Some(f64::from(snapshot.server.as_ref()?.accept_queue.now)))),
         (&NETWORK_IN_FLIGHT, server.share_of_in_flight(network_time)),
         (&WRITTEN_BYTE_RATE, server.write_rate()),
-        (&BLOCKED, server.server_mean(|own| Some(own.blocked))),
+        (&BLOCKED, server.server_mean(|stats| Some(stats.blocked))),
         (&STALLED, Some((load.stalls.seconds / seconds).min(1.0))),
         (&STALLS, Some(load.stalls.count as f64 / seconds)),
     ])
@@ -83,32 +84,32 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
 
 /// Requests in flight at the server, where they were sampled often enough that some were to be met: an error of a fifth by chance, of
 /// which many visits make one of a few percent.
-fn sampled_in_flight(server: &UsageDelta, awaited: f64) -> Option<f64> {
-    const MET: f64 = 25.0;
-    let samples = server.growth(|look| look.server.as_ref().map_or(0.0, |own| own.samples as f64));
-    server.server_mean(|own| Some(own.in_flight)).filter(|_| awaited * samples >= MET)
+fn sampled_in_flight(server: &UsageDelta, client_in_flight: f64) -> Option<f64> {
+    const MIN_REQUESTS: f64 = 25.0;
+    let samples = server.growth(|snapshot| snapshot.server.as_ref().map_or(0.0, |stats| stats.samples as f64));
+    server.server_mean(|stats| Some(stats.in_flight)).filter(|_| client_in_flight * samples >= MIN_REQUESTS)
 }
 
 /// Time for which an answer was being sent and neither the client's window nor the send buffer kept it: it was up to the network.
-pub(crate) fn network_time(own: &ServerStats) -> f64 {
-    own.sending - own.window_limited - own.send_buffer_limited
+pub(crate) fn network_time(stats: &ServerStats) -> f64 {
+    stats.sending - stats.window_limited - stats.send_buffer_limited
 }
 
 /// The resources whose use is known in a visit, with their readings.
-pub(crate) fn resource_readings(visited: &StepResult, capacities: &Capacities) -> Vec<(Resource, Vec<MetricReadings>)> {
-    let use_of = |&resource: &Resource| {
+pub(crate) fn resource_readings(step: &StepResult, capacities: &Capacities) -> Vec<(Resource, Vec<MetricReadings>)> {
+    let usage_readings = |&resource: &Resource| {
         // The share of the time in which it was used is known of the disk alone.
-        let busy = visited.server.disk_busy().filter(|_| resource == Resource::Disk);
-        let utilisation = (&UTILISATION, resource_use(visited, capacities, resource));
+        let busy = step.server.disk_busy().filter(|_| resource == Resource::Disk);
+        let utilisation = (&UTILISATION, resource_use(step, capacities, resource));
         let readings = known_readings(&[utilisation, (&BUSY_TIME, busy)]);
         (!readings.is_empty()).then_some((resource, readings))
     };
-    Resource::ALL.iter().filter_map(use_of).collect()
+    Resource::ALL.iter().filter_map(usage_readings).collect()
 }
 
 /// The share of a resource's capacity that was used in a visit.
-fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resource) -> Option<f64> {
-    let StepResult { load, server, client, .. } = visited;
+fn resource_use(step: &StepResult, capacities: &Capacities, resource: Resource) -> Option<f64> {
+    let StepResult { load, server, client, .. } = step;
     let capacity = |resource| capacities.get(resource).and_then(|capacity: &Capacity| capacity.bytes);
     match resource {
         Resource::Disk => server.disk_read_rate().zip(capacity(resource)).map(|(bytes, limit)| bytes / limit),
@@ -120,15 +121,15 @@ fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resourc
         Resource::Link => {
             // By the interface's own count where it has one, which has headers and all else that passes; else by the bytes that arrived.
             let interface = capacities.interface.as_deref().zip(capacities.interface_bytes);
-            let used = interface.and_then(|(name, limit)| Some(server.link_send_rate(name)? / limit));
-            capacity(resource).map(|bytes| used.unwrap_or(visited.bytes_per_second() / bytes))
+            let utilisation = interface.and_then(|(name, limit)| Some(server.link_send_rate(name)? / limit));
+            capacity(resource).map(|bytes| utilisation.unwrap_or(step.bytes_per_second() / bytes))
         }
-        Resource::ServerCpu => Some(server.busy_cpus() / server.to.cpu.allowed),
+        Resource::ServerCpu => Some(server.busy_cpus() / server.end.cpu.allowed),
         Resource::ServerThread => Some(server.busiest_thread()),
-        Resource::Workers => server.server_mean(|own| Some(own.held_integral / f64::from(own.workers?))),
-        Resource::ClientCpu => Some(client.busy_cpus() / client.to.cpu.allowed),
+        Resource::Workers => server.server_mean(|stats| Some(stats.held_integral / f64::from(stats.workers?))),
+        Resource::ClientCpu => Some(client.busy_cpus() / client.end.cpu.allowed),
         Resource::Generator => load.generator.busy,
-        Resource::ClientWindow => server.share_of_in_flight(|own| own.window_limited),
+        Resource::ClientWindow => server.share_of_in_flight(|stats| stats.window_limited),
     }
 }
 
@@ -149,54 +150,58 @@ enum FigureScope {
     Process,
 }
 
-/// A figure: whose it is, and what it is between two looks; `None` where the host does not tell.
+/// A figure: its scope, and its value between two snapshots; `None` where the host does not report it.
 type HostFigure = (FigureScope, &'static Metric, fn(&UsageDelta) -> Option<f64>);
 
 static HOST_FIGURES: [HostFigure; 29] = [
-    (FigureScope::Host, &CPU_USER, |used| cpu_share(used, |cpu| cpu.user)),
-    (FigureScope::Host, &CPU_SYSTEM, |used| cpu_share(used, |cpu| cpu.system)),
-    (FigureScope::Host, &CPU_STEAL, |used| cpu_share(used, |cpu| cpu.steal)),
+    (FigureScope::Host, &CPU_USER, |delta| cpu_share(delta, |cpu| cpu.user)),
+    (FigureScope::Host, &CPU_SYSTEM, |delta| cpu_share(delta, |cpu| cpu.system)),
+    (FigureScope::Host, &CPU_STEAL, |delta| cpu_share(delta, |cpu| cpu.steal)),
     (FigureScope::Process, &CPU_THROTTLED, throttled_share),
     (FigureScope::Process, &CPU_ALLOWED, allowed_cpu_share),
-    (FigureScope::Host, &RUNNABLE_TASKS, |used| used.edge_mean(|look| Some(f64::from(look.cpu.running)))),
-    (FigureScope::Process, &THREADS_WITHOUT_CPU, without_cpu),
-    (FigureScope::Process, &CONTEXT_SWITCHES, |used| used.rate(|look| look.process.switches)),
-    (FigureScope::Host, &PRESSURE_CPU, |used| used.mean_share(|look| look.pressure.cpu)),
-    (FigureScope::Host, &PRESSURE_IO, |used| used.mean_share(|look| look.pressure.io)),
-    (FigureScope::Host, &PRESSURE_IO_FULL, |used| used.mean_share(|look| look.pressure.io_full)),
-    (FigureScope::Host, &PRESSURE_MEMORY, |used| used.mean_share(|look| look.pressure.memory)),
-    (FigureScope::Host, &PRESSURE_MEMORY_FULL, |used| used.mean_share(|look| look.pressure.memory_full)),
-    (FigureScope::Host, &MEMORY_AVAILABLE, |used| Some(used.to.memory.available as f64)),
-    (FigureScope::Host, &FILE_CACHE, |used| Some(used.to.memory.file_cache as f64)),
-    (FigureScope::Host, &MAJOR_FAULTS, |used| used.rate(|look| Some(look.memory.major_faults))),
-    (FigureScope::Host, &REFAULTS, |used| used.rate(|look| look.memory.refaults)),
-    (FigureScope::Host, &DISK_READS, |used| used.disk_rate(|disk| disk.reads)),
-    (FigureScope::Host, &DISK_WRITES, |used| used.disk_rate(|disk| disk.writes)),
-    (FigureScope::Host, &DISK_READ_SIZE, |used| mean_size(used, |disk| disk.read_bytes, |disk| disk.reads)),
-    (FigureScope::Host, &DISK_WRITE_SIZE, |used| mean_size(used, |disk| disk.written_bytes, |disk| disk.writes)),
-    (FigureScope::Host, &DISK_READ_BYTES, |used| used.disk_rate(|disk| disk.read_bytes)),
-    (FigureScope::Host, &DISK_WRITTEN_BYTES, |used| used.disk_rate(|disk| disk.written_bytes)),
+    (FigureScope::Host, &RUNNABLE_TASKS, |delta| delta.edge_mean(|snapshot| Some(f64::from(snapshot.cpu.running)))),
+    (FigureScope::Process, &THREADS_WITHOUT_CPU, run_queue_share),
+    (FigureScope::Process, &CONTEXT_SWITCHES, |delta| delta.rate(|snapshot| snapshot.process.switches)),
+    (FigureScope::Host, &PRESSURE_CPU, |delta| delta.mean_share(|snapshot| snapshot.pressure.cpu)),
+    (FigureScope::Host, &PRESSURE_IO, |delta| delta.mean_share(|snapshot| snapshot.pressure.io)),
+    (FigureScope::Host, &PRESSURE_IO_FULL, |delta| delta.mean_share(|snapshot| snapshot.pressure.io_full)),
+    (FigureScope::Host, &PRESSURE_MEMORY, |delta| delta.mean_share(|snapshot| snapshot.pressure.memory)),
+    (FigureScope::Host, &PRESSURE_MEMORY_FULL, |delta| delta.mean_share(|snapshot| snapshot.pressure.memory_full)),
+    (FigureScope::Host, &MEMORY_AVAILABLE, |delta| Some(delta.end.memory.available as f64)),
+    (FigureScope::Host, &FILE_CACHE, |delta| Some(delta.end.memory.file_cache as f64)),
+    (FigureScope::Host, &MAJOR_FAULTS, |delta| delta.rate(|snapshot| Some(snapshot.memory.major_faults))),
+    (FigureScope::Host, &REFAULTS, |delta| delta.rate(|snapshot| snapshot.memory.refaults)),
+    (FigureScope::Host, &DISK_READS, |delta| delta.disk_rate(|disk| disk.reads)),
+    (FigureScope::Host, &DISK_WRITES, |delta| delta.disk_rate(|disk| disk.writes)),
+    (FigureScope::Host, &DISK_READ_SIZE, |delta| mean_size(delta, |disk| disk.read_bytes, |disk| disk.reads)),
+    (FigureScope::Host, &DISK_WRITE_SIZE, |delta| mean_size(delta, |disk| disk.written_bytes, |disk| disk.writes)),
+    (FigureScope::Host, &DISK_READ_BYTES, |delta| delta.disk_rate(|disk| disk.read_bytes)),
+    (FigureScope::Host, &DISK_WRITTEN_BYTES, |delta| delta.disk_rate(|disk| disk.written_bytes)),
     (FigureScope::Network, &RETRANSMITTED_SEGMENTS, retransmit_share),
-    (FigureScope::Network, &LISTEN_OVERFLOWS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_overflows))),
-    (FigureScope::Network, &LISTEN_DROPS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_drops))),
-    (FigureScope::Network, &SOCKETS, |used| used.to.tcp.sockets.map(|sockets| sockets as f64)),
-    (FigureScope::Process, &PROCESSES, |used| Some(f64::from(used.to.process.processes))),
-    (FigureScope::Process, &THREADS, |used| Some(f64::from(used.to.process.threads))),
+    (FigureScope::Network, &LISTEN_OVERFLOWS, |delta| {
+        Some(delta.growth_with_warm_up(|snapshot| snapshot.tcp.listen_overflows))
+    }),
+    (FigureScope::Network, &LISTEN_DROPS, |delta| {
+        Some(delta.growth_with_warm_up(|snapshot| snapshot.tcp.listen_drops))
+    }),
+    (FigureScope::Network, &SOCKETS, |delta| delta.end.tcp.sockets.map(|sockets| sockets as f64)),
+    (FigureScope::Process, &PROCESSES, |delta| Some(f64::from(delta.end.process.processes))),
+    (FigureScope::Process, &THREADS, |delta| Some(f64::from(delta.end.process.threads))),
 ];
 
 /// The figures of each host in a visit. What both ends have in common is the server's.
-pub(crate) fn host_readings(visited: &StepResult, network: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
+pub(crate) fn host_readings(step: &StepResult, network: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
     // Of the client's threads requests wait for the one that sends and reads.
-    let generator = visited.load.generator.off_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
-    let hosts = [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)];
-    hosts.map(|(host, used)| {
+    let generator = step.load.generator.off_cpu.map(|seconds| seconds / step.load.seconds.max(1e-9));
+    let hosts = [(LoadHost::Server, &step.server), (LoadHost::Client, &step.client)];
+    hosts.map(|(host, delta)| {
         let mut readings = Vec::new();
         for &(scope, metric, value) in &HOST_FIGURES {
             if host == LoadHost::Client && !is_client_owned(scope, network) {
                 continue;
             }
-            let of_generator = generator.filter(|_| host == LoadHost::Client && metric.id == THREADS_WITHOUT_CPU.id);
-            readings.extend(of_generator.or_else(|| value(used)).map(|value| reading(metric, value)));
+            let generator_wait = generator.filter(|_| host == LoadHost::Client && metric.id == THREADS_WITHOUT_CPU.id);
+            readings.extend(generator_wait.or_else(|| value(delta)).map(|value| reading(metric, value)));
         }
         (host, readings)
     })
@@ -217,9 +222,9 @@ pub(crate) struct ReportedMetrics(Vec<(LoadHost, Vec<Name>)>);
 
 impl ReportedMetrics {
     /// By a visit.
-    pub fn from_step(visited: &StepResult, network: NetworkSetup) -> Self {
+    pub fn from_step(step: &StepResult, network: NetworkSetup) -> Self {
         let names = |readings: Vec<MetricReadings>| readings.iter().map(|reading| reading.metric).collect();
-        Self(host_readings(visited, network).into_iter().map(|(host, readings)| (host, names(readings))).collect())
+        Self(host_readings(step, network).into_iter().map(|(host, readings)| (host, names(readings))).collect())
     }
 
     /// The hosts of which something is reported.
@@ -228,25 +233,28 @@ impl ReportedMetrics {
     }
 
     /// What is planned, without what no host reports.
-    pub fn restrict(&self, mut planned: PlannedMeasurement) -> PlannedMeasurement {
-        if let Some((_, reported)) = self.0.iter().find(|(host, _)| LoadHost::of(&planned.case) == Some(*host)) {
-            planned.metrics.retain(|metric| reported.contains(metric));
+    pub fn restrict(&self, mut measurement: PlannedMeasurement) -> PlannedMeasurement {
+        if let Some((_, reported_metrics)) =
+            self.0.iter().find(|(host, _)| LoadHost::of(&measurement.case) == Some(*host))
+        {
+            measurement.metrics.retain(|metric| reported_metrics.contains(metric));
         }
-        planned
+        measurement
     }
 }
 
 /// A part of the CPU time of the host.
-fn cpu_share(used: &UsageDelta, part: fn(&CpuStats) -> f64) -> Option<f64> {
-    let total = used.growth(|look| look.cpu.user + look.cpu.system + look.cpu.steal + look.cpu.idle);
-    (total > 0.0).then(|| used.growth(|look| part(&look.cpu)) / total)
+fn cpu_share(delta: &UsageDelta, field: fn(&CpuStats) -> f64) -> Option<f64> {
+    let total =
+        delta.growth(|snapshot| snapshot.cpu.user + snapshot.cpu.system + snapshot.cpu.steal + snapshot.cpu.idle);
+    (total > 0.0).then(|| delta.growth(|snapshot| field(&snapshot.cpu)) / total)
 }
 
 /// The share of the periods of a quota that it cut short; none are where there is no quota, which is known only where the control group
 /// can be seen.
-fn throttled_share(used: &UsageDelta) -> Option<f64> {
-    let CpuStats { quota, is_quota_known, .. } = used.to.cpu;
-    let counts = used.rate(|look| look.cpu.throttled_periods).zip(used.rate(|look| look.cpu.periods));
+fn throttled_share(delta: &UsageDelta) -> Option<f64> {
+    let CpuStats { quota, is_quota_known, .. } = delta.end.cpu;
+    let counts = delta.rate(|snapshot| snapshot.cpu.throttled_periods).zip(delta.rate(|snapshot| snapshot.cpu.periods));
     match counts {
         // A quota that was taken away meanwhile has left its counts.
         Some((throttled, periods)) if periods > 0.0 => Some(throttled / periods),
@@ -256,28 +264,30 @@ fn throttled_share(used: &UsageDelta) -> Option<f64> {
 }
 
 /// The share of the time of the CPUs that it may run on in which they did anything.
-fn allowed_cpu_share(used: &UsageDelta) -> Option<f64> {
-    let busy = used.mean_share(|look| look.cpu.allowed_busy)?;
-    let total = busy + used.mean_share(|look| look.cpu.allowed_idle)?;
+fn allowed_cpu_share(delta: &UsageDelta) -> Option<f64> {
+    let busy = delta.mean_share(|snapshot| snapshot.cpu.allowed_busy)?;
+    let total = busy + delta.mean_share(|snapshot| snapshot.cpu.allowed_idle)?;
     (total > 0.0).then(|| busy / total)
 }
 
 /// Those that requests wait for: not the one of the server that takes samples.
-fn without_cpu(used: &UsageDelta) -> Option<f64> {
-    let sampling = used.server_mean(|own| own.sampling_without_cpu).unwrap_or(0.0);
-    Some((used.mean_share(|look| look.process.without_cpu)? - sampling).max(0.0))
+fn run_queue_share(delta: &UsageDelta) -> Option<f64> {
+    let sampling = delta.server_mean(|stats| stats.sampling_without_cpu).unwrap_or(0.0);
+    Some((delta.mean_share(|snapshot| snapshot.process.without_cpu)? - sampling).max(0.0))
 }
 
 /// The size of a request to a disk; 0 without any.
-fn mean_size(used: &UsageDelta, bytes: fn(&DiskStats) -> u64, requests: fn(&DiskStats) -> u64) -> Option<f64> {
-    let requests = used.disk_rate(requests)?;
-    if requests > 0.0 { Some(used.disk_rate(bytes)? / requests) } else { Some(0.0) }
+fn mean_size(delta: &UsageDelta, bytes: fn(&DiskStats) -> u64, requests: fn(&DiskStats) -> u64) -> Option<f64> {
+    let requests = delta.disk_rate(requests)?;
+    if requests > 0.0 { Some(delta.disk_rate(bytes)? / requests) } else { Some(0.0) }
 }
 
-fn retransmit_share(used: &UsageDelta) -> Option<f64> {
-    let [again, sent] =
-        [used.growth(|look| look.tcp.retransmitted_segments as f64), used.growth(|look| look.tcp.sent_segments as f64)];
-    Some(if again > 0.0 { again / sent.max(again) } else { 0.0 })
+fn retransmit_share(delta: &UsageDelta) -> Option<f64> {
+    let [retransmitted, sent] = [
+        delta.growth(|snapshot| snapshot.tcp.retransmitted_segments as f64),
+        delta.growth(|snapshot| snapshot.tcp.sent_segments as f64),
+    ];
+    Some(if retransmitted > 0.0 { retransmitted / sent.max(retransmitted) } else { 0.0 })
 }
 
 #[cfg(test)]
@@ -345,22 +355,22 @@ mod tests {
         UsageDelta::between([1.0, 2.0, 4.0].map(usage_sample))
     }
 
-    fn figure(metric: &Metric, used: &UsageDelta) -> Option<f64> {
+    fn figure(metric: &Metric, delta: &UsageDelta) -> Option<f64> {
         let figure = HOST_FIGURES.iter().find(|figure| figure.1.id == metric.id).unwrap();
-        (figure.2)(used)
+        (figure.2)(delta)
     }
 
     #[test]
     fn every_host_metric_has_a_figure() {
-        let own: Vec<Name> = HOST_FIGURES.iter().map(|figure| figure.1.id).collect();
-        let all: Vec<Name> = HOST_METRICS.iter().map(|metric| metric.id).collect();
-        assert_eq!(own, all);
+        let figure_ids: Vec<Name> = HOST_FIGURES.iter().map(|figure| figure.1.id).collect();
+        let metric_ids: Vec<Name> = HOST_METRICS.iter().map(|metric| metric.id).collect();
+        assert_eq!(figure_ids, metric_ids);
     }
 
     #[test]
     fn counters_become_shares_rates_and_counts() {
-        let used = usage_delta();
-        let known: [(&Metric, f64); 18] = [
+        let delta = usage_delta();
+        let expected_figures: [(&Metric, f64); 18] = [
             (&CPU_USER, 0.2),
             (&CPU_SYSTEM, 0.4),
             (&CPU_STEAL, 0.1),
@@ -381,73 +391,73 @@ mod tests {
             (&LISTEN_OVERFLOWS, 9.0),
             (&THREADS, 3.0),
         ];
-        for (metric, expected) in known {
-            assert_eq!(figure(metric, &used), Some(expected), "{}", metric.id);
+        for (metric, expected) in expected_figures {
+            assert_eq!(figure(metric, &delta), Some(expected), "{}", metric.id);
         }
-        assert_eq!(figure(&PRESSURE_CPU, &used), None, "not told is not zero");
+        assert_eq!(figure(&PRESSURE_CPU, &delta), None, "not told is not zero");
     }
 
     #[test]
-    fn the_thread_that_takes_samples_waits_for_a_cpu_for_no_request() {
+    fn sampling_thread_wait_is_not_counted() {
         let sampling = |times: f64| {
             let at = usage_sample(times).at;
-            let served = ServerStats { at, sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
-            ResourceSnapshot { server: Some(served), ..usage_sample(times) }
+            let stats = ServerStats { at, sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
+            ResourceSnapshot { server: Some(stats), ..usage_sample(times) }
         };
-        let waited = figure(&THREADS_WITHOUT_CPU, &UsageDelta::between([1.0, 2.0, 4.0].map(sampling))).unwrap();
-        assert!((waited - 0.3).abs() < 1e-9, "{waited}");
+        let wait = figure(&THREADS_WITHOUT_CPU, &UsageDelta::between([1.0, 2.0, 4.0].map(sampling))).unwrap();
+        assert!((wait - 0.3).abs() < 1e-9, "{wait}");
     }
 
     #[test]
     fn figures_are_zero_without_quota_or_reads() {
-        let still = ResourceSnapshot {
+        let idle = ResourceSnapshot {
             cpu: CpuStats { quota: None, is_quota_known: true, ..usage_sample(1.0).cpu },
             ..usage_sample(1.0)
         };
-        let used = UsageDelta::between([still.clone(), still.clone(), ResourceSnapshot { at: 5e9, ..still }]);
+        let delta = UsageDelta::between([idle.clone(), idle.clone(), ResourceSnapshot { at: 5e9, ..idle }]);
         for metric in [&CPU_THROTTLED, &DISK_READ_SIZE, &RETRANSMITTED_SEGMENTS, &LISTEN_OVERFLOWS] {
-            assert_eq!(figure(metric, &used), Some(0.0), "{}", metric.id);
+            assert_eq!(figure(metric, &delta), Some(0.0), "{}", metric.id);
         }
-        assert_eq!(figure(&CPU_USER, &used), None, "no time has passed on any CPU");
+        assert_eq!(figure(&CPU_USER, &delta), None, "no time has passed on any CPU");
     }
 
     #[test]
     fn hidden_quota_leaves_throttling_unknown() {
-        let hidden = |times: f64| {
+        let hidden_quota = |times: f64| {
             let ResourceSnapshot { cpu, .. } = usage_sample(times);
             let cpu = CpuStats { quota: None, throttled_periods: None, periods: None, is_quota_known: false, ..cpu };
             ResourceSnapshot { cpu, ..usage_sample(times) }
         };
-        let seen = |times: f64| ResourceSnapshot {
-            cpu: CpuStats { is_quota_known: true, ..hidden(times).cpu },
+        let visible_quota = |times: f64| ResourceSnapshot {
+            cpu: CpuStats { is_quota_known: true, ..hidden_quota(times).cpu },
             ..usage_sample(times)
         };
-        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(hidden))), None);
-        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(seen))), Some(0.0));
+        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(hidden_quota))), None);
+        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(visible_quota))), Some(0.0));
     }
 
     #[test]
     fn client_reports_only_unshared_figures() {
-        let of = |metric: &Metric, between| {
+        let is_reported = |metric: &Metric, network| {
             let figure = HOST_FIGURES.iter().find(|figure| figure.1.id == metric.id).unwrap();
-            is_client_owned(figure.0, between)
+            is_client_owned(figure.0, network)
         };
-        let all = [NetworkSetup::Loopback, NetworkSetup::Namespaces, NetworkSetup::Hosts];
-        assert_eq!(all.map(|between| of(&CONTEXT_SWITCHES, between)), [true, true, true]);
-        assert_eq!(all.map(|between| of(&RETRANSMITTED_SEGMENTS, between)), [false, true, true]);
-        assert_eq!(all.map(|between| of(&CPU_STEAL, between)), [false, false, true]);
+        let networks = [NetworkSetup::Loopback, NetworkSetup::Namespaces, NetworkSetup::Hosts];
+        assert_eq!(networks.map(|network| is_reported(&CONTEXT_SWITCHES, network)), [true, true, true]);
+        assert_eq!(networks.map(|network| is_reported(&RETRANSMITTED_SEGMENTS, network)), [false, true, true]);
+        assert_eq!(networks.map(|network| is_reported(&CPU_STEAL, network)), [false, false, true]);
     }
 
     #[test]
     fn unreported_metrics_are_not_planned() {
-        let told = ReportedMetrics(vec![(LoadHost::Client, vec![CONTEXT_SWITCHES.id])]);
-        let planned = |host: LoadHost| PlannedMeasurement {
+        let reported = ReportedMetrics(vec![(LoadHost::Client, vec![CONTEXT_SWITCHES.id])]);
+        let measurement = |host: LoadHost| PlannedMeasurement {
             probe: CPU_USER.id,
             metrics: vec![CPU_USER.id, CONTEXT_SWITCHES.id],
             case: Case::new().with_word(host),
             only_input: false,
         };
-        assert_eq!(told.restrict(planned(LoadHost::Client)).metrics, [CONTEXT_SWITCHES.id]);
-        assert_eq!(told.restrict(planned(LoadHost::Server)).metrics, [CPU_USER.id, CONTEXT_SWITCHES.id]);
+        assert_eq!(reported.restrict(measurement(LoadHost::Client)).metrics, [CONTEXT_SWITCHES.id]);
+        assert_eq!(reported.restrict(measurement(LoadHost::Server)).metrics, [CPU_USER.id, CONTEXT_SWITCHES.id]);
     }
 }

@@ -18,7 +18,7 @@ use crate::sweep::file_set::FileList;
 use crate::sweep::load_step::{StatsClient, StepResult, StepRunner, StepSpec};
 use crate::sweep::readings::StudyConditions;
 use crate::sweep::setup::{ExistingServer, KnownFiles, OwnServer, SweepLoad};
-use crate::sweep::study_server::{ServerProcess, ServerSide, disk_rate_by};
+use crate::sweep::study_server::{ServerProcess, ServerSide, measure_disk_rate};
 use crate::sweep::topology::{LinkedNamespaces, LoadTopology};
 
 /// Rounds of each capacity.
@@ -56,7 +56,7 @@ pub(crate) struct ServerUnderTest {
     /// Whether all files are known to be in its page cache.
     is_in_memory: bool,
     /// The same server with other options, where it may be started for the same files.
-    more_workers: Option<ExtraWorkers>,
+    extra_workers: Option<ExtraWorkers>,
 }
 
 /// How to have more workers.
@@ -64,22 +64,25 @@ pub(crate) struct ServerUnderTest {
 struct ExtraWorkers {
     options: OwnServer,
     directory: PathBuf,
-    started: Option<(StepRunner, ServerProcess)>,
+    instance: Option<(StepRunner, ServerProcess)>,
 }
 
 /// What a few users got of files in memory, before the first visit: what link and processors give. Several of each pattern.
 pub(crate) type StreamResults = Vec<(RequestPattern, Vec<StepResult>)>;
 
 /// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
-pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
-    let topology = match own.network {
-        NetworkSetup::Namespaces => Some(LinkedNamespaces::with_link(own.link)?),
+pub(crate) fn start_servers(
+    options: &OwnServer,
+    before_files: &dyn Fn(),
+) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
+    let topology = match options.network {
+        NetworkSetup::Namespaces => Some(LinkedNamespaces::with_link(options.link)?),
         NetworkSetup::Loopback | NetworkSetup::Hosts => None,
     };
     let mut servers = Vec::new();
-    for &cache in &own.caches {
+    for &cache in &options.caches {
         let before_files: &dyn Fn() = if servers.is_empty() { before_files } else { &|| {} };
-        let side = ServerSide::new(own, &topology, own.memory_for(cache))?;
+        let side = ServerSide::new(options, &topology, options.memory_for(cache))?;
         servers.push(ServerUnderTest::start(side, cache, before_files)?);
     }
     Ok((servers, topology))
@@ -88,26 +91,27 @@ pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<
 impl ServerUnderTest {
     /// Starts the server, of which much may be refused, and makes the files, which takes long.
     fn start(side: ServerSide<'_>, cache: CacheState, before_files: &dyn Fn()) -> Result<Self> {
-        let own = side.options;
-        let failed = |error| Error::Files(own.directory.clone(), error);
-        let directory = own.directory.join(format!("files-{}", cache.name()));
-        std::fs::create_dir(&directory).map_err(failed)?;
-        let server = side.serve(&directory, ("token", &own.arguments))?;
+        let options = side.options;
+        let file_error = |error| Error::Files(options.directory.clone(), error);
+        let directory = options.directory.join(format!("files-{}", cache.name()));
+        std::fs::create_dir(&directory).map_err(file_error)?;
+        let server = side.serve(&directory, ("token", &options.arguments))?;
         before_files();
-        let files = FileList::create(&directory, own.files)?;
+        let files = FileList::create(&directory, options.files)?;
         // On the server's side, in its control groups.
         let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
-        let disk = (0..rounds).map(|_| disk_rate_by(&directory, |words| side.start(words))).collect::<Result<_>>()?;
+        let disk =
+            (0..rounds).map(|_| measure_disk_rate(&directory, |words| side.start(words))).collect::<Result<_>>()?;
         // Pages that are in memory since the files were made would not count against the server's limit.
         let is_cached = cache == CacheState::Cached;
         let state = if is_cached { PageCacheState::Cached } else { PageCacheState::Uncached };
         files.set_cache_state(&directory, state, (0, Duration::MAX))?;
         let url = format!("http://{}/", server.address);
-        let (network, count, bytes) = (own.network, files.names.len() as u64, files.bytes);
+        let (network, count, bytes) = (options.network, files.names.len() as u64, files.bytes);
         let paths = files.names.iter().map(|name| format!("/{name}")).collect();
         let runner = step_runner(&url, paths, server.stats_client.clone())?;
         // The page cache of a limited server is its own: a second one would begin with none.
-        let own = own.memory_for(cache).is_none().then(|| own.clone());
+        let extra_options = options.memory_for(cache).is_none().then(|| options.clone());
         Ok(Self {
             conditions: StudyConditions { cache, network, files: count, bytes },
             runner,
@@ -115,7 +119,7 @@ impl ServerUnderTest {
             server: Some(server),
             memory: side.memory,
             is_in_memory: is_cached,
-            more_workers: own.map(|options| ExtraWorkers { options, directory, started: None }),
+            extra_workers: extra_options.map(|options| ExtraWorkers { options, directory, instance: None }),
         })
     }
 
@@ -135,7 +139,7 @@ impl ServerUnderTest {
             server: None,
             memory: None,
             is_in_memory,
-            more_workers: None,
+            extra_workers: None,
         })
     }
 
@@ -146,12 +150,12 @@ impl ServerUnderTest {
     }
 
     /// Has a few users ask by each pattern of these loads, each time for this long at most.
-    pub fn run_streams(&mut self, loads: &[SweepLoad], seed: u64, longest: Duration) -> Result<StreamResults> {
+    pub fn run_streams(&mut self, loads: &[SweepLoad], seed: u64, max_time: Duration) -> Result<StreamResults> {
         let mut streams = StreamResults::new();
         for load in loads {
             let pattern = self.stream_pattern(load.pattern);
-            if !streams.iter().any(|(known, _)| *known == pattern) {
-                streams.push((pattern, self.run_streams_of(pattern, seed, longest)?));
+            if !streams.iter().any(|(key, _)| *key == pattern) {
+                streams.push((pattern, self.run_pattern_streams(pattern, seed, max_time)?));
             }
         }
         // The size of files that were not made here is that of what came of one.
@@ -162,7 +166,12 @@ impl ServerUnderTest {
         Ok(streams)
     }
 
-    fn run_streams_of(&mut self, pattern: RequestPattern, seed: u64, longest: Duration) -> Result<Vec<StepResult>> {
+    fn run_pattern_streams(
+        &mut self,
+        pattern: RequestPattern,
+        seed: u64,
+        max_time: Duration,
+    ) -> Result<Vec<StepResult>> {
         let spec = StepSpec {
             users: STREAM_USERS,
             think: Duration::ZERO,
@@ -171,58 +180,59 @@ impl ServerUnderTest {
             duration: CAPACITY_ROUND_TIME,
             seed,
         };
-        let first = self.run_stream(spec, longest)?;
-        let time = Duration::from_secs_f64(STREAM_REQUESTS / first.load.rate()).clamp(CAPACITY_ROUND_TIME, longest);
+        let first = self.run_stream(spec, max_time)?;
+        let time = Duration::from_secs_f64(STREAM_REQUESTS / first.load.rate()).clamp(CAPACITY_ROUND_TIME, max_time);
         // One that was too short to count requests is made again with the time that they take.
         let mut streams = if time > CAPACITY_ROUND_TIME { Vec::new() } else { vec![first] };
         while streams.len() < CAPACITY_ROUNDS as usize {
-            streams.push(self.run_stream(StepSpec { duration: time, ..spec }, longest)?);
+            streams.push(self.run_stream(StepSpec { duration: time, ..spec }, max_time)?);
         }
         Ok(streams)
     }
 
     /// Makes a visit; one during which a server of the study's own has ended, or a process of it, is none.
     pub fn run_step(&mut self, spec: StepSpec) -> Result<StepResult> {
-        let visited = self.runner.run(spec);
-        if let Err(Error::Interrupted(_)) = visited {
-            return visited;
+        let result = self.runner.run(spec);
+        if let Err(Error::Interrupted(_)) = result {
+            return result;
         }
         if let Some(end) = self.server.as_mut().and_then(|server| server.failure(self.memory.as_ref())) {
             return Err(end);
         }
-        visited
+        result
     }
 
     /// Whether the server could be started with this many workers as well.
     pub fn can_have_workers(&self, workers: u64) -> bool {
-        self.more_workers.is_some() && workers <= MAX_WORKERS
+        self.extra_workers.is_some() && workers <= MAX_WORKERS
     }
 
     /// Makes a visit to the same server with this many workers, which is started for the first such visit.
     pub fn run_with_workers(&mut self, workers: u64, topology: &LoadTopology, spec: StepSpec) -> Result<StepResult> {
-        let nobody = || Error::Server("it cannot be started with more workers".into());
-        let ExtraWorkers { options: own, directory, started } = self.more_workers.as_mut().ok_or_else(nobody)?;
-        if started.is_none() {
-            let side = ServerSide::new(own, topology, None)?;
-            let options = with_workers(&own.arguments, workers);
+        let start_error = || Error::Server("it cannot be started with more workers".into());
+        let ExtraWorkers { options: base_options, directory, instance } =
+            self.extra_workers.as_mut().ok_or_else(start_error)?;
+        if instance.is_none() {
+            let side = ServerSide::new(base_options, topology, None)?;
+            let options = with_workers(&base_options.arguments, workers);
             let server = side.serve(directory, ("more.token", &options))?;
             let url = format!("http://{}/", server.address);
-            *started = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
+            *instance = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
         }
-        let (visitor, _) = started.as_mut().ok_or_else(nobody)?;
+        let (visitor, _) = instance.as_mut().ok_or_else(start_error)?;
         visitor.run(spec)
     }
 
-    fn run_stream(&mut self, spec: StepSpec, longest: Duration) -> Result<StepResult> {
-        let visited = self.run_step(spec)?;
-        if visited.load.requests > 0 {
-            return Ok(visited);
+    fn run_stream(&mut self, spec: StepSpec, max_time: Duration) -> Result<StepResult> {
+        let result = self.run_step(spec)?;
+        if result.load.requests > 0 {
+            return Ok(result);
         }
-        if visited.load.errors.count() == 0 && spec.duration < longest {
-            return self.run_stream(StepSpec { duration: (spec.duration * 4).min(longest), ..spec }, longest);
+        if result.load.errors.count() == 0 && spec.duration < max_time {
+            return self.run_stream(StepSpec { duration: (spec.duration * 4).min(max_time), ..spec }, max_time);
         }
-        let none = || format!("none within {}", seconds(longest.as_secs_f64()));
-        Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))
+        let no_answer = || format!("none within {}", seconds(max_time.as_secs_f64()));
+        Err(Error::Unanswered(result.load.errors.first.unwrap_or_else(no_answer)))
     }
 }
 
@@ -243,8 +253,8 @@ fn with_workers(options: &[String], workers: u64) -> Vec<String> {
 
 fn step_runner(url: &str, paths: Vec<String>, endpoint: StatsClient) -> Result<StepRunner> {
     let target = url.parse().map_err(Error::Server)?;
-    let own = ProcessMonitor::current(None).without_descendants();
-    Ok(StepRunner { target, paths, stats_client: endpoint, process: own })
+    let process = ProcessMonitor::current(None).without_descendants();
+    Ok(StepRunner { target, paths, stats_client: endpoint, process })
 }
 
 /// The order of requests of a pattern.
@@ -264,10 +274,14 @@ mod tests {
     #[test]
     fn more_workers_keep_other_options() {
         let options = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        for given in
+        for arguments in
             ["--model pool --threads 2 --send rw", "--model pool --threads=2 --send rw", "--model pool --send rw"]
         {
-            assert_eq!(with_workers(&options(given), 4), options("--model pool --send rw --threads 4"), "{given}");
+            assert_eq!(
+                with_workers(&options(arguments), 4),
+                options("--model pool --send rw --threads 4"),
+                "{arguments}"
+            );
         }
     }
 }

@@ -38,7 +38,7 @@ pub struct StudySetup {
 impl StudySetup {
     /// How many sweeps there are: one of each load for each place where files are to be.
     pub(crate) fn sweeps(&self) -> usize {
-        let places = if let StudyTarget::Own(own) = &self.target { own.caches.len() } else { 1 };
+        let places = if let StudyTarget::Own(server) = &self.target { server.caches.len() } else { 1 };
         self.loads.len() * places
     }
 }

@@ -30,11 +30,11 @@ const MIN_WARM_UP: Duration = Duration::from_millis(200);
 /// How the names of congestion controls begin that pace what is sent.
 const PACING_PREFIX: &str = "bbr";
 /// What that means where the client is on the same host.
-const PACED_ON_ONE_HOST: &str = ", which paces them by timers: on one host more of the work of an answer is the server's then, and less the \
-     client's, than by cubic (--server-options '--congestion-control cubic')";
-/// What is said of a link that is no resource of a study.
-const NO_LINK_RATE: &str = "the link has no rate of its own that is known, neither its device's nor that of a shaper at the server: what it \
-     carries is what processors give, and it is never named as the limit";
+const PACED_ON_ONE_HOST: &str = ", which paces them by timers: on one host the server then does more of the work of an answer, and the client \
+     less, than with cubic (--server-options '--congestion-control cubic')";
+/// The note on a link that is no resource of a study.
+const NO_LINK_RATE: &str = "the rate of the link is not known, neither its device's nor that of a shaper at the server: processors \
+     limit what it carries, and it is never named as the limit";
 /// Visits in a row that may fail.
 const MAX_CONSECUTIVE_FAILURES: u32 = 3;
 
@@ -45,7 +45,7 @@ pub struct LoadStudy {
     /// The visits, in their order.
     steps: Vec<PlannedStep>,
     /// What is reported of either host.
-    reported: ReportedMetrics,
+    reported_metrics: ReportedMetrics,
     /// What the reader should know.
     notes: Vec<String>,
     seed: u64,
@@ -79,7 +79,7 @@ struct LoadSweep {
     measured_resources: Vec<Resource>,
     expected: Option<ExpectedKnee>,
     /// Numbers of users that are left out for want of time.
-    left_out: Vec<u64>,
+    omitted_users: Vec<u64>,
     /// Workers of the server, where they are bound and it can be started with more.
     workers: Option<u64>,
 }
@@ -95,22 +95,22 @@ impl LoadStudy {
     /// server runs, it calls `before_files`.
     ///
     /// # Errors
-    /// Whatever keeps a server from being started or a capacity from being measured.
+    /// Errors of starting a server, or of measuring a capacity.
     pub fn prepare(setup: &StudySetup, before_files: &dyn Fn()) -> Result<Self> {
-        let begun = Instant::now();
+        let start = Instant::now();
         let _pinned = PinnedThread::pin(&setup.cpus)?;
         let (mut servers, topology) = match &setup.target {
             StudyTarget::Own(own) => start_servers(own, before_files)?,
             StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], None),
         };
-        let longest = max_stream_time(setup.max_duration);
-        let streaming = Instant::now();
-        let streams = servers.iter_mut().map(|server| server.run_streams(&setup.loads, setup.seed, longest));
+        let max_time = max_stream_time(setup.max_duration);
+        let stream_start = Instant::now();
+        let streams = servers.iter_mut().map(|server| server.run_streams(&setup.loads, setup.seed, max_time));
         let streams = streams.collect::<Result<Vec<_>>>()?;
-        let time_left = setup.max_duration.map(|time_left| time_left.saturating_sub(begun.elapsed()));
+        let remaining_time = setup.max_duration.map(|limit| limit.saturating_sub(start.elapsed()));
         // What was asked for is the time of all that is measured; files are made before.
         let budget =
-            if setup.budget_is_total { setup.budget.saturating_sub(streaming.elapsed()) } else { setup.budget };
+            if setup.budget_is_total { setup.budget.saturating_sub(stream_start.elapsed()) } else { setup.budget };
         let setup = StudySetup { budget: budget.max(setup.budget / 2), ..setup.clone() };
         let mut sweeps = Vec::new();
         for (index, server) in servers.iter().enumerate() {
@@ -121,18 +121,18 @@ impl LoadStudy {
                 sweeps.push(LoadSweep::new((index, server), load, rounds, &setup));
             }
         }
-        if let Some(time_left) = time_left {
-            fit_sweeps(&mut sweeps, (&setup, time_left))?;
+        if let Some(remaining_time) = remaining_time {
+            fit_sweeps(&mut sweeps, (&setup, remaining_time))?;
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
         // The first round of the first pattern at each server.
         let first_rounds: Vec<&StepResult> = streams.iter().map(|streams| &streams[0].1[0]).collect();
-        let mut counted = first_rounds.iter().filter_map(|round| round.server.to.server.as_ref());
-        let congestion_control = counted.find_map(|server| server.congestion_control.as_deref());
+        let mut server_stats = first_rounds.iter().filter_map(|round| round.server.end.server.as_ref());
+        let congestion_control = server_stats.find_map(|server| server.congestion_control.as_deref());
         Ok(Self {
             steps: step_order(&users, &tested, setup.visits, setup.seed),
-            reported: ReportedMetrics::from_step(first_rounds[0], servers[0].conditions.network),
+            reported_metrics: ReportedMetrics::from_step(first_rounds[0], servers[0].conditions.network),
             notes: notes(&sweeps, congestion_control),
             sweeps,
             seed: setup.seed,
@@ -140,13 +140,13 @@ impl LoadStudy {
             servers,
             topology,
             _pinned,
-            preparation_time: begun.elapsed(),
+            preparation_time: start.elapsed(),
         })
     }
 
     /// All cases, each with the id of its probe, in the order of reports.
     pub fn cases(&self) -> Vec<(Name, Case)> {
-        let (mut users, mut resources, mut hosts, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut users, mut resources, mut hosts, mut worker_tests) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for sweep in &self.sweeps {
             let (conditions, load) = (sweep.conditions, sweep.load);
             for &count in &sweep.users {
@@ -155,24 +155,25 @@ impl LoadStudy {
                     resources.push((UTILISATION.id, conditions.user_case(load, count).with_word(resource)));
                 }
             }
-            for host in self.reported.hosts() {
+            for host in self.reported_metrics.hosts() {
                 let host_case = |&count: &u64| (CPU_USER.id, conditions.user_case(load, count).with_word(host));
                 hosts.extend(sweep.users.iter().map(host_case));
             }
             if sweep.tests_workers() {
-                more.extend(sweep.users.last().map(|&count| (MORE_WORKERS.id, conditions.user_case(load, count))));
+                worker_tests
+                    .extend(sweep.users.last().map(|&count| (MORE_WORKERS.id, conditions.user_case(load, count))));
             }
         }
         let mut capacities = Vec::new();
         for sweep in self.one_per_pattern() {
-            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
+            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.by_resource) {
                 let case = (CAPACITY.id, sweep.conditions.case(sweep.load.pattern).with_word(*resource));
                 if !capacities.contains(&case) {
                     capacities.push(case);
                 }
             }
         }
-        [users, resources, hosts, more, capacities].concat()
+        [users, resources, hosts, worker_tests, capacities].concat()
     }
 
     /// How long all visits take.
@@ -191,17 +192,17 @@ impl LoadStudy {
     }
 
     /// The numbers of users of each sweep that are left out for want of time, in words.
-    pub fn left_out(&self) -> Vec<String> {
-        self.sweeps.iter().filter_map(LoadSweep::left_out_text).collect()
+    pub fn omissions(&self) -> Vec<String> {
+        self.sweeps.iter().filter_map(LoadSweep::omission_text).collect()
     }
 
     /// Reports what the capacities are, makes all visits, and reports what each brought.
     pub fn run(&mut self, outline: &RunHeader, sink: &mut dyn EventSink) -> RunStatus {
-        let planned = outline.plan.iter().map(|planned| self.reported.restrict(planned.clone())).collect();
-        sink.event(&Event::Started(Box::new(RunHeader { plan: planned, ..outline.clone() })));
+        let plan = outline.plan.iter().map(|measurement| self.reported_metrics.restrict(measurement.clone())).collect();
+        sink.event(&Event::Started(Box::new(RunHeader { plan, ..outline.clone() })));
         for sweep in self.one_per_pattern() {
             for (index, round) in (0..).zip(&sweep.rounds) {
-                for (resource, capacity) in &round.all {
+                for (resource, capacity) in &round.by_resource {
                     let case = sweep.conditions.case(sweep.load.pattern).with_word(*resource);
                     let outcome = RoundOutcome::Measured(readings::capacity_readings(capacity));
                     let seconds = CAPACITY_ROUND_TIME.as_secs_f64();
@@ -210,9 +211,9 @@ impl LoadStudy {
                 }
             }
         }
-        let begun = Instant::now();
-        let status = self.run_steps(begun, sink);
-        let (seconds, notes) = (begun.elapsed().as_secs_f64(), self.notes.clone());
+        let start = Instant::now();
+        let status = self.run_steps(start, sink);
+        let (seconds, notes) = (start.elapsed().as_secs_f64(), self.notes.clone());
         sink.event(&Event::Finished { status: status.clone(), seconds, notes });
         status
     }
@@ -221,43 +222,43 @@ impl LoadStudy {
     fn one_per_pattern(&self) -> impl Iterator<Item = &LoadSweep> {
         let server_and_pattern = |sweep: &LoadSweep| (sweep.server_index, sweep.load.pattern);
         let is_first = move |(index, sweep): &(usize, &LoadSweep)| {
-            !self.sweeps[..*index].iter().any(|known| server_and_pattern(known) == server_and_pattern(sweep))
+            !self.sweeps[..*index].iter().any(|previous| server_and_pattern(previous) == server_and_pattern(sweep))
         };
         self.sweeps.iter().enumerate().filter(is_first).map(|(_, sweep)| sweep)
     }
 
-    fn run_steps(&mut self, begun: Instant, sink: &mut dyn EventSink) -> RunStatus {
-        let (mut failures, mut left, planned) = (0, self.steps_time(), self.steps.len());
-        let mut estimate = TimeEstimate { total: left, is_corrected: false };
+    fn run_steps(&mut self, start: Instant, sink: &mut dyn EventSink) -> RunStatus {
+        let (mut failures, mut remaining, planned) = (0, self.steps_time(), self.steps.len());
+        let mut estimate = TimeEstimate { total: remaining, is_corrected: false };
         for done in 0..planned {
             let step = self.steps[done];
             let sweep = &self.sweeps[step.sweep];
             let case = sweep.conditions.user_case(sweep.load, step.users);
-            let probe = if step.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id };
-            let seconds_left = left.as_secs_f64();
+            let probe = if step.has_more_workers { MORE_WORKERS.id } else { THROUGHPUT.id };
+            let seconds_left = remaining.as_secs_f64();
             sink.event(&Event::RoundStarted { probe, case: case.clone(), done, planned, seconds_left });
-            let start_seconds = begun.elapsed().as_secs_f64();
+            let start_seconds = start.elapsed().as_secs_f64();
             let (users, seed) = (step.users, self.seed.wrapping_add(done as u64));
             let StepTimes { warm_up, duration } = sweep.step_times(users);
             let (pattern, think) = (access_pattern(sweep.load.pattern), sweep.load.think);
             let spec = StepSpec { users, think, pattern, warm_up, duration, seed };
             let server = &mut self.servers[sweep.server_index];
-            let result = match sweep.workers.filter(|_| step.more_workers) {
+            let result = match sweep.workers.filter(|_| step.has_more_workers) {
                 Some(workers) => server.run_with_workers(2 * workers, &self.topology, spec),
                 None => server.run_step(spec),
             };
-            let seconds = begun.elapsed().as_secs_f64() - start_seconds;
-            left = left.saturating_sub(sweep.step_time(step.users));
-            if let Some(total) = estimate.corrected_total(begun.elapsed(), left) {
+            let seconds = start.elapsed().as_secs_f64() - start_seconds;
+            remaining = remaining.saturating_sub(sweep.step_time(step.users));
+            if let Some(total) = estimate.corrected_total(start.elapsed(), remaining) {
                 sink.event(&Event::Extended { seconds: total.as_secs_f64() });
             }
             let mut last_failure = None;
             let outcomes = match result {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
-                Err(Error::ServerEnded(how)) => return RunStatus::Partial(how),
+                Err(Error::ServerEnded(reason)) => return RunStatus::Partial(reason),
                 Err(error) => {
-                    // A server that cannot have more workers says nothing of the one that is studied.
-                    failures += u32::from(!step.more_workers);
+                    // A failure of a server with more workers means nothing for the one that is studied.
+                    failures += u32::from(!step.has_more_workers);
                     let failure = last_failure.insert(error.to_string()).clone();
                     vec![(probe, case, RoundOutcome::Failed(failure))]
                 }
@@ -282,7 +283,7 @@ impl LoadStudy {
     fn step_outcomes(&self, step: PlannedStep, result: &StepResult) -> Vec<(Name, Case, RoundOutcome)> {
         let LoadSweep { conditions, load, capacities, .. } = &self.sweeps[step.sweep];
         let users = conditions.user_case(*load, step.users);
-        if step.more_workers {
+        if step.has_more_workers {
             let throughput = readings::reading(&MORE_WORKERS, result.throughput());
             return vec![(MORE_WORKERS.id, users, RoundOutcome::Measured(vec![throughput]))];
         }
@@ -296,29 +297,30 @@ impl LoadStudy {
     }
 }
 
-/// How long all visits were said to take.
+/// How long all visits are expected to take.
 #[derive(Debug)]
 struct TimeEstimate {
     total: Duration,
     is_corrected: bool,
 }
 
-/// A study that takes this many times as long as was said says so, once.
+/// A study that takes this many times as long as expected reports it, once.
 const OVERRUN_FACTOR: f64 = 1.05;
-/// Share of the time that was said after which it is known whether visits take longer.
+/// Share of the expected time after which it is known whether visits take longer.
 const MIN_SPENT_SHARE: f64 = 0.1;
 
 impl TimeEstimate {
-    /// How long they take instead, with this time spent and the rest as was said, where that is to be reported: the first time.
-    fn corrected_total(&mut self, spent: Duration, left: Duration) -> Option<Duration> {
-        let planned = self.total.saturating_sub(left);
-        let is_known = planned.as_secs_f64() >= MIN_SPENT_SHARE * self.total.as_secs_f64() && !planned.is_zero();
-        let slowness = spent.as_secs_f64() / planned.as_secs_f64();
-        if self.is_corrected || !is_known || slowness <= OVERRUN_FACTOR {
+    /// How long they take instead, with this time spent and the rest as expected, where that is to be reported: the first time.
+    fn corrected_total(&mut self, elapsed: Duration, remaining: Duration) -> Option<Duration> {
+        let planned_time = self.total.saturating_sub(remaining);
+        let is_reliable =
+            planned_time.as_secs_f64() >= MIN_SPENT_SHARE * self.total.as_secs_f64() && !planned_time.is_zero();
+        let slowness = elapsed.as_secs_f64() / planned_time.as_secs_f64();
+        if self.is_corrected || !is_reliable || slowness <= OVERRUN_FACTOR {
             return None;
         }
         self.is_corrected = true;
-        Some(spent + left.mul_f64(slowness))
+        Some(elapsed + remaining.mul_f64(slowness))
     }
 }
 
@@ -337,20 +339,20 @@ impl LoadSweep {
     ) -> Self {
         let conditions @ StudyConditions { cache, network, bytes, .. } = server.conditions;
         let is_from_disk = cache == CacheState::Uncached && load.pattern != RequestPattern::Fixed;
-        let of_round = |(round, stream): (usize, &StepResult)| {
+        let capacities_of_round = |(round, stream): (usize, &StepResult)| {
             let disk = server.disk.get(round).copied().filter(|_| is_from_disk);
             Capacities::from_measured(stream, disk, bytes as f64, network)
         };
-        let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
+        let rounds: Vec<Capacities> = streams.iter().enumerate().map(capacities_of_round).collect();
         let capacities = Capacities::median(&rounds);
         let expected = expected_knee(&capacities, load.think.as_secs_f64());
         let overheads: Vec<f64> = streams.iter().map(|stream| stream.overhead.as_secs_f64()).collect();
         let step_overhead = Duration::from_secs_f64(kelvin_stats::median(&overheads));
         let round = setup.budget / setup.visits.max(1) / setup.sweeps().max(1) as u32;
-        let time_for = (round.as_secs_f64() / (MIN_WARM_UP + MIN_STEP_TIME + step_overhead).as_secs_f64()) as usize;
+        let max_steps = (round.as_secs_f64() / (MIN_WARM_UP + MIN_STEP_TIME + step_overhead).as_secs_f64()) as usize;
         let knee = expected.map_or(1, |expected| expected.knee);
-        let users = setup.users.clone().unwrap_or_else(|| user_grid(knee, time_for));
-        let measured = readings::resource_readings(&streams[0], &capacities);
+        let users = setup.users.clone().unwrap_or_else(|| user_grid(knee, max_steps));
+        let measurements = readings::resource_readings(&streams[0], &capacities);
         let bound = capacities.get(Resource::Workers).map(|capacity| capacity.servers.round() as u64);
         let mut sweep = Self {
             server_index: number,
@@ -361,9 +363,9 @@ impl LoadSweep {
             step_overhead,
             rounds,
             capacities,
-            measured_resources: measured.into_iter().map(|(resource, _)| resource).collect(),
+            measured_resources: measurements.into_iter().map(|(resource, _)| resource).collect(),
             expected,
-            left_out: Vec::new(),
+            omitted_users: Vec::new(),
             workers: bound.filter(|&bound| server.can_have_workers(2 * bound)),
         };
         sweep.plan_times(setup);
@@ -377,11 +379,11 @@ impl LoadSweep {
         let share = setup.budget / visits as u32;
         let overhead = if setup.budget_is_total { self.step_overhead } else { Duration::ZERO };
         let share = setup.duration.unwrap_or(share.saturating_sub(overhead));
-        let times_of = |&users: &u64| {
+        let times_of_users = |&users: &u64| {
             let times = step_times(self.load, self.expected, users, share);
             StepTimes { duration: setup.duration.unwrap_or(times.duration), ..times }
         };
-        self.times = self.users.iter().map(times_of).collect();
+        self.times = self.users.iter().map(times_of_users).collect();
     }
 
     /// How long all visits take.
@@ -400,17 +402,17 @@ impl LoadSweep {
     }
 
     /// Leaves out the number of users that it misses least; returns whether there was one.
-    fn leave_out_one(&mut self) -> bool {
+    fn omit_least_missed(&mut self) -> bool {
         let knee = self.expected.map_or(1, |expected| expected.knee);
         let Some(index) = least_missed(&self.users, knee) else { return false };
         self.times.remove(index);
-        self.left_out.push(self.users.remove(index));
-        self.left_out.sort_unstable();
+        self.omitted_users.push(self.users.remove(index));
+        self.omitted_users.sort_unstable();
         true
     }
 
     fn step_times(&self, users: u64) -> StepTimes {
-        let index = self.users.iter().position(|&known| known == users).unwrap_or_default();
+        let index = self.users.iter().position(|&count| count == users).unwrap_or_default();
         self.times[index]
     }
 
@@ -419,8 +421,8 @@ impl LoadSweep {
         self.step_times(users).total() + self.step_overhead
     }
 
-    fn left_out_text(&self) -> Option<String> {
-        let numbers: Vec<String> = self.left_out.iter().map(u64::to_string).collect();
+    fn omission_text(&self) -> Option<String> {
+        let numbers: Vec<String> = self.omitted_users.iter().map(u64::to_string).collect();
         (!numbers.is_empty()).then(|| format!("{}: {} users", self.label(), numbers.join(", ")))
     }
 
@@ -430,14 +432,16 @@ impl LoadSweep {
     }
 
     fn description(&self) -> String {
-        let who = self.label();
+        let label = self.label();
         match self.expected {
             Some(ExpectedKnee { limit, capacity, knee }) => {
                 let users = if knee == 1 { "one user".to_owned() } else { format!("{knee} users") };
                 let (capacity, limit) = (number(capacity), limit.name());
-                format!("{who}: by capacities alone at most {capacity} requests/s, limited by {limit}, knee at {users}")
+                format!(
+                    "{label}: by capacities alone at most {capacity} requests/s, limited by {limit}, knee at {users}"
+                )
             }
-            None => format!("{who}: no capacity is known"),
+            None => format!("{label}: no capacity is known"),
         }
     }
 }
@@ -466,9 +470,9 @@ fn step_times(load: SweepLoad, expected: Option<ExpectedKnee>, users: u64, share
 fn fit_sweeps(sweeps: &mut [LoadSweep], (setup, available): (&StudySetup, Duration)) -> Result<()> {
     let time = |sweeps: &[LoadSweep]| -> Duration { sweeps.iter().map(|sweep| sweep.steps_time(setup.visits)).sum() };
     while time(sweeps) > available {
-        let mut longest: Vec<&mut LoadSweep> = sweeps.iter_mut().collect();
-        longest.sort_by_key(|sweep| std::cmp::Reverse(sweep.steps_time(setup.visits)));
-        if !longest.into_iter().any(LoadSweep::leave_out_one) {
+        let mut sweeps_by_time: Vec<&mut LoadSweep> = sweeps.iter_mut().collect();
+        sweeps_by_time.sort_by_key(|sweep| std::cmp::Reverse(sweep.steps_time(setup.visits)));
+        if !sweeps_by_time.into_iter().any(LoadSweep::omit_least_missed) {
             let numbers = sweeps.iter().map(|sweep| sweep.users.len()).sum();
             return Err(Error::TooLong { numbers, visits: setup.visits, needed: time(sweeps), available });
         }
@@ -481,24 +485,28 @@ fn notes(sweeps: &[LoadSweep], congestion_control: Option<&str>) -> Vec<String> 
     let mut notes = Vec::new();
     let is_cached = |sweep: &LoadSweep| sweep.conditions.cache == CacheState::Cached;
     match (sweeps.iter().all(is_cached), sweeps.iter().any(is_cached)) {
-        (true, _) => notes.push("the files are in the page cache: this study says nothing of the server's disk".into()),
-        (_, true) => notes.push("where the files are in the page cache, nothing is said of the server's disk".into()),
+        (true, _) => {
+            notes.push("the files are in the page cache: this study measures nothing of the server's disk".into())
+        }
+        (_, true) => {
+            notes.push("where the files are in the page cache, nothing is measured of the server's disk".into())
+        }
         _ => {}
     }
     let is_between = |network| sweeps.iter().all(|sweep| sweep.conditions.network == network);
     if is_between(NetworkSetup::Loopback) {
         notes.push("client and server are on one host: there is no link between them, only memory".into());
     }
-    let left_out: Vec<String> = sweeps.iter().filter_map(LoadSweep::left_out_text).collect();
-    if !left_out.is_empty() {
-        notes.push(format!("left out for want of time: {}", left_out.join("; ")));
+    let omissions: Vec<String> = sweeps.iter().filter_map(LoadSweep::omission_text).collect();
+    if !omissions.is_empty() {
+        notes.push(format!("left out for lack of time: {}", omissions.join("; ")));
     }
     let has_link = |sweep: &LoadSweep| sweep.capacities.get(Resource::Link).is_some();
     if !is_between(NetworkSetup::Loopback) && !sweeps.iter().all(has_link) {
         notes.push(NO_LINK_RATE.into());
     }
     if let Some(name) = congestion_control {
-        // On one host an acknowledgement has the kernel send on at once, in the client's time, unless a timer of the server is to say when.
+        // On one host an acknowledgement has the kernel send on at once, in the client's time, unless a timer of the server decides when.
         let is_paced = !is_between(NetworkSetup::Hosts) && name.starts_with(PACING_PREFIX);
         notes.push(format!("the server's connections send by {name}{}", if is_paced { PACED_ON_ONE_HOST } else { "" }));
     }
@@ -528,7 +536,7 @@ mod tests {
             users: None,
             visits: 4,
             budget: Duration::from_secs(60),
-            max_duration: Some(MOST),
+            max_duration: Some(AVAILABLE_TIME),
             budget_is_total: true,
             duration: None,
             cpus: vec![0],
@@ -554,7 +562,7 @@ mod tests {
             capacities: Capacities::default(),
             measured_resources: Vec::new(),
             expected: Some(ExpectedKnee { limit: Resource::Link, capacity, knee: 1 }),
-            left_out: Vec::new(),
+            omitted_users: Vec::new(),
             workers: None,
         };
         sweep.plan_times(setup);
@@ -564,49 +572,52 @@ mod tests {
     /// What fits of a quick study.
     fn fit_quick_study(capacity: f64, sweeps: usize) -> (Result<()>, Vec<LoadSweep>) {
         let setup = quick(sweeps);
-        let mut all: Vec<LoadSweep> =
+        let mut load_sweeps: Vec<LoadSweep> =
             (0..sweeps).map(|site| sweep(&setup, capacity, (site, user_grid(1, 12)))).collect();
-        (fit_sweeps(&mut all, (&setup, MOST)), all)
+        (fit_sweeps(&mut load_sweeps, (&setup, AVAILABLE_TIME)), load_sweeps)
     }
 
-    const MOST: Duration = Duration::from_secs(120);
+    const AVAILABLE_TIME: Duration = Duration::from_secs(120);
 
     #[test]
     fn quick_study_drops_user_counts_to_fit() {
-        let (fits, fast) = fit_quick_study(1000.0, 1);
-        assert!(fits.is_ok() && fast[0].left_out.is_empty());
-        let (fits, slow) = fit_quick_study(6.0, 1);
-        let [sweep] = &slow[..] else { panic!("{slow:?}") };
-        assert!(fits.is_ok() && sweep.steps_time(4) <= MOST && sweep.steps_time(4) > MOST / 2, "{sweep:?}");
-        assert_eq!((sweep.users[0], sweep.left_out.last()), (1, Some(&20)), "{sweep:?}");
+        let (result, fast_sweeps) = fit_quick_study(1000.0, 1);
+        assert!(result.is_ok() && fast_sweeps[0].omitted_users.is_empty());
+        let (result, slow_sweeps) = fit_quick_study(6.0, 1);
+        let [sweep] = &slow_sweeps[..] else { panic!("{slow_sweeps:?}") };
+        assert!(
+            result.is_ok() && sweep.steps_time(4) <= AVAILABLE_TIME && sweep.steps_time(4) > AVAILABLE_TIME / 2,
+            "{sweep:?}"
+        );
+        assert_eq!((sweep.users[0], sweep.omitted_users.last()), (1, Some(&20)), "{sweep:?}");
         assert!(sweep.users.len() >= 4 && sweep.users.len() == sweep.times.len(), "{sweep:?}");
-        let said = sweep.left_out_text().unwrap();
-        assert!(said.starts_with("random files, cached, think time 0 ms: ") && said.ends_with(", 20 users"), "{said}");
-        let (fits, _) = fit_quick_study(1.0, 8);
-        let said = fits.unwrap_err().to_string();
-        assert!(said.starts_with("4 visits to each of ") && said.contains("2 min 0 s are left"), "{said}");
+        let text = sweep.omission_text().unwrap();
+        assert!(text.starts_with("random files, cached, think time 0 ms: ") && text.ends_with(", 20 users"), "{text}");
+        let (result, _) = fit_quick_study(1.0, 8);
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with("4 visits to each of ") && error.contains("2 min 0 s are left"), "{error}");
     }
 
     #[test]
     fn study_time_includes_step_overhead() {
-        let (kept, users) = (quick(1), vec![1, 2, 4, 8]);
-        let one = sweep(&kept, 1000.0, (0, users.clone()));
-        let loads: Duration = one.times.iter().map(|times| times.total()).sum();
-        let whole = one.steps_time(4);
-        assert_eq!(whole, 4 * loads + one.times[0].total() + 17 * one.step_overhead);
-        assert!(whole <= kept.budget && whole > kept.budget.mul_f64(0.99), "{whole:?}");
-        // The visits of a published study are as long as those were, and its time is told with what they take beside.
-        let as_published = sweep(&StudySetup { budget_is_total: false, ..kept.clone() }, 1000.0, (0, users));
-        assert!(as_published.steps_time(4) > kept.budget + 16 * one.step_overhead, "{as_published:?}");
+        let (setup, users) = (quick(1), vec![1, 2, 4, 8]);
+        let load_sweep = sweep(&setup, 1000.0, (0, users.clone()));
+        let loads: Duration = load_sweep.times.iter().map(|times| times.total()).sum();
+        let total_time = load_sweep.steps_time(4);
+        assert_eq!(total_time, 4 * loads + load_sweep.times[0].total() + 17 * load_sweep.step_overhead);
+        assert!(total_time <= setup.budget && total_time > setup.budget.mul_f64(0.99), "{total_time:?}");
+        // The visits of a published study are as long as those were, and its time includes their overhead.
+        let published = sweep(&StudySetup { budget_is_total: false, ..setup.clone() }, 1000.0, (0, users));
+        assert!(published.steps_time(4) > setup.budget + 16 * load_sweep.step_overhead, "{published:?}");
     }
 
     #[test]
     fn overrun_is_reported_once() {
         let seconds = Duration::from_secs;
-        let mut promise = TimeEstimate { total: seconds(60), is_corrected: false };
-        assert_eq!(promise.corrected_total(seconds(4), seconds(58)), None, "one visit says little");
-        assert_eq!(promise.corrected_total(seconds(10), seconds(50)), None);
-        assert_eq!(promise.corrected_total(seconds(30), seconds(40)), Some(seconds(90)));
-        assert_eq!(promise.corrected_total(seconds(45), seconds(30)), None, "once");
+        let mut estimate = TimeEstimate { total: seconds(60), is_corrected: false };
+        assert_eq!(estimate.corrected_total(seconds(4), seconds(58)), None, "one visit says little");
+        assert_eq!(estimate.corrected_total(seconds(10), seconds(50)), None);
+        assert_eq!(estimate.corrected_total(seconds(30), seconds(40)), Some(seconds(90)));
+        assert_eq!(estimate.corrected_total(seconds(45), seconds(30)), None, "once");
     }
 }

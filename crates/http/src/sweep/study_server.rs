@@ -24,11 +24,11 @@ use crate::sweep::load_step::StatsClient;
 use crate::sweep::setup::OwnServer;
 use crate::sweep::topology::{LoadTopology, PinnedThread, run_at_server, server_address};
 
-/// Time in which a server says where it listens.
+/// Time in which a server reports where it listens.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of what it says there.
+/// Maximum bytes of that report.
 const MAX_STARTUP_BYTES: usize = 1 << 10;
-/// The signal that no process can say anything about.
+/// The signal that no process can handle.
 const SIGKILL: i32 = 9;
 
 /// A `kelvin serve` that runs. Dropped, it is killed.
@@ -58,10 +58,10 @@ impl<'s> ServerSide<'s> {
     /// # Errors
     /// A limit of memory that cannot be had.
     pub fn new(options: &'s OwnServer, topology: &'s LoadTopology, bytes: Option<u64>) -> Result<Self> {
-        let refused = |error: kelvin_file::Error| Error::MemoryGroup(error.to_string());
-        let memory = bytes.map(|_| Cgroup::create(Controller::Memory)).transpose().map_err(refused)?;
+        let group_error = |error: kelvin_file::Error| Error::MemoryGroup(error.to_string());
+        let memory = bytes.map(|_| Cgroup::create(Controller::Memory)).transpose().map_err(group_error)?;
         if let Some((group, bytes)) = memory.as_ref().zip(bytes) {
-            group.limit_memory(bytes).map_err(refused)?;
+            group.limit_memory(bytes).map_err(group_error)?;
         }
         Ok(Self { options, topology, memory })
     }
@@ -81,8 +81,8 @@ impl<'s> ServerSide<'s> {
 
     /// Has a process be in the control groups of this side.
     fn enter(&self, process: u32) -> Result<()> {
-        let own = self.options.groups.iter().map(|group| group.join("cgroup.procs"));
-        for file in own.chain(self.memory.iter().map(Cgroup::procs_file)) {
+        let groups = self.options.groups.iter().map(|group| group.join("cgroup.procs"));
+        for file in groups.chain(self.memory.iter().map(Cgroup::procs_file)) {
             let group = file.parent().unwrap_or(&file);
             fs::write(&file, process.to_string()).map_err(|error| Error::Group(group.to_owned(), error))?;
         }
@@ -92,7 +92,7 @@ impl<'s> ServerSide<'s> {
     /// Starts a server for the files of a directory, with these options; its token has this extension.
     ///
     /// # Errors
-    /// A server that does not say where it listens.
+    /// A server that does not report where it listens.
     pub fn serve(&self, root: &Path, (extension, options): (&str, &[String])) -> Result<ServerProcess> {
         let listen = SocketAddr::new(server_address(self.topology), 0);
         let command = ServeCommand { root, token_file: &root.with_extension(extension), listen, options };
@@ -113,8 +113,11 @@ const DISK_READ_LIMIT: Duration = Duration::from_secs(30);
 /// What the disk gives when the files of a directory are read by a process of its own, which this starts: limits are those of processes.
 ///
 /// # Errors
-/// What that process says.
-pub fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<DiskRateReport> {
+/// Those of that process.
+pub fn measure_disk_rate(
+    directory: &Path,
+    start: impl FnOnce(&[&str]) -> Result<GuardedChild>,
+) -> Result<DiskRateReport> {
     let time = DISK_READ_TIME.as_millis().to_string();
     let mut process = start(&["disk-rate", path_text(directory)?, &time])?;
     // It waits for its input to end, so that it reads only once it is in its groups.
@@ -149,25 +152,25 @@ impl ServeCommand<'_> {
     /// Has a server started with these words.
     ///
     /// # Errors
-    /// A server that does not say where it listens.
+    /// A server that does not report where it listens.
     fn start(&self, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<ServerProcess> {
         let nonce = new_nonce().map_err(|error| Error::Server(error.to_string()))?;
         let token = Hash::from_bytes(nonce).to_hex().to_string();
         // Nobody else may read it.
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.token_file);
-        let written = file.and_then(|mut file| file.write_all(token.as_bytes()));
+        let write_result = file.and_then(|mut file| file.write_all(token.as_bytes()));
         let directory = self.token_file.parent().unwrap_or(self.token_file);
-        written.map_err(|error| Error::Files(directory.to_owned(), error))?;
+        write_result.map_err(|error| Error::Files(directory.to_owned(), error))?;
         let (root, secret, listen) = (path_text(self.root)?, path_text(self.token_file)?, self.listen.to_string());
         let fixed = ["serve", root, "--listen", &listen, "--expose-stats", "--token-file", secret];
-        let more: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        let mut process = start(&[&fixed[..], &more].concat())?;
-        // The ends of its first two lines say where it serves files, and where it reports what it uses.
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let mut process = start(&[&fixed[..], &options].concat())?;
+        // The ends of its first two lines state where it serves files, and where it reports what it uses.
         let lines = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
         let ports: Vec<u16> = lines.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
         let ports: [u16; 2] = ports.try_into().map_err(|_| {
-            let complaint = process.stderr();
-            Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
+            let stderr = process.stderr();
+            Error::Server(if stderr.is_empty() { "it does not report its address".into() } else { stderr })
         })?;
         let [address, stats_address] = ports.map(|port| {
             let mut address = self.listen;
@@ -183,22 +186,22 @@ impl ServerProcess {
     /// Why it runs no longer, or not all of it, if so; `memory` limits its memory.
     pub fn failure(&mut self, memory: Option<&Cgroup>) -> Option<Error> {
         let is_for_memory = oom_kills(memory) > self.killed_before;
-        let Some(ended) = self.process.peek_exit() else {
-            let killed =
+        let Some(exit) = self.process.peek_exit() else {
+            let message =
                 "a process of the server was killed, as its memory was used up: give it more by --server-memory";
-            return is_for_memory.then(|| Error::ServerEnded(killed.into()));
+            return is_for_memory.then(|| Error::ServerEnded(message.into()));
         };
-        let how = match ended {
+        let description = match exit {
             ExitKind::Exited(status) => format!("it exited with status {status}"),
             ExitKind::Signalled(signal) if is_for_memory => {
                 format!("it was killed by signal {signal}, as its memory was used up: give it more by --server-memory")
             }
             ExitKind::Signalled(signal) => format!("it was killed by signal {signal}"),
         };
-        // A process that is killed has said nothing about why.
-        let complaint = if ended == ExitKind::Signalled(SIGKILL) { String::new() } else { self.process.stderr() };
-        let suffix = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
-        Some(Error::ServerEnded(format!("the server ended: {how}{suffix}")))
+        // A process that is killed has reported no reason.
+        let stderr = if exit == ExitKind::Signalled(SIGKILL) { String::new() } else { self.process.stderr() };
+        let suffix = if stderr.is_empty() { String::new() } else { format!(": {stderr}") };
+        Some(Error::ServerEnded(format!("the server ended: {description}{suffix}")))
     }
 }
 
@@ -211,7 +214,7 @@ fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
 }
 
-/// Time in which files are brought into memory before the client gets an answer that says how far that is.
+/// Time in which files are brought into memory before the client gets an answer that states how far that is.
 const CACHE_FILL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A server that an agent starts for a client. Dropped, it is killed.
@@ -227,7 +230,7 @@ impl HostedServer {
     /// Starts it, by this program, for these files of its directory.
     ///
     /// # Errors
-    /// A server that does not say where it listens.
+    /// A server that does not report where it listens.
     pub fn start(program: &str, command: &ServeCommand<'_>, files: FileList) -> Result<Self> {
         let server = command.start(|words| spawn(program, words))?;
         Ok(Self { program: program.to_owned(), directory: command.root.to_owned(), files, server })
@@ -243,7 +246,7 @@ impl FileHost for HostedServer {
             token: token.clone(),
             files: self.files.names.len() as u32,
             bytes: self.files.bytes,
-            skipped: self.files.left_out,
+            skipped: self.files.skipped_entries,
             cacheable_bytes: fs::read_to_string(MEMINFO).ok().and_then(|text| kibibytes(&text, "MemAvailable")),
         }
     }
@@ -253,14 +256,14 @@ impl FileHost for HostedServer {
     }
 
     fn disk_rate(&self) -> Result<DiskRateReport, String> {
-        disk_rate_by(&self.directory, |words| spawn(&self.program, words)).map_err(|error| error.to_string())
+        measure_disk_rate(&self.directory, |words| spawn(&self.program, words)).map_err(|error| error.to_string())
     }
 
-    fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String> {
+    fn set_cache_state(&self, cache: FileCacheState, first: u32) -> Result<u32, String> {
         let is_cached = cache == FileCacheState::Cached;
         let state = if is_cached { PageCacheState::Cached } else { PageCacheState::Uncached };
-        let reached = self.files.set_cache_state(&self.directory, state, (from as usize, CACHE_FILL_INTERVAL));
-        reached.map(|reached| reached as u32).map_err(|error| error.to_string())
+        let next = self.files.set_cache_state(&self.directory, state, (first as usize, CACHE_FILL_INTERVAL));
+        next.map(|next| next as u32).map_err(|error| error.to_string())
     }
 }
 

@@ -65,9 +65,9 @@ pub(crate) fn server_address(topology: &LoadTopology) -> IpAddr {
 pub(crate) fn run_at_server<T>(topology: &LoadTopology, work: impl FnOnce() -> T) -> Result<T> {
     let Some(LinkedNamespaces { server, client, .. }) = topology else { return Ok(work()) };
     server.enter()?;
-    let done = work();
+    let result = work();
     client.enter()?;
-    Ok(done)
+    Ok(result)
 }
 
 impl Drop for LinkedNamespaces {
@@ -87,7 +87,7 @@ impl From<ConfigureError> for Error {
     fn from(error: ConfigureError) -> Self {
         Self::Namespaces(match error {
             ConfigureError::Program { name, error } => format!("it needs {name} (Debian: iproute2): {error}"),
-            ConfigureError::Refused { command, said } => format!("{command}: {said}"),
+            ConfigureError::Refused { command, stderr } => format!("{command}: {stderr}"),
         })
     }
 }
@@ -102,7 +102,7 @@ impl PinnedThread {
     /// # Errors
     /// Those of sched_setaffinity(2).
     pub fn pin(cpus: &[u32]) -> std::io::Result<Self> {
-        let before = kelvin_sys::cpu::allowed()?;
+        let before = kelvin_sys::cpu::affinity()?;
         kelvin_sys::cpu::pin(cpus)?;
         Ok(Self(before))
     }
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn affinity_is_restored() {
-        let before = kelvin_sys::cpu::allowed().unwrap();
+        let before = kelvin_sys::cpu::affinity().unwrap();
         let pinned = PinnedThread::pin(&before[..1]).unwrap();
-        assert_eq!(kelvin_sys::cpu::allowed().unwrap(), before[..1]);
+        assert_eq!(kelvin_sys::cpu::affinity().unwrap(), before[..1]);
         drop(pinned);
-        assert_eq!(kelvin_sys::cpu::allowed().unwrap(), before);
+        assert_eq!(kelvin_sys::cpu::affinity().unwrap(), before);
     }
 }

@@ -64,9 +64,9 @@ pub fn mutated_requests() -> impl Strategy<Value = Vec<u8>> {
     (prop::collection::vec(request, 1..6), mutations).prop_map(|(requests, mutations)| {
         let mut bytes = requests.concat();
         mutations.into_iter().for_each(|mutation| mutation.apply(&mut bytes));
-        // The answer to HEAD says a length that does not follow.
-        while let Some(place) = bytes.windows(4).position(|word| word == b"HEAD") {
-            bytes[place] = b'h';
+        // The answer to HEAD states a length of bytes that do not follow.
+        while let Some(index) = bytes.windows(4).position(|word| word == b"HEAD") {
+            bytes[index] = b'h';
         }
         bytes
     })
@@ -89,21 +89,21 @@ impl Mutation {
     fn apply(self, bytes: &mut Vec<u8>) {
         let end = |begin: usize, length: usize| (begin + length).min(bytes.len());
         match self {
-            Self::Replace(place, length, by) => {
-                let begin = place.index(bytes.len() + 1);
-                bytes.splice(begin..end(begin, length), by);
+            Self::Replace(position, length, replacement) => {
+                let begin = position.index(bytes.len() + 1);
+                bytes.splice(begin..end(begin, length), replacement);
             }
-            Self::Flip(place, bit) => {
-                let place = place.index(bytes.len().max(1));
-                bytes.get_mut(place).into_iter().for_each(|byte| *byte ^= 1 << bit);
+            Self::Flip(position, bit) => {
+                let index = position.index(bytes.len().max(1));
+                bytes.get_mut(index).into_iter().for_each(|byte| *byte ^= 1 << bit);
             }
-            Self::Repeat(from, length, to) => {
-                let begin = from.index(bytes.len() + 1);
+            Self::Repeat(source, length, target) => {
+                let begin = source.index(bytes.len() + 1);
                 let piece = bytes[begin..end(begin, length)].to_vec();
-                let place = to.index(bytes.len() + 1);
-                bytes.splice(place..place, piece);
+                let target_index = target.index(bytes.len() + 1);
+                bytes.splice(target_index..target_index, piece);
             }
-            Self::Cut(place) => bytes.truncate(place.index(bytes.len() + 1)),
+            Self::Cut(position) => bytes.truncate(position.index(bytes.len() + 1)),
         }
     }
 }
@@ -116,21 +116,21 @@ fn mutation() -> impl Strategy<Value = Mutation> {
     ];
     let place = any::<Index>;
     prop_oneof![
-        4 => (place(), 0usize..8, bytes).prop_map(|(place, length, by)| Mutation::Replace(place, length, by)),
+        4 => (place(), 0usize..8, bytes).prop_map(|(place, length, replacement)| Mutation::Replace(place, length, replacement)),
         2 => (place(), 0u8..8).prop_map(|(place, bit)| Mutation::Flip(place, bit)),
-        1 => (place(), 1usize..200, place()).prop_map(|(from, length, to)| Mutation::Repeat(from, length, to)),
+        1 => (place(), 1usize..200, place()).prop_map(|(source, length, target)| Mutation::Repeat(source, length, target)),
         1 => place().prop_map(Mutation::Cut),
     ]
 }
 
-/// This many cases, and `KELVIN_FUZZ_TIMES` times as many. They are others each time, unless `PROPTEST_RNG_SEED` says which; of those
+/// This many cases, and `KELVIN_FUZZ_TIMES` times as many. They are others each time, unless `PROPTEST_RNG_SEED` fixes them; of those
 /// that fail the smallest is printed.
 pub fn fuzz_config(number: u32) -> Config {
     let times = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |times| times.parse().unwrap());
     Config { failure_persistence: None, ..Config::with_cases(number * times) }
 }
 
-/// The status codes of whole answers one after another, as their lengths say.
+/// The status codes of whole answers one after another, by their lengths.
 pub fn answer_statuses(mut sent: &[u8]) -> Vec<u16> {
     let mut codes = Vec::new();
     while !sent.is_empty() {

@@ -30,7 +30,7 @@ pub struct TestServer {
 /// Where it runs, and how it is ended.
 enum TestServerBackend {
     Thread(Arc<AtomicBool>, JoinHandle<ServerTotals>),
-    /// By the end of a pipe; it says in another what it did.
+    /// By the end of a pipe; it reports in another what it did.
     Process(Child, PipeWriter, BufReader<PipeReader>),
 }
 
@@ -42,28 +42,28 @@ impl TestServer {
     pub fn spawn(root: &Path, setup: ServerSetup) -> Self {
         let server = listen(root, setup);
         let (address, is_over) = (server.address().unwrap(), Arc::new(AtomicBool::new(false)));
-        let told = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || server.serve(|| told.load(Ordering::Relaxed)).unwrap());
+        let shutdown_flag = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || server.serve(|| shutdown_flag.load(Ordering::Relaxed)).unwrap());
         Self { address, process: std::process::id(), end: Some(TestServerBackend::Thread(is_over, thread)) }
     }
 
     /// In a process of one thread, with nothing of other tests.
     pub fn fork(root: &Path, setup: ServerSetup) -> Self {
-        let ((wait, end), (says, told)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
-        let child = fork_worker_with(&[wait.as_fd(), told.as_fd()], || {
+        let ((wait, end), (reader, writer)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let child = fork_worker_with(&[wait.as_fd(), writer.as_fd()], || {
             let server = listen(root, setup);
-            writeln!(&told, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
+            writeln!(&writer, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
             let is_over = || kelvin_sys::poll::wait_readable(wait.as_fd(), Duration::ZERO).unwrap();
             let ServerTotals { requests, bytes, connections, refused, bulk: choices } = server.serve(is_over).unwrap();
             let choices = choices.0.map(|word| word.to_string()).join(" ");
-            writeln!(&told, "{requests} {bytes} {connections} {refused} {choices}").unwrap();
+            writeln!(&writer, "{requests} {bytes} {connections} {refused} {choices}").unwrap();
             0
         });
-        let mut says = BufReader::new(says);
-        let told = read_line(&mut says);
-        let (address, process) = told.split_once(' ').unwrap();
+        let mut reader = BufReader::new(reader);
+        let line = read_line(&mut reader);
+        let (address, process) = line.split_once(' ').unwrap();
         let (address, process) = (address.parse().unwrap(), process.parse().unwrap());
-        Self { address, process, end: Some(TestServerBackend::Process(child.unwrap(), end, says)) }
+        Self { address, process, end: Some(TestServerBackend::Process(child.unwrap(), end, reader)) }
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -72,15 +72,15 @@ impl TestServer {
         stream
     }
 
-    /// Whether it serves one more client; one that it does not serve is told so.
+    /// Whether it serves one more client; it refuses one that it does not serve.
     pub fn accepts_client(&self) -> bool {
-        let all = self.ask(SMALL);
-        assert!(all.starts_with(b"HTTP/1.1 200 ") || all.starts_with(b"HTTP/1.1 503 "));
-        all.ends_with(b"small")
+        let response = self.query(SMALL);
+        assert!(response.starts_with(b"HTTP/1.1 200 ") || response.starts_with(b"HTTP/1.1 503 "));
+        response.ends_with(b"small")
     }
 
     /// All that is sent for this, after which the client sends no more.
-    pub fn ask(&self, request: &[u8]) -> Vec<u8> {
+    pub fn query(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
@@ -105,11 +105,11 @@ impl TestServerBackend {
                 is_over.store(true, Ordering::Relaxed);
                 thread.join()
             }
-            Self::Process(child, end, mut says) => {
+            Self::Process(child, end, mut reader) => {
                 drop(end);
-                let told = read_line(&mut says);
+                let line = read_line(&mut reader);
                 assert_eq!(child.wait().unwrap(), ExitKind::Exited(0));
-                let counts: Vec<u64> = told.split_whitespace().map(|count| count.parse().unwrap()).collect();
+                let counts: Vec<u64> = line.split_whitespace().map(|count| count.parse().unwrap()).collect();
                 let (counts, choices) = counts.split_at(4);
                 let [requests, bytes, connections, refused] = counts.try_into().unwrap();
                 let choices = BulkStats(choices.try_into().unwrap());
@@ -123,16 +123,16 @@ fn listen(root: &Path, setup: ServerSetup) -> Server {
     Server::listen("127.0.0.1:0".parse().unwrap(), root, setup, ServerAccess::default()).unwrap()
 }
 
-fn read_line(from: &mut BufReader<PipeReader>) -> String {
+fn read_line(reader: &mut BufReader<PipeReader>) -> String {
     let mut line = String::new();
-    from.read_line(&mut line).unwrap();
+    reader.read_line(&mut line).unwrap();
     line.trim_end().to_owned()
 }
 
 pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
-    let mut all = Vec::new();
-    stream.read_to_end(&mut all).unwrap();
-    all
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
 }
 
 /// The head of the next answer.
@@ -146,7 +146,7 @@ pub fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// The next answer: its head, and as much content as that says.
+/// The next answer: its head, and as much content as that states.
 pub fn read_answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let head = read_head(stream);
     let length = head.split_once("Content-Length: ").unwrap().1.lines().next().unwrap().parse().unwrap();
@@ -168,11 +168,11 @@ pub fn random_bytes(bytes: u32) -> Vec<u8> {
 }
 
 pub fn files() -> (tempfile::TempDir, Vec<u8>) {
-    let top = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().unwrap();
     let large = random_bytes(10_000_000);
-    fs::write(top.path().join("large"), &large).unwrap();
-    fs::write(top.path().join("small"), "small").unwrap();
-    (top, large)
+    fs::write(root.path().join("large"), &large).unwrap();
+    fs::write(root.path().join("small"), "small").unwrap();
+    (root, large)
 }
 
 pub const SMALL: &[u8] = b"GET /small HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
@@ -182,9 +182,9 @@ pub const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 pub fn all_setups() -> impl Iterator<Item = ServerSetup> {
     let sendings =
         [SendStrategy::Auto, SendStrategy::ReadWrite, SendStrategy::Mmap, SendStrategy::SendFile, SendStrategy::Splice];
-    let every =
+    let setups =
         all_models().flat_map(move |setup| sendings.map(|sending| ServerSetup { send_strategy: sending, ..setup }));
-    every.filter(|setup| {
+    setups.filter(|setup| {
         setup.model != ServerModel::Uring
             || [SendStrategy::Auto, SendStrategy::ReadWrite].contains(&setup.send_strategy)
     })
@@ -203,7 +203,7 @@ pub fn all_models() -> impl Iterator<Item = ServerSetup> {
     models.map(|(model, threads)| ServerSetup { model, ..ServerSetup::with_threads(threads) })
 }
 
-/// Whether there is an io_uring; where there is none, that is said.
+/// Whether there is an io_uring; where there is none, that is reported.
 pub fn has_ring() -> bool {
     let setup = ServerSetup { model: ServerModel::Uring, ..ServerSetup::with_threads(1) };
     match Server::listen("127.0.0.1:0".parse().unwrap(), Path::new("/"), setup, ServerAccess::default()) {

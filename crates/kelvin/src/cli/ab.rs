@@ -45,7 +45,7 @@ pub struct AbArgs {
 
 /// A command of the shell, which does something.
 fn command(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("a command is right, such as 'gzip -k data'".into()) } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() { Err("expected a command, such as 'gzip -k data'".into()) } else { Ok(text.to_owned()) }
 }
 
 /// A setting of one side, as it was written, and what it means.
@@ -102,9 +102,9 @@ impl FromStr for Setting {
             return Ok(Self { name: text.into(), value: String::new(), kind: SettingKind::AsFound });
         }
         let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
-        let (name, value) = parts.ok_or_else(|| format!("NAME=VALUE is right; known are {SETTINGS_HELP}"))?;
-        let means = parse_kind(name, value)?;
-        Ok(Self { name: name.into(), value: value.into(), kind: means })
+        let (name, value) = parts.ok_or_else(|| format!("expected NAME=VALUE; known are {SETTINGS_HELP}"))?;
+        let kind = parse_kind(name, value)?;
+        Ok(Self { name: name.into(), value: value.into(), kind })
     }
 }
 
@@ -113,14 +113,14 @@ const MIN_MEMORY: u64 = 16 << 20;
 
 fn parse_kind(name: &str, value: &str) -> Result<SettingKind, String> {
     Ok(match name {
-        "cpu" => SettingKind::Cpu(value.parse().map_err(|_| "the number of a CPU is right, such as cpu=1")?),
+        "cpu" => SettingKind::Cpu(value.parse().map_err(|_| "expected the number of a CPU, such as cpu=1")?),
         "dir" => SettingKind::Directory(value.into()),
         "congestion-control" => SettingKind::CongestionControl(value.into()),
         "socket-buffers" => SettingKind::SocketBuffers(socket_buffers(value)?),
         "realtime" => SettingKind::Realtime(match value {
             "yes" => true,
             "no" => false,
-            _ => return Err("realtime=yes and realtime=no are right".into()),
+            _ => return Err("expected realtime=yes or realtime=no".into()),
         }),
         "quota" => SettingKind::Quota(cpu_quota(value)?),
         "memory" => match parse_bytes(value)? {
@@ -136,7 +136,7 @@ fn parse_kind(name: &str, value: &str) -> Result<SettingKind, String> {
 /// An environment variable, or a setting of the system by its file or its sysctl name.
 fn parse_system_setting(name: &str) -> Result<SettingKind, String> {
     let file = match name.strip_prefix("env.") {
-        Some("") => return Err("env.NAME=VALUE is right".into()),
+        Some("") => return Err("expected env.NAME=VALUE".into()),
         Some(variable) => return Ok(SettingKind::Environment(variable.into())),
         None if name.starts_with('/') => name.to_owned(),
         // As sysctl(8): dots separate, unless slashes do.
@@ -144,15 +144,15 @@ fn parse_system_setting(name: &str) -> Result<SettingKind, String> {
         None if name.contains('.') => format!("/proc/sys/{}", name.replace('.', "/")),
         None => return Err(format!("{name} is no setting; known are {SETTINGS_HELP}")),
     };
-    let is_there = !Path::new(&file).components().any(|part| part.as_os_str() == "..") && Path::new(&file).is_file();
-    if is_there { Ok(SettingKind::System(file)) } else { Err(format!("{name}: there is no file {file} here")) }
+    let is_file = !Path::new(&file).components().any(|part| part.as_os_str() == "..") && Path::new(&file).is_file();
+    if is_file { Ok(SettingKind::System(file)) } else { Err(format!("{name}: there is no file {file} here")) }
 }
 
 /// A share of one CPU or of several: 50 %, 150 %.
 fn cpu_quota(text: &str) -> Result<f64, String> {
     // Without its sign it could be meant in CPUs.
     let share = parse_percentage(text).ok().filter(|share| text.ends_with('%') && (0.01..=1000.0).contains(share));
-    share.ok_or_else(|| "a percentage of a CPU from 1 is right, such as quota=50%".into())
+    share.ok_or_else(|| "expected a percentage of a CPU from 1, such as quota=50%".into())
 }
 
 #[cfg(test)]
@@ -161,15 +161,15 @@ mod tests {
 
     #[test]
     fn setting_is_name_and_value() {
-        let means = |text: &str| text.parse::<Setting>().map(|setting| setting.kind);
-        assert_eq!(means("as-found"), Ok(SettingKind::AsFound));
-        assert_eq!(means("cpu=1"), Ok(SettingKind::Cpu(1)));
-        assert_eq!(means("quota=150%"), Ok(SettingKind::Quota(1.5)));
-        assert_eq!(means("memory=512M"), Ok(SettingKind::Memory(512 << 20)));
-        assert_eq!(means("env.MALLOC_ARENA_MAX=1"), Ok(SettingKind::Environment("MALLOC_ARENA_MAX".into())));
-        assert_eq!(means("vm.swappiness=1"), Ok(SettingKind::System("/proc/sys/vm/swappiness".into())));
-        assert_eq!(means("/proc/sys/vm/swappiness=1"), means("vm/swappiness=1"));
-        for wrong in [
+        let kind_of = |text: &str| text.parse::<Setting>().map(|setting| setting.kind);
+        assert_eq!(kind_of("as-found"), Ok(SettingKind::AsFound));
+        assert_eq!(kind_of("cpu=1"), Ok(SettingKind::Cpu(1)));
+        assert_eq!(kind_of("quota=150%"), Ok(SettingKind::Quota(1.5)));
+        assert_eq!(kind_of("memory=512M"), Ok(SettingKind::Memory(512 << 20)));
+        assert_eq!(kind_of("env.MALLOC_ARENA_MAX=1"), Ok(SettingKind::Environment("MALLOC_ARENA_MAX".into())));
+        assert_eq!(kind_of("vm.swappiness=1"), Ok(SettingKind::System("/proc/sys/vm/swappiness".into())));
+        assert_eq!(kind_of("/proc/sys/vm/swappiness=1"), kind_of("vm/swappiness=1"));
+        for text in [
             "",
             "cpu",
             "cpu=",
@@ -185,7 +185,7 @@ mod tests {
             "socket-buffers=1",
             "/etc/../proc/sys/vm/swappiness=1",
         ] {
-            assert!(means(wrong).is_err(), "{wrong}");
+            assert!(kind_of(text).is_err(), "{text}");
         }
         let setting: Setting = "net.ipv4.tcp_rmem=4096 131072 6291456".parse().unwrap();
         assert_eq!(setting.value, "4096 131072 6291456");

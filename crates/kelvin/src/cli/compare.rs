@@ -65,10 +65,10 @@ pub enum CompareFormat {
 
 /// By which share a figure must be worse to miss the gate.
 fn worse_share(text: &str) -> Result<f64, String> {
-    const FAIL_ON_HELP: &str = "worse, or worse:5% for worse by 5 %, is right";
+    const FAIL_ON_HELP: &str = "expected worse, or worse:5% for worse by 5 %";
     match text.split_once(':') {
         None if text == "worse" => Ok(0.0),
-        Some(("worse", share)) => percent_up_to_50(share).map_err(|why| format!("{FAIL_ON_HELP}: {why}")),
+        Some(("worse", share)) => percent_up_to_50(share).map_err(|reason| format!("{FAIL_ON_HELP}: {reason}")),
         _ => Err(FAIL_ON_HELP.into()),
     }
 }
@@ -82,8 +82,8 @@ mod tests {
         assert_eq!(worse_share("worse"), Ok(0.0));
         assert_eq!(worse_share("worse:5%"), Ok(0.05));
         assert_eq!(worse_share("worse:2.5"), Ok(0.025));
-        for wrong in ["", "worse:", "worse:0", "worse:x", "better", "worse:99%"] {
-            assert!(worse_share(wrong).is_err(), "{wrong}");
+        for text in ["", "worse:", "worse:0", "worse:x", "better", "worse:99%"] {
+            assert!(worse_share(text).is_err(), "{text}");
         }
     }
 }

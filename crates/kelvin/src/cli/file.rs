@@ -15,7 +15,7 @@ use super::{DestinationArgs, RunOptions, Word, duration, number_between, one_of,
 
 /// States of the page cache.
 const CACHE_STATES: &[Word<PageCacheState>] = &[
-    ("as-found", PageCacheState::AsFound, "As found"),
+    ("as-found", PageCacheState::AsFound, "As it is"),
     ("cached", PageCacheState::Cached, "All of the file cached, by reading it once before"),
     ("uncached", PageCacheState::Uncached, "Nothing cached: dropped before"),
     ("direct", PageCacheState::Direct, "Bypassing the page cache"),
@@ -23,7 +23,7 @@ const CACHE_STATES: &[Word<PageCacheState>] = &[
 
 /// Pages of a buffer.
 const PAGES: &[Word<PagePolicy>] = &[
-    ("base", PagePolicy::Base, "Base pages, which lie scattered in memory"),
+    ("base", PagePolicy::Base, "Base pages, scattered in physical memory"),
     ("huge", PagePolicy::Huge, "Huge pages, if the kernel provides them"),
 ];
 
@@ -140,7 +140,7 @@ pub struct WriteArgs {
     /// Threads, each with its own part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 1024))]
     pub threads: u32,
-    /// Pages of the buffers: base pages, as other programs have them, or huge pages
+    /// Pages of the buffers: base pages, as in most programs, or huge pages
     ///
     /// A direct request of 1 MiB from base pages has up to 256 segments, from huge pages one: some devices serve the latter at twice
     /// the rate or more.
@@ -180,7 +180,7 @@ pub struct CopyArgs {
     /// Replace an existing file once the copy is complete
     #[arg(long)]
     pub overwrite: bool,
-    /// Read both files afterwards and compare all bytes, outside of the time; after a flush the copy is read from its device
+    /// Read both files afterwards and compare all bytes, not included in the time; after a flush the copy is read from its device
     #[arg(long)]
     pub verify: bool,
     /// Do not time each block; saves three clock reads per block
@@ -206,10 +206,10 @@ pub struct AccessArgs {
     /// Threads, each with its own part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 1024))]
     pub threads: u32,
-    /// Pages of the buffers: base pages, as other programs have them, or huge pages
+    /// Pages of the buffers: base pages, as in most programs, or huge pages
     ///
     /// A direct request of 1 MiB from base pages has up to 256 segments, from huge pages one: some devices serve the latter at twice
-    /// the rate or more. The engines fread, bufreader and mmap have buffers of their own.
+    /// the rate or more. The engines fread, bufreader and mmap use their own buffers.
     #[arg(long, value_parser = one_of(PAGES), default_value = "base")]
     pub pages: PagePolicy,
     /// Page cache state: all of the file cached, none of it, or bypassed; checked before and after
@@ -220,7 +220,7 @@ pub struct AccessArgs {
 /// `kelvin file sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// Also read files with fio, dd, cat and bw_file_rd, where installed, in turn with kelvin; takes 20 minutes more
+    /// Also read files with fio, dd, cat and bw_file_rd, where installed, interleaved with kelvin; takes 20 minutes more
     #[arg(long)]
     pub rivals: bool,
     /// How to measure
@@ -296,8 +296,8 @@ fn block_size(text: &str) -> Result<usize, String> {
 
 /// A state of the page cache, by its name alone.
 fn cache_state(name: &str) -> Result<PageCacheState, String> {
-    let known = CACHE_STATES.iter().find(|(word, ..)| *word == name);
-    known.map(|(_, state, _)| *state).ok_or_else(|| "the state is one of: as-found, cached, uncached".into())
+    let entry = CACHE_STATES.iter().find(|(word, ..)| *word == name);
+    entry.map(|(_, state, _)| *state).ok_or_else(|| "the state is one of: as-found, cached, uncached".into())
 }
 
 #[cfg(test)]

@@ -29,14 +29,14 @@ pub struct HistoryArgs {
     /// Mode of the runs: quick, default, thorough, study or watch [default: the one with the most runs]
     #[arg(long)]
     pub mode: Option<String>,
-    /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, changes that
-    /// became known since then
+    /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, changes
+    /// detected since then
     #[arg(long, value_name = "WHEN", value_parser = |text: &str| parse_since(text, Timestamp::now()))]
     pub since: Option<Timestamp>,
     /// Use only this many of the newest runs
     #[arg(long, value_name = "RUNS", default_value_t = DEFAULT_RUNS, value_parser = number_between(1, MAX_RUNS))]
     pub limit: u32,
-    /// Print only the series with a regression of at least this percentage that became known with the last run, or with
+    /// Print only the series with a regression of at least this percentage first detected with the last run, or with
     /// the runs since --since; exit with status 1 if there is one
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "1", value_parser = percent_up_to_50)]
     #[arg(conflicts_with = "output")]
@@ -67,7 +67,7 @@ impl HistoryArgs {
 pub enum HistoryFormat {
     /// One screen; with --full, all series
     Terminal,
-    /// One page with a small picture of each series
+    /// One page with a sparkline of each series
     Html,
     /// Markdown
     Md,
@@ -78,23 +78,23 @@ pub enum HistoryFormat {
 /// A name; an empty one begins every id.
 fn parse_metric_name(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("a name is right, such as os.syscall; --all is all of them".into());
+        return Err("expected a name, such as os.syscall; --all shows all of them".into());
     }
     Ok(text.to_owned())
 }
 
 /// The time that is so long before now, or at which a day begins.
 fn parse_since(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    const SINCE_HELP: &str = "a time back is right, such as 30d, 12h or 8w, or a day such as 2026-10-01";
+    const SINCE_HELP: &str = "expected a time back, such as 30d, 12h or 8w, or a day such as 2026-10-01";
     // A bare number is neither.
     if text.ends_with(|letter: char| letter.is_alphabetic()) {
         let age = parse_duration(text).map_err(|_| format!("{SINCE_HELP}, within a century"))?;
         return Ok(now.saturating_sub(age).unwrap_or(Timestamp::MIN));
     }
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    let day: Date = text.parse().ok().filter(|_| is_plain).ok_or_else(|| SINCE_HELP.to_owned())?;
-    let begin = day.to_zoned(TimeZone::UTC).map_err(|_| SINCE_HELP.to_owned())?;
-    Ok(begin.timestamp())
+    let is_date = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let day: Date = text.parse().ok().filter(|_| is_date).ok_or_else(|| SINCE_HELP.to_owned())?;
+    let midnight = day.to_zoned(TimeZone::UTC).map_err(|_| SINCE_HELP.to_owned())?;
+    Ok(midnight.timestamp())
 }
 
 #[cfg(test)]
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn since_is_duration_or_day() {
-        let since = |text: &str| parse_since(text, Timestamp::UNIX_EPOCH).map(Timestamp::as_second);
-        assert_eq!(["12h", "30d", "2w"].map(since), [12, 720, 336].map(|hours| Ok(-3600 * hours)));
-        assert_eq!(since("1970-01-02"), Ok(86_400));
-        for wrong in
+        let parsed_seconds = |text: &str| parse_since(text, Timestamp::UNIX_EPOCH).map(Timestamp::as_second);
+        assert_eq!(["12h", "30d", "2w"].map(parsed_seconds), [12, 720, 336].map(|hours| Ok(-3600 * hours)));
+        assert_eq!(parsed_seconds("1970-01-02"), Ok(86_400));
+        for text in
             ["", "d", "0d", "-1d", "30", "2026-13-01", "yesterday", "99999999999999999999d", "40000d", "2026-10-01T00"]
         {
-            assert!(since(wrong).is_err(), "{wrong}");
+            assert!(parsed_seconds(text).is_err(), "{text}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{Word, duration, number_between, one_of, whole_number};
 
 /// How times between requests, or of thought, are distributed.
 const ARRIVALS: &[Word<TimeDistribution>] = &[
-    ("constant", TimeDistribution::Constant, "All alike"),
+    ("constant", TimeDistribution::Constant, "All equal"),
     ("exponential", TimeDistribution::Exponential, "Exponentially: with --rate a Poisson process"),
     ("poisson", TimeDistribution::Exponential, ""),
 ];
@@ -35,14 +35,14 @@ pub struct LoadArgs {
     /// Order of requests: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
     #[arg(long, default_value = "random", conflicts_with = "replay")]
     pub pattern: AccessPattern,
-    /// Closed loop: number of users, each of which sends its next request after the answer, 1 to 100000; several, such
+    /// Closed loop: number of users, each of which sends its next request after the response, 1 to 100000; several, such
     /// as 1,2,4, run one after the other [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 100_000))]
     pub users: Vec<u32>,
-    /// Think time of a user after each answer, such as 1s or 50ms [default: none]
+    /// Think time of a user after each response, such as 1s or 50ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
-    /// Open loop: requests per second, independent of answers; several, such as 100,200, run one after the other, after
+    /// Open loop: requests per second, independent of responses; several, such as 100,200, run one after the other, after
     /// those of --users
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
@@ -63,7 +63,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = request_rate)]
     #[arg(conflicts_with_all = ["users", "think", "rate", "slo", "verify", "warm_up"])]
     pub speed: f64,
-    /// Time to measure, of several loads each [default: 10s; 5s each of several or with --slo; all of the log with --replay]
+    /// Time to measure each load [default: 10s; 5s with several loads or with --slo; all of the log with --replay]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Time before the measurement that is left out [default: a tenth of it, 10s at most]
@@ -72,13 +72,13 @@ pub struct LoadArgs {
     /// Measure from the first request on
     #[arg(long)]
     pub no_warm_up: bool,
-    /// Maximum time to wait for an answer
+    /// Maximum time to wait for a response
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
     /// Compare bodies with the first of each file, or with those in --root: by their BLAKE3 hash, or only by their length
     #[arg(long, value_name = "BY", value_parser = one_of(VERIFIED), num_args = 0..=1, require_equals = true, default_missing_value = "content")]
     pub verify: Option<Verify>,
-    /// With --verify: directory that holds the right files
+    /// With --verify: directory that holds the correct files
     #[arg(long, value_name = "DIR", requires = "verify", conflicts_with = "replay")]
     pub root: Option<PathBuf>,
     /// Header of every request, such as 'Accept: text/html'; repeatable
@@ -90,7 +90,7 @@ pub struct LoadArgs {
     /// Body of every request; @FILE reads it from a file
     #[arg(long, value_name = "BODY", conflicts_with = "replay")]
     pub body: Option<String>,
-    /// Certificates (PEM) that https targets are checked by: of authorities, or that of the server itself [default: the system's]
+    /// Certificates (PEM) to check https targets against: of authorities, or the server's own [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Accept any certificate of an https target

@@ -10,9 +10,9 @@ pub type Word<T> = (&'static str, T, &'static str);
 /// # Panics
 /// Never: clap lets through only what is among them.
 pub fn one_of<T: Clone + Send + Sync>(words: &'static [Word<T>]) -> impl TypedValueParser<Value = T> {
-    let possible = words.iter().map(|(word, _, help)| PossibleValue::new(*word).help(*help).hide(help.is_empty()));
-    PossibleValuesParser::new(possible).map(|given: String| {
-        let (_, value, _) = words.iter().find(|(word, ..)| *word == given).expect("a word of the option");
+    let values = words.iter().map(|(word, _, help)| PossibleValue::new(*word).help(*help).hide(help.is_empty()));
+    PossibleValuesParser::new(values).map(|choice: String| {
+        let (_, value, _) = words.iter().find(|(word, ..)| *word == choice).expect("a word of the option");
         value.clone()
     })
 }

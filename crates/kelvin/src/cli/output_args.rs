@@ -38,16 +38,16 @@ const FORMATS_BY_EXTENSION: [(&str, &str); 4] =
 ///
 /// # Panics
 /// Of formats without one for a terminal.
-pub fn choose_format<F: ValueEnum>(asked: Option<F>, json: bool, output: Option<&Path>) -> F {
-    let by_name = |name: &str| F::from_str(name, true).ok();
+pub fn choose_format<F: ValueEnum>(format: Option<F>, json: bool, output: Option<&Path>) -> F {
+    let format_by_name = |name: &str| F::from_str(name, true).ok();
     let ending = output.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    let named = || {
+    let format_of_extension = || {
         let ending = ending?;
-        let alias = FORMATS_BY_EXTENSION.iter().find(|(known, _)| *known == ending).map(|(_, name)| *name);
-        by_name(alias.unwrap_or(&ending))
+        let alias = FORMATS_BY_EXTENSION.iter().find(|(extension, _)| *extension == ending).map(|(_, name)| *name);
+        format_by_name(alias.unwrap_or(&ending))
     };
-    let asked = if json { by_name("json") } else { asked };
-    asked.or_else(named).or_else(|| by_name("terminal")).expect("a format for a terminal")
+    let requested = if json { format_by_name("json") } else { format };
+    requested.or_else(format_of_extension).or_else(|| format_by_name("terminal")).expect("a format for a terminal")
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn format_is_flag_or_file_extension() {
-        let by_name = |asked, json, output: &str| choose_format(asked, json, Some(Path::new(output)));
+        let choose = |format, json, output: &str| choose_format(format, json, Some(Path::new(output)));
         for (output, format) in [
             ("x.html", CompareFormat::Html),
             ("x.HTM", CompareFormat::Html),
@@ -67,10 +67,10 @@ mod tests {
             ("x.txt", CompareFormat::Terminal),
             ("html", CompareFormat::Terminal),
         ] {
-            assert_eq!(by_name(None, false, output), format, "{output}");
+            assert_eq!(choose(None, false, output), format, "{output}");
         }
-        assert_eq!(by_name(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
-        assert_eq!(by_name(None, true, "x.html"), CompareFormat::Json);
+        assert_eq!(choose(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
+        assert_eq!(choose(None, true, "x.html"), CompareFormat::Json);
         assert_eq!(choose_format::<ReportFormat>(None, false, None), ReportFormat::Terminal);
         assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.prom"))), ReportFormat::Openmetrics);
         assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.csv"))), ReportFormat::Csv);

@@ -24,7 +24,7 @@ pub enum Budget {
 
 impl Budget {
     /// The time, if one was stated.
-    pub fn fixed(self) -> Option<Duration> {
+    pub fn fixed_time(self) -> Option<Duration> {
         if let Self::Fixed(time) = self { Some(time) } else { None }
     }
 
@@ -74,7 +74,7 @@ pub struct RunOptions {
     /// round, outside the budget [default: 1, 8 and 128 MiB, if they can be written in 6 s, or fewer of these]
     #[arg(long, value_name = "BYTES", value_parser = remote_size, requires = "remote")]
     pub remote_size: Option<u64>,
-    /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
+    /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, for study load, the file server
     /// that it starts with --serve
     #[arg(long, value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
     pub peer: Option<String>,
@@ -111,6 +111,6 @@ pub struct RunOptions {
 /// Bytes of a file that is read in blocks of 4 KiB: 1 MiB to 1 TiB, of whole blocks.
 fn remote_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
-    let is_right = (1 << 20..=1 << 40).contains(&bytes) && bytes.is_multiple_of(4 << 10);
-    if is_right { Ok(bytes) } else { Err("it must be between 1M and 1T, and a multiple of 4k".into()) }
+    let is_valid = (1 << 20..=1 << 40).contains(&bytes) && bytes.is_multiple_of(4 << 10);
+    if is_valid { Ok(bytes) } else { Err("it must be between 1M and 1T, and a multiple of 4k".into()) }
 }

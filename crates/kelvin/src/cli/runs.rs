@@ -94,7 +94,7 @@ pub enum RunsCommand {
         /// Delete old runs with a tag or a note too
         #[arg(long)]
         labelled_too: bool,
-        /// Only say what would be deleted
+        /// Only print what would be deleted
         #[arg(long)]
         dry_run: bool,
     },
@@ -134,10 +134,10 @@ pub enum RunsCommand {
         /// The file, or - for standard input
         #[arg(required_unless_present = "table")]
         file: Option<PathBuf>,
-        /// The program that wrote it [default: known by how the file begins, else kelvin]
+        /// The program that wrote it [default: detected from the start of the file, else kelvin]
         #[arg(long, value_parser = one_of(SOURCES), value_name = "PROGRAM")]
         from: Option<ImportSource>,
-        /// Print what of each program's results is a metric of kelvin, what is not, and why
+        /// Print which results of each program are metrics of kelvin, which are not, and why
         #[arg(long, conflicts_with_all = ["file", "from"])]
         table: bool,
     },

@@ -12,7 +12,7 @@ use kelvin_http::serve::send_strategy::SendStrategy;
 /// `kelvin serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Directory to serve, and nothing outside of it
+    /// Directory to serve; nothing outside it is served
     pub root: PathBuf,
     /// IP address to listen on, with :PORT unless it is 8080; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
@@ -55,7 +55,7 @@ pub struct ServeArgs {
     /// File with that token, which clients send as Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE", requires = "expose_stats")]
     pub token_file: Option<PathBuf>,
-    /// Separate IP address for it, so that it is answered even when the server is busy [default: the address of
+    /// Separate IP address for these statistics, answered even when the server is busy [default: the address of
     /// --listen, with the next port]
     #[arg(long, value_name = "ADDRESS", requires = "expose_stats", value_parser = parse_stats_address)]
     pub stats_listen: Option<SocketAddr>,
@@ -64,12 +64,12 @@ pub struct ServeArgs {
 impl ServeArgs {
     /// Where statistics are answered.
     pub fn stats_address(&self) -> SocketAddr {
-        let next = match self.listen.port() {
+        let next_port = match self.listen.port() {
             // The system chooses both.
             0 => 0,
             port => port.checked_add(1).unwrap_or(0),
         };
-        self.stats_listen.unwrap_or_else(|| SocketAddr::new(self.listen.ip(), next))
+        self.stats_listen.unwrap_or_else(|| SocketAddr::new(self.listen.ip(), next_port))
     }
 }
 

@@ -14,10 +14,10 @@ use super::{Word, duration, number_between, one_of, positive_number};
 
 /// Which files users ask for.
 const PATTERNS: &[Word<RequestPattern>] = &[
-    ("random", RequestPattern::Random, "Any, each as likely"),
-    ("fixed", RequestPattern::Fixed, "Always the same"),
-    ("sequence", RequestPattern::Sequence, "One after another"),
-    ("zipf", RequestPattern::Zipf, "Any, few of them most of the time"),
+    ("random", RequestPattern::Random, "Any file, all equally likely"),
+    ("fixed", RequestPattern::Fixed, "Always the same file"),
+    ("sequence", RequestPattern::Sequence, "One file after another"),
+    ("zipf", RequestPattern::Zipf, "Any file, a few of them most of the time"),
 ];
 
 /// Where files are.
@@ -60,8 +60,8 @@ pub struct StudyLoadArgs {
     /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
     #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_parser = one_of(CACHES))]
     pub cache: Vec<CacheState>,
-    /// Memory of the server, page cache included, from 16M; with --cache cached,uncached that of the one whose files come from the
-    /// disk; root only
+    /// Memory of the server, page cache included, from 16M; with --cache cached,uncached that of the uncached
+    /// server; root only
     #[arg(long, value_name = "BYTES", value_parser = server_memory_size, conflicts_with = "peer")]
     pub server_memory: Option<u64>,
     /// Files of the set [default: 10000, or as many as fit and may be written]
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(link_rate("100M"), Ok(100_000_000));
         assert_eq!(link_rate("1.5G"), Ok(1_500_000_000));
         assert_eq!(link_rate("250000"), Ok(250_000));
-        for wrong in ["", "M", "100Mbit", "-1M", "10k", "1000G", "NaN", "inf"] {
-            assert!(link_rate(wrong).is_err(), "{wrong}");
+        for text in ["", "M", "100Mbit", "-1M", "10k", "1000G", "NaN", "inf"] {
+            assert!(link_rate(text).is_err(), "{text}");
         }
     }
 }

@@ -25,7 +25,7 @@ const LIFETIMES: &[Word<ConnectionLifetime>] = &[
 
 /// Whether a sender waits after each file.
 const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
-    ("none", false, "No wait: all verdicts are collected at the end"),
+    ("none", false, "No wait: all results are collected at the end"),
     ("per-file", true, "Until the file is in place"),
 ];
 
@@ -103,18 +103,19 @@ impl SendArgs {
     /// # Errors
     /// Too few operands; a host that is no text.
     pub fn operands(&self) -> Result<(Vec<PathBuf>, &str), CliError> {
-        let wrong = || CliError::msg("send needs FILE... HOST[:PORT]: at least one file, and the host after it");
-        let (host, files) = self.operands.split_last().filter(|(_, files)| !files.is_empty()).ok_or_else(wrong)?;
+        let usage_error = || CliError::msg("send needs FILE... HOST[:PORT]: at least one file, and the host after it");
+        let (host, files) =
+            self.operands.split_last().filter(|(_, files)| !files.is_empty()).ok_or_else(usage_error)?;
         let host = host.to_str().ok_or_else(|| CliError::new(host.display(), "give HOST or HOST:PORT"))?;
         Ok((files.iter().map(PathBuf::from).collect(), host))
     }
 
-    /// By what the bytes of large files go, if one way is asked for.
+    /// How the bytes of large files are sent, if a method is requested.
     ///
     /// # Errors
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<SendSetup>, CliError> {
-        if self.connection == ConnectionLifetime::PerFile && self.streams.announced() > 1 {
+        if self.connection == ConnectionLifetime::PerFile && self.streams.announced_streams() > 1 {
             bail!("--connection per-file: a file has one connection then: leave out --streams");
         }
         self.calls.setup(self.method)
@@ -138,24 +139,24 @@ pub struct CallArgs {
 impl CallArgs {
     /// How a method that is asked for moves bytes, if one is.
     fn setup<M: PathMethod + Display>(&self, method: AutoOr<M>) -> Result<Option<PathSetup<M>>, CliError> {
-        let given =
+        let options =
             [("--wait", self.wait.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
-        let method = match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
+        let method = match (method, options.into_iter().find(|(_, is_given)| *is_given)) {
             (AutoOr::Fixed(method), _) => method,
             (AutoOr::Auto, Some((option, _))) => bail!("{option}: name a method with it, such as --method rw"),
             (AutoOr::Auto, None) => return Ok(None),
         };
-        let maps = method.as_sending() == SendMethod::Mmap;
-        if self.window.is_some() && !maps {
+        let is_mapping = method.as_sending() == SendMethod::Mmap;
+        if self.window.is_some() && !is_mapping {
             bail!("--window: the method {method} maps nothing: give --buffer");
         }
         let window = self.window.unwrap_or(DEFAULT_WINDOW_PAGES);
         // A whole window by one call.
-        let window_bytes = if maps { window.saturating_mul(page_bytes()) } else { 0 };
+        let window_bytes = if is_mapping { window.saturating_mul(page_bytes()) } else { 0 };
         let buffer =
             self.buffer.map_or(window_bytes.max(DEFAULT_BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let usual = if method.as_sending() == SendMethod::Uring { Mode::Uring } else { Mode::Blocking };
-        let mode = self.wait.unwrap_or(usual);
+        let default_mode = if method.as_sending() == SendMethod::Uring { Mode::Uring } else { Mode::Blocking };
+        let mode = self.wait.unwrap_or(default_mode);
         let setup = PathSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
         setup.check().context(format_args!("--method {method}"))?;
         Ok(Some(setup))
@@ -182,14 +183,14 @@ impl<T: FromStr<Err = String>> FromStr for AutoOr<T> {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "auto" => Ok(Self::Auto),
-            word => word.parse().map(Self::Fixed).map_err(|why| format!("{why}, auto")),
+            word => word.parse().map(Self::Fixed).map_err(|reason| format!("{reason}, auto")),
         }
     }
 }
 
 impl AutoOr<u32> {
-    /// How many connections the receiver is told of before anything is sent.
-    pub fn announced(self) -> u32 {
+    /// Connections that are announced to the receiver before anything is sent.
+    pub fn announced_streams(self) -> u32 {
         if let Self::Fixed(streams) = self { streams } else { 1 }
     }
 }
@@ -243,7 +244,7 @@ pub struct ReceiveArgs {
 }
 
 impl ReceiveArgs {
-    /// By what the bytes of large files come, if one way is asked for.
+    /// How the bytes of large files are received, if a method is requested.
     ///
     /// # Errors
     /// What makes no sense together.

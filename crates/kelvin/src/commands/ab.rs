@@ -1,4 +1,4 @@
-//! `kelvin ab`: two settings of this machine, or two commands, measured in turn in blocks of four, and compared.
+//! `kelvin ab`: two settings of this machine, or two commands, measured interleaved in blocks of four, and compared.
 
 mod arm;
 mod interleave;
@@ -27,7 +27,7 @@ const MIN_BLOCKS: u32 = 8;
 /// `kelvin ab`.
 pub fn ab(args: &AbArgs) -> CmdResult {
     let limits = limits(&args.options, args.until, args.shown.threshold);
-    let shown = ComparisonOutput::new(&args.shown)?;
+    let output = ComparisonOutput::new(&args.shown)?;
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
         Some((a, b)) => interleave(&mut programs::ProgramArms::new([a, b], &limits)?, &limits)?,
         None if args.names.is_empty() => {
@@ -41,31 +41,31 @@ pub fn ab(args: &AbArgs) -> CmdResult {
             compare(&ProbeComparison { names: &args.names, effort, options: &args.options, sides }, &limits)?
         }
     };
-    let is_kept = args.with_private || !shown.is_redirected();
-    // What is measured in turn is chosen for the settings, and no picture of a machine: it has no ladder.
-    let comparison = shown.show(outcome.comparison, |_| Vec::new(), ("--full", is_kept))?;
+    let keeps_private = args.with_private || !output.is_redirected();
+    // Interleaved cases are chosen for the settings, and no picture of a machine: they have no ladder.
+    let comparison = output.show(outcome.comparison, |_| Vec::new(), ("--full", keeps_private))?;
     if !outcome.is_complete {
         return Ok(false);
     }
-    if let Some(until) = args.until.filter(|_| !outcome.is_precise) {
+    if let Some(precision) = args.until.filter(|_| !outcome.is_precise) {
         notice!(
             "--until: the time was over before every ratio was known to within {}",
-            kelvin_core::units::percent(until)
+            kelvin_core::units::percent(precision)
         );
     }
     Ok(report_gate(&args.shown, &comparison))
 }
 
-/// When measuring in turn that begins now ends, as its flags say.
-pub fn limits(options: &RunOptions, until: Option<f64>, threshold: f64) -> InterleaveLimits {
-    let usual = if until.is_some() { DEFAULT_PRECISION_SECONDS } else { DEFAULT_SECONDS };
+/// The limits by the flags of an interleaved measurement that begins now.
+pub fn limits(options: &RunOptions, precision: Option<f64>, threshold: f64) -> InterleaveLimits {
+    let default_seconds = if precision.is_some() { DEFAULT_PRECISION_SECONDS } else { DEFAULT_SECONDS };
     InterleaveLimits {
-        began: Instant::now(),
-        budget: options.budget.fixed(),
-        seconds: options.budget.seconds(usual),
+        start: Instant::now(),
+        budget: options.budget.fixed_time(),
+        seconds: options.budget.seconds(default_seconds),
         blocks: options.rounds.unwrap_or(MIN_BLOCKS).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32),
         blocks_are_required: options.rounds.is_some(),
-        until,
+        precision,
         threshold,
         seed: options.seed.unwrap_or_else(|| u64::from(std::process::id())),
     }

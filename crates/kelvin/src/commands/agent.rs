@@ -33,14 +33,14 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
     let log = Arc::new(Log::with_writer(std::io::stderr())?);
     let event_log = Arc::clone(&log);
     let report = Box::new(move |from: SocketAddr, event: &AgentEvent| {
-        let (about, what) = match event {
+        let (source, description) = match event {
             AgentEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
             AgentEvent::TestRequested(request) => (LogSource::Client, request.to_string()),
             AgentEvent::Disconnected => (LogSource::Client, "disconnected".to_owned()),
             AgentEvent::Fault(error) => (LogSource::Client, error.to_string()),
             AgentEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
         };
-        event_log.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
+        event_log.write_line(source, &format!("{}: {description}", DisplayAddr(from)));
     });
     let agent = Agent::listen(args.listen, secret, limits, report).map_err(|error| match error {
         Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
@@ -52,15 +52,15 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
     };
     let address = agent.address()?;
     output::print(|out| writeln!(out, "{}", DisplayAddr(address)))?;
-    let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
+    let client_kind = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
     let files = args.serve.as_deref().map_or_else(String::new, |directory| {
         format!(
             "; while one studies a server of files, whoever reaches it can read the files of {} by HTTP, unencrypted",
             directory.display()
         )
     });
-    log.note(format_args!("serving {whom}, at most {} at a time, until Ctrl-C{files}", args.clients));
-    let served = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());
+    log.note(format_args!("serving {client_kind}, at most {} at a time, until Ctrl-C{files}", args.clients));
+    let result = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());
     log.close(LOG_FLUSH_TIMEOUT);
-    served.map_err(CliError::msg)
+    result.map_err(CliError::msg)
 }

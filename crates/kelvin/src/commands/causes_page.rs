@@ -14,7 +14,7 @@ pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<!-- Made by `make docs` from the texts of the causes; edit those. -->\n")?;
     kelvin_probes::causes::all().iter().try_for_each(|cause| {
         let CauseText { how, cost, remedy, pitfalls } = cause.text();
-        writeln!(out, "## {} (`{}`)\n\n{how}\n", capitalise(cause.what), cause.id)?;
+        writeln!(out, "## {} (`{}`)\n\n{how}\n", capitalise(cause.summary), cause.id)?;
         writeln!(out, "**What it costs.** {cost}\n")?;
         writeln!(out, "**What helps.** {}.\n", capitalise(&remedy))?;
         writeln!(out, "**Metrics.** {}\n\n**Pitfalls**\n", metrics_text(cause, "`"))?;

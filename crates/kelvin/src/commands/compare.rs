@@ -16,19 +16,24 @@ use crate::stores::{load_run, open_existing_store, store_to_read};
 
 /// `kelvin compare`.
 pub fn compare(args: &CompareArgs) -> CmdResult {
-    let shown = ComparisonOutput::new(&args.shown)?;
+    let output = ComparisonOutput::new(&args.shown)?;
     let [base, other] = [&args.base, &args.other].map(|name| CompareInput::find(name, args));
     let (base, other) = (base?, other?);
     if let Some(id) = other.ids().into_iter().find(|id| base.ids().contains(id)) {
         bail!("{} and {} both have {id}: name two that differ", base.name, other.name);
     }
-    let [learned, learned_in_cycles] = &learn_spreads(&base, &other, &args.store)?;
+    let [spreads, cycle_spreads] = &learn_spreads(&base, &other, &args.store)?;
     let threshold = args.shown.threshold;
-    let request =
-        ComparisonRequest { base: base.as_side(), other: other.as_side(), learned, learned_in_cycles, threshold };
-    let more = format!("kelvin compare {} {} --full", base.name, other.name);
+    let request = ComparisonRequest {
+        base: base.as_side(),
+        other: other.as_side(),
+        spread_histories: spreads,
+        cycle_spread_histories: cycle_spreads,
+        threshold,
+    };
+    let full_command = format!("kelvin compare {} {} --full", base.name, other.name);
     let ladder = |comparison: &Comparison| request.ladder(comparison);
-    Ok(report_gate(&args.shown, &shown.show(request.compare(), ladder, (&more, args.with_private))?))
+    Ok(report_gate(&args.shown, &output.show(request.compare(), ladder, (&full_command, args.with_private))?))
 }
 
 /// One side, in memory.
@@ -47,7 +52,7 @@ impl CompareInput {
         let is_file = Path::new(name).is_file();
         let (runs, reference) = match (published, text.split_once("..")) {
             (Some(reference), _) if !is_file => (Vec::new(), Some(reference.clone())),
-            (_, Some(ends)) if !is_file => (read_range(&text, ends, args)?, None),
+            (_, Some(bounds)) if !is_file => (read_range(&text, bounds, args)?, None),
             _ if text.starts_with(TAG_PREFIX) => (read_tagged(&text, args)?, None),
             _ => {
                 let run = redacted(load_run(name, &args.store)?, args.with_private);
@@ -89,12 +94,12 @@ fn redacted(mut run: Run, with_private: bool) -> Run {
 fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Result<Vec<Run>, CliError> {
     let store = store_to_read(&args.store)?;
     let lines = store.list(&RunFilter::default())?;
-    let place = |name: &str| {
+    let position_of = |name: &str| {
         let id = store.find(name).context(text)?;
-        let place = lines.iter().position(|line| line.id == id);
-        place.ok_or_else(|| CliError::new(text, format!("{id} was deleted meanwhile")))
+        let position = lines.iter().position(|line| line.id == id);
+        position.ok_or_else(|| CliError::new(text, format!("{id} was deleted meanwhile")))
     };
-    let (first, last) = (place(from)?, place(to)?);
+    let (first, last) = (position_of(from)?, position_of(to)?);
     if first > last {
         bail!("{text}: {from} is later than {to}: a range goes from the older run to the newer one");
     }
@@ -117,27 +122,27 @@ fn read_repeated(
     (store, args): (&Store, &CompareArgs),
 ) -> Result<Vec<Run>, CliError> {
     let Some(newest) = lines.last() else { bail!("{text}: its runs were deleted meanwhile") };
-    let repeats = |line: &&RunSummary| {
+    let is_repetition = |line: &&RunSummary| {
         line.status == Some(RunStatus::Complete) && line.machine == newest.machine && line.mode == newest.mode
     };
-    let ids: Vec<&str> = lines.iter().filter(repeats).map(|line| line.id.as_str()).collect();
+    let ids: Vec<&str> = lines.iter().filter(is_repetition).map(|line| line.id.as_str()).collect();
     if ids.is_empty() {
         bail!("{text}: no run of it is complete");
     }
     if newest.mode == *FOREIGN_MODE {
         bail!("{text}: {} is a foreign run: such runs repeat no others, name one", newest.id);
     }
-    if let (left_out @ 1.., runs, mode) = (lines.len() - ids.len(), lines.len(), &newest.mode) {
+    if let (omitted @ 1.., runs, mode) = (lines.len() - ids.len(), lines.len(), &newest.mode) {
         notice!(
-            "{text}: {left_out} of {runs} runs left out: interrupted, of another machine, or in another mode than {mode}"
+            "{text}: {omitted} of {runs} runs left out: interrupted, of another machine, or in another mode than {mode}"
         );
     }
     let load = |id| store.load(id).map(|run| redacted(run, args.with_private)).map_err(CliError::msg);
     ids.into_iter().map(load).collect()
 }
 
-/// What the other runs in the store say of the spread from run to run, where both sides are runs of one machine in one mode: of figures as
-/// they are, and in core cycles of those that are a fixed number of them.
+/// The spread from run to run in the other runs of the store, where both sides are runs of one machine in one mode: of all figures, and
+/// in core cycles of those that are a fixed number of them.
 fn learn_spreads(
     base: &CompareInput,
     other: &CompareInput,
@@ -157,11 +162,11 @@ fn learn_spreads(
             metrics.push(*metric);
         }
     }
-    let compared: Vec<&str> = runs.iter().map(|run| run.header.id.as_str()).collect();
-    let filter = HistoryFilter { machine: &machine, mode: Some(&mode), excluded: &compared };
-    let of_cycles: Vec<Metric> = metrics.iter().copied().filter(Metric::is_core_cycle_time).collect();
-    let learned = store.spread_history(&filter, &metrics, MAX_HISTORY_RUNS).and_then(|spreads| {
-        Ok([spreads, store.spread_history_over(&filter, &of_cycles, Some(&STEADY_CHAIN), MAX_HISTORY_RUNS)?])
+    let compared_ids: Vec<&str> = runs.iter().map(|run| run.header.id.as_str()).collect();
+    let filter = HistoryFilter { machine: &machine, mode: Some(&mode), excluded: &compared_ids };
+    let cycle_metrics: Vec<Metric> = metrics.iter().copied().filter(Metric::is_core_cycle_time).collect();
+    let histories = store.spread_history(&filter, &metrics, MAX_HISTORY_RUNS).and_then(|spreads| {
+        Ok([spreads, store.spread_history_over(&filter, &cycle_metrics, Some(&STEADY_CHAIN), MAX_HISTORY_RUNS)?])
     });
-    learned.context("cannot learn from other runs")
+    histories.context("cannot learn from other runs")
 }

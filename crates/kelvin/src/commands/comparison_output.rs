@@ -1,4 +1,4 @@
-//! How a comparison is judged by `--fail-on` or `--policy` and shown, whatever was compared.
+//! How a comparison is judged by `--fail-on` or `--policy`, and shown.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ impl<'a> ComparisonOutput<'a> {
     /// Reads the gate, checks that the flags go together, and finds where it goes.
     ///
     /// # Errors
-    /// A policy that is none, flags that say nothing together, or a file that cannot be written.
+    /// An invalid policy, flags that conflict, or a file that cannot be written.
     pub fn new(args: &'a CompareOutputArgs) -> Result<Self, CliError> {
         let gate = read_gate(args)?;
         let format = args.output.format();
@@ -44,13 +44,13 @@ impl<'a> ComparisonOutput<'a> {
         Ok(Self { args, gate, outlet: Outlet::find(args.output.path())? })
     }
 
-    /// Whether it goes to a file or another program, and not to whoever sits at this terminal.
+    /// Whether it goes to a file or another program, and not to this terminal.
     pub fn is_redirected(&self) -> bool {
         self.args.output.path().is_some() || self.args.output.format() != CompareFormat::Terminal
     }
 
-    /// Judges a comparison and shows it, with its ladder in a page and in JSON, without what is private unless that is kept. `more` is the
-    /// command that shows all of it. Returns it as it was judged.
+    /// Judges a comparison and shows it, with its ladder in a page and in JSON, without what is private unless that is kept.
+    /// `full_command` is the command that shows all of it. Returns it as it was judged.
     ///
     /// # Errors
     /// What keeps it from being written.
@@ -58,7 +58,7 @@ impl<'a> ComparisonOutput<'a> {
         self,
         mut comparison: Comparison,
         ladder: impl Fn(&Comparison) -> Vec<ComparedRung>,
-        (more, keeps_private): (&str, bool),
+        (full_command, keeps_private): (&str, bool),
     ) -> Result<Comparison, CliError> {
         let format = self.args.output.format();
         if matches!(format, CompareFormat::Html | CompareFormat::Json) {
@@ -72,7 +72,8 @@ impl<'a> ComparisonOutput<'a> {
         }
         self.outlet.write_output(format == CompareFormat::Terminal, |out: &mut dyn Write| match format {
             CompareFormat::Terminal => {
-                CompareTerminal { width: output::width(), full: self.args.full, more }.render(&comparison, out)
+                CompareTerminal { width: output::width(), show_all: self.args.full, full_command }
+                    .render(&comparison, out)
             }
             CompareFormat::Html => write_page(&comparison, out),
             CompareFormat::Md => write_markdown(&comparison, out),
@@ -83,18 +84,18 @@ impl<'a> ComparisonOutput<'a> {
     }
 }
 
-/// Says what misses the gate, what is known, and what could not have missed it; whether nothing misses it.
+/// Reports what misses the gate, what is known, and what could not have missed it; returns whether nothing misses it.
 pub fn report_gate(args: &CompareOutputArgs, comparison: &Comparison) -> bool {
-    let Some(gated @ GateResult { failures: missed, known, resolved: not_seen, .. }) = &comparison.gate else {
+    let Some(result @ GateResult { failures, known: known_issues, resolved, .. }) = &comparison.gate else {
         return true;
     };
     let flag = if args.policy.is_some() { "--policy" } else { "--fail-on" };
-    let say = |text: &str| notice!("{flag}: {text}");
-    missed.iter().for_each(|finding| say(&gate_finding(finding)));
-    known.iter().for_each(|finding| say(&format!("not counted: {}", gate_finding(finding))));
-    not_seen.iter().for_each(|issue| say(&gate_resolved_issue(issue)));
-    gate_undetectable(gated, comparison).iter().for_each(|text| say(text));
-    missed.is_empty()
+    let report = |text: &str| notice!("{flag}: {text}");
+    failures.iter().for_each(|finding| report(&gate_finding(finding)));
+    known_issues.iter().for_each(|finding| report(&format!("not counted: {}", gate_finding(finding))));
+    resolved.iter().for_each(|issue| report(&gate_resolved_issue(issue)));
+    gate_undetectable(result, comparison).iter().for_each(|text| report(text));
+    failures.is_empty()
 }
 
 /// The gate that was asked for, if one was.

@@ -35,28 +35,28 @@ struct ProbeExplanation<'a> {
 
 /// `kelvin explain`.
 pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
-    let all = kelvin_probes::all();
+    let probes = kelvin_probes::all();
     let name = args.name.as_str();
     let is_exact = |probe: &&&Probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name);
-    let mut chosen: Vec<_> = all.iter().filter(is_exact).collect();
-    if chosen.is_empty() {
-        chosen = all.iter().filter(|probe| is_dotted_prefix(name, probe.id)).collect();
+    let mut selection: Vec<_> = probes.iter().filter(is_exact).collect();
+    if selection.is_empty() {
+        selection = probes.iter().filter(|probe| is_dotted_prefix(name, probe.id)).collect();
     }
-    if chosen.is_empty() {
-        return Err(CliError::msg(UnknownName::new(name, &all)));
+    if selection.is_empty() {
+        return Err(CliError::msg(UnknownName::new(name, &probes)));
     }
     if args.json {
         // Which inputs the predictions ask for depends on the machine.
         let machine = kelvin_machine::read(Path::new("/"));
         let explain = |&&probe: &&&'static Probe| {
-            let (method, inputs) = (Method::parse(probe.method), input_probes(probe, &all, &machine));
+            let (method, inputs) = (Method::parse(probe.method), input_probes(probe, &probes, &machine));
             ProbeExplanation { probe, method, inputs }
         };
-        return output::print_json(&chosen.iter().map(explain).collect::<Vec<_>>());
+        return output::print_json(&selection.iter().map(explain).collect::<Vec<_>>());
     }
     let width = output::width().min(100);
     output::print(|out| {
-        chosen.iter().enumerate().try_for_each(|(index, probe)| {
+        selection.iter().enumerate().try_for_each(|(index, probe)| {
             write!(out, "{}", if index > 0 { "\n" } else { "" })?;
             write_terminal(out, probe, width)
         })
@@ -76,8 +76,8 @@ fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Resul
     writeln!(out, "\nMetrics")?;
     for metric in probe.metrics {
         let axes = axis_texts(metric);
-        let over = if axes.is_empty() { String::new() } else { format!(", over {}", axes.join(" and ")) };
-        let text = format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version);
+        let axes_text = if axes.is_empty() { String::new() } else { format!(", over {}", axes.join(" and ")) };
+        let text = format!("{} - {}{axes_text} (method version {})", metric.id, metric.summary, metric.version);
         write_wrapped(out, width, "  - ", &text)?;
     }
     for (title, lines) in [("Pitfalls", &method.pitfalls), ("Sources", &method.sources)] {
@@ -94,15 +94,17 @@ pub fn book_page(area: &str) -> Result<(), CliError> {
     if area == causes_page::CAUSES_PAGE {
         return output::print(causes_page::write_causes_page);
     }
-    let all = kelvin_probes::all();
-    let chosen: Vec<_> =
-        all.iter().filter(|probe| probe.kind != ProbeKind::Truth && probe.id.split('.').next() == Some(area)).collect();
-    if chosen.is_empty() {
+    let probes = kelvin_probes::all();
+    let selection: Vec<_> = probes
+        .iter()
+        .filter(|probe| probe.kind != ProbeKind::Truth && probe.id.split('.').next() == Some(area))
+        .collect();
+    if selection.is_empty() {
         bail!("no area is called '{area}'");
     }
     output::print(|out| {
         writeln!(out, "<!-- Made by `make docs` from the texts of the probes; edit those. -->\n")?;
-        chosen.iter().try_for_each(|probe| write_markdown(out, probe))
+        selection.iter().try_for_each(|probe| write_markdown(out, probe))
     })
 }
 

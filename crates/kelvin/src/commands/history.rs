@@ -21,7 +21,7 @@ use crate::output::{self, Outlet};
 use crate::redact::without_private;
 use crate::stores::open_existing_store;
 
-/// Other machines that a place is told among, the ones measured last.
+/// Other machines that a machine is ranked among: the ones measured last.
 const MAX_OTHER_MACHINES: usize = 200;
 
 /// `kelvin history`.
@@ -31,7 +31,7 @@ pub fn history(args: &HistoryArgs) -> CmdResult {
         bail!("--full: every format but that of the terminal is in full: leave it out");
     }
     if args.alert.is_some() && !matches!(format, HistoryFormat::Terminal | HistoryFormat::Json) {
-        bail!("--alert: is told as text or, with --json, as JSON: leave --format out");
+        bail!("--alert: is printed as text or, with --json, as JSON: leave --format out");
     }
     if args.names.is_empty() && !args.all {
         bail!("name what to follow, such as os.syscall, or give --all");
@@ -52,49 +52,51 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryInput), CliErro
     let names = NameFilter::parse(&args.names)?;
     let store = open_existing_store(&args.store)?
         .ok_or_else(|| CliError::msg("there is no store yet: `kelvin run` makes one, or name one with --store FILE"))?;
-    let MachineSelection { identity, cpu_model, identities, others, mode, other_modes } =
+    let MachineSelection { identity, cpu_model, identities, other_identities, mode, other_modes } =
         MachineSelection::find(&store, args)?;
-    // One more tells whether there are older ones.
+    // One more shows whether there are older ones.
     let limit = args.limit as usize;
     let mut runs = store.history_runs(&identities, &mode, limit + 1)?;
     let has_older = runs.len() > limit;
     runs.drain(..runs.len().saturating_sub(limit));
     let is_selected = |metric: &str| names.selects(metric);
-    let stored = store.series_values(&runs, &|metric: &str| STEADY_CHAIN.id == *metric || is_selected(metric))?;
-    let mut others = store.latest_values(&others, &mode, &is_selected)?;
+    let stored_series =
+        store.series_values(&runs, &|metric: &str| STEADY_CHAIN.id == *metric || is_selected(metric))?;
+    let mut latest_values = store.latest_values(&other_identities, &mode, &is_selected)?;
     let input_run =
         |run: &HistoryRunRow| HistoryInputRun { id: run.id.clone(), started: run.started.clone(), chain: None };
     let mut input_runs: Vec<HistoryInputRun> = runs.iter().map(input_run).collect();
-    let of_chain =
-        stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
-    of_chain.flat_map(|series| &series.values).for_each(|value| input_runs[value.run].chain = Some(value.value));
+    let chain_series = stored_series
+        .iter()
+        .filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
+    chain_series.flat_map(|series| &series.values).for_each(|value| input_runs[value.run].chain = Some(value.value));
     let mut series: Vec<HistoryInputSeries> = Vec::new();
     // The metrics as the newest run that has a value defines them, by run.
     let mut definitions: HashMap<usize, HashMap<Name, Metric>> = HashMap::new();
-    for StoredSeries { metric, version, case, values } in stored {
+    for StoredSeries { metric, version, case, values } in stored_series {
         let Some(newest) = values.last().map(|last| last.run) else { continue };
-        let defined = match definitions.entry(newest) {
-            Entry::Occupied(known) => known.into_mut(),
+        let run_definitions = match definitions.entry(newest) {
+            Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(new) => {
                 let metrics = store.header_of(&runs[newest].id)?.metrics;
                 new.insert(metrics.into_iter().map(|metric| (metric.id, metric)).collect())
             }
         };
         // Some series are of what rounds took: no metric of a run.
-        let Some(metric) = defined.get(&metric).copied() else { continue };
-        let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
+        let Some(metric) = run_definitions.get(&metric).copied() else { continue };
+        let peer_values = latest_values.remove(&(metric.id, version, case.clone())).unwrap_or_default();
         match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {
             // Versions follow each other, the newest last.
             Some(last) => {
                 last.versions.push((version, values));
-                (last.metric, last.others) = (metric, others);
+                (last.metric, last.peer_values) = (metric, peer_values);
             }
-            None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, values)], others }),
+            None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, values)], peer_values }),
         }
     }
     if series.is_empty() {
-        let asked = if args.all { "any metric".into() } else { args.names.join(", ") };
-        bail!("no {mode} run of this machine has a figure of {asked}");
+        let requested = if args.all { "any metric".into() } else { args.names.join(", ") };
+        bail!("no {mode} run of this machine has a figure of {requested}");
     }
     let records = HistoryInput { machine: identity, cpu_model, mode, runs: input_runs, has_older, other_modes, series };
     Ok((store, records))
@@ -112,8 +114,8 @@ fn show(store: &Store, records: HistoryInput, outlet: Outlet, args: &HistoryArgs
         HistoryFormat::Terminal => {
             // The same command, in full.
             let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-            let more = format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "));
-            history_screen(args, &more).render(&history, out)
+            let command = format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "));
+            history_screen(args, &command).render(&history, out)
         }
         HistoryFormat::Html => write_page(&history, out),
         HistoryFormat::Md => write_markdown(&history, out),
@@ -128,22 +130,22 @@ fn first_run_since(records: &HistoryInput, args: &HistoryArgs) -> Option<usize> 
     Some(records.runs.partition_point(is_before))
 }
 
-fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> {
-    HistoryTerminal { width: output::width(), unicode: output::is_utf8_locale(), full: args.full, more }
+fn history_screen<'a>(args: &HistoryArgs, full_command: &'a str) -> HistoryTerminal<'a> {
+    HistoryTerminal { width: output::width(), unicode: output::is_utf8_locale(), show_all: args.full, full_command }
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.
 fn print_alerts(store: &Store, records: &HistoryInput, threshold: f64, args: &HistoryArgs) -> CmdResult {
     let first = first_run_since(records, args).unwrap_or(records.runs.len() - 1);
-    let before = records.before_run(first).history();
-    let now = records.history();
-    if new_changes(&now, &before, threshold).is_empty() {
+    let previous = records.before_run(first).history();
+    let history = records.history();
+    if new_changes(&history, &previous, threshold).is_empty() {
         return Ok(true);
     }
-    let now = redacted_history(store, now, args)?;
-    let news = new_changes(&now, &before, threshold);
+    let redacted = redacted_history(store, history, args)?;
+    let changes = new_changes(&redacted, &previous, threshold);
     let is_json = args.output.format() == HistoryFormat::Json;
-    output::print_answer(is_json, &news, |out| history_screen(args, "").render_news(&news, &now, out))?;
+    output::print_answer(is_json, &changes, |out| history_screen(args, "").render_news(&changes, &redacted, out))?;
     Ok(false)
 }
 
@@ -191,20 +193,20 @@ impl NameFilter {
         let probes = kelvin_probes::all();
         let mut metrics = Vec::new();
         for name in names {
-            let selected: Vec<_> = probes.iter().filter(|probe| probe.is_selected_by(name)).collect();
-            if selected.is_empty() {
+            let selected_probes: Vec<_> = probes.iter().filter(|probe| probe.is_selected_by(name)).collect();
+            if selected_probes.is_empty() {
                 return Err(CliError::msg(UnknownName::new(name, &probes)));
             }
             // A probe by its id selects all that it measures; a metric, or a leading part of metrics, only these.
-            let by_id = selected.iter().filter(|probe| is_dotted_prefix(name, probe.id));
-            metrics.extend(by_id.flat_map(|probe| probe.metrics.iter().map(|metric| metric.id)));
+            let probes_by_id = selected_probes.iter().filter(|probe| is_dotted_prefix(name, probe.id));
+            metrics.extend(probes_by_id.flat_map(|probe| probe.metrics.iter().map(|metric| metric.id)));
         }
         Ok(Self { names: names.to_vec(), metrics })
     }
 
     fn selects(&self, metric: &str) -> bool {
         self.names.is_empty()
-            || self.metrics.iter().any(|known| known == metric)
+            || self.metrics.iter().any(|id| id == metric)
             || self.names.iter().any(|name| is_dotted_prefix(name, metric))
     }
 }
@@ -215,7 +217,7 @@ struct MachineSelection {
     identity: String,
     cpu_model: Option<String>,
     identities: Vec<String>,
-    others: Vec<Vec<String>>,
+    other_identities: Vec<Vec<String>>,
     mode: String,
     other_modes: Vec<OtherModeRuns>,
 }
@@ -226,7 +228,7 @@ impl MachineSelection {
     /// # Errors
     /// A machine or mode without runs, or a name of several machines.
     fn find(store: &Store, args: &HistoryArgs) -> Result<Self, CliError> {
-        let mut groups = by_hardware(store, store.machines()?)?;
+        let mut groups = group_by_hardware(store, store.machines()?)?;
         if groups.is_empty() {
             bail!(
                 "no complete run in {} has figures that later runs can be compared with: `kelvin run` makes one",
@@ -236,18 +238,18 @@ impl MachineSelection {
         let (_, machine) = groups.remove(find_machine(&groups, args.machine.as_deref())?);
         let mut modes: BTreeMap<&str, usize> = BTreeMap::new();
         machine.iter().for_each(|runs| *modes.entry(&runs.mode).or_default() += runs.runs);
-        let frequent = modes.iter().max_by_key(|(_, runs)| **runs).map_or("", |(mode, _)| mode);
-        let mode = args.mode.as_deref().unwrap_or(frequent).to_owned();
+        let frequent_mode = modes.iter().max_by_key(|(_, runs)| **runs).map_or("", |(mode, _)| mode);
+        let mode = args.mode.as_deref().unwrap_or(frequent_mode).to_owned();
         if !modes.contains_key(mode.as_str()) {
-            bail!("--mode: this machine has no runs in mode {mode}; it has {}", first_sorted(modes.into_keys()));
+            bail!("--mode: this machine has no runs in mode {mode}; it has {}", first_sorted_names(modes.into_keys()));
         }
-        let other_modes = modes.iter().filter(|(other, _)| **other != mode);
+        let other_modes = modes.iter().filter(|(name, _)| **name != mode);
         let identities = |group: &[MachineRuns]| group.iter().map(|runs| runs.machine.clone()).collect();
         Ok(Self {
             identity: machine[0].machine.clone(),
             cpu_model: machine[0].cpu_model.clone(),
             identities: identities(&machine),
-            others: groups.iter().take(MAX_OTHER_MACHINES).map(|(_, group)| identities(group)).collect(),
+            other_identities: groups.iter().take(MAX_OTHER_MACHINES).map(|(_, group)| identities(group)).collect(),
             other_modes: other_modes.map(|(mode, &runs)| OtherModeRuns { mode: (*mode).to_owned(), runs }).collect(),
             mode,
         })
@@ -258,15 +260,15 @@ impl MachineSelection {
 type HardwareRuns = (String, Vec<MachineRuns>);
 
 /// The machines, the ones measured last first. An upgraded kernel gives a machine another identity, and its history goes on.
-fn by_hardware(store: &Store, machines: Vec<MachineRuns>) -> Result<Vec<HardwareRuns>, CliError> {
+fn group_by_hardware(store: &Store, machines: Vec<MachineRuns>) -> Result<Vec<HardwareRuns>, CliError> {
     let mut groups: Vec<HardwareRuns> = Vec::new();
     for runs in machines {
-        let has_identity = |(_, group): &HardwareRuns| group.iter().any(|known| known.machine == runs.machine);
+        let has_identity = |(_, group): &HardwareRuns| group.iter().any(|member| member.machine == runs.machine);
         let index = match groups.iter().position(has_identity) {
             Some(index) => index,
             None => {
                 let hardware = hardware_identity(&store.header_of(&runs.newest)?.machine);
-                groups.iter().position(|(known, _)| *known == hardware).unwrap_or_else(|| {
+                groups.iter().position(|(group_hardware, _)| *group_hardware == hardware).unwrap_or_else(|| {
                     groups.push((hardware, Vec::new()));
                     groups.len() - 1
                 })
@@ -282,21 +284,25 @@ fn find_machine(groups: &[HardwareRuns], beginning: Option<&str>) -> Result<usiz
     let Some(beginning) = beginning else {
         let own_hardware = hardware_identity(&kelvin_machine::read(std::path::Path::new("/")));
         return groups.iter().position(|(hardware, _)| *hardware == own_hardware).ok_or_else(|| {
-            let known = identities(groups).map(|identity| identity.get(..8).unwrap_or(identity));
-            let known = first_sorted(known);
-            CliError::msg(format!("the store has no run of this machine: name one of {known} with --machine"))
+            let prefixes = identities(groups).map(|identity| identity.get(..8).unwrap_or(identity));
+            let list = first_sorted_names(prefixes);
+            CliError::msg(format!("the store has no run of this machine: name one of {list} with --machine"))
         });
     };
-    let fits = |identity: &&str| identity.starts_with(beginning);
-    let fitting: Vec<usize> =
-        (0..groups.len()).filter(|&index| identities(&groups[index..=index]).any(|identity| fits(&identity))).collect();
-    match fitting[..] {
+    let is_match = |identity: &&str| identity.starts_with(beginning);
+    let candidates: Vec<usize> = (0..groups.len())
+        .filter(|&index| identities(&groups[index..=index]).any(|identity| is_match(&identity)))
+        .collect();
+    match candidates[..] {
         [index] if !beginning.is_empty() => Ok(index),
         [] => bail!(
             "--machine: no machine in the store has an identity that begins with {beginning}: `kelvin runs list` shows them"
         ),
         _ => {
-            bail!("--machine: {beginning} could be {}: give more of it", first_sorted(identities(groups).filter(fits)))
+            bail!(
+                "--machine: {beginning} could be {}: give more of it",
+                first_sorted_names(identities(groups).filter(is_match))
+            )
         }
     }
 }
@@ -306,6 +312,6 @@ fn identities(groups: &[HardwareRuns]) -> impl Iterator<Item = &str> {
 }
 
 /// The first few of some names, each once.
-fn first_sorted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+fn first_sorted_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     output::first_names(BTreeSet::from_iter(names).into_iter())
 }

@@ -55,15 +55,17 @@ pub fn list(args: &ListArgs) -> Result<(), CliError> {
 /// Fails for a name that only a plain run measures.
 fn check_are_studies(names: &[String]) -> Result<(), CliError> {
     let probes = kelvin_probes::all();
-    let is_of = |name: &str, kind| probes.iter().any(|probe| probe.kind == kind && probe.is_selected_by(name));
-    let is_plain = |name: &&String| !is_of(name, ProbeKind::Study) && is_of(name, ProbeKind::Measure);
+    let has_probe_of_kind =
+        |name: &str, kind| probes.iter().any(|probe| probe.kind == kind && probe.is_selected_by(name));
+    let is_plain =
+        |name: &&String| !has_probe_of_kind(name, ProbeKind::Study) && has_probe_of_kind(name, ProbeKind::Measure);
     if let Some(name) = names.iter().find(is_plain) {
         bail!("--studies: '{name}' is part of a plain run, `kelvin list {name}`; as a study it has more points");
     }
     Ok(())
 }
 
-/// Names, each with its words beside it.
+/// Names, each with its text next to it.
 fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
     // For programs, one line each.
     let columns = if output::is_terminal() { output::width() } else { usize::MAX };
@@ -77,7 +79,7 @@ fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
 /// `kelvin list --primitives`.
 fn list_primitives(plan: &Plan, local: &LocalMachine, json: bool) -> Result<(), CliError> {
     let mut plan = plan.clone();
-    // What needs another machine says something of that one.
+    // What needs another machine describes that one.
     plan.units.retain(|unit| OptionStudies::for_probe(unit.probe).is_none());
     let primitives = kelvin_probes::primitive_metrics(&local.machine, &plan);
     if json {
@@ -88,7 +90,7 @@ fn list_primitives(plan: &Plan, local: &LocalMachine, json: bool) -> Result<(), 
     print_table(primitives.iter().map(|primitive| (primitive.metric.id.as_str(), primitive_text(primitive))).collect())
 }
 
-/// How well the ranges of all other figures hold, as far as the machines that are kept tell.
+/// How well the ranges of all other figures hold on the reference machines.
 fn held_out_text() -> Result<String, CliError> {
     let machines = kelvin_probes::reference_records();
     let summaries = machines.iter().map(|machine| CoverageSummary::from_figures(&predict_figures(machine)));
@@ -98,24 +100,24 @@ fn held_out_text() -> Result<String, CliError> {
     let [low, high] = [shares.clone().fold(100.0, f64::min), shares.fold(0.0, f64::max)];
     let ranges: Vec<f64> = summaries.iter().map(|summary| summary.median_range).collect();
     Ok(format!(
-        "Predicted ranges are to hold 90 % of figures. Each of {} machines was predicted by the others alone: {low:.0} to {high:.0} % of \
-         its figures lie in their ranges, which span a factor of {:.2} in the median. These figures have no formula:",
+        "Predicted ranges should hold 90 % of figures. Each of {} machines was predicted by the others alone: {low:.0} to {high:.0} % of \
+         its figures are in their ranges, which span a factor of {:.2} in the median. These figures have no formula:",
         summaries.len(),
         median(&ranges)
     ))
 }
 
-/// A primitive in words: its case, what it is elsewhere, and why no formula tells.
+/// A primitive in words: its case, its values elsewhere, and why no formula predicts it.
 fn primitive_text(primitive: &Primitive) -> String {
     let Primitive { metric, case, reason, proxy, on_references } = primitive;
     let case = if case.is_empty() { String::new() } else { format!("{case}: ") };
     let range = min_max(on_references.values().copied()).unwrap_or_default();
     let [low, high] = <[f64; 2]>::from(range).map(|value| units::value_text(value, metric.unit));
-    let by = proxy.map(|by| format!(", told by {by}")).unwrap_or_default();
+    let proxy_text = proxy.map(|name| format!(", scaled by {name}")).unwrap_or_default();
     let elsewhere = match on_references.len() {
         0 => String::new(),
-        1 => format!("{low} on one other machine{by}; "),
-        machines => format!("{low} to {high} on {machines} other machines{by}; "),
+        1 => format!("{low} on one other machine{proxy_text}; "),
+        machines => format!("{low} to {high} on {machines} other machines{proxy_text}; "),
     };
     format!("{case}{elsewhere}{}", reason.0)
 }
@@ -129,9 +131,9 @@ impl ListedMetric<'_> {
             cases => Some(format!("{} cases", cases.len())),
         };
         let needs = self.needs.map(|option| format!("with {option}"));
-        let aside: Vec<String> = cases.into_iter().chain(needs).collect();
-        let aside = if aside.is_empty() { String::new() } else { format!(" ({})", aside.join("; ")) };
-        format!("{}{aside}", self.metric.summary)
+        let details: Vec<String> = cases.into_iter().chain(needs).collect();
+        let suffix = if details.is_empty() { String::new() } else { format!(" ({})", details.join("; ")) };
+        format!("{}{suffix}", self.metric.summary)
     }
 }
 
@@ -143,7 +145,7 @@ fn listed_metrics(plan: &Plan) -> Vec<ListedMetric<'_>> {
             match lines.iter_mut().find(|line| line.metric.id == metric.id) {
                 Some(line) => line.cases.push(&unit.case),
                 None => {
-                    let needs = OptionStudies::for_probe(probe).map(|needing| needing.option);
+                    let needs = OptionStudies::for_probe(probe).map(|study| study.option);
                     lines.push(ListedMetric { metric, probe: probe.id, needs, cases: vec![&unit.case] });
                 }
             }
@@ -163,20 +165,24 @@ mod tests {
     #[test]
     fn at_most_sixty_figures_are_primitives() {
         let probes = kelvin_probes::all();
-        for other in reference_records() {
-            let sources = PlanContext { probes: &probes, machine: &other.machine, references: None };
+        for reference in reference_records() {
+            let sources = PlanContext { probes: &probes, machine: &reference.machine, references: None };
             let mut plan = Plan::new(&sources, ProbeKind::Measure, &[], Effort::Default).unwrap();
             plan.units.retain(|unit| OptionStudies::for_probe(unit.probe).is_none());
-            let found = kelvin_probes::primitive_metrics(&other.machine, &plan);
-            let (told, of_devices): (Vec<_>, Vec<_>) = found.iter().partition(|one| !one.on_references.is_empty());
-            assert!((1..=60).contains(&told.len()), "{}: {}", other.name, told.len());
-            assert!(!of_devices.is_empty() && found.iter().all(|one| !primitive_text(one).is_empty()));
+            let primitives = kelvin_probes::primitive_metrics(&reference.machine, &plan);
+            let (with_references, without_references): (Vec<_>, Vec<_>) =
+                primitives.iter().partition(|primitive| !primitive.on_references.is_empty());
+            assert!((1..=60).contains(&with_references.len()), "{}: {}", reference.name, with_references.len());
+            assert!(
+                !without_references.is_empty()
+                    && primitives.iter().all(|primitive| !primitive_text(primitive).is_empty())
+            );
         }
     }
 
     #[test]
     fn primitive_names_reference_values_and_missing_formula() {
-        let mut one = Primitive {
+        let mut primitive = Primitive {
             metric: &kelvin_core::catalogue::os::SYSCALL_STAT,
             case: Case::new(),
             reason: NoPrediction::new("nothing is published"),
@@ -184,11 +190,11 @@ mod tests {
             on_references: [("a".into(), 300.0), ("b".into(), 900.0)].into(),
         };
         assert_eq!(
-            primitive_text(&one),
-            "300 ns to 900 ns on 2 other machines, told by os.syscall.fstat; nothing is published"
+            primitive_text(&primitive),
+            "300 ns to 900 ns on 2 other machines, scaled by os.syscall.fstat; nothing is published"
         );
-        one.on_references.clear();
-        one.case = Case::new().with_number("message", 64u64);
-        assert_eq!(primitive_text(&one), "message=64: nothing is published");
+        primitive.on_references.clear();
+        primitive.case = Case::new().with_number("message", 64u64);
+        assert_eq!(primitive_text(&primitive), "message=64: nothing is published");
     }
 }

@@ -51,15 +51,16 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     }
     let demands = demands(args, &setup);
     raise_descriptor_limit(demands.iter().map(Demand::max_connections).max().unwrap_or(0))?;
-    // Until it is reached there is nothing to be told of, and a signal ends the program at once.
+    // Until it is reached there is nothing to report, and a signal ends the program at once.
     let peer = ServerEndpoint::connect_first(&setup)?;
-    let place = GeneratorPlacement::choose(args, &peer)?;
+    let placement = GeneratorPlacement::choose(args, &peer)?;
     kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
         let search = search_rate(args, &peer, setup, objective)?;
-        output::print_answer(args.json, &search, |out| text::write_search(&search, &place, out))?;
-        let is_whole = search.highest_passing.is_some() && search.tries.iter().all(|load| load.interrupted.is_none());
-        return Ok(is_whole);
+        output::print_answer(args.json, &search, |out| text::write_search(&search, &placement, out))?;
+        let is_complete =
+            search.highest_passing.is_some() && search.tries.iter().all(|load| load.interrupted.is_none());
+        return Ok(is_complete);
     }
     let mut loads: Vec<LoadResult> = Vec::new();
     for demand in demands {
@@ -76,9 +77,9 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     }
     match &loads[..] {
         [load] if args.json => output::print_json(load)?,
-        [load] => output::print(|out| text::write_load(load, &place, out))?,
+        [load] => output::print(|out| text::write_load(load, &placement, out))?,
         _ if args.json => output::print_json(&LoadResults { loads: loads.clone() })?,
-        _ => output::print(|out| text::write_loads(&loads, &place, out))?,
+        _ => output::print(|out| text::write_loads(&loads, &placement, out))?,
     }
     Ok(check_conditions(args, &loads))
 }
@@ -101,19 +102,19 @@ fn search_rate(
             tries.push(load);
             break;
         }
-        let is_kept = objective.is_met(&load);
-        is_generator_limit = !is_kept && objective.may_be_generator_limited(&load);
+        let is_met = objective.is_met(&load);
+        is_generator_limit = !is_met && objective.may_be_generator_limited(&load);
         let is_over = is_generator_limit || load.interrupted.is_some();
-        text::report_attempt(rate, is_kept, &load);
+        text::report_attempt(rate, is_met, &load);
         tries.push(load);
         if is_over {
             break;
         }
-        search.record(rate, is_kept);
+        search.record(rate, is_met);
     }
     Ok(RateSearch {
         objective: objective.to_string(),
-        highest_passing: search.highest_kept,
+        highest_passing: search.highest_met,
         lowest_failing: search.lowest_missed,
         is_generator_limit,
         tries,
@@ -126,15 +127,15 @@ fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliEr
     Ok(kelvin_http::load::run_load(setup, peer, &mut show)?)
 }
 
-/// Says which conditions were missed; whether none was, and all was measured.
+/// Reports which conditions were missed; returns whether none was, and all was measured.
 fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> bool {
-    let missed = |load: &LoadResult| -> Vec<String> {
+    let violations_of = |load: &LoadResult| -> Vec<String> {
         let load_name = if loads.len() > 1 { format!(" with {}", sentence::load_name(load)) } else { String::new() };
         args.fail_on.iter().filter_map(|threshold| Some(format!("{}{load_name}", threshold.violation(load)?))).collect()
     };
-    let missed: Vec<String> = loads.iter().flat_map(missed).collect();
-    missed.iter().for_each(|why| notice!("--fail-on {why}"));
-    missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none())
+    let violations: Vec<String> = loads.iter().flat_map(violations_of).collect();
+    violations.iter().for_each(|violation| notice!("--fail-on {violation}"));
+    violations.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none())
 }
 
 /// What the arguments ask for.
@@ -145,8 +146,8 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         None => vec![None; paths.len()],
         Some(root) => url_list::expected_bodies(root, &paths, verify).context("--root")?,
     };
-    let of_certificates = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
-    if let Some((option, _)) = of_certificates.iter().find(|(_, is_given)| *is_given && !target.secure) {
+    let tls_options = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
+    if let Some((option, _)) = tls_options.iter().find(|(_, is_given)| *is_given && !target.secure) {
         bail!("{option}: an http server shows no certificate: leave it out, or give an https URL");
     }
     let trust = match &args.ca {
@@ -155,9 +156,9 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         None => Trust::System,
     };
     let tls = target.secure.then(|| tls::client_config(trust)).transpose();
-    let is_one = args.slo.is_none() && args.users.len() + args.rate.len() <= 1;
-    let usual = if is_one { DEFAULT_DURATION } else { DEFAULT_STEP_DURATION };
-    let duration = args.duration.unwrap_or(usual);
+    let is_single_load = args.slo.is_none() && args.users.len() + args.rate.len() <= 1;
+    let default_duration = if is_single_load { DEFAULT_DURATION } else { DEFAULT_STEP_DURATION };
+    let duration = args.duration.unwrap_or(default_duration);
     let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(MAX_DEFAULT_WARM_UP));
     Ok(LoadSetup {
         tls: tls.context("--ca")?,
@@ -173,7 +174,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         verify,
         expected_bodies,
         // With one CPU the server would have none.
-        spin: kelvin_sys::cpu::allowed()?.len() > 1,
+        spin: kelvin_sys::cpu::affinity()?.len() > 1,
         extension: None,
     })
 }
@@ -224,7 +225,7 @@ fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
 /// Refuses what belongs to the other kind of loop only.
 fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     if args.think.is_some() && args.users.is_empty() && !args.rate.is_empty() {
-        bail!("--think: requests at a --rate do not wait for thought: give --users");
+        bail!("--think: requests at a --rate have no think time: give --users");
     }
     let has_rate = !args.rate.is_empty() || args.slo.is_some() || args.replay.is_some();
     if args.connections.is_some() && !has_rate {
@@ -252,11 +253,13 @@ fn raise_descriptor_limit(connections: u32) -> Result<(), CliError> {
     let needed = u64::from(connections) + RESERVED_DESCRIPTORS;
     if needed > allowed {
         let max = allowed.saturating_sub(RESERVED_DESCRIPTORS);
-        let need =
+        let subject =
             if connections == 1 { "1 connection needs".into() } else { format!("{connections} connections need") };
-        let fewer =
+        let advice =
             if max > 0 { format!("ask for at most {max} by --users or --connections, or ") } else { String::new() };
-        bail!("{need} {needed} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {needed}");
+        bail!(
+            "{subject} {needed} descriptors and {allowed} are allowed: {advice}raise the limit by ulimit -n {needed}"
+        );
     }
     Ok(())
 }

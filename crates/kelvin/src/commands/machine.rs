@@ -49,19 +49,19 @@ fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) ->
             Some(text) => format!("{text}  [{}]", row.source),
             None => format!("unknown: {}", row.source),
         };
-        output::hanging(out, &format!("  {:width$}  ", row.label), &text)?;
+        output::write_hanging(out, &format!("  {:width$}  ", row.label), &text)?;
     }
     writeln!(out, "\nHazards")?;
     if hazards.is_empty() {
         writeln!(out, "  none found")?;
     }
     for hazard in hazards {
-        output::hanging(out, &format!("  {:8} ", hazard.severity.name()), &hazard.summary)?;
-        output::hanging(out, INDENT, &hazard.effect)?;
+        output::write_hanging(out, &format!("  {:8} ", hazard.severity.name()), &hazard.summary)?;
+        output::write_hanging(out, INDENT, &hazard.effect)?;
         match &hazard.remedy {
             // A command stands on one line, to be copied.
             Some(command) if hazard.remedy_is_command => writeln!(out, "{INDENT}remedy: $ {command}")?,
-            Some(advice) => output::hanging(out, INDENT, &format!("remedy: {advice}"))?,
+            Some(advice) => output::write_hanging(out, INDENT, &format!("remedy: {advice}"))?,
             None => {}
         }
     }

@@ -11,10 +11,10 @@ use crate::cli::StudyArgs;
 use crate::cli_error::CliError;
 use crate::output;
 
-/// Looks, and prints what was seen. Nothing is stored: no value of it is a measurement.
+/// Reads the entries and prints them. Nothing is stored: no value of it is a measurement.
 pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
     let entries = read_entries().map_err(|error| match error {
-        Error::Device(why) => CliError::new("study page needs the kernel module", why),
+        Error::Device(reason) => CliError::new("study page needs the kernel module", reason),
         error => CliError::new("study page", error),
     })?;
     output::print_answer(args.to.json, &entries, |out| write_text(out, &entries))
@@ -44,7 +44,7 @@ fn write_text(out: &mut dyn Write, entries: &PageTableEntries) -> io::Result<()>
     bits.iter().try_for_each(|EntryBit { name, why, .. }| writeln!(out, "  {name}: {why}"))?;
     let Some([Hex(published_sender), Hex(published_receiver)]) = *published else { return Ok(()) };
     // What the published study printed, and whether it is the same here.
-    writeln!(out, "\nBeside the study kernel-transfer-2020:")?;
+    writeln!(out, "\nNext to the study kernel-transfer-2020:")?;
     for (end, flags, published) in
         [("sender", sender_read, published_sender), ("receiver", written, published_receiver)]
     {
@@ -88,7 +88,7 @@ mod tests {
         PageEntry { entry, level: 1, shift: 12, is_mapped: true, is_present: entry & 1 == 1, has_frame: false }
     }
 
-    fn looks(processor: Processor, written: u64) -> PageTableEntries {
+    fn entries(processor: Processor, written: u64) -> PageTableEntries {
         let read = 0x8000_0000_1234_5027;
         let sender = vec![(AccessStage::Untouched, entry(0)), (AccessStage::Read, entry(0x8000_0000_0765_4025))];
         let receiver = vec![
@@ -100,15 +100,15 @@ mod tests {
         PageTableEntries::new(processor, sender, receiver)
     }
 
-    fn page_table_text(looks: &PageTableEntries) -> String {
+    fn page_table_text(entries: &PageTableEntries) -> String {
         let mut out = Vec::new();
-        write_text(&mut out, looks).unwrap();
+        write_text(&mut out, entries).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn entries_are_decoded_without_frame_numbers() {
-        let text = page_table_text(&looks(Processor::X86, 0x8000_0000_1234_5067));
+        let text = page_table_text(&entries(Processor::X86, 0x8000_0000_1234_5067));
         for line in [
             "  before touch   no entry in the table of level 1: an access would fault",
             "  after a read   0x8000000000000025",
@@ -119,7 +119,7 @@ mod tests {
             "  sender   0x8000000000000025: the same here",
             "  receiver 0x8000000000000067: the same here",
         ] {
-            assert!(text.lines().any(|one| one.trim_start() == line.trim_start()), "{line}\n{text}");
+            assert!(text.lines().any(|output_line| output_line.trim_start() == line.trim_start()), "{line}\n{text}");
         }
     }
 
@@ -127,18 +127,18 @@ mod tests {
     fn text_fits_80_columns() {
         let texts = [Processor::X86, Processor::ARM].map(|processor| {
             let mut out = Vec::new();
-            write_text(&mut out, &looks(processor, 0x67)).unwrap();
+            write_text(&mut out, &entries(processor, 0x67)).unwrap();
             String::from_utf8(out).unwrap()
         });
-        let wide: Vec<&str> = texts.iter().flat_map(|text| text.lines()).filter(|line| line.len() > 80).collect();
-        assert!(wide.is_empty(), "{wide:#?}");
+        let wide_lines: Vec<&str> = texts.iter().flat_map(|text| text.lines()).filter(|line| line.len() > 80).collect();
+        assert!(wide_lines.is_empty(), "{wide_lines:#?}");
     }
 
     #[test]
     fn difference_to_published_is_named() {
-        let text = page_table_text(&looks(Processor::X86, 0x8000_0000_0000_0867));
+        let text = page_table_text(&entries(Processor::X86, 0x8000_0000_0000_0867));
         assert!(text.contains("0x8000000000000867 here: other in soft-dirty"), "{text}");
-        let answer = serde_json::to_value(looks(Processor::X86, 0x67)).unwrap();
+        let answer = serde_json::to_value(entries(Processor::X86, 0x67)).unwrap();
         assert_eq!(answer["receiver"][3]["flags"], "0x67");
         assert_eq!(answer["sender"][0]["is_present"], false);
         assert_eq!(answer["published"][0], "0x8000000000000025");

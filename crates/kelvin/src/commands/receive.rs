@@ -42,7 +42,7 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     let once = args.once || is_output;
     let options = ReceiverOptions { overwrite: args.overwrite, once, method, min_progress: args.min_progress };
     let is_over = || kelvin_sys::stop_signals::stop_signal().is_some();
-    let served = if args.device {
+    let result = if args.device {
         let receiver = device::DeviceReceiver::listen(args.listen, destination, secret, options, report);
         let receiver = receiver.map_err(|error| listen_error(args, error))?;
         reporter.announce(receiver.address, args)?;
@@ -54,14 +54,14 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
         receiver.serve(is_over)
     };
     reporter.log.close(LOG_FLUSH_TIMEOUT);
-    served?;
+    result?;
     Ok(!(once && reporter.failed.load(Ordering::Relaxed)))
 }
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {
     match error {
         Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
-        Error::Device(why) => CliError::new("--device", why),
+        Error::Device(reason) => CliError::new("--device", reason),
         error => CliError::new("--listen", error),
     }
 }
@@ -87,7 +87,7 @@ struct ReceiveSummary<'a> {
     device: Option<&'static str>,
 }
 
-/// Says what happens.
+/// Reports the events of sessions.
 struct EventReporter {
     log: Log,
     json: bool,
@@ -103,27 +103,28 @@ struct EventReporter {
 
 impl EventReporter {
     fn announce(&self, address: SocketAddr, args: &ReceiveArgs) -> Result<(), CliError> {
-        let shown = DisplayAddr(address).to_string();
+        let address_text = DisplayAddr(address).to_string();
         if self.is_output {
-            self.log.note(&shown);
+            self.log.note(&address_text);
         } else if self.json {
-            output::print_json(&std::collections::BTreeMap::from([("listening", &shown)]))?;
+            output::print_json(&std::collections::BTreeMap::from([("listening", &address_text)]))?;
         } else {
-            output::print(|out| writeln!(out, "{shown}"))?;
+            output::print(|out| writeln!(out, "{address_text}"))?;
         }
-        let whom = if args.token_file.is_some() { "senders with the secret" } else { "any process on this host" };
-        let until = if args.once || self.is_output { "one of them is served" } else { "Ctrl-C" };
-        self.log.note(format_args!("receiving from {whom} until {until}"));
+        let sender_kind =
+            if args.token_file.is_some() { "senders with the secret" } else { "any process on this host" };
+        let end_condition = if args.once || self.is_output { "one of them is served" } else { "Ctrl-C" };
+        self.log.note(format_args!("receiving from {sender_kind} until {end_condition}"));
         Ok(())
     }
 
     fn report(&self, from: SocketAddr, event: &SessionEvent) {
-        let (about, what) = match event {
+        let (source, description) = match event {
             SessionEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
-            SessionEvent::FileFailed(_, why @ Error::File(_)) => (LogSource::Client, why.to_string()),
-            SessionEvent::FileFailed(path, why) => (LogSource::Client, format!("{}: {why}", path.display())),
+            SessionEvent::FileFailed(_, error @ Error::File(_)) => (LogSource::Client, error.to_string()),
+            SessionEvent::FileFailed(path, error) => (LogSource::Client, format!("{}: {error}", path.display())),
             SessionEvent::PartKept(path) => {
-                (LogSource::Client, format!("{}: a part is left, to be gone on with", path.display()))
+                (LogSource::Client, format!("{}: a part is kept, to be resumed", path.display()))
             }
             SessionEvent::Finished(summary) => return self.report_summary(from, summary),
             SessionEvent::Progress { bytes, total, elapsed } if self.shows_progress => {
@@ -140,7 +141,7 @@ impl EventReporter {
             SessionEvent::FileFailed(..) | SessionEvent::Fault(_) => self.failed.store(true, Ordering::Relaxed),
             _ => {}
         }
-        self.log.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
+        self.log.write_line(source, &format!("{}: {description}", DisplayAddr(from)));
     }
 
     fn report_summary(&self, from: SocketAddr, summary: &TransferSummary) {
@@ -152,7 +153,7 @@ impl EventReporter {
             let _ = output::print_raw(|out| out.write_all(ERASE_LINE.as_bytes()));
         }
         let text = format!("{summary}{}", super::kernel_socket_note(self.device));
-        let printed = if self.is_output {
+        let result = if self.is_output {
             self.log.note(text);
             Ok(())
         } else if self.json {
@@ -160,7 +161,7 @@ impl EventReporter {
         } else {
             output::print(|out| writeln!(out, "{text}"))
         };
-        if let Err(fault) = printed {
+        if let Err(fault) = result {
             self.log.note(format_args!("{}: {fault}", DisplayAddr(from)));
         }
     }

@@ -32,9 +32,9 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
         bail!("--output: Parquet is no text for a terminal: name a file");
     }
     let outlet = Outlet::find(args.output.as_deref())?;
-    let ComparedMachines { published: mut chosen, members } = ComparedMachines::from_names(&args.compare_with)?;
-    if chosen.is_empty() && args.format() == ReportFormat::Html {
-        chosen = kelvin_analysis::references().to_vec();
+    let ComparedMachines { published: mut references, members } = ComparedMachines::from_names(&args.compare_with)?;
+    if references.is_empty() && args.format() == ReportFormat::Html {
+        references = kelvin_analysis::references().to_vec();
     }
     let (run, store) = find_run(&args.run, &args.store)?;
     let mut run = Redaction::from_flag(args.with_private).redact_run(run)?;
@@ -43,7 +43,7 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
     }
     let analysis = analyse_with_library(&run, &build_library(&members, store.as_ref(), &run.header.machine));
     let probes = explain::probe_texts();
-    let report = Report { run: &run, analysis: &analysis, references: &chosen, probes: &probes };
+    let report = Report { run: &run, analysis: &analysis, references: &references, probes: &probes };
     let to_terminal = args.output.is_none();
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;
@@ -60,8 +60,8 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         ReportFormat::Terminal if args.full => output::terminal(color()).render(report, out),
         ReportFormat::Terminal => {
             let run = args.run.to_string_lossy();
-            let drawn = (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into());
-            output::first_screen(color(), false, &[full_report_hint(&run), drawn, why_hint()]).render(report, out)
+            let html_hint = (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into());
+            output::first_screen(color(), false, &[full_report_hint(&run), html_hint, why_hint()]).render(report, out)
         }
         ReportFormat::Html => Html.render(report, out),
         ReportFormat::Md => Markdown.render(report, out),

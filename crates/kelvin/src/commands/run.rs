@@ -32,41 +32,46 @@ pub fn run(args: &RunArgs) -> CmdResult {
         (_, true) => Effort::Thorough,
         _ => Effort::Default,
     };
-    let compared = ComparedMachines::from_names(&args.compare_with)?;
+    let machines = ComparedMachines::from_names(&args.compare_with)?;
     let cases = Selection::parse(&args.names, "kelvin study")?.plan(&args.options, &local, effort)?;
-    let (cases, more) = with_rivals(cases, args.rivals, &local, effort)?;
-    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + more);
+    let (cases, rival_blocks) = with_rivals(cases, args.rivals, &local, effort)?;
+    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks);
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => TextOutput::Full,
         (_, true) => TextOutput::Screen,
         (_, false) => TextOutput::ScreenAndTables,
     };
     let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
-    measure_and_show(plan, &args.to, compared, text)
+    measure_and_show(plan, &args.to, machines, text)
 }
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
 pub fn sweep(args: &SweepArgs) -> CmdResult {
     let (local, effort) = (LocalMachine::read()?, Effort::Thorough);
     let cases = plan_names(ProbeKind::Measure, &["file".to_owned()], &local, effort)?;
-    let (cases, more) = with_rivals(cases, args.rivals, &local, effort)?;
-    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + more);
+    let (cases, rival_blocks) = with_rivals(cases, args.rivals, &local, effort)?;
+    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks);
     let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }
 
-/// The plan with other programs beside kelvin, if asked for, and the blocks of time that they take.
-fn with_rivals(plan: Plan, wanted: bool, local: &LocalMachine, effort: Effort) -> Result<(Plan, usize), CliError> {
-    if !wanted {
+/// The plan with other programs next to kelvin, if requested, and the blocks of time that they take.
+fn with_rivals(
+    plan: Plan,
+    is_requested: bool,
+    local: &LocalMachine,
+    effort: Effort,
+) -> Result<(Plan, usize), CliError> {
+    if !is_requested {
         return Ok((plan, 0));
     }
     let area = |probe: &Probe| probe.metrics[0].area();
-    let measured: BTreeSet<&str> =
+    let measured_areas: BTreeSet<&str> =
         plan.units.iter().filter(|unit| !unit.only_input).map(|unit| area(unit.probe)).collect();
     let studies = studies_that_need(Need::Rivals);
     let areas: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
-    let asked = studies.iter().filter(|study| measured.contains(area(study)));
-    let names: Vec<String> = asked.map(|study| study.id.to_string()).collect();
+    let requested_studies = studies.iter().filter(|study| measured_areas.contains(area(study)));
+    let names: Vec<String> = requested_studies.map(|study| study.id.to_string()).collect();
     if names.is_empty() {
         bail!(
             "--rivals: other programs measure only {}, and this run measures none of these; name one too (kelvin run file --rivals), \
@@ -76,11 +81,11 @@ fn with_rivals(plan: Plan, wanted: bool, local: &LocalMachine, effort: Effort) -
     }
     let rivals = plan_names(ProbeKind::Study, &names, local, effort)?;
     // Starting a program such as fio takes far longer than any other round, and there are more of files than of all else.
-    let blocks = areas.intersection(&measured).map(|&area| if area == "file" { 4 } else { 1 }).sum();
+    let blocks = areas.intersection(&measured_areas).map(|&area| if area == "file" { 4 } else { 1 }).sum();
     Ok((plan.merge(rivals), blocks))
 }
 
-/// The plan of a run whose rounds are expected to take what earlier runs in a store say.
+/// The plan of a run whose rounds are expected to take as long as in earlier runs of a store.
 ///
 /// # Errors
 /// If nothing fits, the store fails, or an option is wrong here.
@@ -95,7 +100,7 @@ pub fn plan_run(
     RunPlan::new(local, RunSchedule::fit(cases, options, defaults, &costs)?, options)
 }
 
-/// What rounds are expected to take. A store that is not there yet teaches nothing, and is made once all options are checked.
+/// What rounds are expected to take. A store that is not there yet has no costs, and is made once all options are checked.
 ///
 /// # Errors
 /// If the store fails.
@@ -114,12 +119,12 @@ pub fn expected_costs(
 /// Measures a plan and shows the run. Everything that can be wrong with the options is checked first.
 pub fn measure_and_show(
     mut plan: RunPlan,
-    to: &DestinationArgs,
-    compared: ComparedMachines,
+    destination: &DestinationArgs,
+    machines: ComparedMachines,
     text: TextOutput,
 ) -> CmdResult {
-    let output = RunOutput::open(&mut plan, to, compared, text)?;
-    plan.schedule.announce(&plan.destination_text(to.page()));
+    let output = RunOutput::open(&mut plan, destination, machines, text)?;
+    plan.schedule.announce(&plan.destination_text(destination.page()));
     output.show(plan.measure()?)
 }
 
@@ -136,7 +141,7 @@ pub enum TextOutput {
 
 /// Where a finished run is shown.
 pub struct RunOutput<'a> {
-    to: &'a DestinationArgs,
+    destination: &'a DestinationArgs,
     page: Option<OutputFile>,
     text: TextOutput,
     /// Published machines to compare with.
@@ -150,59 +155,59 @@ impl<'a> RunOutput<'a> {
     /// A page or a store that cannot be written.
     pub fn open(
         plan: &mut RunPlan,
-        to: &'a DestinationArgs,
-        compared: ComparedMachines,
+        destination: &'a DestinationArgs,
+        machines: ComparedMachines,
         text: TextOutput,
     ) -> Result<Self, CliError> {
-        let page = to.page().map(OutputFile::find).transpose()?;
-        plan.redaction = Redaction::from_flag(to.with_private);
-        plan.members = Some(compared.members);
-        if let Some(store) = to.store() {
-            plan.writer = Some(RunWriter::open(store, labels(&to.tags, to.note.as_deref()))?);
+        let page = destination.page().map(OutputFile::find).transpose()?;
+        plan.redaction = Redaction::from_flag(destination.with_private);
+        plan.members = Some(machines.members);
+        if let Some(store) = destination.store() {
+            plan.writer = Some(RunWriter::open(store, labels(&destination.tags, destination.note.as_deref()))?);
         }
-        Ok(Self { to, page, text, references: compared.published })
+        Ok(Self { destination, page, text, references: machines.published })
     }
 
-    /// Prints a finished run, writes its page, sends it to its server, and says how well it went.
+    /// Prints a finished run, writes its page, sends it to its server, and returns whether it succeeded.
     pub fn show(self, finished: FinishedRun) -> CmdResult {
         let FinishedRun { run, analysis, store_error, spool_file } = finished;
         let probes = explain::probe_texts();
         let report = Report { run: &run, analysis: &analysis, references: &self.references, probes: &probes };
-        let printed = if self.to.json {
-            output::print_raw(|out| Json { pretty: false, samples: self.to.with_samples }.render(&report, out))
+        let print_result = if self.destination.json {
+            output::print_raw(|out| Json { pretty: false, samples: self.destination.with_samples }.render(&report, out))
         } else {
             self.print(&report)
         };
-        let paged = self.page.map_or(Ok(()), |page| {
+        let page_result = self.page.map_or(Ok(()), |page| {
             let references = if self.references.is_empty() { kelvin_analysis::references() } else { &self.references };
             page.write(|out| Html.render(&Report { references, ..report }, out)).map_err(CliError::from)
         });
         if let Some(file) = spool_file {
-            send_to_server(&file, &self.to.store);
+            send_to_server(&file, &self.destination.store);
         }
         if let Some(store_error) = store_error {
             // All may be on one disk that is full.
-            for fault in [printed, paged].into_iter().filter_map(Result::err) {
+            for fault in [print_result, page_result].into_iter().filter_map(Result::err) {
                 notice!("{fault}");
             }
             return Err(store_error);
         }
-        printed?;
-        paged?;
+        print_result?;
+        page_result?;
         let is_failed = analysis.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)));
         Ok(!is_failed && run.status == RunStatus::Complete)
     }
 
     /// Prints a run for people.
     fn print(&self, report: &Report<'_>) -> Result<(), CliError> {
-        let stored = self.to.store().map(|_| report::full_report_hint("last"));
-        let page = self.to.page().map(|page| (page.display().to_string(), "the same, drawn".to_owned()));
-        let more: Vec<(String, String)> = stored.into_iter().chain(page).chain([report::why_hint()]).collect();
+        let full_hint = self.destination.store().map(|_| report::full_report_hint("last"));
+        let page = self.destination.page().map(|page| (page.display().to_string(), "the same, drawn".to_owned()));
+        let hints: Vec<(String, String)> = full_hint.into_iter().chain(page).chain([report::why_hint()]).collect();
         let color = output::uses_color();
         output::print_raw(|out| match self.text {
             TextOutput::Full => output::terminal(color).render(report, out),
-            TextOutput::Screen => output::first_screen(color, false, &more).render(report, out),
-            TextOutput::ScreenAndTables => output::first_screen(color, true, &more).render(report, out),
+            TextOutput::Screen => output::first_screen(color, false, &hints).render(report, out),
+            TextOutput::ScreenAndTables => output::first_screen(color, true, &hints).render(report, out),
         })
     }
 }
@@ -217,6 +222,6 @@ pub fn send_to_server(file: &str, store: &StoreArgs) {
 /// Blocks of time for the areas of a plan: the processor and the operating system share one.
 pub fn area_blocks(plan: &Plan) -> usize {
     let block = |area: &'static str| if area == "cpu" { "os" } else { area };
-    let asked = plan.units.iter().filter(|unit| !unit.only_input);
-    asked.map(|unit| block(unit.probe.metrics[0].area())).collect::<BTreeSet<_>>().len().max(1)
+    let units = plan.units.iter().filter(|unit| !unit.only_input);
+    units.map(|unit| block(unit.probe.metrics[0].area())).collect::<BTreeSet<_>>().len().max(1)
 }

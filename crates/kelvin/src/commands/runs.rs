@@ -58,7 +58,7 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
         RunsCommand::Prune { keep, labelled_too, dry_run } => {
             let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
             let now = jiff::Timestamp::now().as_microsecond();
-            prune_runs(store, PruneOptions { keep, labelled_too: *labelled_too, now }, *dry_run)?;
+            prune_runs(store, PruneOptions { keep, include_labelled: *labelled_too, now }, *dry_run)?;
         }
         RunsCommand::Push { to, runs } => return copy::copy_runs(&store, &open_named(to, "--to")?, runs, "sent to"),
         RunsCommand::Pull { from, runs } => {
@@ -99,10 +99,10 @@ fn keep_headlines(store: &Store, run: &Run) -> Result<(), AppendError> {
     let options = ["--congestion-control", "--socket-buffers"];
     let has_options = run.header.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
     // Which they were does not matter.
-    let asked = TcpOptions { congestion_control: has_options.then(String::new), ..TcpOptions::default() };
+    let tcp_options = TcpOptions { congestion_control: has_options.then(String::new), ..TcpOptions::default() };
     store.record_headlines(
         &run.header.id,
-        &analyse(run).stored_headlines(|metric| socket_options::has_default_options(metric, &asked)),
+        &analyse(run).stored_headlines(|metric| socket_options::has_default_options(metric, &tcp_options)),
     )
 }
 
@@ -113,8 +113,8 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
     }
     if lines.is_empty() {
         let tags: Vec<String> = tags.iter().map(Tag::to_string).collect();
-        let with = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(" and ")) };
-        notice!("no runs{with} in {}", store.name());
+        let tags_clause = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(" and ")) };
+        notice!("no runs{tags_clause} in {}", store.name());
         return Ok(());
     }
     output::print(|out| {
@@ -147,26 +147,26 @@ fn tags_text(tags: &BTreeMap<String, String>) -> String {
     tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("  ")
 }
 
-/// Removes old runs, or says which.
+/// Removes old runs, or lists them.
 fn prune_runs(store: Store, prune: PruneOptions, dry_run: bool) -> Result<(), CliError> {
     let lines = match dry_run {
         true => store.prunable(prune)?,
         false => remove_and_shrink(store, |store| Ok(store.prune(prune)?))?,
     };
-    let done = if dry_run { "would be deleted" } else { "deleted" };
+    let verb = if dry_run { "would be deleted" } else { "deleted" };
     output::print(|out| {
         lines.iter().try_for_each(|line| writeln!(out, "{}  {:20}  {}", line.id, line.started, line.mode))
     })?;
     let kib: u64 = lines.iter().map(|line| line.bytes).sum::<u64>() / 1024;
-    notice!("{} {done}, {kib} KiB", run_count_text(lines.len()));
+    notice!("{} {verb}, {kib} KiB", run_count_text(lines.len()));
     Ok(())
 }
 
 /// Removes runs and returns their space to the file system: on a disk without space for a log of that, within the file of the store.
 fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindError>) -> Result<T, CliError> {
     let (file, is_file) = (PathBuf::from(store.name()), store.key().is_none());
-    let removed = remove(&store);
-    let is_full = match &removed {
+    let removal = remove(&store);
+    let is_full = match &removal {
         Err(FindError::Database(fault)) => fault.is_disk_full(),
         Err(_) => false,
         Ok(_) => match store.reclaim() {
@@ -175,7 +175,7 @@ fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindE
         },
     };
     if !(is_full && is_file) {
-        return removed.map_err(CliError::msg);
+        return removal.map_err(CliError::msg);
     }
     // Nobody else may use it meanwhile.
     drop(store);
@@ -186,7 +186,8 @@ fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindE
         file.display(),
         copy.display()
     );
-    let done = removed.or_else(|_| remove(in_place.store())).map_err(CliError::from);
-    done.and_then(|removed| Ok(in_place.finish().map(|()| removed)?))
-        .map_err(|why| CliError::msg(format!("{why}; the store as it was is in {}", copy.display())))
+    let outcome = removal.or_else(|_| remove(in_place.store())).map_err(CliError::from);
+    outcome
+        .and_then(|value| Ok(in_place.finish().map(|()| value)?))
+        .map_err(|error| CliError::msg(format!("{error}; the store as it was is in {}", copy.display())))
 }

@@ -38,14 +38,14 @@ pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
     let peak = read_usage(UsageScope::Process).peak_resident;
     let report = SelfcheckReport { clock: &run.header.clock, peak_resident_bytes: peak, truths: &analysis.results };
     output::print_answer(args.json, &report, |out| write_terminal(out, &run, &analysis, peak))?;
-    let wrong = analysis.results.iter().any(|result| match result.outcome {
+    let has_wrong_result = analysis.results.iter().any(|result| match result.outcome {
         // A probe that fails on purpose has to fail.
         Outcome::Failed(_) => !args.faults,
         Outcome::Measured(_) => args.faults || verdict(result) == WRONG_VERDICT,
         Outcome::Skipped(_) => false,
         _ => true,
     });
-    Ok(!wrong)
+    Ok(!has_wrong_result)
 }
 
 fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64) -> io::Result<()> {
@@ -75,8 +75,9 @@ const WRONG_VERDICT: &str = "WRONG";
 
 /// A figure is right within what the construction allows. One outside, whose interval still reaches there, is inconclusive.
 fn verdict(result: &MetricResult) -> &'static str {
-    let is_within =
-        |value: f64| result.prediction.as_ref().is_some_and(|known| (known.low..=known.high).contains(&value));
+    let is_within = |value: f64| {
+        result.prediction.as_ref().is_some_and(|prediction| (prediction.low..=prediction.high).contains(&value))
+    };
     match (&result.outcome, result.verdict) {
         (_, RangeVerdict::Above | RangeVerdict::Below) => WRONG_VERDICT,
         (Outcome::Measured(summary), _) if is_within(summary.headline) => "right",
@@ -87,11 +88,16 @@ fn verdict(result: &MetricResult) -> &'static str {
 /// A truth with its name, which is as long as the longest one.
 fn write_truth(out: &mut dyn Write, name: &str, result: &MetricResult) -> io::Result<()> {
     match (&result.outcome, &result.prediction) {
-        (Outcome::Measured(summary), Some(known)) => {
+        (Outcome::Measured(summary), Some(prediction)) => {
             let verdict = verdict(result);
             let text = |value| units::value_text(value, result.metric.unit);
-            let error = (summary.headline / known.value - 1.0) * 100.0;
-            writeln!(out, "{name} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
+            let error = (summary.headline / prediction.value - 1.0) * 100.0;
+            writeln!(
+                out,
+                "{name} {:>14} {:>14} {error:>+8.3}%  {verdict}",
+                text(prediction.value),
+                text(summary.headline)
+            )
         }
         (Outcome::Measured(_), None) => {
             writeln!(out, "{name} not judged: {}", result.no_prediction_reason.as_deref().unwrap_or("no known value"))

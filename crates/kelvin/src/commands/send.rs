@@ -26,20 +26,20 @@ use crate::progress::StatusLine;
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> CmdResult {
     let secret = read_secret(args.token_file.as_deref())?;
-    let (files, to) = args.operands()?;
+    let (files, host) = args.operands()?;
     let method = args.setup()?;
     let collection = collect_files(args, &files)?;
-    let addresses = resolve(to).context(to)?;
+    let addresses = resolve(host).context(host)?;
     kelvin_sys::stop_signals::install_handlers()?;
     let options = send_settings(args, method, &collection);
-    let sent = if args.device {
-        send_all(device::connect(&addresses, &secret, options), to, collection)?
+    let outcome = if args.device {
+        send_all(device::connect(&addresses, &secret, options), host, collection)?
     } else {
-        send_all(Sender::connect(&addresses, &secret, options), to, collection)?
+        send_all(Sender::connect(&addresses, &secret, options), host, collection)?
     };
-    match sent {
-        Ok(sent) => print_summary(args, &sent),
-        Err(error @ Error::RefusedAll(_)) => Err(CliError::new(to, error)),
+    match outcome {
+        Ok(result) => print_summary(args, &result),
+        Err(error @ Error::RefusedAll(_)) => Err(CliError::new(host, error)),
         Err(error) => {
             CliError::msg(error).report();
             Ok(false)
@@ -49,16 +49,16 @@ pub fn send(args: &SendArgs) -> CmdResult {
 
 /// Sends all by a sender that has connected.
 fn send_all<S: TransferStream>(
-    connected: Result<Sender<S>, Error>,
-    to: &str,
+    connection: Result<Sender<S>, Error>,
+    host: &str,
     collection: SourceList,
 ) -> Result<Result<SendResult, Error>, CliError> {
-    let sender = connected.map_err(|error| match error {
-        Error::Device(why) => CliError::new("--device", why),
-        error => CliError::new(to, error),
+    let sender = connection.map_err(|error| match error {
+        Error::Device(reason) => CliError::new("--device", reason),
+        error => CliError::new(host, error),
     })?;
     let progress = StatusLine::after_delay();
-    Ok(sender.send(collection, &|bytes, of| progress.show_bytes(bytes, of)))
+    Ok(sender.send(collection, &|bytes, total| progress.show_bytes(bytes, total)))
 }
 
 fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
@@ -68,7 +68,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
         true => (collection.stored_bytes, None),
         false => (None, collection.max_stored_bytes),
     };
-    let (verify, streams) = (!no_verify, args.streams.announced());
+    let (verify, streams) = (!no_verify, args.streams.announced_streams());
     // What goes by a method that was asked for goes over one connection.
     let stream_tuning = (args.streams == AutoOr::Auto && method.is_none()).then_some(TuningWindow::DEFAULT);
     let settings = SessionSettings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
@@ -95,9 +95,9 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
         }
         // What has no name is refused below.
         let Ok(name) = FileName::from_path(path) else { continue };
-        if let Some(other) = paths.insert(name, path) {
-            let (one, other) = (other.display(), path.display());
-            bail!("{one} and {other} would arrive under one name: send them apart");
+        if let Some(previous) = paths.insert(name, path) {
+            let (first, second) = (previous.display(), path.display());
+            bail!("{first} and {second} would arrive under one name: send them apart");
         }
     }
     let attributes = match (args.xattrs, args.dry_run) {
@@ -105,12 +105,12 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
         (false, true) => AttributePolicy::CountWhenFound,
         (false, false) => AttributePolicy::CountWhenSent,
     };
-    let keep = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
-    let mut sources = SourceList::begin(files, keep)?;
-    let is_usual = args.streams.announced() == 1 && args.connection == ConnectionLifetime::Persistent;
-    let may_be_found_later =
-        is_usual && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes.is_some();
-    sources.find_more(if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX })?;
+    let options = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
+    let mut sources = SourceList::begin(files, options)?;
+    let is_default = args.streams.announced_streams() == 1 && args.connection == ConnectionLifetime::Persistent;
+    let can_list_later =
+        is_default && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes.is_some();
+    sources.find_more(if can_list_later { MAX_FILES_LISTED_FIRST } else { usize::MAX })?;
     Ok(sources)
 }
 
@@ -132,8 +132,8 @@ struct SendSummary<'a> {
     device: Option<&'static str>,
 }
 
-fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
-    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted } = sent;
+fn print_summary(args: &SendArgs, result: &SendResult) -> CmdResult {
+    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted } = result;
     let omitted = skipped_text(omitted);
     let device = args.device.then_some(KmodDevice::Sender);
     for UnsentFile { path, why } in unsent {

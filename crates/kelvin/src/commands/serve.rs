@@ -21,7 +21,7 @@ const DEFAULT_POOL_THREADS: usize = 64;
 /// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
 pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     stop_signals::install_server_handlers()?;
-    // With fewer descriptors it serves fewer clients, and says so.
+    // With fewer descriptors it serves fewer clients, and reports their number.
     let _ = kelvin_sys::process::raise_open_file_limit();
     let server = listen(args)?;
     let address = server.address()?;
@@ -29,29 +29,29 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     // Whoever reads an address goes on to use it: what may still fail comes before.
     let log = Log::with_writer(std::io::stderr())?;
     output::print(|out| {
-        [Some(address), stats].into_iter().flatten().try_for_each(|end| writeln!(out, "{}", DisplayAddr(end)))
+        [Some(address), stats].into_iter().flatten().try_for_each(|endpoint| writeln!(out, "{}", DisplayAddr(endpoint)))
     })?;
     let (root, limit) = (args.root.display(), server.max_connections());
     log.note(format_args!("serving {root} at http://{}/, at most {limit} connections, until Ctrl-C", UrlAddr(address)));
     if let Some(stats) = stats {
-        log.note(format_args!("telling whoever has the token what it uses at http://{}{STATS_PATH}", UrlAddr(stats)));
+        log.note(format_args!("serving statistics to clients with the token at http://{}{STATS_PATH}", UrlAddr(stats)));
     }
     let reopen = server.reopener();
-    let served = server.serve(|| {
+    let result = server.serve(|| {
         if stop_signals::take_reopen_request() {
             match reopen() {
-                Ok(()) => log.note(format_args!("opened {root} anew")),
+                Ok(()) => log.note(format_args!("reopened {root}")),
                 Err(error) => log.note(format_args!("serving what was opened before: {error}")),
             }
         }
         stop_signals::stop_signal().is_some()
     });
-    if let Ok(served) = &served {
-        log.note(summary_text(served));
-        choice_texts(&served.bulk).iter().for_each(|line| log.note(line));
+    if let Ok(totals) = &result {
+        log.note(summary_text(totals));
+        choice_texts(&totals.bulk).iter().for_each(|line| log.note(line));
     }
     log.close(LOG_FLUSH_TIMEOUT);
-    served.map(drop).map_err(CliError::msg)
+    result.map(drop).map_err(CliError::msg)
 }
 
 fn listen(args: &ServeArgs) -> Result<Server, CliError> {
@@ -82,14 +82,14 @@ fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
 
 fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {
     if matches!(args.model, ServerModel::Fork | ServerModel::Thread) && args.threads.is_some() {
-        let why = format!("the model {} has one for each connection: give --connections", args.model);
-        return Err(CliError::new("--threads", why));
+        let reason = format!("the model {} has one for each connection: give --connections", args.model);
+        return Err(CliError::new("--threads", reason));
     }
-    let usual = || match args.model {
+    let default_threads = || match args.model {
         ServerModel::Pool => DEFAULT_POOL_THREADS,
         _ => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let mut setup = ServerSetup::with_threads(args.threads.map_or_else(usual, |threads| threads as usize));
+    let mut setup = ServerSetup::with_threads(args.threads.map_or_else(default_threads, |threads| threads as usize));
     setup.model = args.model;
     (setup.send_strategy, setup.lists_directories) = (args.send, args.index);
     setup.limits =
@@ -98,36 +98,36 @@ fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {
 }
 
 /// What the server did, in one sentence.
-fn summary_text(served: &ServerTotals) -> String {
-    let ServerTotals { requests, bytes, connections, refused, bulk: _ } = served;
+fn summary_text(totals: &ServerTotals) -> String {
+    let ServerTotals { requests, bytes, connections, refused, bulk: _ } = totals;
     let counts = [(requests, "request"), (bytes, "byte"), (connections, "connection")];
     let [requests, bytes, connections] =
-        counts.map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" }));
-    let rest = match refused {
+        counts.map(|(count, noun)| format!("{count} {noun}{}", if *count == 1 { "" } else { "s" }));
+    let refusal_text = match refused {
         0 => String::new(),
         refused => format!("; {refused} more were turned away, because there were too many"),
     };
-    format!("answered {requests} with {bytes} over {connections}{rest}")
+    format!("answered {requests} with {bytes} over {connections}{refusal_text}")
 }
 
 /// By which calls larger files went, a sentence for each kind of clients and size that there was.
 fn choice_texts(choices: &BulkStats) -> Vec<String> {
     let line = |(peer, class)| {
         let mut methods = BulkMethod::ALL.map(|method| (method, choices.totals(peer, class, method)));
-        methods.sort_by_key(|(_, sent)| std::cmp::Reverse(sent.answers));
-        let text = |(method, sent): &(BulkMethod, BulkTotals)| {
-            let by = if *method == BulkMethod::Mmap { "from a mapping" } else { "by sendfile" };
-            let time = |of_a_byte: f64| format!(" ({:.3} ms/MiB)", of_a_byte * f64::from(1 << 20) / 1e6);
-            format!("{} {by}{}", sent.answers, sent.nanoseconds_per_byte().map(time).unwrap_or_default())
+        methods.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.answers));
+        let text = |(method, totals): &(BulkMethod, BulkTotals)| {
+            let method_text = if *method == BulkMethod::Mmap { "from a mapping" } else { "by sendfile" };
+            let time = |per_byte: f64| format!(" ({:.3} ms/MiB)", per_byte * f64::from(1 << 20) / 1e6);
+            format!("{} {method_text}{}", totals.answers, totals.nanoseconds_per_byte().map(time).unwrap_or_default())
         };
-        let methods: Vec<String> = methods.iter().filter(|(_, sent)| sent.answers > 0).map(text).collect();
+        let methods: Vec<String> = methods.iter().filter(|(_, totals)| totals.answers > 0).map(text).collect();
         let size = match class {
             SizeClass::Small => "of 16 to 128 KiB",
             SizeClass::Medium => "of 128 KiB to 1 MiB",
             SizeClass::Large => "of 1 MiB and more",
         };
-        let place = if peer == PeerLocality::Local { "on this host" } else { "on other hosts" };
-        (!methods.is_empty()).then(|| format!("answers {size} to clients {place}: {}", methods.join(", ")))
+        let location = if peer == PeerLocality::Local { "on this host" } else { "on other hosts" };
+        (!methods.is_empty()).then(|| format!("answers {size} to clients {location}: {}", methods.join(", ")))
     };
     let kinds = PeerLocality::ALL.iter().flat_map(|&peer| SizeClass::ALL.map(move |class| (peer, class)));
     let mut lines: Vec<String> = kinds.filter_map(line).collect();

@@ -61,53 +61,55 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     if args.name == PAGE_TABLE_STUDY {
         return page_table::page_table(args).map(|()| true);
     }
-    let chosen = StudySelection::by_name(&args.name)?;
-    if chosen.probes.iter().all(|probe| probe.metrics[0].area() == THROUGHPUT.area()) {
+    let selection = StudySelection::from_name(&args.name)?;
+    if selection.probes.iter().all(|probe| probe.metrics[0].area() == THROUGHPUT.area()) {
         return load::load(args);
     }
     if let Some(option) = args.load.first_given_option() {
         bail!("{option}: the study load alone has it: leave it out");
     }
     let local = LocalMachine::read()?;
-    for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?))) {
-        needing.check_given(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.options)?;
+    for (probe, option_studies) in
+        selection.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?)))
+    {
+        option_studies.check_given(if selection.probes.len() == 1 { probe.id } else { &args.name }, &args.options)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
-    let (kind, is_system) = (chosen.probes[0].kind, args.name == os::STUDY.as_str());
-    let usual = if kind == ProbeKind::Study || is_system { Effort::Default } else { Effort::Thorough };
+    let (kind, is_system) = (selection.probes[0].kind, args.name == os::STUDY.as_str());
+    let default_effort = if kind == ProbeKind::Study || is_system { Effort::Default } else { Effort::Thorough };
     let (effort, extent) = match (args.quick, args.thorough) {
         (true, _) => (Effort::Quick, 0),
-        (_, false) => (usual, 1),
+        (_, false) => (default_effort, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_names(kind, &chosen.names, &local, effort)?;
+    let plan = plan_names(kind, &selection.names, &local, effort)?;
     let plan = with_remote_size(plan, &args.options)?;
-    let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
+    let plan = if args.full { with_all_combinations(plan, &selection)? } else { plan };
     let plan = without_devices(select_cases(plan, &args.only)?);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.with_blocks(|case| TransferFiles::of(case).map_or(0, |files| 1 + files as u32));
     // Bytes that one round of each case moves into files.
-    let moved: u64 = plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum();
-    let is_long = chosen.probes.iter().any(|probe| [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| *id == *probe.id));
+    let moved_bytes: u64 = plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum();
+    let is_long = selection.probes.iter().any(|probe| [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| *id == *probe.id));
     let (mut options, limit) = (args.options.clone(), args.options.round_limit);
-    let (mut defaults, round_limit) = match moved {
+    let (mut defaults, round_limit) = match moved_bytes {
         0 if is_long => (LONG_ROUND_DEFAULTS[extent], limit.max(LONG_ROUND_LIMIT)),
         0 => (STUDY_DEFAULTS[extent], limit),
         _ => (TRANSFER_DEFAULTS[extent], limit.max(TRANSFER_ROUND_LIMIT)),
     };
     (options.round_limit, defaults.max_time) = (round_limit, args.quick.then_some(MAX_QUICK_TIME));
-    if moved > 0 && args.full {
+    if moved_bytes > 0 && args.full {
         defaults.rounds = ALL_TRANSFERS_ROUNDS;
         if options.budget == Budget::Default {
             options.budget = Budget::MinimumRounds;
         }
     }
-    if moved > 0 {
+    if moved_bytes > 0 {
         let rounds = options.rounds.unwrap_or(defaults.rounds);
         notice!(
             "{} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
              written back, and what reaches the device nevertheless is at most {} (--write-limit)",
-            bytes(moved * u64::from(rounds)),
+            bytes(moved_bytes * u64::from(rounds)),
             bytes(options.write_limit)
         );
     }
@@ -116,14 +118,14 @@ pub fn study(args: &StudyArgs) -> CmdResult {
 }
 
 /// The study of transfers with every combination of their factors.
-fn with_all_combinations(mut plan: Plan, chosen: &StudySelection) -> Result<Plan, CliError> {
-    let Some(study) = chosen.probes.iter().copied().find(|probe| probe.id == TIME.id.as_str()) else {
+fn with_all_combinations(mut plan: Plan, selection: &StudySelection) -> Result<Plan, CliError> {
+    let Some(study) = selection.probes.iter().copied().find(|probe| probe.id == TIME.id.as_str()) else {
         bail!("--full: the study transfer alone has combinations: leave it out, or give --thorough");
     };
-    let known: BTreeSet<Case> =
+    let existing_cases: BTreeSet<Case> =
         plan.units.iter().filter(|unit| !unit.only_input).map(|unit| unit.case.clone()).collect();
-    let new = kelvin_probes::all_transfer_cases().into_iter().filter(|case| !known.contains(case));
-    plan.units.extend(new.map(|case| PlanUnit::new(study, case)));
+    let new_cases = kelvin_probes::all_transfer_cases().into_iter().filter(|case| !existing_cases.contains(case));
+    plan.units.extend(new_cases.map(|case| PlanUnit::new(study, case)));
     Ok(plan)
 }
 
@@ -144,33 +146,36 @@ fn select_cases(plan: Plan, values: &[(String, String)]) -> Result<Plan, CliErro
     if values.is_empty() {
         return Ok(plan);
     }
-    let has =
-        |case: &Case, (axis, value): &(String, String)| case.get(axis).is_some_and(|known| known.matches_text(value));
-    let own = || plan.units.iter().filter(|unit| !unit.only_input);
-    if let Some((axis, value)) = values.iter().find(|value| !own().any(|unit| has(&unit.case, value))) {
+    let has_value = |case: &Case, (axis, value): &(String, String)| {
+        case.get(axis).is_some_and(|case_value| case_value.matches_text(value))
+    };
+    let measured_units = || plan.units.iter().filter(|unit| !unit.only_input);
+    if let Some((axis, value)) = values.iter().find(|value| !measured_units().any(|unit| has_value(&unit.case, value)))
+    {
         bail!("--only {axis}={value}: no case of this study has it");
     }
-    let is_selected =
-        |case: &Case| values.iter().all(|(axis, _)| values.iter().any(|value| value.0 == *axis && has(case, value)));
-    if !own().any(|unit| is_selected(&unit.case)) {
+    let is_selected = |case: &Case| {
+        values.iter().all(|(axis, _)| values.iter().any(|value| value.0 == *axis && has_value(case, value)))
+    };
+    if !measured_units().any(|unit| is_selected(&unit.case)) {
         bail!("--only: no case of this study has all of these values");
     }
     Ok(plan.retain_cases(is_selected))
 }
 
-/// Without the cases of ends in the kernel where its module cannot be used, which is said.
+/// Without the cases of ends in the kernel where its module cannot be used, which is reported.
 fn without_devices(plan: Plan) -> Plan {
     let mut devices = [KmodDevice::Sender, KmodDevice::Receiver].into_iter();
-    let Some(missing) = devices.find_map(|device| KernelSocket::open(device).err()) else { return plan };
-    let reason = SkipReason::new(format!("needs the kernel module: {missing}"));
-    let of_kernel = plan.units.iter().filter(|unit| has_kernel_end(&unit.case));
-    let left_out: Vec<_> = of_kernel.map(|unit| (unit.probe, unit.case.clone(), reason.clone())).collect();
-    if left_out.is_empty() {
+    let Some(error) = devices.find_map(|device| KernelSocket::open(device).err()) else { return plan };
+    let reason = SkipReason::new(format!("needs the kernel module: {error}"));
+    let kernel_units = plan.units.iter().filter(|unit| has_kernel_end(&unit.case));
+    let skipped_cases: Vec<_> = kernel_units.map(|unit| (unit.probe, unit.case.clone(), reason.clone())).collect();
+    if skipped_cases.is_empty() {
         return plan;
     }
-    notice!("{} cases with ends in the kernel are left out: {missing}", left_out.len());
+    notice!("{} cases with ends in the kernel are left out: {error}", skipped_cases.len());
     let mut plan = plan.retain_cases(|case| !has_kernel_end(case));
-    plan.left_out.extend(left_out);
+    plan.omissions.extend(skipped_cases);
     plan
 }
 
@@ -184,40 +189,41 @@ struct StudySelection {
 
 impl StudySelection {
     /// One study, all of it: its area where that is all one study, as that of transfers, of files in memory and of others.
-    fn whole_study(probe: &'static Probe) -> Self {
+    fn of_probe(probe: &'static Probe) -> Self {
         let name = if probe.id == TIME.id.as_str() { TIME.area() } else { probe.id };
         Self { probes: vec![probe], names: vec![name.to_owned()] }
     }
 
     /// By a name that is printed somewhere: a study or its short name, a probe, or a metric, an area, a study of a report, or any leading
     /// part of an id. The last ones choose the probes of a plain run that they lead; the studies only where there are none.
-    fn by_name(name: &str) -> Result<Self, CliError> {
+    fn from_name(name: &str) -> Result<Self, CliError> {
         let probes = kelvin_probes::all();
-        let of_kind = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
-        let study = of_kind(ProbeKind::Study).find(|probe| probe.id == name || short_name(probe) == name);
-        if let Some(probe) = study.or_else(|| of_kind(ProbeKind::Measure).find(|probe| probe.id == name)) {
-            return Ok(Self::whole_study(probe));
+        let probes_of_kind = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
+        let study = probes_of_kind(ProbeKind::Study).find(|probe| probe.id == name || short_name(probe) == name);
+        if let Some(probe) = study.or_else(|| probes_of_kind(ProbeKind::Measure).find(|probe| probe.id == name)) {
+            return Ok(Self::of_probe(probe));
         }
         let names = kelvin_analysis::study_metrics(name);
-        let selected = |kind| -> Vec<&'static Probe> {
-            of_kind(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
+        let selected_probes = |kind| -> Vec<&'static Probe> {
+            probes_of_kind(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
         };
         for kind in [ProbeKind::Measure, ProbeKind::Study] {
-            let probes = selected(kind);
+            let probes = selected_probes(kind);
             match probes[..] {
                 [] => {}
-                [probe] => return Ok(Self::whole_study(probe)),
+                [probe] => return Ok(Self::of_probe(probe)),
                 _ => return Ok(Self { probes, names: names.iter().map(ToString::to_string).collect() }),
             }
         }
-        if !selected(ProbeKind::Truth).is_empty() {
+        if !selected_probes(ProbeKind::Truth).is_empty() {
             bail!("'{name}' is a known truth, not a study: `kelvin selfcheck` measures it");
         }
-        let studies = of_kind(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
-        let measured = of_kind(ProbeKind::Measure).map(|probe| probe.id);
-        let known = studies.chain(measured).flat_map(dotted_prefixes).chain([PAGE_TABLE_STUDY, os::STUDY.as_str()]);
-        let near = nearest_names(name, known).join(", ");
-        bail!("no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all")
+        let studies = probes_of_kind(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
+        let probe_ids = probes_of_kind(ProbeKind::Measure).map(|probe| probe.id);
+        let valid_names =
+            studies.chain(probe_ids).flat_map(dotted_prefixes).chain([PAGE_TABLE_STUDY, os::STUDY.as_str()]);
+        let nearest = nearest_names(name, valid_names).join(", ");
+        bail!("no study is called '{name}'; the nearest names are {nearest}; `kelvin study --help` lists all")
     }
 }
 
@@ -235,19 +241,19 @@ fn dotted_prefixes(name: &'static str) -> impl Iterator<Item = &'static str> {
     name.match_indices('.').map(move |(end, _)| &name[..end]).chain([name])
 }
 
-/// The three names that are nearest to one, in whatever case it is, none twice.
-fn nearest_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+/// The three names that are nearest to one, in upper or lower case, none twice.
+fn nearest_names<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let name = &name.to_lowercase();
     // A name that begins or ends like it is nearer than one of the same length.
-    let distance = |known: &str| {
-        let last = known.rsplit('.').next().unwrap_or(known);
-        let is_part = !name.is_empty() && (known.starts_with(name.as_str()) || last.starts_with(name.as_str()));
-        (!is_part, strsim::damerau_levenshtein(name, known).min(1 + strsim::damerau_levenshtein(name, last)))
+    let distance = |candidate: &str| {
+        let last = candidate.rsplit('.').next().unwrap_or(candidate);
+        let is_part = !name.is_empty() && (candidate.starts_with(name.as_str()) || last.starts_with(name.as_str()));
+        (!is_part, strsim::damerau_levenshtein(name, candidate).min(1 + strsim::damerau_levenshtein(name, last)))
     };
-    let mut near: Vec<&str> = known.collect::<BTreeSet<&str>>().into_iter().collect();
-    near.sort_by_key(|known| distance(known));
-    near.truncate(3);
-    near
+    let mut nearest: Vec<&str> = candidates.collect::<BTreeSet<&str>>().into_iter().collect();
+    nearest.sort_by_key(|candidate| distance(candidate));
+    nearest.truncate(3);
+    nearest
 }
 
 #[cfg(test)]
@@ -265,38 +271,39 @@ mod tests {
 
     #[test]
     fn unknown_study_suggests_three_nearest() {
-        let says = |name: &str| StudySelection::by_name(name).map(|_| ()).unwrap_err().to_string();
-        assert!(says("transfre").contains("the nearest names are transfer, "), "{}", says("transfre"));
-        let near = nearest_names("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
-        assert_eq!(near, ["net.peer", "peers", "net.peer.rtt"]);
-        assert!(says("TASKS").contains("the nearest names are tasks, "), "{}", says("TASKS"));
+        let error_text = |name: &str| StudySelection::from_name(name).map(|_| ()).unwrap_err().to_string();
+        assert!(error_text("transfre").contains("the nearest names are transfer, "), "{}", error_text("transfre"));
+        let nearest =
+            nearest_names("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
+        assert_eq!(nearest, ["net.peer", "peers", "net.peer.rtt"]);
+        assert!(error_text("TASKS").contains("the nearest names are tasks, "), "{}", error_text("TASKS"));
     }
 
     /// The ids of the probes that a name chooses.
-    fn chosen_probes(name: &str) -> Vec<&'static str> {
-        let chosen = StudySelection::by_name(name).unwrap_or_else(|error| panic!("{error}"));
-        chosen.probes.iter().map(|probe| probe.id).collect()
+    fn selected_probe_ids(name: &str) -> Vec<&'static str> {
+        let selection = StudySelection::from_name(name).unwrap_or_else(|error| panic!("{error}"));
+        selection.probes.iter().map(|probe| probe.id).collect()
     }
 
     #[test]
     fn report_study_names_choose_their_probes() {
-        assert_eq!(chosen_probes("file.blocksize"), ["file.blocksize.read", "file.blocksize.write"]);
-        let round_trips = chosen_probes("net.rtt");
+        assert_eq!(selected_probe_ids("file.blocksize"), ["file.blocksize.read", "file.blocksize.write"]);
+        let round_trips = selected_probe_ids("net.rtt");
         for id in ["net.rtt.tcp", "net.rtt.udp", "net.rtt.unix", "net.stack.tcp", "net.connect"] {
             assert!(round_trips.contains(&id), "{round_trips:?}");
         }
         assert!(!round_trips.iter().any(|id| id.starts_with("net.bandwidth")), "{round_trips:?}");
-        assert!(chosen_probes("net.bandwidth").iter().all(|id| id.starts_with("net.bandwidth.")));
+        assert!(selected_probe_ids("net.bandwidth").iter().all(|id| id.starts_with("net.bandwidth.")));
         assert!(
-            chosen_probes("net.peer").len() > 5
-                && chosen_probes("net.peer").iter().all(|id| id.starts_with("net.peer."))
+            selected_probe_ids("net.peer").len() > 5
+                && selected_probe_ids("net.peer").iter().all(|id| id.starts_with("net.peer."))
         );
         // One study is the same by each of its names, and by what it measures.
         for name in ["tasks", "os.tasks", "os.tasks.elapsed"] {
-            assert_eq!(chosen_probes(name), ["os.tasks"], "{name}");
+            assert_eq!(selected_probe_ids(name), ["os.tasks"], "{name}");
         }
         for name in ["transfer", "transfer.time", "transfer.rate"] {
-            let StudySelection { names, .. } = StudySelection::by_name(name).unwrap();
+            let StudySelection { names, .. } = StudySelection::from_name(name).unwrap();
             assert_eq!(names, ["transfer"], "{name}");
         }
     }
@@ -310,8 +317,8 @@ mod tests {
         let is_fault =
             |name: &str| probes.iter().any(|probe| probe.kind == ProbeKind::Fault && probe.is_selected_by(name));
         for name in ids.flat_map(dotted_prefixes).filter(|name| !is_fault(name)) {
-            match StudySelection::by_name(name) {
-                Ok(chosen) => assert!(!chosen.probes.is_empty() && !is_truth(name), "{name}"),
+            match StudySelection::from_name(name) {
+                Ok(selection) => assert!(!selection.probes.is_empty() && !is_truth(name), "{name}"),
                 Err(error) => assert!(is_truth(name) && error.to_string().contains("kelvin selfcheck"), "{error}"),
             }
         }
@@ -325,19 +332,19 @@ mod tests {
             assert!(is_listed, "{}: {names:?}", probe.id);
         }
         for id in kelvin_analysis::study_ids() {
-            let rests_on = kelvin_analysis::study_metrics(id.as_str());
-            let is_of = |probe: &&Probe| {
-                probe.kind == ProbeKind::Study && rests_on.iter().any(|name| probe.is_selected_by(name))
+            let metrics = kelvin_analysis::study_metrics(id.as_str());
+            let is_selected_study = |probe: &&Probe| {
+                probe.kind == ProbeKind::Study && metrics.iter().any(|name| probe.is_selected_by(name))
             };
-            let is_study = kelvin_probes::all().iter().any(is_of);
+            let is_study = kelvin_probes::all().iter().any(is_selected_study);
             assert!(is_study || names.contains(&id.as_str()), "{id}: {names:?}");
         }
-        let is_known = |name: &&str| *name == PAGE_TABLE_STUDY || StudySelection::by_name(name).is_ok();
+        let is_known = |name: &&str| *name == PAGE_TABLE_STUDY || StudySelection::from_name(name).is_ok();
         assert!(names.iter().all(is_known), "{names:?}");
         for name in
             ["tasks", "whole", "net.peer", "file.remote", "load", "file.blocksize", "net.rtt", "net.bandwidth", "page"]
         {
-            assert_eq!(names.iter().filter(|known| **known == name).count(), 1, "{name}: {names:?}");
+            assert_eq!(names.iter().filter(|listed| **listed == name).count(), 1, "{name}: {names:?}");
         }
         let page = include_str!("../../../../docs/src/quick-start.md");
         for name in names {
@@ -352,21 +359,23 @@ mod tests {
             seconds => format!("{}m", seconds / 60.0),
         };
         let (budget, rounds) = (flag_help("study", "budget"), flag_help("study", "rounds"));
-        let [quick, usual, thorough] = &STUDY_DEFAULTS;
-        let told = [&quick, &usual, &thorough].map(|extent| time(extent));
-        let words = format!("[default: {}; {} with --quick, {} with --thorough;", told[1], told[0], told[2]);
+        let [quick, default, thorough] = &STUDY_DEFAULTS;
+        let times = [&quick, &default, &thorough].map(|extent| time(extent));
+        let words = format!("[default: {}; {} with --quick, {} with --thorough;", times[1], times[0], times[2]);
         assert!(budget.contains(&words), "{words}: {budget}");
-        let words =
-            format!("[default: {}; {} with --quick, {} with --thorough;", usual.rounds, quick.rounds, thorough.rounds);
+        let words = format!(
+            "[default: {}; {} with --quick, {} with --thorough;",
+            default.rounds, quick.rounds, thorough.rounds
+        );
         assert!(rounds.contains(&words), "{words}: {rounds}");
-        for (name, [quick, usual, thorough]) in [
+        for (name, [quick, default, thorough]) in [
             ("transfer", &TRANSFER_DEFAULTS),
             ("file.whole and file.cache_size", &LONG_ROUND_DEFAULTS),
             ("load", &load::LOAD_DEFAULTS),
         ] {
-            let words = format!("of {name} {}, {} and {}", time(usual), time(quick), time(thorough));
+            let words = format!("of {name} {}, {} and {}", time(default), time(quick), time(thorough));
             assert!(budget.contains(&words), "{words}: {budget}");
-            let words = format!("of {name} {}, {} and {}", usual.rounds, quick.rounds, thorough.rounds);
+            let words = format!("of {name} {}, {} and {}", default.rounds, quick.rounds, thorough.rounds);
             assert!(rounds.contains(&words), "{words}: {rounds}");
         }
     }

@@ -60,26 +60,27 @@ pub fn tune(args: &TuneArgs) -> CmdResult {
 /// Measures what changes are worth, applies them, or both. What was interrupted applies nothing.
 fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL_PATH));
-    let unread = tune::unreadable_settings(root);
-    if offered.is_empty() && !unread.is_empty() {
-        return Err(CliError::msg(unread_note(&unread)));
+    let unreadable = tune::unreadable_settings(root);
+    if offered.is_empty() && !unreadable.is_empty() {
+        return Err(CliError::msg(unreadable_note(&unreadable)));
     }
-    let nothing = if offered.is_empty() { NOTHING_TO_CHANGE } else { "Nothing to change except with --optional." };
+    let empty_message =
+        if offered.is_empty() { NOTHING_TO_CHANGE } else { "Nothing to change except with --optional." };
     let changes: Vec<SettingChange> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
     let (mut report, mut is_complete) = (TuneReport { measured: None, outcomes: None }, true);
     if args.measure {
-        let (effects, is_whole) = setting_effect::measure(&tune::group_by_setting(&changes), args)?;
-        (report.measured, is_complete) = (Some(effects), is_whole);
+        let (effects, is_measured) = setting_effect::measure(&tune::group_by_setting(&changes), args)?;
+        (report.measured, is_complete) = (Some(effects), is_measured);
     }
     if args.apply && stop_signals::stop_signal().is_none() {
         report.outcomes = Some(tune::apply(root, journal, &changes)?);
     }
-    Ok(print_report(report, nothing, args.json)? && is_complete)
+    Ok(print_report(report, empty_message, args.json)? && is_complete)
 }
 
 /// Of settings that cannot be read nothing is known.
-fn unread_note(unread: &[String]) -> String {
-    format!("cannot read {}: whether this machine is quiet is not known; try sudo kelvin tune", unread.join(", "))
+fn unreadable_note(unreadable: &[String]) -> String {
+    format!("cannot read {}: whether this machine is quiet is not known; try sudo kelvin tune", unreadable.join(", "))
 }
 
 fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &TuneState) -> io::Result<()> {
@@ -92,7 +93,7 @@ fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &Tun
         writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
     }
     if !unread.is_empty() {
-        writeln!(out, "{}", unread_note(unread))?;
+        writeln!(out, "{}", unreadable_note(unread))?;
     }
     if offered.is_empty() {
         return if unread.is_empty() { writeln!(out, "{NOTHING_TO_CHANGE}") } else { Ok(()) };
@@ -106,15 +107,19 @@ fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &Tun
 }
 
 /// Prints what was done; exit status 1 if a setting could not be changed.
-fn print_report(report: TuneReport, nothing: &str, is_json: bool) -> CmdResult {
-    output::print_answer(is_json, &report, |out| write_report(out, &report, nothing))?;
+fn print_report(report: TuneReport, empty_message: &str, is_json: bool) -> CmdResult {
+    output::print_answer(is_json, &report, |out| write_report(out, &report, empty_message))?;
     let is_refused = |outcome: &ChangeOutcome| matches!(outcome.result, Step::Refused(_));
     Ok(!report.outcomes.iter().flatten().any(is_refused))
 }
 
-fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneReport, nothing: &str) -> io::Result<()> {
+fn write_report(
+    out: &mut dyn Write,
+    TuneReport { measured, outcomes }: &TuneReport,
+    empty_message: &str,
+) -> io::Result<()> {
     if measured.iter().flatten().next().is_none() && outcomes.iter().flatten().next().is_none() {
-        return writeln!(out, "{nothing}");
+        return writeln!(out, "{empty_message}");
     }
     if let Some(effects) = measured {
         setting_effect::write_effects(out, effects)?;
@@ -126,7 +131,7 @@ fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneRep
             Step::Changed { from, to } => format!("{from} -> {to}"),
             Step::AlreadySet(value) => format!("already {value}"),
             Step::ChangedByOther { ours, now } => {
-                format!("left alone: changed from {ours} to {now} by someone else")
+                format!("not restored: changed from {ours} to {now} by someone else")
             }
             Step::Missing(reason) => format!("gone: {reason}"),
             Step::Refused(reason) => format!("NOT changed: {reason}"),

@@ -45,7 +45,7 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(3600);
 /// A signal that comes between a look at it and the wait is seen so much later.
 const SIGNAL_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is measured unless names are given: what tells most of a machine, takes less than 20 s of CPU time in all, and writes next to
+/// What is measured unless names are given: the most informative metrics, which take less than 20 s of CPU time in all and write next to
 /// nothing.
 fn default_names() -> Vec<String> {
     let areas = [&cpu::FREQUENCY, &os::SYSCALL_NULL].map(|metric| metric.area());
@@ -57,34 +57,34 @@ fn default_names() -> Vec<String> {
 pub fn watch(args: &WatchArgs) -> CmdResult {
     stop_signals::install_handlers().context("cannot watch for signals")?;
     let mut watch = Watcher::new(args)?;
-    // A mistake is told now, and not after a wait.
+    // A mistake is reported now, and not after a wait.
     watch.plan_cycle()?;
     watch.announce();
     loop {
-        let due = watch.time_until_due();
-        if args.once && !due.is_zero() {
-            notice!("no turn: {} of one CPU pays for the last one in {}", percent(args.cpu_share), text(due));
+        let wait = watch.time_until_due();
+        if args.once && !wait.is_zero() {
+            notice!("no run: {} of one CPU covers the last one in {}", percent(args.cpu_share), text(wait));
             return Ok(true);
         }
-        if !sleep_unless_stopped(due)? {
+        if !sleep_unless_stopped(wait)? {
             return Ok(true);
         }
         match watch.run_cycle() {
             Ok(ControlFlow::Break(signal)) => {
-                notice!("interrupted by {signal}: the run is stored as far as it came");
+                notice!("interrupted by {signal}: the run is stored up to that point");
                 return Ok(true);
             }
             Ok(ControlFlow::Continue(has_news)) if args.once => return Ok(!has_news),
             // What is wrong from the beginning is a mistake; what comes later may go again.
             Err(fault) if args.once || watch.cycles == 0 => return Err(fault),
-            Err(fault) => notice!("this turn: {fault}"),
+            Err(fault) => notice!("this run: {fault}"),
             Ok(ControlFlow::Continue(_)) => {}
         }
         watch.cycles += 1;
         let cpu =
             watch.state.last_cycle(jiff::Timestamp::now().as_microsecond()).map_or(Duration::ZERO, |last| last.cpu);
         let [cpu, allowance, next] = [cpu, watch.pace.allowance(), watch.time_until_due()].map(text);
-        notice!("that took {cpu} of CPU time, of {allowance}; the next turn is in {next}");
+        notice!("that took {cpu} of CPU time, of {allowance}; the next run is in {next}");
     }
 }
 
@@ -95,13 +95,13 @@ fn text(time: Duration) -> String {
 
 /// Waits; false where a signal asked to stop.
 fn sleep_unless_stopped(time: Duration) -> Result<bool, CliError> {
-    let begun = Instant::now();
+    let start = Instant::now();
     while stop_signals::stop_signal().is_none() {
-        let left = time.saturating_sub(begun.elapsed());
-        if left.is_zero() {
+        let remaining = time.saturating_sub(start.elapsed());
+        if remaining.is_zero() {
             return Ok(true);
         }
-        wait_any_readable(&[], left.min(SIGNAL_POLL_INTERVAL))?;
+        wait_any_readable(&[], remaining.min(SIGNAL_POLL_INTERVAL))?;
     }
     Ok(false)
 }
@@ -116,23 +116,23 @@ struct Watcher<'a> {
     state: WatchState,
     file: PathBuf,
     /// CPU time of this process and its children that was counted.
-    counted: Duration,
+    accounted_cpu: Duration,
     cycles: u64,
-    _only: StoreLock,
+    _lock: StoreLock,
 }
 
 impl<'a> Watcher<'a> {
     /// Opens the store, of which no other program may watch this machine.
     fn new(args: &'a WatchArgs) -> Result<Self, CliError> {
-        const CANNOT_LOCK: &str = "cannot tell whether another `kelvin watch` is running";
+        const CANNOT_LOCK: &str = "cannot find out whether another `kelvin watch` is running";
         let store = open_store(&args.store)?;
-        // A file is that beside which this one lies, whatever it is called.
+        // The state lies next to the file of the store.
         let server = store.key().unwrap_or_default().to_owned();
         let local = if store.key().is_some() { open_local_store()? } else { store };
         let file = PathBuf::from(format!("{}-watch.json", local.name()));
         let state = WatchState::read(&file, [server, hardware_identity(&kelvin_machine::read(Path::new("/")))]);
         let state =
-            state.context(format_args!("{}: not what a watch remembers; remove it to begin anew", file.display()))?;
+            state.context(format_args!("{}: not the state of a watch; remove it to begin anew", file.display()))?;
         let Some(lock) = local.try_lock_watch().context(CANNOT_LOCK)? else {
             bail!(
                 "another `kelvin watch` is running with {}: two would measure each other; name all in one, or stop that one",
@@ -140,18 +140,18 @@ impl<'a> Watcher<'a> {
             )
         };
         let mut options = args.options.clone();
-        if options.budget.fixed().is_some() {
+        if options.budget.fixed_time().is_some() {
             options.budget = Budget::Default;
         }
         Ok(Self {
             names: if args.names.is_empty() { default_names() } else { args.names.clone() },
-            pace: WatchPace { every: args.every.unwrap_or(DEFAULT_INTERVAL), share: args.cpu_share },
+            pace: WatchPace { interval: args.every.unwrap_or(DEFAULT_INTERVAL), share: args.cpu_share },
             options,
             state,
             file,
-            counted: Duration::ZERO,
+            accounted_cpu: Duration::ZERO,
             cycles: 0,
-            _only: lock,
+            _lock: lock,
             args,
         })
     }
@@ -160,45 +160,45 @@ impl<'a> Watcher<'a> {
     fn time_until_due(&self) -> Duration {
         let Some(last) = self.state.last_cycle(jiff::Timestamp::now().as_microsecond()) else { return Duration::ZERO };
         // Whoever starts a turn, or the watch, sees to the interval of it; the share is kept all the same.
-        let starts = self.args.once || self.cycles == 0;
-        let after = if starts { self.pace.recovered_after(last.cpu) } else { self.pace.next_after(last.cpu) };
-        after.saturating_sub(last.ago)
+        let is_start = self.args.once || self.cycles == 0;
+        let interval = if is_start { self.pace.recovery_time(last.cpu) } else { self.pace.next_interval(last.cpu) };
+        interval.saturating_sub(last.age)
     }
 
-    /// Says what is watched, and at which price.
+    /// Reports what is watched, and within which share of a CPU.
     fn announce(&self) {
         let by_default = if self.args.names.is_empty() { " by default" } else { "" };
-        let (names, share, due) = (self.names.join(" "), percent(self.pace.share), self.time_until_due());
-        let [every, allowance] = [self.pace.every, self.pace.allowance()].map(text);
-        let first = if due.is_zero() || self.args.once {
+        let (names, share, wait) = (self.names.join(" "), percent(self.pace.share), self.time_until_due());
+        let [every, allowance] = [self.pace.interval, self.pace.allowance()].map(text);
+        let first = if wait.is_zero() || self.args.once {
             String::new()
         } else {
-            format!("; the first turn is in {}, when the last one is paid for", text(due))
+            format!("; the first run is in {}, when the CPU share covers the last one", text(wait))
         };
         notice!(
-            "watching {names}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a turn{first}"
+            "watching {names}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a run{first}"
         );
     }
 
-    /// Measures, stores, and tells what became worse: whether anything did, or the signal that interrupted it.
+    /// Measures, stores, and reports what became worse: whether anything did, or the signal that interrupted it.
     fn run_cycle(&mut self) -> Result<ControlFlow<&'static str, bool>, CliError> {
         let began_us = jiff::Timestamp::now().as_microsecond();
         let (local, schedule) = self.plan_cycle()?;
-        // Whatever kills it: what it may take is charged.
+        // Its allowance is charged even if it is killed.
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
-        let measured = self.measure_cycle(local, schedule);
-        let changes = match &measured {
+        let result = self.measure_cycle(local, schedule);
+        let changes = match &result {
             Ok((_, Some(signal))) => Ok(ControlFlow::Break(*signal)),
             Ok(_) => self.report_changes().map(ControlFlow::Continue),
             Err(_) => Ok(ControlFlow::Continue(false)),
         };
         let total = cpu_time();
-        let cpu = total.saturating_sub(std::mem::replace(&mut self.counted, total));
-        if let Ok((time, None)) = measured {
+        let cpu = total.saturating_sub(std::mem::replace(&mut self.accounted_cpu, total));
+        if let Ok((time, None)) = result {
             self.state.record_load(&self.names, time, cpu);
         }
         self.save_cycle(Cycle { began_us, cpu: cpu.as_secs_f64() })?;
-        measured.and(changes)
+        result.and(changes)
     }
 
     /// The plan of a turn that begins now, which fits into the interval.
@@ -237,26 +237,26 @@ impl<'a> Watcher<'a> {
             notice!("{failed} figures failed: `kelvin report {}` says why", run.header.id);
         }
         let is_complete = run.status == RunStatus::Complete;
-        let interrupted = (!is_complete).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
-        Ok((run.seconds, interrupted))
+        let signal = (!is_complete).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
+        Ok((run.seconds, signal))
     }
 
     /// The time of a turn as far as its share allows it, at most that of a default run: more narrows no figure of it much.
     fn cycle_time(&self, blocks: usize, load: f64) -> Result<Duration, CliError> {
-        let room = self.pace.planned_time(load);
+        let available = self.pace.planned_time(load);
         match self.args.options.budget {
             Budget::Default => {
-                Ok(room.min(Duration::from_secs_f64(RunDefaults::of_effort(Effort::Default, blocks).seconds)))
+                Ok(available.min(Duration::from_secs_f64(RunDefaults::of_effort(Effort::Default, blocks).seconds)))
             }
-            Budget::Fixed(asked) if self.cycles == 0 && !self.pace.fits(asked, load) => bail!(
-                "--budget {}: {} of one CPU pays for {} every {}; give --every {} or more of --cpu-share",
-                text(asked),
+            Budget::Fixed(requested) if self.cycles == 0 && !self.pace.can_fit(requested, load) => bail!(
+                "--budget {}: {} of one CPU covers {} every {}; give --every {} or more of --cpu-share",
+                text(requested),
                 percent(self.pace.share),
-                text(room),
-                text(self.pace.every),
-                duration_argument(self.pace.min_interval(asked, load))
+                text(available),
+                text(self.pace.interval),
+                duration_argument(self.pace.min_interval(requested, load))
             ),
-            Budget::Fixed(asked) => Ok(room.min(asked)),
+            Budget::Fixed(requested) => Ok(available.min(requested)),
             Budget::MinimumRounds => Ok(Duration::ZERO),
         }
     }
@@ -266,44 +266,44 @@ impl<'a> Watcher<'a> {
     fn fit_interval(&mut self, schedule: &RunSchedule, load: f64) -> Result<(), CliError> {
         // What the share allows fits, so that what does not is what is needed.
         let needed = Duration::from_secs_f64(schedule.seconds);
-        if self.pace.fits(needed, load) {
+        if self.pace.can_fit(needed, load) {
             return Ok(());
         }
         let min_interval = self.pace.min_interval(needed, load);
         let [time, cpu_time, interval] = [needed, needed.mul_f64(load), min_interval].map(text);
         let reason = format!(
-            "the minimum of rounds takes {time}, {cpu_time} of CPU time; {} of one CPU pays for that every {interval}",
+            "the minimum of rounds takes {time}, {cpu_time} of CPU time; {} of one CPU covers that every {interval}",
             percent(self.pace.share)
         );
-        let begins = self.cycles == 0 && !(self.args.once && self.state.has_load(&self.names));
-        if let Some(every) = self.args.every.filter(|_| begins) {
+        let is_start = self.cycles == 0 && !(self.args.once && self.state.has_load(&self.names));
+        if let Some(every) = self.args.every.filter(|_| is_start) {
             bail!(
                 "--every {}: {reason}; give --every {}, more of --cpu-share, or fewer names",
                 duration_argument(every),
                 duration_argument(min_interval)
             );
         }
-        notice!("{reason}: so long is an interval now");
-        self.pace.every = min_interval;
+        notice!("{reason}: this is the interval now");
+        self.pace.interval = min_interval;
         Ok(())
     }
 
-    /// Looks at the course of all figures, and prints what became worse for good and was not told yet.
+    /// Looks at the course of all figures, and prints what became worse for good and was not reported yet.
     fn report_changes(&mut self) -> Result<bool, CliError> {
         let mut args = HistoryArgs::for_watch(self.names.clone(), WATCH_MODE, self.args.store.clone());
         args.with_private = self.args.with_private;
         let (store, records) = read_history(&args)?;
-        let now = records.history();
-        let before = || records.before_run(records.runs.len() - 1).history();
-        let new = self.state.new_changes(&now, before, self.args.alert);
-        if new.is_empty() {
+        let history = records.history();
+        let previous = || records.before_run(records.runs.len() - 1).history();
+        let changes = self.state.new_changes(&history, previous, self.args.alert);
+        if changes.is_empty() {
             return Ok(false);
         }
-        let now: History = redacted_history(&store, now, &args)?;
+        let redacted: History = redacted_history(&store, history, &args)?;
         let is_new =
-            |series: &SeriesHistory| new.iter().any(|(id, case)| *id == series.metric.id && *case == series.case);
-        let lines = alarming_changes(&now, self.args.alert).filter(|(series, _)| is_new(series));
-        let lines: Vec<String> = lines.filter_map(|(series, _)| change_line(series, &now)).collect();
+            |series: &SeriesHistory| changes.iter().any(|(id, case)| *id == series.metric.id && *case == series.case);
+        let lines = alarming_changes(&redacted, self.args.alert).filter(|(series, _)| is_new(series));
+        let lines: Vec<String> = lines.filter_map(|(series, _)| change_line(series, &redacted)).collect();
         output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
         Ok(true)
     }
@@ -323,9 +323,9 @@ fn cpu_time() -> Duration {
 /// A time as `--every` takes it.
 fn duration_argument(time: Duration) -> String {
     match time.as_secs() {
-        whole if time.subsec_nanos() > 0 => format!("{}s", whole as f64 + time.subsec_millis() as f64 / 1000.0),
-        whole if whole > 0 && whole % 3600 == 0 => format!("{}h", whole / 3600),
-        whole if whole > 0 && whole % 60 == 0 => format!("{}m", whole / 60),
-        whole => format!("{whole}s"),
+        seconds if time.subsec_nanos() > 0 => format!("{}s", seconds as f64 + time.subsec_millis() as f64 / 1000.0),
+        seconds if seconds > 0 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        seconds if seconds > 0 && seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
     }
 }

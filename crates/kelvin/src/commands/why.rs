@@ -44,7 +44,7 @@ pub fn why(args: &WhyArgs) -> CmdResult {
     let local = LocalMachine::read()?;
     let (probe, metric) = find_plain_metric(name, &local)?;
     let case = select_case(probe, metric, &args.case, &local.machine)?;
-    let (explanation, stopped) = explain_figure(args, local, (probe, metric, &case), args.limits())?;
+    let (explanation, early_end) = explain_figure(args, local, (probe, metric, &case), args.limits())?;
     let format = args.output.format();
     let write = |out: &mut dyn Write| match format {
         WhyFormat::Terminal => WhyTerminal { width: output::width() }.render(&explanation, out),
@@ -53,10 +53,10 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         WhyFormat::Json => writeln!(out, "{}", json::to_string_pretty(&explanation)?),
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(stopped.is_none())
+    Ok(early_end.is_none())
 }
 
-/// What one figure is made of, and why there is not more of it.
+/// The explanation of one figure, and why it ended early.
 fn explain_figure(
     args: &WhyArgs,
     local: LocalMachine,
@@ -71,7 +71,7 @@ fn explain_figure(
     plan.clean_up();
     let explanation = explain(&result.experiment).ok_or_else(|| no_figure_error(&result))?;
     // A reason may quote a path of the user's.
-    Ok((without_private(&explanation)?, result.stopped))
+    Ok((without_private(&explanation)?, result.early_end))
 }
 
 impl WhyArgs {
@@ -87,14 +87,14 @@ impl WhyArgs {
 }
 
 /// Why there is no figure.
-fn no_figure_error(ExperimentResult { experiment, stopped }: &ExperimentResult) -> CliError {
-    let what = units::metric_at(&experiment.metric, &experiment.case);
-    let own = experiment.arms.first().map(|arm| &arm.measurement);
-    let failed = own.and_then(|own| own.failures().next().map(str::to_owned));
-    let skipped = own.and_then(|own| own.skip_reason().map(|reason| reason.0.clone()));
-    let interrupted = stopped.map(|_| "interrupted before it had four rounds".to_owned());
-    let why = interrupted.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
-    CliError::new(what, why)
+fn no_figure_error(ExperimentResult { experiment, early_end }: &ExperimentResult) -> CliError {
+    let subject = units::metric_at(&experiment.metric, &experiment.case);
+    let measurement = experiment.arms.first().map(|arm| &arm.measurement);
+    let failed = measurement.and_then(|measurement| measurement.failures().next().map(str::to_owned));
+    let skipped = measurement.and_then(|measurement| measurement.skip_reason().map(|reason| reason.0.clone()));
+    let interrupted = early_end.map(|_| "interrupted before it had four rounds".to_owned());
+    let reason = interrupted.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
+    CliError::new(subject, reason)
 }
 
 /// The metric of a plain run with this id, and its probe.
@@ -107,9 +107,9 @@ fn find_plain_metric(name: &str, local: &LocalMachine) -> Result<(&'static Probe
     }
     // Refuses what selects nothing, and names what is near.
     let plan = plan_names(ProbeKind::Measure, &[name.to_owned()], local, Effort::Quick)?;
-    let asked = plan.units.iter().filter(|unit| !unit.only_input).flat_map(|unit| unit.probe.metrics);
-    let begins = |id: &str| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-    let ids: BTreeSet<&str> = asked.map(|metric| metric.id.as_str()).filter(|id| begins(id)).collect();
+    let metrics = plan.units.iter().filter(|unit| !unit.only_input).flat_map(|unit| unit.probe.metrics);
+    let has_prefix = |id: &str| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    let ids: BTreeSet<&str> = metrics.map(|metric| metric.id.as_str()).filter(|id| has_prefix(id)).collect();
     Err(CliError::msg(format!("'{name}' is several metrics; name one: {}", first_names(ids.into_iter()))))
 }
 
@@ -125,30 +125,30 @@ fn select_case(
     };
     let mut selected = cases(Effort::Thorough);
     for (axis, value) in axis_values {
-        let known: Vec<Case> = selected.iter().filter(|case| case.get(axis).is_some()).cloned().collect();
-        let values = values_of_axis(metric, &known, axis);
+        let matching_cases: Vec<Case> = selected.iter().filter(|case| case.get(axis).is_some()).cloned().collect();
+        let values = values_of_axis(metric, &matching_cases, axis);
         if values.is_empty() {
             let axes: BTreeSet<&str> = selected.iter().flat_map(Case::iter).map(|(name, _)| name.as_str()).collect();
-            let known = if axes.is_empty() { "none".into() } else { first_names(axes.into_iter()) };
-            bail!("{axis}={value}: {} has no axis of that name; it has {known}", metric.id);
+            let axis_list = if axes.is_empty() { "none".into() } else { first_names(axes.into_iter()) };
+            bail!("{axis}={value}: {} has no axis of that name; it has {axis_list}", metric.id);
         }
         selected.retain(|case| has_axis_value(metric, case, (axis, value)));
         if selected.is_empty() {
-            let known = first_names(values.iter().map(String::as_str));
-            bail!("{axis}={value}: {} is not measured there; {axis} is {known}", metric.id);
+            let value_list = first_names(values.iter().map(String::as_str));
+            bail!("{axis}={value}: {} is not measured there; {axis} is {value_list}", metric.id);
         }
     }
-    let quick: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| selected.contains(case)).collect();
-    match (selected.as_slice(), quick.as_slice()) {
+    let quick_cases: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| selected.contains(case)).collect();
+    match (selected.as_slice(), quick_cases.as_slice()) {
         ([case], _) | (_, [case]) => Ok(case.clone()),
         ([], _) => bail!("{} has no case on this machine", metric.id),
         _ => {
-            let apart = metric.axes().filter_map(|axis| {
+            let varying_axes = metric.axes().filter_map(|axis| {
                 let values = values_of_axis(metric, &selected, &axis.name);
                 (values.len() > 1).then(|| format!("{}={}", axis.name, first_names(values.iter().map(String::as_str))))
             });
-            let apart = apart.collect::<Vec<String>>().join("; by ");
-            bail!("{} has {} such cases; name one by {apart}", metric.id, selected.len())
+            let list = varying_axes.collect::<Vec<String>>().join("; by ");
+            bail!("{} has {} such cases; name one by {list}", metric.id, selected.len())
         }
     }
 }
@@ -167,8 +167,9 @@ fn values_of_axis(metric: &Metric, cases: &[Case], axis: &str) -> Vec<String> {
 
 /// Whether a case has this value of an axis, as data or as people write it: 65536, 64KiB.
 fn has_axis_value(metric: &Metric, case: &Case, (axis, value): (&str, &str)) -> bool {
-    let is_as_shown = |(name, shown): &(_, String)| *name == axis && shown.replace(' ', "").eq_ignore_ascii_case(value);
-    case.get(axis).is_some_and(|known| known.matches_text(value)) || case_pairs(metric, case).iter().any(is_as_shown)
+    let has_text = |(name, text): &(_, String)| *name == axis && text.replace(' ', "").eq_ignore_ascii_case(value);
+    case.get(axis).is_some_and(|case_value| case_value.matches_text(value))
+        || case_pairs(metric, case).iter().any(has_text)
 }
 
 fn list_causes(out: &mut dyn Write) -> io::Result<()> {
@@ -179,7 +180,7 @@ fn list_causes(out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<()> {
-    writeln!(out, "{} ({})", cause.what, cause.id)?;
+    writeln!(out, "{} ({})", cause.summary, cause.id)?;
     let mut paragraph = |title: &str, text: &str| output::write_wrapped(out, width, "  ", &format!("{title}: {text}"));
     let CauseText { how, cost, remedy, pitfalls } = cause.text();
     paragraph("How", &how)?;

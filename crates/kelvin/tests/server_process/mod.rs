@@ -16,9 +16,9 @@ impl ServerProcess {
     /// By this command, with its log to here.
     pub fn spawn(mut command: Command, log: Stdio) -> Self {
         let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut running = Self { child, address: String::new() };
-        running.address = running.line();
-        running
+        let mut server = Self { child, address: String::new() };
+        server.address = server.line();
+        server
     }
 
     /// The next line that it prints, and nothing of what follows it.
@@ -33,9 +33,9 @@ impl ServerProcess {
     /// Ends it by a signal, and returns its status and its log.
     pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
-        let mut told = String::new();
-        self.child.stderr.take().map(|mut log| log.read_to_string(&mut told).unwrap());
-        (self.child.wait().unwrap().code(), told)
+        let mut text = String::new();
+        self.child.stderr.take().map(|mut log| log.read_to_string(&mut text).unwrap());
+        (self.child.wait().unwrap().code(), text)
     }
 }
 

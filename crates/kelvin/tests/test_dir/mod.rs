@@ -88,18 +88,18 @@ impl TestDir {
 }
 
 /// Waits for the end of a program that must not hang; its pipes are read meanwhile, so it may print more than they hold.
-pub fn wait_for_output(mut child: Child, what: &[&str]) -> Output {
+pub fn wait_for_output(mut child: Child, command: &[&str]) -> Output {
     let stdout = child.stdout.take().map(read_in_background);
     let stderr = child.stderr.take().map(read_in_background);
-    let begun = Instant::now();
+    let start = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if begun.elapsed() > HANG_TIMEOUT {
+        if start.elapsed() > HANG_TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("{what:?} hangs");
+            panic!("{command:?} hangs");
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -120,7 +120,7 @@ pub fn xor_digest(content: &[u8]) -> String {
     let mut padded = content.to_vec();
     padded.resize(content.len().next_multiple_of(4), 0);
     let words = padded.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-    format!("{:08x}", words.fold(0, |all, word| all ^ word))
+    format!("{:08x}", words.fold(0, |xor, word| xor ^ word))
 }
 
 pub fn names(directory: &Path) -> Vec<String> {
@@ -143,20 +143,20 @@ pub fn assert_success(output: &Output) {
     assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
 }
 
-/// What a script says in a name space of mounts of its own, in which `$0` is kelvin.
-pub fn run_in_namespace(place: &TestDir, script: &str) -> Output {
+/// The output of a script in its own mount namespace, in which `$0` is kelvin.
+pub fn run_in_namespace(dir: &TestDir, script: &str) -> Output {
     let arguments = ["--mount", "sh", "-c", script, KELVIN];
-    wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
+    wait_for_output(dir.command("unshare", &arguments).spawn().unwrap(), &arguments)
 }
 
 /// Asserts that it could not be done, with one line that contains these words.
 #[track_caller]
 pub fn assert_refused(output: &Output, words: &[&str]) {
-    let said = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{said}{}", stdout(output));
-    assert!(said.lines().count() == 1 && said.starts_with("kelvin: "), "{said}");
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{message}{}", stdout(output));
+    assert!(message.lines().count() == 1 && message.starts_with("kelvin: "), "{message}");
     for word in words {
-        assert!(said.contains(word), "no {word:?} in {said}");
+        assert!(message.contains(word), "no {word:?} in {message}");
     }
 }
 
@@ -176,22 +176,22 @@ pub fn handles_interrupts(child: &Child) -> bool {
 pub fn wait_until_at_work(child: &Child, file: &Path) {
     let process = PathBuf::from(format!("/proc/{}", child.id()));
     let file = file.canonicalize().unwrap();
-    let at_work = || {
+    let is_at_work = || {
         let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        let open = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file);
-        open || fs::read_to_string(process.join("maps")).is_ok_and(|maps| maps.contains(file.to_str().unwrap()))
+        let is_open = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file);
+        is_open || fs::read_to_string(process.join("maps")).is_ok_and(|maps| maps.contains(file.to_str().unwrap()))
     };
-    assert!(within(HANG_TIMEOUT, at_work), "{} is not at work on {}", child.id(), file.display());
+    assert!(is_met_within(HANG_TIMEOUT, is_at_work), "{} is not at work on {}", child.id(), file.display());
 }
 
 /// Whether a condition becomes true in time.
-pub fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < time {
-        if happened() {
+pub fn is_met_within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if condition() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    happened()
+    condition()
 }

@@ -53,9 +53,10 @@ pub(super) fn memory(context: &HazardContext<'_>) -> Option<Hazard> {
 
 pub(super) fn swap(context: &HazardContext<'_>) -> Option<Hazard> {
     let text = context.root.text(MEMINFO)?;
-    let used = kibibytes(&text, "SwapTotal")?.checked_sub(kibibytes(&text, "SwapFree")?).filter(|used| *used > 0)?;
+    let swapped_bytes =
+        kibibytes(&text, "SwapTotal")?.checked_sub(kibibytes(&text, "SwapFree")?).filter(|bytes| *bytes > 0)?;
     let total = kibibytes(&text, "MemTotal").unwrap_or(0);
     // A little idle memory swapped out long ago does no harm.
-    let severity = if counters::ratio(used, total) > 0.01 { Severity::Warning } else { Severity::Note };
-    Some(hazard("swap", severity, format!("{} MiB are swapped out", used >> 20), MEMINFO))
+    let severity = if counters::ratio(swapped_bytes, total) > 0.01 { Severity::Warning } else { Severity::Note };
+    Some(hazard("swap", severity, format!("{} MiB are swapped out", swapped_bytes >> 20), MEMINFO))
 }

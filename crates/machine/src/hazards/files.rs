@@ -19,15 +19,15 @@ pub(super) fn low_space(context: &HazardContext<'_>) -> Option<Hazard> {
 
 pub(super) fn unsuitable_file_system(context: &HazardContext<'_>) -> Option<Hazard> {
     // The mount of a path is the one with the longest target above it.
-    let above = context.machine.mounts.iter().filter(|mount| context.scratch.starts_with(&mount.target));
-    let mount = above.max_by_key(|mount| mount.target.len())?;
-    let (id, severity, what) = match file_system_class(&mount.kind)? {
+    let enclosing_mounts = context.machine.mounts.iter().filter(|mount| context.scratch.starts_with(&mount.target));
+    let mount = enclosing_mounts.max_by_key(|mount| mount.target.len())?;
+    let (id, severity, description) = match file_system_class(&mount.kind)? {
         "network" => ("network_file_system", Severity::Serious, "served by another machine or by the host"),
         "memory" => ("scratch_in_memory", Severity::Serious, "in memory"),
         "layered" => ("scratch_layered", Severity::Warning, "layered over another file system"),
         _ => return None,
     };
-    let summary = format!("{} is on {}, {what}", context.scratch.display(), mount.kind);
+    let summary = format!("{} is on {}, {description}", context.scratch.display(), mount.kind);
     Some(hazard(id, severity, summary, format!("{MOUNTS}, {}", mount.target)))
 }
 
@@ -62,26 +62,30 @@ pub(super) fn block_io_limits(context: &HazardContext<'_>) -> Option<Hazard> {
 /// All limits in force on this process.
 fn find_limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
     let Ok(groups) = ProcessCgroups::read(root) else { return Vec::new() };
-    let Ok(Some(place)) = groups.controller_path("blkio") else { return Vec::new() };
+    let Ok(Some(group_path)) = groups.controller_path("blkio") else { return Vec::new() };
     let lines = |text: &str| -> Vec<(String, String)> {
         let pairs = text.lines().filter_map(|line| line.split_once(' '));
         pairs.map(|(device, rest)| (device.to_owned(), rest.trim().to_owned())).collect()
     };
     let mut settings = Vec::new();
-    if place.version == 1 {
+    if group_path.version == 1 {
         for limit in &LIMITS {
             // Without a hierarchy of limits in version 1 only those of the group itself are in force
             // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
-            let Some((file, text)) = groups.read_with_ancestors(&place, limit.0).into_iter().next() else { continue };
+            let Some((file, text)) = groups.read_with_ancestors(&group_path, limit.0).into_iter().next() else {
+                continue;
+            };
             for (device, value) in lines(&text) {
                 settings.push((limit, value, file.clone(), format!("{device} 0"), device));
             }
         }
     } else {
-        for (file, text) in groups.read_with_ancestors(&place, "io.max") {
-            for (device, of_device) in lines(&text) {
-                for (key, value) in of_device.split_ascii_whitespace().filter_map(|setting| setting.split_once('=')) {
-                    let Some(limit) = LIMITS.iter().find(|(_, known, ..)| *known == key) else { continue };
+        for (file, text) in groups.read_with_ancestors(&group_path, "io.max") {
+            for (device, device_settings) in lines(&text) {
+                for (key, value) in
+                    device_settings.split_ascii_whitespace().filter_map(|setting| setting.split_once('='))
+                {
+                    let Some(limit) = LIMITS.iter().find(|(_, setting_key, ..)| *setting_key == key) else { continue };
                     let unlimited = format!("{device} {key}=max");
                     settings.push((limit, value.to_owned(), file.clone(), unlimited, device.clone()));
                 }
@@ -89,7 +93,7 @@ fn find_limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
         }
     }
     let disks = root.names(BLOCK_DIRECTORY);
-    let in_force = settings.into_iter().filter_map(|(&(_, _, operation, is_bytes), value, file, unlimited, device)| {
+    let limits = settings.into_iter().filter_map(|(&(_, _, operation, is_bytes), value, file, unlimited, device)| {
         let per_second: u64 = value.parse().ok()?;
         let is_device = |name: &&String| root.text(&format!("{BLOCK_DIRECTORY}/{name}/dev")).as_ref() == Some(&device);
         let name = disks.iter().find(is_device).unwrap_or(&device);
@@ -99,7 +103,7 @@ fn find_limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
         };
         Some(BlockIoLimit { description, file, unlimited })
     });
-    in_force.collect()
+    limits.collect()
 }
 
 #[cfg(test)]
@@ -118,7 +122,7 @@ mod tests {
         let mounts = vec![mount("/", "ext4"), mount("/home", "nfs4"), mount("/ho", "tmpfs")];
         let machine = kelvin_core::Machine { mounts, ..crate::read(root) };
         let id = |path: &str| {
-            unsuitable_file_system(&HazardContext::new(root, &machine, Path::new(path))).map(|found| found.id)
+            unsuitable_file_system(&HazardContext::new(root, &machine, Path::new(path))).map(|hazard| hazard.id)
         };
         assert_eq!(id("/home/x"), Some("network_file_system".into()));
         assert_eq!(id("/ho/x"), Some("scratch_in_memory".into()));

@@ -1,5 +1,5 @@
 //! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set; mitigations of vulnerabilities by what
-//! they do, since a vulnerability's name says nothing of what its mitigation costs; idle states, battery, throttling.
+//! they do, since a vulnerability's name does not show what its mitigation costs; idle states, battery, throttling.
 
 use kelvin_core::{Hazard, Mitigation, Severity, cpu_ranges, units};
 
@@ -17,23 +17,26 @@ const CANARY_SOURCE: &str = "canaries on each CPU for some milliseconds before t
 
 /// What a look at some CPUs before a run shows of those who share their cores: each CPU with the share of the time in which it is left
 /// alone, that of the run first.
-pub fn busy_siblings(looked_at: &[(u32, f64)]) -> Option<Hazard> {
-    let &(cpu, share) = looked_at.first()?;
-    let worst = looked_at
+pub fn busy_siblings(cpu_shares: &[(u32, f64)]) -> Option<Hazard> {
+    let &(cpu, share) = cpu_shares.first()?;
+    let busiest = cpu_shares
         .iter()
         .copied()
         .min_by(|a, b| a.1.total_cmp(&b.1))
-        .filter(|worst| worst.1 < NOTE_UNDISTURBED_SHARE)?;
+        .filter(|sibling| sibling.1 < NOTE_UNDISTURBED_SHARE)?;
     let severity = if share < WARNING_UNDISTURBED_SHARE { Severity::Warning } else { Severity::Note };
-    let own = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
-    let summary =
-        format!("the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{own}", percent(share));
+    let busiest_text =
+        if busiest.0 == cpu { String::new() } else { format!("; CPU {} is for {}", busiest.0, percent(busiest.1)) };
+    let summary = format!(
+        "the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{busiest_text}",
+        percent(share)
+    );
     Some(hazard("busy_siblings", severity, summary, CANARY_SOURCE))
 }
 
 /// The sibling threads of the CPU of a run were not sampled, and why.
-pub fn siblings_not_sampled(cpu: u32, why: &str) -> Hazard {
-    let summary = format!("CPU {cpu} was chosen without sampling the sibling threads of its core: {why}");
+pub fn siblings_not_sampled(cpu: u32, reason: &str) -> Hazard {
+    let summary = format!("CPU {cpu} was chosen without sampling the sibling threads of its core: {reason}");
     hazard("siblings_not_sampled", Severity::Note, summary, CANARY_SOURCE)
 }
 
@@ -50,23 +53,24 @@ pub(super) fn governor(context: &HazardContext<'_>) -> Option<Hazard> {
 pub(super) fn boost(context: &HazardContext<'_>) -> Option<Hazard> {
     let switches =
         [("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), ("/sys/devices/system/cpu/cpufreq/boost", "1")];
-    let (file, _) = switches.into_iter().find(|(file, on)| context.root.text(file).as_deref() == Some(on))?;
+    let (file, _) =
+        switches.into_iter().find(|(file, enabled_value)| context.root.text(file).as_deref() == Some(enabled_value))?;
     Some(hazard("boost", Severity::Warning, "frequency boost is on", file))
 }
 
 pub(super) fn smt(context: &HazardContext<'_>) -> Option<Hazard> {
     let siblings = context.machine.topology.siblings.get()?;
     let first = context.first_cpu();
-    let own = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
-    let others: Vec<u32> = own.iter().copied().filter(|cpu| *cpu != first).collect();
-    let busy = context.now.as_ref().map(|now| {
-        others.iter().filter_map(|cpu| now.cpus.get(cpu)).map(|ticks| busy_share(*ticks)).fold(0.0, f64::max)
+    let core_cpus = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
+    let sibling_cpus: Vec<u32> = core_cpus.iter().copied().filter(|cpu| *cpu != first).collect();
+    let busy = context.current.as_ref().map(|stat| {
+        sibling_cpus.iter().filter_map(|cpu| stat.cpus.get(cpu)).map(|ticks| busy_share(*ticks)).fold(0.0, f64::max)
     });
     let severity =
         if busy.is_some_and(|share| share > BUSY_SIBLING_SHARE) { Severity::Serious } else { Severity::Note };
     let state = busy.map_or(String::new(), |share| format!(", which is {} busy", percent(share)));
-    let plural = if others.len() == 1 { "CPU" } else { "CPUs" };
-    let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&others));
+    let plural = if sibling_cpus.len() == 1 { "CPU" } else { "CPUs" };
+    let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&sibling_cpus));
     let control = "/sys/devices/system/cpu/smt/control";
     let warning = hazard("smt", severity, summary, context.machine.topology.siblings.source_or_reason());
     let can_change = context.root.text(control).as_deref() == Some("on");
@@ -82,19 +86,20 @@ pub(super) fn virtual_machine(context: &HazardContext<'_>) -> Option<Hazard> {
 
 /// Current steal counts; steal since boot only shows that it happens.
 pub(super) fn steal(context: &HazardContext<'_>) -> Option<Hazard> {
-    let since_boot = steal_share(context.since_boot.as_ref()?.all);
-    let now = context.now.as_ref().map_or(0.0, |stat| steal_share(stat.all));
-    if since_boot == 0.0 && now == 0.0 {
+    let since_boot = steal_share(context.since_boot.as_ref()?.all_cpus);
+    let current_share = context.current.as_ref().map_or(0.0, |stat| steal_share(stat.all_cpus));
+    if since_boot == 0.0 && current_share == 0.0 {
         return None;
     }
-    let severity = match now {
-        now if now >= 0.1 => Severity::Serious,
-        now if now > 0.0 => Severity::Warning,
+    let severity = match current_share {
+        share if share >= 0.1 => Severity::Serious,
+        share if share > 0.0 => Severity::Warning,
         _ if since_boot >= 0.01 => Severity::Warning,
         _ => Severity::Note,
     };
-    let present = context.now.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(now)));
-    let summary = format!("the hypervisor steals CPU time: {present}{:.2} % since boot", since_boot * 100.0);
+    let current_text =
+        context.current.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(current_share)));
+    let summary = format!("the hypervisor steals CPU time: {current_text}{:.2} % since boot", since_boot * 100.0);
     Some(hazard("steal", severity, summary, "/proc/stat"))
 }
 
@@ -132,14 +137,15 @@ fn active_mechanisms(mitigations: &[Mitigation]) -> Vec<[&'static str; 2]> {
         let after = ["Mitigation: ", "Vulnerable: "].iter().find_map(|word| status.strip_prefix(word));
         after.unwrap_or_default().split([';', ',']).any(|part| texts.split(", ").any(|text| text == part.trim()))
     };
-    let in_force = |row: &'static str| {
+    let mechanism = |row: &'static str| {
         let [name, cost, texts, vulnerabilities] = row.split('\t').collect::<Vec<_>>().try_into().ok()?;
         let is_concerned = |entry: &Mitigation| {
-            vulnerabilities == "*" || vulnerabilities.split(", ").any(|known| known == entry.vulnerability)
+            vulnerabilities == "*"
+                || vulnerabilities.split(", ").any(|vulnerability| vulnerability == entry.vulnerability)
         };
         mitigations.iter().any(|entry| is_concerned(entry) && parts(&entry.status, texts)).then_some([name, cost])
     };
-    data_lines(MECHANISMS).filter_map(in_force).collect()
+    data_lines(MECHANISMS).filter_map(mechanism).collect()
 }
 
 pub(super) fn active_mitigations(context: &HazardContext<'_>) -> Option<Hazard> {
@@ -150,14 +156,15 @@ pub(super) fn active_mitigations(context: &HazardContext<'_>) -> Option<Hazard> 
         .filter(|entry| entry.status.starts_with("Mitigation"))
         .map(|entry| entry.vulnerability.as_str())
         .collect();
-    let active = active_mechanisms(mitigations);
+    let mechanisms = active_mechanisms(mitigations);
     let note = |summary: String| hazard("mitigations", Severity::Note, summary, fact.source_or_reason());
-    match (active.is_empty(), names.is_empty()) {
+    match (mechanisms.is_empty(), names.is_empty()) {
         (true, true) => None,
         (true, false) => Some(note(format!("mitigations in force, none of them costly: {}", names.join(", ")))),
         (false, _) => {
-            let [names, costs] = [(0, ", "), (1, "; ")]
-                .map(|(column, by)| active.iter().map(|mechanism| mechanism[column]).collect::<Vec<_>>().join(by));
+            let [names, costs] = [(0, ", "), (1, "; ")].map(|(column, separator)| {
+                mechanisms.iter().map(|mechanism| mechanism[column]).collect::<Vec<_>>().join(separator)
+            });
             Some(Hazard { effect: costs, ..note(format!("mitigations in force: {names}")) })
         }
     }
@@ -169,16 +176,16 @@ const MIN_EXIT_LATENCY: u64 = 5;
 pub(super) fn idle_states(context: &HazardContext<'_>) -> Option<Hazard> {
     let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", context.first_cpu());
     if context.is_virtual() {
-        let summary = "an idle virtual CPU halts in the hypervisor, which does not tell what waking it costs";
+        let summary = "an idle virtual CPU halts in the hypervisor, which does not report what waking it costs";
         let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
                       idle";
         return Some(Hazard { effect: effect.into(), ..hazard("idle_states", Severity::Note, summary, directory) });
     }
     let states = context.root.names(&directory).into_iter().filter_map(|state| {
         let file = |name: &str| context.root.text(&format!("{directory}/{state}/{name}"));
-        let enabled = file("disable").is_none_or(|text| text == "0");
+        let is_enabled = file("disable").is_none_or(|text| text == "0");
         let latency: u64 = file("latency")?.parse().ok()?;
-        enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
+        is_enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
     });
     let (latency, name) = states.max().filter(|(latency, _)| *latency >= MIN_EXIT_LATENCY)?;
     let summary = format!("an idle CPU may enter {name}, with an exit latency of {latency} us");
@@ -189,7 +196,7 @@ pub(super) fn idle_states(context: &HazardContext<'_>) -> Option<Hazard> {
 pub(super) fn battery(context: &HazardContext<'_>) -> Option<Hazard> {
     const SUPPLIES: &str = "/sys/class/power_supply";
     let discharging = context.root.names(SUPPLIES).into_iter().find(|name| {
-        let file = |what: &str| context.root.text(&format!("{SUPPLIES}/{name}/{what}"));
+        let file = |attribute: &str| context.root.text(&format!("{SUPPLIES}/{name}/{attribute}"));
         // Batteries of mice and headsets are of scope Device.
         file("type").as_deref() == Some("Battery")
             && file("status").as_deref() == Some("Discharging")
@@ -209,19 +216,19 @@ pub(super) fn thermal(context: &HazardContext<'_>) -> Option<Hazard> {
 mod mitigations_tests {
     use super::*;
 
-    fn names(all: &[(&str, &str)]) -> Vec<&'static str> {
-        let one = |&(vulnerability, status): &(&str, &str)| Mitigation {
+    fn names(statuses: &[(&str, &str)]) -> Vec<&'static str> {
+        let mitigation = |&(vulnerability, status): &(&str, &str)| Mitigation {
             vulnerability: vulnerability.to_owned(),
             status: status.to_owned(),
         };
-        let all: Vec<Mitigation> = all.iter().map(one).collect();
-        active_mechanisms(&all).into_iter().map(|[name, _]| name).collect()
+        let mitigations: Vec<Mitigation> = statuses.iter().map(mitigation).collect();
+        active_mechanisms(&mitigations).into_iter().map(|[name, _]| name).collect()
     }
 
     #[test]
     fn kernel_statuses_map_to_mechanisms() {
         let buffers = ["clearing of CPU buffers"].as_slice();
-        let known: [((&str, &str), &[&str]); 13] = [
+        let expected_mechanisms: [((&str, &str), &[&str]); 13] = [
             (("meltdown", "Mitigation: PTI"), &["page tables of the kernel's own"]),
             (("mds", "Mitigation: Clear CPU buffers; SMT vulnerable"), buffers),
             (("mds", "Vulnerable: Clear CPU buffers attempted, no microcode; SMT Host state unknown"), buffers),
@@ -239,11 +246,11 @@ mod mitigations_tests {
             (("spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; BHI: BHI_DIS_S"), &[]),
             (("spec_store_bypass", "Mitigation: Speculative Store Bypass disabled via prctl"), &[]),
         ];
-        for (status, expected) in known {
+        for (status, expected) in expected_mechanisms {
             assert_eq!(names(&[status]), expected, "{status:?}");
         }
-        let both = [("spectre_v2", "Mitigation: Retpolines"), ("spec_rstack_overflow", "Mitigation: Safe RET")];
-        assert_eq!(names(&both), ["retpolines", "guarded returns"]);
+        let statuses = [("spectre_v2", "Mitigation: Retpolines"), ("spec_rstack_overflow", "Mitigation: Safe RET")];
+        assert_eq!(names(&statuses), ["retpolines", "guarded returns"]);
         assert!(names(&[("gather_data_sampling", "Not affected"), ("tsa", "Vulnerable")]).is_empty());
     }
 }

@@ -19,10 +19,10 @@ pub(super) fn page_reporting(context: &HazardContext<'_>) -> Option<Hazard> {
     const DEVICES: &str = "/sys/bus/virtio/devices";
     let balloon = context.root.names(DEVICES).into_iter().find(|device| {
         let file = |name: &str| context.root.text(&format!("{DEVICES}/{device}/{name}")).unwrap_or_default();
-        let has = |features: &str, bit: usize| features.as_bytes().get(bit) == Some(&b'1');
+        let has_bit = |features: &str, bit: usize| features.as_bytes().get(bit) == Some(&b'1');
         let features = file("features");
         file("device") == BALLOON_DEVICE_ID
-            && (has(&features, PAGE_REPORTING_BIT) || has(&features, FREE_PAGE_HINT_BIT))
+            && (has_bit(&features, PAGE_REPORTING_BIT) || has_bit(&features, FREE_PAGE_HINT_BIT))
     })?;
     let source = format!("{DEVICES}/{balloon}/features");
     Some(hazard("page_reporting", Severity::Warning, "free memory is returned to the host (balloon)", source))
@@ -51,8 +51,8 @@ pub(super) fn transparent_huge_pages(context: &HazardContext<'_>) -> Option<Haza
 pub(super) fn numa_balancing(context: &HazardContext<'_>) -> Option<Hazard> {
     const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
     let nodes = context.machine.topology.nodes.get().map_or(1, Vec::len);
-    let on = context.root.text(SWITCH).is_some_and(|text| text != "0");
-    if !on || nodes < 2 {
+    let is_enabled = context.root.text(SWITCH).is_some_and(|text| text != "0");
+    if !is_enabled || nodes < 2 {
         return None;
     }
     let summary = format!("automatic NUMA balancing moves pages between {nodes} nodes");
@@ -85,7 +85,7 @@ pub(super) fn unknown_facts(context: &HazardContext<'_>) -> Option<Hazard> {
         ("whether there is a hypervisor", machine.platform.hypervisor.get().is_none()),
         ("the CPU quota", machine.limits.cpu_quota.get().is_none()),
     ];
-    let names: Vec<&str> = facts.into_iter().filter(|(_, unknown)| *unknown).map(|(name, _)| name).collect();
+    let names: Vec<&str> = facts.into_iter().filter(|(_, is_unknown)| *is_unknown).map(|(name, _)| name).collect();
     let summary = format!("unknown: {}", names.join(", "));
     let source = "the machine's facts, each with its reason";
     (!names.is_empty()).then(|| hazard("unknown_facts", Severity::Note, summary, source))

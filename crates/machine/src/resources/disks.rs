@@ -12,7 +12,7 @@ use kelvin_core::resources::DiskStats;
 use kelvin_sys::fs::{major, minor};
 use kelvin_sys::procfs::{MountInfo, mount_id};
 
-/// The unit of these counters, whatever a disk's sector.
+/// The unit of these counters, for any sector of a disk.
 const SECTOR_BYTES: u64 = 512;
 /// The unit of its times, in nanoseconds.
 const MILLISECOND: f64 = 1e6;
@@ -20,19 +20,19 @@ const MILLISECOND: f64 = 1e6;
 /// The disks that have done anything, on which of them the directory lies that is served, and what the groups of the process read there.
 pub(crate) fn read_disks(
     root: FileRoot<'_>,
-    served: Option<&str>,
+    served_disk: Option<&str>,
     groups: Option<&ProcessCgroups<'_>>,
 ) -> Vec<DiskStats> {
     let whole_disks = root.names(BLOCK_DIRECTORY);
     let text = root.text("/proc/diskstats").unwrap_or_default();
     let disks = text.lines().filter_map(parse_diskstats_line).filter(|(_, disk)| whole_disks.contains(&disk.name));
-    let active = disks.filter(|(_, disk)| disk.reads > 0 || disk.writes > 0);
-    let known = |(number, disk): (String, DiskStats)| {
-        let holds_root = served == Some(&disk.name);
+    let active_disks = disks.filter(|(_, disk)| disk.reads > 0 || disk.writes > 0);
+    let with_reads = |(number, disk): (String, DiskStats)| {
+        let holds_root = served_disk == Some(&disk.name);
         let reads_of_group = groups.filter(|_| holds_root).and_then(|groups| device_reads(groups, &number));
         DiskStats { holds_root, reads_of_group, ..disk }
     };
-    active.map(known).collect()
+    active_disks.map(with_reads).collect()
 }
 
 /// A line of /proc/diskstats: `major:minor`, and the counters.
@@ -60,12 +60,12 @@ fn parse_diskstats_line(line: &str) -> Option<(String, DiskStats)> {
 
 /// The disk that a directory lies on; none if it is on no block device.
 pub(crate) fn disk_of_directory(root: &Path, directory: &Path) -> Option<String> {
-    let opened = File::open(directory).ok()?;
-    let device = opened.metadata().ok()?.dev();
+    let file = File::open(directory).ok()?;
+    let device = file.metadata().ok()?.dev();
     let numbers = format!("{}:{}", major(device), minor(device));
     whole_disk(&root.join("sys/dev/block").join(numbers)).or_else(|| {
         // A file system with device numbers of its own (btrfs) names its source in the list of mounts.
-        let id = mount_id(&opened).ok()?;
+        let id = mount_id(&file).ok()?;
         let mounts = std::fs::read_to_string(MOUNTS).ok()?;
         let mount = mounts.lines().filter_map(MountInfo::parse).find(|mount| mount.id == id)?;
         let source = canonicalize(mount.source).ok()?;
@@ -75,11 +75,11 @@ pub(crate) fn disk_of_directory(root: &Path, directory: &Path) -> Option<String>
 
 /// The name of a block device, or of the disk of which it is a partition.
 fn whole_disk(device: &Path) -> Option<String> {
-    let mut place = canonicalize(device).ok()?;
-    if place.join("partition").exists() {
-        place.pop();
+    let mut path = canonicalize(device).ok()?;
+    if path.join("partition").exists() {
+        path.pop();
     }
-    Some(place.file_name()?.to_str()?.to_owned())
+    Some(path.file_name()?.to_str()?.to_owned())
 }
 
 #[cfg(test)]

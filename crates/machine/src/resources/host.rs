@@ -10,52 +10,52 @@ use kelvin_sys::procfs::{CpuStat, CpuTicks};
 use kelvin_sys::usage::ticks_to_nanoseconds;
 
 /// The CPUs, and what a process in these groups that may run on these CPUs may use of them.
-pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allowed: &[u32]) -> CpuStats {
+pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allowed_cpus: &[u32]) -> CpuStats {
     let text = root.text("/proc/stat").unwrap_or_default();
     let stat = CpuStat::parse(&text).unwrap_or_default();
     let known_quota = groups.and_then(|groups| cpu_quota(groups).get().copied());
     let quota = known_quota.flatten();
-    let throttled = groups.and_then(cpu_throttling);
+    let throttling = groups.and_then(cpu_throttling);
     let cpus = stat.cpus.len() as u32;
-    let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
-    let own = stat.cpus.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu));
-    let own = own.map(|(_, ticks)| *ticks).reduce(CpuTicks::plus);
+    let allowed_count = if allowed_cpus.is_empty() { f64::from(cpus) } else { allowed_cpus.len() as f64 };
+    let allowed_ticks = stat.cpus.iter().filter(|(cpu, _)| allowed_cpus.is_empty() || allowed_cpus.contains(cpu));
+    let allowed_ticks = allowed_ticks.map(|(_, ticks)| *ticks).reduce(CpuTicks::plus);
     CpuStats {
-        user: ticks_to_nanoseconds(stat.all.user),
-        system: ticks_to_nanoseconds(stat.all.system),
-        steal: ticks_to_nanoseconds(stat.all.steal),
-        idle: ticks_to_nanoseconds(stat.all.idle),
+        user: ticks_to_nanoseconds(stat.all_cpus.user),
+        system: ticks_to_nanoseconds(stat.all_cpus.system),
+        steal: ticks_to_nanoseconds(stat.all_cpus.steal),
+        idle: ticks_to_nanoseconds(stat.all_cpus.idle),
         cpus,
-        allowed: quota.unwrap_or(may_run_on).min(may_run_on),
-        allowed_busy: own.map(|ticks| ticks_to_nanoseconds(ticks.busy().saturating_add(ticks.steal))),
-        allowed_idle: own.map(|ticks| ticks_to_nanoseconds(ticks.idle)),
+        allowed: quota.unwrap_or(allowed_count).min(allowed_count),
+        allowed_busy: allowed_ticks.map(|ticks| ticks_to_nanoseconds(ticks.busy().saturating_add(ticks.steal))),
+        allowed_idle: allowed_ticks.map(|ticks| ticks_to_nanoseconds(ticks.idle)),
         quota,
         is_quota_known: known_quota.is_some(),
-        throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),
-        throttled_periods: throttled.map(|throttled| throttled.throttled_periods),
-        periods: throttled.map(|throttled| throttled.periods),
+        throttling: throttling.map(|throttling| throttling.microseconds as f64 * 1e3),
+        throttled_periods: throttling.map(|throttling| throttling.throttled_periods),
+        periods: throttling.map(|throttling| throttling.periods),
         running: value_of_key(&text, "procs_running", ' ').and_then(|value| value.parse().ok()).unwrap_or(0),
     }
 }
 
 /// Memory.
 pub(crate) fn memory(root: FileRoot<'_>) -> MemoryStats {
-    let [now, since] = [MEMINFO, "/proc/vmstat"].map(|file| root.text(file).unwrap_or_default());
-    let counted = |key: &str| value_of_key(&since, key, ' ').and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    let [meminfo, vmstat] = [MEMINFO, "/proc/vmstat"].map(|file| root.text(file).unwrap_or_default());
+    let counter = |key: &str| value_of_key(&vmstat, key, ' ').and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
     MemoryStats {
-        available: kibibytes(&now, "MemAvailable").unwrap_or(0),
-        file_cache: file_page_bytes(&now).unwrap_or(0),
-        // In KiB, whatever the size of a page.
-        paged_in: counted("pgpgin").saturating_mul(1024),
-        major_faults: counted("pgmajfault"),
-        refaults: value_of_key(&since, "workingset_refault_file", ' ').and_then(|value| value.parse().ok()),
+        available: kibibytes(&meminfo, "MemAvailable").unwrap_or(0),
+        file_cache: file_page_bytes(&meminfo).unwrap_or(0),
+        // In KiB, for any size of a page.
+        paged_in: counter("pgpgin").saturating_mul(1024),
+        major_faults: counter("pgmajfault"),
+        refaults: value_of_key(&vmstat, "workingset_refault_file", ' ').and_then(|value| value.parse().ok()),
     }
 }
 
 /// For how long tasks waited.
 pub(crate) fn pressure(root: FileRoot<'_>) -> PressureStall {
-    let nanoseconds = |resource, waiting| {
-        counters::pressure(root, resource, waiting).map(|pressure| pressure.total_microseconds as f64 * 1e3)
+    let nanoseconds = |resource, stall_kind| {
+        counters::pressure(root, resource, stall_kind).map(|pressure| pressure.total_microseconds as f64 * 1e3)
     };
     PressureStall {
         cpu: nanoseconds("cpu", StallKind::Some),
@@ -74,16 +74,16 @@ mod tests {
     const STAT: &str =
         "cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 40 4 0 2 3 9 9\ncpu1 0 0 0 40 0 0 0 0 0 0\nintr 1\nprocs_running 3\n";
 
-    fn cpu_of(tree: &FixtureTree, allowed: &[u32]) -> CpuStats {
+    fn cpu_stats(tree: &FixtureTree, allowed_cpus: &[u32]) -> CpuStats {
         let root = FileRoot::new(tree.path());
-        cpu(root, ProcessCgroups::of_process(root, "7").ok().as_ref(), allowed)
+        cpu(root, ProcessCgroups::of_process(root, "7").ok().as_ref(), allowed_cpus)
     }
 
     #[test]
     fn quota_limits_usable_cpus() {
         let tree = FixtureTree::default();
         tree.fill("proc/stat", STAT);
-        let of_host = CpuStats {
+        let host = CpuStats {
             user: ticks_to_nanoseconds(11),
             system: ticks_to_nanoseconds(7),
             steal: ticks_to_nanoseconds(3),
@@ -95,9 +95,9 @@ mod tests {
             running: 3,
             ..CpuStats::default()
         };
-        assert_eq!(cpu_of(&tree, &[]), of_host);
+        assert_eq!(cpu_stats(&tree, &[]), host);
         let (allowed_busy, allowed_idle) = (Some(0.0), Some(ticks_to_nanoseconds(40)));
-        assert_eq!(cpu_of(&tree, &[1]), CpuStats { allowed: 1.0, allowed_busy, allowed_idle, ..of_host.clone() });
+        assert_eq!(cpu_stats(&tree, &[1]), CpuStats { allowed: 1.0, allowed_busy, allowed_idle, ..host.clone() });
         tree.fill("proc/7/cgroup", "0::/a/b\n");
         tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
         tree.fill("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
@@ -107,12 +107,12 @@ mod tests {
             allowed: 0.5,
             quota: Some(0.5),
             is_quota_known: true,
-            throttled: Some(250_000.0),
+            throttling: Some(250_000.0),
             throttled_periods: Some(4),
             periods: Some(9),
-            ..of_host
+            ..host
         };
-        assert_eq!(cpu_of(&tree, &[0, 1]), limited);
+        assert_eq!(cpu_stats(&tree, &[0, 1]), limited);
     }
 
     #[test]
@@ -122,12 +122,12 @@ mod tests {
         tree.fill("proc/7/cgroup", "0::/a/b\n");
         // `ip netns exec` mounts a new /sys, without the tree of groups.
         tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys rw - sysfs sysfs rw\n");
-        let hidden = cpu_of(&tree, &[0, 1]);
-        assert_eq!((hidden.quota, hidden.is_quota_known, hidden.throttled_periods), (None, false, None));
+        let stats = cpu_stats(&tree, &[0, 1]);
+        assert_eq!((stats.quota, stats.is_quota_known, stats.throttled_periods), (None, false, None));
         tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
         tree.fill("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-        let seen = cpu_of(&tree, &[0, 1]);
-        assert_eq!((seen.quota, seen.is_quota_known), (None, true));
+        let visible_stats = cpu_stats(&tree, &[0, 1]);
+        assert_eq!((visible_stats.quota, visible_stats.is_quota_known), (None, true));
     }
 
     #[test]

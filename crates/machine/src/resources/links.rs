@@ -18,22 +18,26 @@ pub(crate) struct LinkFacts {
 }
 
 /// The interfaces.
-pub(crate) fn read_links(root: FileRoot<'_>, process: u32, known: &mut BTreeMap<String, LinkFacts>) -> Vec<LinkStats> {
+pub(crate) fn read_links(
+    root: FileRoot<'_>,
+    process: u32,
+    cached_facts: &mut BTreeMap<String, LinkFacts>,
+) -> Vec<LinkStats> {
     let text = root.text(&format!("/proc/{process}/net/dev")).unwrap_or_default();
     let links: Vec<LinkStats> = text.lines().filter_map(parse_dev_line).take(MAX_INTERFACES).collect();
-    known.retain(|name, _| links.iter().any(|link| link.name == *name));
-    let with = |link: LinkStats| {
+    cached_facts.retain(|name, _| links.iter().any(|link| link.name == *name));
+    let with_facts = |link: LinkStats| {
         let read_facts = || {
             let is_loopback = is_loopback(root, &link.name);
             LinkFacts { speed: link_speed(root, &link.name, is_loopback).get().map(|bits| *bits as u64), is_loopback }
         };
-        let LinkFacts { speed, is_loopback } = *known.entry(link.name.clone()).or_insert_with(read_facts);
+        let LinkFacts { speed, is_loopback } = *cached_facts.entry(link.name.clone()).or_insert_with(read_facts);
         // A shaper may come and go meanwhile. One of another network namespace cannot be asked for.
-        let shaped =
+        let shaped_rate =
             if is_same_network_namespace(root, process) { interface_rate(&link.name).ok().flatten() } else { None };
-        LinkStats { speed, is_loopback, shaped: shaped.map(|bits| bits as u64), ..link }
+        LinkStats { speed, is_loopback, shaped: shaped_rate.map(|bits| bits as u64), ..link }
     };
-    links.into_iter().map(with).collect()
+    links.into_iter().map(with_facts).collect()
 }
 
 /// Whether a process of this machine is in the network namespace of this thread.
@@ -41,7 +45,7 @@ fn is_same_network_namespace(root: FileRoot<'_>, process: u32) -> bool {
     let namespace = |path: &str| std::fs::read_link(path).ok();
     root.is_live()
         && namespace(&format!("/proc/{process}/ns/net"))
-            .is_some_and(|its| namespace("/proc/thread-self/ns/net") == Some(its))
+            .is_some_and(|process_namespace| namespace("/proc/thread-self/ns/net") == Some(process_namespace))
 }
 
 /// A line of the file `dev`: eight counters of what was received, and eight of what was sent.
@@ -76,11 +80,11 @@ pub(crate) fn tcp(root: FileRoot<'_>, process: u32) -> TcpStats {
 
 /// Sockets of TCP in use, of either version of IP: `TCP: inuse 5 orphan 0 ...`.
 fn tcp_sockets(root: FileRoot<'_>, process: u32) -> Option<u64> {
-    let in_use = |(file, protocol): (&str, &str)| {
+    let sockets_in_use = |(file, protocol): (&str, &str)| {
         let text = root.text(&format!("/proc/{process}/net/{file}"))?;
         value_of_key(&text, protocol, ':')?.strip_prefix("inuse ")?.split(' ').next()?.parse::<u64>().ok()
     };
-    let [old, new] = [("sockstat", "TCP"), ("sockstat6", "TCP6")].map(in_use);
+    let [old, new] = [("sockstat", "TCP"), ("sockstat6", "TCP6")].map(sockets_in_use);
     Some(old?.saturating_add(new.unwrap_or(0)))
 }
 
@@ -88,8 +92,8 @@ fn tcp_sockets(root: FileRoot<'_>, process: u32) -> Option<u64> {
 fn snmp_counter(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (names, figures) = (lines.next()?, lines.next()?);
-    let mut both = names.split_ascii_whitespace().zip(figures.split_ascii_whitespace());
-    both.find(|(known, _)| *known == name)?.1.parse().ok()
+    let mut columns = names.split_ascii_whitespace().zip(figures.split_ascii_whitespace());
+    columns.find(|(column_name, _)| *column_name == name)?.1.parse().ok()
 }
 
 #[cfg(test)]
@@ -111,8 +115,8 @@ mod tests {
         tree.fill("sys/class/net/eth0/type", "1");
         tree.fill("sys/class/net/eth0/device/vendor", "x");
         tree.fill("sys/class/net/eth0/speed", "10000");
-        let mut known = BTreeMap::new();
-        let links = read_links(FileRoot::new(tree.path()), 7, &mut known);
+        let mut facts = BTreeMap::new();
+        let links = read_links(FileRoot::new(tree.path()), 7, &mut facts);
         let bytes = 3_715_639_079_567;
         let lo = LinkStats {
             name: "lo".into(),

@@ -16,7 +16,7 @@ const MAX_THREADS: usize = 1024;
 /// How often it is begun anew because a child was reaped meanwhile, whose time would be counted twice or not at all.
 const MAX_READ_TRIES: usize = 4;
 
-/// A process and those that it has started, and they in turn.
+/// A process and its descendants.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProcessTree(Vec<TreeProcess>);
 
@@ -43,8 +43,8 @@ impl ProcessTree {
             tree = Self::read_once(root, process);
             let first = tree.as_ref()?.0[0].stat;
             // Those of a child are its parent's once it is reaped.
-            let reaped = |stat: ProcessStat| (stat.children_user, stat.children_system);
-            if stat(root, process).is_none_or(|now| reaped(now) == reaped(first)) {
+            let reaped_times = |stat: ProcessStat| (stat.children_user, stat.children_system);
+            if stat(root, process).is_none_or(|current| reaped_times(current) == reaped_times(first)) {
                 break;
             }
         }
@@ -74,14 +74,14 @@ impl ProcessTree {
         let total = |counters: fn(ProcessStat) -> [u64; 2]| stats().flat_map(counters).fold(0, u64::saturating_add);
         let user = total(|stat| [stat.user, stat.children_user]);
         let system = total(|stat| [stat.system, stat.children_system]);
-        let now = self.0.iter().flat_map(|member| member.schedules(root)).collect();
-        let schedule = threads.update(now);
+        let schedules = self.0.iter().flat_map(|member| member.schedules(root)).collect();
+        let schedule = threads.update(schedules);
         let count = total(|stat| [stat.threads, 0]);
         ProcessStats {
             user: ticks_to_nanoseconds(user),
             system: ticks_to_nanoseconds(system),
             thread_cpu: threads.cpu_by_thread(),
-            without_cpu: schedule.map(|schedule| schedule.without_cpu as f64),
+            without_cpu: schedule.map(|schedule| schedule.run_queue_wait as f64),
             switches: schedule.map(|schedule| schedule.switches),
             memory: self.0.iter().fold(0, |sum: u64, member| sum.saturating_add(member.memory(root))),
             threads: u32::try_from(count).unwrap_or(u32::MAX),
@@ -100,8 +100,8 @@ impl ProcessTree {
     fn io_bytes(&self, root: FileRoot<'_>, counter: &str) -> Option<u64> {
         let bytes =
             |member: &TreeProcess| value_of_key(&root.text(&member.file("io"))?, counter, ':')?.parse::<u64>().ok();
-        let others = self.0[1..].iter().filter_map(bytes);
-        bytes(&self.0[0]).map(|first| others.fold(first, u64::saturating_add))
+        let descendants = self.0[1..].iter().filter_map(bytes);
+        bytes(&self.0[0]).map(|first| descendants.fold(first, u64::saturating_add))
     }
 }
 
@@ -149,24 +149,25 @@ fn children(root: FileRoot<'_>, process: u32, thread: u32) -> Vec<u32> {
 /// The threads of a process as they were found last, and what ended ones had used when they were last seen: nobody else keeps that.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadTotals {
-    now: BTreeMap<u32, SchedStat>,
-    ended: SchedStat,
+    current: BTreeMap<u32, SchedStat>,
+    ended_total: SchedStat,
 }
 
 impl ThreadTotals {
     /// Takes what is found now: all together; `None` where the kernel does not count it.
-    fn update(&mut self, now: BTreeMap<u32, SchedStat>) -> Option<SchedStat> {
-        let before = std::mem::replace(&mut self.now, now);
+    fn update(&mut self, current: BTreeMap<u32, SchedStat>) -> Option<SchedStat> {
+        let before = std::mem::replace(&mut self.current, current);
         // A number that has used less than before is another thread's now.
-        let has_ended = |(thread, last): &(u32, SchedStat)| self.now.get(thread).is_none_or(|now| now.cpu < last.cpu);
-        let ended = before.into_iter().filter(has_ended);
-        self.ended = ended.fold(self.ended, |sum, (_, last)| sum.plus(last));
-        let is_known = !self.now.is_empty() || self.ended != SchedStat::default();
-        is_known.then(|| self.now.values().fold(self.ended, |sum, current| sum.plus(*current)))
+        let has_ended =
+            |(thread, last): &(u32, SchedStat)| self.current.get(thread).is_none_or(|stat| stat.cpu < last.cpu);
+        let ended_threads = before.into_iter().filter(has_ended);
+        self.ended_total = ended_threads.fold(self.ended_total, |sum, (_, last)| sum.plus(last));
+        let is_counted = !self.current.is_empty() || self.ended_total != SchedStat::default();
+        is_counted.then(|| self.current.values().fold(self.ended_total, |sum, current| sum.plus(*current)))
     }
 
     fn cpu_by_thread(&self) -> BTreeMap<u32, f64> {
-        self.now.iter().map(|(thread, schedule)| (*thread, schedule.cpu as f64)).collect()
+        self.current.iter().map(|(thread, schedule)| (*thread, schedule.cpu as f64)).collect()
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
     use crate::topology::allowed_cpus;
 
     fn schedule(cpu: u64, without_cpu: u64, switches: u64) -> SchedStat {
-        SchedStat { cpu, without_cpu, switches }
+        SchedStat { cpu, run_queue_wait: without_cpu, switches }
     }
 
     #[test]
@@ -187,8 +188,8 @@ mod tests {
         let first = BTreeMap::from([(1, schedule(10, 1, 1)), (2, schedule(20, 2, 2))]);
         assert_eq!(threads.update(first), Some(schedule(30, 3, 3)));
         // The first one goes on, the second has ended, and a third was begun.
-        let then = BTreeMap::from([(1, schedule(11, 1, 1)), (3, schedule(5, 5, 5))]);
-        assert_eq!(threads.update(then), Some(schedule(36, 8, 8)));
+        let second = BTreeMap::from([(1, schedule(11, 1, 1)), (3, schedule(5, 5, 5))]);
+        assert_eq!(threads.update(second), Some(schedule(36, 8, 8)));
         // Its number is another's.
         assert_eq!(threads.update(BTreeMap::from([(3, schedule(1, 0, 0))])), Some(schedule(37, 8, 8)));
         assert_eq!(threads.cpu_by_thread(), BTreeMap::from([(3, 1.0)]));
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_in_uninterruptible_sleep_are_counted_with_those_of_children() {
+    fn uninterruptible_threads_of_children_are_counted() {
         let tree = FixtureTree::default();
         for (process, thread, state) in [(9, 9, 'D'), (9, 12, 'S'), (9, 13, 'D'), (10, 10, 'D')] {
             let stat = format!("{thread} (D) D) {state} 1 1 1 0 -1 4194560 1 2 3 4 1 0 0 0 20 0 1 0 12345");
@@ -205,8 +206,8 @@ mod tests {
         }
         tree.fill("proc/9/task/9/children", "10 ");
         let root = FileRoot::new(tree.path());
-        let blocked = |scope, most| ProcessTree::read(root, 9, scope).unwrap().blocked(root, most);
-        assert_eq!([(true, 99), (false, 99)].map(|(scope, most)| blocked(scope, most)), [3, 2]);
+        let blocked = |scope, max_threads| ProcessTree::read(root, 9, scope).unwrap().blocked(root, max_threads);
+        assert_eq!([(true, 99), (false, 99)].map(|(scope, max_threads)| blocked(scope, max_threads)), [3, 2]);
         assert!(blocked(false, 1) <= 1);
     }
 
@@ -232,7 +233,7 @@ mod tests {
         tree.fill("proc/10/io", "rchar: 5\nread_bytes: 1\nwrite_bytes: 2\n");
         tree.fill("proc/11/stat", stat(1, 0, 1));
         let root = FileRoot::new(tree.path());
-        let used = ProcessTree::read(root, 9, true).unwrap().usage(root, &mut ThreadTotals::default());
+        let usage = ProcessTree::read(root, 9, true).unwrap().usage(root, &mut ThreadTotals::default());
         let expected = ProcessStats {
             user: ticks_to_nanoseconds(118),
             system: 0.0,
@@ -245,14 +246,17 @@ mod tests {
             read_bytes: Some(4097),
             written_bytes: Some(8194),
         };
-        assert_eq!(used, expected);
+        assert_eq!(usage, expected);
         assert_eq!(allowed_cpus(root, Some(9)).get().unwrap()[..], [0, 1, 2, 7]);
         // The list names all that the kernel can have; CPU 2 is not there.
         tree.fill("sys/devices/system/cpu/online", "0-1,7");
         assert_eq!(allowed_cpus(root, Some(9)).get().unwrap()[..], [0, 1, 7]);
         assert_eq!(ProcessTree::read(root, 8, true), None);
-        let alone = ProcessTree::read(root, 9, false).unwrap().usage(root, &mut ThreadTotals::default());
+        let process_usage = ProcessTree::read(root, 9, false).unwrap().usage(root, &mut ThreadTotals::default());
         let threads = BTreeMap::from([(9, 1000.0), (12, 2000.0)]);
-        assert_eq!((alone.user, alone.thread_cpu, alone.processes), (ticks_to_nanoseconds(100), threads, 1));
+        assert_eq!(
+            (process_usage.user, process_usage.thread_cpu, process_usage.processes),
+            (ticks_to_nanoseconds(100), threads, 1)
+        );
     }
 }

@@ -18,7 +18,7 @@ const JOURNAL_FORMAT: u32 = 1;
 const MAX_JOURNAL_BYTES: u64 = 8 << 20;
 /// Characters quoted of what is wrong in it.
 const EXCERPT_LENGTH: usize = 200;
-/// Modes of its directory and of all files in it, whatever the umask is.
+/// Modes of its directory and of all files in it, under any umask.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
@@ -90,8 +90,8 @@ impl Journal {
     }
 
     pub(super) fn remove(path: &Path) -> Result<(), TuneError> {
-        let removed = fs::remove_file(path).and_then(|()| flush_directory(path));
-        removed.map_err(|source| io_error(path, "removed", source))
+        let result = fs::remove_file(path).and_then(|()| flush_directory(path));
+        result.map_err(|source| io_error(path, "removed", source))
     }
 }
 
@@ -106,7 +106,7 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, TuneError> {
         });
     match read {
         Err(TrustError::Call(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => read.map_err(|doubt| untrusted_error(path, "read", doubt)),
+        read => read.map_err(|error| untrusted_error(path, "read", error)),
     }
 }
 
@@ -120,14 +120,14 @@ fn prepare_directory(path: &Path) -> Result<(), TuneError> {
         }
         Ok(fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))?)
     };
-    prepare().map_err(|doubt| untrusted_error(path, "locked", doubt))
+    prepare().map_err(|error| untrusted_error(path, "locked", error))
 }
 
-fn untrusted_error(journal: &Path, action: &'static str, doubt: TrustError) -> TuneError {
-    match doubt {
+fn untrusted_error(journal: &Path, action: &'static str, error: TrustError) -> TuneError {
+    match error {
         TrustError::Call(source) => io_error(journal, action, source),
-        TrustError::WritableByOthers { path, why } => {
-            TuneError::UntrustedJournal { journal: journal.to_owned(), path, why }
+        TrustError::WritableByOthers { path, reason } => {
+            TuneError::UntrustedJournal { journal: journal.to_owned(), path, why: reason }
         }
     }
 }
@@ -140,7 +140,7 @@ fn io_error(path: &Path, action: &'static str, source: io::Error) -> TuneError {
     TuneError::JournalIo { journal: path.to_owned(), action, source }
 }
 
-/// A file beside the journal: `tune.json.lock`.
+/// A file next to the journal: `tune.json.lock`.
 fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -152,7 +152,7 @@ fn flush_directory(path: &Path) -> io::Result<()> {
     File::open(parent_directory(path)).and_then(|directory| kelvin_sys::fs::flush_directory(&directory))
 }
 
-/// The right to change settings: a kernel lock on a file beside the journal. It ends with its process, so a kill leaves
+/// The right to change settings: a kernel lock on a file next to the journal. It ends with its process, so a kill leaves
 /// no stale lock.
 #[derive(Debug)]
 pub(super) struct JournalLock {
@@ -176,8 +176,8 @@ impl JournalLock {
                 Err(TryLockError::Error(source)) => return Err(locked(source)),
             }
             // The previous holder removes the file at the end: a lock on a removed file guards nothing, so retry.
-            let ours = file.metadata().map_err(locked)?.ino();
-            if fs::metadata(&path).is_ok_and(|current| current.ino() == ours) {
+            let inode = file.metadata().map_err(locked)?.ino();
+            if fs::metadata(&path).is_ok_and(|current| current.ino() == inode) {
                 return Ok(Self { path, _file: file });
             }
         }
@@ -198,14 +198,14 @@ const MAX_VALUE_LENGTH: usize = 4096;
 
 /// Whether a file can be that of a setting, and a text its value.
 pub(super) fn validate_setting(path: &str, value: &str) -> Result<(), String> {
-    let is_below = SETTING_DIRECTORIES.iter().any(|place| path.starts_with(place));
-    let is_plain = Path::new(path).components().skip(1).all(|part| matches!(part, Component::Normal(_)));
-    if !is_below || !is_plain || path.contains("//") {
+    let is_in_settings = SETTING_DIRECTORIES.iter().any(|directory| path.starts_with(directory));
+    let is_normalised = Path::new(path).components().skip(1).all(|component| matches!(component, Component::Normal(_)));
+    if !is_in_settings || !is_normalised || path.contains("//") {
         return Err(format!("{path:?} is not a setting: a file below /proc/sys or /sys is"));
     }
     let is_text = value.chars().all(|letter| letter == '\t' || !letter.is_control());
     if value.trim().is_empty() || value.len() > MAX_VALUE_LENGTH || !is_text {
-        return Err(format!("{path} cannot be set to {value:?}: one line of text is right"));
+        return Err(format!("{path} cannot be set to {value:?}: expected one line of text"));
     }
     Ok(())
 }

@@ -54,9 +54,9 @@ const fn setting(
     path: &'static str,
     [noisy, to]: [&'static str; 2],
     benefit: &'static str,
-    shows: VisibleIn,
+    visible_in: VisibleIn,
 ) -> TunableSetting {
-    TunableSetting { path, noisy, to, benefit, optional: false, visible_in: shows }
+    TunableSetting { path, noisy, to, benefit, optional: false, visible_in }
 }
 
 const fn optional(setting: TunableSetting) -> TunableSetting {
@@ -93,8 +93,8 @@ impl TunableSetting {
 
     /// Whether it is changed from this value to that one.
     pub(super) fn allows_change(&self, from: &str, to: &str) -> bool {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let is_governor = || (1..=MAX_GOVERNOR_LENGTH).contains(&from.len()) && from.chars().all(is_plain);
+        let is_governor_character = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_governor = || (1..=MAX_GOVERNOR_LENGTH).contains(&from.len()) && from.chars().all(is_governor_character);
         let is_noisy = if self.noisy == ANY_GOVERNOR { is_governor() } else { from == self.noisy };
         to == self.to && from != to && is_noisy
     }
@@ -117,19 +117,19 @@ impl TunableSetting {
     /// The change for a file: none if it is quiet or cannot be.
     fn planned_change(&self, root: FileRoot<'_>, path: String) -> Option<SettingChange> {
         let from = current_value(root, &path).ok().filter(|from| self.allows_change(from, self.to))?;
-        let can_be = match self.path {
+        let is_possible = match self.path {
             SWAPPINESS => {
                 let text = root.text(MEMINFO).unwrap_or_default();
                 kibibytes(&text, "SwapTotal").is_some_and(|bytes| bytes > 0)
             }
-            // The list beside a governor, if any, must offer it.
+            // The list next to a governor, if any, must offer it.
             _ => root
                 .text(&path.replace("scaling_governor", "scaling_available_governors"))
                 .filter(|_| self.noisy == ANY_GOVERNOR)
                 .is_none_or(|list| list.split_ascii_whitespace().any(|name| name == self.to)),
         };
         let Self { to, benefit, optional, .. } = *self;
-        can_be.then(|| SettingChange {
+        is_possible.then(|| SettingChange {
             path,
             from,
             to: to.to_owned(),
@@ -149,9 +149,10 @@ fn is_number(text: &str) -> bool {
 /// Address-space randomisation stays on: its effect belongs in the error bars.
 pub fn plan_changes(root: &Path) -> Vec<SettingChange> {
     let root = FileRoot::new(root);
-    let by_domain = SETTINGS.iter().any(|setting| setting.path == GOVERNOR_FILES[0] && !setting.files(root).is_empty());
-    let known = SETTINGS.iter().filter(|setting| !by_domain || setting.path != GOVERNOR_FILES[1]);
-    known.flat_map(|setting| noisy_changes(root, setting)).collect()
+    let has_policy_files =
+        SETTINGS.iter().any(|setting| setting.path == GOVERNOR_FILES[0] && !setting.files(root).is_empty());
+    let settings = SETTINGS.iter().filter(|setting| !has_policy_files || setting.path != GOVERNOR_FILES[1]);
+    settings.flat_map(|setting| noisy_changes(root, setting)).collect()
 }
 
 /// The files of settings that are there and cannot be read: whether they are quiet is not known.

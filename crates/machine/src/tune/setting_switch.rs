@@ -30,18 +30,18 @@ impl SettingSwitch {
         let mut original_values: Vec<(String, String)> = Vec::new();
         for &(path, value) in settings {
             validate_setting(path, value).map_err(TuneError::Refused)?;
-            if !original_values.iter().any(|(known, _)| known == path) {
-                let now = current_value(file_root, path).map_err(TuneError::Refused)?;
-                validate_setting(path, &now).map_err(TuneError::Refused)?;
-                original_values.push((path.to_owned(), now));
+            if !original_values.iter().any(|(recorded_path, _)| recorded_path == path) {
+                let current = current_value(file_root, path).map_err(TuneError::Refused)?;
+                validate_setting(path, &current).map_err(TuneError::Refused)?;
+                original_values.push((path.to_owned(), current));
             }
         }
         let lock = JournalLock::acquire(journal)?;
         if Journal::read(journal)?.is_some() {
             return Err(TuneError::Pending(journal.to_owned()));
         }
-        let changed = |&(path, value): &(&str, &str)| {
-            let (_, from) = original_values.iter().find(|(known, _)| known == path)?;
+        let to_change = |&(path, value): &(&str, &str)| {
+            let (_, from) = original_values.iter().find(|(recorded_path, _)| recorded_path == path)?;
             let change = SettingChange {
                 path: path.to_owned(),
                 from: from.clone(),
@@ -52,7 +52,7 @@ impl SettingSwitch {
             };
             (!is_same_value(from, value)).then_some(change)
         };
-        let entries: Vec<SettingChange> = settings.iter().filter_map(changed).collect();
+        let entries: Vec<SettingChange> = settings.iter().filter_map(to_change).collect();
         if !entries.is_empty() {
             Journal::new(file_root, entries).write(journal)?;
         }
@@ -67,23 +67,26 @@ impl SettingSwitch {
     /// Gives each of these settings its value, and every other one that as found.
     ///
     /// # Errors
-    /// [`TuneError::Refused`], with what the kernel says.
-    pub fn apply(&self, to: &[(&str, &str)]) -> Result<(), TuneError> {
+    /// [`TuneError::Refused`], with the error of the kernel.
+    pub fn apply(&self, settings: &[(&str, &str)]) -> Result<(), TuneError> {
         let root = FileRoot::new(&self.root);
         for (path, original) in &self.original_values {
-            let target = to.iter().find(|(known, _)| known == path).map_or(original.as_str(), |&(_, value)| value);
-            let now = current_value(root, path).map_err(TuneError::Refused)?;
-            if is_same_value(&now, target) {
+            let target = settings
+                .iter()
+                .find(|(setting_path, _)| setting_path == path)
+                .map_or(original.as_str(), |&(_, value)| value);
+            let current = current_value(root, path).map_err(TuneError::Refused)?;
+            if is_same_value(&current, target) {
                 continue;
             }
-            if let ChangeResult::Refused(why) = write_and_verify(root, path, &now, target, &mut write_existing) {
-                return Err(TuneError::Refused(why));
+            if let ChangeResult::Refused(reason) = write_and_verify(root, path, &current, target, &mut write_existing) {
+                return Err(TuneError::Refused(reason));
             }
         }
         Ok(())
     }
 
-    /// Puts all back, and says what was done for each.
+    /// Puts all back, and returns what was done for each.
     ///
     /// # Errors
     /// Any [`TuneError`].
@@ -94,7 +97,7 @@ impl SettingSwitch {
 
 impl Drop for SettingSwitch {
     fn drop(&mut self) {
-        // What cannot be put back stays in the journal, which every later call tells of.
+        // What cannot be put back stays in the journal, which every later call reports.
         let _ = self.restore();
     }
 }
@@ -135,12 +138,12 @@ mod tests {
             fs::write(file, format!("{text}\n")).unwrap();
         }
 
-        fn says(&self, path: &str) -> String {
+        fn setting_value(&self, path: &str) -> String {
             current_value(FileRoot::new(&self.root()), path).unwrap()
         }
 
-        fn begin(&self, wanted: &[(&str, &str)]) -> Result<SettingSwitch, TuneError> {
-            SettingSwitch::record(&self.root(), &self.journal(), wanted)
+        fn begin(&self, settings: &[(&str, &str)]) -> Result<SettingSwitch, TuneError> {
+            SettingSwitch::record(&self.root(), &self.journal(), settings)
         }
     }
 
@@ -151,39 +154,48 @@ mod tests {
             .begin(&[(SWAPPINESS, "1"), (SWAPPINESS, "100"), (WINDOW, "4096 65536 65536"), (HUGE, "always")])
             .unwrap();
         assert_eq!(switches.original_values().len(), 3);
-        assert_eq!(bench.says(SWAPPINESS), "60", "nothing is changed before it is asked for");
-        for (to, says) in [("1", "1"), ("100", "100")] {
-            switches.apply(&[(SWAPPINESS, to)]).unwrap();
-            assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(HUGE).as_str()), (says, "always"));
+        assert_eq!(bench.setting_value(SWAPPINESS), "60", "nothing is changed before it is asked for");
+        for (value, expected) in [("1", "1"), ("100", "100")] {
+            switches.apply(&[(SWAPPINESS, value)]).unwrap();
+            assert_eq!(
+                (bench.setting_value(SWAPPINESS).as_str(), bench.setting_value(HUGE).as_str()),
+                (expected, "always")
+            );
         }
         switches.apply(&[(WINDOW, "4096 65536 65536")]).unwrap();
-        assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(WINDOW).as_str()), ("60", "4096 65536 65536"));
+        assert_eq!(
+            (bench.setting_value(SWAPPINESS).as_str(), bench.setting_value(WINDOW).as_str()),
+            ("60", "4096 65536 65536")
+        );
         assert!(bench.journal().exists());
         assert!(matches!(bench.begin(&[(SWAPPINESS, "2")]), Err(TuneError::Busy { .. })));
         drop(switches);
-        assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(WINDOW).as_str()), ("60", "4096\t131072\t6291456"));
+        assert_eq!(
+            (bench.setting_value(SWAPPINESS).as_str(), bench.setting_value(WINDOW).as_str()),
+            ("60", "4096\t131072\t6291456")
+        );
         assert!(!bench.journal().exists());
     }
 
     #[test]
     fn restore_after_kill_recovers_any_value() {
-        for left in ["1", "100", "60", "7"] {
+        for value in ["1", "100", "60", "7"] {
             let bench = SwitchFixture::new();
             let switches = bench.begin(&[(SWAPPINESS, "1"), (SWAPPINESS, "100")]).unwrap();
             let journal = fs::read(bench.journal()).unwrap();
             drop(switches);
             // As a killed process leaves it: the lock is gone, the journal is there.
             fs::write(bench.journal(), journal).unwrap();
-            bench.write(SWAPPINESS, left);
+            bench.write(SWAPPINESS, value);
             assert!(matches!(bench.begin(&[(SWAPPINESS, "2")]), Err(TuneError::Pending { .. })));
             let outcomes = super::super::restore(&bench.root(), &bench.journal()).unwrap();
             assert_eq!(outcomes.len(), 1, "{outcomes:?}");
-            let (now, is_ours) = (bench.says(SWAPPINESS), left != "7");
-            assert_eq!(now == "60", is_ours, "{left}: {outcomes:?}");
+            let (restored, is_ours) = (bench.setting_value(SWAPPINESS), value != "7");
+            assert_eq!(restored == "60", is_ours, "{value}: {outcomes:?}");
             assert_eq!(
                 matches!(outcomes[0].result, ChangeResult::ChangedByOther { .. }),
                 !is_ours,
-                "{left}: {outcomes:?}"
+                "{value}: {outcomes:?}"
             );
             assert!(!bench.journal().exists());
         }

@@ -10,7 +10,7 @@ const TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A tree of settings, and a place for the journal beside it.
+/// A tree of settings, and a place for the journal next to it.
 struct TuneFixture {
     directory: tempfile::TempDir,
     journal: PathBuf,
@@ -38,12 +38,12 @@ impl TuneFixture {
         fs::write(path, format!("{text}\n")).unwrap();
     }
 
-    fn says(&self, name: &str) -> String {
+    fn setting_value(&self, name: &str) -> String {
         current_value(FileRoot::new(&self.root()), name).unwrap()
     }
 
-    fn all(&self) -> BTreeMap<&'static str, String> {
-        [GOVERNOR_0, GOVERNOR_1, TURBO, BALANCING].into_iter().map(|name| (name, self.says(name))).collect()
+    fn setting_values(&self) -> BTreeMap<&'static str, String> {
+        [GOVERNOR_0, GOVERNOR_1, TURBO, BALANCING].into_iter().map(|name| (name, self.setting_value(name))).collect()
     }
 
     fn apply(&self) -> Result<Vec<ChangeOutcome>, TuneError> {
@@ -62,7 +62,7 @@ fn changed_outcome(path: &str, from: &str, to: &str) -> ChangeOutcome {
 #[test]
 fn applied_changes_are_restored() {
     let bench = TuneFixture::new();
-    let before = bench.all();
+    let before = bench.setting_values();
     let outcomes = bench.apply().unwrap();
     assert_eq!(
         outcomes,
@@ -73,17 +73,18 @@ fn applied_changes_are_restored() {
             changed_outcome(BALANCING, "1", "0"),
         ]
     );
-    assert_eq!(bench.says(GOVERNOR_1), "performance");
+    assert_eq!(bench.setting_value(GOVERNOR_1), "performance");
     assert_eq!(pending_changes(&bench.journal).unwrap().len(), 4);
     assert!(plan_changes(&bench.root()).is_empty());
     let outcomes = bench.restore().unwrap();
     assert_eq!(outcomes[0], changed_outcome(BALANCING, "0", "1"), "newest first");
-    assert_eq!(bench.all(), before);
+    assert_eq!(bench.setting_values(), before);
     assert!(!bench.journal.exists());
     assert!(pending_changes(&bench.journal).unwrap().is_empty());
     assert_eq!(bench.restore().unwrap(), []);
-    let left: Vec<_> = fs::read_dir(bench.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["root"], "neither lock nor temporary file stays behind");
+    let remaining_files: Vec<_> =
+        fs::read_dir(bench.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(remaining_files, ["root"], "neither lock nor temporary file stays behind");
 }
 
 #[test]
@@ -92,15 +93,15 @@ fn changes_are_grouped_by_setting() {
     bench.write("/sys/kernel/mm/damon/admin/kdamonds/0/state", "on");
     let settings = group_by_setting(&plan_changes(&bench.root()));
     let paths: Vec<Vec<&str>> =
-        settings.iter().map(|of| of.changes.iter().map(|change| change.path.as_str()).collect()).collect();
+        settings.iter().map(|setting| setting.changes.iter().map(|change| change.path.as_str()).collect()).collect();
     let reclaim = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
     assert_eq!(paths, [vec![GOVERNOR_0, GOVERNOR_1], vec![TURBO], vec![BALANCING], vec![reclaim]]);
-    let shows_in_something =
-        |of: &SettingChanges| matches!(of.visible_in, VisibleIn::Metrics(metrics) if !metrics.is_empty());
-    assert!(settings[..3].iter().all(shows_in_something));
+    let has_metrics =
+        |setting: &SettingChanges| matches!(setting.visible_in, VisibleIn::Metrics(metrics) if !metrics.is_empty());
+    assert!(settings[..3].iter().all(has_metrics));
     assert!(matches!(settings[3].visible_in, VisibleIn::NotMeasurable(why) if why.contains("idle")));
-    let unknown = SettingChange { path: "/proc/sys/kernel/nothing".into(), ..settings[0].changes[0].clone() };
-    assert!(group_by_setting(&[unknown]).is_empty());
+    let unknown_change = SettingChange { path: "/proc/sys/kernel/nothing".into(), ..settings[0].changes[0].clone() };
+    assert!(group_by_setting(&[unknown_change]).is_empty());
 }
 
 #[test]
@@ -137,34 +138,34 @@ fn unavailable_governor_is_not_planned() {
 }
 
 /// Writes settings, and dies at the given one: before it was written, or after.
-fn fail_at_write(at: usize, written: bool) -> impl FnMut(&Path, &str) -> io::Result<()> {
+fn fail_at_write(index: usize, is_written: bool) -> impl FnMut(&Path, &str) -> io::Result<()> {
     let mut count = 0;
     move |path, value| {
-        let dies = count == at;
+        let is_killed = count == index;
         count += 1;
-        if !dies || written {
+        if !is_killed || is_written {
             write_existing(path, value)?;
         }
-        assert!(!dies, "killed");
+        assert!(!is_killed, "killed");
         Ok(())
     }
 }
 
 #[test]
 fn kill_during_apply_is_restorable() {
-    for at in 0..4 {
-        for written in [false, true] {
+    for index in 0..4 {
+        for is_written in [false, true] {
             let bench = TuneFixture::new();
-            let (root, before) = (bench.root(), bench.all());
+            let (root, before) = (bench.root(), bench.setting_values());
             let plan = plan_changes(&root);
-            let killed = catch_unwind(AssertUnwindSafe(|| {
-                apply_with(FileRoot::new(&root), &bench.journal, &plan, &mut fail_at_write(at, written))
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                apply_with(FileRoot::new(&root), &bench.journal, &plan, &mut fail_at_write(index, is_written))
             }));
-            assert!(killed.is_err());
-            let again = apply(&root, &bench.journal, &plan);
-            assert!(matches!(again, Err(TuneError::Pending { .. })), "the journal was there before the change");
+            assert!(result.is_err());
+            let second_result = apply(&root, &bench.journal, &plan);
+            assert!(matches!(second_result, Err(TuneError::Pending { .. })), "the journal was there before the change");
             bench.restore().unwrap();
-            assert_eq!(bench.all(), before, "killed at {at}, written {written}");
+            assert_eq!(bench.setting_values(), before, "killed at {index}, written {is_written}");
             assert!(!bench.journal.exists());
         }
     }
@@ -172,18 +173,18 @@ fn kill_during_apply_is_restorable() {
 
 #[test]
 fn kill_during_restore_is_restorable() {
-    for at in 0..4 {
-        for written in [false, true] {
+    for index in 0..4 {
+        for is_written in [false, true] {
             let bench = TuneFixture::new();
-            let (root, before) = (bench.root(), bench.all());
+            let (root, before) = (bench.root(), bench.setting_values());
             bench.apply().unwrap();
-            let killed = catch_unwind(AssertUnwindSafe(|| {
-                restore_with(FileRoot::new(&root), &bench.journal, &mut fail_at_write(at, written))
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                restore_with(FileRoot::new(&root), &bench.journal, &mut fail_at_write(index, is_written))
             }));
-            assert!(killed.is_err());
+            assert!(result.is_err());
             assert!(bench.journal.exists());
             bench.restore().unwrap();
-            assert_eq!(bench.all(), before, "killed at {at}, written {written}");
+            assert_eq!(bench.setting_values(), before, "killed at {index}, written {is_written}");
         }
     }
 }
@@ -203,10 +204,10 @@ fn foreign_value_is_kept_and_reported() {
     bench.apply().unwrap();
     bench.write(GOVERNOR_0, "ondemand");
     let outcomes = bench.restore().unwrap();
-    let of = outcomes.iter().find(|outcome| outcome.path == GOVERNOR_0).unwrap();
-    assert_eq!(of.result, ChangeResult::ChangedByOther { ours: "performance".into(), now: "ondemand".into() });
-    assert_eq!(bench.says(GOVERNOR_0), "ondemand");
-    assert_eq!(bench.says(GOVERNOR_1), "schedutil");
+    let outcome = outcomes.iter().find(|outcome| outcome.path == GOVERNOR_0).unwrap();
+    assert_eq!(outcome.result, ChangeResult::ChangedByOther { ours: "performance".into(), now: "ondemand".into() });
+    assert_eq!(bench.setting_value(GOVERNOR_0), "ondemand");
+    assert_eq!(bench.setting_value(GOVERNOR_1), "schedutil");
     assert!(!bench.journal.exists());
 }
 
@@ -226,7 +227,7 @@ fn unwritable_setting_does_not_stop_others() {
     assert_eq!(outcomes[3], changed_outcome(BALANCING, "1", "0"));
     let outcomes = bench.restore().unwrap();
     assert_eq!(outcomes[1], ChangeOutcome { path: TURBO.into(), result: ChangeResult::AlreadySet("0".into()) });
-    assert_eq!(bench.says(BALANCING), "1");
+    assert_eq!(bench.setting_value(BALANCING), "1");
     assert!(!bench.journal.exists());
 }
 
@@ -251,7 +252,7 @@ fn unrestored_setting_stays_in_journal() {
     assert!(outcomes.iter().all(|outcome| matches!(outcome.result, ChangeResult::Refused(_))));
     assert!(bench.journal.exists());
     bench.restore().unwrap();
-    assert_eq!(bench.says(TURBO), "0");
+    assert_eq!(bench.setting_value(TURBO), "0");
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn missing_setting_does_not_stop_others() {
     fs::remove_file(FileRoot::new(&bench.root()).resolve(GOVERNOR_1)).unwrap();
     let outcomes = bench.restore().unwrap();
     assert!(matches!(&outcomes[2].result, ChangeResult::Missing(_)), "{outcomes:?}");
-    assert_eq!(bench.says(GOVERNOR_0), "powersave");
+    assert_eq!(bench.setting_value(GOVERNOR_0), "powersave");
     assert!(!bench.journal.exists());
 }
 
@@ -272,7 +273,7 @@ fn journal_of_earlier_boot_is_dropped() {
     bench.write(BOOT, "two");
     bench.write(GOVERNOR_0, "powersave");
     let outcomes = bench.restore().unwrap();
-    assert_eq!(bench.says(TURBO), "1", "set at boot");
+    assert_eq!(bench.setting_value(TURBO), "1", "set at boot");
     assert!(
         outcomes
             .contains(&ChangeOutcome { path: GOVERNOR_0.into(), result: ChangeResult::AlreadySet("powersave".into()) })
@@ -294,31 +295,31 @@ fn concurrent_tune_is_refused() {
 #[test]
 fn invalid_journal_is_an_error() {
     let bench = TuneFixture::new();
-    let before = bench.all();
+    let before = bench.setting_values();
     for text in ["", "{}", r#"{"format":2,"boot_id":null,"entries":[]}"#] {
         fs::write(&bench.journal, text).unwrap();
         assert!(matches!(bench.apply(), Err(TuneError::CorruptJournal { .. })), "{text}");
         assert!(matches!(bench.restore(), Err(TuneError::CorruptJournal { .. })), "{text}");
     }
-    assert_eq!(bench.all(), before);
+    assert_eq!(bench.setting_values(), before);
 }
 
 #[test]
 fn unwritable_journal_changes_nothing() {
     let bench = TuneFixture::new();
-    let before = bench.all();
-    let nowhere = bench.directory.path().join("missing/missing/tune.json");
-    let error = apply(&bench.root(), &nowhere, &plan_changes(&bench.root())).unwrap_err();
+    let before = bench.setting_values();
+    let journal = bench.directory.path().join("missing/missing/tune.json");
+    let error = apply(&bench.root(), &journal, &plan_changes(&bench.root())).unwrap_err();
     assert!(matches!(error, TuneError::JournalIo { action: "locked", .. }), "{error}");
-    assert_eq!(bench.all(), before);
+    assert_eq!(bench.setting_values(), before);
 }
 
 #[test]
 fn empty_plan_creates_no_files() {
     let bench = TuneFixture::new();
-    let nowhere = bench.directory.path().join("kelvin/tune.json");
-    assert_eq!(apply(&bench.root(), &nowhere, &[]).unwrap(), []);
-    assert!(!nowhere.parent().unwrap().exists());
+    let journal = bench.directory.path().join("kelvin/tune.json");
+    assert_eq!(apply(&bench.root(), &journal, &[]).unwrap(), []);
+    assert!(!journal.parent().unwrap().exists());
 }
 
 /// Permission bits of a path.
@@ -344,7 +345,7 @@ fn journal_is_private_to_owner() {
 }
 
 /// A journal with one change.
-fn journal_of(path: &str, from: &str, to: &str) -> String {
+fn journal_with_change(path: &str, from: &str, to: &str) -> String {
     let change = serde_json::json!({ "path": path, "from": from, "to": to, "benefit": "", "optional": false });
     serde_json::json!({ "format": 1, "boot_id": null, "entries": [change] }).to_string()
 }
@@ -352,15 +353,15 @@ fn journal_of(path: &str, from: &str, to: &str) -> String {
 #[test]
 fn journal_with_unknown_change_is_refused() {
     let bench = TuneFixture::new();
-    let before = bench.all();
-    let outside = "/sys/devices/system/cpu/cpufreq/policy0/../../../../../../etc/shadow";
-    let long = "x".repeat(100_000);
+    let before = bench.setting_values();
+    let outside_path = "/sys/devices/system/cpu/cpufreq/policy0/../../../../../../etc/shadow";
+    let long_path = "x".repeat(100_000);
     bench.write("/etc/shadow", "performance");
     bench.write("/proc/sys/kernel/core_pattern", "performance");
-    for (path, from, to, why) in [
+    for (path, from, to, expected) in [
         ("/etc/shadow", "root::", "performance", "\"/etc/shadow\" is not a setting that tune changes"),
         ("/proc/sys/kernel/core_pattern", "|/tmp/x", "performance", "is not a setting"),
-        (outside, "root::", "performance", "is not a setting"),
+        (outside_path, "root::", "performance", "is not a setting"),
         ("/sys/devices/system/cpu/cpufreq/policy../scaling_governor", "x", "performance", "is not a setting"),
         ("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor/", "x", "performance", "is not a setting"),
         ("/sys/devices/system/cpu/cpufreq/policy00/scaling_governor", "x", "performance", "is not a setting"),
@@ -368,7 +369,7 @@ fn journal_with_unknown_change_is_refused() {
         ("/sys/devices/system/cpu/cpu+1/cpufreq/scaling_governor", "x", "performance", "is not a setting"),
         ("//proc/sys/vm/swappiness", "60", "1", "is not a setting"),
         ("proc/sys/vm/swappiness", "60", "1", "is not a setting"),
-        (&long, "60", "1", "xxx"),
+        (&long_path, "60", "1", "xxx"),
         (GOVERNOR_0, "powersave\nroot::", "performance", "tune never changes"),
         (GOVERNOR_0, "", "performance", "tune never changes"),
         (GOVERNOR_0, "abcdefghijklmnop", "performance", "tune never changes"),
@@ -377,15 +378,18 @@ fn journal_with_unknown_change_is_refused() {
         (TURBO, "2", "1", "from \"2\" to \"1\""),
         ("/proc/sys/vm/swappiness", "200", "1", "tune never changes"),
     ] {
-        fs::write(&bench.journal, journal_of(path, from, to)).unwrap();
+        fs::write(&bench.journal, journal_with_change(path, from, to)).unwrap();
         for outcome in [bench.restore().map(drop), bench.apply().map(drop), pending_changes(&bench.journal).map(drop)] {
-            let said = outcome.unwrap_err().to_string();
-            assert!(said.contains(why) && said.contains("and remove it") && said.len() < 600, "{path} {from}: {said}");
+            let error = outcome.unwrap_err().to_string();
+            assert!(
+                error.contains(expected) && error.contains("and remove it") && error.len() < 600,
+                "{path} {from}: {error}"
+            );
         }
     }
-    assert_eq!(bench.all(), before);
-    assert_eq!(bench.says("/etc/shadow"), "performance");
-    fs::write(&bench.journal, journal_of(TURBO, "0", "1")).unwrap();
+    assert_eq!(bench.setting_values(), before);
+    assert_eq!(bench.setting_value("/etc/shadow"), "performance");
+    fs::write(&bench.journal, journal_with_change(TURBO, "0", "1")).unwrap();
     assert_eq!(
         bench.restore().unwrap(),
         [ChangeOutcome { path: TURBO.into(), result: ChangeResult::AlreadySet("0".into()) }]
@@ -397,30 +401,30 @@ fn writable_by_others_journal_is_refused() {
     let bench = TuneFixture::new();
     let plan = plan_changes(&bench.root());
     bench.apply().unwrap();
-    let (tuned, top) = (bench.all(), bench.directory.path());
-    let refused = |words: &str| {
-        let applied = apply(&bench.root(), &bench.journal, &plan).map(drop);
-        for outcome in [bench.restore().map(drop), applied, pending_changes(&bench.journal).map(drop)] {
-            let said = outcome.unwrap_err().to_string();
-            assert!(said.contains(words) && said.contains("allow only root to write there"), "{words}: {said}");
+    let (tuned, directory) = (bench.setting_values(), bench.directory.path());
+    let assert_refused = |words: &str| {
+        let result = apply(&bench.root(), &bench.journal, &plan).map(drop);
+        for outcome in [bench.restore().map(drop), result, pending_changes(&bench.journal).map(drop)] {
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("allow only root to write there"), "{words}: {error}");
         }
-        assert_eq!(bench.all(), tuned);
+        assert_eq!(bench.setting_values(), tuned);
     };
     set_mode(&bench.journal, 0o660);
-    refused("tune.json may be written by others (mode 660)");
+    assert_refused("tune.json may be written by others (mode 660)");
     set_mode(&bench.journal, 0o600);
-    set_mode(top, 0o777);
-    refused("may be written by others (mode 777)");
-    set_mode(top, 0o1777);
-    refused("may be written by others (mode 777)");
-    set_mode(top, 0o700);
-    let aside = top.join("aside");
-    fs::rename(&bench.journal, &aside).unwrap();
-    symlink(&aside, &bench.journal).unwrap();
-    refused("tune.json is a symbolic link");
+    set_mode(directory, 0o777);
+    assert_refused("may be written by others (mode 777)");
+    set_mode(directory, 0o1777);
+    assert_refused("may be written by others (mode 777)");
+    set_mode(directory, 0o700);
+    let moved_journal = directory.join("aside");
+    fs::rename(&bench.journal, &moved_journal).unwrap();
+    symlink(&moved_journal, &bench.journal).unwrap();
+    assert_refused("tune.json is a symbolic link");
     fs::remove_file(&bench.journal).unwrap();
     fs::create_dir(&bench.journal).unwrap();
-    refused("tune.json is not a regular file");
+    assert_refused("tune.json is not a regular file");
 }
 
 #[test]
@@ -430,35 +434,35 @@ fn journal_of_other_user_is_refused() {
     if std::os::unix::fs::chown(&bench.journal, Some(4_000_000), None).is_err() {
         return skipped("only root gives files away");
     }
-    let said = bench.restore().unwrap_err().to_string();
-    assert!(said.contains("tune.json belongs to user 4000000"), "{said}");
+    let error = bench.restore().unwrap_err().to_string();
+    assert!(error.contains("tune.json belongs to user 4000000"), "{error}");
 }
 
 #[allow(clippy::print_stderr)]
-fn skipped(why: &str) {
-    eprintln!("skipped: {why}");
+fn skipped(reason: &str) {
+    eprintln!("skipped: {reason}");
 }
 
 #[test]
 fn link_outside_proc_sys_is_refused() {
     let bench = TuneFixture::new();
     bench.apply().unwrap();
-    let (turbo, elsewhere) = (FileRoot::new(&bench.root()).resolve(TURBO), bench.directory.path().join("elsewhere"));
-    fs::rename(&turbo, &elsewhere).unwrap();
-    symlink(&elsewhere, &turbo).unwrap();
+    let (turbo, target) = (FileRoot::new(&bench.root()).resolve(TURBO), bench.directory.path().join("elsewhere"));
+    fs::rename(&turbo, &target).unwrap();
+    symlink(&target, &turbo).unwrap();
     let outcomes = bench.restore().unwrap();
     assert!(
         matches!(&outcomes[1].result, ChangeResult::Refused(why) if why.contains("is not in /proc or /sys")),
         "{outcomes:?}"
     );
-    assert_eq!(fs::read_to_string(&elsewhere).unwrap().trim(), "1");
+    assert_eq!(fs::read_to_string(&target).unwrap().trim(), "1");
     // Links within /sys are the kernel's own.
-    let within = FileRoot::new(&bench.root()).resolve("/sys/devices/other");
-    fs::rename(&elsewhere, &within).unwrap();
+    let inside_target = FileRoot::new(&bench.root()).resolve("/sys/devices/other");
+    fs::rename(&target, &inside_target).unwrap();
     fs::remove_file(&turbo).unwrap();
-    symlink(&within, &turbo).unwrap();
+    symlink(&inside_target, &turbo).unwrap();
     bench.restore().unwrap();
-    assert_eq!(bench.says(TURBO), "0");
+    assert_eq!(bench.setting_value(TURBO), "0");
 }
 
 #[test]
@@ -468,5 +472,5 @@ fn foreign_change_after_plan_is_kept() {
     bench.write(BALANCING, "2");
     let outcomes = apply(&bench.root(), &bench.journal, &plan).unwrap();
     assert_eq!(outcomes[3].result, ChangeResult::ChangedByOther { ours: "1".into(), now: "2".into() });
-    assert_eq!((bench.says(BALANCING).as_str(), pending_changes(&bench.journal).unwrap().len()), ("2", 3));
+    assert_eq!((bench.setting_value(BALANCING).as_str(), pending_changes(&bench.journal).unwrap().len()), ("2", 3));
 }

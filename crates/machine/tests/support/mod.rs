@@ -16,8 +16,8 @@ impl RecordedTree {
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert!(text.starts_with("# Recorded") || text.starts_with("# Composed"), "{name} must state its origin");
         let tree = Self(tempfile::tempdir().unwrap());
-        for part in format!("\n{text}").split("\n=== ").skip(1) {
-            let (head, body) = part.split_once('\n').unwrap_or((part, ""));
+        for section in format!("\n{text}").split("\n=== ").skip(1) {
+            let (head, body) = section.split_once('\n').unwrap_or((section, ""));
             tree.add(head, body);
         }
         tree
@@ -27,7 +27,7 @@ impl RecordedTree {
         self.0.path()
     }
 
-    fn place(&self, name: &str) -> PathBuf {
+    fn prepare_path(&self, name: &str) -> PathBuf {
         let path = self.root().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
@@ -35,13 +35,13 @@ impl RecordedTree {
 
     fn add(&self, head: &str, body: &str) {
         if let Some((name, target)) = head.split_once(" -> ") {
-            symlink(target, self.place(name)).unwrap();
+            symlink(target, self.prepare_path(name)).unwrap();
         } else if let Some(name) = head.strip_suffix(" : hex") {
             let digits: String = body.split_ascii_whitespace().collect();
             let bytes = (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap());
-            fs::write(self.place(name), bytes.collect::<Vec<u8>>()).unwrap();
+            fs::write(self.prepare_path(name), bytes.collect::<Vec<u8>>()).unwrap();
         } else {
-            fs::write(self.place(head), format!("{body}\n")).unwrap();
+            fs::write(self.prepare_path(head), format!("{body}\n")).unwrap();
         }
     }
 }

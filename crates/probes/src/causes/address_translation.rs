@@ -21,7 +21,7 @@ pub(crate) static CAUSE: Cause = Cause {
         metric: LATENCY.id,
         case: Case::new().with_word(PageSize::Base).with_number(BYTES, FIRST_TLB_BYTES),
     },
-    ..Cause::new(ADDRESS_TRANSLATION.id, ADDRESS_TRANSLATION.what, include_str!("address_translation.md"))
+    ..Cause::new(ADDRESS_TRANSLATION.id, ADDRESS_TRANSLATION.description, include_str!("address_translation.md"))
 };
 
 /// Bytes whose pages the first TLB of every core holds: 16 entries.
@@ -31,15 +31,15 @@ const BASE_PAGE_BYTES: u64 = 4096;
 /// Most pages of the second way: their lines are 1 MiB, which the caches that hold their page tables hold too.
 const MAX_TOUCHED_PAGES: u64 = 16_384;
 
-fn apply_huge_pages(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+fn apply_huge_pages(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let reason = "its working set is smaller than a huge page";
-    refuse_if(BYTES.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE), reason)?;
+    refuse_if(BYTES.number_in(context.case).is_some_and(|bytes| bytes < HUGE_PAGE), reason)?;
     conditions.case = conditions.case.clone().with_word(PageSize::Huge);
     Ok(())
 }
 
-fn tlb_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
-    let pages = (BYTES.number_in(scene.case)? / BASE_PAGE_BYTES).clamp(1, MAX_TOUCHED_PAGES);
+fn tlb_difference(context: &CauseContext<'_>) -> Option<FigureDifference> {
+    let pages = (BYTES.number_in(context.case)? / BASE_PAGE_BYTES).clamp(1, MAX_TOUCHED_PAGES);
     let figure = |metric| MetricCase { metric, case: Case::new().with_number(TOUCHED_PAGES, pages) };
     Some(FigureDifference { minuend: figure(TLB.id), subtrahend: figure(TLB_PACKED.id), factor: 1.0 })
 }

@@ -17,8 +17,8 @@ pub struct Cause {
     /// A word for data: `idle_wake`.
     pub id: &'static str,
     /// What it is, as part of a sentence: `waking an idle CPU`.
-    pub what: &'static str,
-    /// What is said of it, a file in Markdown which [`Cause::text`] reads.
+    pub summary: &'static str,
+    /// Its description, a file in Markdown which [`Cause::text`] reads.
     pub markdown: &'static str,
     /// The metrics that it can touch.
     pub affected: AffectedMetrics,
@@ -33,12 +33,12 @@ pub struct Cause {
 impl Cause {
     /// A cause that cannot touch a null call, and of which no formula gives the size. Its metrics and mechanisms are to be given:
     /// `Cause { affected, mechanisms, ..Cause::new("id", "what it is", include_str!("id.md")) }`.
-    pub(crate) const fn new(id: &'static str, what: &'static str, markdown: &'static str) -> Self {
+    pub(crate) const fn new(id: &'static str, summary: &'static str, markdown: &'static str) -> Self {
         let affected = AffectedMetrics::Listed(&[]);
-        Self { id, what, markdown, affected, mechanisms: &[], negative_control: null_call, size: |_| None }
+        Self { id, summary, markdown, affected, mechanisms: &[], negative_control: null_call, size: |_| None }
     }
 
-    /// What is said of it.
+    /// Its description.
     ///
     /// # Panics
     /// For a section of another title than texts of causes have, of which a test over all causes would fail.
@@ -57,19 +57,20 @@ impl Cause {
     }
 
     /// Whether it can touch a figure.
-    pub fn can_affect(&self, scene: &CauseContext<'_>) -> bool {
+    pub fn can_affect(&self, context: &CauseContext<'_>) -> bool {
         match self.affected {
-            AffectedMetrics::Listed(touches) => {
-                let is_here = |touch: &AffectedCases| touch.only.is_none_or(|word| word.is_in_case(scene.case));
-                let is_of = |touch: &AffectedCases| touch.metrics.iter().any(|metric| metric.id == scene.metric.id);
-                touches.iter().any(|touch| is_of(touch) && is_here(touch))
+            AffectedMetrics::Listed(listed_cases) => {
+                let has_word = |cases: &AffectedCases| cases.word.is_none_or(|word| word.is_in_case(context.case));
+                let has_metric =
+                    |cases: &AffectedCases| cases.metrics.iter().any(|metric| metric.id == context.metric.id);
+                listed_cases.iter().any(|cases| has_metric(cases) && has_word(cases))
             }
-            AffectedMetrics::AllWhere(is_here) => is_here(scene),
+            AffectedMetrics::AllWhere(predicate) => predicate(context),
         }
     }
 }
 
-/// What is said of a cause, each paragraph and each item in one line.
+/// The description of a cause, each paragraph and each item in one line.
 #[derive(Clone, Debug, Default)]
 pub struct CauseText {
     /// What it does, and how it is shown.
@@ -95,7 +96,7 @@ impl AffectedMetrics {
     /// The metrics, if not all.
     pub fn listed(self) -> Option<&'static [AffectedCases]> {
         match self {
-            Self::Listed(touches) => Some(touches),
+            Self::Listed(listed_cases) => Some(listed_cases),
             Self::AllWhere(_) => None,
         }
     }
@@ -107,17 +108,17 @@ pub struct AffectedCases {
     /// The metrics.
     pub metrics: &'static [&'static Metric],
     /// The axis word at which alone it can.
-    pub only: Option<AxisWord>,
+    pub word: Option<AxisWord>,
 }
 
 /// Metrics at all their cases.
 pub(crate) const fn at_all_cases(metrics: &'static [&'static Metric]) -> AffectedCases {
-    AffectedCases { metrics, only: None }
+    AffectedCases { metrics, word: None }
 }
 
 /// Metrics at an axis word.
-pub(crate) const fn at_word(metrics: &'static [&'static Metric], only: AxisWord) -> AffectedCases {
-    AffectedCases { metrics, only: Some(only) }
+pub(crate) const fn at_word(metrics: &'static [&'static Metric], word: AxisWord) -> AffectedCases {
+    AffectedCases { metrics, word: Some(word) }
 }
 
 /// A null system call, which waits for nothing and touches no memory: a figure that most causes cannot touch.
@@ -145,8 +146,8 @@ pub struct Mechanism {
 
 impl Mechanism {
     /// One that does the same everywhere, and takes no other's place.
-    pub(crate) const fn new(how: &'static str, means: AmountSource) -> Self {
-        Self { how, source: means, idle_in_guest: None, is_substitute: false }
+    pub(crate) const fn new(how: &'static str, source: AmountSource) -> Self {
+        Self { how, source, idle_in_guest: None, is_substitute: false }
     }
 
     /// The figure under one intervention, `how` in words.
@@ -203,7 +204,7 @@ pub struct Intervention {
     pub apply: fn(&CauseContext<'_>, &mut RoundConditions) -> Result<(), SkipReason>,
 }
 
-/// The figure that is asked about, and where.
+/// The figure to be explained, and its case.
 #[derive(Clone, Copy, Debug)]
 pub struct CauseContext<'a> {
     /// The machine.
@@ -247,8 +248,8 @@ pub(crate) struct ExperimentState(Rc<RefCell<HashMap<&'static str, Rc<dyn Any>>>
 
 impl RoundConditions {
     /// As found.
-    pub(crate) fn as_found(case: &Case, setup: &Setup, kept: &ExperimentState) -> Self {
-        Self { case: case.clone(), setup: setup.clone(), held_for_round: Vec::new(), experiment: kept.clone() }
+    pub(crate) fn as_found(case: &Case, setup: &Setup, state: &ExperimentState) -> Self {
+        Self { case: case.clone(), setup: setup.clone(), held_for_round: Vec::new(), experiment: state.clone() }
     }
 
     /// Sets a word of the case; a bystander that has no such axis stays as it is.
@@ -260,8 +261,8 @@ impl RoundConditions {
     }
 
     /// Keeps something that undoes itself by drop until the round is over.
-    pub fn keep_for_round(&mut self, held: impl Any) {
-        self.held_for_round.push(Box::new(held));
+    pub fn keep_for_round(&mut self, guard: impl Any) {
+        self.held_for_round.push(Box::new(guard));
     }
 
     /// Makes something that undoes itself by drop, and keeps it until the experiment is over.
@@ -271,14 +272,14 @@ impl RoundConditions {
     pub fn keep_for_experiment<T: Any>(
         &self,
         id: &'static str,
-        make: impl FnOnce() -> Result<T, SkipReason>,
+        create: impl FnOnce() -> Result<T, SkipReason>,
     ) -> Result<Rc<T>, SkipReason> {
-        let known = self.experiment.0.borrow().get(id).and_then(|known| Rc::clone(known).downcast::<T>().ok());
-        if let Some(known) = known {
-            return Ok(known);
+        let resource = self.experiment.0.borrow().get(id).and_then(|object| Rc::clone(object).downcast::<T>().ok());
+        if let Some(resource) = resource {
+            return Ok(resource);
         }
-        let made = Rc::new(make()?);
-        self.experiment.0.borrow_mut().insert(id, Rc::clone(&made) as Rc<dyn Any>);
-        Ok(made)
+        let new_resource = Rc::new(create()?);
+        self.experiment.0.borrow_mut().insert(id, Rc::clone(&new_resource) as Rc<dyn Any>);
+        Ok(new_resource)
     }
 }

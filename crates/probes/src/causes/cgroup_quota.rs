@@ -10,17 +10,17 @@ use super::interventions::nearest_unlimited;
 use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
-    affected: AffectedMetrics::AllWhere(|scene| scene.cpu_quota().is_some()),
+    affected: AffectedMetrics::AllWhere(|context| context.cpu_quota().is_some()),
     mechanisms: &[Mechanism::without("no_quota", "in a control group without a quota", apply)],
     negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
     ..Cause::new("group_quota", "the CPU quota of its control group", include_str!("cgroup_quota.md"))
 };
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let file = scene.setup.throttle_file.as_deref().map(Path::new);
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let file = context.setup.throttle_file.as_deref().map(Path::new);
     let group = file.and_then(Path::parent).or_refuse("needs to see its control group")?;
-    let above = nearest_unlimited(group, has_quota).or_refuse("needs a control group above that has no quota")?;
-    conditions.setup.cgroups = vec![above.into()];
+    let ancestor = nearest_unlimited(group, has_quota).or_refuse("needs a control group above that has no quota")?;
+    conditions.setup.cgroups = vec![ancestor.into()];
     Ok(())
 }
 
@@ -43,18 +43,18 @@ mod tests {
         let root = std::env::temp_dir().join(format!("kelvin-groups-{}", std::process::id()));
         let inner = root.join("mount/open/limited/inner");
         fs::create_dir_all(&inner).unwrap();
-        let at = |path: &str| root.join("mount").join(path);
+        let group_path = |path: &str| root.join("mount").join(path);
         for group in ["", "open", "open/limited", "open/limited/inner"] {
-            fs::write(at(group).join("cgroup.procs"), "").unwrap();
+            fs::write(group_path(group).join("cgroup.procs"), "").unwrap();
         }
         assert_eq!(nearest_unlimited(&inner, has_quota), None);
-        fs::write(at("open/limited/cpu.max"), "20000 100000\n").unwrap();
-        fs::write(at("open/cpu.max"), "max 100000\n").unwrap();
-        assert_eq!(nearest_unlimited(&inner, has_quota), Some(at("open")));
-        fs::write(at("open/cpu.cfs_quota_us"), "-1\n").unwrap();
+        fs::write(group_path("open/limited/cpu.max"), "20000 100000\n").unwrap();
+        fs::write(group_path("open/cpu.max"), "max 100000\n").unwrap();
+        assert_eq!(nearest_unlimited(&inner, has_quota), Some(group_path("open")));
+        fs::write(group_path("open/cpu.cfs_quota_us"), "-1\n").unwrap();
         fs::write(inner.join("cpu.cfs_quota_us"), "5000\n").unwrap();
-        assert_eq!(nearest_unlimited(&inner, has_quota), Some(at("open")));
-        fs::write(at("cpu.cfs_quota_us"), "5000\n").unwrap();
+        assert_eq!(nearest_unlimited(&inner, has_quota), Some(group_path("open")));
+        fs::write(group_path("cpu.cfs_quota_us"), "5000\n").unwrap();
         // Above the mount there is no group.
         assert_eq!(nearest_unlimited(&inner, has_quota), None);
         fs::remove_dir_all(root).unwrap();

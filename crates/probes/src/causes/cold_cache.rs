@@ -1,4 +1,4 @@
-//! An empty page cache: what is not in memory has to come from the device, or from whatever stands for one.
+//! An empty page cache: what is not in memory has to come from the device, or from what stands for one.
 
 use kelvin_core::catalogue::file::{BLOCKSIZE_READ, CacheState, READ_ORDER, THREADS};
 

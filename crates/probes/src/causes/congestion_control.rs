@@ -17,20 +17,21 @@ pub(crate) static CAUSE: Cause = Cause {
 /// Those that every user may choose where the kernel has them, and of which the streams of kelvin take the first: neither paces.
 const UNPACED_ALGORITHMS: [&str; 2] = ["cubic", "reno"];
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let known = congestion_controls().or_refuse("cannot tell what the kernel has")?;
-    let has = |name: &str| known.iter().any(|algorithm| algorithm == name);
-    let is_systems = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
-    let current = if is_systems {
-        scene.machine.kernel.congestion_control.get().map(String::as_str)
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let algorithms = congestion_controls().or_refuse("cannot read what the kernel has")?;
+    let has = |name: &str| algorithms.iter().any(|algorithm| algorithm == name);
+    let is_system_metric = context.metric.id == BANDWIDTH_TCP_SYSTEM.id;
+    let current = if is_system_metric {
+        context.machine.kernel.congestion_control.get().map(String::as_str)
     } else {
-        let usual = UNPACED_ALGORITHMS.into_iter().find(|name| has(name));
-        scene.setup.sockets.congestion_control.as_deref().or(usual)
+        let default_algorithm = UNPACED_ALGORITHMS.into_iter().find(|name| has(name));
+        context.setup.sockets.congestion_control.as_deref().or(default_algorithm)
     };
-    let current = current.or_refuse("cannot tell which congestion control the stream has")?;
-    let another = UNPACED_ALGORITHMS.into_iter().find(|name| *name != current && has(name));
-    let another = another.or_refuse(format!("needs another congestion control than {current} in the kernel"))?;
-    conditions.setup.sockets.congestion_control = Some(another.to_owned());
-    conditions.setup.sockets.override_system = is_systems;
+    let current = current.or_refuse("cannot read which congestion control the stream has")?;
+    let alternative = UNPACED_ALGORITHMS.into_iter().find(|name| *name != current && has(name));
+    let alternative =
+        alternative.or_refuse(format!("needs another congestion control than {current} in the kernel"))?;
+    conditions.setup.sockets.congestion_control = Some(alternative.to_owned());
+    conditions.setup.sockets.override_system = is_system_metric;
     Ok(())
 }

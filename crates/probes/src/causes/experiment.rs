@@ -15,7 +15,7 @@ const ROUND_TIMING: Duration = Duration::from_millis(15);
 /// Passes in which inputs of predictions and of formulas take part: their medians matter, and no difference of theirs from pass to pass.
 const INPUT_PASSES: u32 = 6;
 
-/// What is asked, and where.
+/// The figure that is explained, and its surroundings.
 pub struct ExperimentSubject<'a> {
     /// The probe.
     pub probe: &'static Probe,
@@ -40,8 +40,8 @@ impl ExperimentSubject<'_> {
     }
 
     /// The probe that measures a metric.
-    fn probe_for(&self, at: &MetricCase) -> Option<&'static Probe> {
-        self.probes.iter().copied().find(|probe| probe.metrics.iter().any(|metric| metric.id == at.metric))
+    fn probe_for(&self, figure: &MetricCase) -> Option<&'static Probe> {
+        self.probes.iter().copied().find(|probe| probe.metrics.iter().any(|metric| metric.id == figure.metric))
     }
 }
 
@@ -59,10 +59,10 @@ struct ExperimentCondition {
     rounds: Vec<kelvin_core::Round>,
 }
 
-/// Why measuring by turns ended before its time.
+/// Why interleaved measuring ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyEnd {
-    /// This process was asked to stop.
+    /// A signal requested the end of this process.
     Interrupted,
     /// It would take longer than it may.
     TimedOut,
@@ -79,8 +79,8 @@ pub struct ExperimentRunner<'a> {
 }
 
 impl<'a> ExperimentRunner<'a> {
-    /// One on all causes that can touch what is asked about.
-    pub fn new(subject: ExperimentSubject<'a>, runner: ProbeRunner, causes_tried: &[&'static Cause]) -> Self {
+    /// One on all causes that can touch the subject.
+    pub fn new(subject: ExperimentSubject<'a>, runner: ProbeRunner, candidate_causes: &[&'static Cause]) -> Self {
         let (conditions, causes, experiment) = (Vec::new(), Vec::new(), ExperimentState::default());
         let mut session = Self { subject, runner, conditions, causes, experiment, pass: 0 };
         let (probe, case) = (session.subject.probe, session.subject.case.clone());
@@ -88,7 +88,7 @@ impl<'a> ExperimentRunner<'a> {
         for (probe, case) in session.subject.inputs.clone() {
             session.add_condition(probe, case, &[], INPUT_PASSES);
         }
-        for &cause in causes_tried {
+        for &cause in candidate_causes {
             if cause.can_affect(&session.subject.context()) {
                 session.add_cause(cause);
             }
@@ -125,41 +125,45 @@ impl<'a> ExperimentRunner<'a> {
 
     /// From now on also under all of these controls at once, and the inputs of the prediction so too.
     pub fn add_combined_interventions(&mut self, controls: &[Name]) {
-        let find = |id: &Name| {
-            let mut known = self.conditions.iter().flat_map(|condition| &condition.controls);
-            known.find(|control| *id == *control.id).copied()
+        let intervention_by_id = |id: &Name| {
+            let mut interventions = self.conditions.iter().flat_map(|condition| &condition.controls);
+            interventions.find(|control| *id == *control.id).copied()
         };
-        let controls: Vec<Intervention> = controls.iter().filter_map(find).collect();
+        let controls: Vec<Intervention> = controls.iter().filter_map(intervention_by_id).collect();
         if controls.is_empty() {
             return;
         }
         let (probe, case) = (self.subject.probe, self.subject.case.clone());
         self.add_condition(probe, case, &controls, u32::MAX);
-        let until = self.pass + INPUT_PASSES;
+        let end_pass = self.pass + INPUT_PASSES;
         for (probe, case) in self.subject.inputs.clone() {
-            self.add_condition(probe, case, &controls, until);
+            self.add_condition(probe, case, &controls, end_pass);
         }
     }
 
-    /// The case that these controls make of the one that is asked about: some take a cause away by another one.
+    /// The case that these controls make of the subject's: some take a cause away by another one.
     pub fn case_with_interventions(&self, controls: &[Name]) -> Case {
         let ExperimentSubject { probe, case, .. } = &self.subject;
-        let is_of = |condition: &&ExperimentCondition| {
-            let is_under = condition.controls.iter().any(|control| controls.iter().any(|id| *id == *control.id));
-            condition.probe.id == probe.id && condition.case == *case && condition.controls.len() == 1 && is_under
+        let is_candidate = |condition: &&ExperimentCondition| {
+            let has_requested_control =
+                condition.controls.iter().any(|control| controls.iter().any(|id| *id == *control.id));
+            condition.probe.id == probe.id
+                && condition.case == *case
+                && condition.controls.len() == 1
+                && has_requested_control
         };
-        let mut made = self.conditions.iter().filter(is_of).map(|condition| &condition.effective_case);
-        made.find(|made| *made != case).unwrap_or(case).clone()
+        let mut cases = self.conditions.iter().filter(is_candidate).map(|condition| &condition.effective_case);
+        cases.find(|effective_case| *effective_case != case).unwrap_or(case).clone()
     }
 
     /// What was measured so far, without predictions.
     pub fn experiment(&self) -> Experiment {
-        let question = &self.subject;
+        let subject = &self.subject;
         Experiment {
-            probe: Name::new(question.probe.id),
-            metric: *question.metric,
-            case: question.case.clone(),
-            is_virtual: question.machine.platform.hypervisor.get().is_some_and(Option::is_some),
+            probe: Name::new(subject.probe.id),
+            metric: *subject.metric,
+            case: subject.case.clone(),
+            is_virtual: subject.machine.platform.hypervisor.get().is_some_and(Option::is_some),
             causes: self.causes.clone(),
             arms: self.conditions.iter().map(ExperimentCondition::arm).collect(),
             predicted: None,
@@ -174,16 +178,16 @@ impl<'a> ExperimentRunner<'a> {
         if condition.is_refused || *pass >= condition.passes {
             return true;
         }
-        let mut under = RoundConditions::as_found(&condition.case, subject.setup, experiment);
+        let mut round_conditions = RoundConditions::as_found(&condition.case, subject.setup, experiment);
         for control in &condition.controls {
-            if let Err(reason) = (control.apply)(&subject.context(), &mut under) {
+            if let Err(reason) = (control.apply)(&subject.context(), &mut round_conditions) {
                 condition.is_refused = true;
                 mark_refused(causes, control.id, &reason);
                 return true;
             }
         }
-        condition.effective_case = under.case.clone();
-        let RoundConditions { case, setup, .. } = &under;
+        condition.effective_case = round_conditions.case.clone();
+        let RoundConditions { case, setup, .. } = &round_conditions;
         let round = RoundSpec { probe: condition.probe, case, setup, index: *pass, timing: ROUND_TIMING };
         let Some(round) = runner.run_round(&round) else { return false };
         if let (RoundOutcome::Skipped(reason), Some(control)) = (&round.outcome, condition.controls.first()) {
@@ -210,7 +214,7 @@ impl<'a> ExperimentRunner<'a> {
                         self.add_difference(&difference, u32::MAX);
                         AmountFormula::Difference(difference)
                     }
-                    // It says nothing of this figure.
+                    // It has no formula for this figure.
                     None => continue,
                 },
             };
@@ -228,7 +232,7 @@ impl<'a> ExperimentRunner<'a> {
         }
         self.causes.push(CauseTrial {
             id: Name::new(cause.id),
-            summary: Name::new(cause.what),
+            summary: Name::new(cause.summary),
             remedy: Name::intern(&cause.text().remedy),
             mechanisms,
             negative_control: Some(bystander),
@@ -251,8 +255,8 @@ impl<'a> ExperimentRunner<'a> {
         let is_same = |condition: &&mut ExperimentCondition| {
             condition.probe.id == probe.id && condition.case == case && ids(&condition.controls) == ids(controls)
         };
-        if let Some(known) = self.conditions.iter_mut().find(is_same) {
-            known.passes = known.passes.max(passes);
+        if let Some(condition) = self.conditions.iter_mut().find(is_same) {
+            condition.passes = condition.passes.max(passes);
             return;
         }
         let (controls, effective_case, rounds) = (controls.to_vec(), case.clone(), Vec::new());
@@ -267,20 +271,20 @@ impl ExperimentCondition {
         let metrics = self.probe.metrics.iter().map(|metric| metric.id).collect();
         let planned =
             PlannedMeasurement { probe: Name::new(self.probe.id), metrics, case: self.case.clone(), only_input: false };
-        let under = self.controls.iter().map(|control| Name::new(control.id)).collect();
-        Arm { controls: under, measurement: Measurement { planned, rounds: self.rounds.clone(), skipped: None } }
+        let controls = self.controls.iter().map(|control| Name::new(control.id)).collect();
+        Arm { controls, measurement: Measurement { planned, rounds: self.rounds.clone(), skipped: None } }
     }
 }
 
 /// Notes that a control cannot be made here.
 fn mark_refused(causes: &mut [CauseTrial], control: &str, reason: &SkipReason) {
     for mechanism in causes.iter_mut().flat_map(|cause| &mut cause.mechanisms) {
-        let is_of = match &mechanism.amount {
+        let has_control = match &mechanism.amount {
             AmountFormula::Without(id) => *id == *control,
             AmountFormula::Sweep(ids) | AmountFormula::BeyondLinear(ids) => ids.iter().any(|id| *id == *control),
             AmountFormula::Difference(_) => false,
         };
-        if is_of {
+        if has_control {
             mechanism.refused = Some(reason.clone());
         }
     }

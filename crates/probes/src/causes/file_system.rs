@@ -24,15 +24,15 @@ pub(crate) static CAUSE: Cause = Cause {
 /// Where every Linux has a tmpfs.
 const TMPFS_PATH: &str = "/dev/shm";
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let current = kind(Path::new(&scene.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let current = kind(Path::new(&context.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
     let reason = format!("the scratch directory is in memory already ({})", current.name());
     refuse_if(current.is_in_memory(), reason)?;
-    let cannot = |error: std::io::Error| SkipReason::new(format!("needs a directory in {TMPFS_PATH}: {error}"));
+    let to_skip_reason = |error: std::io::Error| SkipReason::new(format!("needs a directory in {TMPFS_PATH}: {error}"));
     let reason = format!("needs a file system in memory at {TMPFS_PATH}");
-    refuse_if(!kind(Path::new(TMPFS_PATH)).map_err(cannot)?.is_in_memory(), reason)?;
-    let scratch =
-        conditions.keep_for_experiment(CAUSE.id, || ScratchDirectory::create(Path::new(TMPFS_PATH)).map_err(cannot))?;
+    refuse_if(!kind(Path::new(TMPFS_PATH)).map_err(to_skip_reason)?.is_in_memory(), reason)?;
+    let scratch = conditions
+        .keep_for_experiment(CAUSE.id, || ScratchDirectory::create(Path::new(TMPFS_PATH)).map_err(to_skip_reason))?;
     conditions.setup.scratch = scratch.path().into();
     Ok(())
 }

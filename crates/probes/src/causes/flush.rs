@@ -1,4 +1,5 @@
-//! Flushes: whoever wants a write to last waits until the device has it, and the file system's own records of it.
+//! Flushes: a program that wants a write to last waits until the device has it, and the file system's own records of
+//! it.
 
 use kelvin_core::catalogue::file::{FlushMethod, SYNC_WRITE};
 

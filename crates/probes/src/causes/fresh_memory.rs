@@ -20,13 +20,13 @@ pub(crate) static CAUSE: Cause = Cause {
 const TOUCHED_BYTES: usize = 256 << 20;
 
 fn apply(_: &CauseContext<'_>, _: &mut RoundConditions) -> Result<(), SkipReason> {
-    let cannot = |error: kelvin_sys::Error| SkipReason::new(format!("no memory can be had for it: {error}"));
-    let mut arena = Arena::map(TOUCHED_BYTES, PagePolicy::Base).map_err(cannot)?;
+    let to_skip_reason = |error: kelvin_sys::Error| SkipReason::new(format!("no memory can be had for it: {error}"));
+    let mut arena = Arena::map(TOUCHED_BYTES, PagePolicy::Base).map_err(to_skip_reason)?;
     mapping::write_pages(&mut arena, page_bytes(), TOUCHED_BYTES / page_bytes());
     Ok(())
 }
 
-fn first_touch_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
-    let figure = |metric| MetricCase { metric, case: scene.case.clone() };
+fn first_touch_difference(context: &CauseContext<'_>) -> Option<FigureDifference> {
+    let figure = |metric| MetricCase { metric, case: context.case.clone() };
     Some(FigureDifference { minuend: figure(FIRST_TOUCH.id), subtrahend: figure(REPEATED_FIRST_TOUCH.id), factor: 1.0 })
 }

@@ -75,11 +75,11 @@ pub(crate) fn negative_control(_: &CauseContext<'_>) -> MetricCase {
 }
 
 /// A remote wake-up less the switch that it contains, there and back.
-fn size_by_formula(scene: &CauseContext<'_>) -> Option<FigureDifference> {
-    let is_there_and_back = ROUND_TRIP_METRICS.iter().any(|metric| metric.id == scene.metric.id);
-    let by_futex = HandoffMechanism::of(scene.case) == Some(HandoffMechanism::Futex);
+fn size_by_formula(context: &CauseContext<'_>) -> Option<FigureDifference> {
+    let is_round_trip = ROUND_TRIP_METRICS.iter().any(|metric| metric.id == context.metric.id);
+    let by_futex = HandoffMechanism::of(context.case) == Some(HandoffMechanism::Futex);
     let mechanism = if by_futex { HandoffMechanism::Futex } else { HandoffMechanism::Pipe };
-    is_there_and_back.then(|| FigureDifference {
+    is_round_trip.then(|| FigureDifference {
         minuend: MetricCase { metric: SWITCH_CROSS_CPU.id, case: Case::new().with_word(mechanism) },
         subtrahend: MetricCase { metric: SWITCH_COST.id, case: mechanism.between_processes() },
         factor: 2.0,

@@ -13,24 +13,25 @@ use crate::reasons::refuse_if;
 /// CPUs kept awake by spinners.
 pub(crate) const KEEP_AWAKE: Intervention = Intervention {
     id: "awake",
-    apply: |scene, conditions| {
-        refuse_if(scene.cpu_quota().is_some(), "a spinner would use up the CPU quota of this control group")?;
-        conditions.keep_for_round(Spinners::start(&scene.cpus(), SpinPurpose::KeepAwake)?);
+    apply: |context, conditions| {
+        refuse_if(context.cpu_quota().is_some(), "a spinner would use up the CPU quota of this control group")?;
+        conditions.keep_for_round(Spinners::start(&context.cpus(), SpinPurpose::KeepAwake)?);
         Ok(())
     },
 };
 
 const CPU_DMA_LATENCY_PATH: &str = "/dev/cpu_dma_latency";
 
-/// CPUs that poll instead of entering an idle state: a limit of zero on the exit latency of idle states, which the kernel keeps while
-/// the file is open (admin-guide/pm/cpuidle.rst, "Power Management Quality of Service").
+/// CPUs that poll instead of entering an idle state. The limit on the exit latency of idle states is zero. The kernel
+/// keeps it while the file is open (admin-guide/pm/cpuidle.rst, "Power Management Quality of Service").
 pub(crate) const NO_IDLE_STATES: Intervention = Intervention {
     id: "no_idle_states",
     apply: |_, conditions| {
-        let refused = |error| SkipReason::new(format!("needs {CPU_DMA_LATENCY_PATH}, which root may open: {error}"));
-        let mut limit = File::options().write(true).open(CPU_DMA_LATENCY_PATH).map_err(refused)?;
+        let to_skip_reason =
+            |error| SkipReason::new(format!("needs {CPU_DMA_LATENCY_PATH}, which root may open: {error}"));
+        let mut limit = File::options().write(true).open(CPU_DMA_LATENCY_PATH).map_err(to_skip_reason)?;
         // A 32-bit number of microseconds.
-        limit.write_all(&0i32.to_ne_bytes()).map_err(refused)?;
+        limit.write_all(&0i32.to_ne_bytes()).map_err(to_skip_reason)?;
         conditions.keep_for_round(limit);
         Ok(())
     },
@@ -43,5 +44,5 @@ const CGROUP_PROCS: &str = "cgroup.procs";
 pub(crate) fn nearest_unlimited(group: &Path, is_limited: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let groups = group.ancestors().take_while(|ancestor| ancestor.join(CGROUP_PROCS).exists());
     let highest = groups.filter(|ancestor| is_limited(ancestor)).last()?;
-    highest.parent().filter(|above| above.join(CGROUP_PROCS).exists()).map(Path::to_path_buf)
+    highest.parent().filter(|parent| parent.join(CGROUP_PROCS).exists()).map(Path::to_path_buf)
 }

@@ -1,4 +1,4 @@
-//! The memory limit of a control group: whoever has used it up has pages taken away for each new one.
+//! The memory limit of a control group: a group that has used it up loses pages for each new one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,9 @@ use super::interventions::nearest_unlimited;
 use crate::reasons::{OrReason, refuse_if};
 
 pub(crate) static CAUSE: Cause = Cause {
-    affected: AffectedMetrics::AllWhere(|scene| scene.machine.limits.memory_bytes.get().copied().flatten().is_some()),
+    affected: AffectedMetrics::AllWhere(|context| {
+        context.machine.limits.memory_bytes.get().copied().flatten().is_some()
+    }),
     mechanisms: &[Mechanism::without("no_memory_limit", "in a control group without a memory limit", apply)],
     negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
     ..Cause::new("memory_limit", "the memory limit of its control group", include_str!("memory_limit.md"))
@@ -23,13 +25,13 @@ const MIN_CONTROLLED_ROUNDS: u32 = 2;
 
 fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let group = own_cgroup(Controller::Memory).map_err(|error| SkipReason::new(error.to_string()))?;
-    let above =
+    let ancestor =
         nearest_unlimited(&group, is_limited).or_refuse("needs a control group above that has no memory limit")?;
-    let tried = conditions.keep_for_experiment(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
-    tried.set(tried.get() + 1);
+    let attempts = conditions.keep_for_experiment(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
+    attempts.set(attempts.get() + 1);
     let reason = "its counter shows that the limit was never met";
-    refuse_if(tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0), reason)?;
-    conditions.setup.cgroups = vec![above.into()];
+    refuse_if(attempts.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0), reason)?;
+    conditions.setup.cgroups = vec![ancestor.into()];
     Ok(())
 }
 
@@ -45,7 +47,7 @@ fn is_limited(group: &Path) -> bool {
 /// How often the limits of a group and of those around it were met, by their counters of either version; `None` where there is none.
 fn limit_hits(group: &Path) -> Option<u64> {
     let groups = group.ancestors().filter(|group| is_limited(group));
-    let of_one = |group: &Path| {
+    let hits_of_group = |group: &Path| {
         let events = read_text(&group.join("memory.events"));
         let count = |text: &str, name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap_or(0)
@@ -53,7 +55,7 @@ fn limit_hits(group: &Path) -> Option<u64> {
         let v2 = events.map(|text| count(&text, "max ") + count(&text, "high "));
         v2.or_else(|| read_text(&group.join("memory.failcnt"))?.trim().parse().ok())
     };
-    groups.map(of_one).try_fold(0, |sum, hits| Some(sum + hits?))
+    groups.map(hits_of_group).try_fold(0, |sum, hits| Some(sum + hits?))
 }
 
 fn read_text(file: &PathBuf) -> Option<String> {

@@ -20,12 +20,12 @@ pub(crate) static CAUSE: Cause = Cause {
     ..Cause::new("neighbour", "other programs on the other CPUs", include_str!("neighbour.md"))
 };
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let placement = &scene.setup.placement;
-    let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
-    refuse_if(others.is_empty(), "this process may use one CPU, and hold no other")?;
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let placement = &context.setup.placement;
+    let other_cpus: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
+    refuse_if(other_cpus.is_empty(), "this process may use one CPU, and hold no other")?;
     let reason = "a loop on the other CPUs would use up the CPU quota of this control group";
-    refuse_if(scene.cpu_quota().is_some(), reason)?;
-    conditions.keep_for_round(Spinners::start(&others, SpinPurpose::HoldCpu)?);
+    refuse_if(context.cpu_quota().is_some(), reason)?;
+    conditions.keep_for_round(Spinners::start(&other_cpus, SpinPurpose::HoldCpu)?);
     Ok(())
 }

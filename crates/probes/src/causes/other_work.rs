@@ -28,9 +28,9 @@ pub(crate) static CAUSE: Cause = Cause {
     ..Cause::new("other_work", "other work on its CPUs", include_str!("other_work.md"))
 };
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    refuse_if(scene.setup.realtime, "the figure is measured at real-time priority already")?;
-    refuse_if(scene.cpu_quota().is_some(), "real-time priority would lift the CPU quota as well")?;
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    refuse_if(context.setup.realtime, "the figure is measured at real-time priority already")?;
+    refuse_if(context.cpu_quota().is_some(), "real-time priority would lift the CPU quota as well")?;
     conditions.setup.realtime = true;
     Ok(())
 }

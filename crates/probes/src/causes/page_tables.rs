@@ -16,15 +16,15 @@ pub(crate) static CAUSE: Cause = Cause {
     ..Cause::new("page_tables", "copying page tables", include_str!("page_tables.md"))
 };
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let reason = "its memory is smaller than a huge page";
-    refuse_if(RESIDENT.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE), reason)?;
+    refuse_if(RESIDENT.number_in(context.case).is_some_and(|bytes| bytes < HUGE_PAGE), reason)?;
     conditions.replace_word(PageSize::Huge);
     Ok(())
 }
 
-fn fork_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
-    let minuend = MetricCase { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
+fn fork_difference(context: &CauseContext<'_>) -> Option<FigureDifference> {
+    let minuend = MetricCase { metric: PROCESS_FORK_RSS.id, case: context.case.clone() };
     let subtrahend = MetricCase { metric: PROCESS_FORK.id, case: Case::new() };
     Some(FigureDifference { minuend, subtrahend, factor: 1.0 })
 }

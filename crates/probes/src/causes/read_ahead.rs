@@ -1,4 +1,5 @@
-//! Read-ahead: the kernel reads what it expects to be asked for next, which pays where it is, and costs where it is not.
+//! Read-ahead: the kernel reads what it expects to be requested next. That pays where it is requested, and costs where
+//! it is not.
 
 use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, FaultPage, ReadAhead, TOUCH_STEP};
 use kelvin_core::{Case, MetricCase, SkipReason};
@@ -16,9 +17,9 @@ pub(crate) static CAUSE: Cause = Cause {
 /// Steps from here on are touches of their own; shorter ones are a pass in order, which without read-ahead is another experiment.
 const MIN_SPARSE_STEP: u64 = 1 << 20;
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let reason = "a pass in order is what read-ahead is for: compare mem.fault.major with read_ahead=off";
-    refuse_if(TOUCH_STEP.number_in(scene.case).is_some_and(|step| step < MIN_SPARSE_STEP), reason)?;
+    refuse_if(TOUCH_STEP.number_in(context.case).is_some_and(|step| step < MIN_SPARSE_STEP), reason)?;
     conditions.replace_word(ReadAhead::Off);
     Ok(())
 }

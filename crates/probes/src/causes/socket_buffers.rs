@@ -20,11 +20,11 @@ pub(crate) static CAUSE: Cause = Cause {
 /// Enough for a path of 1 ms at 30 Gbit/s; one within a machine needs less.
 const AMPLE_BUFFER_BYTES: u32 = 4 << 20;
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    conditions.setup.sockets.buffers = match scene.setup.sockets.buffers {
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    conditions.setup.sockets.buffers = match context.setup.sockets.buffers {
         Some(_) => None,
         None => Some(AMPLE_BUFFER_BYTES),
     };
-    conditions.setup.sockets.override_system = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
+    conditions.setup.sockets.override_system = context.metric.id == BANDWIDTH_TCP_SYSTEM.id;
     Ok(())
 }

@@ -12,7 +12,7 @@ use kelvin_sys::{cpu, kernels};
 
 /// Iterations between two looks at whether to stop: some microseconds.
 const STOP_CHECK_ITERATIONS: u64 = 4096;
-/// For so long a CPU is held, and for so long it is then left to others, such as the kernel's own threads.
+/// How long a CPU is held, and how long it is then released to others, such as the kernel's own threads.
 const HOLD_PERIOD: Duration = Duration::from_millis(95);
 const RELEASE_PERIOD: Duration = Duration::from_millis(1);
 
@@ -35,7 +35,7 @@ impl Spinners {
     /// Starts them; all spin when it returns.
     pub(crate) fn start(cpus: &[u32], purpose: SpinPurpose) -> Result<Self, SkipReason> {
         let mut spinners = Self { stop: Arc::default(), threads: Vec::new() };
-        let (ready, started) = channel();
+        let (ready, outcomes) = channel();
         for &cpu in cpus {
             let (stop, ready) = (Arc::clone(&spinners.stop), ready.clone());
             let name = format!("spinner-{cpu}");
@@ -43,7 +43,7 @@ impl Spinners {
             spinners.threads.push(thread.map_err(|error| SkipReason::new(error.to_string()))?);
         }
         drop(ready);
-        for outcome in started.iter().take(cpus.len()) {
+        for outcome in outcomes.iter().take(cpus.len()) {
             outcome.map_err(|error| match purpose {
                 SpinPurpose::KeepAwake => SkipReason::new(format!("cannot keep a CPU awake: {error}")),
                 SpinPurpose::HoldCpu => SkipReason::new(format!(
@@ -67,18 +67,18 @@ impl Drop for Spinners {
 
 /// Not the processor's pause instruction: a hypervisor takes many of them for a lock that waits, and takes the CPU away.
 fn spin(cpu: u32, purpose: SpinPurpose, stop: &AtomicBool, ready: &Sender<kelvin_sys::Result<()>>) {
-    let prepared = cpu::pin(&[cpu]).and_then(|()| match purpose {
+    let outcome = cpu::pin(&[cpu]).and_then(|()| match purpose {
         SpinPurpose::KeepAwake => cpu::set_idle_priority(),
         SpinPurpose::HoldCpu => cpu::set_realtime_thread(),
     });
-    let is_prepared = prepared.is_ok();
-    let _ = ready.send(prepared);
-    let mut begun = Instant::now();
+    let is_prepared = outcome.is_ok();
+    let _ = ready.send(outcome);
+    let mut hold_start = Instant::now();
     while is_prepared && !stop.load(Ordering::Relaxed) {
         kernels::counted_loop(STOP_CHECK_ITERATIONS);
-        if purpose == SpinPurpose::HoldCpu && begun.elapsed() > HOLD_PERIOD {
+        if purpose == SpinPurpose::HoldCpu && hold_start.elapsed() > HOLD_PERIOD {
             std::thread::sleep(RELEASE_PERIOD);
-            begun = Instant::now();
+            hold_start = Instant::now();
         }
     }
 }
@@ -106,12 +106,12 @@ mod tests {
     }
 
     /// Whether none spins any more: a thread that was joined may be listed for a moment longer.
-    fn all_spinners_stopped() -> bool {
-        let until = Instant::now() + Duration::from_secs(5);
+    fn have_spinners_stopped() -> bool {
+        let deadline = Instant::now() + Duration::from_secs(5);
         loop {
             match policies().is_empty() {
                 true => return true,
-                false if Instant::now() > until => return false,
+                false if Instant::now() > deadline => return false,
                 false => std::thread::sleep(Duration::from_millis(1)),
             }
         }
@@ -119,28 +119,28 @@ mod tests {
 
     #[test]
     fn spinners_use_sched_idle_until_dropped() {
-        let _alone = SERIAL_TESTS.lock().unwrap();
-        let cpus = cpu::allowed().unwrap();
-        let awake = Spinners::start(&cpus, SpinPurpose::KeepAwake).unwrap();
+        let _guard = SERIAL_TESTS.lock().unwrap();
+        let cpus = cpu::affinity().unwrap();
+        let spinners = Spinners::start(&cpus, SpinPurpose::KeepAwake).unwrap();
         assert_eq!(policies(), vec![SCHED_IDLE; cpus.len()]);
-        drop(awake);
-        assert!(all_spinners_stopped());
+        drop(spinners);
+        assert!(have_spinners_stopped());
         assert!(Spinners::start(&[8000], SpinPurpose::KeepAwake).is_err());
-        assert!(all_spinners_stopped());
+        assert!(have_spinners_stopped());
     }
 
     /// On one of the CPUs only: this test needs one itself.
     #[test]
     fn spinners_hold_cpu_at_realtime_or_explain() {
-        let _alone = SERIAL_TESTS.lock().unwrap();
-        let last = *cpu::allowed().unwrap().last().unwrap();
+        let _guard = SERIAL_TESTS.lock().unwrap();
+        let last = *cpu::affinity().unwrap().last().unwrap();
         match Spinners::start(&[last], SpinPurpose::HoldCpu) {
-            Ok(holding) => {
+            Ok(spinners) => {
                 assert_eq!(policies(), [SCHED_FIFO]);
-                drop(holding);
+                drop(spinners);
             }
             Err(reason) => assert!(reason.0.starts_with("needs CAP_SYS_NICE"), "{}", reason.0),
         }
-        assert!(all_spinners_stopped());
+        assert!(have_spinners_stopped());
     }
 }

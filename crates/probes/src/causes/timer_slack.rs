@@ -1,4 +1,4 @@
-//! Timer slack: the kernel may end a wait later than asked, so that one interrupt ends several.
+//! Timer slack: the kernel may end a wait later than requested, so that one interrupt ends several.
 
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST, TIMER_SLACK, TIMER_WAKEUP};
 use kelvin_core::{MetricCase, SkipReason};
@@ -16,9 +16,9 @@ pub(crate) static CAUSE: Cause = Cause {
 /// The least that the kernel keeps: 0 stands for the default.
 const MIN_SLACK_NANOSECONDS: u64 = 1;
 
-fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let reason = "the wait has no timer slack already";
-    refuse_if(TIMER_SLACK.number_in(scene.case).is_some_and(|slack| slack <= MIN_SLACK_NANOSECONDS), reason)?;
+    refuse_if(TIMER_SLACK.number_in(context.case).is_some_and(|slack| slack <= MIN_SLACK_NANOSECONDS), reason)?;
     // Its own case only: the bystander has no such axis.
     if TIMER_SLACK.number_in(&conditions.case).is_some() {
         conditions.case = conditions.case.clone().with_number(TIMER_SLACK, MIN_SLACK_NANOSECONDS);

@@ -22,7 +22,7 @@ pub(crate) static CAUSE: Cause = Cause {
 
 /// Bytes of the trial: a message of more pages than a call copies by itself.
 const TRIAL_BYTES: usize = 64 << 10;
-/// After so long a message that its receiver has read is completed, or never.
+/// By this time a message that its receiver has read is completed, or it never is.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
@@ -34,25 +34,26 @@ fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), S
     Ok(())
 }
 
-/// What the kernel says of a message over loopback, as the figure's are.
+/// What the kernel reports of a message over loopback, which the figure's are too.
 fn try_zero_copy() -> std::io::Result<ZeroCopyCompletions> {
-    let (near, mut far) = connect_local_pair(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, |_| Ok(()))?;
-    set_zero_copy(&near)?;
+    let (sender, mut receiver) = connect_local_pair(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, |_| Ok(()))?;
+    set_zero_copy(&sender)?;
     let message = vec![1; TRIAL_BYTES];
-    let reader =
-        ThreadBuilder::named("reader").start(move || far.read_exact(&mut vec![0; TRIAL_BYTES]).map(|()| far))?;
-    let calls = send_without_copy(&near, &message)?;
+    let reader = ThreadBuilder::named("reader")
+        .start(move || receiver.read_exact(&mut vec![0; TRIAL_BYTES]).map(|()| receiver))?;
+    let calls = send_without_copy(&sender, &message)?;
     let _open = reader.join().map_err(|_| std::io::Error::other("its reader is gone"))??;
-    let (mut completed, begun) = (ZeroCopyCompletions::default(), Instant::now());
-    while completed.calls < calls {
-        if begun.elapsed() > COMPLETION_TIMEOUT {
-            return Err(std::io::Error::other(format!("{} of {calls} calls were completed", completed.calls)));
+    let (mut completions, start) = (ZeroCopyCompletions::default(), Instant::now());
+    while completions.calls < calls {
+        if start.elapsed() > COMPLETION_TIMEOUT {
+            return Err(std::io::Error::other(format!("{} of {calls} calls were completed", completions.calls)));
         }
-        let more = take_completions(&near)?;
-        completed = ZeroCopyCompletions { calls: completed.calls + more.calls, copied: completed.copied + more.copied };
+        let batch = take_completions(&sender)?;
+        completions =
+            ZeroCopyCompletions { calls: completions.calls + batch.calls, copied: completions.copied + batch.copied };
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(completed)
+    Ok(completions)
 }
 
 #[cfg(test)]
@@ -62,7 +63,7 @@ mod tests {
     /// Documentation/networking/msg_zerocopy.rst, "Loopback": data sent to a local socket is copied.
     #[test]
     fn loopback_copies_every_call() {
-        let all = try_zero_copy().unwrap();
-        assert!(all.calls > 0 && all.copied == all.calls, "{all:?}");
+        let completions = try_zero_copy().unwrap();
+        assert!(completions.calls > 0 && completions.copied == completions.calls, "{completions:?}");
     }
 }

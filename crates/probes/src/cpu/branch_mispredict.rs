@@ -26,15 +26,15 @@ const MAX_DEVIATIONS: f64 = 6.0;
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut random = BranchOutcomes::random(bench.seed());
     bench.time_parts([&BRANCH_MISPREDICT], |clock, mispredictions| {
-        let timed = |outcomes: &mut BranchOutcomes| {
+        let time_branches = |outcomes: &mut BranchOutcomes| {
             let (ticks, not_taken) = clock.time(|| kernels::branches(outcomes, mispredictions));
             (ticks as f64, not_taken)
         };
         let [first, never, second, always] = [
-            timed(&mut random),
-            timed(&mut { BranchOutcomes::NEVER }),
-            timed(&mut random),
-            timed(&mut { BranchOutcomes::ALWAYS }),
+            time_branches(&mut random),
+            time_branches(&mut { BranchOutcomes::NEVER }),
+            time_branches(&mut random),
+            time_branches(&mut { BranchOutcomes::ALWAYS }),
         ];
         check_randomness(first.1 + second.1, 2 * mispredictions)?;
         // As many clock pairs on either side.
@@ -43,19 +43,19 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 }
 
 /// Fails if the branches not taken are not about half of all.
-fn check_randomness(not_taken: u64, all: u64) -> ProbeResult {
-    let deviation = (not_taken as f64 - all as f64 / 2.0) / (all as f64 / 4.0).sqrt();
+fn check_randomness(not_taken: u64, total: u64) -> ProbeResult {
+    let deviation = (not_taken as f64 - total as f64 / 2.0) / (total as f64 / 4.0).sqrt();
     match deviation.abs() <= MAX_DEVIATIONS {
         true => Ok(()),
         false => Err(ProbeError::fail(format!(
-            "{not_taken} of {all} branches were not taken: their outcomes were not random"
+            "{not_taken} of {total} branches were not taken: their outcomes were not random"
         ))),
     }
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let cost = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
-    let time = cost.expr("misprediction").within(SPREAD) / published::measured_frequency(facts)?;
+    let time = cost.expr("misprediction").widen(SPREAD) / published::measured_frequency(facts)?;
     Ok(time.predict(PredictionBasis::Published, "published misprediction"))
 }
 

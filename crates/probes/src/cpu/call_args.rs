@@ -23,29 +23,34 @@ const SPREAD: f64 = 1.5;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     const MAX: u64 = MAX_ARGUMENTS as u64;
-    let every: Vec<u64> = (0..=MAX).collect();
-    let others = by_effort(effort, [&[0][..], &[0, MAX], &every]);
+    let argument_counts: Vec<u64> = (0..=MAX).collect();
+    let indirect_counts = by_effort(effort, [&[0][..], &[0, MAX], &argument_counts]);
     let cases_of = |counts: &[u64], kind: CallKind| numbers(ARGUMENTS, counts).words(&[kind]);
-    [cases_of(&every, CallKind::Direct), cases_of(others, CallKind::Indirect), cases_of(others, CallKind::Plt)].concat()
+    [
+        cases_of(&argument_counts, CallKind::Direct),
+        cases_of(indirect_counts, CallKind::Indirect),
+        cases_of(indirect_counts, CallKind::Plt),
+    ]
+    .concat()
 }
 
 /// The parameters of a case.
 fn parameters(case: &Case) -> Option<(usize, kernels::CallPath)> {
-    let via = match CallKind::of(case)? {
+    let call_path = match CallKind::of(case)? {
         CallKind::Direct => kernels::CallPath::Direct,
         CallKind::Indirect => kernels::CallPath::Indirect,
         CallKind::Plt => kernels::CallPath::Plt,
     };
-    Some((usize::try_from(ARGUMENTS.number_in(case)?).ok()?, via))
+    Some((usize::try_from(ARGUMENTS.number_in(case)?).ok()?, call_path))
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (arguments, via) = required(parameters(case), case)?;
-    let loop_of_calls = required(CallLoop::new(arguments, via), case)?;
+    let (arguments, call_path) = required(parameters(case), case)?;
+    let call_loop = required(CallLoop::new(arguments, call_path), case)?;
     let arguments = arguments as u64;
     let argument_sum = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
-        let sum = loop_of_calls.run(calls);
+        let sum = call_loop.run(calls);
         let expected = calls.wrapping_mul(argument_sum);
         if sum != expected {
             return Err(ProbeError::fail(format!("{calls} calls passed {sum} instead of {expected}")));
@@ -61,10 +66,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
         let source = "one instruction per argument in the callee's chain, one cycle each";
         let chain = fact("adds", arguments as f64, Unit::Cycles, source) / published::measured_frequency(facts)?;
-        return Ok(call.max(chain).within(1.2).derived("call or adds"));
+        return Ok(call.max(chain).widen(1.2).derived("call or adds"));
     }
     let pair = published::published_cycles(facts, |core| core.source, |core| core.call_and_return)?;
-    let cycles = pair.expr("call and return").within(SPREAD).within_share(0.02);
+    let cycles = pair.expr("call and return").widen(SPREAD).widen_by_share(0.02);
     let call = (cycles / published::measured_frequency(facts)?)
         .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET");
     Ok(call.predict(PredictionBasis::Published, "call and return"))
@@ -100,7 +105,7 @@ mod tests {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&testing::machine(), effort);
             assert!(cases.iter().all(|case| {
-                parameters(case).is_some_and(|(arguments, via)| CallLoop::new(arguments, via).is_some())
+                parameters(case).is_some_and(|(arguments, call_path)| CallLoop::new(arguments, call_path).is_some())
             }));
             // The points of the earlier study are always there.
             for arguments in 0..=7 {

@@ -55,18 +55,18 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         )),
         Some(cpu::KernelClock::MonotonicCoarse) => {
             let source = "Linux lib/vdso/gettimeofday.c, do_coarse: at most 60 instructions";
-            let around = published("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds, source);
-            Ok(around.of_value([0.25, 2.0]).derived("no counter read"))
+            let overhead = published("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds, source);
+            Ok(overhead.of_value([0.25, 2.0]).derived("no counter read"))
         }
         _ => match facts.machine().kernel.clock_source.get() {
             None => Err(NoPrediction::new("the kernel's clock source is unknown")),
             Some(name) if VDSO_CLOCK_SOURCES.contains(&name.as_str()) => {
                 let pair = measured(facts, &CLOCK_PAIR, &Case::new())?;
-                let around = given("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds);
-                let read = (pair.clone() / 2.0 + around.clone())
+                let overhead = quantity("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds);
+                let read = (pair.clone() / 2.0 + overhead.clone())
                     .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock");
                 let remark = "predicted range: half a read to a whole pair and twice the overhead around it";
-                let range = read.between(&(pair.clone() / 4.0), &(pair + 2.0 * around));
+                let range = read.with_bounds(&(pair.clone() / 4.0), &(pair + 2.0 * overhead));
                 Ok(range.explained(PredictionBasis::Derived, "counter read", remark))
             }
             Some(name) => {

@@ -29,8 +29,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
         _ => "pair: two calls of clock_gettime(CLOCK_MONOTONIC_RAW)".into(),
     });
     bench.time(&CLOCK_PAIR, infallible(|pairs| read_pairs(clock, pairs)))?;
-    let shown = bench.nanoseconds(median_empty_pair(clock));
-    bench.record(&CLOCK_PAIR_DIFFERENCE, vec![shown]);
+    let difference = bench.nanoseconds(median_empty_pair(clock));
+    bench.record(&CLOCK_PAIR_DIFFERENCE, vec![difference]);
     Ok(())
 }
 
@@ -44,10 +44,10 @@ fn read_pairs(clock: Clock, pairs: u64) {
                 let _ = kernels::counter_stop();
             }
         }
-        other => {
+        kernel_clock => {
             for _ in 0..pairs {
-                let _ = other.start();
-                let _ = other.stop();
+                let _ = kernel_clock.start();
+                let _ = kernel_clock.stop();
             }
         }
     }
@@ -56,9 +56,9 @@ fn read_pairs(clock: Clock, pairs: u64) {
 /// Median of the ticks between the two readings of an empty pair.
 fn median_empty_pair(clock: Clock) -> u64 {
     let mut ticks = [0; 501];
-    for shown in &mut ticks {
-        let begun = clock.start();
-        *shown = clock.stop().wrapping_sub(begun);
+    for pair_ticks in &mut ticks {
+        let start = clock.start();
+        *pair_ticks = clock.stop().wrapping_sub(start);
     }
     ticks.sort_unstable();
     ticks[ticks.len() / 2]
@@ -81,7 +81,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
     let second = cycles(|core| core.counter_reads.map(|[_, second]| second))?;
     let fence = cycles(|core| core.fence)?;
     let cycles = first.expr("rdtsc") + second.expr("rdtscp") + 3.0 * fence.expr("lfence");
-    let pair = (cycles.within(SPREAD) / published::measured_frequency(facts)?)
+    let pair = (cycles.widen(SPREAD) / published::measured_frequency(facts)?)
         .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE");
     Ok(pair.predict(PredictionBasis::Published, "two reads and fences"))
 }

@@ -1,6 +1,6 @@
 //! The core's true frequency, from a chain of multiplies of known latency in cycles.
 //!
-//! It converts times to core cycles. It must not be used as the rate of the time-stamp counter, nor as the frequency
+//! It converts times to core cycles. It must not be used as the rate of the time-stamp counter. Nor is it the frequency
 //! under work that draws more power, such as wide vectors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +26,8 @@ const TOLERANCE: f64 = 0.02;
 const MAX_PLAUSIBLE_HERTZ: f64 = 6.2e9;
 
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
-    let many = machine.topology.allowed.get().is_none_or(|cpus| cpus.len() > 1);
-    let loads = if many { BusyCpus::ALL } else { &[BusyCpus::One] };
+    let has_other_cpus = machine.topology.allowed.get().is_none_or(|cpus| cpus.len() > 1);
+    let loads = if has_other_cpus { BusyCpus::ALL } else { &[BusyCpus::One] };
     words(loads)
 }
 
@@ -46,31 +46,32 @@ fn time_chain(bench: &mut Bench<'_>) -> ProbeResult {
 
 /// Like `time_chain`, while every other allowed CPU does the same work.
 fn time_chain_with_busy_cpus(bench: &mut Bench<'_>) -> ProbeResult {
-    let others = other_cpus(bench)?;
-    bench.note(format!("{} other CPUs ran the same chain", others.len()));
-    let over = AtomicBool::new(false);
+    let cpus = other_cpus(bench)?;
+    bench.note(format!("{} other CPUs ran the same chain", cpus.len()));
+    let stop = AtomicBool::new(false);
     let keep_busy = |_| {
-        while !over.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             kernels::chain_multiply(1000);
         }
         Ok(())
     };
-    measure_with_threads("busy", &others, &over, keep_busy, || time_chain(bench))
+    measure_with_threads("busy", &cpus, &stop, keep_busy, || time_chain(bench))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let cpu = &facts.machine().cpu;
-    let stated = |name: &str, fact: &kelvin_core::Fact<f64>| {
+    let stated_frequency = |name: &str, fact: &kelvin_core::Fact<f64>| {
         fact.get().map(|&hertz| published(name, hertz, Unit::Hertz, fact.source_or_reason()))
     };
-    let highest = stated("highest frequency", &cpu.maximum_hz);
-    let nominal = stated("nominal frequency", &cpu.nominal_hz).or_else(|| stated("counter rate", &cpu.counter_hz));
-    // How far cores exceed a nominal frequency says nothing of a stated maximum.
+    let highest = stated_frequency("highest frequency", &cpu.maximum_hz);
+    let nominal = stated_frequency("nominal frequency", &cpu.nominal_hz)
+        .or_else(|| stated_frequency("counter rate", &cpu.counter_hz));
+    // How far cores exceed a nominal frequency does not apply to a stated maximum.
     let (expected, name, remark) = match (highest, nominal) {
         (Some(highest), nominal) => {
             let limit = highest.value();
             let low = nominal.as_ref().map_or(limit / 2.0, |nominal| nominal.value().min(limit));
-            let highest = nominal.iter().fold(highest, Expr::beside);
+            let highest = nominal.iter().fold(highest, Expr::with_input);
             let remark = "at most what is stated, and 2 % beyond";
             (highest.with_interval((low, limit)).with_maximum(limit), "maximum", remark)
         }
@@ -81,7 +82,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
         }
         (None, None) => return Err(NoPrediction::new("the machine states no frequency")),
     };
-    Ok(expected.within_share(TOLERANCE).explained(PredictionBasis::Spec, name, remark))
+    Ok(expected.widen_by_share(TOLERANCE).explained(PredictionBasis::Spec, name, remark))
 }
 
 #[cfg(test)]
@@ -99,11 +100,11 @@ mod tests {
 
     #[test]
     fn stated_maximum_frequency_is_predicted() {
-        let both = predicted(Some(2e9), Some(4e9)).unwrap();
-        assert_eq!((both.value, both.low, both.high), (4e9, 1.96e9, 4.08e9));
-        assert_eq!(both.ceiling.map(|ceiling| (ceiling.limit, ceiling.range_end)), Some((4e9, 4.08e9)));
+        let prediction = predicted(Some(2e9), Some(4e9)).unwrap();
+        assert_eq!((prediction.value, prediction.low, prediction.high), (4e9, 1.96e9, 4.08e9));
+        assert_eq!(prediction.ceiling.map(|ceiling| (ceiling.limit, ceiling.range_end)), Some((4e9, 4.08e9)));
         let nominal = predicted(Some(2e9), None).unwrap();
-        assert!(nominal.ceiling.is_none() && nominal.formula_name != both.formula_name);
+        assert!(nominal.ceiling.is_none() && nominal.formula_name != prediction.formula_name);
         assert_eq!((nominal.value, nominal.high), (2e9, MAX_PLAUSIBLE_HERTZ * 1.02));
         assert!(predicted(None, None).is_err());
     }

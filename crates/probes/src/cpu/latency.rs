@@ -40,12 +40,12 @@ fn loops_for(instructions: u64) -> u64 {
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     let core = published::published_core(facts)?;
-    let (what, cycles) = match metric {
+    let (name, cycles) = match metric {
         metric if *metric == LATENCY_MULTIPLY => ("multiply", core.figures.multiply),
         metric if *metric == LATENCY_LOAD => ("load", core.figures.load),
         _ => ("add", core.figures.add),
     };
-    let cycles = published(what, cycles, Unit::Cycles, core.source).within_share(TOLERANCE);
+    let cycles = published(name, cycles, Unit::Cycles, core.source).widen_by_share(TOLERANCE);
     let latency = cycles / published::measured_frequency(facts)?;
     Ok(latency.predict(PredictionBasis::Published, "published latency"))
 }

@@ -20,7 +20,7 @@ pub(crate) static PROBE: Probe = Probe {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let source =
         "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
-    let cycle = published("an iteration", 1.0, Unit::Cycles, source).within(2.0).within_share(0.02);
+    let cycle = published("an iteration", 1.0, Unit::Cycles, source).widen(2.0).widen_by_share(0.02);
     let iteration = cycle / published::measured_frequency(facts)?;
     Ok(iteration.predict(PredictionBasis::Published, "one cycle"))
 }

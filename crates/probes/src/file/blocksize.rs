@@ -47,8 +47,8 @@ fn block_cases(effort: Effort, state: impl Into<AxisWord>, smallest: u64, larges
         Effort::Default => vec![MIN_BLOCK, MIN_DIRECT_BLOCK, 64 * KIB, MIB, MAX_BLOCK],
         Effort::Thorough => (MIN_BLOCK.ilog2()..=MAX_BLOCK.ilog2()).map(|power| 1 << power).collect(),
     };
-    let fitting: Vec<u64> = sizes.into_iter().filter(|block| (smallest..=largest).contains(block)).collect();
-    numbers(BLOCK, &fitting).words(&[state.into()])
+    let fitting_sizes: Vec<u64> = sizes.into_iter().filter(|block| (smallest..=largest).contains(block)).collect();
+    numbers(BLOCK, &fitting_sizes).words(&[state.into()])
 }
 
 fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -87,15 +87,15 @@ fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> 
     };
     test_files::check_block(&target, state, block)?;
     bench.note(format!("before, {}", set_cache_state(&target, state)?));
-    let how = ReadOptions { access: state.access(), block: block as usize, order: ORDER, pages: PagePolicy::Base };
-    let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
+    let options = ReadOptions { access: state.access(), block: block as usize, order: ORDER, pages: PagePolicy::Base };
+    let mut blocks = BlockReader::open(&target, Engine::Pread, options)?;
     let counters = DeviceCounters::now(&target);
     bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| blocks.read_next(iterations))?;
-    let after = match state {
+    let proof = match state {
         PageCacheState::Direct => counters.prove_read(blocks.tally.bytes)?,
         _ => prove_resident(&target)?,
     };
-    bench.note_last_reading(after);
+    bench.note_last_reading(proof);
     Ok(())
 }
 
@@ -103,18 +103,19 @@ fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> 
 fn read_uncached(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
     let target = test_files::device_file(bench, UNCACHED_FILE_BYTES)?;
     let file_bytes = target.bytes();
-    let how = ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
-    let (mut read, counters) = (0, DeviceCounters::now(&target));
+    let options =
+        ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
+    let (mut bytes_read, counters) = (0, DeviceCounters::now(&target));
     bench.note(format!("each pass of {} begins with no page in memory", kelvin_core::units::bytes(file_bytes)));
     bench.time_each_work([&BLOCKSIZE_READ], file_bytes as f64, |clock| {
         set_cache_state(&target, PageCacheState::Uncached)?;
-        let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
+        let mut blocks = BlockReader::open(&target, Engine::Pread, options)?;
         blocks.requests = blocks.requests.passes(1);
         let (ticks, outcome) = clock.time(|| blocks.read());
-        read += blocks.tally.bytes;
+        bytes_read += blocks.tally.bytes;
         outcome.map(|()| [ticks])
     })?;
-    bench.note_last_reading(counters.prove_read(read)?);
+    bench.note_last_reading(counters.prove_read(bytes_read)?);
     Ok(())
 }
 
@@ -147,27 +148,27 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
     bench.reserve_write(MAX_DIRECT_BYTES.max(MIN_DIRECT_BLOCKS * block))?;
     let mut writer = Overwriter::open(&target, Access::Direct, block as usize, bench.seed())?;
     let (clock, counters) = (bench.clock(), DeviceCounters::now(&target));
-    let (mut blocks, mut spent) = (0, 0.0);
+    let (mut blocks, mut elapsed) = (0, 0.0);
     for request in BlockRequests::new(0..SHARED_BYTES, block as usize, ORDER).endless() {
-        let enough = spent >= bench.slice() || (blocks + 1) * block > MAX_DIRECT_BYTES;
-        if blocks >= MIN_DIRECT_BLOCKS && enough {
+        let is_limit_reached = elapsed >= bench.slice() || (blocks + 1) * block > MAX_DIRECT_BYTES;
+        if blocks >= MIN_DIRECT_BLOCKS && is_limit_reached {
             break;
         }
         writer.renew();
         let (ticks, outcome) = clock.time(|| writer.write(request));
         outcome?;
-        spent += bench.nanoseconds(ticks);
+        elapsed += bench.nanoseconds(ticks);
         blocks += 1;
     }
     let written = blocks * block;
     bench.note(counters.prove_written(written)?);
-    bench.record(&BLOCKSIZE_WRITE, vec![written as f64 * 1e9 / spent]);
+    bench.record(&BLOCKSIZE_WRITE, vec![written as f64 * 1e9 / elapsed]);
     Ok(())
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let block = required_number(BLOCK, case)?;
-    let of_block = match CacheState::of(case) {
+    let block_time = match CacheState::of(case) {
         Some(CacheState::Cached) => derived_time::cached_read(facts, block)?,
         Some(CacheState::Uncached) => {
             let file = ReadAheadCost::new(facts, UNCACHED_FILE_BYTES, block)?.single_thread_time();
@@ -179,7 +180,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             SyncPolicy::Direct => derived_time::direct_request(facts, block, IoDirection::Write)?,
         },
     };
-    Ok(derived_time::predict_from_parts(bytes_of("block", block) / of_block))
+    Ok(derived_time::predict_from_parts(bytes_of("block", block) / block_time))
 }
 
 #[cfg(test)]
@@ -191,15 +192,15 @@ mod tests {
     };
     use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 
-    fn predicted(case: &Case, known: &[(&str, Option<f64>)]) -> Result<Prediction, NoPrediction> {
-        with_facts(known, |facts| predict(facts, &BLOCKSIZE_READ, case))
+    fn predicted(case: &Case, values: &[(&str, Option<f64>)]) -> Result<Prediction, NoPrediction> {
+        with_facts(values, |facts| predict(facts, &BLOCKSIZE_READ, case))
     }
 
-    fn block_case(block: u64, at: impl Into<AxisWord>) -> Case {
-        Case::new().with_number(BLOCK, block).with_word(at)
+    fn block_case(block: u64, word: impl Into<AxisWord>) -> Case {
+        Case::new().with_number(BLOCK, block).with_word(word)
     }
 
-    const KNOWN: [(&str, Option<f64>); 8] = [
+    const INPUTS: [(&str, Option<f64>); 8] = [
         (PAGE_WRITE.id.as_str(), Some(900.0)),
         (PAGE_READ.id.as_str(), Some(100.0)),
         (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
@@ -212,8 +213,8 @@ mod tests {
 
     #[test]
     fn rates_match_hand_calculation() {
-        let read = |block, cache: CacheState| predicted(&block_case(block, cache), &KNOWN).unwrap().value;
-        let written = |block, sync: SyncPolicy| predicted(&block_case(block, sync), &KNOWN).unwrap().value;
+        let read = |block, cache: CacheState| predicted(&block_case(block, cache), &INPUTS).unwrap().value;
+        let written = |block, sync: SyncPolicy| predicted(&block_case(block, sync), &INPUTS).unwrap().value;
         // No cache is known: half of the copy, 10 bytes a nanosecond, and 100 ns of call.
         assert!((read(1000, CacheState::Cached) - 5e9).abs() < 1.0);
         // 900 ns of a call with a page, the same with two: no page costs more.
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_derivation_names_every_step() {
-        let prediction = predicted(&block_case(4096, CacheState::Cached), &KNOWN).unwrap();
+        let prediction = predicted(&block_case(4096, CacheState::Cached), &INPUTS).unwrap();
         assert_eq!(prediction.derivation, "4.00 KiB / (100 ns + 4.00 KiB / (20.0 GB/s / 2)) = 8.04 GB/s");
         assert_eq!(prediction.inputs.len(), 2);
         assert!((prediction.high / prediction.value - derived_time::RANGE_FACTOR).abs() < 1e-9);
@@ -233,8 +234,8 @@ mod tests {
 
     #[test]
     fn direct_cases_are_page_aligned_and_bounded() {
-        let blocks = |cases: Vec<Case>, at: AxisWord| -> Vec<u64> {
-            cases.iter().filter(|case| at.is_in_case(case)).filter_map(|case| BLOCK.number_in(case)).collect()
+        let blocks = |cases: Vec<Case>, word: AxisWord| -> Vec<u64> {
+            cases.iter().filter(|case| word.is_in_case(case)).filter_map(|case| BLOCK.number_in(case)).collect()
         };
         let reads = |effort, cache: CacheState| blocks(read_cases(&machine(), effort), cache.point());
         assert_eq!(reads(Effort::Quick, CacheState::Direct), [MIN_DIRECT_BLOCK, MIB]);

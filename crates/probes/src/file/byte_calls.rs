@@ -53,25 +53,25 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
     let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
     let max_bytes = (available.min(limit) / 8).max(MIB);
-    let usual = |call: ByteCall| match (effort, call) {
+    let base_sizes = |call: ByteCall| match (effort, call) {
         (Effort::Quick, ByteCall::PreadAnywhere) => Vec::new(),
         (Effort::Quick, _) | (_, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL_FILE_BYTES],
         (_, ByteCall::Read | ByteCall::PreadAnywhere) => vec![SMALL_FILE_BYTES, LARGE_FILE_BYTES],
     };
     let published = if effort == Effort::Thorough { &PUBLISHED_MILLIONS[..] } else { &[] };
-    let of_call = |&call: &ByteCall| {
-        let mut sizes = usual(call);
+    let cases_of_call = |&call: &ByteCall| {
+        let mut sizes = base_sizes(call);
         sizes.extend(published.iter().map(|size| size * MILLION));
         sizes.retain(|&bytes| bytes <= max_bytes);
         words(&[call]).numbers(FILE_BYTES, &sizes)
     };
-    ByteCall::ALL.iter().flat_map(of_call).collect()
+    ByteCall::ALL.iter().flat_map(cases_of_call).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let call = required(ByteCall::of(case), case)?;
-    let cached = CachedFile::open(bench, required_number(FILE_BYTES, case)?)?;
-    let mut caller = ByteCaller::new(&cached.target, call, bench.seed())?;
+    let cached_file = CachedFile::open(bench, required_number(FILE_BYTES, case)?)?;
+    let mut caller = ByteCaller::new(&cached_file.target, call, bench.seed())?;
     let (ticks, outcome) = bench.clock().time(|| caller.make_calls(TRIAL_CALLS));
     outcome?;
     let calls = 1e9 * TRIAL_CALLS as f64 / bench.nanoseconds(ticks);
@@ -79,9 +79,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         ByteCall::Lseek => "no bytes".into(),
         _ => format!("{:.2} MiB/s", calls / MIB as f64),
     };
-    bench.note(format!("{}; in a trial {calls:.0} calls a second, {bytes}", cached.proof));
+    bench.note(format!("{}; in a trial {calls:.0} calls a second, {bytes}", cached_file.proof));
     bench.time(&BYTE_CALLS, |calls| Ok(caller.make_calls(calls)?))?;
-    cached.check_resident()
+    cached_file.check_resident()
 }
 
 /// A file, and where the next call goes.
@@ -108,16 +108,16 @@ impl ByteCaller {
             let (random, bytes) = (&mut self.random, self.bytes);
             return syscall_loops::pread_loop(file, (0..calls).map(|_| random_offset(random, bytes)));
         }
-        let mut left = calls;
-        while left > 0 {
-            let run = left.min(self.bytes - self.position);
+        let mut remaining = calls;
+        while remaining > 0 {
+            let run = remaining.min(self.bytes - self.position);
             let places = self.position..self.position + run;
             match self.call {
                 ByteCall::Read => syscall_loops::read_loop(file, run)?,
                 ByteCall::Lseek => syscall_loops::lseek_loop(file, places)?,
                 ByteCall::Pread | ByteCall::PreadAnywhere => syscall_loops::pread_loop(file, places)?,
             }
-            left -= run;
+            remaining -= run;
             self.position += run;
             if self.position == self.bytes {
                 self.position = 0;
@@ -174,12 +174,15 @@ mod tests {
     #[test]
     fn seek_and_read_follow_from_syscalls() {
         with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))], |facts| {
-            let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
-            let seek = of(ByteCall::Lseek, SMALL_FILE_BYTES);
+            let predicted = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
+            let seek = predicted(ByteCall::Lseek, SMALL_FILE_BYTES);
             assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
-            assert_eq!(of(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
+            assert_eq!(predicted(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
             assert_eq!(
-                (of(ByteCall::Pread, SMALL_FILE_BYTES).value, of(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()),
+                (
+                    predicted(ByteCall::Pread, SMALL_FILE_BYTES).value,
+                    predicted(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()
+                ),
                 (120.0, 2)
             );
         });
@@ -205,13 +208,13 @@ mod tests {
         };
         let machine = machine();
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |bytes| predict(&facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
+        let predicted = |bytes| predict(&facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
         // A million bytes are in the same set as 1 MiB, and no set is larger than the largest, here of 64 MiB.
         assert_eq!(
-            [MILLION, SMALL_FILE_BYTES, LARGE_FILE_BYTES, 256 * MILLION].map(|bytes| of(bytes).value),
+            [MILLION, SMALL_FILE_BYTES, LARGE_FILE_BYTES, 256 * MILLION].map(|bytes| predicted(bytes).value),
             [156.0, 156.0, 230.0, 230.0]
         );
-        assert_eq!(of(SMALL_FILE_BYTES).inputs.len(), 2);
+        assert_eq!(predicted(SMALL_FILE_BYTES).inputs.len(), 2);
         assert_eq!(latency_case(&machine, 1 << 40), latency::memory_case(&machine));
     }
 

@@ -54,14 +54,14 @@ fn enter_limited_cgroup(bench: &Bench<'_>) -> ProbeResult<(Target, Cgroup)> {
 
 fn record_cache_size(bench: &mut Bench<'_>) -> ProbeResult {
     let (target, _group) = enter_limited_cgroup(bench)?;
-    let read = |sizes: Vec<u64>| -> ProbeResult<Vec<SizeSample>> {
-        let measured = sizes.into_iter().map(|bytes| page_cache_size::measure_size(&target, bytes));
-        measured.collect::<kelvin_file::Result<_>>().map_err(probe_error)
+    let measure_sizes = |sizes: Vec<u64>| -> ProbeResult<Vec<SizeSample>> {
+        let samples = sizes.into_iter().map(|bytes| page_cache_size::measure_size(&target, bytes));
+        samples.collect::<kelvin_file::Result<_>>().map_err(probe_error)
     };
-    let mut samples = read(page_cache_size::initial_sizes(CACHE_LIMIT))?;
-    let finer = read(page_cache_size::refined_sizes(&samples))?;
-    samples.extend(finer);
-    let size = page_cache_size::find_page_cache_size(&samples).map_err(|doubt| ProbeError::fail(doubt.to_string()))?;
+    let mut samples = measure_sizes(page_cache_size::initial_sizes(CACHE_LIMIT))?;
+    let refined_samples = measure_sizes(page_cache_size::refined_sizes(&samples))?;
+    samples.extend(refined_samples);
+    let size = page_cache_size::find_page_cache_size(&samples).map_err(|error| ProbeError::fail(error.to_string()))?;
     bench.note(format!(
         "a block took {} below and {} above; of larger files {} bytes stayed",
         derived_time::format_time(size.jump.before),
@@ -85,7 +85,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 /// The size that is expected: the limit.
 fn limit_prediction() -> Prediction {
     let limit = fact("limit of the group", CACHE_LIMIT as f64, Unit::Bytes, "set by the probe");
-    limit.within(1.0 + SIZE_TOLERANCE).explained(
+    limit.widen(1.0 + SIZE_TOLERANCE).explained(
         PredictionBasis::Spec,
         "limit of the group",
         "the process's own memory is part of it",
@@ -99,16 +99,16 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
     let block = page_cache_size::BLOCK as u64;
     let copied = bytes_of("block", block) / bandwidth::in_memory(facts, &BANDWIDTH_READ)?;
-    let pages = given("pages", (block / memory_budget::page_bytes(facts.machine())) as f64, Unit::Count);
-    // All that either may need is asked for: a plan does not know the size. Each page is in a folio of its own.
+    let pages = quantity("pages", (block / memory_budget::page_bytes(facts.machine())) as f64, Unit::Count);
+    // All that either may need is requested: a plan does not know the size. Each page is in a folio of its own.
     let [cached, added] = [CacheState::Cached, CacheState::Uncached]
         .map(|state| measured(facts, &PAGE_READ, &page_read_case(state, AccessOrder::Random)));
     let device = derived_time::direct_request(facts, block, IoDirection::Read);
-    let read = match bytes as f64 <= size.value {
+    let read_time = match bytes as f64 <= size.value {
         true => pages * cached?.variant("pages found"),
         false => device? + pages * added?,
     };
-    Ok(derived_time::predict_from_parts(read + copied))
+    Ok(derived_time::predict_from_parts(read_time + copied))
 }
 
 #[cfg(test)]
@@ -145,10 +145,11 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |bytes: u64| predict(&facts, &CACHE_SIZE_BLOCK, &Case::new().with_number(BYTES, bytes)).unwrap().value;
+        let predicted =
+            |bytes: u64| predict(&facts, &CACHE_SIZE_BLOCK, &Case::new().with_number(BYTES, bytes)).unwrap().value;
         // 16 pages of 300 ns, and 4 us; 80 us and 60 KiB at 61.44 bytes a microsecond, 16 pages of 1 us, and 4 us.
-        assert!((of(129_000_000) - 8800.0).abs() < 1e-6, "{}", of(129_000_000));
-        assert!((of(131_000_000) - 1_100_000.0).abs() < 1e-6, "{}", of(131_000_000));
+        assert!((predicted(129_000_000) - 8800.0).abs() < 1e-6, "{}", predicted(129_000_000));
+        assert!((predicted(131_000_000) - 1_100_000.0).abs() < 1e-6, "{}", predicted(131_000_000));
         assert!(predict(&facts, &CACHE_SIZE_RETAINED, &Case::new().with_number(BYTES, CACHE_LIMIT)).is_err());
         let range = limit_prediction();
         assert!(range.low < CACHE_LIMIT as f64 && range.high < 1.11 * CACHE_LIMIT as f64);

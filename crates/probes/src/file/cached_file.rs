@@ -74,9 +74,9 @@ pub(super) struct BlockReader {
 
 impl BlockReader {
     /// Opens a file.
-    pub(super) fn open(target: &Target, engine: Engine, how: ReadOptions) -> ProbeResult<Self> {
-        let reader = engine.open(target, how).map_err(probe_error)?;
-        let requests = BlockRequests::new(0..target.bytes(), how.block, how.order).endless();
+    pub(super) fn open(target: &Target, engine: Engine, options: ReadOptions) -> ProbeResult<Self> {
+        let reader = engine.open(target, options).map_err(probe_error)?;
+        let requests = BlockRequests::new(0..target.bytes(), options.block, options.order).endless();
         Ok(Self { reader, requests, tally: IoTally::default() })
     }
 

@@ -57,12 +57,12 @@ mod tests {
 
     #[test]
     fn case_words_map_to_engines() {
-        for &way in ReadEngine::ALL {
-            let expected = match read_engine(way) {
-                Engine::Uring { depth, .. } => format!("{}-{depth}", read_engine(way).name()),
+        for &engine in ReadEngine::ALL {
+            let expected = match read_engine(engine) {
+                Engine::Uring { depth, .. } => format!("{}-{depth}", read_engine(engine).name()),
                 other => other.name().into(),
             };
-            assert_eq!(way.name(), expected);
+            assert_eq!(engine.name(), expected);
         }
     }
 }

@@ -30,18 +30,18 @@ const MAX_THREADS: u64 = 16;
 const MIN_ROUND_NANOSECONDS: f64 = 60e6;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let of_run = |threads: &[u64], files: FileSharing, bytes: u64| {
+    let run_cases = |threads: &[u64], files: FileSharing, bytes: u64| {
         numbers(THREAD_COUNT, threads).words(&[files]).numbers(BLOCK, &[MIB]).numbers(BYTES, &[bytes])
     };
-    let own: &[u64] = if effort == Effort::Quick { &[1, 4] } else { &[1, 2, 4, 8, 16] };
-    let own = of_run(own, FileSharing::Own, OWN_FILE_BYTES);
+    let thread_counts: &[u64] = if effort == Effort::Quick { &[1, 4] } else { &[1, 2, 4, 8, 16] };
+    let own_file_cases = run_cases(thread_counts, FileSharing::Own, OWN_FILE_BYTES);
     match effort {
-        Effort::Quick => own,
-        Effort::Default => [own, of_run(&[4, 16], FileSharing::Shared, SHARED_BYTES)].concat(),
+        Effort::Quick => own_file_cases,
+        Effort::Default => [own_file_cases, run_cases(&[4, 16], FileSharing::Shared, SHARED_BYTES)].concat(),
         Effort::Thorough => {
             let threads: Vec<u64> = (1..=MAX_THREADS).collect();
             let published = numbers(BLOCK, &BLOCKS).words(FileSharing::ALL).numbers(THREAD_COUNT, &threads);
-            [own, published.numbers(BYTES, &[SHARED_BYTES])].concat()
+            [own_file_cases, published.numbers(BYTES, &[SHARED_BYTES])].concat()
         }
     }
 }
@@ -74,7 +74,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 /// The mean time of a read over all threads, in nanoseconds.
 fn mean_read_time(results: &[(IoTally, u64)]) -> f64 {
-    let (reads, time) = results.iter().fold((0, 0), |(reads, time), (tally, own)| (reads + tally.requests, time + own));
+    let (reads, time) =
+        results.iter().fold((0, 0), |(reads, time), (tally, thread_time)| (reads + tally.requests, time + thread_time));
     time as f64 / reads.max(1) as f64
 }
 
@@ -95,40 +96,40 @@ fn split_file(target: Target, threads: u64, block: u64) -> Vec<ThreadRange> {
 
 /// Has threads read a part each for this many nanoseconds: the bytes of each, and its time.
 fn read_in_threads(parts: &[ThreadRange], nanoseconds: u64) -> ProbeResult<Vec<(IoTally, u64)>> {
-    let line = StartBarrier::new(parts.len());
+    let barrier = StartBarrier::new(parts.len());
     std::thread::scope(|scope| {
-        let line = &line;
+        let barrier = &barrier;
         let start = |part| {
-            let started = ThreadBuilder::named("reader").start_in(scope, move || read_range(part, nanoseconds, line));
-            started.inspect_err(|_| line.cancel())
+            let thread = ThreadBuilder::named("reader").start_in(scope, move || read_range(part, nanoseconds, barrier));
+            thread.inspect_err(|_| barrier.cancel())
         };
-        let members = parts.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
-        let died = || Err(ProbeError::fail("a reading thread panicked"));
-        members.into_iter().map(|member| member.join().unwrap_or_else(|_| died())).collect()
+        let handles = parts.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
+        let thread_panic = || Err(ProbeError::fail("a reading thread panicked"));
+        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| thread_panic())).collect()
     })
 }
 
-fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> ProbeResult<(IoTally, u64)> {
+fn read_range(part: &ThreadRange, nanoseconds: u64, barrier: &StartBarrier) -> ProbeResult<(IoTally, u64)> {
     let order = BlockOrder::Sequential;
     let block = part.block as usize;
-    let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
-    let blocks = BlockReader::open(&part.target, Engine::Pread, how);
+    let options = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
+    let blocks = BlockReader::open(&part.target, Engine::Pread, options);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
-    fail_if(!line.wait(), "another thread could not be started")?;
+    fail_if(!barrier.wait(), "another thread could not be started")?;
     let mut blocks = blocks?;
     blocks.requests = BlockRequests::new(part.range.clone(), block, order).endless();
-    let begun = monotonic();
-    while monotonic() - begun < nanoseconds {
+    let start_time = monotonic();
+    while monotonic() - start_time < nanoseconds {
         blocks.read_next(1)?;
     }
-    Ok((blocks.tally, monotonic() - begun))
+    Ok((blocks.tally, monotonic() - start_time))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (threads, block) = (required_number(THREAD_COUNT, case)?, required_number(BLOCK, case)?);
-    let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
-    let queued = count_of("threads", threads) * derived_time::queued_read(facts, block)?;
-    Ok(derived_time::predict_from_parts(alone.max(queued)))
+    let request_time = derived_time::direct_request(facts, block, IoDirection::Read)?;
+    let queued_time = count_of("threads", threads) * derived_time::queued_read(facts, block)?;
+    Ok(derived_time::predict_from_parts(request_time.max(queued_time)))
 }
 
 #[cfg(test)]
@@ -139,12 +140,12 @@ mod tests {
 
     #[test]
     fn device_rate_is_shared_equally() {
-        let known = [
+        let values = [
             (DEVICE_READ.id.as_str(), Some(1048.576e6)),
             (DEVICE_MEAN_LATENCY.id.as_str(), Some(500_000.0)),
             (DEVICE_REQUESTS.id.as_str(), Some(10_000.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             let time = |threads, block| {
                 predict(facts, &CONTENTION, &Case::new().with_number(THREAD_COUNT, threads).with_number(BLOCK, block))
                     .unwrap()
@@ -161,21 +162,21 @@ mod tests {
     #[test]
     fn study_has_published_cases() {
         let machine = crate::testing::machine();
-        let study = cases(&machine, Effort::Thorough);
+        let thorough_cases = cases(&machine, Effort::Thorough);
         for threads in 1..=16 {
             for &files in FileSharing::ALL {
                 for block in [4 * KIB, MIB] {
                     let case =
                         Case::new().with_number(THREAD_COUNT, threads).with_word(files).with_number(BLOCK, block);
-                    assert!(study.contains(&case.clone().with_number(BYTES, 64 * MIB)), "{case}");
+                    assert!(thorough_cases.contains(&case.clone().with_number(BYTES, 64 * MIB)), "{case}");
                 }
             }
         }
-        let run = cases(&machine, Effort::Default);
+        let default_cases = cases(&machine, Effort::Default);
         let is_large = |case: &&Case| {
             FileSharing::of(case) == Some(FileSharing::Own) && BYTES.number_in(case) != Some(OWN_FILE_BYTES)
         };
-        assert_eq!((run.len(), run.iter().find(is_large)), (7, None));
+        assert_eq!((default_cases.len(), default_cases.iter().find(is_large)), (7, None));
     }
 
     #[test]
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn mean_is_over_reads() {
-        let of = |requests| (IoTally { bytes: 0, requests }, 900);
-        assert_eq!(mean_read_time(&[of(1), of(8)]), 200.0);
+        let result = |requests| (IoTally { bytes: 0, requests }, 900);
+        assert_eq!(mean_read_time(&[result(1), result(8)]), 200.0);
     }
 }

@@ -27,9 +27,9 @@ pub(super) fn cached_overwrite(facts: &PredictionInputs<'_>, block: u64) -> Pred
     let page = memory_budget::page_bytes(facts.machine());
     let one_page = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?.variant("written pages");
     let two_pages = measured(facts, &PAGE_WRITE, &page_write_case(2, AccessOrder::Sequential))?;
-    let further = count_of("further pages", block.div_ceil(page) - 1);
+    let further_pages = count_of("further pages", block.div_ceil(page) - 1);
     // Noise may reverse the order of two figures.
-    let pages = one_page.clone() + further * (two_pages - one_page).at_least_zero();
+    let pages = one_page.clone() + further_pages * (two_pages - one_page).at_least_zero();
     Ok(pages + block_copy(facts, block, IoDirection::Write)?)
 }
 
@@ -52,8 +52,8 @@ pub(super) fn block_copy(facts: &PredictionInputs<'_>, block: u64, direction: Io
     if direction == IoDirection::Write || block <= page {
         return Ok(copy);
     }
-    let further = count_of("further pages", block.div_ceil(page) - 1);
-    Ok(copy + further.variant("several pages") * latency::memory_latency(facts)?)
+    let further_pages = count_of("further pages", block.div_ceil(page) - 1);
+    Ok(copy + further_pages.variant("several pages") * latency::memory_latency(facts)?)
 }
 
 /// The time of one request past the page cache at queue depth 1: the device's latency for the first 4 KiB, and the rest at its
@@ -87,9 +87,9 @@ pub(super) const RANGE_FACTOR: f64 = 2.0;
 /// them, vary that much.
 pub(super) const DEVICE_RANGE_FACTOR: f64 = 1.5;
 
-/// The prediction of a time or a rate from its parts, whose variants tell one formula from another.
+/// The prediction of a time or a rate from its parts, whose variants distinguish one formula from another.
 pub(super) fn predict_from_parts(parts: Expr) -> Prediction {
-    parts.within(RANGE_FACTOR).derived("parts")
+    parts.widen(RANGE_FACTOR).derived("parts")
 }
 
 /// Bytes that the latency of a device includes.
@@ -118,17 +118,17 @@ mod tests {
     use kelvin_harness::MeasuredValue;
 
     /// Facts of a machine with an L2 cache of 1 MiB and these measured values.
-    fn with_facts<R>(known: &[(&Metric, f64)], look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
+    fn with_facts<R>(values: &[(&Metric, f64)], f: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
         let mut machine = testing::machine();
         machine.topology.caches = testing::caches(&[(2, MIB)]);
         let measured = |id: &str, _: &Case| {
-            let &(_, value) = known.iter().find(|(metric, _)| metric.id == *id)?;
+            let &(_, value) = values.iter().find(|(metric, _)| metric.id == *id)?;
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        look(&PredictionInputs::new(&machine, &measured))
+        f(&PredictionInputs::new(&machine, &measured))
     }
 
-    const KNOWN: [(&Metric, f64); 9] = [
+    const INPUTS: [(&Metric, f64); 9] = [
         (&LATENCY, 100.0),
         (&PAGE_READ, 261.0),
         (&BANDWIDTH_READ, 11.8e9),
@@ -142,30 +142,30 @@ mod tests {
 
     #[test]
     fn cached_read_is_call_plus_copy() {
-        with_facts(&KNOWN, |facts| {
+        with_facts(&INPUTS, |facts| {
             // 261 ns and 4096 B at 11.8 GB/s.
             let read = cached_read(facts, 4096).unwrap();
             assert_eq!(read.value().round(), 608.0);
             assert_eq!(predict_from_parts(read).derivation, "261 ns + 4.00 KiB / 11.8 GB/s = 608 ns");
             assert_eq!(block_copy(facts, 4096, IoDirection::Write).unwrap().value(), 512.0);
             // A buffer of half of the cache is the last that stays there; of a copy half the bytes count.
-            let small = predict_from_parts(cached_read(facts, MIB / 2).unwrap());
-            assert!(small.formula.contains(BANDWIDTH_READ.id.as_str()));
-            let large = cached_read(facts, 10 * MIB).unwrap();
+            let small_read = predict_from_parts(cached_read(facts, MIB / 2).unwrap());
+            assert!(small_read.formula.contains(BANDWIDTH_READ.id.as_str()));
+            let large_read = cached_read(facts, 10 * MIB).unwrap();
             // Of 2560 pages all but the first wait 100 ns.
-            assert!((large.value() - 261.0 - 1_048_576.0 - 255_900.0).abs() < 1e-6, "{large:?}");
-            assert_eq!(predict_from_parts(large).inputs.len(), 3);
+            assert!((large_read.value() - 261.0 - 1_048_576.0 - 255_900.0).abs() < 1e-6, "{large_read:?}");
+            assert_eq!(predict_from_parts(large_read).inputs.len(), 3);
         });
     }
 
     #[test]
     fn overwrite_is_call_pages_and_copy() {
         let machine = testing::machine();
-        let with = |two: f64, block: u64| {
+        let overwrite_time = |two_pages: f64, block: u64| {
             let measured = |id: &str, case: &Case| {
                 let value = match PAGES.number_in(case) {
                     Some(1) => 700.0,
-                    Some(_) => two,
+                    Some(_) => two_pages,
                     None if BANDWIDTH_COPY.id == *id => 20e9,
                     None => return None,
                 };
@@ -174,44 +174,44 @@ mod tests {
             cached_overwrite(&PredictionInputs::new(&machine, &measured), block).unwrap()
         };
         // 10 bytes a nanosecond: half of what a copy counts.
-        assert!((with(900.0, 512).value() - 751.2).abs() < 1e-9);
-        assert!((with(900.0, 4096).value() - 1109.6).abs() < 1e-9);
-        assert!((with(900.0, 3 * 4096).value() - (700.0 + 2.0 * 200.0 + 1228.8)).abs() < 1e-9);
+        assert!((overwrite_time(900.0, 512).value() - 751.2).abs() < 1e-9);
+        assert!((overwrite_time(900.0, 4096).value() - 1109.6).abs() < 1e-9);
+        assert!((overwrite_time(900.0, 3 * 4096).value() - (700.0 + 2.0 * 200.0 + 1228.8)).abs() < 1e-9);
         assert_eq!(
-            predict_from_parts(with(900.0, 8192)).derivation,
+            predict_from_parts(overwrite_time(900.0, 8192)).derivation,
             "700 ns + 1 x (900 ns - 700 ns) + 8.00 KiB / (20.0 GB/s / 2) = 1.72 µs"
         );
-        assert!((with(690.0, 8192).value() - 1519.2).abs() < 1e-9, "noise is no gain");
+        assert!((overwrite_time(690.0, 8192).value() - 1519.2).abs() < 1e-9, "noise is no gain");
     }
 
     #[test]
     fn direct_block_is_latency_plus_transfer() {
-        with_facts(&KNOWN, |facts| {
+        with_facts(&INPUTS, |facts| {
             assert_eq!(direct_request(facts, 4096, IoDirection::Read).unwrap().value(), 80_000.0);
-            let large = direct_request(facts, 4096 + 1_000_000, IoDirection::Write).unwrap();
-            assert_eq!(large.value(), 40_000.0 + 4_000_000.0);
+            let large_request = direct_request(facts, 4096 + 1_000_000, IoDirection::Write).unwrap();
+            assert_eq!(large_request.value(), 40_000.0 + 4_000_000.0);
             assert_eq!(streamed_block(facts, 1_000_000, IoDirection::Read).unwrap().value(), 2_000_000.0);
         });
     }
 
     #[test]
     fn combined_times_merge_inputs() {
-        with_facts(&KNOWN, |facts| {
+        with_facts(&INPUTS, |facts| {
             let (latency, stream) = (
                 direct_request(facts, 4096, IoDirection::Read).unwrap(),
                 streamed_block(facts, 1_000_000, IoDirection::Read).unwrap(),
             );
             let sum = predict_from_parts(latency.clone() + stream.clone());
             assert_eq!((sum.value, sum.inputs.len()), (80_000.0 + 2_000_000.0, 2));
-            let slow = predict_from_parts(latency.max(3.0 * stream));
-            assert_eq!((slow.value, slow.low, slow.high), (6e6, 3e6, 12e6));
-            assert!(slow.derivation.ends_with("and 3 x 977 KiB / 500 MB/s = 6.00 ms"), "{slow:?}");
+            let longest = predict_from_parts(latency.max(3.0 * stream));
+            assert_eq!((longest.value, longest.low, longest.high), (6e6, 3e6, 12e6));
+            assert!(longest.derivation.ends_with("and 3 x 977 KiB / 500 MB/s = 6.00 ms"), "{longest:?}");
         });
     }
 
     #[test]
     fn missing_input_is_named() {
-        with_facts(&KNOWN[..2], |facts| {
+        with_facts(&INPUTS[..2], |facts| {
             assert!(cached_read(facts, 4096).unwrap_err().0.contains(BANDWIDTH_READ.id.as_str()));
             assert!(
                 direct_request(facts, 4096, IoDirection::Write)

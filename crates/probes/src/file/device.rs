@@ -69,17 +69,17 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 /// Reads part after part, with many blocks in flight, into either kind of pages.
 fn stream_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
-    let wide = test_files::queued_reads(target, FULL_QUEUE_DEPTH)?;
-    let mean = stream_rate_into(bench, target, &wide, (PagePolicy::Base, &DEVICE_READ))?;
-    if let Some(first) = test_files::first_pass_rate(target)? {
-        bench.note(compare_with_first_pass(first, mean));
-        bench.record(&DEVICE_REPEAT_READ, vec![mean / first]);
+    let queue = test_files::queued_reads(target, FULL_QUEUE_DEPTH)?;
+    let mean = stream_rate_into(bench, target, &queue, (PagePolicy::Base, &DEVICE_READ))?;
+    if let Some(first_rate) = test_files::first_pass_rate(target)? {
+        bench.note(compare_with_first_pass(first_rate, mean));
+        bench.record(&DEVICE_REPEAT_READ, vec![mean / first_rate]);
     }
     // Where the kernel gives no huge pages, it would be the same figure again.
-    let asked = Arena::populated(STREAM_BLOCK, PagePolicy::Huge)?;
-    if resident_around(asked.address())?.huge > 0 {
-        drop(asked);
-        stream_rate_into(bench, target, &wide, (PagePolicy::Huge, &DEVICE_READ_HUGE))?;
+    let huge_buffer = Arena::populated(STREAM_BLOCK, PagePolicy::Huge)?;
+    if resident_around(huge_buffer.address())?.huge > 0 {
+        drop(huge_buffer);
+        stream_rate_into(bench, target, &queue, (PagePolicy::Huge, &DEVICE_READ_HUGE))?;
     }
     Ok(())
 }
@@ -88,76 +88,76 @@ fn stream_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
 fn stream_rate_into(
     bench: &mut Bench<'_>,
     target: &Target,
-    wide: &QueuedReads,
+    queue: &QueuedReads,
     (pages, metric): (PagePolicy, &'static Metric),
 ) -> ProbeResult<f64> {
     let file_bytes = target.bytes();
-    let part = |range| test_files::run_job(&ReadJob { pages, ..wide.job(target, STREAM_BLOCK, range) });
+    let read_part = |range| test_files::run_job(&ReadJob { pages, ..queue.job(target, STREAM_BLOCK, range) });
     let max_part = STREAM_PART_BYTES.min(file_bytes);
-    let trial = part(0..max_part)?;
+    let trial = read_part(0..max_part)?;
     let bytes = if trial.nanoseconds < MIN_PART_NANOSECONDS { file_bytes } else { max_part };
-    bench.note(format!("{}, buffers in {} pages", wide.description, pages.name()));
+    bench.note(format!("{}, buffers in {} pages", queue.description, pages.name()));
     let counters = DeviceCounters::now(target);
     let mut starts = (0..file_bytes).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
     bench.time_each_work([metric], bytes as f64, |_| {
         let start = starts.next().unwrap_or(0);
-        let done = part(start..start + bytes)?;
-        times.push(done.nanoseconds as f64);
-        Ok([(done.nanoseconds as f64 * ticks) as u64])
+        let result = read_part(start..start + bytes)?;
+        times.push(result.nanoseconds as f64);
+        Ok([(result.nanoseconds as f64 * ticks) as u64])
     })?;
     bench.note_last_reading(counters.prove_read(bytes * times.len() as u64)?);
     Ok((bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>())
 }
 
 /// The rate of a round compared with that of the first pass, and what follows, in words.
-fn compare_with_first_pass(first: f64, now: f64) -> String {
-    let rates = format!(
+fn compare_with_first_pass(first_rate: f64, rate: f64) -> String {
+    let comparison = format!(
         "the first pass over the file after it was written ran at {:.0} MB/s, those of this round at {:.0} MB/s",
-        first / 1e6,
-        now / 1e6
+        first_rate / 1e6,
+        rate / 1e6
     );
-    if now > MAX_REPEAT_SPEEDUP * first {
-        format!("{rates}: a cache below the kernel, a hypervisor's or a drive's, answers repeated reads")
+    if rate > MAX_REPEAT_SPEEDUP * first_rate {
+        format!("{comparison}: a cache below the kernel, a hypervisor's or a drive's, answers repeated reads")
     } else {
-        format!("{rates}: no sign of a cache below the kernel")
+        format!("{comparison}: no sign of a cache below the kernel")
     }
 }
 
 /// Reads small blocks in random order, one by one.
 fn random_latency(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let order = BlockOrder::Random { seed: bench.seed() };
-    let how = ReadOptions { access: Access::Direct, block: RANDOM_BLOCK, order, pages: PagePolicy::Base };
-    let mut blocks = BlockReader::open(target, Engine::Pread, how)?;
-    let (counters, mut spent) = (DeviceCounters::now(target), 0);
+    let options = ReadOptions { access: Access::Direct, block: RANDOM_BLOCK, order, pages: PagePolicy::Base };
+    let mut blocks = BlockReader::open(target, Engine::Pread, options)?;
+    let (counters, mut total_ticks) = (DeviceCounters::now(target), 0);
     bench.time_each([&DEVICE_LATENCY], |clock| {
         blocks.requests.extend_limit(1);
         let (ticks, outcome) = clock.time(|| blocks.read());
-        spent += ticks;
+        total_ticks += ticks;
         outcome.map(|()| [ticks])
     })?;
     bench.note_last_reading(counters.prove_read(blocks.tally.bytes)?);
-    bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(spent) / blocks.tally.requests.max(1) as f64]);
+    bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(total_ticks) / blocks.tally.requests.max(1) as f64]);
     Ok(())
 }
 
 /// Reads small blocks in random order, with many in flight.
 fn random_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
-    let wide = test_files::queued_reads(target, RANDOM_DEPTH)?;
+    let queue = test_files::queued_reads(target, RANDOM_DEPTH)?;
     let counters = DeviceCounters::now(target);
-    let done = test_files::run_job(&ReadJob {
+    let result = test_files::run_job(&ReadJob {
         order: BlockOrder::Random { seed: bench.seed() },
         until: test_files::time_limit(bench.slice().max(MIN_RANDOM_NANOSECONDS)),
-        ..wide.job(target, RANDOM_BLOCK, 0..target.bytes())
+        ..queue.job(target, RANDOM_BLOCK, 0..target.bytes())
     })?;
-    bench.note(wide.description.as_str());
-    let (mut rate, mut bytes) = (done.requests_per_second(), done.total.bytes);
+    bench.note(queue.description.as_str());
+    let (mut rate, mut bytes) = (result.requests_per_second(), result.total.bytes);
     // With a thread for each, no one sees when each is done.
-    if rate < SLOW_DEVICE_IOPS && wide.threads == 1 {
-        let (paced, read) = read_randomly(target, &wide, RANDOM_BLOCK, bench.seed())?;
-        bench.note(describe_pacing(&paced));
-        (rate, bytes) = (paced.rate, bytes + read);
+    if rate < SLOW_DEVICE_IOPS && queue.threads == 1 {
+        let (pacing, bytes_read) = read_randomly(target, &queue, RANDOM_BLOCK, bench.seed())?;
+        bench.note(describe_pacing(&pacing));
+        (rate, bytes) = (pacing.rate, bytes + bytes_read);
     }
     bench.note(counters.prove_read(bytes)?);
     bench.record(&DEVICE_REQUESTS, vec![rate]);
@@ -169,11 +169,11 @@ const SLOW_DEVICE_IOPS: f64 = 5000.0;
 /// Seconds for which a slow one is watched: six periods of a limit of the kernel's, a tenth of a second each.
 const SLOW_DEVICE_SECONDS: f64 = 0.65;
 
-/// What was done by when.
+/// When requests were completed.
 struct CompletionTimes {
-    begun: u64,
+    start: u64,
     bytes: u64,
-    done: Vec<ProgressPoint>,
+    completions: Vec<ProgressPoint>,
 }
 
 impl Observer for CompletionTimes {
@@ -182,37 +182,39 @@ impl Observer for CompletionTimes {
     fn begin(&mut self) {}
 
     fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
-        let elapsed = (monotonic() - self.begun) as f64 / 1e9;
+        let elapsed = (monotonic() - self.start) as f64 / 1e9;
         self.bytes += request.bytes as u64;
-        self.done.push(ProgressPoint { seconds: elapsed, amount: self.done.len() as f64 + 1.0 });
+        self.completions.push(ProgressPoint { seconds: elapsed, amount: self.completions.len() as f64 + 1.0 });
         if elapsed < SLOW_DEVICE_SECONDS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
 /// Keeps requests of a block each in flight at random places; how they come, and the bytes that were read.
-fn read_randomly(target: &Target, wide: &QueuedReads, block: usize, seed: u64) -> ProbeResult<(PacedRate, u64)> {
+fn read_randomly(target: &Target, queue: &QueuedReads, block: usize, seed: u64) -> ProbeResult<(PacedRate, u64)> {
     let order = BlockOrder::Random { seed };
-    let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
-    let mut reader = wide.engine.open(target, how).map_err(probe_error)?;
-    let mut course = CompletionTimes { begun: monotonic(), bytes: 0, done: Vec::new() };
+    let options = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
+    let mut reader = queue.engine.open(target, options).map_err(probe_error)?;
+    let mut observer = CompletionTimes { start: monotonic(), bytes: 0, completions: Vec::new() };
     reader
-        .read(&mut BlockRequests::new(0..target.bytes(), block, order).endless(), &mut course)
+        .read(&mut BlockRequests::new(0..target.bytes(), block, order).endless(), &mut observer)
         .map_err(probe_error)?;
-    let paced = paced_rate(&course.done).or_fail("no two requests were done")?;
-    Ok((paced, course.bytes))
+    let pacing = paced_rate(&observer.completions).or_fail("no two requests were done")?;
+    Ok((pacing, observer.bytes))
 }
 
 /// How requests come, in words.
-fn describe_pacing(paced: &PacedRate) -> String {
-    let slow = format!(
+fn describe_pacing(pacing: &PacedRate) -> String {
+    let description = format!(
         "fewer than {SLOW_DEVICE_IOPS:.0} requests a second were done: they were watched for {SLOW_DEVICE_SECONDS} s"
     );
-    match paced.bunches {
+    match pacing.batches {
         Some([amount, seconds]) => {
             let milliseconds = seconds * 1e3;
-            format!("{slow}, and come in bunches of {amount:.0} every {milliseconds:.0} ms: a limit lets them through")
+            format!(
+                "{description}, and come in bunches of {amount:.0} every {milliseconds:.0} ms: a limit lets them through"
+            )
         }
-        None => format!("{slow}, and come evenly"),
+        None => format!("{description}, and come evenly"),
     }
 }
 
@@ -221,11 +223,11 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
     bench.reserve_write(2 * STREAM_PART_BYTES + STREAM_PART_BYTES + MAX_WRITES * RANDOM_BLOCK as u64)?;
     let counters = DeviceCounters::now(&target);
-    let streamed = stream_overwrite(&target, bench.seed())?;
-    bench.note(streamed.description.clone());
-    bench.note(format!("with the flush that followed it was {:.0} MB/s", streamed.flushed_rate / 1e6));
-    bench.note(counters.prove_written(streamed.bytes)?);
-    bench.record(&DEVICE_WRITE, vec![streamed.rate]);
+    let stream = stream_overwrite(&target, bench.seed())?;
+    bench.note(stream.description.clone());
+    bench.note(format!("with the flush that followed it was {:.0} MB/s", stream.flushed_rate / 1e6));
+    bench.note(counters.prove_written(stream.bytes)?);
+    bench.record(&DEVICE_WRITE, vec![stream.rate]);
     write_flushed(bench, &target)
 }
 
@@ -235,19 +237,19 @@ fn write_flushed(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let order = BlockOrder::Random { seed: bench.seed() };
     let mut writer = Overwriter::open(target, Access::Direct, RANDOM_BLOCK, bench.seed())?;
     let mut requests = BlockRequests::new(0..SHARED_BYTES, RANDOM_BLOCK, order).endless();
-    for (metric, flushed) in [(&DEVICE_ACCEPT_LATENCY, false), (&DEVICE_WRITE_LATENCY, true)] {
-        let (mut written, counters) = (0, DeviceCounters::now(target));
+    for (metric, has_flush) in [(&DEVICE_ACCEPT_LATENCY, false), (&DEVICE_WRITE_LATENCY, true)] {
+        let (mut bytes_written, counters) = (0, DeviceCounters::now(target));
         bench.time_each([metric], |clock| {
             let request = requests.next().or_fail("the file has no blocks")?;
             writer.renew();
             let (ticks, outcome) = clock.time(|| {
                 writer.write(request)?;
-                if flushed { writer.flush() } else { Ok(()) }
+                if has_flush { writer.flush() } else { Ok(()) }
             });
-            written += request.bytes as u64;
+            bytes_written += request.bytes as u64;
             outcome.map(|()| [ticks])
         })?;
-        bench.note_last_reading(counters.prove_written(written)?);
+        bench.note_last_reading(counters.prove_written(bytes_written)?);
     }
     Ok(())
 }
@@ -265,15 +267,15 @@ mod tests {
 
     #[test]
     fn far_faster_repeat_pass_indicates_cache() {
-        let says = |now| compare_with_first_pass(200e6, now);
-        assert!(says(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
-        assert!(says(380e6).ends_with("no sign of a cache below the kernel"));
+        let text = |rate| compare_with_first_pass(200e6, rate);
+        assert!(text(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
+        assert!(text(380e6).ends_with("no sign of a cache below the kernel"));
     }
 
     #[test]
     fn bursts_are_described_with_size() {
-        let says = |bunches| describe_pacing(&PacedRate { rate: 333.0, bunches });
-        assert!(says(Some([33.3, 0.1])).ends_with("come in bunches of 33 every 100 ms: a limit lets them through"));
-        assert!(says(None).ends_with("come evenly"));
+        let text = |batches| describe_pacing(&PacedRate { rate: 333.0, batches });
+        assert!(text(Some([33.3, 0.1])).ends_with("come in bunches of 33 every 100 ms: a limit lets them through"));
+        assert!(text(None).ends_with("come evenly"));
     }
 }

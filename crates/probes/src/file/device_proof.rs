@@ -15,11 +15,11 @@ pub(super) struct DeviceCounters(Result<(Device, DeviceTraffic), String>);
 impl DeviceCounters {
     /// Reads them now.
     pub(super) fn now(target: &Target) -> Self {
-        let looked = Device::of_file(target).and_then(|device| {
-            let moved = device.traffic().map_err(|error| error.to_string())?;
-            Ok((device, moved))
+        let device_reading = Device::of_file(target).and_then(|device| {
+            let traffic = device.traffic().map_err(|error| error.to_string())?;
+            Ok((device, traffic))
         });
-        Self(looked)
+        Self(device_reading)
     }
 
     /// Bytes that the device has written since the first reading; the reason where that is not known.
@@ -33,7 +33,7 @@ impl DeviceCounters {
     /// # Errors
     /// That they cannot have come from it.
     pub(super) fn prove_read(&self, bytes: u64) -> ProbeResult<String> {
-        self.prove(bytes, "read", |moved| moved.read)
+        self.prove(bytes, "read", |traffic| traffic.read)
     }
 
     /// Like `prove_read`, of bytes that were written.
@@ -41,28 +41,28 @@ impl DeviceCounters {
     /// # Errors
     /// That they cannot have reached it.
     pub(super) fn prove_written(&self, bytes: u64) -> ProbeResult<String> {
-        self.prove(bytes, "written", |moved| moved.written)
+        self.prove(bytes, "written", |traffic| traffic.written)
     }
 
-    fn prove(&self, bytes: u64, done: &str, select: impl Fn(DeviceTraffic) -> u64) -> ProbeResult<String> {
+    fn prove(&self, bytes: u64, operation: &str, select: impl Fn(DeviceTraffic) -> u64) -> ProbeResult<String> {
         let (device, before) = match &self.0 {
-            Ok(looked) => looked,
-            Err(reason) => return Ok(format!("no device counters show where the bytes were {done}: {reason}")),
+            Ok(device_reading) => device_reading,
+            Err(reason) => return Ok(format!("no device counters show where the bytes were {operation}: {reason}")),
         };
-        judge_device_share(&device.name, select(device.traffic()?.since(*before)), bytes, done)
+        judge_device_share(&device.name, select(device.traffic()?.since(*before)), bytes, operation)
     }
 }
 
-/// What a device's count says of this many bytes.
-fn judge_device_share(device: &str, counted: u64, bytes: u64, done: &str) -> ProbeResult<String> {
-    let share = counted as f64 / bytes.max(1) as f64;
-    let [counted, bytes] = [counted, bytes].map(units::bytes);
+/// What a device's count shows of this many bytes.
+fn judge_device_share(device: &str, counted_bytes: u64, bytes: u64, operation: &str) -> ProbeResult<String> {
+    let share = counted_bytes as f64 / bytes.max(1) as f64;
+    let [counted_text, bytes] = [counted_bytes, bytes].map(units::bytes);
     let reason = format!(
-        "needs a file system that goes to its device: {device} counts {counted} of the {bytes} that were {done}; \
+        "needs a file system that goes to its device: {device} counts {counted_text} of the {bytes} that were {operation}; \
              choose another directory by --dir"
     );
     skip_if(share < MIN_DEVICE_SHARE, reason)?;
-    Ok(format!("{device} counts {share:.2} times the {bytes} that were {done} (others may use it as well)"))
+    Ok(format!("{device} counts {share:.2} times the {bytes} that were {operation} (others may use it as well)"))
 }
 
 #[cfg(test)]
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn uncounted_bytes_fail_proof() {
-        let says = |counted| judge_device_share("vda", counted, 1000, "read");
-        assert!(says(1000).unwrap().starts_with("vda counts 1.00 times the 1000 B that were read"));
-        assert!(says(1500).is_ok() && says(950).is_ok());
+        let proof = |bytes| judge_device_share("vda", bytes, 1000, "read");
+        assert!(proof(1000).unwrap().starts_with("vda counts 1.00 times the 1000 B that were read"));
+        assert!(proof(1500).is_ok() && proof(950).is_ok());
         assert!(
-            matches!(says(400), Err(ProbeError::Skip(reason)) if reason.0.contains("vda counts 400 B of the 1000 B"))
+            matches!(proof(400), Err(ProbeError::Skip(reason)) if reason.0.contains("vda counts 400 B of the 1000 B"))
         );
     }
 

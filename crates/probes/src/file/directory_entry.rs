@@ -36,50 +36,50 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     bench.reserve_write(ROUND_BYTES)?;
     bench.note(tree.file_system()?);
     let directory = &tree.directories[0];
-    let names = HardLinks::in_directory(directory)?;
-    bench.time_each([&ENTRY_ADD, &ENTRY_REMOVE], |clock| names.pass(clock))?;
-    drop(names);
-    let [made, given_back] = time_unnamed_files(directory, bench.clock())?;
-    bench.record(&ENTRY_CREATE, vec![bench.nanoseconds(made) / LINKS_PER_PASS as f64]);
-    bench.record(&ENTRY_FREE, vec![bench.nanoseconds(given_back) / LINKS_PER_PASS as f64]);
+    let links = HardLinks::in_directory(directory)?;
+    bench.time_each([&ENTRY_ADD, &ENTRY_REMOVE], |clock| links.pass(clock))?;
+    drop(links);
+    let [create_ticks, free_ticks] = time_unnamed_files(directory, bench.clock())?;
+    bench.record(&ENTRY_CREATE, vec![bench.nanoseconds(create_ticks) / LINKS_PER_PASS as f64]);
+    bench.record(&ENTRY_FREE, vec![bench.nanoseconds(free_ticks) / LINKS_PER_PASS as f64]);
     Ok(())
 }
 
 /// A file and its names; all are removed when dropped.
 struct HardLinks {
     file: PathBuf,
-    others: Vec<PathBuf>,
+    names: Vec<PathBuf>,
 }
 
 impl HardLinks {
     fn in_directory(directory: &Path) -> ProbeResult<Self> {
         let process = std::process::id();
-        let others = (0..LINKS_PER_PASS).map(|number| directory.join(format!("name-{process}-{number}"))).collect();
-        let names = Self { file: directory.join(format!("file-{process}-named")), others };
-        File::create_new(&names.file).or_file_failure("make", &names.file)?;
-        match fs::hard_link(&names.file, &names.others[0]) {
-            Ok(()) => fs::remove_file(&names.others[0]).or_file_failure("remove", &names.others[0])?,
+        let names = (0..LINKS_PER_PASS).map(|number| directory.join(format!("name-{process}-{number}"))).collect();
+        let links = Self { file: directory.join(format!("file-{process}-named")), names };
+        File::create_new(&links.file).or_file_failure("make", &links.file)?;
+        match fs::hard_link(&links.file, &links.names[0]) {
+            Ok(()) => fs::remove_file(&links.names[0]).or_file_failure("remove", &links.names[0])?,
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
                 return Err(ProbeError::skip(format!(
                     "needs a file system on which a file can have several names: {error}; choose another by --dir"
                 )));
             }
-            failed => failed.or_file_failure("give another name to", &names.file)?,
+            result => result.or_file_failure("give another name to", &links.file)?,
         }
-        Ok(names)
+        Ok(links)
     }
 
     /// Adds all names and removes them; the ticks of one of each.
     fn pass(&self, clock: Clock) -> ProbeResult<[u64; 2]> {
-        let added = time_paths(clock, &self.others, "make the name", |name| fs::hard_link(&self.file, name))?;
-        let removed = time_paths(clock, &self.others, "remove the name", |name| fs::remove_file(name))?;
-        Ok([added, removed].map(|ticks| ticks / LINKS_PER_PASS as u64))
+        let add_ticks = time_paths(clock, &self.names, "make the name", |name| fs::hard_link(&self.file, name))?;
+        let remove_ticks = time_paths(clock, &self.names, "remove the name", |name| fs::remove_file(name))?;
+        Ok([add_ticks, remove_ticks].map(|ticks| ticks / LINKS_PER_PASS as u64))
     }
 }
 
 impl Drop for HardLinks {
     fn drop(&mut self) {
-        for path in self.others.iter().chain([&self.file]) {
+        for path in self.names.iter().chain([&self.file]) {
             let _ = fs::remove_file(path);
         }
     }
@@ -88,11 +88,12 @@ impl Drop for HardLinks {
 /// Creates files without names in a directory and closes them; the ticks of all of each.
 fn time_unnamed_files(directory: &Path, clock: Clock) -> ProbeResult<[u64; 2]> {
     let mut files = Vec::with_capacity(LINKS_PER_PASS);
-    let make = |_| File::options().write(true).custom_flags(O_TMPFILE).open(directory).map(|file| files.push(file));
-    let (made, outcome) = clock.time(|| (0..LINKS_PER_PASS).try_for_each(make));
+    let create_file =
+        |_| File::options().write(true).custom_flags(O_TMPFILE).open(directory).map(|file| files.push(file));
+    let (create_ticks, outcome) = clock.time(|| (0..LINKS_PER_PASS).try_for_each(create_file));
     check_unnamed_files(directory, outcome)?;
-    let (closed, ()) = clock.time(|| drop(files));
-    Ok([made, closed])
+    let (close_ticks, ()) = clock.time(|| drop(files));
+    Ok([create_ticks, close_ticks])
 }
 
 /// That files without a name could be created. A kernel without O_TMPFILE takes the flag for O_DIRECTORY.
@@ -120,10 +121,10 @@ mod tests {
     #[test]
     fn removal_is_predicted_as_addition() {
         with_facts(&[(ENTRY_ADD.id.as_str(), Some(3000.0))], |facts| {
-            let of = |metric| predict(facts, metric, &Case::new());
-            let remove = of(&ENTRY_REMOVE).unwrap();
+            let predicted = |metric| predict(facts, metric, &Case::new());
+            let remove = predicted(&ENTRY_REMOVE).unwrap();
             assert_eq!((remove.value, remove.low, remove.high), (3000.0, 1500.0, 6000.0));
-            assert!([&ENTRY_ADD, &ENTRY_CREATE, &ENTRY_FREE].into_iter().all(|metric| of(metric).is_err()));
+            assert!([&ENTRY_ADD, &ENTRY_CREATE, &ENTRY_FREE].into_iter().all(|metric| predicted(metric).is_err()));
         });
     }
 
@@ -132,13 +133,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let count = || fs::read_dir(root.path()).unwrap().count();
         let clock = Clock::Scripted(ScriptedClock::leak(160));
-        let names = HardLinks::in_directory(root.path()).unwrap();
+        let links = HardLinks::in_directory(root.path()).unwrap();
         for _ in 0..2 {
-            assert_eq!(names.pass(clock).unwrap(), [10; 2]);
+            assert_eq!(links.pass(clock).unwrap(), [10; 2]);
             assert_eq!(count(), 1);
         }
-        fs::hard_link(&names.file, &names.others[3]).unwrap();
-        drop(names);
+        fs::hard_link(&links.file, &links.names[3]).unwrap();
+        drop(links);
         assert_eq!(count(), 0);
         assert_eq!(time_unnamed_files(root.path(), clock).unwrap(), [160; 2]);
         assert_eq!(count(), 0);

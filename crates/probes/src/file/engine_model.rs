@@ -48,20 +48,20 @@ struct RequestCosts {
 
 impl RequestCosts {
     fn measured(facts: &PredictionInputs<'_>) -> Predicted<Self> {
-        let place = bandwidth::case_for_set(facts.machine(), SHARED_BYTES);
+        let set_case = bandwidth::case_for_set(facts.machine(), SHARED_BYTES);
         Ok(Self {
             call: measured(facts, &BYTE_CALLS, &byte_calls::next_byte_case())?,
             null: syscall_null::kernel_entry(facts)?,
-            read: measured(facts, &BANDWIDTH_READ, &place)?,
-            copy: measured(facts, &BANDWIDTH_COPY, &place)?,
+            read: measured(facts, &BANDWIDTH_READ, &set_case)?,
+            copy: measured(facts, &BANDWIDTH_COPY, &set_case)?,
             latency: latency::memory_latency(facts)?,
         })
     }
 
     /// Copying: the bytes come from memory and go to a buffer in a cache, unless it is too large for that.
     fn copy_time(&self, bytes: u64) -> Expr {
-        let moved = || bytes_of("bytes", bytes);
-        (moved() / self.read.clone()).spanning(2.0 * moved() / self.copy.clone())
+        let byte_count = || bytes_of("bytes", bytes);
+        (byte_count() / self.read.clone()).spanning(2.0 * byte_count() / self.copy.clone())
     }
 
     /// The file's part of a call: the cost of a one-byte read beyond the null call.
@@ -74,7 +74,7 @@ impl RequestCosts {
     fn extra_page_time(&self, bytes: u64) -> Expr {
         let pages = count_of("further pages", bytes.div_ceil(PAGE_BYTES) - 1);
         let upper = pages.clone() * (self.latency.clone() + self.file_time());
-        (pages * self.latency.clone()).between(&nothing(), &upper)
+        (pages * self.latency.clone()).with_bounds(&nothing(), &upper)
     }
 
     /// A call that reads this many bytes.
@@ -85,13 +85,13 @@ impl RequestCosts {
 
 /// The least that a part may take.
 fn nothing() -> Expr {
-    given("nothing", 0.0, Unit::Nanoseconds)
+    quantity("nothing", 0.0, Unit::Nanoseconds)
 }
 
 /// Instructions counted in the source.
 fn counted_time(name: &str, instructions: f64) -> Expr {
-    let time = given("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
-    (published(name, instructions, Unit::Count, COUNTED_SOURCE) * time).within(COUNTED_RANGE_FACTOR)
+    let time = quantity("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
+    (published(name, instructions, Unit::Count, COUNTED_SOURCE) * time).widen(COUNTED_RANGE_FACTOR)
 }
 
 /// A request through a library's buffer.
@@ -109,16 +109,16 @@ const RUST_LIBRARY: BufferedLibrary =
 
 impl BufferedLibrary {
     fn request_time(&self, costs: &RequestCosts, bytes: u64) -> Expr {
-        let own = counted_time("instructions of the library", self.instructions);
+        let library_time = counted_time("instructions of the library", self.instructions);
         if bytes < self.buffer {
-            let share = given("share of a buffer", bytes as f64 / self.buffer as f64, Unit::Ratio);
-            return share.variant("shared buffer") * costs.call_time(self.buffer) + own;
+            let share = quantity("share of a buffer", bytes as f64 / self.buffer as f64, Unit::Ratio);
+            return share.variant("shared buffer") * costs.call_time(self.buffer) + library_time;
         }
         let mut calls = costs.call_time(bytes);
         if self.keeps_remainder && !bytes.is_multiple_of(self.buffer) {
             calls = calls + costs.call.clone().of_value([0.0, 1.0]);
         }
-        (calls + own).variant("past the buffer")
+        (calls + library_time).variant("past the buffer")
     }
 }
 
@@ -129,10 +129,10 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
 
 /// A prediction from the time of requests: each part was measured apart.
 pub(super) fn predict_within(time: Expr) -> Prediction {
-    time.within(SPREAD).derived("request")
+    time.widen(SPREAD).derived("request")
 }
 
-/// The time of a request. Its variant says how it is composed.
+/// The time of a request. Its variant names its parts.
 pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr> {
     let engine = read_engine(required(ReadEngine::of(case), case)?);
     let bytes = required(BLOCK.number_in(case).filter(|&bytes| bytes > 0), case)?;
@@ -143,27 +143,29 @@ pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Predict
         Engine::BufReader => RUST_LIBRARY.request_time(&costs, bytes),
         Engine::Mmap | Engine::MmapPopulate | Engine::MmapInPlace => {
             let windows = bytes as f64 / (fault::FAULT_AROUND_PAGES * PAGE_BYTES as f64);
-            // A fault that maps the pages around: from one that maps a single page, where the pages around are of one folio and mapped
-            // in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured that.
+            // A fault that maps the pages around. At least one that maps a single page, where the pages around are of
+            // one folio and mapped in one go. At most one that maps each page for itself, or as many of the former
+            // where a quick run has not measured that.
             let single = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?.source(fault::FAULT_AROUND_SOURCE);
-            let around = measured(facts, &FAULT_MINOR, &fault::fault_around_case());
-            let around = around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * single.clone());
-            let faults = given("windows of 16 pages", windows, Unit::Ratio) * single.spanning(around);
+            let fault_around = measured(facts, &FAULT_MINOR, &fault::fault_around_case());
+            let fault_around = fault_around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * single.clone());
+            let faults = quantity("windows of 16 pages", windows, Unit::Ratio) * single.spanning(fault_around);
             if engine == Engine::Mmap {
                 faults.variant("faults") + costs.copy_time(bytes)
             } else {
                 // At most the work of the faults; at least next to nothing, where large folios are mapped at once.
-                let ahead = faults.clone().between(&nothing(), &faults).variant("mapped ahead");
-                let calls = given("windows of 2 MiB", bytes as f64 / POPULATE_BYTES, Unit::Ratio) * costs.null.clone();
-                ahead + calls + costs.copy_time(bytes)
+                let populate_faults = faults.clone().with_bounds(&nothing(), &faults).variant("mapped ahead");
+                let calls =
+                    quantity("windows of 2 MiB", bytes as f64 / POPULATE_BYTES, Unit::Ratio) * costs.null.clone();
+                populate_faults + calls + costs.copy_time(bytes)
             }
         }
         Engine::Uring { depth, .. } => {
-            let entering = costs.null.clone() / given("depth", f64::from(depth), Unit::Count).variant("ring");
+            let entry_time = costs.null.clone() / quantity("depth", f64::from(depth), Unit::Count).variant("ring");
             let [lower, upper] =
                 NOP_NANOSECONDS.map(|(name, time)| published(name, time, Unit::Nanoseconds, AXBOE_SOURCE));
-            let reading = costs.file_time() + costs.extra_page_time(bytes) + costs.copy_time(bytes);
-            entering + lower.spanning(upper) + reading
+            let read_time = costs.file_time() + costs.extra_page_time(bytes) + costs.copy_time(bytes);
+            entry_time + lower.spanning(upper) + read_time
         }
     };
     Ok(request + counted_time("instructions of the loop", LOOP_INSTRUCTIONS))
@@ -178,14 +180,14 @@ mod tests {
     use kelvin_core::catalogue::file::ENGINES;
     use kelvin_core::catalogue::mem::LATENCY;
 
-    fn engine_case(way: ReadEngine, bytes: u64) -> Case {
-        Case::new().with_word(way).with_number(BLOCK, bytes)
+    fn engine_case(engine: ReadEngine, bytes: u64) -> Case {
+        Case::new().with_word(engine).with_number(BLOCK, bytes)
     }
 
-    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20 GB/s of
-    /// bytes read and written, and a fault around 4 us.
-    fn predicted(way: ReadEngine, bytes: u64) -> Prediction {
-        let known = [
+    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns and a fault around 4 us. Memory is read at 20
+    /// GB/s and copied at 20 GB/s of bytes read and written.
+    fn predicted(engine: ReadEngine, bytes: u64) -> Prediction {
+        let values = [
             (SYSCALL_NULL.id.as_str(), Some(60.0)),
             (BYTE_CALLS.id.as_str(), Some(130.0)),
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
@@ -193,7 +195,7 @@ mod tests {
             (FAULT_MINOR.id.as_str(), Some(4000.0)),
             (LATENCY.id.as_str(), Some(35.0)),
         ];
-        with_facts(&known, |facts| predict(facts, &ENGINES, &engine_case(way, bytes)).unwrap())
+        with_facts(&values, |facts| predict(facts, &ENGINES, &engine_case(engine, bytes)).unwrap())
     }
 
     /// A byte is copied in between 0.05 and 0.1 ns.
@@ -207,10 +209,10 @@ mod tests {
 
     #[test]
     fn call_cost_is_per_request() {
-        for way in [ReadEngine::Read, ReadEngine::Pread, ReadEngine::Readv] {
-            assert_prediction(&predicted(way, 1), 130.0 + BYTE + LOOP);
+        for engine in [ReadEngine::Read, ReadEngine::Pread, ReadEngine::Readv] {
+            assert_prediction(&predicted(engine, 1), 130.0 + BYTE + LOOP);
             // Of three pages two are further ones, each of which waits for memory.
-            assert_prediction(&predicted(way, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
+            assert_prediction(&predicted(engine, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
         }
     }
 
@@ -250,9 +252,9 @@ mod tests {
 
     #[test]
     fn missing_input_has_reason() {
-        let none = with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
+        let result = with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
             predict(facts, &ENGINES, &engine_case(ReadEngine::Read, 1))
         });
-        assert!(none.unwrap_err().0.contains(BYTE_CALLS.id.as_str()));
+        assert!(result.unwrap_err().0.contains(BYTE_CALLS.id.as_str()));
     }
 }

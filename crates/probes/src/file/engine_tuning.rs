@@ -39,9 +39,9 @@ const TUNED_ENGINES: [(CacheState, &[TunedEngine]); 2] =
     [(CacheState::Cached, TunedEngine::ALL), (CacheState::Direct, &[TunedEngine::Pread, TunedEngine::Uring])];
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let usual = |engine: &&TunedEngine| effort > Effort::Quick || **engine == TunedEngine::Pread;
+    let is_selected = |engine: &&TunedEngine| effort > Effort::Quick || **engine == TunedEngine::Pread;
     let cases_of = |(cache, engines): (CacheState, &'static [TunedEngine])| {
-        words(&[cache]).words(&engines.iter().filter(usual).copied().collect::<Vec<_>>())
+        words(&[cache]).words(&engines.iter().filter(is_selected).copied().collect::<Vec<_>>())
     };
     TUNED_ENGINES.into_iter().flat_map(cases_of).collect()
 }
@@ -73,8 +73,8 @@ fn candidate_configs(engine: Engine, state: PageCacheState, cpus: u32) -> Vec<Re
     for &threads in &threads {
         for &block in &BLOCKS {
             for &depth in depths {
-                let fits = block * threads as usize * depth as usize <= MAX_BYTES_IN_FLIGHT;
-                if let (true, Ok(engine)) = (fits, engine.with_depth(depth)) {
+                let is_within_limit = block * threads as usize * depth as usize <= MAX_BYTES_IN_FLIGHT;
+                if let (true, Ok(engine)) = (is_within_limit, engine.with_depth(depth)) {
                     configs.push(ReadConfig { engine, block, threads });
                 }
             }
@@ -97,41 +97,43 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let count = candidates.len();
     let trials = successive_halving::budget_shares(count) as f64 + 2.0 * FINAL_RUNS as f64 * FINAL_RUN_FACTOR;
     let trial = (bench.slice() / trials).max(MIN_TRIAL_NANOSECONDS);
-    let reading = |&ReadConfig { engine, block, threads }: &ReadConfig, nanoseconds: f64| {
+    let run_config = |&ReadConfig { engine, block, threads }: &ReadConfig, nanoseconds: f64| {
         let (job, pages) = (test_files::direct_read_job(&target, engine, block), PagePolicy::for_buffer(block));
         test_files::run_job(&ReadJob { state, threads, until: test_files::time_limit(nanoseconds), pages, ..job })
     };
     let winner = successive_halving::find_best(candidates, |setting, doublings| {
-        match reading(setting, trial * f64::from(1u32 << doublings)) {
-            Ok(done) => Ok(Some(done.rate())),
+        match run_config(setting, trial * f64::from(1u32 << doublings)) {
+            Ok(result) => Ok(Some(result.rate())),
             // A block that is not aligned, a ring that needs more memory than may be locked.
             Err(ProbeError::Skip(_)) => Ok(None),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         }
     })?;
     let Some((best, _)) = winner else {
         // What keeps the plain setting from being read keeps all of them.
-        reading(&BASELINE_CONFIG, trial)?;
+        run_config(&BASELINE_CONFIG, trial)?;
         return Err(ProbeError::skip(format!("needs a way of reading that works here: none of {count} settings does")));
     };
-    let (mut tuned, mut plain) = (Vec::new(), Vec::new());
-    let mut shown = String::new();
+    let (mut tuned_rates, mut baseline_rates) = (Vec::new(), Vec::new());
+    let mut device_note = String::new();
     for _ in 0..FINAL_RUNS {
-        let done = reading(&best, FINAL_RUN_FACTOR * trial)?;
-        shown = match &done.device {
-            Ok((name, moved)) => format!("{name} counted {} bytes for {} bytes read", moved.read, done.total.bytes),
+        let result = run_config(&best, FINAL_RUN_FACTOR * trial)?;
+        device_note = match &result.device {
+            Ok((name, traffic)) => {
+                format!("{name} counted {} bytes for {} bytes read", traffic.read, result.total.bytes)
+            }
             Err(reason) => format!("no device counters: {reason}"),
         };
-        shown = format!("before: {}; {shown}", done.before);
-        tuned.push(done.rate());
-        plain.push(reading(&BASELINE_CONFIG, FINAL_RUN_FACTOR * trial)?.rate());
+        device_note = format!("before: {}; {device_note}", result.before);
+        tuned_rates.push(result.rate());
+        baseline_rates.push(run_config(&BASELINE_CONFIG, FINAL_RUN_FACTOR * trial)?.rate());
     }
     bench.note(format!(
-        "the best of {count} settings: {}, blocks of {} bytes, {} threads; {shown}",
+        "the best of {count} settings: {}, blocks of {} bytes, {} threads; {device_note}",
         best.engine, best.block, best.threads
     ));
-    let gains = tuned.iter().zip(&plain).map(|(tuned, plain)| tuned / plain).collect();
-    bench.record(&TUNE_RATE, tuned);
+    let gains = tuned_rates.iter().zip(&baseline_rates).map(|(rate, baseline_rate)| rate / baseline_rate).collect();
+    bench.record(&TUNE_RATE, tuned_rates);
     bench.record(&TUNE_GAIN, gains);
     bench.record(&TUNE_BLOCK, vec![best.block as f64]);
     bench.record(&TUNE_THREADS, vec![f64::from(best.threads)]);
@@ -146,15 +148,15 @@ mod tests {
 
     #[test]
     fn candidate_configs_are_valid() {
-        let direct = candidate_configs(Engine::Pread, PageCacheState::Direct, 2);
+        let direct_configs = candidate_configs(Engine::Pread, PageCacheState::Direct, 2);
         // Five numbers of threads and five blocks, but for sixteen and eight threads with 4 MiB each.
-        assert_eq!(direct.len(), 5 * 5 - 2);
-        let cached = candidate_configs(Engine::Pread, PageCacheState::Cached, 2);
-        assert!(cached.iter().all(|setting| setting.threads <= 4) && cached.len() == 3 * 5);
-        let ring = candidate_configs(Engine::Uring { depth: 1, registered: false }, PageCacheState::Direct, 2);
+        assert_eq!(direct_configs.len(), 5 * 5 - 2);
+        let cached_configs = candidate_configs(Engine::Pread, PageCacheState::Cached, 2);
+        assert!(cached_configs.iter().all(|setting| setting.threads <= 4) && cached_configs.len() == 3 * 5);
+        let ring_configs = candidate_configs(Engine::Uring { depth: 1, registered: false }, PageCacheState::Direct, 2);
         let in_flight = |setting: &ReadConfig| setting.block * (setting.threads * setting.engine.depth()) as usize;
-        assert!(ring.iter().all(|setting| in_flight(setting) <= MAX_BYTES_IN_FLIGHT));
-        assert!(ring.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 4));
+        assert!(ring_configs.iter().all(|setting| in_flight(setting) <= MAX_BYTES_IN_FLIGHT));
+        assert!(ring_configs.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 4));
     }
 
     #[test]

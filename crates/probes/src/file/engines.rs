@@ -1,8 +1,8 @@
 //! The cost of one request for the next bytes of a cached file by each way of reading, from one byte to a mebibyte.
 //!
-//! The flat left of a curve is the cost of a request, its slope on the right the cost of copying, and a crossing of two curves
-//! is where one way becomes the faster. It must not be used for files that are not in memory, where the device decides, nor
-//! for requests in random order.
+//! The flat left of a curve is the cost of a request, its slope on the right the cost of copying. Where two curves
+//! cross, the other way becomes the faster. It must not be used for files that are not in memory, where the device
+//! decides, nor for requests in random order.
 
 use kelvin_core::catalogue::file::{ENGINES, ReadEngine};
 
@@ -28,10 +28,12 @@ const DEFAULT_SIZE: u64 = 10_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let is_selected = |engine: ReadEngine, block: u64| {
-        let classic = PUBLISHED_ENGINES.contains(&engine);
+        let is_published = PUBLISHED_ENGINES.contains(&engine);
         match effort {
-            Effort::Quick => classic && [1, DEFAULT_SIZE].contains(&block),
-            Effort::Default => classic && [1, 100, DEFAULT_SIZE, 1 << 20].contains(&block) || block == DEFAULT_SIZE,
+            Effort::Quick => is_published && [1, DEFAULT_SIZE].contains(&block),
+            Effort::Default => {
+                is_published && [1, 100, DEFAULT_SIZE, 1 << 20].contains(&block) || block == DEFAULT_SIZE
+            }
             Effort::Thorough => true,
         }
     };
@@ -50,8 +52,8 @@ const PUBLISHED_FILE_BYTES: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (engine, block) = (required(ReadEngine::of(case), case)?, required_number(BLOCK, case)?);
-    let cached = CachedFile::open(bench, SHARED_BYTES)?;
-    let mut passes = RepeatedPasses::open(&cached.target, read_engine(engine), block)?;
+    let cached_file = CachedFile::open(bench, SHARED_BYTES)?;
+    let mut passes = RepeatedPasses::open(&cached_file.target, read_engine(engine), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
     // Untimed, so that buffers are touched and lazy loading is done.
     passes.read(bench.clock(), requests)?;
@@ -59,10 +61,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let file_time = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
     let depth =
         passes.blocks.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"));
-    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached.proof, file_time / 1e9));
+    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached_file.proof, file_time / 1e9));
     passes.blocks.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
-    cached.check_resident()
+    cached_file.check_resident()
 }
 
 /// A file read from its beginning to its end repeatedly.
@@ -70,7 +72,7 @@ struct RepeatedPasses {
     blocks: BlockReader,
     /// Requests of a pass, and those left of this one.
     requests: u64,
-    left: u64,
+    remaining_in_pass: u64,
 }
 
 impl RepeatedPasses {
@@ -78,24 +80,25 @@ impl RepeatedPasses {
         let order = BlockOrder::Sequential;
         let bytes =
             usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
-        let how = ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
-        let mut blocks = BlockReader::open(target, engine, how)?;
+        let options =
+            ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
+        let mut blocks = BlockReader::open(target, engine, options)?;
         // Whole requests only: a rest would count as one.
         let requests = target.bytes() / block.max(1);
         blocks.requests = BlockRequests::new(0..requests * block, bytes, order).endless();
-        Ok(Self { blocks, requests, left: requests })
+        Ok(Self { blocks, requests, remaining_in_pass: requests })
     }
 
     /// Makes this many requests; their ticks, without the work between passes.
     fn read(&mut self, clock: Clock, requests: u64) -> ProbeResult<u64> {
         let (mut ticks, mut remaining) = (0, requests);
         while remaining > 0 {
-            let part = remaining.min(self.left);
+            let part = remaining.min(self.remaining_in_pass);
             ticks += self.blocks.time_next(clock, part)?;
             remaining -= part;
-            self.left -= part;
-            if self.left == 0 {
-                self.left = self.requests;
+            self.remaining_in_pass -= part;
+            if self.remaining_in_pass == 0 {
+                self.remaining_in_pass = self.requests;
                 self.blocks.reader.unmap_pages().map_err(probe_error)?;
             }
         }
@@ -111,10 +114,13 @@ mod tests {
 
     #[test]
     fn cases_include_published_sizes_and_engines() {
-        let thorough = cases(&machine(), Effort::Thorough);
-        for way in PUBLISHED_ENGINES {
+        let thorough_cases = cases(&machine(), Effort::Thorough);
+        for engine in PUBLISHED_ENGINES {
             for block in [1, 10, 100, 1000, 10_000] {
-                assert!(thorough.contains(&Case::new().with_word(way).with_number(BLOCK, block)), "{way:?} {block}");
+                assert!(
+                    thorough_cases.contains(&Case::new().with_word(engine).with_number(BLOCK, block)),
+                    "{engine:?} {block}"
+                );
             }
         }
         assert_eq!(cases(&machine(), Effort::Quick).len(), 6);
@@ -128,21 +134,21 @@ mod tests {
         std::fs::write(file.path(), vec![1; bytes]).unwrap();
         let target = Target::find(file.path()).unwrap();
         let block = 10_000;
-        for (engine, faulting) in [(Engine::Mmap, true), (Engine::Read, false)] {
+        for (engine, has_faults) in [(Engine::Mmap, true), (Engine::Read, false)] {
             let mut passes = RepeatedPasses::open(&target, engine, block).unwrap();
-            let whole = bytes as u64 / block;
+            let pass_requests = bytes as u64 / block;
             // The first pass also touches what the engine itself needs.
-            passes.read(Clock::MonotonicRaw, whole).unwrap();
+            passes.read(Clock::MonotonicRaw, pass_requests).unwrap();
             for _ in 0..2 {
                 let before = read_usage(UsageScope::Thread).minor_faults;
-                assert!(passes.read(Clock::MonotonicRaw, whole).unwrap() > 0);
+                assert!(passes.read(Clock::MonotonicRaw, pass_requests).unwrap() > 0);
                 let faults = read_usage(UsageScope::Thread).minor_faults - before;
                 // 64 windows of 64 KiB; far fewer where large folios are mapped at once, but never none.
-                assert_eq!(faults > 0, faulting, "{engine}: {faults} faults");
+                assert_eq!(faults > 0, has_faults, "{engine}: {faults} faults");
             }
             // From the middle of one pass into the next.
-            passes.read(Clock::MonotonicRaw, whole + whole / 2).unwrap();
-            assert_eq!(passes.left, whole - whole / 2);
+            passes.read(Clock::MonotonicRaw, pass_requests + pass_requests / 2).unwrap();
+            assert_eq!(passes.remaining_in_pass, pass_requests - pass_requests / 2);
         }
     }
 }

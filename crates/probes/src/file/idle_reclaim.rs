@@ -24,7 +24,7 @@ pub(super) static PROBE: Probe = Probe {
 /// Files, and bytes of each: together more than a stray region of memory, and quickly written.
 const FILE_COUNT: u32 = 8;
 const FILE_BYTES: u64 = 4 * MIB;
-/// Names of the files before their number, and of what says when they were left alone.
+/// Names of the files before their number, and of the one that holds the time from which they are idle.
 const FILE_PREFIX: &str = "kelvin-idle";
 const IDLE_SINCE_FILE: &str = "kelvin-idle.left";
 /// Seed of the first one's content.
@@ -33,16 +33,16 @@ const FIRST_SEED: u64 = 2000;
 const MIN_IDLE_NANOSECONDS: u64 = 60_000_000_000;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
-    let left = bench.scratch().join(IDLE_SINCE_FILE);
-    if !left.exists() {
-        return create_idle_files(bench, &left);
+    let since_file = bench.scratch().join(IDLE_SINCE_FILE);
+    if !since_file.exists() {
+        return create_idle_files(bench, &since_file);
     }
-    let since = test_files::read_number(&left)?.unwrap_or_default() as u64;
+    let since = test_files::read_number(&since_file)?.unwrap_or_default() as u64;
     let idle = monotonic().saturating_sub(since);
     if idle < MIN_IDLE_NANOSECONDS {
         let [minimum, idle] = [MIN_IDLE_NANOSECONDS, idle].map(|time| seconds(time as f64 / 1e9));
         return Err(ProbeError::skip(format!(
-            "needs more than {minimum} of other measurements in the same run, while its files lie idle: here it was {idle}"
+            "needs more than {minimum} of other measurements in the same run, while its files are idle: here it was {idle}"
         )));
     }
     let resident = total_residency(bench)?;
@@ -61,7 +61,7 @@ fn total_residency(bench: &Bench<'_>) -> ProbeResult<Residency> {
         let resident = residency(&target)?;
         total.pages += resident.pages;
         total.mincore += resident.mincore;
-        total.cachestat = total.cachestat.zip(resident.cachestat).map(|(sum, more)| sum + more);
+        total.cachestat = total.cachestat.zip(resident.cachestat).map(|(sum, count)| sum + count);
     }
     Ok(total)
 }
@@ -71,7 +71,7 @@ fn idle_file(bench: &Bench<'_>, number: u32) -> PathBuf {
 }
 
 /// Makes the files and leaves them alone, wholly in memory.
-fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> ProbeResult {
+fn create_idle_files(bench: &mut Bench<'_>, since_file: &std::path::Path) -> ProbeResult {
     test_files::check_free_space(bench, u64::from(FILE_COUNT) * FILE_BYTES)?;
     bench.reserve_write(u64::from(FILE_COUNT) * FILE_BYTES)?;
     for number in 0..FILE_COUNT {
@@ -80,9 +80,9 @@ fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> ProbeResu
         let target = Target::find(&path).map_err(probe_error)?;
         set_cache_state(&target, PageCacheState::Cached)?;
     }
-    std::fs::write(left, monotonic().to_string())?;
+    std::fs::write(since_file, monotonic().to_string())?;
     bench.note(format!("{FILE_COUNT} files of {FILE_BYTES} bytes left in memory"));
-    // There is nothing to tell yet.
+    // There is nothing to report yet.
     bench.record(&IDLE_RETAINED, Vec::new());
     Ok(())
 }
@@ -90,8 +90,8 @@ fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> ProbeResu
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     unpredicted_if(metric.id != IDLE_RETAINED.id, "it is the length of the run, less what comes before and after")?;
     let reclaimed = published("share that is reclaimed while memory is free", 0.0, Unit::Ratio, SOURCE);
-    let stays = (1.0 - reclaimed).with_interval((0.99, 1.0));
-    Ok(stays.predict(PredictionBasis::Spec, "all pages stay"))
+    let retained_share = (1.0 - reclaimed).with_interval((0.99, 1.0));
+    Ok(retained_share.predict(PredictionBasis::Spec, "all pages stay"))
 }
 
 const SOURCE: &str = "Linux Documentation/admin-guide/mm/concepts.rst: pages are reclaimed when memory is low";

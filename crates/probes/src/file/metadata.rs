@@ -63,47 +63,47 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let directories = directory_count(required(DirectoryCount::of(case), case)?);
     let tree = Tree::open(bench, "tree", files, directories)?;
     bench.reserve_write(ROUND_BYTES)?;
-    let looks = LookupPass::new(&tree);
-    let (_, listed) = looks.pass(bench.clock())?;
-    let components = looks.files.first().map_or(0, |path| path.components().count());
+    let lookups = LookupPass::new(&tree);
+    let (_, listed_files) = lookups.pass(bench.clock())?;
+    let components = lookups.files.first().map_or(0, |path| path.components().count());
     bench.note(format!(
-        "{}; a listing found {listed} files in {directories} directories; paths have {components} components",
+        "{}; a listing found {listed_files} files in {directories} directories; paths have {components} components",
         tree.file_system()?
     ));
     let changes = OwnFiles::new(&tree).time_pass(bench.clock())?;
     for (metric, ticks) in [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK].into_iter().zip(changes) {
         bench.record(metric, vec![bench.nanoseconds(ticks) / OWN_FILES as f64]);
     }
-    bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(looks.pass(clock)?.0))
+    bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(lookups.pass(clock)?.0))
 }
 
 /// The files that a round creates and removes; what a failed one leaves is removed when dropped.
 struct OwnFiles {
-    made: Vec<PathBuf>,
-    renamed: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
+    new_paths: Vec<PathBuf>,
 }
 
 impl OwnFiles {
     fn new(tree: &Tree) -> Self {
         let directories = || tree.directories.iter().cycle().zip(0..OWN_FILES);
-        let named = |name: &'static str| -> Vec<PathBuf> {
+        let paths_named = |name: &'static str| -> Vec<PathBuf> {
             // No two rounds have the same names, as one may have been killed.
             let process = std::process::id();
             directories().map(|(directory, number)| directory.join(format!("{name}-{process}-{number}"))).collect()
         };
-        Self { made: named("own"), renamed: named("new") }
+        Self { paths: paths_named("own"), new_paths: paths_named("new") }
     }
 
     /// Creates them all, renames them all, removes them all; the ticks of each.
     fn time_pass(&self, clock: Clock) -> ProbeResult<[u64; 3]> {
-        let created = time_paths(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
-        let mut names = self.renamed.iter();
-        let renamed = time_paths(clock, &self.made, "rename", |path| match names.next() {
+        let create_ticks = time_paths(clock, &self.paths, "make", |path| File::create_new(path).map(drop))?;
+        let mut names = self.new_paths.iter();
+        let rename_ticks = time_paths(clock, &self.paths, "rename", |path| match names.next() {
             Some(name) => fs::rename(path, name),
             None => Err(Error::from(ErrorKind::InvalidInput)),
         })?;
-        let removed = time_paths(clock, &self.renamed, "remove", |path| fs::remove_file(path))?;
-        Ok([created, renamed, removed])
+        let remove_ticks = time_paths(clock, &self.new_paths, "remove", |path| fs::remove_file(path))?;
+        Ok([create_ticks, rename_ticks, remove_ticks])
     }
 }
 
@@ -128,24 +128,24 @@ impl<'a> LookupPass<'a> {
             false => Err(Error::from(ErrorKind::InvalidData)),
         })?;
         let open = time_paths(clock, &self.files, "open", |path| File::open(path).map(drop))?;
-        let mut listed = 0;
+        let mut entry_count = 0;
         let list = time_paths(clock, &self.tree.directories, "list", |directory| {
             for entry in fs::read_dir(directory)? {
                 entry?;
-                listed += 1;
+                entry_count += 1;
             }
             Ok(())
         })?;
-        let reason = format!("a listing found {listed} of {} files", self.tree.files);
-        fail_if(listed < self.tree.files || listed == 0, reason)?;
-        let looks = self.files.len().max(1) as u64;
-        Ok(([stat / looks, open / looks, list / listed], listed))
+        let reason = format!("a listing found {entry_count} of {} files", self.tree.files);
+        fail_if(entry_count < self.tree.files || entry_count == 0, reason)?;
+        let lookups = self.files.len().max(1) as u64;
+        Ok(([stat / lookups, open / lookups, list / entry_count], entry_count))
     }
 }
 
 impl Drop for OwnFiles {
     fn drop(&mut self) {
-        for path in self.made.iter().chain(&self.renamed) {
+        for path in self.paths.iter().chain(&self.new_paths) {
             let _ = fs::remove_file(path);
         }
     }
@@ -193,16 +193,17 @@ fn listing_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr> {
     let directories = directory_count(required(DirectoryCount::of(case), case)?);
     let reason = "a file system's cost of listing a directory is not published";
     unpredicted_if((files, directories) == (LISTED_FILES, 1), reason)?;
-    let large = Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One);
-    let large_listing = measured(facts, &METADATA_LIST, &large)?;
+    let large_case = Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One);
+    let large_listing = measured(facts, &METADATA_LIST, &large_case)?;
     let open = measured(facts, &METADATA_OPEN, case)?;
-    let (look, call) = (measured(facts, &SYSCALL_FSTAT, &Case::new())?, measured(facts, &SYSCALL_READ, &Case::new())?);
+    let (fstat, call) = (measured(facts, &SYSCALL_FSTAT, &Case::new())?, measured(facts, &SYSCALL_READ, &Case::new())?);
     let entries = |files: u64, directories: u64| (files + DOT_ENTRIES * directories) as f64 / files as f64;
-    let filled = large_listing * given("entries", entries(files, directories) / entries(LISTED_FILES, 1), Unit::Ratio);
+    let entries_time =
+        large_listing * quantity("entries", entries(files, directories) / entries(LISTED_FILES, 1), Unit::Ratio);
     // What one directory costs is in the figure of the large one.
-    let more = directories as f64 / files as f64 - 1.0 / LISTED_FILES as f64;
-    let directory = open + look + GETDENTS_CALLS * call;
-    Ok(filled + given("directories of a file", more, Unit::Ratio) * directory)
+    let extra_directories = directories as f64 / files as f64 - 1.0 / LISTED_FILES as f64;
+    let directory = open + fstat + GETDENTS_CALLS * call;
+    Ok(entries_time + quantity("directories of a file", extra_directories, Unit::Ratio) * directory)
 }
 
 #[cfg(test)]
@@ -227,17 +228,20 @@ mod tests {
     fn tree_files_are_spread_evenly_and_kept() {
         for (files, directories, expected) in [(7, 1, vec![7]), (7, 3, vec![3, 2, 2]), (300, 1, vec![300])] {
             let (_root, tree) = tree(files, directories);
-            let looks = LookupPass::new(&tree);
-            let looked = files.min(CHECKED_FILES);
-            assert_eq!(looks.files.len() as u64, looked);
+            let lookups = LookupPass::new(&tree);
+            let lookup_count = files.min(CHECKED_FILES);
+            assert_eq!(lookups.files.len() as u64, lookup_count);
             // The script gives each pair of readings this many ticks.
             let clock = Clock::Scripted(ScriptedClock::leak(CHECKED_FILES * 6));
             for _ in 0..2 {
-                assert_eq!(looks.pass(clock).unwrap(), ([768 / looked, 768 / looked, 768 / files], files));
+                assert_eq!(
+                    lookups.pass(clock).unwrap(),
+                    ([768 / lookup_count, 768 / lookup_count, 768 / files], files)
+                );
             }
-            let own = OwnFiles::new(&tree);
+            let own_files = OwnFiles::new(&tree);
             for _ in 0..2 {
-                assert_eq!(own.time_pass(clock).unwrap(), [768; 3]);
+                assert_eq!(own_files.time_pass(clock).unwrap(), [768; 3]);
                 assert_eq!(files_of(&tree), expected);
             }
         }
@@ -246,14 +250,14 @@ mod tests {
     #[test]
     fn failed_pass_names_file_and_cleans_up() {
         let (_root, tree) = tree(1, 2);
-        let own = OwnFiles::new(&tree);
-        fs::create_dir(&own.renamed[7]).unwrap();
-        let Err(ProbeError::Fail(reason)) = own.time_pass(Clock::MonotonicRaw) else {
+        let own_files = OwnFiles::new(&tree);
+        fs::create_dir(&own_files.new_paths[7]).unwrap();
+        let Err(ProbeError::Fail(reason)) = own_files.time_pass(Clock::MonotonicRaw) else {
             panic!("renamed over a directory")
         };
         assert!(reason.starts_with("cannot rename ") && reason.contains("-7"), "{reason}");
-        fs::remove_dir(&own.renamed[7]).unwrap();
-        drop(own);
+        fs::remove_dir(&own_files.new_paths[7]).unwrap();
+        drop(own_files);
         assert_eq!(files_of(&tree), [1, 0]);
         fs::remove_file(tree.file(0)).unwrap();
         let Err(ProbeError::Fail(reason)) = LookupPass::new(&tree).pass(Clock::MonotonicRaw) else {
@@ -264,60 +268,60 @@ mod tests {
 
     #[test]
     fn changes_are_predicted_from_parts() {
-        let known = [
+        let values = [
             (SYSCALL_STAT.id.as_str(), Some(600.0)),
             (ENTRY_CREATE.id.as_str(), Some(5000.0)),
             (ENTRY_ADD.id.as_str(), Some(3000.0)),
             (ENTRY_REMOVE.id.as_str(), Some(2000.0)),
             (ENTRY_FREE.id.as_str(), Some(1000.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |metric| predict(facts, metric, &Case::new());
-            let stat = of(&METADATA_STAT).unwrap();
+        with_facts(&values, |facts| {
+            let predicted = |metric| predict(facts, metric, &Case::new());
+            let stat = predicted(&METADATA_STAT).unwrap();
             assert_eq!((stat.value, stat.low, stat.high), (600.0, 500.0, 1800.0));
             let changes = [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK];
-            assert_eq!(changes.map(|metric| of(metric).unwrap().value), [8000.0, 5000.0, 3000.0]);
-            let create = of(&METADATA_CREATE).unwrap();
+            assert_eq!(changes.map(|metric| predicted(metric).unwrap().value), [8000.0, 5000.0, 3000.0]);
+            let create = predicted(&METADATA_CREATE).unwrap();
             assert_eq!((create.low, create.high, create.inputs.len()), (4000.0, 16_000.0, 2));
         });
     }
 
     #[test]
     fn open_adds_path_cost_of_stat() {
-        let known = [
+        let values = [
             (SYSCALL_STAT.id.as_str(), Some(300.0)),
             (METADATA_STAT.id.as_str(), Some(500.0)),
             (SYSCALL_OPEN_CLOSE.id.as_str(), Some(700.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             let open = predict(facts, &METADATA_OPEN, &Case::new()).unwrap();
             assert_eq!((open.value, open.low, open.inputs.len()), (900.0, 450.0, 3));
         });
-        with_facts(&known[..2], |facts| {
-            let why = predict(facts, &METADATA_OPEN, &Case::new()).unwrap_err();
-            assert!(why.0.contains(SYSCALL_OPEN_CLOSE.id.as_str()));
+        with_facts(&values[..2], |facts| {
+            let reason = predict(facts, &METADATA_OPEN, &Case::new()).unwrap_err();
+            assert!(reason.0.contains(SYSCALL_OPEN_CLOSE.id.as_str()));
         });
     }
 
     #[test]
     fn listing_follows_from_large_directory() {
-        let known = [
+        let values = [
             (METADATA_LIST.id.as_str(), Some(250.5)),
             (METADATA_OPEN.id.as_str(), Some(1500.0)),
             (SYSCALL_FSTAT.id.as_str(), Some(200.0)),
             (SYSCALL_READ.id.as_str(), Some(150.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |files: u64, directories: DirectoryCount| {
+        with_facts(&values, |facts| {
+            let predicted = |files: u64, directories: DirectoryCount| {
                 predict(facts, &METADATA_LIST, &Case::new().with_number(FILES, files).with_word(directories))
             };
             // 250 ns an entry, 2 us a directory. 102 entries of 100 files.
-            let value = |files, directories| of(files, directories).unwrap().value;
+            let value = |files, directories| predicted(files, directories).unwrap().value;
             assert!((value(100, DirectoryCount::One) - (255.0 + 20.0 - 2.0)).abs() < 1e-9);
             // 12 entries of 10 files.
             assert!((value(1000, DirectoryCount::Many) - (300.0 + 200.0 - 2.0)).abs() < 1e-9);
-            assert_eq!(of(1000, DirectoryCount::Many).unwrap().inputs.len(), 4);
-            assert!(of(1000, DirectoryCount::One).unwrap_err().0.contains("published"));
+            assert_eq!(predicted(1000, DirectoryCount::Many).unwrap().inputs.len(), 4);
+            assert!(predicted(1000, DirectoryCount::One).unwrap_err().0.contains("published"));
         });
     }
 }

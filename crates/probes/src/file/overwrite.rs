@@ -1,4 +1,4 @@
-//! Files overwritten with noise in which no two blocks of 4 KiB are alike: block by block, or as a stream.
+//! Files overwritten with random data in which no two blocks of 4 KiB are equal: block by block, or as a stream.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -104,115 +104,121 @@ pub(super) struct StreamWriteResult {
 
 /// Overwrites the beginning of a file, many blocks in flight, past the page cache.
 pub(super) fn stream_overwrite(target: &Target, seed: u64) -> ProbeResult<StreamWriteResult> {
-    let setup = RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, registered: false, pages: PagePolicy::Base };
+    let setup =
+        RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, is_registered: false, pages: PagePolicy::Base };
     let file = open_for_write(target, Access::Direct)?;
-    let flushed = file.try_clone()?;
-    let (stretch, words) = match FileRing::new(file, setup) {
+    let sync_file = file.try_clone()?;
+    let (span, description) = match FileRing::new(file, setup) {
         Ok(ring) => (stream_with_ring(ring, target, seed)?, format!("io_uring, queue depth {FULL_QUEUE_DEPTH}")),
         Err(error) => {
-            let words = format!("{FULL_QUEUE_DEPTH} threads of pwrite, because io_uring is unavailable here: {error}");
-            (stream_with_threads(target, seed)?, words)
+            let description =
+                format!("{FULL_QUEUE_DEPTH} threads of pwrite, because io_uring is unavailable here: {error}");
+            (stream_with_threads(target, seed)?, description)
         }
     };
-    let TimedSpan { begun, ended, timed, all } = stretch;
-    flushed.sync_data()?;
-    let rate = |end: u64| (timed * STREAM_BLOCK as u64) as f64 * 1e9 / end.saturating_sub(begun).max(1) as f64;
+    let TimedSpan { start, end, timed_blocks, total_blocks } = span;
+    sync_file.sync_data()?;
+    let rate = |end_time: u64| {
+        (timed_blocks * STREAM_BLOCK as u64) as f64 * 1e9 / end_time.saturating_sub(start).max(1) as f64
+    };
     Ok(StreamWriteResult {
-        rate: rate(ended),
+        rate: rate(end),
         flushed_rate: rate(monotonic()),
-        bytes: all * STREAM_BLOCK as u64,
-        description: words,
+        bytes: total_blocks * STREAM_BLOCK as u64,
+        description,
     })
 }
 
 /// The timed part of a stream: its begin and end, the blocks written meanwhile, and all blocks.
 struct TimedSpan {
-    begun: u64,
-    ended: u64,
-    timed: u64,
-    all: u64,
+    start: u64,
+    end: u64,
+    timed_blocks: u64,
+    total_blocks: u64,
 }
 
 /// Blocks that a stream has begun and done.
 #[derive(Default)]
 struct BlockCounter {
     blocks: u64,
-    started: u64,
-    begun: AtomicU64,
+    stream_start: u64,
+    timed_start: AtomicU64,
     next: AtomicU64,
-    done: AtomicU64,
+    completed_blocks: AtomicU64,
 }
 
 impl BlockCounter {
     fn new(target: &Target) -> Self {
-        Self { blocks: target.bytes() / STREAM_BLOCK as u64, started: monotonic(), ..Self::default() }
+        Self { blocks: target.bytes() / STREAM_BLOCK as u64, stream_start: monotonic(), ..Self::default() }
     }
 
     /// The place of the next block, if there is to be one.
     fn next_block(&self) -> Option<u64> {
         let block = self.next.fetch_add(1, Ordering::Relaxed);
-        let late = block > WARM_UP_BLOCKS && monotonic() - self.started > MAX_STREAM_NANOSECONDS;
-        (block < WARM_UP_BLOCKS + TIMED_BLOCKS && !late).then_some(block % self.blocks * STREAM_BLOCK as u64)
+        let is_late = block > WARM_UP_BLOCKS && monotonic() - self.stream_start > MAX_STREAM_NANOSECONDS;
+        (block < WARM_UP_BLOCKS + TIMED_BLOCKS && !is_late).then_some(block % self.blocks * STREAM_BLOCK as u64)
     }
 
     /// Counts a written block.
     fn complete_block(&self) {
-        if self.done.fetch_add(1, Ordering::Relaxed) + 1 == WARM_UP_BLOCKS {
-            self.begun.store(monotonic(), Ordering::Relaxed);
+        if self.completed_blocks.fetch_add(1, Ordering::Relaxed) + 1 == WARM_UP_BLOCKS {
+            self.timed_start.store(monotonic(), Ordering::Relaxed);
         }
     }
 
     fn finish(self) -> ProbeResult<TimedSpan> {
-        let (begun, all) = (self.begun.into_inner(), self.done.into_inner());
-        match all.checked_sub(WARM_UP_BLOCKS) {
-            Some(timed) if timed > 0 => Ok(TimedSpan { begun, ended: monotonic(), timed, all }),
-            _ => Err(ProbeError::fail(format!("only {all} blocks of {STREAM_BLOCK} bytes were written"))),
+        let (start, total_blocks) = (self.timed_start.into_inner(), self.completed_blocks.into_inner());
+        match total_blocks.checked_sub(WARM_UP_BLOCKS) {
+            Some(timed_blocks) if timed_blocks > 0 => {
+                Ok(TimedSpan { start, end: monotonic(), timed_blocks, total_blocks })
+            }
+            _ => Err(ProbeError::fail(format!("only {total_blocks} blocks of {STREAM_BLOCK} bytes were written"))),
         }
     }
 }
 
 fn stream_with_ring(mut ring: FileRing, target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
-    let mut free: Vec<usize> = (0..FULL_QUEUE_DEPTH as usize).collect();
+    let mut free_slots: Vec<usize> = (0..FULL_QUEUE_DEPTH as usize).collect();
     let (mut noise, mut number) = (RandomData::new(seed), seed);
-    free.iter().for_each(|&slot| noise.fill(ring.buffer_mut(slot)));
-    let course = BlockCounter::new(target);
+    free_slots.iter().for_each(|&slot| noise.fill(ring.buffer_mut(slot)));
+    let counter = BlockCounter::new(target);
     loop {
-        while let Some(&slot) = free.last() {
-            let Some(offset) = course.next_block() else { break };
-            free.pop();
+        while let Some(&slot) = free_slots.last() {
+            let Some(offset) = counter.next_block() else { break };
+            free_slots.pop();
             stamp_units(ring.buffer_mut(slot), &mut number);
             ring.queue(IoDirection::Write, slot, offset, 0..STREAM_BLOCK);
         }
         if ring.in_flight() == 0 {
-            return course.finish();
+            return counter.finish();
         }
         ring.wait(1)?;
         while let Some((slot, written)) = ring.next_completion() {
             check_complete_write(written, STREAM_BLOCK)?;
-            course.complete_block();
-            free.push(slot);
+            counter.complete_block();
+            free_slots.push(slot);
         }
     }
 }
 
 fn stream_with_threads(target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
-    let course = BlockCounter::new(target);
-    let thread = |member: u64| {
-        let mut writer = Overwriter::open(target, Access::Direct, STREAM_BLOCK, seed.wrapping_add(member << 32))?;
-        while let Some(offset) = course.next_block() {
+    let counter = BlockCounter::new(target);
+    let thread = |number: u64| {
+        let mut writer = Overwriter::open(target, Access::Direct, STREAM_BLOCK, seed.wrapping_add(number << 32))?;
+        while let Some(offset) = counter.next_block() {
             writer.renew();
             writer.write(BlockRequest { offset, bytes: STREAM_BLOCK })?;
-            course.complete_block();
+            counter.complete_block();
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let start = |member| ThreadBuilder::named("writer").start_in(scope, move || thread(member));
-        let members = (0..u64::from(FULL_QUEUE_DEPTH)).map(start).collect::<std::io::Result<Vec<_>>>()?;
-        let died = || Err(ProbeError::fail("a writing thread panicked"));
-        members.into_iter().try_for_each(|member| member.join().unwrap_or_else(|_| died()))
+        let start = |number| ThreadBuilder::named("writer").start_in(scope, move || thread(number));
+        let handles = (0..u64::from(FULL_QUEUE_DEPTH)).map(start).collect::<std::io::Result<Vec<_>>>()?;
+        let thread_panic = || Err(ProbeError::fail("a writing thread panicked"));
+        handles.into_iter().try_for_each(|handle| handle.join().unwrap_or_else(|_| thread_panic()))
     })?;
-    course.finish()
+    counter.finish()
 }
 
 #[cfg(test)]
@@ -264,17 +270,17 @@ mod tests {
         if let Err(error) = target.open(Access::Direct) {
             return kelvin_testing::MissingRequirement::machine(error).report_skip("a stream of direct writes");
         }
-        let streamed = stream_overwrite(&target, 5).unwrap();
+        let result = stream_overwrite(&target, 5).unwrap();
         assert!(
-            streamed.bytes >= (WARM_UP_BLOCKS + 1) * STREAM_BLOCK as u64
-                && streamed.bytes <= (WARM_UP_BLOCKS + TIMED_BLOCKS) * STREAM_BLOCK as u64
+            result.bytes >= (WARM_UP_BLOCKS + 1) * STREAM_BLOCK as u64
+                && result.bytes <= (WARM_UP_BLOCKS + TIMED_BLOCKS) * STREAM_BLOCK as u64
         );
-        assert!(streamed.rate >= streamed.flushed_rate && streamed.flushed_rate > 0.0);
+        assert!(result.rate >= result.flushed_rate && result.flushed_rate > 0.0);
         assert_eq!(units(&file.0), blocks * STREAM_BLOCK / DEDUP_UNIT);
         std::fs::write(&file.0, vec![0; blocks * STREAM_BLOCK]).unwrap();
-        let stretch = stream_with_threads(&target, 6).unwrap();
-        assert_eq!(stretch.timed + WARM_UP_BLOCKS, stretch.all);
-        assert!(stretch.ended > stretch.begun);
+        let span = stream_with_threads(&target, 6).unwrap();
+        assert_eq!(span.timed_blocks + WARM_UP_BLOCKS, span.total_blocks);
+        assert!(span.end > span.start);
         assert_eq!(units(&file.0), blocks * STREAM_BLOCK / DEDUP_UNIT);
     }
 }

@@ -51,10 +51,10 @@ fn time_pass(target: &Target, clock: Clock, state: PageCacheState, order: BlockO
     let requests = BlockRequests::new(0..target.bytes(), page_bytes(), order);
     let (ticks, outcome) = clock.time(|| requests.into_iter().try_for_each(|request| read_byte(&file, request.offset)));
     outcome?;
-    let after = residency(target)?;
-    let reason = format!("needs a file system that keeps holes in the page cache: afterwards, {after}");
-    skip_if(after.mincore == 0, reason)?;
-    describe_residency(after).map(|_| ticks)
+    let residency_after = residency(target)?;
+    let reason = format!("needs a file system that keeps holes in the page cache: afterwards, {residency_after}");
+    skip_if(residency_after.mincore == 0, reason)?;
+    describe_residency(residency_after).map(|_| ticks)
 }
 
 /// Reads a byte of a file.
@@ -99,21 +99,21 @@ mod tests {
     fn page_cost_is_call_plus_page() {
         use AccessOrder::{Random, Sequential};
         use CacheState::{Cached, Uncached};
-        let known = [
+        let inputs = [
             (PAGE_READ.id.as_str(), Some(300.0)),
             (BANDWIDTH_ZERO.id.as_str(), Some(20.48e9)),
             (FAULT_MINOR.id.as_str(), Some(800.0)),
             (BYTE_CALLS.id.as_str(), Some(170.0)),
             (LATENCY.id.as_str(), Some(110.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |cache, order| predict(facts, &PAGE_READ, &page_read_case(cache, order));
+        with_facts(&inputs, |facts| {
+            let predicted = |cache, order| predict(facts, &PAGE_READ, &page_read_case(cache, order));
             let values = [(Cached, Random), (Uncached, Sequential), (Uncached, Random)]
-                .map(|(cache, order)| of(cache, order).unwrap().value);
+                .map(|(cache, order)| predicted(cache, order).unwrap().value);
             assert_eq!(values, [300.0, 500.0, 1100.0]);
-            let new = of(Uncached, Random).unwrap();
-            assert_eq!((new.low, new.high, new.inputs.len()), (550.0, 2200.0, 2));
-            assert_eq!(of(Cached, Sequential).unwrap().value, 280.0);
+            let uncached = predicted(Uncached, Random).unwrap();
+            assert_eq!((uncached.low, uncached.high, uncached.inputs.len()), (550.0, 2200.0, 2));
+            assert_eq!(predicted(Cached, Sequential).unwrap().value, 280.0);
         });
     }
 

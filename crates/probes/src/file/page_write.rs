@@ -29,7 +29,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (pages, order) = (required_number(PAGES, case)?, block_order(case, bench.seed())?);
     let page = page_bytes() as u64;
-    let within = offset_in_page(pages, page)?;
+    let page_offset = offset_in_page(pages, page)?;
     let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
     bench.note(format!("before, {}", set_cache_state(&target, PageCacheState::Cached)?));
     let mut writer = Overwriter::open(&target, Access::Buffered, pages as usize, bench.seed())?;
@@ -38,7 +38,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.time(&PAGE_WRITE, |iterations| {
         requests.extend_limit(iterations);
         requests.by_ref().try_for_each(|request| {
-            writer.write(BlockRequest { offset: request.offset + within, bytes: pages as usize })
+            writer.write(BlockRequest { offset: request.offset + page_offset, bytes: pages as usize })
         })
     })?;
     bench.note_last_reading(prove_resident(&target)?);
@@ -64,25 +64,25 @@ const FILE_SYSTEM_BLOCK: u64 = 4 * KIB;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let pages = required_number(PAGES, case)?;
-    let in_order = |pages| measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential));
-    let written = match required(AccessOrder::of(case), case)? {
+    let sequential_write = |pages| measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential));
+    let write_time = match required(AccessOrder::of(case), case)? {
         AccessOrder::Sequential if pages == 1 => {
             return Err(NoPrediction::new(
                 "a file system's cost of a write is not published; predictions of buffered writes rest on this figure",
             ));
         }
         // Most neighbours are in one folio.
-        AccessOrder::Sequential => in_order(1)?.variant("as for one page"),
+        AccessOrder::Sequential => sequential_write(1)?.variant("as for one page"),
         // Each write meets another folio, of which it walks all records.
         AccessOrder::Random => {
             let records = count_of("records of a folio", FOLIO_BYTES / FILE_SYSTEM_BLOCK);
             let record =
                 published("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE);
             let rate = bandwidth::in_memory(facts, &BANDWIDTH_READ);
-            in_order(pages)? + records * record / rate?
+            sequential_write(pages)? + records * record / rate?
         }
     };
-    Ok(derived_time::predict_from_parts(written))
+    Ok(derived_time::predict_from_parts(write_time))
 }
 
 const FOLIO_WALK_SOURCE: &str =
@@ -115,13 +115,13 @@ mod tests {
         };
         let machine = crate::testing::machine();
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |pages, order| predict(&facts, &PAGE_WRITE, &page_write_case(pages, order));
+        let predicted = |pages, order| predict(&facts, &PAGE_WRITE, &page_write_case(pages, order));
         // 256 records of 104 bytes, ten nanoseconds each.
-        assert!((of(1, AccessOrder::Random).unwrap().value - 3560.0).abs() < 1e-9);
-        let two = of(2, AccessOrder::Random).unwrap();
-        assert!((two.value - 3660.0).abs() < 1e-9 && (two.low - 1830.0).abs() < 1e-9);
-        assert!(of(1, AccessOrder::Sequential).is_err());
-        assert_eq!(of(2, AccessOrder::Sequential).unwrap().value, 1000.0);
+        assert!((predicted(1, AccessOrder::Random).unwrap().value - 3560.0).abs() < 1e-9);
+        let two_pages = predicted(2, AccessOrder::Random).unwrap();
+        assert!((two_pages.value - 3660.0).abs() < 1e-9 && (two_pages.low - 1830.0).abs() < 1e-9);
+        assert!(predicted(1, AccessOrder::Sequential).is_err());
+        assert_eq!(predicted(2, AccessOrder::Sequential).unwrap().value, 1000.0);
     }
 
     #[test]

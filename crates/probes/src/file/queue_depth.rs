@@ -30,8 +30,8 @@ const MIN_ROUND_NANOSECONDS: f64 = 20e6;
 /// and draining of the queue.
 const REQUESTS_PER_SLOT: u64 = 8;
 const MAX_ROUND_NANOSECONDS: f64 = 2e9;
-/// By how much the two counts of requests in flight may differ, besides those that fill the queue at the beginning or drain it at the
-/// end.
+/// By how much the two counts of requests in flight may differ. Those that fill the queue at the beginning or drain it
+/// at the end come on top.
 const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 /// Share of the requested depth that may be done and wait to be reaped, as a factor.
 const REAPING_FACTOR: f64 = 1.25;
@@ -50,24 +50,24 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         };
         test_files::run_job(&job)
     };
-    let usual = bench.slice().max(MIN_ROUND_NANOSECONDS);
-    let mut done = read(usual)?;
-    let mut bytes = done.total.bytes;
-    if let Some(longer) = extended_round(usual, done.total.requests, u64::from(depth)) {
-        done = read(longer)?;
-        bytes += done.total.bytes;
+    let default_time = bench.slice().max(MIN_ROUND_NANOSECONDS);
+    let mut result = read(default_time)?;
+    let mut bytes = result.total.bytes;
+    if let Some(extended_time) = extended_round(default_time, result.total.requests, u64::from(depth)) {
+        result = read(extended_time)?;
+        bytes += result.total.bytes;
     }
-    let latency = done.latencies.as_ref().and_then(|latencies| latencies.mean());
-    let (latency, counted_in_flight) = latency.zip(done.achieved_depth).or_fail("no request completed")?;
-    let edge_requests = f64::from(depth) / done.total.requests as f64;
-    let law = LittlesLaw { rate: done.requests_per_second(), latency, counted_in_flight, edge_requests };
+    let latency = result.latencies.as_ref().and_then(|latencies| latencies.mean());
+    let (latency, counted_in_flight) = latency.zip(result.achieved_depth).or_fail("no request completed")?;
+    let edge_requests = f64::from(depth) / result.total.requests as f64;
+    let law = LittlesLaw { rate: result.requests_per_second(), latency, counted_in_flight, edge_requests };
     law.check()?;
     bench.note(counters.prove_read(bytes)?);
     bench.note(format!(
         "queue depth {depth} requested; {:.1} in flight on average, counted at each completion",
         law.counted_in_flight
     ));
-    done.notes.iter().for_each(|note| bench.note(note.clone()));
+    result.notes.iter().for_each(|note| bench.note(note.clone()));
     bench.record(&DEPTH_RATE, vec![law.rate]);
     bench.record(&DEPTH_LATENCY, vec![law.latency]);
     bench.record(&DEPTH_ACHIEVED, vec![law.in_flight()]);
@@ -76,8 +76,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 /// How long a round takes in which this many requests were too few for this depth; `None` if they are enough.
 fn extended_round(nanoseconds: f64, requests: u64, depth: u64) -> Option<f64> {
-    let missing = REQUESTS_PER_SLOT as f64 * depth as f64 / requests.max(1) as f64;
-    (missing > 1.0).then(|| (nanoseconds * missing).min(MAX_ROUND_NANOSECONDS))
+    let ratio = REQUESTS_PER_SLOT as f64 * depth as f64 / requests.max(1) as f64;
+    (ratio > 1.0).then(|| (nanoseconds * ratio).min(MAX_ROUND_NANOSECONDS))
 }
 
 /// The terms of Little's law.
@@ -118,30 +118,30 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         let remark = format!(
             "each request that is done is replaced at once; down to a factor of {REAPING_FACTOR} less, for those that are done and not reaped"
         );
-        let reached = fact("depth", depth as f64, Unit::Count, "the case").of_value([1.0 / REAPING_FACTOR, 1.0]);
-        return Ok(reached.explained(PredictionBasis::Derived, "depth requested", &remark));
+        let achieved_depth = fact("depth", depth as f64, Unit::Count, "the case").of_value([1.0 / REAPING_FACTOR, 1.0]);
+        return Ok(achieved_depth.explained(PredictionBasis::Derived, "depth requested", &remark));
     }
     let single = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?;
     let [lower, upper] = closed_system_rates(depth, single, measured(facts, &DEVICE_REQUESTS, &Case::new())?);
     let (expected, name) = if metric.id == DEPTH_RATE.id {
-        (upper.clone().between(&lower, &upper), "rate at a depth")
+        (upper.clone().with_bounds(&lower, &upper), "rate at a depth")
     } else {
         let [longest, shortest] = [lower, upper].map(|rate| count_of("depth", depth) / rate);
-        (shortest.clone().between(&shortest, &longest), "latency at a depth")
+        (shortest.clone().with_bounds(&shortest, &longest), "latency at a depth")
     };
-    Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).derived(name))
+    Ok(expected.widen(derived_time::DEVICE_RANGE_FACTOR).derived(name))
 }
 
 /// Bounds on the requests per second that a closed system with this many in flight completes, from the nanoseconds of one request alone and
 /// its highest rate. The lower one is the balanced job bound: each other request is found waiting at the busiest part. The upper ones are
 /// asymptotic: no request waits for another, or the device is saturated.
-fn closed_system_rates(depth: u64, alone: Expr, highest: Expr) -> [Expr; 2] {
+fn closed_system_rates(depth: u64, latency: Expr, highest: Expr) -> [Expr; 2] {
     let in_flight = count_of("depth", depth);
     // It is no lower than one by one.
-    let saturated = highest.max(1.0 / alone.clone());
-    let others = count_of("others", depth - 1);
-    let lower = in_flight.clone() / (alone.clone() + others / saturated.clone());
-    [lower, (in_flight / alone).min(saturated)]
+    let saturation_rate = highest.max(1.0 / latency.clone());
+    let other_requests = count_of("others", depth - 1);
+    let lower = in_flight.clone() / (latency.clone() + other_requests / saturation_rate.clone());
+    [lower, (in_flight / latency).min(saturation_rate)]
 }
 
 #[cfg(test)]
@@ -151,34 +151,36 @@ mod tests {
 
     #[test]
     fn rate_rises_with_depth_until_saturation() {
-        let known = [(DEVICE_REQUESTS.id.as_str(), Some(100_000.0)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0))];
-        with_facts(&known, |facts| {
-            let of = |metric, depth| predict(facts, metric, &Case::new().with_number(QUEUE_DEPTH, depth)).unwrap();
+        let values =
+            [(DEVICE_REQUESTS.id.as_str(), Some(100_000.0)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0))];
+        with_facts(&values, |facts| {
+            let predicted =
+                |metric, depth| predict(facts, metric, &Case::new().with_number(QUEUE_DEPTH, depth)).unwrap();
             // Alone there is nothing to wait for: both bounds are one.
-            let one = of(&DEPTH_RATE, 1);
-            assert_eq!((one.value, one.low, one.high), (12_500.0, 12_500.0 / 1.5, 18_750.0));
-            assert_eq!((of(&DEPTH_RATE, 4).value, of(&DEPTH_LATENCY, 4).value), (50_000.0, 80_000.0));
+            let single = predicted(&DEPTH_RATE, 1);
+            assert_eq!((single.value, single.low, single.high), (12_500.0, 12_500.0 / 1.5, 18_750.0));
+            assert_eq!((predicted(&DEPTH_RATE, 4).value, predicted(&DEPTH_LATENCY, 4).value), (50_000.0, 80_000.0));
             // At depth 16 it is saturated: each waits for 16 of them.
-            assert_eq!((of(&DEPTH_RATE, 16).value, of(&DEPTH_LATENCY, 16).value), (100_000.0, 160_000.0));
+            assert_eq!((predicted(&DEPTH_RATE, 16).value, predicted(&DEPTH_LATENCY, 16).value), (100_000.0, 160_000.0));
             // At the knee, eight requests, the bounds are furthest apart: 8 in 80 us, or 8 in 80 + 7 x 10 us.
-            let knee = of(&DEPTH_RATE, 8);
+            let knee = predicted(&DEPTH_RATE, 8);
             assert!((knee.value - 100_000.0).abs() < 1e-6 && (knee.low * 1.5 - 8e9 / 150_000.0).abs() < 1e-6);
-            assert!((of(&DEPTH_LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
+            assert!((predicted(&DEPTH_LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
             // A device slower with many in flight than one by one is as fast as one by one.
-            let alone = fact("alone", 80_000.0, Unit::Nanoseconds, "a test");
-            let [_, upper] = closed_system_rates(4, alone, fact("highest", 5_000.0, Unit::PerSecond, "a test"));
+            let latency = fact("alone", 80_000.0, Unit::Nanoseconds, "a test");
+            let [_, upper] = closed_system_rates(4, latency, fact("highest", 5_000.0, Unit::PerSecond, "a test"));
             assert_eq!(upper.value(), 12_500.0);
-            let achieved = of(&DEPTH_ACHIEVED, 4);
+            let achieved = predicted(&DEPTH_ACHIEVED, 4);
             assert_eq!((achieved.value, achieved.low, achieved.high), (4.0, 3.2, 4.0));
         });
     }
 
     #[test]
     fn littles_law_violation_fails_round() {
-        let law = |counted| LittlesLaw {
+        let law = |counted_in_flight| LittlesLaw {
             rate: 50_000.0,
             latency: 160_000.0,
-            counted_in_flight: counted,
+            counted_in_flight,
             edge_requests: 0.01,
         };
         assert!(law(8.0).check().is_ok() && law(7.6).check().is_ok());
@@ -195,8 +197,11 @@ mod tests {
             (Some(80e6), Some(MAX_ROUND_NANOSECONDS))
         );
         assert_eq!((extended_round(20e6, 128, 16), extended_round(20e6, 129, 16)), (None, None));
-        // What was seen at 50 requests a second: 40 of 16 in flight, most of them while the queue filled or drained.
-        let few = LittlesLaw { rate: 54.0, latency: 173e6, counted_in_flight: 11.36, edge_requests: 16.0 / 40.0 };
-        assert!(few.check().is_ok() && LittlesLaw { edge_requests: 16.0 / 400.0, ..few }.check().is_err());
+        // Measured at 50 requests a second: 40 of 16 in flight, most of them while the queue filled or drained.
+        let slow_device =
+            LittlesLaw { rate: 54.0, latency: 173e6, counted_in_flight: 11.36, edge_requests: 16.0 / 40.0 };
+        assert!(
+            slow_device.check().is_ok() && LittlesLaw { edge_requests: 16.0 / 400.0, ..slow_device }.check().is_err()
+        );
     }
 }

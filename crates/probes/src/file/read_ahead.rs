@@ -38,13 +38,13 @@ fn window_steps(target: &Target) -> ProbeResult<Vec<u64>> {
     let (file, mapping) = open_uncached(target)?;
     let (file_bytes, page) = (target.bytes() as usize, page_bytes());
     let (mut steps, mut covered) = (Vec::new(), 0);
-    for place in (0..file_bytes).step_by(page) {
-        page_read::read_byte(&file, place as u64)?;
+    for offset in (0..file_bytes).step_by(page) {
+        page_read::read_byte(&file, offset as u64)?;
         // How many pages came is checked only when the next one has.
         if covered < file_bytes && mapping.resident(covered, page)?[0] {
-            let more = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
-            steps.push(more as u64);
-            covered += more;
+            let step = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
+            steps.push(step as u64);
+            covered += step;
         }
     }
     Ok(steps)
@@ -59,10 +59,10 @@ pub(super) fn missed_page_steps(target: &Target) -> ProbeResult<Vec<u64>> {
     let (mut steps, mut covered) = (Vec::new(), 0);
     while covered < file_bytes {
         page_read::read_byte(&file, covered as u64)?;
-        let come = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
-        fail_if(come == 0, format!("the page at {covered} that was read is not in memory"))?;
-        steps.push(come as u64);
-        covered += come;
+        let step = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
+        fail_if(step == 0, format!("the page at {covered} that was read is not in memory"))?;
+        steps.push(step as u64);
+        covered += step;
     }
     Ok(steps)
 }
@@ -86,16 +86,16 @@ mod tests {
 
     #[test]
     fn read_ahead_steps_cover_file() {
-        let place = tempfile::NamedTempFile::new_in(".").unwrap();
-        place.as_file().set_len(8 * MIB).unwrap();
-        let target = Target::find(place.path()).unwrap();
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        file.as_file().set_len(8 * MIB).unwrap();
+        let target = Target::find(file.path()).unwrap();
         let steps = window_steps(&target).unwrap();
         assert_eq!(steps.iter().sum::<u64>(), 8 * MIB);
         // The first one is small: the kernel does not know yet that more will follow.
         assert!(steps.len() > 2 && steps[0] < MIB, "{steps:?}");
-        let missed = missed_page_steps(&target).unwrap();
-        assert_eq!(missed.iter().sum::<u64>(), 8 * MIB);
+        let missed_steps = missed_page_steps(&target).unwrap();
+        assert_eq!(missed_steps.iter().sum::<u64>(), 8 * MIB);
         // They begin as small; how they grow depends on what memory is free.
-        assert!(missed.len() > 2 && missed[0] < MIB, "{missed:?}");
+        assert!(missed_steps.len() > 2 && missed_steps[0] < MIB, "{missed_steps:?}");
     }
 }

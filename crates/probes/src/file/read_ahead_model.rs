@@ -5,7 +5,7 @@ use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, 
 
 use super::prelude::*;
 
-/// Bytes of a page, where the machine does not say.
+/// Bytes of a page, where the machine does not report it.
 const PAGE: u64 = 4 * KIB;
 
 /// The parts of the time of one thread that reads a file in order.
@@ -22,13 +22,14 @@ impl ReadAheadCost {
     /// For a file of this many bytes, read by calls of this many each.
     pub(super) fn new(facts: &PredictionInputs<'_>, file_bytes: u64, block: u64) -> Predicted<Self> {
         let page = memory_budget::page_bytes(facts.machine());
-        let count = |name: &str, number: u64| given(name, number as f64, Unit::Count);
-        let new = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
-        let known = measured(facts, &PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
+        let count = |name: &str, number: u64| quantity(name, number as f64, Unit::Count);
+        let uncached_page =
+            measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
+        let cached_page = measured(facts, &PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
         // Noise may reverse the order of two figures.
-        let allocated = (new - known.clone()).at_least_zero().variant("allocation");
-        let calls = count("calls", file_bytes.div_ceil(block)) * known.variant("calls");
-        let blocks = given("blocks", file_bytes as f64 / block as f64, Unit::Ratio);
+        let allocation = (uncached_page - cached_page.clone()).at_least_zero().variant("allocation");
+        let calls = count("calls", file_bytes.div_ceil(block)) * cached_page.variant("calls");
+        let blocks = quantity("blocks", file_bytes as f64 / block as f64, Unit::Ratio);
         let copy = blocks * derived_time::block_copy(facts, block, IoDirection::Read)?;
         let window = measured(facts, &READ_AHEAD, &Case::new())?;
         let windows = window_count(file_bytes, block, window.value() as u64, page);
@@ -36,9 +37,9 @@ impl ReadAheadCost {
         let latency = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?.variant("windows of the device");
         let rate = measured(facts, &DEVICE_READ, &Case::new())?;
         Ok(Self {
-            allocation: count("pages", file_bytes.div_ceil(page)) * allocated,
+            allocation: count("pages", file_bytes.div_ceil(page)) * allocation,
             calls_and_copy: calls + copy,
-            device_windows: count("windows", windows).beside(&window) * latency + rest / rate,
+            device_windows: count("windows", windows).with_input(&window) * latency + rest / rate,
         })
     }
 
@@ -53,13 +54,13 @@ impl ReadAheadCost {
     }
 }
 
-/// How many windows a file of this many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
-/// or than a call: it begins with a few times the request and grows fourfold, and twofold from a sixteenth of the largest on
-/// (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
+/// How many windows a file of this many bytes is read ahead in, by calls of `block` bytes. No window is larger than
+/// `max_window`, or than a call. The first is a few times the request; they grow fourfold, and twofold from a sixteenth
+/// of the largest on (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
 pub(super) fn window_count(file_bytes: u64, block: u64, max_window: u64, page: u64) -> u64 {
-    let (pages, asked) = (file_bytes.div_ceil(page), block.div_ceil(page).max(1));
-    let max_window = (max_window / page).max(asked);
-    let first = match asked.next_power_of_two() {
+    let (pages, request_pages) = (file_bytes.div_ceil(page), block.div_ceil(page).max(1));
+    let max_window = (max_window / page).max(request_pages);
+    let first = match request_pages.next_power_of_two() {
         small if small <= max_window / 32 => 4 * small,
         middle if middle <= max_window / 4 => 2 * middle,
         _ => max_window,
@@ -81,8 +82,8 @@ pub(super) fn window_count(file_bytes: u64, block: u64, max_window: u64, page: u
 /// copy.
 pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Predicted<Expr> {
     let page = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Random))?.variant("page");
-    let through = page + derived_time::block_copy(facts, block, IoDirection::Read)?;
-    Ok(derived_time::direct_request(facts, block, IoDirection::Read)? + through)
+    let cache_time = page + derived_time::block_copy(facts, block, IoDirection::Read)?;
+    Ok(derived_time::direct_request(facts, block, IoDirection::Read)? + cache_time)
 }
 
 #[cfg(test)]
@@ -93,7 +94,7 @@ mod tests {
 
     /// 300 ns of a call, 500 ns to allocate a page in order and 700 ns at random, windows of 256 KiB.
     fn measured(id: &str, case: &Case) -> Option<MeasuredValue> {
-        let known = [
+        let values = [
             (&READ_AHEAD, 262_144.0),
             (&BANDWIDTH_COPY, 8.192e9),
             (&LATENCY, 100.0),
@@ -104,13 +105,13 @@ mod tests {
             (Some(CacheState::Cached), Some(AccessOrder::Sequential)) => 300.0,
             (Some(CacheState::Uncached), Some(AccessOrder::Sequential)) => 800.0,
             (Some(CacheState::Uncached), Some(AccessOrder::Random)) => 1000.0,
-            _ => known.iter().find(|(metric, _)| metric.id == *id)?.1,
+            _ => values.iter().find(|(metric, _)| metric.id == *id)?.1,
         };
         Some(MeasuredValue { value, half_width: 0.0 })
     }
 
-    fn with_facts<R>(look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
-        look(&PredictionInputs::new(&crate::testing::machine(), &measured))
+    fn with_facts<R>(f: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
+        f(&PredictionInputs::new(&crate::testing::machine(), &measured))
     }
 
     #[test]
@@ -131,15 +132,15 @@ mod tests {
         with_facts(|facts| {
             // 700 pages of 4 KiB, allocated in 500 ns each; a call and a copy of 1 us each; 14 windows of 80 us and the rest, a
             // microsecond for each of 686 pages.
-            let whole = 700 * 4096;
-            let parts = ReadAheadCost::new(facts, whole, 4096).unwrap();
+            let file_bytes = 700 * 4096;
+            let parts = ReadAheadCost::new(facts, file_bytes, 4096).unwrap();
             let cpu = 700.0 * (500.0 + 300.0 + 1000.0);
             assert!((parts.cpu_time().value() - cpu).abs() < 1.0, "{}", parts.cpu_time().value());
-            let all = parts.single_thread_time();
-            assert!((all.value() - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{all:?}");
-            let all = derived_time::predict_from_parts(all);
-            assert_eq!(all.inputs.len(), 6);
-            assert!(all.derivation.starts_with("700 x (800 ns - 300 ns) + the larger of"), "{all:?}");
+            let time = parts.single_thread_time();
+            assert!((time.value() - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{time:?}");
+            let prediction = derived_time::predict_from_parts(time);
+            assert_eq!(prediction.inputs.len(), 6);
+            assert!(prediction.derivation.starts_with("700 x (800 ns - 300 ns) + the larger of"), "{prediction:?}");
             // 80 us, 1 us of call and page, 1 us of copy.
             assert!((random_block_time(facts, 4096).unwrap().value() - 82_000.0).abs() < 1.0);
         });
@@ -147,9 +148,9 @@ mod tests {
 
     #[test]
     fn missing_page_cost_has_reason() {
-        let none = |_: &str, _: &Case| None;
+        let no_value = |_: &str, _: &Case| None;
         let machine = crate::testing::machine();
-        let reason = ReadAheadCost::new(&PredictionInputs::new(&machine, &none), 4096, 4096).err().unwrap();
+        let reason = ReadAheadCost::new(&PredictionInputs::new(&machine, &no_value), 4096, 4096).err().unwrap();
         assert!(reason.0.contains(PAGE_READ.id.as_str()), "{}", reason.0);
     }
 }

@@ -47,12 +47,21 @@ fn block_case(rival: Rival, block: u64) -> Case {
 }
 
 fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let own = |rival: Rival| Case::new().with_word(rival).with_word(PROGRAM_BLOCK);
+    let fixed_block_case = |rival: Rival| Case::new().with_word(rival).with_word(PROGRAM_BLOCK);
     let (fio, dd) = (Rival::Fio, Rival::Dd);
-    let mut cases =
-        vec![block_case(fio, 4 * KIB), block_case(fio, 128 * KIB), block_case(dd, 128 * KIB), own(Rival::Cat)];
+    let mut cases = vec![
+        block_case(fio, 4 * KIB),
+        block_case(fio, 128 * KIB),
+        block_case(dd, 128 * KIB),
+        fixed_block_case(Rival::Cat),
+    ];
     if effort > Effort::Quick {
-        cases.extend([block_case(fio, MIB), block_case(dd, 4 * KIB), block_case(dd, MIB), own(Rival::BwFileRd)]);
+        cases.extend([
+            block_case(fio, MIB),
+            block_case(dd, 4 * KIB),
+            block_case(dd, MIB),
+            fixed_block_case(Rival::BwFileRd),
+        ]);
         cases.sort();
     }
     cases
@@ -60,10 +69,10 @@ fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let random = |block| block_case(Rival::Fio, block).with_word(AccessOrder::Random);
-    let in_order = |rival, block| block_case(rival, block).with_word(AccessOrder::Sequential);
-    let mut cases = vec![random(4 * KIB), in_order(Rival::Fio, MIB)];
+    let sequential = |rival, block| block_case(rival, block).with_word(AccessOrder::Sequential);
+    let mut cases = vec![random(4 * KIB), sequential(Rival::Fio, MIB)];
     if effort > Effort::Quick {
-        cases.extend([in_order(Rival::Fio, 4 * KIB), random(128 * KIB), in_order(Rival::Dd, MIB)]);
+        cases.extend([sequential(Rival::Fio, 4 * KIB), random(128 * KIB), sequential(Rival::Dd, MIB)]);
         cases.sort();
     }
     cases
@@ -130,12 +139,12 @@ fn with_cache_proof(
     let before = set_cache_state(&task.target, task.state)?;
     let counters = DeviceCounters::now(&task.target);
     let side = read(task)?;
-    let after = match (task.state, side.bytes) {
+    let proof = match (task.state, side.bytes) {
         (PageCacheState::Direct, Some(bytes)) => counters.prove_read(bytes)?,
         (PageCacheState::Direct, None) => return Err(ProbeError::fail("the program does not report how much it read")),
         _ => prove_resident(&task.target)?,
     };
-    Ok(SideResult { words: format!("{}; before, {before}; {after}", side.words), ..side })
+    Ok(SideResult { words: format!("{}; before, {before}; {proof}", side.words), ..side })
 }
 
 /// kelvin's own side.
@@ -148,9 +157,9 @@ fn run_kelvin(task: &RivalTask) -> ProbeResult<SideResult> {
         digest: task.computes_digest,
         ..test_files::direct_read_job(&task.target, Engine::Pread, task.block as usize)
     };
-    let done = test_files::run_job(&job)?;
-    let words = format!("{} requests in {:.3} s", done.total.requests, done.nanoseconds as f64 / 1e9);
-    Ok(SideResult { rate: done.rate(), bytes: Some(done.total.bytes), words })
+    let result = test_files::run_job(&job)?;
+    let words = format!("{} requests in {:.3} s", result.total.requests, result.nanoseconds as f64 / 1e9);
+    Ok(SideResult { rate: result.rate(), bytes: Some(result.total.bytes), words })
 }
 
 /// Factor either way within which the same work takes the same time.
@@ -178,11 +187,11 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, kelvin: &
         }
         _ => (Expr::from(1.0), "as fast"),
     };
-    let allowed =
+    let allowance =
         fact("instructions allowed for", ALLOWED_INSTRUCTIONS, Unit::Count, "an allowance, at two per cycle and 3 GHz");
-    let instruction = given("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
-    let upper = ratio.clone() + allowed * instruction / request;
-    Ok(ratio.clone().between(&ratio, &upper).within(SPREAD).derived(name))
+    let instruction = quantity("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
+    let upper = ratio.clone() + allowance * instruction / request;
+    Ok(ratio.clone().with_bounds(&ratio, &upper).widen(SPREAD).derived(name))
 }
 
 #[cfg(test)]
@@ -193,16 +202,16 @@ mod tests {
     #[test]
     fn ratio_is_one_except_for_output() {
         // 4 KiB at 4.096 GB/s take 1000 ns; 1000 instructions 166.7 ns.
-        let known = [(RIVALS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (SYSCALL_WRITE.id.as_str(), Some(100.0))];
-        with_facts(&known, |facts| {
-            let of = |case: Case| predict(facts, &RIVALS_CACHED, &case, &RIVALS_CACHED_KELVIN).unwrap();
-            let fio = of(block_case(Rival::Fio, 4096));
+        let values = [(RIVALS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (SYSCALL_WRITE.id.as_str(), Some(100.0))];
+        with_facts(&values, |facts| {
+            let predicted = |case: Case| predict(facts, &RIVALS_CACHED, &case, &RIVALS_CACHED_KELVIN).unwrap();
+            let fio = predicted(block_case(Rival::Fio, 4096));
             assert_eq!((fio.value, fio.low), (1.0, 1.0 / 1.15));
             assert!((fio.high - (1.0 + 1.0 / 6.0) * 1.15).abs() < 1e-9, "{}", fio.high);
-            assert!((of(block_case(Rival::Dd, 4096)).value - 1.1).abs() < 1e-12);
-            assert!((of(block_case(Rival::Dd, 40_960)).value - 1.01).abs() < 1e-12);
+            assert!((predicted(block_case(Rival::Dd, 4096)).value - 1.1).abs() < 1e-12);
+            assert!((predicted(block_case(Rival::Dd, 40_960)).value - 1.01).abs() < 1e-12);
             // 128 KiB take 32 us.
-            let cat = of(Case::new().with_word(Rival::Cat).with_word(PROGRAM_BLOCK));
+            let cat = predicted(Case::new().with_word(Rival::Cat).with_word(PROGRAM_BLOCK));
             assert!((cat.value - 1.003_125).abs() < 1e-9, "{}", cat.value);
             assert!(cat.inputs.iter().any(|input| input.value == 131_072.0));
             assert!(
@@ -216,16 +225,19 @@ mod tests {
 
     #[test]
     fn quick_run_has_selected_programs() {
-        let all = cached_cases(&machine(), Effort::Default);
+        let default_cases = cached_cases(&machine(), Effort::Default);
         let reads_files = |rival: &&Rival| !matches!(rival, Rival::Perf | Rival::Iperf3);
         assert!(
-            Rival::ALL.iter().filter(reads_files).all(|rival| all.iter().any(|case| rival.point().is_in_case(case))),
-            "{all:?}"
+            Rival::ALL
+                .iter()
+                .filter(reads_files)
+                .all(|rival| default_cases.iter().any(|case| rival.point().is_in_case(case))),
+            "{default_cases:?}"
         );
-        let (small, large) = (block_case(Rival::Fio, 4096), block_case(Rival::Fio, MIB));
+        let (small_case, large_case) = (block_case(Rival::Fio, 4096), block_case(Rival::Fio, MIB));
         assert_eq!(
             direct_cases(&machine(), Effort::Quick),
-            [small.with_word(AccessOrder::Random), large.with_word(AccessOrder::Sequential)]
+            [small_case.with_word(AccessOrder::Random), large_case.with_word(AccessOrder::Sequential)]
         );
         assert_eq!(cached_cases(&machine(), Effort::Quick).len(), 4);
     }

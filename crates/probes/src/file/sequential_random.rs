@@ -40,7 +40,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     numbers(BYTES, &sizes).words(&[CacheState::Direct, CacheState::Uncached]).words(AccessOrder::ALL)
 }
 
-/// MiB of the largest file beyond memory that is made without being asked for: half of what a run may write.
+/// MiB of the largest file beyond memory that is made without a request: half of what a run may write.
 const MAX_BEYOND_MEMORY: u64 = 2048;
 
 /// MiB of a file that no file cache of this machine holds: a quarter more than its memory, or than its control group may use. None on a
@@ -68,13 +68,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         round.pass(bench, &target, state, order)?;
         passes += 1;
     }
-    let ReadRound { reads, spent } = round;
+    let ReadRound { reads, read_time } = round;
     // From memory it is a control: what the same reads take without the device.
     if state != PageCacheState::Cached {
         bench.note(counters.prove_read(reads.inner.bytes)?);
     }
     bench.note(describe_quantiles(&reads, recording_cost(bench.clock(), bench.hertz())));
-    bench.record(&READ_ORDER, vec![spent / reads.inner.requests as f64]);
+    bench.record(&READ_ORDER, vec![read_time / reads.inner.requests as f64]);
     if reads.histogram.count() >= MIN_READS_FOR_P99 {
         bench.record(&READ_ORDER_P99, reads.histogram.quantile(0.99).into_iter().collect());
     }
@@ -84,34 +84,35 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 /// The reads so far, and their nanoseconds.
 struct ReadRound {
     reads: LatencyObserver<IoTally>,
-    spent: f64,
+    read_time: f64,
 }
 
 impl ReadRound {
     fn new(bench: &Bench<'_>) -> Self {
-        Self { reads: LatencyObserver::new(IoTally::default(), bench.clock(), bench.hertz()), spent: 0.0 }
+        Self { reads: LatencyObserver::new(IoTally::default(), bench.clock(), bench.hertz()), read_time: 0.0 }
     }
 
     fn is_over(&self, slice: f64) -> bool {
-        self.spent >= slice
-            && (self.reads.histogram.count() >= MIN_READS_FOR_P99 || self.spent >= MAX_EXTENDED_NANOSECONDS)
+        self.read_time >= slice
+            && (self.reads.histogram.count() >= MIN_READS_FOR_P99 || self.read_time >= MAX_EXTENDED_NANOSECONDS)
     }
 
     /// One pass over a file, or as much of it as there is time for: all of it where the kernel reads ahead, since what is read
     /// ahead must count too.
     fn pass(&mut self, bench: &Bench<'_>, target: &Target, state: PageCacheState, order: BlockOrder) -> ProbeResult {
         set_cache_state(target, state)?;
-        let how = ReadOptions { access: state.access(), block: BLOCK, order, pages: PagePolicy::Base };
-        let mut reader = Engine::Pread.open(target, how).map_err(probe_error)?;
+        let options = ReadOptions { access: state.access(), block: BLOCK, order, pages: PagePolicy::Base };
+        let mut reader = Engine::Pread.open(target, options).map_err(probe_error)?;
         let mut requests = BlockRequests::new(0..target.bytes(), BLOCK, order);
-        let (clock, ahead) = (bench.clock(), state == PageCacheState::Uncached && order == BlockOrder::Sequential);
+        let (clock, has_read_ahead) =
+            (bench.clock(), state == PageCacheState::Uncached && order == BlockOrder::Sequential);
         while requests.complete_passes() == 0
-            && (ahead && self.spent < MAX_PASS_NANOSECONDS || !self.is_over(bench.slice()))
+            && (has_read_ahead && self.read_time < MAX_PASS_NANOSECONDS || !self.is_over(bench.slice()))
         {
             requests.extend_limit(TIME_CHECK_READS);
             let (ticks, outcome) = clock.time(|| reader.read(&mut requests, &mut self.reads));
             outcome.map_err(probe_error)?;
-            self.spent += bench.nanoseconds(ticks);
+            self.read_time += bench.nanoseconds(ticks);
         }
         Ok(())
     }
@@ -139,7 +140,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let time = match required(CacheState::of(case), case)? {
         CacheState::Direct => {
             let request = derived_time::direct_request(facts, block, IoDirection::Read)?;
-            return Ok(request.within(derived_time::DEVICE_RANGE_FACTOR).derived("parts"));
+            return Ok(request.widen(derived_time::DEVICE_RANGE_FACTOR).derived("parts"));
         }
         CacheState::Uncached if AccessOrder::of(case) == Some(AccessOrder::Random) => {
             read_ahead_model::random_block_time(facts, block)?
@@ -161,12 +162,12 @@ fn device_tail_case() -> Case {
 
 /// What one in a hundred reads exceeds.
 fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
-    let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
+    let is_sequential = AccessOrder::of(case) == Some(AccessOrder::Sequential);
     match required(CacheState::of(case), case)? {
         CacheState::Direct if *case == device_tail_case() => {
             Err(NoPrediction::new("the tail of a device's latency does not follow from its mean"))
         }
-        CacheState::Uncached if in_order => read_ahead_tail(facts, required_number(BYTES, case)?),
+        CacheState::Uncached if is_sequential => read_ahead_tail(facts, required_number(BYTES, case)?),
         CacheState::Direct | CacheState::Uncached => {
             let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.variant("requests");
             Ok(derived_time::predict_from_parts(tail))
@@ -184,15 +185,15 @@ fn read_ahead_tail(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted {
     let block = BLOCK as u64;
     let page = memory_budget::page_bytes(facts.machine());
     let window = facts.measured(&READ_AHEAD, &Case::new())?;
-    // All that either way may need is asked for: a plan does not know the size of windows.
+    // All that either way may need is requested: a plan does not know the size of windows.
     let (cached, load) = (derived_time::cached_read(facts, block), latency::memory_latency(facts));
     let (reads, waits) = (bytes / block, read_ahead_model::window_count(bytes, block, window.value as u64, page));
     if 100 * waits > reads {
-        let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.within(derived_time::RANGE_FACTOR);
+        let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.widen(derived_time::RANGE_FACTOR);
         let remark = format!("as other requests to the device, for which {waits} of {reads} reads wait");
         return Ok(tail.explained(PredictionBasis::Derived, "reads that wait for windows", &remark));
     }
-    let folio = given("loads of a folio", FOLIO_LOADS, Unit::Count).variant("first of a folio");
+    let folio = quantity("loads of a folio", FOLIO_LOADS, Unit::Count).variant("first of a folio");
     Ok(derived_time::predict_from_parts(cached? + folio * load?))
 }
 
@@ -206,14 +207,14 @@ mod tests {
 
     #[test]
     fn times_match_hand_calculation() {
-        let known = [
+        let values = [
             (BANDWIDTH_COPY.id.as_str(), Some(8.192e9)),
             (PAGE_READ.id.as_str(), Some(1000.0)),
             (READ_AHEAD.id.as_str(), Some(262_144.0)),
             (DEVICE_READ.id.as_str(), Some(409.6e6)),
             (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             let time = |order: AccessOrder, cache: CacheState| {
                 predict(facts, &READ_ORDER, &Case::new().with_number(BYTES, MIB).with_word(order).with_word(cache))
                     .unwrap()
@@ -225,22 +226,22 @@ mod tests {
             assert!((time(AccessOrder::Random, CacheState::Uncached) - 82_000.0).abs() < 1e-6);
             // 256 pages in 8 windows of 80 us, and 10 us for each page beyond the first one of each. Pages cost nothing to
             // allocate only because the test makes the two figures equal.
-            let in_order = time(AccessOrder::Sequential, CacheState::Uncached);
-            assert!((in_order - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
+            let sequential_time = time(AccessOrder::Sequential, CacheState::Uncached);
+            assert!((sequential_time - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
         });
     }
 
     #[test]
     fn tail_depends_on_read_ahead() {
-        let known = [
+        let values = [
             (READ_ORDER_P99.id.as_str(), Some(150_000.0)),
             (READ_AHEAD.id.as_str(), Some(131_072.0)),
             (PAGE_READ.id.as_str(), Some(400.0)),
             (BANDWIDTH_COPY.id.as_str(), Some(8.192e9)),
             (LATENCY.id.as_str(), Some(100.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |mib: u64, order: AccessOrder, cache: CacheState| {
+        with_facts(&values, |facts| {
+            let predicted = |mib: u64, order: AccessOrder, cache: CacheState| {
                 predict(
                     facts,
                     &READ_ORDER_P99,
@@ -254,14 +255,14 @@ mod tests {
                 // Windows of 32 pages at most: one of 32 reads waits.
                 (16, AccessOrder::Sequential, CacheState::Uncached),
             ] {
-                let tail = of(mib, order, cache).unwrap();
+                let tail = predicted(mib, order, cache).unwrap();
                 assert_eq!((tail.value, tail.low, tail.high), (150_000.0, 75_000.0, 300_000.0));
             }
-            assert!(of(16, AccessOrder::Random, CacheState::Direct).is_err());
+            assert!(predicted(16, AccessOrder::Random, CacheState::Direct).is_err());
         });
-        let far = [&known[..1], &[(READ_AHEAD.id.as_str(), Some(16.0 * MIB as f64))], &known[2..]].concat();
-        with_facts(&far, |facts| {
-            let of = |mib: u64| {
+        let large_windows = [&values[..1], &[(READ_AHEAD.id.as_str(), Some(16.0 * MIB as f64))], &values[2..]].concat();
+        with_facts(&large_windows, |facts| {
+            let predicted = |mib: u64| {
                 let case = Case::new()
                     .with_number(BYTES, mib * MIB)
                     .with_word(AccessOrder::Sequential)
@@ -269,8 +270,8 @@ mod tests {
                 predict(facts, &READ_ORDER_P99, &case).unwrap()
             };
             // 4 windows of 256 reads; 8 of 4096, of which most find their page: 400 ns, 1 us of copy, 200 ns.
-            assert_eq!(of(1).value, 150_000.0);
-            assert!((of(16).value - 1600.0).abs() < 1e-9, "{}", of(16).value);
+            assert_eq!(predicted(1).value, 150_000.0);
+            assert!((predicted(16).value - 1600.0).abs() < 1e-9, "{}", predicted(16).value);
         });
     }
 
@@ -280,9 +281,10 @@ mod tests {
         assert_eq!(cases.len(), 12);
         let large = Case::new().with_number(BYTES, 128 * MIB);
         assert!(cases.contains(&large.with_word(AccessOrder::Random).with_word(CacheState::Uncached)));
-        let study = super::cases(&crate::testing::machine(), Effort::Thorough);
-        let sizes: std::collections::BTreeSet<u64> = study.iter().filter_map(|case| BYTES.number_in(case)).collect();
-        assert_eq!((study.len(), sizes), (32, PUBLISHED_SIZES.map(|size| size * MIB).into()));
+        let thorough_cases = super::cases(&crate::testing::machine(), Effort::Thorough);
+        let sizes: std::collections::BTreeSet<u64> =
+            thorough_cases.iter().filter_map(|case| BYTES.number_in(case)).collect();
+        assert_eq!((thorough_cases.len(), sizes), (32, PUBLISHED_SIZES.map(|size| size * MIB).into()));
     }
 
     #[test]

@@ -49,29 +49,30 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         (Fdatasync, Append),
         (Dsync, Append),
     ];
-    let case_of = |&(by, place): &(FlushMethod, WritePosition)| Case::new().with_word(by).with_word(place);
+    let case_of =
+        |&(method, position): &(FlushMethod, WritePosition)| Case::new().with_word(method).with_word(position);
     combinations[..by_effort(effort, [2, 5, combinations.len()])].iter().map(case_of).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let by = required(FlushMethod::of(case), case)?;
-    let append = required(WritePosition::of(case), case)? == WritePosition::Append;
+    let method = required(FlushMethod::of(case), case)?;
+    let is_append = required(WritePosition::of(case), case)? == WritePosition::Append;
     let system = kind(bench.scratch())?;
     let reason = format!(
         "needs a scratch directory on a disk: {} lives in memory, where a flush does nothing; choose another by \
              --dir",
         system.name()
     );
-    skip_if(system.is_in_memory() && by != FlushMethod::Nothing, reason)?;
-    let mut writes = FlushedWrites::new(bench, by, append)?;
+    skip_if(system.is_in_memory() && method != FlushMethod::Nothing, reason)?;
+    let mut writes = FlushedWrites::new(bench, method, is_append)?;
     let trial = run_trial(bench, &mut writes)?;
     bench.note(format!("{}: trial: {trial}", system.name()));
-    let (before, done) = (DeviceCounters::now(&writes.target), writes.done);
+    let (before, blocks_before) = (DeviceCounters::now(&writes.target), writes.written_blocks);
     bench.time_each([&SYNC_WRITE], |clock| Ok([writes.write_next(clock)?]))?;
-    writes.prove(writes.done - done, &before).map(drop)
+    writes.prove(writes.written_blocks - blocks_before, &before).map(drop)
 }
 
-/// Makes a few writes, reserves as many as they predict, and says where they went.
+/// Makes a few writes, reserves as many as they predict, and reports where they went.
 fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> ProbeResult<String> {
     let before = DeviceCounters::now(&writes.target);
     let mut ticks = 0;
@@ -81,7 +82,7 @@ fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> ProbeResult<Strin
     let write_time = bench.nanoseconds(ticks) / TRIAL_WRITES as f64;
     let expected = (RESERVE_FACTOR * bench.slice() / write_time.max(1.0)).min(MAX_WRITES) * WRITE_BYTES as f64;
     // What is written in place, in memory, reaches the device once.
-    let bytes = if writes.by == FlushMethod::Nothing && !writes.append { FILE_BYTES } else { expected as u64 };
+    let bytes = if writes.method == FlushMethod::Nothing && !writes.is_append { FILE_BYTES } else { expected as u64 };
     check_free_space(bench, bytes)?;
     bench.reserve_write(bytes)?;
     writes.prove(TRIAL_WRITES, &before)
@@ -91,22 +92,22 @@ fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> ProbeResult<Strin
 struct FlushedWrites {
     target: Target,
     file: File,
-    by: FlushMethod,
-    append: bool,
+    method: FlushMethod,
+    is_append: bool,
     /// Where blocks are written over.
-    places: BlockRequests,
+    requests: BlockRequests,
     block: Vec<u8>,
     seed: u64,
     /// Blocks written.
-    done: u64,
+    written_blocks: u64,
 }
 
 impl FlushedWrites {
-    fn new(bench: &Bench<'_>, by: FlushMethod, append: bool) -> ProbeResult<Self> {
+    fn new(bench: &Bench<'_>, method: FlushMethod, is_append: bool) -> ProbeResult<Self> {
         // Rounds share the file that is overwritten: one for flushed writes, and one for the others, whose dirty pages a flush would write
         // too.
-        let target = match by {
-            _ if append => {
+        let target = match method {
+            _ if is_append => {
                 let path = bench.scratch().join(format!("kelvin-sync-{}", std::process::id()));
                 File::create_new(&path).or_file_failure("make", &path)?;
                 Target::find(&path).map_err(probe_error)?
@@ -114,19 +115,19 @@ impl FlushedWrites {
             FlushMethod::Nothing => test_files::scratch_file(bench, "kelvin-sync-unflushed", FILE_BYTES, bench.seed())?,
             _ => test_files::scratch_file(bench, "kelvin-sync-flushed", FILE_BYTES, bench.seed())?,
         };
-        let flags = if by == FlushMethod::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 };
-        let opened = File::options().write(true).custom_flags(flags).open(target.path());
-        let file = opened.or_file_failure("open", target.path())?;
+        let flags = if method == FlushMethod::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 };
+        let outcome = File::options().write(true).custom_flags(flags).open(target.path());
+        let file = outcome.or_file_failure("open", target.path())?;
         let order = BlockOrder::Random { seed: bench.seed() };
         Ok(Self {
             target,
             file,
-            by,
-            append,
-            places: BlockRequests::new(0..FILE_BYTES, WRITE_BYTES, order).endless(),
+            method,
+            is_append,
+            requests: BlockRequests::new(0..FILE_BYTES, WRITE_BYTES, order).endless(),
             block: vec![0; WRITE_BYTES],
             seed: bench.seed(),
-            done: 0,
+            written_blocks: 0,
         })
     }
 
@@ -135,53 +136,53 @@ impl FlushedWrites {
         // No block is like another, nor like the one it replaces.
         self.seed = self.seed.wrapping_add(1);
         RandomData::new(self.seed).fill(&mut self.block);
-        let offset = if self.append {
-            self.done * WRITE_BYTES as u64
+        let offset = if self.is_append {
+            self.written_blocks * WRITE_BYTES as u64
         } else {
-            self.places.next().map_or(0, |request| request.offset)
+            self.requests.next().map_or(0, |request| request.offset)
         };
-        let begun = clock.start();
-        let written = self.file.write_at(&self.block, offset);
-        let flushed = match self.by {
+        let start = clock.start();
+        let write_outcome = self.file.write_at(&self.block, offset);
+        let flush_outcome = match self.method {
             FlushMethod::Nothing | FlushMethod::Dsync => Ok(()),
             FlushMethod::Fdatasync => self.file.sync_data(),
             FlushMethod::Fsync => self.file.sync_all(),
         };
-        let ticks = clock.stop().wrapping_sub(begun);
-        let part = written.or_file_failure("write", self.target.path())?;
-        fail_if(part != WRITE_BYTES, format!("a write wrote {part} of {WRITE_BYTES} bytes"))?;
-        flushed.or_file_failure("flush", self.target.path())?;
-        self.done += 1;
+        let ticks = clock.stop().wrapping_sub(start);
+        let written_bytes = write_outcome.or_file_failure("write", self.target.path())?;
+        fail_if(written_bytes != WRITE_BYTES, format!("a write wrote {written_bytes} of {WRITE_BYTES} bytes"))?;
+        flush_outcome.or_file_failure("flush", self.target.path())?;
+        self.written_blocks += 1;
         Ok(ticks)
     }
 
     /// What the device counts of this many writes since an earlier reading, in words.
-    fn prove(&self, writes: u64, before: &DeviceCounters) -> ProbeResult<String> {
-        match before.written() {
-            Ok(written) => judge_device_bytes(self.by, writes * WRITE_BYTES as u64, written),
+    fn prove(&self, writes: u64, counters: &DeviceCounters) -> ProbeResult<String> {
+        match counters.written() {
+            Ok(written) => judge_device_bytes(self.method, writes * WRITE_BYTES as u64, written),
             Err(reason) => Ok(format!("no device counter shows where the blocks went: {reason}")),
         }
     }
 }
 
-/// What a device's count says of this many bytes.
-fn judge_device_bytes(by: FlushMethod, bytes: u64, written: u64) -> ProbeResult<String> {
-    let [device, asked] = [written, bytes].map(units::bytes);
-    if by == FlushMethod::Nothing {
-        return Ok(format!("the device wrote {device} while {asked} were written into memory"));
+/// What a device's count shows of this many bytes.
+fn judge_device_bytes(method: FlushMethod, bytes: u64, written: u64) -> ProbeResult<String> {
+    let [device, requested] = [written, bytes].map(units::bytes);
+    if method == FlushMethod::Nothing {
+        return Ok(format!("the device wrote {device} while {requested} were written into memory"));
     }
     let reason = format!(
-        "needs a file system that flushes to its device, which counts {device} of {asked} flushed; choose \
+        "needs a file system that flushes to its device, which counts {device} of {requested} flushed; choose \
              another directory by --dir"
     );
     skip_if(written < bytes, reason)?;
-    let times = written as f64 / bytes.max(1) as f64;
-    Ok(format!("the device wrote {times:.1} times the {asked} that were flushed, journal and others' included"))
+    let ratio = written as f64 / bytes.max(1) as f64;
+    Ok(format!("the device wrote {ratio:.1} times the {requested} that were flushed, journal and others' included"))
 }
 
 impl Drop for FlushedWrites {
     fn drop(&mut self) {
-        if self.append {
+        if self.is_append {
             let _ = std::fs::remove_file(self.target.path());
         }
     }
@@ -191,16 +192,16 @@ impl Drop for FlushedWrites {
 const DSYNC_RANGE_FACTOR: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (by, place) = (required(FlushMethod::of(case), case)?, required(WritePosition::of(case), case)?);
+    let (method, position) = (required(FlushMethod::of(case), case)?, required(WritePosition::of(case), case)?);
     let device = |metric: &Metric| measured(facts, metric, &Case::new());
-    let alone = Case::new().with_word(FlushMethod::Nothing).with_word(WritePosition::InPlace);
-    let time = match (by, place) {
+    let unflushed_case = Case::new().with_word(FlushMethod::Nothing).with_word(WritePosition::InPlace);
+    let time = match (method, position) {
         // A write to a file with O_DSYNC is one with fdatasync after it.
         (FlushMethod::Dsync, _) => {
             let fdatasync = measured(facts, &SYNC_WRITE, &case.clone().with_word(FlushMethod::Fdatasync))?;
-            let same = fdatasync.source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync");
-            let same = same.within(DSYNC_RANGE_FACTOR);
-            return Ok(same.explained(PredictionBasis::Derived, "as fdatasync", "as with fdatasync"));
+            let estimate = fdatasync.source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync");
+            let estimate = estimate.widen(DSYNC_RANGE_FACTOR);
+            return Ok(estimate.explained(PredictionBasis::Derived, "as fdatasync", "as with fdatasync"));
         }
         // A write over pages in memory is one of those that follow each other there.
         (FlushMethod::Nothing, WritePosition::InPlace) => {
@@ -214,10 +215,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             ));
         }
         (FlushMethod::Fdatasync | FlushMethod::Fsync, WritePosition::InPlace) => {
-            measured(facts, &SYNC_WRITE, &alone)? + device(&DEVICE_WRITE_LATENCY)?.variant("block flushed")
+            measured(facts, &SYNC_WRITE, &unflushed_case)? + device(&DEVICE_WRITE_LATENCY)?.variant("block flushed")
         }
         (FlushMethod::Fdatasync | FlushMethod::Fsync, WritePosition::Append) => {
-            let data = measured(facts, &SYNC_WRITE, &alone)? + device(&DEVICE_ACCEPT_LATENCY)?;
+            let data = measured(facts, &SYNC_WRITE, &unflushed_case)? + device(&DEVICE_ACCEPT_LATENCY)?;
             data + device(&DEVICE_WRITE_LATENCY)?.variant("new size flushed")
         }
     };
@@ -231,12 +232,12 @@ mod tests {
 
     #[test]
     fn dsync_is_predicted_to_be_fdatasync() {
-        let dsync = |place: WritePosition| Case::new().with_word(FlushMethod::Dsync).with_word(place);
+        let dsync = |position: WritePosition| Case::new().with_word(FlushMethod::Dsync).with_word(position);
         with_facts(&[(&SYNC_WRITE.id, Some(3e6))], |facts| {
-            for &place in WritePosition::ALL {
-                let prediction = predict(facts, &SYNC_WRITE, &dsync(place)).unwrap();
+            for &position in WritePosition::ALL {
+                let prediction = predict(facts, &SYNC_WRITE, &dsync(position)).unwrap();
                 assert_eq!((prediction.value, prediction.low, prediction.high), (3e6, 2e6, 4.5e6));
-                let fdatasync = dsync(place).with_word(FlushMethod::Fdatasync);
+                let fdatasync = dsync(position).with_word(FlushMethod::Fdatasync);
                 assert_eq!(prediction.inputs[0].name, format!("{} ({fdatasync})", SYNC_WRITE.id));
             }
         });
@@ -248,24 +249,24 @@ mod tests {
     #[test]
     fn flushed_write_adds_device_time() {
         use WritePosition::{Append, InPlace};
-        let known = [
+        let values = [
             (SYNC_WRITE.id.as_str(), Some(1000.0)),
             (BLOCKSIZE_WRITE.id.as_str(), Some(4.096e9)),
             (DEVICE_ACCEPT_LATENCY.id.as_str(), Some(20_000.0)),
             (DEVICE_WRITE_LATENCY.id.as_str(), Some(50_000.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |by: FlushMethod, place: WritePosition| {
-                predict(facts, &SYNC_WRITE, &Case::new().with_word(by).with_word(place))
+        with_facts(&values, |facts| {
+            let predicted = |method: FlushMethod, position: WritePosition| {
+                predict(facts, &SYNC_WRITE, &Case::new().with_word(method).with_word(position))
             };
-            let unflushed = of(FlushMethod::Nothing, InPlace).unwrap();
+            let unflushed = predicted(FlushMethod::Nothing, InPlace).unwrap();
             assert_eq!((unflushed.value, unflushed.low, unflushed.high), (1000.0, 500.0, 2000.0));
-            for by in [FlushMethod::Fsync, FlushMethod::Fdatasync] {
-                assert_eq!(of(by, InPlace).unwrap().value, 51_000.0);
-                let append = of(by, Append).unwrap();
+            for method in [FlushMethod::Fsync, FlushMethod::Fdatasync] {
+                assert_eq!(predicted(method, InPlace).unwrap().value, 51_000.0);
+                let append = predicted(method, Append).unwrap();
                 assert_eq!((append.value, append.inputs.len()), (71_000.0, 3));
             }
-            assert!(of(FlushMethod::Nothing, Append).unwrap_err().0.contains("published"));
+            assert!(predicted(FlushMethod::Nothing, Append).unwrap_err().0.contains("published"));
         });
     }
 

@@ -59,32 +59,32 @@ pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Target> 
 /// The file for reads that reach the device: the shared one of this many bytes, or a small one where the device is slow. A pass
 /// then takes no longer than it should, and what was dropped for it need not be read again for what is measured in memory.
 pub(super) fn device_file(bench: &mut Bench<'_>, bytes: u64) -> ProbeResult<Target> {
-    let small = shared_file(bench, SMALL_BYTES)?;
-    if !cache_fill_time(&small)?.is_some_and(|took| is_slow(took, bytes)) {
+    let small_file = shared_file(bench, SMALL_BYTES)?;
+    if !cache_fill_time(&small_file)?.is_some_and(|nanoseconds| is_slow(nanoseconds, bytes)) {
         return shared_file(bench, bytes);
     }
-    let [small_one, usual] = [SMALL_BYTES, bytes].map(units::bytes);
-    bench.note(format!("on a file of {small_one}, since one of {usual} takes too long on this device"));
-    Ok(small)
+    let [small_size, requested_size] = [SMALL_BYTES, bytes].map(units::bytes);
+    bench.note(format!("on a file of {small_size}, since one of {requested_size} takes too long on this device"));
+    Ok(small_file)
 }
 
 /// Whether a file of this many bytes takes too long, if the small one took this many nanoseconds.
-fn is_slow(took: u64, bytes: u64) -> bool {
-    took as f64 * (bytes as f64 / SMALL_BYTES as f64) > MAX_PASS_NANOSECONDS
+fn is_slow(nanoseconds: u64, bytes: u64) -> bool {
+    nanoseconds as f64 * (bytes as f64 / SMALL_BYTES as f64) > MAX_PASS_NANOSECONDS
 }
 
 /// Nanoseconds that a file takes from its device into an empty page cache, found once a run; `None` where it cannot be dropped from
 /// there or kept in it.
 fn cache_fill_time(target: &Target) -> ProbeResult<Option<u64>> {
     let record = with_suffix(target.path(), CACHE_FILL_TIME);
-    if let Some(known) = read_number(&record)? {
-        return Ok(Some(known as u64));
+    if let Some(nanoseconds) = read_number(&record)? {
+        return Ok(Some(nanoseconds as u64));
     }
     let mut fastest = u64::MAX;
     for _ in 0..CACHE_FILL_TRIALS {
         match measure_cache_fill(target) {
             Err(kelvin_file::Error::CacheStateNotReached { .. }) => return Ok(None),
-            took => fastest = fastest.min(took.map_err(probe_error)?),
+            outcome => fastest = fastest.min(outcome.map_err(probe_error)?),
         }
         if !is_slow(fastest, SHARED_BYTES) {
             break;
@@ -96,12 +96,12 @@ fn cache_fill_time(target: &Target) -> ProbeResult<Option<u64>> {
 
 fn measure_cache_fill(target: &Target) -> kelvin_file::Result<u64> {
     cache::set_cache_state(target, PageCacheState::Uncached)?;
-    let begun = monotonic();
+    let start = monotonic();
     cache::set_cache_state(target, PageCacheState::Cached)?;
-    Ok(monotonic() - begun)
+    Ok(monotonic() - start)
 }
 
-/// The shared file for probes that need several: that of this number, counted from 0, which is [`file`].
+/// The shared file for probes that need several: that of this number, counted from 0, which is [`shared_file`].
 pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> ProbeResult<Target> {
     if number == 0 {
         return shared_file(bench, bytes);
@@ -130,7 +130,7 @@ pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> ProbeResul
     Target::find(&path).map_err(probe_error)
 }
 
-/// Bytes of a file that are on its device; all, where the kernel does not say.
+/// Bytes of a file that are on its device; all, where the kernel does not report them.
 pub(crate) fn written_back_bytes(target: &Target) -> ProbeResult<u64> {
     let file = target.open(Access::Buffered).map_err(probe_error)?;
     let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
@@ -148,8 +148,8 @@ pub(super) fn sparse_file(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Target> 
     skip_if(kind.is_served() || kind.is_in_memory(), reason)?;
     let path = bench.scratch().join(format!("{SPARSE_FILE}-{bytes}"));
     // Another round may be making it as well: both make the same.
-    let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
-    made.and_then(|file| file.set_len(bytes)).or_file_failure("write", &path)?;
+    let outcome = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
+    outcome.and_then(|file| file.set_len(bytes)).or_file_failure("write", &path)?;
     Target::find(&path).map_err(probe_error)
 }
 
@@ -170,9 +170,9 @@ pub(super) fn read_number(path: &Path) -> ProbeResult<Option<f64>> {
 }
 
 /// A path with a longer name.
-fn with_suffix(path: &Path, end: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(end);
+    name.push(suffix);
     PathBuf::from(name)
 }
 
@@ -237,9 +237,9 @@ pub(super) fn direct_read_job(target: &Target, engine: Engine, block: usize) -> 
 /// threads, with the reason.
 pub(super) fn queued_reads(target: &Target, depth: u32) -> ProbeResult<QueuedReads> {
     let ring = Engine::Uring { depth, registered: false };
-    let how =
+    let options =
         ReadOptions { access: Access::Buffered, block: 1, order: BlockOrder::Sequential, pages: PagePolicy::Base };
-    match ring.open(target, how) {
+    match ring.open(target, options) {
         Ok(_) => Ok(QueuedReads { engine: ring, threads: 1, description: format!("io_uring, queue depth {depth}") }),
         Err(error @ kelvin_file::Error::UringUnavailable(_)) => Ok(QueuedReads {
             engine: Engine::Pread,
@@ -275,7 +275,7 @@ pub(super) fn check_direct_io(target: &Target, block: u64) -> ProbeResult {
 pub(crate) fn probe_error(error: kelvin_file::Error) -> ProbeError {
     use kelvin_file::Error;
     match error {
-        Error::CacheStateNotReached { wanted: PageCacheState::Cached, ref path, .. } => {
+        Error::CacheStateNotReached { state: PageCacheState::Cached, ref path, .. } => {
             match uncacheable_file_system(path) {
                 Some(file_system) => ProbeError::skip(format!(
                     "needs files that stay in the page cache: another program or machine serves this file system ({file_system}), and keeps \
@@ -289,16 +289,16 @@ pub(crate) fn probe_error(error: kelvin_file::Error) -> ProbeError {
         Error::DirectUnsupported { .. } | Error::CacheStateNotReached { .. } => {
             ProbeError::skip(format!("needs a directory on a disk, chosen by --dir, and enough memory: {error}"))
         }
-        absent if absent.is_unsupported() => ProbeError::skip(absent.to_string()),
-        failed => ProbeError::fail(failed.to_string()),
+        unsupported if unsupported.is_unsupported() => ProbeError::skip(unsupported.to_string()),
+        failure => ProbeError::fail(failure.to_string()),
     }
 }
 
 /// The file system of a file that was just read and of which no page is in memory, if another program or machine serves it.
 fn uncacheable_file_system(path: &Path) -> Option<String> {
-    let served = kind(path).ok().filter(|kind| kind.is_served())?;
+    let file_system = kind(path).ok().filter(|kind| kind.is_served())?;
     let residency = Target::find(path).and_then(|target| cache::residency(&target)).ok()?;
-    residency.is_absent().then(|| served.name())
+    residency.is_absent().then(|| file_system.name())
 }
 
 #[cfg(test)]

@@ -62,18 +62,18 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         let counters = DeviceCounters::now(&target);
         Ok::<_, ProbeError>((test_files::run_job(&job)?, counters))
     };
-    let (mut done, mut counters) = read()?;
-    if state == PageCacheState::Uncached && done.nanoseconds < MAX_PASS_NANOSECONDS {
+    let (mut result, mut counters) = read()?;
+    if state == PageCacheState::Uncached && result.nanoseconds < MAX_PASS_NANOSECONDS {
         // In the same way again: its pages are then allocated from the memory of the pass before.
-        (done, counters) = read()?;
+        (result, counters) = read()?;
     }
-    let after = match state {
-        PageCacheState::Cached => describe_residency(done.after)?,
-        _ => counters.prove_read(done.total.bytes)?,
+    let proof = match state {
+        PageCacheState::Cached => describe_residency(result.after)?,
+        _ => counters.prove_read(result.total.bytes)?,
     };
-    bench.note(format!("before, {}; {after}", done.before));
-    bench.note(format!("fairness among the threads, by Jain's index: {:.3}", done.fairness()));
-    bench.record(&THREADS, vec![done.rate()]);
+    bench.note(format!("before, {}; {proof}", result.before));
+    bench.note(format!("fairness among the threads, by Jain's index: {:.3}", result.fairness()));
+    bench.record(&THREADS, vec![result.rate()]);
     Ok(())
 }
 
@@ -86,22 +86,22 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         CacheState::Uncached => {
             let part = ReadAheadCost::new(facts, SHARED_BYTES / threads, block)?;
             let work = count_of("threads of a CPU", threads.div_ceil(workers)) * part.cpu_time();
-            let streamed = derived_time::streamed_block(facts, SHARED_BYTES, IoDirection::Read)?;
-            bytes_of("file", SHARED_BYTES) / part.single_thread_time().max(work).max(streamed)
+            let stream_time = derived_time::streamed_block(facts, SHARED_BYTES, IoDirection::Read)?;
+            bytes_of("file", SHARED_BYTES) / part.single_thread_time().max(work).max(stream_time)
         }
         // The longer of a thread's own read, and of a read by each at the rate of the device.
         CacheState::Direct => {
             let count = count_of("threads", threads);
-            let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
-            let time = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
+            let request_time = derived_time::direct_request(facts, block, IoDirection::Read)?;
+            let time = request_time.max(count.clone() * derived_time::queued_read(facts, block)?);
             count * bytes_of("block", block) / time
         }
     };
     Ok(derived_time::predict_from_parts(rate))
 }
 
-/// From memory: the rate of one thread times the CPUs that read at the same time, and no more than all CPUs together read in memory, or
-/// copy, as one of them does.
+/// From memory: the rate of one thread times the CPUs that read at the same time. It is no more than all CPUs together
+/// read in memory, or copy, as one of them does.
 fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Predicted<Expr> {
     let single = bytes_of("block", block) / derived_time::cached_read(facts, block)?;
     if workers == 1 {
@@ -129,14 +129,14 @@ mod tests {
     use kelvin_harness::MeasuredValue;
 
     fn predicted(cpus: u32, threads: u64, cache: CacheState) -> f64 {
-        predicted_of(cpus, threads, 1000, cache)
+        predicted_at_block(cpus, threads, 1000, cache)
     }
 
-    fn predicted_of(cpus: u32, threads: u64, block: u64, cache: CacheState) -> f64 {
+    fn predicted_at_block(cpus: u32, threads: u64, block: u64, cache: CacheState) -> f64 {
         let mut machine = machine();
         machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         let measured = |id: &str, case: &Case| {
-            let known = [
+            let values = [
                 (&BANDWIDTH_COPY, if *case == bandwidth::memory_case(&machine) { 20e9 } else { 50e9 }),
                 (&DEVICE_READ, 1e9),
                 (&DEVICE_REQUESTS, 50_000.0),
@@ -144,7 +144,7 @@ mod tests {
                 (&READ_AHEAD, 4_194_304.0),
                 (&PAGE_READ, if CacheState::of(case) == Some(CacheState::Cached) { 300.0 } else { 800.0 }),
             ];
-            let value = known.iter().find(|(metric, _)| metric.id == *id)?.1;
+            let value = values.iter().find(|(metric, _)| metric.id == *id)?.1;
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let case = Case::new().with_number(THREAD_COUNT, threads).with_number(BLOCK, block).with_word(cache);
@@ -154,18 +154,18 @@ mod tests {
     #[test]
     fn thread_rate_is_bounded_by_resources() {
         // 300 ns of call, and 1000 bytes at 10 a nanosecond: 2.5 GB/s a thread.
-        let about = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
-        assert!(about(predicted(4, 1, CacheState::Cached), 2.5e9));
-        assert!(about(predicted(4, 3, CacheState::Cached), 7.5e9));
-        assert!(about(predicted(4, 32, CacheState::Cached), 10e9));
-        assert!(about(predicted(16, 32, CacheState::Cached), 25e9));
-        assert!(about(predicted(1, 32, CacheState::Cached), 2.5e9));
+        let is_close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
+        assert!(is_close(predicted(4, 1, CacheState::Cached), 2.5e9));
+        assert!(is_close(predicted(4, 3, CacheState::Cached), 7.5e9));
+        assert!(is_close(predicted(4, 32, CacheState::Cached), 10e9));
+        assert!(is_close(predicted(16, 32, CacheState::Cached), 25e9));
+        assert!(is_close(predicted(1, 32, CacheState::Cached), 2.5e9));
         // 16384 pages of 500 ns; then 22 windows of 80 us and the rest at a byte a nanosecond, which is more than calls and
         // copies.
         let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (SHARED_BYTES - 22 * 4096) as f64;
-        assert!(about(predicted(1, 1, CacheState::Uncached), SHARED_BYTES as f64 * 1e9 / time));
+        assert!(is_close(predicted(1, 1, CacheState::Uncached), SHARED_BYTES as f64 * 1e9 / time));
         // Of many, those of others overlap.
-        assert!(about(predicted(8, 32, CacheState::Uncached), 1e9));
+        assert!(is_close(predicted(8, 32, CacheState::Uncached), 1e9));
     }
 
     #[test]
@@ -173,33 +173,34 @@ mod tests {
         let mut machine = machine();
         machine.topology.allowed = Fact::known(vec![0, 1], "a test");
         let measured = |id: &str, case: &Case| {
-            let one = BANDWIDTH_COPY.id == *id && *case == bandwidth::memory_case(&machine);
-            let value = if one { 20e9 } else { (PAGE_READ.id == *id).then_some(300.0)? };
+            let is_single_copy = BANDWIDTH_COPY.id == *id && *case == bandwidth::memory_case(&machine);
+            let value = if is_single_copy { 20e9 } else { (PAGE_READ.id == *id).then_some(300.0)? };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |threads: u64| {
+        let prediction_at = |threads: u64| {
             let case =
                 Case::new().with_number(THREAD_COUNT, threads).with_number(BLOCK, 1000).with_word(CacheState::Cached);
             predict(&facts, &THREADS, &case)
         };
-        assert!((of(1).unwrap().value / 2.5e9 - 1.0).abs() < 1e-9);
-        assert!(of(2).is_err());
+        assert!((prediction_at(1).unwrap().value / 2.5e9 - 1.0).abs() < 1e-9);
+        assert!(prediction_at(2).is_err());
     }
 
     #[test]
     fn direct_threads_reach_device_rate() {
-        let about = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
-        let small = |threads| predicted_of(1, threads, 4 * KIB, CacheState::Direct);
+        let assert_close =
+            |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+        let small_read_rate = |threads| predicted_at_block(1, threads, 4 * KIB, CacheState::Direct);
         // A read of 4 KiB takes 80 us alone; the device serves four at a time.
         for (threads, rate) in [(1, 51.2e6), (4, 204.8e6), (5, 204.8e6), (32, 204.8e6)] {
-            about(small(threads), rate);
+            assert_close(small_read_rate(threads), rate);
         }
-        let large = |threads| predicted_of(1, threads, 4 * KIB + 80_000, CacheState::Direct);
+        let large_read_rate = |threads| predicted_at_block(1, threads, 4 * KIB + 80_000, CacheState::Direct);
         // 80 us, and 80 000 bytes at a byte a nanosecond.
-        about(large(1), (4096.0 + 80_000.0) / 160_000.0 * 1e9);
-        about(large(2), 1e9);
-        about(large(32), 1e9);
+        assert_close(large_read_rate(1), (4096.0 + 80_000.0) / 160_000.0 * 1e9);
+        assert_close(large_read_rate(2), 1e9);
+        assert_close(large_read_rate(32), 1e9);
     }
 
     #[test]

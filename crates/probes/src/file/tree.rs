@@ -32,14 +32,14 @@ impl Tree {
             create_trees_directory(bench, &top)?;
             // Whole or not at all, however this round ends; and under a name of this run alone, by which ext4 chooses
             // the group.
-            let unfinished = root.with_extension(std::process::id().to_string());
-            let made = create_tree(&unfinished, files, directories)
-                .and_then(|()| fs::rename(&unfinished, &root).or_file_failure("make", &root));
-            if made.is_err() {
-                // This error says more than a failure to tidy up after it.
-                let _ = fs::remove_dir_all(&unfinished);
+            let temporary = root.with_extension(std::process::id().to_string());
+            let outcome = create_tree(&temporary, files, directories)
+                .and_then(|()| fs::rename(&temporary, &root).or_file_failure("make", &root));
+            if outcome.is_err() {
+                // This error states more than a failure to tidy up after it.
+                let _ = fs::remove_dir_all(&temporary);
             }
-            made?;
+            outcome?;
         }
         Ok(Self { directories: (0..directories).map(|number| directory(&root, number)).collect(), files })
     }
@@ -98,7 +98,7 @@ impl Drop for RoundDirectory {
 fn create_trees_directory(bench: &mut Bench<'_>, top: &Path) -> ProbeResult {
     fs::create_dir_all(top).or_file_failure("make", top)?;
     if let Err(error) = File::open(top).and_then(|directory| set_topdir_flag(&directory)) {
-        bench.note(format!("its trees lie near each other, as this file system spreads no directories: {error}"));
+        bench.note(format!("its trees are close to each other, as this file system spreads no directories: {error}"));
     }
     Ok(())
 }
@@ -116,11 +116,11 @@ pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> ProbeRes
     for number in 0..directories {
         fs::create_dir_all(directory(root, number)).or_file_failure("make", root)?;
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     for file in 0..files {
         let path = directory(root, file % directories).join(file_name(file));
         File::create_new(&path).or_file_failure("make", &path)?;
-        if begun.elapsed() > MAX_CREATE_TIME {
+        if start.elapsed() > MAX_CREATE_TIME {
             return Err(ProbeError::skip(format!(
                 "needs a file system that makes {files} files in {} s, and {} were made; choose another by --dir",
                 MAX_CREATE_TIME.as_secs(),
@@ -133,13 +133,13 @@ pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> ProbeRes
 
 /// That the file system can hold this many more files; one without a limit can.
 fn check_free_inodes(scratch: &Path, files: u64) -> ProbeResult {
-    let room = space(scratch)?;
+    let capacity = space(scratch)?;
     let reason = format!(
         "needs room for {} files in the scratch directory's file system, which has {}; choose another by --dir",
         2 * files,
-        room.free_files
+        capacity.free_files
     );
-    skip_if(room.total_files > 0 && room.free_files < 2 * files, reason)
+    skip_if(capacity.total_files > 0 && capacity.free_files < 2 * files, reason)
 }
 
 /// Whether one of the kernel's journals (`vda1-8`: the device and an inode) is on a device.
@@ -151,11 +151,11 @@ fn has_journal(journals: &[String], device: &str) -> bool {
 pub(super) fn time_paths(
     clock: Clock,
     paths: &[PathBuf],
-    doing: &str,
+    action: &str,
     mut operation: impl FnMut(&Path) -> std::io::Result<()>,
 ) -> ProbeResult<u64> {
     let (ticks, outcome) =
-        clock.time(|| paths.iter().try_for_each(|path| operation(path).or_file_failure(doing, path)));
+        clock.time(|| paths.iter().try_for_each(|path| operation(path).or_file_failure(action, path)));
     outcome.map(|()| ticks)
 }
 

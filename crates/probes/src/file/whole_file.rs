@@ -1,4 +1,5 @@
-//! The time to read 100 MB of a cached file whole, by read, fread and a mapping, and what of it falls to a request and a byte.
+//! The time to read 100 MB of a cached file whole, by read, fread and a mapping. Also the part of it for each request
+//! and each byte.
 //!
 //! It is the total of an older study, measured as that one did: opening, reading to the end and closing. It must not be used
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
@@ -48,24 +49,24 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (engine, block) = (required(ReadEngine::of(case), case)?, required_number(BLOCK, case)?);
     let bytes =
         usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
-    let cached = CachedFile::open(bench, FILE_BYTES)?;
+    let cached_file = CachedFile::open(bench, FILE_BYTES)?;
     let order = BlockOrder::Sequential;
-    let how = ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
+    let options = ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
     let (mut requests, mut tally) = (BlockRequests::new(0..FILE_BYTES, bytes, order), IoTally::default());
     let clock = bench.clock();
-    let begun = clock.start();
-    let mut reader = read_engine(engine).open(&cached.target, how).map_err(probe_error)?;
+    let start = clock.start();
+    let mut reader = read_engine(engine).open(&cached_file.target, options).map_err(probe_error)?;
     reader.read(&mut requests, &mut tally).map_err(probe_error)?;
     drop(reader);
-    let total = bench.nanoseconds(clock.stop().wrapping_sub(begun));
+    let total = bench.nanoseconds(clock.stop().wrapping_sub(start));
     let expected = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
     fail_if(tally != expected, format!("{expected:?} were to be read, and it came to {tally:?}"))?;
-    bench.note(cached.proof.as_str());
+    bench.note(cached_file.proof.as_str());
     bench.record(&METRIC, vec![total]);
     bench.record(&WHOLE_FILE_REQUEST, vec![total / expected.requests as f64]);
     bench.record(&WHOLE_FILE_BYTE, vec![total / expected.bytes as f64]);
     // Behind or before a pass of many seconds a kernel reclaims pages that were idle for as long.
-    if is_read_back_significant(cached.missing_pages()?, total) { cached.check_resident() } else { Ok(()) }
+    if is_read_back_significant(cached_file.missing_pages()?, total) { cached_file.check_resident() } else { Ok(()) }
 }
 
 /// Nanoseconds in which a disk reads back a page, at most: read ahead, it is one of many of a request.
@@ -100,9 +101,9 @@ mod tests {
     #[test]
     fn cases_include_published_totals() {
         let cases = |effort| super::cases(&machine(), effort);
-        for way in PUBLISHED_ENGINES {
+        for engine in PUBLISHED_ENGINES {
             for block in [1, 10, 100, 1000, 10_000] {
-                assert!(cases(Effort::Default).contains(&Case::new().with_word(way).with_number(BLOCK, block)));
+                assert!(cases(Effort::Default).contains(&Case::new().with_word(engine).with_number(BLOCK, block)));
             }
         }
         assert_eq!([Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| cases(effort).len()), [9, 15, 15]);
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn total_is_sum_of_requests() {
-        let known = [
+        let values = [
             (SYSCALL_NULL.id.as_str(), Some(60.0)),
             (BYTE_CALLS.id.as_str(), Some(130.0)),
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
@@ -126,15 +127,16 @@ mod tests {
             (FAULT_MINOR.id.as_str(), Some(4000.0)),
             (LATENCY.id.as_str(), Some(100.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             let case = Case::new().with_word(ReadEngine::Read).with_number(BLOCK, 100);
-            let of = |metric: &Metric| predict(facts, metric, &case).unwrap().value;
+            let predicted = |metric: &Metric| predict(facts, metric, &case).unwrap().value;
             // A call, five nanoseconds of the loop, and 100 bytes at between 10 and 20 a nanosecond.
             let request = 130.0 + 5.0 + 100.0 * 0.005f64.sqrt();
-            let is = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
-            is(of(&WHOLE_FILE_REQUEST), request);
-            is(of(&METRIC), request * 1e6);
-            is(of(&WHOLE_FILE_BYTE), request / 100.0);
+            let assert_close =
+                |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+            assert_close(predicted(&WHOLE_FILE_REQUEST), request);
+            assert_close(predicted(&METRIC), request * 1e6);
+            assert_close(predicted(&WHOLE_FILE_BYTE), request / 100.0);
         });
     }
 }

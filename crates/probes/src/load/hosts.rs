@@ -13,6 +13,6 @@ pub(super) static PROBE: Probe = Probe {
     method: include_str!("hosts.md"),
     cases: |machine, effort| (users::PROBE.cases)(machine, effort).words(&[LoadHost::Server, LoadHost::Client]),
     run: super::refuse_single_round,
-    predict: |_, _, _| Err(NoPrediction::new("it tells what else happened on a host, which follows from no capacity")),
+    predict: |_, _, _| Err(NoPrediction::new("it shows what else happened on a host, which follows from no capacity")),
     ..Probe::study(HOST_METRICS)
 };

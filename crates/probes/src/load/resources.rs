@@ -32,8 +32,11 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let resource = resource.or_unpredicted("workers hold requests while these are served elsewhere")?;
     let expected = expected_load(facts, case)?;
     let capacity = measured(facts, &CAPACITY, &super::model::single_resource_case(case, resource))?;
-    let throughput = given("throughput by mean value analysis", expected.throughput, Unit::PerSecond);
-    let used = throughput.beside(&expected.inputs) / capacity;
-    let (low, high) = (used.value() / RANGE_FACTOR, (used.value() * RANGE_FACTOR).min(1.0).max(used.value() * 1.02));
-    Ok(used.with_interval((low, high)).derived("utilisation"))
+    let throughput = quantity("throughput by mean value analysis", expected.throughput, Unit::PerSecond);
+    let utilisation = throughput.with_input(&expected.inputs) / capacity;
+    let (low, high) = (
+        utilisation.value() / RANGE_FACTOR,
+        (utilisation.value() * RANGE_FACTOR).min(1.0).max(utilisation.value() * 1.02),
+    );
+    Ok(utilisation.with_interval((low, high)).derived("utilisation"))
 }

@@ -37,7 +37,7 @@ pub(super) fn base_case() -> Case {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let times = match metric.id {
+    let factor = match metric.id {
         // R(n) = n / X(n) - Z.
         id if id == RESPONSE.id => {
             let ExpectedLoad { users, throughput, response, min_response, inputs, .. } = expected_load(facts, case)?;
@@ -46,19 +46,19 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
                 "{users} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {min_response:.6} s"
             );
             let [response, low, high] = [response, low, response * RANGE_FACTOR].map(|seconds| seconds * 1e9);
-            let time = given("R(n) by mean value analysis", response, Unit::Nanoseconds).beside(&inputs);
+            let time = quantity("R(n) by mean value analysis", response, Unit::Nanoseconds).with_input(&inputs);
             let time = time.with_interval((low, high));
             return Ok(time.explained(PredictionBasis::Derived, "mean value analysis", &remark));
         }
         // Little's law.
         id if id == IN_FLIGHT.id => {
             let expected = expected_load(facts, case)?;
-            let throughput = given("X(n)", expected.throughput, Unit::PerSecond).beside(&expected.inputs);
-            let inside = throughput * given("R(n)", expected.response * 1e9, Unit::Nanoseconds);
-            let value = inside.value();
+            let throughput = quantity("X(n)", expected.throughput, Unit::PerSecond).with_input(&expected.inputs);
+            let in_flight = throughput * quantity("R(n)", expected.response * 1e9, Unit::Nanoseconds);
+            let value = in_flight.value();
             let high = (value * RANGE_FACTOR).min(expected.users as f64 * 1.02).max(value);
-            let inside = inside.with_interval((value / RANGE_FACTOR, high));
-            return Ok(inside.derived("Little's law"));
+            let in_flight = in_flight.with_interval((value / RANGE_FACTOR, high));
+            return Ok(in_flight.derived("Little's law"));
         }
         id if id == DISK_BYTE_RATE.id => {
             return Err(NoPrediction::new(
@@ -80,7 +80,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         "{users} users: at most {max_throughput:.4} requests/s; the least capacity is that of {}, {capacity:.4} requests/s",
         resource.name()
     );
-    let requests = given("X(n) by mean value analysis", throughput, Unit::PerSecond).beside(&expected.inputs);
-    let rate = times * requests.with_interval((throughput / RANGE_FACTOR, high));
+    let requests = quantity("X(n) by mean value analysis", throughput, Unit::PerSecond).with_input(&expected.inputs);
+    let rate = factor * requests.with_interval((throughput / RANGE_FACTOR, high));
     Ok(rate.explained(PredictionBasis::Derived, "mean value analysis", &remark))
 }

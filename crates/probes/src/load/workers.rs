@@ -1,6 +1,6 @@
 //! What the same server gives with twice as many workers: an intervention.
 //!
-//! It shows whether the number of workers limits a server. It must not be taken for a tuned server: twice as many are enough to tell, not
+//! It shows whether the number of workers limits a server. It must not be taken for a tuned server: twice as many show it, and are not
 //! the best number.
 
 use kelvin_core::catalogue::load::MORE_WORKERS_METRICS;

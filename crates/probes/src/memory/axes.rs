@@ -11,11 +11,11 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 
 /// The page sizes that make sense on a machine: base, and huge where the kernel may provide them.
 pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
-    let never = machine.memory.transparent_huge_pages.get().is_some_and(|mode| mode == "never");
-    if never { &[PageSize::Base] } else { PageSize::ALL }
+    let is_disabled = machine.memory.transparent_huge_pages.get().is_some_and(|mode| mode == "never");
+    if is_disabled { &[PageSize::Base] } else { PageSize::ALL }
 }
 
-/// The pages that a case asks for.
+/// The pages that a case requests.
 pub(crate) fn page_kind(case: &Case) -> ProbeResult<PagePolicy> {
     Ok(match required_word(PageSize::of(case), PageSize::ALL, case)? {
         PageSize::Base => PagePolicy::Base,
@@ -31,40 +31,42 @@ pub(crate) fn number(case: &Case, axis: Axis) -> ProbeResult<usize> {
 }
 
 /// Lack of memory is not a failure of the probe: it is skipped, with what it needs.
-pub(crate) fn skip_if_out_of_memory<T>(bytes: usize, made: kelvin_sys::Result<T>) -> ProbeResult<T> {
+pub(crate) fn skip_if_out_of_memory<T>(bytes: usize, allocation: kelvin_sys::Result<T>) -> ProbeResult<T> {
     let needed = units::bytes(bytes as u64);
-    made.or_skip(format!("needs {needed} of memory, which cannot be allocated"))
+    allocation.or_skip(format!("needs {needed} of memory, which cannot be allocated"))
 }
 
-/// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.
+/// Checks that all of the memory is resident, in huge pages or in none as requested, and reports it in words.
 pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> ProbeResult<String> {
-    let asked = arena.len() as u64;
+    let requested = arena.len() as u64;
     let mut resident = resident_around(arena.address())?;
-    if resident.bytes < asked {
+    if resident.bytes < requested {
         // Linux before 6.5 leaves huge pages out of smaps that NUMA balancing has marked, to see who touches them next.
         arena.as_slice().iter().step_by(page_bytes()).for_each(|byte| {
             std::hint::black_box(*byte);
         });
         resident = resident_around(arena.address())?;
     }
-    let reason =
-        format!("only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed", resident.bytes);
-    fail_if(resident.bytes < asked, reason)?;
+    let reason = format!(
+        "only {} of {requested} bytes are resident by smaps: the rest was swapped or reclaimed",
+        resident.bytes
+    );
+    fail_if(resident.bytes < requested, reason)?;
     let huge = resident.huge;
     fail_if(pages == PagePolicy::Base && huge > 0, format!("{huge} bytes are in huge pages despite MADV_NOHUGEPAGE"))?;
     if pages == PagePolicy::Huge {
-        check_all_huge(asked, huge)?;
+        check_all_huge(requested, huge)?;
     }
-    Ok(format!("{asked} bytes requested; by smaps {} resident, {huge} in huge pages", resident.bytes))
+    Ok(format!("{requested} bytes requested; by smaps {} resident, {huge} in huge pages", resident.bytes))
 }
 
-/// Checks that memory that asked for huge pages has them.
-pub(super) fn check_all_huge(asked: u64, huge: u64) -> ProbeResult {
+/// Checks that memory has the huge pages that it requested.
+pub(super) fn check_all_huge(requested: u64, huge: u64) -> ProbeResult {
     let reason = format!(
-        "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or transparent huge \
+        "needs {requested} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or transparent huge \
          pages are off"
     );
-    skip_if(huge < asked, reason)
+    skip_if(huge < requested, reason)
 }
 
 #[cfg(test)]
@@ -99,10 +101,10 @@ mod tests {
         let arena = Arena::populated(64 << 10, PagePolicy::Base).unwrap();
         let note = check_pages(&arena, PagePolicy::Base).unwrap();
         assert!(note.starts_with("65536 bytes requested; by smaps ") && note.ends_with(" 0 in huge pages"), "{note}");
-        let refused = check_pages(&arena, PagePolicy::Huge);
+        let outcome = check_pages(&arena, PagePolicy::Huge);
         assert!(
-            matches!(&refused, Err(ProbeError::Skip(reason)) if reason.0.starts_with("needs 65536 bytes")),
-            "{refused:?}"
+            matches!(&outcome, Err(ProbeError::Skip(reason)) if reason.0.starts_with("needs 65536 bytes")),
+            "{outcome:?}"
         );
         assert!(check_pages(&Arena::map(64 << 10, PagePolicy::Base).unwrap(), PagePolicy::Base).is_err());
     }

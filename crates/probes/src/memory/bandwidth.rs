@@ -71,8 +71,8 @@ pub(super) fn last_level_count(machine: &Machine) -> u64 {
 }
 
 /// Working sets per CPU that lie in a cache: half of L1 and of L2, and of an outer level a quarter of one CPU's share,
-/// but more than the level within it holds. `many`: all CPUs work at once, and their sets must fit together.
-pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
+/// but more than the level within it holds. `all_cpus`: all CPUs work at once, and their sets must fit together.
+pub(super) fn cached_sets(machine: &Machine, all_cpus: bool) -> Vec<u64> {
     let caches = data_caches(machine);
     if caches.is_empty() {
         return ASSUMED_INNER_SETS.to_vec();
@@ -80,10 +80,10 @@ pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
     let mut sets = Vec::new();
     for (index, cache) in caches.iter().enumerate() {
         let sharers = sharing_cpus(machine, cache);
-        let within = index.checked_sub(1).map_or(0, |inner| caches[inner].bytes);
-        let bytes = if cache.level <= 2 { cache.bytes / 2 } else { (cache.bytes / sharers / 4).max(2 * within) };
-        let together = bytes * if many { sharers } else { 1 };
-        if bytes > within && together <= cache.bytes {
+        let inner_bytes = index.checked_sub(1).map_or(0, |inner| caches[inner].bytes);
+        let bytes = if cache.level <= 2 { cache.bytes / 2 } else { (cache.bytes / sharers / 4).max(2 * inner_bytes) };
+        let total_bytes = bytes * if all_cpus { sharers } else { 1 };
+        if bytes > inner_bytes && total_bytes <= cache.bytes {
             sets.push(bytes);
         }
     }
@@ -92,13 +92,13 @@ pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
 
 /// The largest working set per CPU: for one CPU four times the last-level cache, for all together four times all their
 /// last-level caches; less if memory is short.
-fn largest_set(machine: &Machine, many: bool) -> u64 {
-    let cpus = if many { allowed_cpu_count(machine) } else { 1 };
-    let sharing = data_caches(machine).last().map_or(1, |cache| sharing_cpus(machine, cache)).min(cpus);
-    let own = largest_working_set(machine, 1).div_ceil(cpus).max(4 * last_level_bytes(machine) / sharing);
+fn largest_set(machine: &Machine, all_cpus: bool) -> u64 {
+    let cpus = if all_cpus { allowed_cpu_count(machine) } else { 1 };
+    let sharers = data_caches(machine).last().map_or(1, |cache| sharing_cpus(machine, cache)).min(cpus);
+    let working_set = largest_working_set(machine, 1).div_ceil(cpus).max(4 * last_level_bytes(machine) / sharers);
     let budget = memory_budget(machine) / cpus;
     // A power of two, so that two runs with a little more and a little less memory have the same working set.
-    if own < budget { own } else { 1 << budget.max(1).ilog2() }
+    if working_set < budget { working_set } else { 1 << budget.max(1).ilog2() }
 }
 
 /// The case of one CPU for a set of this many bytes.
@@ -116,8 +116,9 @@ pub(crate) fn in_memory(facts: &PredictionInputs<'_>, metric: &Metric) -> Predic
     measured(facts, metric, &memory_case(facts.machine()))
 }
 
-/// The case of one CPU for a set of this many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
-/// A set that is passed through in order leaves a cache that it fills, a little of it being used by others, before it is wanted again.
+/// The case of one CPU for a set of this many bytes. It is in the outermost cache if that can hold twice as much, else
+/// in memory. Others use a little of a cache, so a set that fills it and is passed through in order leaves it before it
+/// is needed again.
 pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
         Some(&set) if 2 * bytes <= last_level_bytes(machine) => one_cpu_case(set),
@@ -130,8 +131,8 @@ pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
 /// # Errors
 /// The machine does not report the size of its L2.
 pub(crate) fn second_level_case(machine: &Machine) -> Predicted<Case> {
-    let unknown = || NoPrediction::new("the machine does not report the size of its L2 cache");
-    Ok(one_cpu_case(second_level_bytes(machine).ok_or_else(unknown)? / 2))
+    let no_cache_size = || NoPrediction::new("the machine does not report the size of its L2 cache");
+    Ok(one_cpu_case(second_level_bytes(machine).ok_or_else(no_cache_size)? / 2))
 }
 
 /// The case of memory and all CPUs, part of every run on more than one.
@@ -140,16 +141,16 @@ pub(crate) fn all_cpus_memory_case(machine: &Machine) -> Option<Case> {
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let several = allowed_cpu_count(machine) > 1;
+    let has_several_cpus = allowed_cpu_count(machine) > 1;
     let mut cases = Vec::new();
-    for &cpus in MemoryCpus::ALL.iter().filter(|&&cpus| several || cpus == MemoryCpus::One) {
-        let many = cpus == MemoryCpus::All;
-        let mut sets = cached_sets(machine, many);
+    for &cpus in MemoryCpus::ALL.iter().filter(|&&cpus| has_several_cpus || cpus == MemoryCpus::One) {
+        let all_cpus = cpus == MemoryCpus::All;
+        let mut sets = cached_sets(machine, all_cpus);
         if effort == Effort::Quick {
-            sets.truncate(if many { 0 } else { 1 });
+            sets.truncate(if all_cpus { 0 } else { 1 });
         }
-        sets.retain(|&bytes| bytes < largest_set(machine, many));
-        sets.push(largest_set(machine, many));
+        sets.retain(|&bytes| bytes < largest_set(machine, all_cpus));
+        sets.push(largest_set(machine, all_cpus));
         cases.extend(numbers(BYTES, &sets).words(&[cpus]));
     }
     cases
@@ -163,22 +164,22 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     };
     let reason = "needs two CPUs; this process may use one";
     skip_if(MemoryCpus::of(case) == Some(MemoryCpus::All) && cpus.len() < 2, reason)?;
-    let crew = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
+    let workers = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
     bench.run_workers(
         &cpus,
-        |member, iterations| crew.run_job(member, iterations),
+        |worker, iterations| workers.run_job(worker, iterations),
         |bench, round| {
             round(1)?;
-            bench.note(crew.with_first(BandwidthArrays::describe_pages)??);
-            let mut ways = Vec::new();
+            bench.note(workers.with_first_worker(BandwidthArrays::describe_pages)??);
+            let mut latencies = Vec::new();
             for (operation, metric) in MEASURED_OPERATIONS {
-                ways.extend(crew.core_to_core(bench, round)?);
-                let work = crew.choose_fastest(operation, bench, round)?;
+                latencies.extend(workers.core_to_core(bench, round)?);
+                let work = workers.choose_fastest(operation, bench, round)?;
                 bench.time_work(metric, work as f64, &mut *round)?;
             }
-            ways.extend(crew.core_to_core(bench, round)?);
-            if !ways.is_empty() {
-                bench.record(&BANDWIDTH_CORE_TO_CORE, ways);
+            latencies.extend(workers.core_to_core(bench, round)?);
+            if !latencies.is_empty() {
+                bench.record(&BANDWIDTH_CORE_TO_CORE, latencies);
             }
             Ok(())
         },
@@ -186,7 +187,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 /// Bytes of a working set that one iteration covers as a whole; larger ones go part by part. Long enough that string
-/// instructions switch to streaming and pending write-back does not matter; short beside the time of an operation.
+/// instructions switch to streaming and pending write-back does not matter; short compared with the time of an operation.
 pub(super) const PART_BYTES: usize = 16 << 20;
 /// Bytes of one trial of a variant, at least one iteration; of a working set that each iteration finds in the caches less is enough, but a
 /// few iterations.
@@ -281,13 +282,13 @@ struct BandwidthWorkers {
 }
 
 impl BandwidthWorkers {
-    fn new(bytes: usize, members: usize, clock: Clock) -> ProbeResult<Self> {
+    fn new(bytes: usize, worker_count: usize, clock: Clock) -> ProbeResult<Self> {
         let jobs_of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
         Ok(Self {
             bytes,
             job: AtomicUsize::new(MAP_JOB),
             jobs: Operation::ALL.into_iter().flat_map(jobs_of).collect(),
-            arrays: (0..members).map(|_| Mutex::new(None)).collect(),
+            arrays: (0..worker_count).map(|_| Mutex::new(None)).collect(),
             clock,
             line: BouncingLine::new()?,
             partner: AtomicUsize::new(0),
@@ -295,12 +296,12 @@ impl BandwidthWorkers {
         })
     }
 
-    /// One worker's share of a round. A failed mapping is reported to whoever asks for the memory afterwards.
-    fn run_job(&self, member: usize, iterations: u64) {
+    /// One worker's share of a round. A failed mapping is reported to the next use of the memory.
+    fn run_job(&self, worker: usize, iterations: u64) {
         if self.job.load(Ordering::Acquire) == BOUNCE_JOB {
-            return self.bounce_line(member, iterations);
+            return self.bounce_line(worker, iterations);
         }
-        let mut mover = lock(&self.arrays[member]);
+        let mut mover = lock(&self.arrays[worker]);
         match (self.job.load(Ordering::Acquire), &mut *mover) {
             (MAP_JOB, _) => *mover = Some(BandwidthArrays::new(self.bytes, PART_BYTES, PagePolicy::Huge)),
             (EVICT_JOB, Some(Ok(mover))) => mover.arrays.evict(),
@@ -313,10 +314,10 @@ impl BandwidthWorkers {
     }
 
     /// A worker's part in bouncing the line; most have none.
-    fn bounce_line(&self, member: usize, trips: u64) {
-        if member == self.partner.load(Ordering::Acquire) {
+    fn bounce_line(&self, worker: usize, trips: u64) {
+        if worker == self.partner.load(Ordering::Acquire) {
             self.line.pong(SETTLE_ROUND_TRIPS + trips);
-        } else if member == 0 {
+        } else if worker == 0 {
             self.line.ping(SETTLE_ROUND_TRIPS);
             self.bounce_ticks.store(self.clock.time(|| self.line.ping(trips)).0, Ordering::Release);
         }
@@ -324,28 +325,28 @@ impl BandwidthWorkers {
 
     /// Core-to-core latency from the first worker in nanoseconds, the median over partners; `None` without partners.
     fn core_to_core(&self, bench: &Bench<'_>, round: &mut dyn FnMut(u64) -> ProbeResult) -> ProbeResult<Option<f64>> {
-        let others = self.arrays.len() - 1;
+        let other_workers = self.arrays.len() - 1;
         self.job.store(BOUNCE_JOB, Ordering::Release);
-        let mut ways = Vec::new();
-        for place in 0..others.min(MAX_PARTNERS) {
-            self.partner.store(1 + place * others / others.min(MAX_PARTNERS), Ordering::Release);
+        let mut latencies = Vec::new();
+        for index in 0..other_workers.min(MAX_PARTNERS) {
+            self.partner.store(1 + index * other_workers / other_workers.min(MAX_PARTNERS), Ordering::Release);
             round(ROUND_TRIPS_PER_PARTNER)?;
             let trips = bench.nanoseconds(self.bounce_ticks.load(Ordering::Acquire));
-            ways.push(trips / ROUND_TRIPS_PER_PARTNER as f64 / 2.0);
+            latencies.push(trips / ROUND_TRIPS_PER_PARTNER as f64 / 2.0);
         }
-        Ok(upper_median(&ways))
+        Ok(upper_median(&latencies))
     }
 
-    /// A look at the first worker's memory, once all workers have theirs.
-    fn with_first<R>(&self, look: impl FnOnce(&BandwidthArrays) -> R) -> ProbeResult<R> {
+    /// Calls a function with the first worker's memory, once all workers have theirs.
+    fn with_first_worker<R>(&self, f: impl FnOnce(&BandwidthArrays) -> R) -> ProbeResult<R> {
         for mover in &self.arrays {
             if let Some(Err(error)) = &*lock(mover) {
-                let (members, set_size) = (self.arrays.len(), units::bytes(self.bytes as u64));
-                return Err(ProbeError::skip(format!("needs {members} times {set_size} of memory: {error}")));
+                let (worker_count, set_size) = (self.arrays.len(), units::bytes(self.bytes as u64));
+                return Err(ProbeError::skip(format!("needs {worker_count} times {set_size} of memory: {error}")));
             }
         }
         match &*lock(&self.arrays[0]) {
-            Some(Ok(mover)) => Ok(look(mover)),
+            Some(Ok(mover)) => Ok(f(mover)),
             _ => Err(ProbeError::fail("the first touch did not happen")),
         }
     }
@@ -362,34 +363,34 @@ impl BandwidthWorkers {
         bench: &mut Bench<'_>,
         round: &mut dyn FnMut(u64) -> ProbeResult,
     ) -> ProbeResult<usize> {
-        let (iteration_bytes, comes_back) = self.with_first(|mover| {
+        let (iteration_bytes, is_cached) = self.with_first_worker(|mover| {
             let is_whole = mover.part_bytes(operation) == mover.arrays.array_bytes(operation);
             (mover.iteration_bytes(operation), is_whole)
         })?;
-        if comes_back && operation == Operation::NonTemporalWrite {
+        if is_cached && operation == Operation::NonTemporalWrite {
             self.job.store(EVICT_JOB, Ordering::Release);
             round(1)?;
         }
-        let iterations = match comes_back {
+        let iterations = match is_cached {
             true => CACHED_TRIAL_BYTES.div_ceil(iteration_bytes).max(MIN_CACHED_ITERATIONS),
             false => TRIAL_BYTES.div_ceil(iteration_bytes),
         } as u64;
-        let mut timed = |job: usize| -> ProbeResult<f64> {
+        let mut time_job = |job: usize| -> ProbeResult<f64> {
             self.job.store(job, Ordering::Release);
             let (ticks, outcome) = bench.clock().time(|| round(iterations));
             outcome.map(|()| bench.nanoseconds(ticks))
         };
-        let is_tried = |(job_operation, kernel): &(Operation, BandwidthKernel)| {
-            *job_operation == operation && !(comes_back && kernel.bypasses_caches())
+        let is_candidate = |(job_operation, kernel): &(Operation, BandwidthKernel)| {
+            *job_operation == operation && !(is_cached && kernel.bypasses_caches())
         };
-        let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_tried(job));
+        let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_candidate(job));
         // Nanoseconds of each trial of a variant.
         let mut trials: Vec<(usize, Vec<f64>)> = jobs.map(|(job, _)| (job, Vec::new())).collect();
-        for turn in 0..CLOSE_TRIAL_COUNT {
+        for trial in 0..CLOSE_TRIAL_COUNT {
             let fastest = trials.iter().filter_map(|(_, times)| upper_median(times)).fold(f64::INFINITY, f64::min);
             for (job, times) in &mut trials {
-                if turn < TRIAL_COUNT || upper_median(times).is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
-                    times.push(timed(*job)?);
+                if trial < TRIAL_COUNT || upper_median(times).is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
+                    times.push(time_job(*job)?);
                 }
             }
         }
@@ -412,8 +413,8 @@ impl BandwidthWorkers {
 
 /// The kernel of an operation with the widest ordinary loads and stores.
 pub(super) fn widest_kernel(operation: Operation) -> ProbeResult<BandwidthKernel> {
-    let plain = operation.kernels().into_iter().rev().find(|kernel| !kernel.name().contains(' '));
-    plain.or_fail(format!("there is no kernel for {operation:?}"))
+    let widest = operation.kernels().into_iter().rev().find(|kernel| !kernel.name().contains(' '));
+    widest.or_fail(format!("there is no kernel for {operation:?}"))
 }
 
 /// The median of some times; of an even number the upper one.
@@ -445,7 +446,7 @@ pub(super) mod tests {
     /// A machine with caches of 48 KiB, 1 MiB, and a last level that its CPUs share.
     pub(in crate::memory) fn machine(cpus: u32, last_level: u64, available: u64) -> Machine {
         let mut machine = testing::machine();
-        let all: Vec<u32> = (0..cpus).collect();
+        let cpu_ids: Vec<u32> = (0..cpus).collect();
         let cache = |level, bytes, shared_by: &[u32]| Cache {
             level,
             kind: if level == 1 { CacheKind::Data } else { CacheKind::Unified },
@@ -454,17 +455,17 @@ pub(super) mod tests {
             line_bytes: Some(64),
             shared_by: shared_by.to_vec(),
         };
-        let caches = vec![cache(1, 48 << 10, &[0]), cache(2, 1 << 20, &[0]), cache(3, last_level, &all)];
+        let caches = vec![cache(1, 48 << 10, &[0]), cache(2, 1 << 20, &[0]), cache(3, last_level, &cpu_ids)];
         machine.topology.caches = Fact::known(caches, "a test");
-        machine.topology.allowed = Fact::known(all, "a test");
+        machine.topology.allowed = Fact::known(cpu_ids, "a test");
         machine.memory.available_bytes = Fact::known(available, "a test");
         machine
     }
 
     fn sets(machine: &Machine, effort: Effort, cpus: MemoryCpus) -> Vec<u64> {
-        let all = cases(machine, effort);
-        let of = all.iter().filter(|case| MemoryCpus::of(case) == Some(cpus));
-        of.filter_map(|case| BYTES.number_in(case)).collect()
+        let all_cases = cases(machine, effort);
+        let cpu_cases = all_cases.iter().filter(|case| MemoryCpus::of(case) == Some(cpus));
+        cpu_cases.filter_map(|case| BYTES.number_in(case)).collect()
     }
 
     const KIB: u64 = 1 << 10;
@@ -472,37 +473,40 @@ pub(super) mod tests {
 
     #[test]
     fn working_sets_lie_in_one_level_each() {
-        let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(sets(&two, Effort::Default, MemoryCpus::One), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
-        assert_eq!(sets(&two, Effort::Default, MemoryCpus::All), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
-        assert_eq!(sets(&two, Effort::Quick, MemoryCpus::One), [24 * KIB, 256 * MIB]);
-        assert_eq!(sets(&two, Effort::Quick, MemoryCpus::All), [128 * MIB]);
+        let two_cpus = machine(2, 32 * MIB, 24 << 30);
+        assert_eq!(sets(&two_cpus, Effort::Default, MemoryCpus::One), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
+        assert_eq!(sets(&two_cpus, Effort::Default, MemoryCpus::All), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
+        assert_eq!(sets(&two_cpus, Effort::Quick, MemoryCpus::One), [24 * KIB, 256 * MIB]);
+        assert_eq!(sets(&two_cpus, Effort::Quick, MemoryCpus::All), [128 * MIB]);
         assert!(sets(&machine(1, 32 * MIB, 24 << 30), Effort::Default, MemoryCpus::All).is_empty());
     }
 
     #[test]
     fn last_level_share_exceeds_inner_level() {
-        let many = machine(32, 32 * MIB, 64 << 30);
+        let many_cpus = machine(32, 32 * MIB, 64 << 30);
         // A quarter of a share would be 256 KiB: the second level holds that. Twice the second level fits once, not 32
         // times.
-        assert_eq!(sets(&many, Effort::Default, MemoryCpus::One), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
-        assert_eq!(sets(&many, Effort::Default, MemoryCpus::All), [24 * KIB, 512 * KIB, 8 * MIB]);
+        assert_eq!(sets(&many_cpus, Effort::Default, MemoryCpus::One), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
+        assert_eq!(sets(&many_cpus, Effort::Default, MemoryCpus::All), [24 * KIB, 512 * KIB, 8 * MIB]);
     }
 
     #[test]
     fn set_maps_to_outermost_fitting_cache() {
-        let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(case_for_set(&two, 16 * MIB), Case::new().with_number(BYTES, 4 * MIB).with_word(MemoryCpus::One));
-        assert_eq!(case_for_set(&two, 17 * MIB), memory_case(&two));
+        let two_cpus = machine(2, 32 * MIB, 24 << 30);
+        assert_eq!(
+            case_for_set(&two_cpus, 16 * MIB),
+            Case::new().with_number(BYTES, 4 * MIB).with_word(MemoryCpus::One)
+        );
+        assert_eq!(case_for_set(&two_cpus, 17 * MIB), memory_case(&two_cpus));
     }
 
     #[test]
     fn small_memory_limits_working_set() {
-        let small = machine(2, 96 * MIB, 512 * MIB);
-        assert_eq!(largest_set(&small, false), 256 * MIB);
-        assert_eq!(largest_set(&small, true), 128 * MIB);
-        let odd = machine(2, 32 * MIB, 500 * MIB + 12_345);
-        assert_eq!(largest_set(&odd, true), 64 * MIB);
+        let small_machine = machine(2, 96 * MIB, 512 * MIB);
+        assert_eq!(largest_set(&small_machine, false), 256 * MIB);
+        assert_eq!(largest_set(&small_machine, true), 128 * MIB);
+        let odd_machine = machine(2, 32 * MIB, 500 * MIB + 12_345);
+        assert_eq!(largest_set(&odd_machine, true), 64 * MIB);
     }
 
     #[test]
@@ -512,9 +516,9 @@ pub(super) mod tests {
         assert_eq!(mover.iteration_bytes(Operation::Copy), PART_BYTES);
         mover.run(Operation::Copy, &kernel, 3);
         assert_eq!(mover.parts_done, 3);
-        let mut small = BandwidthArrays::new(48 << 10, PART_BYTES, PagePolicy::Huge).unwrap();
-        assert_eq!(small.iteration_bytes(Operation::Triad), 48 << 10);
-        small.run(Operation::Copy, &kernel, 3);
-        assert_eq!(small.parts_done, 0);
+        let mut small_set = BandwidthArrays::new(48 << 10, PART_BYTES, PagePolicy::Huge).unwrap();
+        assert_eq!(small_set.iteration_bytes(Operation::Triad), 48 << 10);
+        small_set.run(Operation::Copy, &kernel, 3);
+        assert_eq!(small_set.parts_done, 0);
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn extra_line_times(bytes: f64) -> f64 {
 
 /// What all lines but the first of this many bytes take between a pair that every run measures.
 pub(crate) fn extra_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted<Expr> {
-    let times = given("cache lines / 10", extra_line_times(bytes as f64), Unit::Count);
-    Ok(times * default_pair_latency(facts)?)
+    let line_times = quantity("cache lines / 10", extra_line_times(bytes as f64), Unit::Count);
+    Ok(line_times * default_pair_latency(facts)?)
 }
 
 /// What a line takes between a pair that every run measures.
@@ -53,7 +53,7 @@ pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Predicted<Ex
 
 /// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.
 pub(crate) fn default_pair(machine: &Machine) -> Case {
-    cases(machine, Effort::Quick).pop().expect("there is a pair, or a case that tells why there is none")
+    cases(machine, Effort::Quick).pop().expect("there is a pair, or a case that states why there is none")
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -61,31 +61,31 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     cpus.truncate(by_effort(effort, [MAX_QUICK_CPUS, MAX_CPUS, MAX_THOROUGH_CPUS]));
     cpus.sort_unstable();
     let case = |from: u32, to: u32| Case::new().with_number(FROM_CPU, from.into()).with_number(TO_CPU, to.into());
-    if let &[only] = cpus.as_slice() {
+    if let &[cpu] = cpus.as_slice() {
         // One case, to report why there is none.
-        return vec![case(only, only)];
+        return vec![case(cpu, cpu)];
     }
     let pairs = cpus.iter().enumerate().flat_map(|(i, &from)| cpus[i + 1..].iter().map(move |&to| (from, to)));
     pairs.map(|(from, to)| case(from, to)).collect()
 }
 
 /// The allowed CPUs in the order of selection: the first, its SMT sibling, a neighbour in its last-level cache, then
-/// halves, quarters, eighths of the list, so that any prefix is spread over the machine and contains every shorter one.
+/// halves, quarters, eighths of the list. Any prefix is thus spread over the machine and contains every shorter one.
 fn selection_order(machine: &Machine) -> Vec<u32> {
     let topology = &machine.topology;
-    let known = topology.allowed.get().filter(|cpus| !cpus.is_empty());
-    let mut allowed = known.cloned().unwrap_or_else(|| vec![0, 1]);
+    let reported = topology.allowed.get().filter(|cpus| !cpus.is_empty());
+    let mut allowed = reported.cloned().unwrap_or_else(|| vec![0, 1]);
     allowed.sort_unstable();
     let first = allowed[0];
-    let thread = smt_siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
-    let is_near = |&&cpu: &&u32| allowed.contains(&cpu) && !smt_siblings(machine, first).contains(&cpu);
-    let near = last_level_cpus(machine).iter().find(|cpu| **cpu != first && is_near(cpu)).copied();
-    let mut order: Vec<u32> = std::iter::once(first).chain(thread).chain(near).collect();
+    let sibling = smt_siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
+    let is_other_core = |&&cpu: &&u32| allowed.contains(&cpu) && !smt_siblings(machine, first).contains(&cpu);
+    let neighbour = last_level_cpus(machine).iter().find(|cpu| **cpu != first && is_other_core(cpu)).copied();
+    let mut order: Vec<u32> = std::iter::once(first).chain(sibling).chain(neighbour).collect();
     let bits = allowed.len().next_power_of_two().trailing_zeros();
-    let spread = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
-    order.extend(spread.filter_map(|place| allowed.get(place).copied()));
-    let mut seen = BTreeSet::new();
-    order.retain(|&cpu| seen.insert(cpu));
+    let indices = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
+    order.extend(indices.filter_map(|index| allowed.get(index).copied()));
+    let mut selected_cpus = BTreeSet::new();
+    order.retain(|&cpu| selected_cpus.insert(cpu));
     order
 }
 
@@ -106,8 +106,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     skip_if(from == to, "needs two CPUs; this process may use one")?;
     cpu::pin(&[from]).or_fail(format!("cannot run on CPU {from}"))?;
     let line = BouncingLine::new()?;
-    let far = Arc::clone(&line);
-    let partner = TokenPartner::start_batches(to, move |trips| far.pong(trips))?;
+    let partner_line = Arc::clone(&line);
+    let partner = TokenPartner::start_batches(to, move |trips| partner_line.pong(trips))?;
     let allowed = bench.allowed_cpus().len();
     if allowed > MAX_CPUS {
         bench.note(format!("pairs among a spread of the {allowed} allowed CPUs"));
@@ -137,7 +137,7 @@ enum SharedLevel {
 
 impl SharedLevel {
     /// What two CPUs share; `None` if unknown.
-    fn between(machine: &Machine, a: u32, b: u32) -> Option<Self> {
+    fn of_cpus(machine: &Machine, a: u32, b: u32) -> Option<Self> {
         if smt_siblings(machine, a).contains(&b) {
             return Some(Self::Core);
         }
@@ -151,8 +151,9 @@ impl SharedLevel {
                 let nodes = machine.topology.nodes.get()?;
                 let node = |cpu| nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.id);
                 // With as many nodes as sockets a node is a socket.
-                let one_each = machine.topology.sockets.get().is_some_and(|&sockets| nodes.len() == sockets as usize);
-                one_each.then(|| if node(a) == node(b) { Self::Socket } else { Self::Nothing })
+                let is_node_per_socket =
+                    machine.topology.sockets.get().is_some_and(|&sockets| nodes.len() == sockets as usize);
+                is_node_per_socket.then(|| if node(a) == node(b) { Self::Socket } else { Self::Nothing })
             }
         }
     }
@@ -170,29 +171,31 @@ impl SharedLevel {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let machine = facts.machine();
     let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
-    let common = SharedLevel::between(machine, from, to);
-    if common == Some(SharedLevel::Cache)
+    let shared_level = SharedLevel::of_cpus(machine, from, to);
+    if shared_level == Some(SharedLevel::Cache)
         && let Some(levels) = latency::model::outer_cache_cases(machine)
         && let [Ok(second), Ok(third)] = levels.map(|case| measured(facts, &LATENCY, &case))
     {
-        // The way to that cache, from there to the other core, and back. L3 is no nearer than L2, whatever their noise.
+        // The way to that cache, from there to the other core, and back. L3 is no nearer than L2, in spite of their
+        // noise.
         let line = (2.0 * third.clone() - second).max(third);
-        return Ok(line.within(SPREAD).derived("by way of the cache"));
+        return Ok(line.widen(SPREAD).derived("by way of the cache"));
     }
     let row = CORE_TO_CORE_LATENCIES.row(machine)?;
-    let common = common.or_unpredicted(format!("the machine does not report what CPU {from} and CPU {to} share"))?;
-    let figures = match common {
+    let shared_level =
+        shared_level.or_unpredicted(format!("the machine does not report what CPU {from} and CPU {to} share"))?;
+    let figures = match shared_level {
         SharedLevel::Core => row.figures.core,
         SharedLevel::Cache => Some(row.figures.cache),
         SharedLevel::Socket => row.figures.socket,
         SharedLevel::Nothing => row.figures.sockets,
     };
     let name = machine.cpu.microarchitecture.get().map_or("this core", String::as_str);
-    let name = format!("{name}, {}", common.describe());
+    let name = format!("{name}, {}", shared_level.describe());
     let [low, high] = figures.or_unpredicted(format!("nothing is published for {name}"))?;
     let line = published(name, f64::midpoint(low, high), Unit::Nanoseconds, row.source);
-    let line = line.with_interval((low, high)).within(SPREAD);
-    Ok(line.predict(PredictionBasis::Published, common.describe()))
+    let line = line.with_interval((low, high)).widen(SPREAD);
+    Ok(line.predict(PredictionBasis::Published, shared_level.describe()))
 }
 
 #[cfg(test)]
@@ -232,13 +235,13 @@ mod tests {
         assert_eq!(pairs(&machine(1), Effort::Default), [(0, 1)]);
         assert_eq!(pairs(&machine(2), Effort::Default), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
         assert_eq!(pairs(&machine(8), Effort::Default).len(), 16 * 15 / 2);
-        let large = pairs(&machine(64), Effort::Default);
-        assert_eq!(large.len(), 16 * 15 / 2);
+        let large_pairs = pairs(&machine(64), Effort::Default);
+        assert_eq!(large_pairs.len(), 16 * 15 / 2);
         // a thread of the same core, a core of the same cache, one half of the machine away
-        assert!([(0, 1), (0, 2), (0, 64)].iter().all(|pair| large.contains(pair)), "{large:?}");
-        let quick = pairs(&machine(64), Effort::Quick);
-        assert_eq!(quick.len(), 6);
-        assert!(quick.iter().all(|pair| large.contains(pair)), "{quick:?}");
+        assert!([(0, 1), (0, 2), (0, 64)].iter().all(|pair| large_pairs.contains(pair)), "{large_pairs:?}");
+        let quick_pairs = pairs(&machine(64), Effort::Quick);
+        assert_eq!(quick_pairs.len(), 6);
+        assert!(quick_pairs.iter().all(|pair| large_pairs.contains(pair)), "{quick_pairs:?}");
     }
 
     #[test]
@@ -255,8 +258,8 @@ mod tests {
         let predicted =
             |from, to| predict(&facts, &CORE_TO_CORE, &Case::new().with_number(FROM_CPU, from).with_number(TO_CPU, to));
         assert_eq!(predicted(0, 1).unwrap().value, (7.6 + 9.8) / 2.0);
-        let near = predicted(0, 2).unwrap();
-        assert_eq!((near.value, near.low, near.high), (19.5, 16.0 / 1.5, 34.5));
+        let same_cache = predicted(0, 2).unwrap();
+        assert_eq!((same_cache.value, same_cache.low, same_cache.high), (19.5, 16.0 / 1.5, 34.5));
         assert_eq!(predicted(0, 8).unwrap().value, 95.5);
         // Neither is in the one known cache.
         assert!(predicted(8, 10).is_err());
@@ -266,7 +269,7 @@ mod tests {
     fn sockets_are_distinguished_by_their_nodes() {
         let mut machine = machine(8);
         machine.topology.sockets = Fact::known(2, "a test");
-        assert_eq!(SharedLevel::between(&machine, 0, 8), None);
+        assert_eq!(SharedLevel::of_cpus(&machine, 0, 8), None);
         let node = |id, cpus: std::ops::Range<u32>| kelvin_core::NumaNode {
             id,
             cpus: cpus.collect(),
@@ -274,12 +277,12 @@ mod tests {
             distances: Vec::new(),
         };
         machine.topology.nodes = Fact::known(vec![node(0, 0..12), node(1, 12..16)], "a test");
-        assert_eq!(SharedLevel::between(&machine, 0, 8), Some(SharedLevel::Socket));
-        assert_eq!(SharedLevel::between(&machine, 0, 12), Some(SharedLevel::Nothing));
+        assert_eq!(SharedLevel::of_cpus(&machine, 0, 8), Some(SharedLevel::Socket));
+        assert_eq!(SharedLevel::of_cpus(&machine, 0, 12), Some(SharedLevel::Nothing));
     }
 
     #[test]
-    fn sources_of_the_table_are_those_of_the_method() {
+    fn table_and_method_have_same_sources() {
         let sources = kelvin_harness::Method::parse(PROBE.method).sources;
         assert!(CORE_TO_CORE_LATENCIES.rows().iter().all(|row| sources.iter().any(|source| source == row.source)));
     }

@@ -27,7 +27,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let places = match required_word(LinePlacement::of(case), LinePlacement::ALL, case)? {
+    let layout = match required_word(LinePlacement::of(case), LinePlacement::ALL, case)? {
         LinePlacement::Same => WordLayout::SameLine,
         LinePlacement::Separate => WordLayout::SeparateLines,
     };
@@ -36,24 +36,24 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         IncrementKind::Atomic => Increment::Atomic,
     };
     let to = bench.partner_cpu()?;
-    let (line, counters) = (BouncingLine::new()?, PairCounters::new(places)?);
-    let (far_line, far_counters) = (Arc::clone(&line), Arc::clone(&counters));
-    let partner = TokenPartner::start_batches(to, move |times| {
-        far_line.pong(SETTLE_ROUND_TRIPS);
-        far_counters.increment(true, increment, times);
-        far_line.pong(1);
+    let (line, counters) = (BouncingLine::new()?, PairCounters::new(layout)?);
+    let (partner_line, partner_counters) = (Arc::clone(&line), Arc::clone(&counters));
+    let partner = TokenPartner::start_batches(to, move |count| {
+        partner_line.pong(SETTLE_ROUND_TRIPS);
+        partner_counters.increment(true, increment, count);
+        partner_line.pong(1);
     })?;
     bench.note(format!("CPU {} and CPU {to}", bench.cpu()));
     let mut total = 0;
-    bench.time_parts([&FALSE_SHARING], |clock, times| {
-        partner.start_batch(times)?;
+    bench.time_parts([&FALSE_SHARING], |clock, count| {
+        partner.start_batch(count)?;
         line.ping(SETTLE_ROUND_TRIPS);
         let (ticks, ()) = clock.time(|| {
-            counters.increment(false, increment, times);
+            counters.increment(false, increment, count);
             line.ping(1);
         });
         partner.finish_batch()?;
-        total += times;
+        total += count;
         Ok([ticks as f64])
     })?;
     partner.finish()?;
@@ -76,25 +76,25 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             let [add, load] = [&LATENCY_ADD, &LATENCY_LOAD].map(|metric| measured(facts, metric, &Case::new()));
             let (add, load) = (add?, load?);
             if increment == IncrementKind::NonAtomic {
-                (add.clone().between(&add, &(add.clone() + load)).within(SPREAD), "forwarded")
+                (add.clone().with_bounds(&add, &(add.clone() + load)).widen(SPREAD), "forwarded")
             } else {
                 let source = "the load and the store of an increment";
                 let accesses = fact("accesses to L1", INCREMENT_ACCESSES, Unit::Count, source);
-                ((accesses * load + add).within(SPREAD * INCREMENT_ACCESSES), "locked")
+                ((accesses * load + add).widen(SPREAD * INCREMENT_ACCESSES), "locked")
             }
         }
         (LinePlacement::Same, _) => {
             let separate = Case::new().with_word(LinePlacement::Separate).with_word(increment);
-            let alone = measured(facts, &FALSE_SHARING, &separate)?;
+            let uncontended = measured(facts, &FALSE_SHARING, &separate)?;
             let line = core_to_core::default_pair_latency(facts)?;
             let (turns, name) = match increment {
                 // Collected in the store buffer while the line is away.
                 IncrementKind::NonAtomic => (1.0, "collected"),
                 IncrementKind::Atomic => (WRITING_CPUS, "one at a time"),
             };
-            let time = fact("CPUs that have the line in turn", turns, Unit::Count, "the case") * alone;
+            let time = fact("CPUs that have the line one after another", turns, Unit::Count, "the case") * uncontended;
             let maximum = time.clone() + WRITING_CPUS * line;
-            (time.clone().between(&time, &maximum).within(SPREAD), name)
+            (time.clone().with_bounds(&time, &maximum).widen(SPREAD), name)
         }
     };
     Ok(time.derived(name))
@@ -118,21 +118,21 @@ mod tests {
 
     #[test]
     fn increments_are_predicted_from_parts() {
-        let known = [
+        let inputs = [
             (LATENCY_ADD.id.as_str(), Some(0.25)),
             (LATENCY_LOAD.id.as_str(), Some(1.25)),
             (CORE_TO_CORE.id.as_str(), Some(60.0)),
             (FALSE_SHARING.id.as_str(), Some(5.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |lines: LinePlacement, increment: IncrementKind| {
+        with_facts(&inputs, |facts| {
+            let predicted = |lines: LinePlacement, increment: IncrementKind| {
                 predict(facts, &FALSE_SHARING, &Case::new().with_word(lines).with_word(increment)).unwrap()
             };
-            let plain = of(LinePlacement::Separate, IncrementKind::NonAtomic);
-            assert_eq!((plain.value, plain.high), (0.25, 1.5 * SPREAD));
-            assert_eq!(of(LinePlacement::Separate, IncrementKind::Atomic).value, 2.0 * 1.25 + 0.25);
-            assert_eq!(of(LinePlacement::Same, IncrementKind::NonAtomic).value, 5.0);
-            let contended = of(LinePlacement::Same, IncrementKind::Atomic);
+            let separate = predicted(LinePlacement::Separate, IncrementKind::NonAtomic);
+            assert_eq!((separate.value, separate.high), (0.25, 1.5 * SPREAD));
+            assert_eq!(predicted(LinePlacement::Separate, IncrementKind::Atomic).value, 2.0 * 1.25 + 0.25);
+            assert_eq!(predicted(LinePlacement::Same, IncrementKind::NonAtomic).value, 5.0);
+            let contended = predicted(LinePlacement::Same, IncrementKind::Atomic);
             assert_eq!((contended.value, contended.high), (10.0, (10.0 + 120.0) * SPREAD));
         });
     }

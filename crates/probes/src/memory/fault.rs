@@ -53,8 +53,9 @@ pub(crate) fn fault_around_case() -> Case {
 
 /// The case of the largest pages of anonymous memory that there are, which are nearly all clearing, and their bytes.
 pub(crate) fn largest_anonymous_case(machine: &Machine) -> (Case, usize) {
-    let is_huge = page_sizes(machine).contains(&PageSize::Huge);
-    let (page, bytes) = if is_huge { (FaultPage::Huge, HUGE_BYTES) } else { (FaultPage::Anonymous, page_bytes()) };
+    let has_huge_pages = page_sizes(machine).contains(&PageSize::Huge);
+    let (page, bytes) =
+        if has_huge_pages { (FaultPage::Huge, HUGE_BYTES) } else { (FaultPage::Anonymous, page_bytes()) };
     (Case::new().with_word(page), bytes)
 }
 
@@ -72,21 +73,21 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let kind = required_word(FaultPage::of(case), FaultPage::ALL, case)?;
     let mut subject = FaultSubject::new(kind, bench)?;
     subject.warm_up(bench)?;
-    let (mut expected, mut counted) = (0, 0);
+    let (mut expected_faults, mut counted_faults) = (0, 0);
     bench.time_parts([&FAULT_MINOR], |clock, faults| {
         let batch = subject.cause_faults(clock, faults)?;
-        expected += faults;
-        counted += batch.minor_faults;
+        expected_faults += faults;
+        counted_faults += batch.minor_faults;
         // Scale the time from the counted to the requested faults.
         Ok([batch.ticks as f64 * faults as f64 / batch.minor_faults.max(1) as f64])
     })?;
-    check_fault_count(expected, counted)
+    check_fault_count(expected_faults, counted_faults)
 }
 
 /// Fails if the counted faults are not the expected ones.
-fn check_fault_count(expected: u64, counted: u64) -> ProbeResult {
-    let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
-    let reason = format!("{counted} faults by getrusage instead of {expected}: the time is not valid");
+fn check_fault_count(expected_faults: u64, counted_faults: u64) -> ProbeResult {
+    let miscount = (counted_faults as f64 - expected_faults as f64).abs() / expected_faults.max(1) as f64;
+    let reason = format!("{counted_faults} faults by getrusage instead of {expected_faults}: the time is not valid");
     fail_if(miscount > MAX_MISCOUNT, reason)
 }
 
@@ -182,23 +183,23 @@ impl FaultSubject {
         };
         mapping::write_pages(arena, self.step, self.touches);
         let huge = resident_around(arena.address())?.huge;
-        let asked = arena.len() as u64;
+        let requested = arena.len() as u64;
         mapping::discard_pages(arena, usize::MAX)?;
-        check_all_huge(asked, huge)?;
+        check_all_huge(requested, huge)?;
         Ok(huge)
     }
 
     /// Causes this many faults.
     fn cause_faults(&mut self, clock: Clock, faults: u64) -> ProbeResult<CountedTouches> {
         let mut sum = CountedTouches::default();
-        let mut left_out = 0;
+        let mut dropped_passes = 0;
         let pages = faults * self.touches_per_fault;
         while sum.pages < pages {
             let touches = (pages - sum.pages).min(self.touches as u64) as usize;
             let pass = self.touch_and_free(clock, touches)?;
             // A page of the file, or of this program, had been evicted, and this pass has read it back.
-            if pass.major_faults > 0 && left_out < MAX_DROPPED_PASSES {
-                left_out += 1;
+            if pass.major_faults > 0 && dropped_passes < MAX_DROPPED_PASSES {
+                dropped_passes += 1;
                 continue;
             }
             let reason = "pages of the file are evicted from the page cache repeatedly: memory is short";
@@ -231,13 +232,13 @@ impl FaultSubject {
 /// An unlinked file in the scratch directory, with all its pages cached and clean.
 fn cached_unlinked_file(bench: &Bench<'_>) -> ProbeResult<File> {
     let path: PathBuf = bench.scratch().join(format!("kelvin-minor-faults-{}", std::process::id()));
-    let failed = |error: std::io::Error| ProbeError::fail(format!("cannot make {}: {error}", path.display()));
-    let mut file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
-    std::fs::remove_file(&path).map_err(failed)?;
+    let to_probe_error = |error: std::io::Error| ProbeError::fail(format!("cannot make {}: {error}", path.display()));
+    let mut file = File::options().read(true).write(true).create_new(true).open(&path).map_err(to_probe_error)?;
+    std::fs::remove_file(&path).map_err(to_probe_error)?;
     let page = vec![1; page_bytes()];
-    (0..MAX_PAGES).try_for_each(|_| file.write_all(&page)).map_err(failed)?;
+    (0..MAX_PAGES).try_for_each(|_| file.write_all(&page)).map_err(to_probe_error)?;
     // A page under write-back may be locked, and fault-around skips locked pages.
-    file.sync_data().map_err(failed)?;
+    file.sync_data().map_err(to_probe_error)?;
     Ok(file)
 }
 
@@ -282,11 +283,11 @@ fn cached_fault(facts: &PredictionInputs<'_>) -> Predicted {
     let software = hardware / HARDWARE_SHARE - hardware;
     let mut cycles = published("exception and return", hardware, Unit::Cycles, TORVALDS_SOURCE)
         + published("kernel work", software, Unit::Cycles, TORVALDS_SOURCE);
-    if let Some(steered) = steered_return_cost(facts, CACHED_FAULT_RETURNS)? {
-        cycles = cycles + steered.source(COUNTED_SOURCE);
+    if let Some(return_cost) = steered_return_cost(facts, CACHED_FAULT_RETURNS)? {
+        cycles = cycles + return_cost.source(COUNTED_SOURCE);
     }
     let fault = cycles / published::measured_frequency(facts)?;
-    Ok(fault.within(SPREAD).predict(PredictionBasis::Published, "exception and kernel work"))
+    Ok(fault.widen(SPREAD).predict(PredictionBasis::Published, "exception and kernel work"))
 }
 
 /// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in
@@ -294,21 +295,21 @@ fn cached_fault(facts: &PredictionInputs<'_>) -> Predicted {
 fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Predicted {
     let machine = facts.machine();
     let mut trap = measured(facts, &FAULT_MINOR, &cached_file_case())?;
-    let far = bandwidth::in_memory(facts, &BANDWIDTH_FILL)?;
+    let memory_rate = bandwidth::in_memory(facts, &BANDWIDTH_FILL)?;
     // A quick run has no set in L2.
-    let second = bandwidth::second_level_case(machine).and_then(|second| measured(facts, &BANDWIDTH_FILL, &second));
-    let near = second.unwrap_or_else(|_| far.clone());
+    let l2_rate = bandwidth::second_level_case(machine).and_then(|case| measured(facts, &BANDWIDTH_FILL, &case));
+    let cache_rate = l2_rate.unwrap_or_else(|_| memory_rate.clone());
     // Up to as much again as the fault of a cached page for allocation and accounting.
     let mut maximum = (1.0 + FRESH_MARGIN) * trap.clone();
-    if let Some(steered) = steered_return_cost(facts, FRESH_FAULT_RETURNS)? {
-        let steered = steered.source(COUNTED_SOURCE) / published::measured_frequency(facts)?;
-        (trap, maximum) = (trap + steered.clone(), maximum + steered);
+    if let Some(return_cost) = steered_return_cost(facts, FRESH_FAULT_RETURNS)? {
+        let return_cost = return_cost.source(COUNTED_SOURCE) / published::measured_frequency(facts)?;
+        (trap, maximum) = (trap + return_cost.clone(), maximum + return_cost);
     }
     let page = bytes_of("bytes of the page", bytes as u64);
-    let minimum = trap.clone() + page.clone() / near.clone().max(far.clone());
-    let maximum = maximum + page.clone() / near.clone().min(far.clone());
-    let fault = trap + page / near.geometric_mean(far);
-    Ok(fault.between(&minimum, &maximum).within(FRESH_BOUND_TOLERANCE).derived("fault and clearing"))
+    let minimum = trap.clone() + page.clone() / cache_rate.clone().max(memory_rate.clone());
+    let maximum = maximum + page.clone() / cache_rate.clone().min(memory_rate.clone());
+    let fault = trap + page / cache_rate.geometric_mean(memory_rate);
+    Ok(fault.with_bounds(&minimum, &maximum).widen(FRESH_BOUND_TOLERANCE).derived("fault and clearing"))
 }
 
 /// Pages that fault-around maps by default.
@@ -320,8 +321,8 @@ fn fault_around(facts: &PredictionInputs<'_>) -> Predicted {
     let single = measured(facts, &FAULT_MINOR, &cached_file_case())?;
     let pages = published("pages mapped by one fault", FAULT_AROUND_PAGES, Unit::Count, FAULT_AROUND_SOURCE);
     let total = pages * single.clone();
-    let fault = single.clone().geometric_mean(total.clone()).between(&single, &total);
-    Ok(fault.within(FAULT_AROUND_SPREAD).derived("between one and all"))
+    let fault = single.clone().geometric_mean(total.clone()).with_bounds(&single, &total);
+    Ok(fault.widen(FAULT_AROUND_SPREAD).derived("between one and all"))
 }
 
 /// Tolerance of the two bounds, as a factor, for errors of the measured fault.
@@ -348,11 +349,12 @@ mod tests {
             Mitigation { vulnerability: "spec_rstack_overflow".into(), status: "Mitigation: Safe RET".into() };
         machine.cpu.mitigations = Fact::known(vec![safe_ret], "a test");
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
-        let steered = predict(&PredictionInputs::new(&machine, &measured), &FAULT_MINOR, &cached_file_case()).unwrap();
+        let mitigated =
+            predict(&PredictionInputs::new(&machine, &measured), &FAULT_MINOR, &cached_file_case()).unwrap();
         // 40 mispredictions, of 10 to 30 cycles on every core of the table.
-        let added = steered.value - 1294.9;
-        assert!((400.0..=1200.0).contains(&added), "{added}");
-        assert!(steered.inputs.iter().any(|input| input.name == "mitigated returns"), "{steered:?}");
+        let extra = mitigated.value - 1294.9;
+        assert!((400.0..=1200.0).contains(&extra), "{extra}");
+        assert!(mitigated.inputs.iter().any(|input| input.name == "mitigated returns"), "{mitigated:?}");
         with_facts(&[], |facts| assert!(predict(facts, &FAULT_MINOR, &cached_file_case()).is_err()));
     }
 
@@ -360,12 +362,12 @@ mod tests {
     fn fresh_fault_adds_clearing() {
         let mut machine = machine();
         machine.topology.caches = testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
-        let second = bandwidth::second_level_case(&machine).unwrap();
+        let l2_case = bandwidth::second_level_case(&machine).unwrap();
         let measured = |id: &str, case: &Case| {
             let value = match id {
                 id if *id == *FAULT_MINOR.id => 1000.0,
                 id if *id != *BANDWIDTH_FILL.id => 4e9,
-                _ if *case == second => 160e9,
+                _ if *case == l2_case => 160e9,
                 _ => 40e9,
             };
             Some(MeasuredValue { value, half_width: 0.0 })
@@ -379,12 +381,12 @@ mod tests {
         let huge = predicted(FaultPage::Huge);
         assert!((huge.value - 27_214.4).abs() < 0.1, "{}", huge.value);
         assert!((huge.low - 14_107.2 / 1.25).abs() < 0.1 && (huge.high - 1.25 * 54_428.8).abs() < 0.1, "{huge:?}");
-        let around = predicted(FaultPage::FileAround);
-        assert_eq!(around.value, 4000.0);
-        assert!(around.low < 1000.0 && around.high > 16_000.0);
+        let around_fault = predicted(FaultPage::FileAround);
+        assert_eq!(around_fault.value, 4000.0);
+        assert!(around_fault.low < 1000.0 && around_fault.high > 16_000.0);
         let anonymous = Case::new().with_word(FaultPage::Anonymous);
-        let known = [("cpu.frequency", Some(4e9)), (FAULT_MINOR.id.as_str(), Some(1000.0))];
-        with_facts(&known, |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
+        let values = [("cpu.frequency", Some(4e9)), (FAULT_MINOR.id.as_str(), Some(1000.0))];
+        with_facts(&values, |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
     }
 
     #[test]
@@ -402,11 +404,9 @@ mod tests {
     #[test]
     fn unexpected_faults_are_refused() {
         assert_eq!(check_fault_count(1000, 1005), Ok(()));
-        for counted in [500, 1011] {
-            let Err(ProbeError::Fail(reason)) = check_fault_count(1000, counted) else {
-                panic!("{counted} was accepted")
-            };
-            assert!(reason.starts_with(&counted.to_string()), "{reason}");
+        for count in [500, 1011] {
+            let Err(ProbeError::Fail(reason)) = check_fault_count(1000, count) else { panic!("{count} was accepted") };
+            assert!(reason.starts_with(&count.to_string()), "{reason}");
         }
     }
 }

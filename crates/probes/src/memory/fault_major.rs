@@ -64,63 +64,63 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         _ => return Err(ProbeError::fail(format!("there is no access pattern for the case {case}"))),
     };
     let path = shared_cold_file(bench.scratch())?;
-    let mut cold = ColdFile { read_ahead: read_ahead == ReadAhead::On, path, mapping: None };
-    let proof = cold.make_cold()?;
+    let mut file = ColdFile { read_ahead: read_ahead == ReadAhead::On, path, mapping: None };
+    let proof = file.make_cold()?;
     match order {
-        Some(order) => time_single_faults(bench, cold, &order, &proof),
-        None => time_rows(bench, cold, &proof),
+        Some(order) => time_single_faults(bench, file, &order, &proof),
+        None => time_rows(bench, file, &proof),
     }
 }
 
 /// Times touches alone, each of a page that is not resident.
-fn time_single_faults(bench: &mut Bench<'_>, mut cold: ColdFile, order: &[usize], proof: &str) -> ProbeResult {
+fn time_single_faults(bench: &mut Bench<'_>, mut file: ColdFile, order: &[usize], proof: &str) -> ProbeResult {
     let clock = bench.clock();
-    let trial = cold.touch(clock, order[0], 1)?;
-    let read = cold.mapping()?.resident(0, FILE_BYTES)?.iter().filter(|&&page| page).count();
+    let trial = file.touch(clock, order[0], 1)?;
+    let resident_pages = file.mapping()?.resident(0, FILE_BYTES)?.iter().filter(|&&page| page).count();
     bench.note(format!(
-        "{proof}; the first touch caused {} major faults and left {read} pages in memory",
+        "{proof}; the first touch caused {} major faults and left {resident_pages} pages in memory",
         trial.major_faults
     ));
-    let mut places = order[1..].iter();
-    let (mut touches, mut single) = (0u64, 0u64);
+    let mut offsets = order[1..].iter();
+    let (mut touches, mut single_faults) = (0u64, 0u64);
     bench.time_each([&FAULT_MAJOR], |clock| {
-        let place = loop {
-            match places.next() {
-                Some(&place) if cold.is_absent(place)? => break place,
+        let offset = loop {
+            match offsets.next() {
+                Some(&offset) if file.is_absent(offset)? => break offset,
                 // Read by an earlier touch, on a file system that reads several pages at a time.
                 Some(_) => {}
                 None => {
-                    cold.make_cold()?;
-                    places = order.iter();
+                    file.make_cold()?;
+                    offsets = order.iter();
                 }
             }
         };
-        let touch = cold.touch(clock, place, 1)?;
+        let touch = file.touch(clock, offset, 1)?;
         touches += 1;
-        single += u64::from(touch.major_faults == 1);
+        single_faults += u64::from(touch.major_faults == 1);
         Ok([touch.ticks])
     })?;
-    let others = touches - single;
+    let miscounted = touches - single_faults;
     let reason = format!(
-        "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
+        "{miscounted} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
          time is not that of a major fault"
     );
-    fail_if(others as f64 > MAX_MISCOUNT * touches as f64, reason)
+    fail_if(miscounted as f64 > MAX_MISCOUNT * touches as f64, reason)
 }
 
 /// Times rows of pages, each row in a file with nothing resident.
-fn time_rows(bench: &mut Bench<'_>, mut cold: ColdFile, proof: &str) -> ProbeResult {
+fn time_rows(bench: &mut Bench<'_>, mut file: ColdFile, proof: &str) -> ProbeResult {
     let row_bytes = ROW_PAGES * page_bytes();
     // Backwards: the kernel reads ahead beyond the end of a row, and none may begin there.
     let mut rows = (0..FILE_BYTES / row_bytes).rev().cycle();
-    let trial = cold.touch_row(bench.clock(), 0)?;
+    let trial = file.touch_row(bench.clock(), 0)?;
     bench.note(format!(
         "{proof}; {ROW_PAGES} consecutive pages caused {} major and {} minor faults in a trial",
         trial.major_faults, trial.minor_faults
     ));
     bench.time_each([&FAULT_MAJOR], |clock| {
-        cold.make_cold()?;
-        let touches = cold.touch_row(clock, rows.next().unwrap_or(0) * row_bytes)?;
+        file.make_cold()?;
+        let touches = file.touch_row(clock, rows.next().unwrap_or(0) * row_bytes)?;
         Ok([touches.ticks / ROW_PAGES as u64])
     })
 }
@@ -137,15 +137,15 @@ impl ColdFile {
     fn make_cold(&mut self) -> ProbeResult<String> {
         // A mapped page is not dropped.
         self.mapping = None;
-        let mut left = 0;
+        let mut remaining = 0;
         for _ in 0..MAX_DROP_ATTEMPTS {
             let file = File::open(&self.path)?;
             drop_cached(&file, FILE_BYTES)?;
             let mapping = FileMapping::whole(&file, FILE_BYTES)?;
             let resident = mapping.resident(0, FILE_BYTES)?.iter().filter(|&&page| page).count() as u64;
             let cached = cached_pages(&file, FILE_BYTES)?;
-            left = cached.unwrap_or(resident).max(resident);
-            if left == 0 {
+            remaining = cached.unwrap_or(resident).max(resident);
+            if remaining == 0 {
                 if !self.read_ahead {
                     mapping.advise_order(false)?;
                 }
@@ -158,7 +158,7 @@ impl ColdFile {
             std::thread::sleep(DROP_RETRY_PAUSE);
         }
         Err(ProbeError::skip(format!(
-            "needs a scratch directory on a disk (set TMPDIR): {left} of {} pages stay in memory after posix_fadvise, \
+            "needs a scratch directory on a disk (set TMPDIR): {remaining} of {} pages stay in memory after posix_fadvise, \
              as on tmpfs",
             FILE_BYTES / page_bytes()
         )))
@@ -168,24 +168,24 @@ impl ColdFile {
         self.mapping.as_ref().or_fail("the file is not mapped")
     }
 
-    fn is_absent(&self, place: usize) -> ProbeResult<bool> {
-        Ok(self.mapping()?.resident(place, page_bytes())? == [false])
+    fn is_absent(&self, offset: usize) -> ProbeResult<bool> {
+        Ok(self.mapping()?.resident(offset, page_bytes())? == [false])
     }
 
     /// Touches `pages` pages in a row.
-    fn touch(&self, clock: Clock, place: usize, pages: usize) -> ProbeResult<CountedTouches> {
+    fn touch(&self, clock: Clock, offset: usize, pages: usize) -> ProbeResult<CountedTouches> {
         let (mapping, page) = (self.mapping()?, page_bytes());
-        Ok(CountedTouches::count(clock, pages, || mapping.read(place, page, pages)))
+        Ok(CountedTouches::count(clock, pages, || mapping.read(offset, page, pages)))
     }
 
     /// Touches a row of absent pages, at least one of which waits for the disk.
-    fn touch_row(&self, clock: Clock, place: usize) -> ProbeResult<CountedTouches> {
-        let touched = self.touch(clock, place, ROW_PAGES)?;
-        if touched.major_faults == 0 {
+    fn touch_row(&self, clock: Clock, offset: usize) -> ProbeResult<CountedTouches> {
+        let touches = self.touch(clock, offset, ROW_PAGES)?;
+        if touches.major_faults == 0 {
             let reason = format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage");
             return Err(ProbeError::fail(reason));
         }
-        Ok(touched)
+        Ok(touches)
     }
 }
 
@@ -221,26 +221,27 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             (minor + measured(facts, &DEVICE_LATENCY, &Case::new())?, "fault and read")
         }
         (ReadAhead::On, Some(step)) if step == page_bytes() as u64 => (row_of_faults(facts)?, "windows of a row"),
-        // A touch that reads a window around its page, beside which the fault is little.
+        // A touch that reads a window around its page, compared with which the fault is little.
         (ReadAhead::On, _) => (window_around(facts)?.1, "a window"),
     };
-    Ok(time.within(SPREAD).derived(name))
+    Ok(time.widen(SPREAD).derived(name))
 }
 
 /// Bytes of a window that is read around a touch, and the time of its pages, the device's latency and the transfer.
 ///
-/// Of the window that was seen of a file announced as read in order the half, as the kernel doubles it for that. It allocates all pages
-/// and asks for them before it waits.
+/// Of the window that was seen of a file announced as read in order the half, as the kernel doubles it for that. It
+/// allocates all pages and requests them before it waits.
 fn window_around(facts: &PredictionInputs<'_>) -> Predicted<(f64, Expr)> {
-    let announced = measured(facts, &READ_AHEAD, &Case::new())?;
+    let sequential_window = measured(facts, &READ_AHEAD, &Case::new())?;
     let case = Case::new().with_word(CacheState::Uncached).with_word(AccessOrder::Sequential);
     let page = measured(facts, &PAGE_READ, &case)?;
-    let first = measured(facts, &DEVICE_LATENCY, &Case::new())?;
+    let latency = measured(facts, &DEVICE_LATENCY, &Case::new())?;
     let rate = measured(facts, &DEVICE_READ, &Case::new())?;
-    let doubled = published("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE);
-    let window = announced / doubled;
+    let window_factor =
+        published("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE);
+    let window = sequential_window / window_factor;
     let pages = window.clone() / bytes_of("page", page_bytes() as u64);
-    Ok((window.value(), pages * page + first + window / rate))
+    Ok((window.value(), pages * page + latency + window / rate))
 }
 
 /// How many times as large windows are of a file that is announced as read in order.
@@ -253,9 +254,9 @@ fn row_of_faults(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let (bytes, window) = window_around(facts)?;
     let pages = fact("pages of a row", ROW_PAGES as f64, Unit::Count, "the case");
     let (name, source) = ("pages of a fault with fault-around", fault::FAULT_AROUND_SOURCE);
-    let mapped = published(name, fault::FAULT_AROUND_PAGES, Unit::Count, source);
+    let mapped_pages = published(name, fault::FAULT_AROUND_PAGES, Unit::Count, source);
     let windows = ((ROW_PAGES * page_bytes()) as f64 / bytes).ceil().max(1.0);
-    let row = given("windows", windows, Unit::Count) * window + pages.clone() / mapped * minor;
+    let row = quantity("windows", windows, Unit::Count) * window + pages.clone() / mapped_pages * minor;
     Ok(row / pages)
 }
 
@@ -278,32 +279,32 @@ mod tests {
     }
 
     #[test]
-    fn the_baseline_case_is_part_of_every_run() {
-        let seed = Case::new().with_word(ReadAhead::On).with_number(TOUCH_STEP, 16 << 20);
+    fn baseline_case_is_in_every_run() {
+        let baseline = Case::new().with_word(ReadAhead::On).with_number(TOUCH_STEP, 16 << 20);
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
-            assert!(cases(&machine(), effort).contains(&seed));
+            assert!(cases(&machine(), effort).contains(&baseline));
         }
     }
 
     #[test]
     fn major_fault_is_minor_plus_read() {
-        let known = [
+        let values = [
             (FAULT_MINOR.id.as_str(), Some(300.0)),
             (DEVICE_LATENCY.id.as_str(), Some(50_000.0)),
             (DEVICE_READ.id.as_str(), Some(1e9)),
             (READ_AHEAD.id.as_str(), Some(2_048_000.0)),
             (PAGE_READ.id.as_str(), Some(500.0)),
         ];
-        with_facts(&known, |facts| {
-            let of = |read_ahead: ReadAhead, step: usize| {
+        with_facts(&values, |facts| {
+            let fault_time = |read_ahead: ReadAhead, step: usize| {
                 let case = Case::new().with_word(read_ahead).with_number(TOUCH_STEP, step as u64);
                 predict(facts, &FAULT_MAJOR, &case).unwrap().value
             };
-            assert_eq!(of(ReadAhead::Off, page_bytes()), 50_300.0);
+            assert_eq!(fault_time(ReadAhead::Off, page_bytes()), 50_300.0);
             // 250 pages of a window, and its bytes; 4 MiB in five of them, and 64 faults of 16 pages.
             let window = 250.0 * 500.0 + 50_000.0 + 1_024_000.0;
-            assert_eq!(of(ReadAhead::On, LONG_STEP_BYTES), window);
-            let row = of(ReadAhead::On, page_bytes());
+            assert_eq!(fault_time(ReadAhead::On, LONG_STEP_BYTES), window);
+            let row = fault_time(ReadAhead::On, page_bytes());
             assert!((row * 1024.0 - (5.0 * window + 64.0 * 300.0)).abs() < 1e-6, "{row}");
         });
     }

@@ -22,18 +22,18 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::measure(&[&FIRST_TOUCH, &REPEATED_FIRST_TOUCH])
 };
 
-/// Bytes that are touched: more than what other programs have just freed, which a host still has, and little beside the memory of any
-/// machine.
+/// Bytes that are touched: more than what other programs have just freed, which a host still has, and little compared
+/// with the memory of any machine.
 const TOUCHED_BYTES: usize = 128 << 20;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut arena = Arena::map(TOUCHED_BYTES, PagePolicy::Base)?;
     let first = time_touch(bench, &mut arena)?;
     mapping::discard_pages(&mut arena, TOUCHED_BYTES)?;
-    let again = time_touch(bench, &mut arena)?;
+    let repeated = time_touch(bench, &mut arena)?;
     bench.note(format!("{} pages, each a fault by getrusage in either pass", TOUCHED_BYTES / page_bytes()));
     bench.record(&FIRST_TOUCH, vec![first]);
-    bench.record(&REPEATED_FIRST_TOUCH, vec![again]);
+    bench.record(&REPEATED_FIRST_TOUCH, vec![repeated]);
     Ok(())
 }
 
@@ -53,10 +53,10 @@ const SPREAD: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let fault = measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
-    let zeroed = bandwidth::in_memory(facts, &BANDWIDTH_ZERO)?;
+    let zero_rate = bandwidth::in_memory(facts, &BANDWIDTH_ZERO)?;
     let load = measured(facts, &LATENCY, &latency::memory_case(facts.machine()))?;
-    let touch = fault + bytes_of("page", page_bytes() as u64) / zeroed + load;
-    Ok(touch.within(SPREAD).derived("fault, clearing and load"))
+    let touch = fault + bytes_of("page", page_bytes() as u64) / zero_rate + load;
+    Ok(touch.widen(SPREAD).derived("fault, clearing and load"))
 }
 
 #[cfg(test)]
@@ -67,9 +67,9 @@ mod tests {
     #[test]
     fn first_touch_follows_from_fresh_fault() {
         // 4096 bytes at 8.192 a nanosecond.
-        let known = [(&FAULT_MINOR, 800.0), (&BANDWIDTH_ZERO, 8.192e9), (&LATENCY, 100.0)];
-        let known = known.map(|(metric, value)| (metric.id.as_str(), Some(value)));
-        with_facts(&known, |facts| {
+        let values = [(&FAULT_MINOR, 800.0), (&BANDWIDTH_ZERO, 8.192e9), (&LATENCY, 100.0)];
+        let values = values.map(|(metric, value)| (metric.id.as_str(), Some(value)));
+        with_facts(&values, |facts| {
             for metric in [&FIRST_TOUCH, &REPEATED_FIRST_TOUCH] {
                 let predicted = predict(facts, metric, &Case::new()).unwrap();
                 assert_eq!((predicted.value, predicted.high), (1400.0, 2100.0));

@@ -34,9 +34,9 @@ const MIN_FINE_LIMIT: u64 = 4 * MIB;
 const MIN_HUGE_SET: u64 = 2 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let base = words(&[PageSize::Base]).numbers(BYTES, &base_sizes(machine, effort));
+    let base_cases = words(&[PageSize::Base]).numbers(BYTES, &base_sizes(machine, effort));
     let huge = if page_sizes(machine).contains(&PageSize::Huge) { huge_sizes(machine, effort) } else { Vec::new() };
-    [base, words(&[PageSize::Huge]).numbers(BYTES, &huge)].concat()
+    [base_cases, words(&[PageSize::Huge]).numbers(BYTES, &huge)].concat()
 }
 
 /// The largest working set, as a power of two: at least what memory is measured with, as far as the allowance goes, less the sixteenth
@@ -64,8 +64,8 @@ pub(super) fn largest_case(machine: &Machine, pages: PageSize) -> Case {
 
 /// The case of the largest working set with the fewest misses of the TLB: in huge pages where the kernel may provide them.
 pub(super) fn fewest_tlb_misses_case(machine: &Machine) -> Case {
-    let is_huge = page_sizes(machine).contains(&PageSize::Huge);
-    largest_case(machine, if is_huge { PageSize::Huge } else { PageSize::Base })
+    let has_huge_pages = page_sizes(machine).contains(&PageSize::Huge);
+    largest_case(machine, if has_huge_pages { PageSize::Huge } else { PageSize::Base })
 }
 
 /// Octaves by which a stored run may have larger sets than today's: another version of kelvin believed more of a virtual machine's cache.
@@ -73,21 +73,22 @@ const MAX_EXTRA_OCTAVES: u32 = 4;
 /// Octaves from one set in huge pages to the next.
 const HUGE_STEP_OCTAVES: u32 = 4;
 
-/// The latency of the largest working set with the fewest misses of the TLB. Where a stored run has larger sets, between the sets before
-/// and after it in such pages, on a line by the logarithm of the size: both lie in memory, and only translation by the host grows.
+/// The latency of the largest working set with the fewest misses of the TLB. Where a stored run has larger sets, it is
+/// interpolated by the logarithm of the size between the sets before and after it in such pages. Both lie in memory,
+/// and only translation by the host grows.
 ///
 /// # Errors
 /// None of them was measured.
 pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let largest = largest_latency_set(facts.machine());
-    large_set_latency(facts, largest).or_else(|why| {
+    large_set_latency(facts, largest).or_else(|error| {
         let larger = (1..=MAX_EXTRA_OCTAVES)
             .find_map(|octaves| Some((octaves, large_set_latency(facts, largest << octaves).ok()?)));
         // Earlier versions took the power of two below four times the last-level cache.
-        let Some((octaves, after)) = larger else { return large_set_latency(facts, largest >> 1).map_err(|_| why) };
-        let Ok(before) = large_set_latency(facts, (largest << octaves) >> HUGE_STEP_OCTAVES) else { return Ok(after) };
+        let Some((octaves, upper)) = larger else { return large_set_latency(facts, largest >> 1).map_err(|_| error) };
+        let Ok(lower) = large_set_latency(facts, (largest << octaves) >> HUGE_STEP_OCTAVES) else { return Ok(upper) };
         let share = 1.0 - f64::from(octaves) / f64::from(HUGE_STEP_OCTAVES);
-        Ok(before.clone() + given("part of the way", share, Unit::Ratio) * (after - before))
+        Ok(lower.clone() + quantity("part of the way", share, Unit::Ratio) * (upper - lower))
     })
 }
 
@@ -96,10 +97,10 @@ pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Predicted<Ex
 /// # Errors
 /// None was measured.
 pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted<Expr> {
-    let larger = bytes.next_power_of_two();
-    let beyond =
-        (larger > largest_latency_set(facts.machine())).then(|| large_set_latency(facts, larger).ok()).flatten();
-    beyond.map_or_else(|| untranslated_latency(facts), Ok)
+    let size = bytes.next_power_of_two();
+    let larger_latency =
+        (size > largest_latency_set(facts.machine())).then(|| large_set_latency(facts, size).ok()).flatten();
+    larger_latency.map_or_else(|| untranslated_latency(facts), Ok)
 }
 
 /// The latency of a large set with the fewest misses of the TLB.
@@ -117,20 +118,20 @@ pub(crate) fn memory_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
 fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     let last_level = memory_budget::last_level_bytes(machine);
     let largest = largest_latency_set(machine);
-    let fine = MIN_FINE_LIMIT.max(2 * last_level);
-    let outer = model::outer_cache_cases(machine);
+    let fine_limit = MIN_FINE_LIMIT.max(2 * last_level);
+    let outer_cases = model::outer_cache_cases(machine);
     let powers = (MIN_SET.ilog2()..=largest.ilog2()).map(|power| 1u64 << power);
     let is_measured = |bytes: u64| {
         effort > Effort::Quick
             || bytes <= MIB
             || bytes == largest
-            || outer.as_ref().is_some_and(|[_, third]| *third == base_page_case(bytes))
+            || outer_cases.as_ref().is_some_and(|[_, third]| *third == base_page_case(bytes))
             || (largest.ilog2() - bytes.ilog2()).is_multiple_of(2)
     };
-    let between =
-        |bytes: u64| effort > Effort::Quick && bytes >= MAX_COARSE_SET && bytes + bytes / 2 <= fine.min(largest);
+    let has_midpoint =
+        |bytes: u64| effort > Effort::Quick && bytes >= MAX_COARSE_SET && bytes + bytes / 2 <= fine_limit.min(largest);
     powers
-        .flat_map(|bytes| [is_measured(bytes).then_some(bytes), between(bytes).then_some(bytes + bytes / 2)])
+        .flat_map(|bytes| [is_measured(bytes).then_some(bytes), has_midpoint(bytes).then_some(bytes + bytes / 2)])
         .flatten()
         .collect()
 }
@@ -164,11 +165,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 /// Sets up to this size are traversed once: some 0.1 s at memory latency.
 const MAX_TRAVERSED_BYTES: usize = LATENCY_FLUSHED_BYTES as usize;
-/// Loads of a sample of a larger set, a few pages' worth of each cache, and how many samples there are, of which the median counts.
+/// Loads of a sample of a larger set, a few pages' worth of each cache; and the number of samples, of which the median
+/// counts.
 const SAMPLE_LOADS: u64 = 2000;
 const SAMPLE_COUNT: usize = 5;
-/// The caches hold a good part of a set whose loads are faster by this factor than when nothing of it is in them. A cache of half its
-/// size or more is seen in this way, and one of a quarter serves a pass over and over in the same order with a fiftieth of its loads.
+/// The caches hold a good part of a set whose loads are faster by this factor than when nothing of it is in them. A
+/// cache of half its size or more is detected in this way. One of a quarter serves only a fiftieth of the loads of a
+/// pass that repeats in the same order.
 const MAX_CACHED_RATIO: f64 = 0.85;
 
 /// What is done with a set before it is timed.
@@ -182,9 +185,9 @@ enum WarmUpStep {
 /// Brings the caches to the state that long chasing of a set would. A step returns the ticks that it took.
 fn warm_caches(bytes: usize, lines: u64, mut step: impl FnMut(WarmUpStep) -> u64) {
     if bytes > MAX_TRAVERSED_BYTES {
-        let built = sample_ticks(&mut step);
+        let initial_ticks = sample_ticks(&mut step);
         step(WarmUpStep::Flush);
-        if built >= MAX_CACHED_RATIO * sample_ticks(&mut step) {
+        if initial_ticks >= MAX_CACHED_RATIO * sample_ticks(&mut step) {
             return;
         }
     }
@@ -216,8 +219,8 @@ mod tests {
         bytes: usize,
         cache: usize,
         /// Bytes of the set that are in the cache.
-        held: usize,
-        chased: u64,
+        cached_bytes: usize,
+        chased_loads: u64,
     }
 
     impl Simulated {
@@ -227,12 +230,12 @@ mod tests {
 
         fn step(&mut self, step: WarmUpStep) -> u64 {
             let WarmUpStep::Chase(loads) = step else {
-                self.held = 0;
+                self.cached_bytes = 0;
                 return 0;
             };
-            self.chased += loads;
-            let hits = self.held as f64 / self.bytes as f64;
-            self.held = (self.held + loads as usize * 64).min(self.cache.min(self.bytes));
+            self.chased_loads += loads;
+            let hits = self.cached_bytes as f64 / self.bytes as f64;
+            self.cached_bytes = (self.cached_bytes + loads as usize * 64).min(self.cache.min(self.bytes));
             (loads as f64 * (10.0 - 6.0 * hits)) as u64
         }
     }
@@ -240,30 +243,33 @@ mod tests {
     #[test]
     fn large_uncached_set_is_flushed() {
         const MIB: usize = 1 << 20;
-        let passed = |bytes: usize, cache: usize| {
-            let mut set = Simulated { bytes, cache, held: cache.min(bytes), chased: 0 };
+        let simulate = |bytes: usize, cache: usize| {
+            let mut set = Simulated { bytes, cache, cached_bytes: cache.min(bytes), chased_loads: 0 };
             warm_caches(set.bytes, set.lines(), |step| set.step(step));
-            (set.chased >= set.lines(), set.held)
+            (set.chased_loads >= set.lines(), set.cached_bytes)
         };
-        assert_eq!(passed(48 * MIB, 8 * MIB), (true, 8 * MIB), "a small one is traversed anyway");
-        let (is_passed, held) = passed(256 * MIB, 10 * MIB);
-        assert!(!is_passed && held < 2 * MIB, "{held}");
+        assert_eq!(simulate(48 * MIB, 8 * MIB), (true, 8 * MIB), "a small one is traversed anyway");
+        let (is_traversed, cached_bytes) = simulate(256 * MIB, 10 * MIB);
+        assert!(!is_traversed && cached_bytes < 2 * MIB, "{cached_bytes}");
         // A cache of 300 MiB holds sets of 128 and 256 MiB, and most of one of 400.
         for bytes in [128, 256, 400].map(|mib| mib * MIB) {
-            assert_eq!(passed(bytes, 300 * MIB), (true, bytes.min(300 * MIB)));
+            assert_eq!(simulate(bytes, 300 * MIB), (true, bytes.min(300 * MIB)));
         }
-        assert!(!passed(2048 * MIB, 300 * MIB).0);
+        assert!(!simulate(2048 * MIB, 300 * MIB).0);
     }
 
     #[test]
     fn memory_set_is_four_times_last_level() {
-        let of = |last_level: u64, available: u64| {
+        let largest_set = |last_level: u64, available: u64| {
             let mut machine = machine(&[(3, last_level * MIB)]);
             machine.memory.available_bytes = Fact::known(available, "a test");
             largest_latency_set(&machine) / MIB
         };
-        assert_eq!([of(32, 8 << 30), of(64, 8 << 30), of(96, 8 << 30), of(504, 64 << 30)], [256, 256, 512, 2048]);
-        assert_eq!(of(96, 1 << 30), 256, "half of the memory and what building takes");
+        assert_eq!(
+            [largest_set(32, 8 << 30), largest_set(64, 8 << 30), largest_set(96, 8 << 30), largest_set(504, 64 << 30)],
+            [256, 256, 512, 2048]
+        );
+        assert_eq!(largest_set(96, 1 << 30), 256, "half of the memory and what building takes");
     }
 
     #[test]
@@ -292,9 +298,9 @@ mod tests {
 
     #[test]
     fn small_machines_have_small_sets() {
-        let mut small = machine(&[(3, 32 * MIB)]);
-        small.memory.available_bytes = Fact::known(64 * MIB, "a test");
-        let sizes = base_sizes(&small, Effort::Thorough);
+        let mut small_machine = machine(&[(3, 32 * MIB)]);
+        small_machine.memory.available_bytes = Fact::known(64 * MIB, "a test");
+        let sizes = base_sizes(&small_machine, Effort::Thorough);
         assert_eq!(sizes.last(), Some(&(16 * MIB)));
         assert!(sizes.iter().all(|bytes| bytes + bytes / 16 <= 32 * MIB));
         assert_eq!(sizes[0], MIN_SET);

@@ -44,16 +44,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     };
     let (mut mover, memcpy) =
         (skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, pages))?, library_copy());
-    let counted = mover.iteration_bytes(Operation::Copy);
+    let bytes_per_call = mover.iteration_bytes(Operation::Copy);
     bench.note(mover.describe_pages()?);
     bench.note(format!(
         "memcpy of {}, {} bytes a call; each byte copied counts twice, read and written",
         memcpy_library(),
-        counted / 2
+        bytes_per_call / 2
     ));
     bench.time_work(
         &BANDWIDTH_MEMCPY,
-        counted as f64,
+        bytes_per_call as f64,
         infallible(|iterations| mover.run(Operation::Copy, &memcpy, iterations)),
     )
 }
@@ -63,17 +63,18 @@ const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = required_number(BYTES, case)?;
-    let one_cpu = one_cpu_case(bytes);
+    let single_cpu_case = one_cpu_case(bytes);
     let byte = |name: &str| fact(name, 1.0, Unit::Bytes, "arrays of the operation");
     let (read, written) = (byte("bytes read"), byte("bytes written"));
-    let reads = read.clone() / measured(facts, &BANDWIDTH_READ, &one_cpu)?;
-    let writes = written.clone() / measured(facts, &BANDWIDTH_WRITE, &one_cpu)?;
-    let streams = written.clone() / measured(facts, &BANDWIDTH_NTWRITE, &one_cpu)?;
-    let (apart, together) = (reads.clone() + writes.clone(), reads.clone().max(writes.clone()));
+    let reads = read.clone() / measured(facts, &BANDWIDTH_READ, &single_cpu_case)?;
+    let writes = written.clone() / measured(facts, &BANDWIDTH_WRITE, &single_cpu_case)?;
+    let streams = written.clone() / measured(facts, &BANDWIDTH_NTWRITE, &single_cpu_case)?;
+    let (sequential_time, overlapped_time) = (reads.clone() + writes.clone(), reads.clone().max(writes.clone()));
     // At most by non-temporal stores.
-    let [low, rate, high] = [apart.clone(), apart.geometric_mean(together), reads.max(writes.min(streams))]
-        .map(|time| (read.clone() + written.clone()) / time);
-    let rate = rate.between(&low, &high).within_share(TOLERANCE);
+    let [low, rate, high] =
+        [sequential_time.clone(), sequential_time.geometric_mean(overlapped_time), reads.max(writes.min(streams))]
+            .map(|time| (read.clone() + written.clone()) / time);
+    let rate = rate.with_bounds(&low, &high).widen_by_share(TOLERANCE);
     Ok(rate.derived("reading and ordinary stores"))
 }
 
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn default_run_has_both_page_kinds() {
-        let mut two = machine(2, 32 * MIB, 24 << 30);
+        let mut two_cpus = machine(2, 32 * MIB, 24 << 30);
         let pages = |machine: &_, effort| -> Vec<_> {
             cases(machine, effort)
                 .iter()
@@ -96,18 +97,21 @@ mod tests {
                 .collect()
         };
         let memory = [(256 * MIB, RequestedPages::Default), (256 * MIB, RequestedPages::Huge)];
-        assert_eq!((pages(&two, Effort::Quick), pages(&two, Effort::Default)), (memory[..1].to_vec(), memory.to_vec()));
-        let all: Vec<u64> = pages(&two, Effort::Thorough).into_iter().map(|(bytes, _)| bytes).collect();
-        assert_eq!(all, [256 * MIB, 256 * MIB, 24 << 10, 512 << 10, 4 * MIB]);
-        two.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
-        assert_eq!(pages(&two, Effort::Default), memory[..1]);
+        assert_eq!(
+            (pages(&two_cpus, Effort::Quick), pages(&two_cpus, Effort::Default)),
+            (memory[..1].to_vec(), memory.to_vec())
+        );
+        let sizes: Vec<u64> = pages(&two_cpus, Effort::Thorough).into_iter().map(|(bytes, _)| bytes).collect();
+        assert_eq!(sizes, [256 * MIB, 256 * MIB, 24 << 10, 512 << 10, 4 * MIB]);
+        two_cpus.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
+        assert_eq!(pages(&two_cpus, Effort::Default), memory[..1]);
     }
 
     #[test]
     fn memcpy_overlaps_reads_and_writes() {
-        let known = [(&BANDWIDTH_READ, 20e9), (&BANDWIDTH_WRITE, 10e9), (&BANDWIDTH_NTWRITE, 25e9)];
-        let known = known.map(|(metric, rate)| (metric.id.as_str(), Some(rate)));
-        with_facts(&known, |facts| {
+        let rates = [(&BANDWIDTH_READ, 20e9), (&BANDWIDTH_WRITE, 10e9), (&BANDWIDTH_NTWRITE, 25e9)];
+        let values = rates.map(|(metric, rate)| (metric.id.as_str(), Some(rate)));
+        with_facts(&values, |facts| {
             let predicted = predict(facts, &BANDWIDTH_MEMCPY, &Case::new().with_number(BYTES, 1 << 28)).unwrap();
             // Of a byte each 0.15 ns one after the other, 0.1 ns at once; 0.05 ns if no line is read that is overwritten.
             assert!((predicted.value - 2e9 / (0.15f64 * 0.1).sqrt()).abs() < 1.0, "{predicted:?}");

@@ -4,11 +4,11 @@ use kelvin_core::{Cache, CacheKind, Machine};
 
 /// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const MAX_MEMORY_SHARE: f64 = 0.5;
-/// Last-level cache assumed where the machine states none, and what is believed of a virtual machine: it is told the size
-/// of the host's, of which it has a share that nobody states. More than most have.
+/// Last-level cache assumed where the machine states none, and what is believed of a virtual machine: it sees the size
+/// of the host's, of which it has a share that is not reported. More than most have.
 const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
-/// What is believed of it for each of its CPUs that share the cache, where that is more: a machine with most of a host's CPUs has most of
-/// its cache, of which current servers have 2 to 6 MiB for a hardware thread.
+/// What is believed of it for each of its CPUs that share the cache, where that is more. A machine with most of a
+/// host's CPUs has most of its cache. Current servers have 2 to 6 MiB for a hardware thread.
 const ASSUMED_LAST_LEVEL_PER_CPU: u64 = 8 << 20;
 /// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
 const LAST_LEVEL_MULTIPLE: u64 = 4;
@@ -18,8 +18,8 @@ const MIN_LARGEST_SET: u64 = 256 << 20;
 /// 128 MiB.
 pub(crate) fn memory_budget(machine: &Machine) -> u64 {
     let limit = machine.limits.memory_bytes.get().copied().flatten();
-    let known = [machine.memory.available_bytes.get().copied(), limit];
-    let smallest = known.into_iter().flatten().min();
+    let limits = [machine.memory.available_bytes.get().copied(), limit];
+    let smallest = limits.into_iter().flatten().min();
     smallest.map_or(128 << 20, |bytes| (bytes as f64 * MAX_MEMORY_SHARE) as u64)
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn memory_budget(machine: &Machine) -> u64 {
 pub(crate) fn last_level_bytes(machine: &Machine) -> u64 {
     let is_virtual = machine.platform.hypervisor.get().is_some_and(Option::is_some);
     data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| {
-        let of_cpus = ASSUMED_LAST_LEVEL_PER_CPU * sharing_cpus(machine, cache);
-        if is_virtual { cache.bytes.min(ASSUMED_LAST_LEVEL.max(of_cpus)) } else { cache.bytes }
+        let share_of_cpus = ASSUMED_LAST_LEVEL_PER_CPU * sharing_cpus(machine, cache);
+        if is_virtual { cache.bytes.min(ASSUMED_LAST_LEVEL.max(share_of_cpus)) } else { cache.bytes }
     })
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn largest_working_set(machine: &Machine, copies: u64) -> u64 {
 
 /// Data caches, innermost first.
 pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
-    let stated = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let mut caches: Vec<&Cache> = stated.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
+    let all_caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    let mut caches: Vec<&Cache> = all_caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
     caches.sort_by_key(|cache| cache.level);
     caches
 }
@@ -82,12 +82,12 @@ mod tests {
             Some(bytes) => {
                 let cache =
                     |level, kind, bytes| Cache { level, kind, bytes, ways: None, line_bytes: None, shared_by: vec![0] };
-                let all = vec![
+                let caches = vec![
                     cache(1, CacheKind::Data, 32 << 10),
                     cache(1, CacheKind::Instruction, 64 << 20),
                     cache(3, CacheKind::Unified, bytes),
                 ];
-                Fact::known(all, "a test")
+                Fact::known(caches, "a test")
             }
         };
         machine
@@ -111,17 +111,17 @@ mod tests {
 
     #[test]
     fn guest_last_level_is_limited() {
-        let of = |hypervisor: Option<&str>, bytes| {
+        let largest_set = |hypervisor: Option<&str>, bytes| {
             let hypervisor = Fact::known(hypervisor.map(str::to_owned), "a test");
             let mut machine = machine(64 << 30, None, Some(bytes));
             machine.platform.hypervisor = hypervisor;
             largest_working_set(&machine, 1)
         };
-        assert_eq!([of(Some("KVM"), 480 << 20), of(None, 480 << 20)], [256 << 20, 1920 << 20]);
-        assert_eq!(of(Some("KVM"), 32 << 20), of(None, 32 << 20));
+        assert_eq!([largest_set(Some("KVM"), 480 << 20), largest_set(None, 480 << 20)], [256 << 20, 1920 << 20]);
+        assert_eq!(largest_set(Some("KVM"), 32 << 20), largest_set(None, 32 << 20));
         // One with 40 of the host's CPUs may have 320 MiB.
-        let mut many = crate::memory::bandwidth::tests::machine(40, 480 << 20, 64 << 30);
-        many.platform.hypervisor = Fact::known(Some("KVM".to_owned()), "a test");
-        assert_eq!((last_level_bytes(&many), largest_working_set(&many, 1)), (320 << 20, 1280 << 20));
+        let mut many_cpus = crate::memory::bandwidth::tests::machine(40, 480 << 20, 64 << 30);
+        many_cpus.platform.hypervisor = Fact::known(Some("KVM".to_owned()), "a test");
+        assert_eq!((last_level_bytes(&many_cpus), largest_working_set(&many_cpus, 1)), (320 << 20, 1280 << 20));
     }
 }

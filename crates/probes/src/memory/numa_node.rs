@@ -41,9 +41,9 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into()).with_number(BYTES, bytes)
     };
     let max_nodes = by_effort(effort, [MAX_QUICK_NODES, MAX_DEFAULT_NODES, usize::MAX]);
-    let with_cpus = nodes.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(max_nodes);
-    let with_memory: Vec<&NumaNode> = nodes.iter().filter(|node| node.bytes != Some(0)).take(max_nodes).collect();
-    let pairs: Vec<Case> = with_cpus.flat_map(|from| with_memory.iter().map(move |to| case(from.id, to.id))).collect();
+    let cpu_nodes = nodes.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(max_nodes);
+    let memory_nodes: Vec<&NumaNode> = nodes.iter().filter(|node| node.bytes != Some(0)).take(max_nodes).collect();
+    let pairs: Vec<Case> = cpu_nodes.flat_map(|from| memory_nodes.iter().map(move |to| case(from.id, to.id))).collect();
     // One case, to report why there is no matrix.
     if pairs.len() < 2 { vec![case(0, 0)] } else { pairs }
 }
@@ -70,7 +70,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 /// Both figures of memory of a node, from the CPU that this thread is on.
 fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
-    let bound =
+    let binding =
         NodeBinding::bind(node).or_skip(format!("needs memory of node {node}, which this process cannot allocate"))?;
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
     bench.note(check_node(ring.arena(), node)?);
@@ -78,7 +78,7 @@ fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
     bench.time(&NODE_LATENCY, infallible(|loads| ring.chase(loads)))?;
     drop(ring);
     let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, PagePolicy::Huge))?;
-    drop(bound);
+    drop(binding);
     bench.note(check_node(mover.arrays.arena(), node)?);
     let kernel = widest_kernel(Operation::Read)?;
     let work = mover.iteration_bytes(Operation::Read) as f64;
@@ -90,10 +90,10 @@ const PART_BYTES: usize = 2 << 20;
 
 /// The result of move_pages in words, if all pages are on the node.
 fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
-    let page_nodes_found = page_nodes(arena, CHECKED_PAGES)?;
-    let elsewhere = page_nodes_found.iter().filter(|&&page_node| page_node != node as i32).count();
-    fail_if(elsewhere > 0, format!("{elsewhere} of {} checked pages are not on node {node}", page_nodes_found.len()))?;
-    Ok(format!("all {} checked pages are on node {node} by move_pages", page_nodes_found.len()))
+    let nodes_of_pages = page_nodes(arena, CHECKED_PAGES)?;
+    let misplaced = nodes_of_pages.iter().filter(|&&page_node| page_node != node as i32).count();
+    fail_if(misplaced > 0, format!("{misplaced} of {} checked pages are not on node {node}", nodes_of_pages.len()))?;
+    Ok(format!("all {} checked pages are on node {node} by move_pages", nodes_of_pages.len()))
 }
 
 /// Predicted range, factor around the ratio of distances.
@@ -102,13 +102,14 @@ const SPREAD: f64 = 1.6;
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let (from, to) = (required_number(FROM_NODE, case)?, required_number(TO_NODE, case)?);
     unpredicted_if(from == to, "mem.latency and mem.bandwidth predict local memory")?;
-    let (own, distant) = distances(facts.machine(), from, to)
+    let (local_distance, remote_distance) = distances(facts.machine(), from, to)
         .or_unpredicted(format!("the firmware states no distance from node {from} to node {to}"))?;
     let local = measured(facts, metric, &case.clone().with_number(TO_NODE, from))?;
-    let own = published("local distance", f64::from(own), Unit::Count, DISTANCES);
-    let distant = published("distance", f64::from(distant), Unit::Count, DISTANCES);
-    let ratio = if metric.id == NODE_LATENCY.id { distant / own } else { own / distant };
-    Ok((local * ratio).within(SPREAD).derived("by distance"))
+    let local_distance = published("local distance", f64::from(local_distance), Unit::Count, DISTANCES);
+    let remote_distance = published("distance", f64::from(remote_distance), Unit::Count, DISTANCES);
+    let ratio =
+        if metric.id == NODE_LATENCY.id { remote_distance / local_distance } else { local_distance / remote_distance };
+    Ok((local * ratio).widen(SPREAD).derived("by distance"))
 }
 
 const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";
@@ -116,10 +117,10 @@ const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/
 /// The stated distances from a node to itself and to another one.
 fn distances(machine: &Machine, from: u64, to: u64) -> Option<(u32, u32)> {
     let nodes = machine.topology.nodes.get()?;
-    let place = |id: u64| nodes.iter().position(|node| u64::from(node.id) == id);
-    let distances_from = &nodes[place(from)?].distances;
-    let (own, distant) = (*distances_from.get(place(from)?)?, *distances_from.get(place(to)?)?);
-    (own > 0 && distant > 0).then_some((own, distant))
+    let position_of = |id: u64| nodes.iter().position(|node| u64::from(node.id) == id);
+    let distances_from = &nodes[position_of(from)?].distances;
+    let (local, remote) = (*distances_from.get(position_of(from)?)?, *distances_from.get(position_of(to)?)?);
+    (local > 0 && remote > 0).then_some((local, remote))
 }
 
 #[cfg(test)]

@@ -51,8 +51,8 @@ fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let page = page_bytes();
-    let mapped = required(MappedPage::of(case), case)?;
-    let (pages, text) = match mapped {
+    let kind = required(MappedPage::of(case), case)?;
+    let (pages, text) = match kind {
         MappedPage::Untouched => observe_pages(Arena::map(BASE_PAGES * page, PagePolicy::Base)?.address())?,
         MappedPage::Read => {
             let arena = Arena::map(BASE_PAGES * page, PagePolicy::Base)?;
@@ -71,7 +71,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         MappedPage::Huge => observe_pages(written_arena(PagePolicy::Huge)?.address())?,
     };
     let reason = "needs a huge page, which the kernel did not provide: memory is fragmented, or huge pages are off";
-    skip_if(mapped == MappedPage::Huge && pages.iter().any(|page| page.huge == Some(false)), reason)?;
+    skip_if(kind == MappedPage::Huge && pages.iter().any(|page| page.huge == Some(false)), reason)?;
     bench.note(text);
     for (metric, flag) in FLAGS {
         // Before Linux 6.7 some are unknown.
@@ -112,9 +112,11 @@ fn written_arena(kind: PagePolicy) -> ProbeResult<Arena> {
 fn observe_forked(bench: &Bench<'_>) -> ProbeResult<(Vec<PageState>, String)> {
     let arena = written_arena(PagePolicy::Base)?;
     let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, PartnerKind::Process.scope())?);
-    let far = Arc::clone(&channel);
+    let partner_channel = Arc::clone(&channel);
     // It waits for a token that never comes, and is killed on drop.
-    let _child = PartnerTask::start(PartnerKind::Process, bench.cpu(), move |_| far.wait_for_turn(HandoffSide::Far))?;
+    let _child = PartnerTask::start(PartnerKind::Process, bench.cpu(), move |_| {
+        partner_channel.wait_for_turn(HandoffSide::Far)
+    })?;
     observe_pages(arena.address())
 }
 
@@ -129,7 +131,7 @@ fn observe_file(mut file: std::fs::File) -> ProbeResult<(Vec<PageState>, String)
 
 /// What was found, in words.
 fn describe(pages: &[PageState]) -> ProbeResult<String> {
-    let count = |is: fn(&PageState) -> bool| pages.iter().filter(|page| is(page)).count();
+    let count = |has_flag: fn(&PageState) -> bool| pages.iter().filter(|page| has_flag(page)).count();
     let mut text = format!(
         "of {} pages {} present, {} of a file or shared memory, {} exclusive, {} swapped, {} soft-dirty",
         pages.len(),
@@ -159,7 +161,7 @@ fn describe(pages: &[PageState]) -> ProbeResult<String> {
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let column = FLAGS.iter().position(|(known, _)| known.id == metric.id);
+    let column = FLAGS.iter().position(|(flag_metric, _)| flag_metric.id == metric.id);
     let row = EXPECTED_FLAGS.iter().find(|(page, _)| MappedPage::of(case) == Some(*page));
     let (Some(column), Some((_, row))) = (column, row) else {
         return Err(NoPrediction::new(format!("{} of {case} is not documented", metric.id)));

@@ -70,7 +70,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         name = "published lines in flight";
     }
     let load = latency.clone() / in_flight;
-    Ok(load.clone().between(&load, &latency).within_share(TOLERANCE).derived(name))
+    Ok(load.clone().with_bounds(&load, &latency).widen_by_share(TOLERANCE).derived(name))
 }
 
 #[cfg(test)]
@@ -85,18 +85,21 @@ mod tests {
         let mut machine = testing::machine();
         machine.memory.available_bytes = Fact::known(8 << 30, "a test");
         let measured = |id: &str, case: &Case| {
-            let is_it = *id == *LATENCY.id && PageSize::of(case) == Some(PageSize::Huge);
-            is_it.then_some(MeasuredValue { value: 160.0, half_width: 0.0 })
+            let is_huge_latency = *id == *LATENCY.id && PageSize::of(case) == Some(PageSize::Huge);
+            is_huge_latency.then_some(MeasuredValue { value: 160.0, half_width: 0.0 })
         };
-        let of = |machine: &Machine, chains| {
+        let predicted = |machine: &Machine, chains| {
             predict(&PredictionInputs::new(machine, &measured), &LATENCY_PARALLEL, &chain_case(machine, chains))
                 .unwrap()
         };
-        assert_eq!([1, 8, 32].map(|chains| of(&machine, chains).value), [160.0, 20.0, 5.0]);
+        assert_eq!([1, 8, 32].map(|chains| predicted(&machine, chains).value), [160.0, 20.0, 5.0]);
         machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
-        let flat = of(&machine, 32);
-        assert_eq!((flat.value, flat.derivation.as_str()), (10.0, "160 ns / (the smaller of 32 and 16) = 10.0 ns"));
-        assert!(flat.inputs.iter().any(|input| input.name == "lines in flight, at most"));
+        let saturated = predicted(&machine, 32);
+        assert_eq!(
+            (saturated.value, saturated.derivation.as_str()),
+            (10.0, "160 ns / (the smaller of 32 and 16) = 10.0 ns")
+        );
+        assert!(saturated.inputs.iter().any(|input| input.name == "lines in flight, at most"));
     }
 
     #[test]

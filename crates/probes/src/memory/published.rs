@@ -88,7 +88,10 @@ mod tests {
         assert_unique_names(&CACHE_LATENCIES);
         for PublishedRow { figures: row, .. } in CACHE_LATENCIES.rows() {
             assert!(row.second.is_none_or(|cycles| (9.0..=20.0).contains(&cycles)), "{row:?}");
-            assert!(row.third.is_none_or(|[low, high]| row.second.is_some_and(|near| 2.0 * near < low) && low <= high));
+            assert!(
+                row.third
+                    .is_none_or(|[low, high]| row.second.is_some_and(|l2_cycles| 2.0 * l2_cycles < low) && low <= high)
+            );
             assert!(row.outstanding.is_none_or(|lines| (8.0..=256.0).contains(&lines)), "{row:?}");
         }
     }
@@ -97,9 +100,9 @@ mod tests {
     fn published_figures_rise_with_distance() {
         for PublishedRow { figures, cores, .. } in CORE_TO_CORE_LATENCIES.rows() {
             let figures = [figures.core, Some(figures.cache), figures.socket, figures.sockets];
-            let known: Vec<[f64; 2]> = figures.into_iter().flatten().collect();
-            assert!(known.iter().all(|[low, high]| low <= high), "{cores:?}");
-            assert!(known.windows(2).all(|pair| pair[0][1] < pair[1][0]), "{cores:?}");
+            let ranges: Vec<[f64; 2]> = figures.into_iter().flatten().collect();
+            assert!(ranges.iter().all(|[low, high]| low <= high), "{cores:?}");
+            assert!(ranges.windows(2).all(|pair| pair[0][1] < pair[1][0]), "{cores:?}");
         }
     }
 
@@ -108,8 +111,8 @@ mod tests {
         let mut machine = testing::machine();
         assert_eq!(MEMORY_LATENCIES.row(&machine).unwrap_err().0, "this processor's microarchitecture is unknown");
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        let none = CACHE_LATENCIES.row(&machine).unwrap_err();
-        assert_eq!(none.0, "the table of published cache latencies has no row for Zen 9");
+        let error = CACHE_LATENCIES.row(&machine).unwrap_err();
+        assert_eq!(error.0, "the table of published cache latencies has no row for Zen 9");
         machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
         assert_eq!(CACHE_LATENCIES.row(&machine).unwrap().figures.second, Some(12.0));
         assert_eq!(MEMORY_LATENCIES.row(&machine).unwrap().figures, [113.0, 134.0]);

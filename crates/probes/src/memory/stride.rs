@@ -37,7 +37,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     numbers(BYTES, &sets).numbers(STRIDE, strides)
 }
 
-/// The sets of a surface beside the largest: powers of two, of which `mem.latency` has each.
+/// The sets of a surface next to the largest: powers of two, of which `mem.latency` has each.
 fn smaller_sets(machine: &Machine) -> Vec<u64> {
     let sizes = (MIN_SET.ilog2()..=latency::largest_latency_set(machine).ilog2()).map(|power| 1 << power);
     sizes.filter(|&bytes| bytes < large_set(machine)).collect()
@@ -88,8 +88,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     if stride < LINE_BYTES as u64 {
         // Some loads reach a new line, as a stride of a line always does, and the others are in L1.
         let share = stride as f64 / LINE_BYTES as f64;
-        let new = given("share of new lines", share, Unit::Ratio);
-        let expected = new.clone() * line + (1.0 - new) * load.clone();
+        let new_lines = quantity("share of new lines", share, Unit::Ratio);
+        let expected = new_lines.clone() * line + (1.0 - new_lines) * load.clone();
         return Ok(predict_between(expected, load, random, share, "share of new lines"));
     }
     // Between the next line and one at random.
@@ -99,9 +99,9 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
 
 /// In a range from an L1 hit to a new line at random for this share of the loads.
 fn predict_between(expected: Expr, load: Expr, random: Expr, share: f64, name: &str) -> Prediction {
-    let maximum = load.clone() + given("share of new lines", share, Unit::Ratio) * random;
+    let maximum = load.clone() + quantity("share of new lines", share, Unit::Ratio) * random;
     let (low, high) = (load.min(expected.clone()), maximum.max(expected.clone()));
-    expected.between(&low, &high).within_share(TOLERANCE).derived(name)
+    expected.with_bounds(&low, &high).widen_by_share(TOLERANCE).derived(name)
 }
 
 #[cfg(test)]
@@ -148,14 +148,16 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |stride: u64| {
+        let predicted = |stride: u64| {
             predict(&facts, &LATENCY_STRIDE, &Case::new().with_number(BYTES, 1 << 20).with_number(STRIDE, stride))
                 .unwrap()
         };
-        let (short, long) = (of(16), of(1024));
-        assert_eq!((short.value, long.value), (1.0, 1.0));
+        let (short_stride, long_stride) = (predicted(16), predicted(1024));
+        assert_eq!((short_stride.value, long_stride.value), (1.0, 1.0));
         // A quarter of a line is new at each load, or all of it.
-        assert!((short.high - 1.1 * (1.0 + 2.0)).abs() < 1e-9 && (long.high - 1.1 * (1.0 + 8.0)).abs() < 1e-9);
+        assert!(
+            (short_stride.high - 1.1 * (1.0 + 2.0)).abs() < 1e-9 && (long_stride.high - 1.1 * (1.0 + 8.0)).abs() < 1e-9
+        );
     }
 
     #[test]
@@ -172,13 +174,16 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |stride: u64| {
+        let predicted = |stride: u64| {
             let case = Case::new().with_number(BYTES, large_set(&machine)).with_number(STRIDE, stride);
             predict(&facts, &LATENCY_STRIDE, &case).unwrap()
         };
-        assert_eq!([16, 32, 64, 256, 4096].map(|stride| of(stride).value), [3.0, 5.0, 5.0, 36.0, 36.0]);
-        let (short, long) = (of(16), of(4096));
-        assert!((short.low - 0.9).abs() < 1e-9 && (short.high - 1.1 * 37.0).abs() < 1e-9, "{short:?}");
-        assert!((long.high - 1.1 * 145.0).abs() < 1e-9, "{long:?}");
+        assert_eq!([16, 32, 64, 256, 4096].map(|stride| predicted(stride).value), [3.0, 5.0, 5.0, 36.0, 36.0]);
+        let (short_stride, long_stride) = (predicted(16), predicted(4096));
+        assert!(
+            (short_stride.low - 0.9).abs() < 1e-9 && (short_stride.high - 1.1 * 37.0).abs() < 1e-9,
+            "{short_stride:?}"
+        );
+        assert!((long_stride.high - 1.1 * 145.0).abs() < 1e-9, "{long_stride:?}");
     }
 }

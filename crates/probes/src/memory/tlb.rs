@@ -40,9 +40,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         PointerRing::new(count * LINE_BYTES, PagePolicy::Base, bench.seed()),
     )?;
     time_chase(bench, &TLB_PACKED, &mut packed)?;
-    let mut spread = skip_if_out_of_memory(bytes, PointerRing::line_per_page(count, bench.seed()))?;
-    bench.note(check_pages(spread.arena(), PagePolicy::Base)?);
-    time_chase(bench, &TLB, &mut spread)
+    let mut sparse = skip_if_out_of_memory(bytes, PointerRing::line_per_page(count, bench.seed()))?;
+    bench.note(check_pages(sparse.arena(), PagePolicy::Base)?);
+    time_chase(bench, &TLB, &mut sparse)
 }
 
 fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) -> ProbeResult {

@@ -1,6 +1,7 @@
 //! A process that accepts connections, answers one request on each, and resets it when the client has closed.
 //!
-//! It waits as a server does, or on a futex, so that a call's cost can be separated from that of the server's turn within it.
+//! It waits as a server does, or on a futex. So a call's cost can be separated from that of the server's turn within
+//! it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -46,22 +47,22 @@ pub(super) struct LocalAcceptServer {
 
 impl LocalAcceptServer {
     /// Starts it on a CPU; it listens on the loopback device.
-    pub(super) fn start(cpu: u32, waits: ServerWait) -> ProbeResult<Self> {
-        let starting = "cannot start the accepting process";
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail(starting)?;
-        let address = listener.local_addr().or_fail(starting)?;
-        let word = (waits == ServerWait::OnFutex)
+    pub(super) fn start(cpu: u32, wait: ServerWait) -> ProbeResult<Self> {
+        let start_error = "cannot start the accepting process";
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail(start_error)?;
+        let address = listener.local_addr().or_fail(start_error)?;
+        let word = (wait == ServerWait::OnFutex)
             .then(|| HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()));
-        let word = word.transpose().or_fail(starting)?.map(Arc::new);
-        let theirs = word.clone();
+        let word = word.transpose().or_fail(start_error)?.map(Arc::new);
+        let server_word = word.clone();
         let serve = move |board: &PartnerStatus| {
-            accept_loop(&listener, theirs.as_deref(), board).inspect_err(|error| {
+            accept_loop(&listener, server_word.as_deref(), board).inspect_err(|error| {
                 board.fail(error);
                 // The client may be waiting on the futex: it must see the failure rather than hang.
-                let _ = theirs.as_deref().map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
+                let _ = server_word.as_deref().map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
             })
         };
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, serve).or_fail(starting)?;
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, serve).or_fail(start_error)?;
         Ok(Self { address, partner, word })
     }
 
@@ -77,10 +78,10 @@ impl LocalAcceptServer {
 
     /// What went wrong, in the server or here.
     #[cold]
-    fn server_error(&self, what: &str, error: &std::io::Error) -> ProbeError {
+    fn server_error(&self, call: &str, error: &std::io::Error) -> ProbeError {
         ProbeError::fail(match self.partner.check() {
-            Err(theirs) => format!("the accepting process: {theirs}"),
-            Ok(()) => format!("{what}: {error}"),
+            Err(failure) => format!("the accepting process: {failure}"),
+            Ok(()) => format!("{call}: {error}"),
         })
     }
 
@@ -108,8 +109,8 @@ impl AcceptServer for LocalAcceptServer {
             word.hand_over(HandoffSide::Near)?;
         }
         let mut answer = [0; REQUEST_BYTES];
-        let asked = connection.write_all(&[1; REQUEST_BYTES]).and_then(|()| connection.read_exact(&mut answer));
-        asked.map_err(|error| self.server_error("ask", &error))?;
+        let outcome = connection.write_all(&[1; REQUEST_BYTES]).and_then(|()| connection.read_exact(&mut answer));
+        outcome.map_err(|error| self.server_error("ask", &error))?;
         self.wait_until_blocked()
     }
 
@@ -123,10 +124,10 @@ impl AcceptServer for LocalAcceptServer {
 
 /// The loop of the accepting process: one connection after another.
 fn accept_loop(listener: &TcpListener, word: Option<&HandoffChannel>, board: &PartnerStatus) -> kelvin_sys::Result<()> {
-    let taken = || word.map_or(Ok(()), |word| word.wait_for_turn(HandoffSide::Far));
-    let given = || word.map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
+    let wait_for_turn = || word.map_or(Ok(()), |word| word.wait_for_turn(HandoffSide::Far));
+    let hand_over = || word.map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
     loop {
-        taken()?;
+        wait_for_turn()?;
         if word.is_some() && board.is_stopping() {
             return Ok(());
         }
@@ -141,8 +142,8 @@ fn accept_loop(listener: &TcpListener, word: Option<&HandoffChannel>, board: &Pa
         let mut request = [0; REQUEST_BYTES];
         connection.read_exact(&mut request)?;
         connection.write_all(&request)?;
-        given()?;
-        taken()?;
+        hand_over()?;
+        wait_for_turn()?;
         match connection.read(&mut request) {
             Ok(0) => {}
             Ok(_) => return Err(kelvin_sys::Error::other("more than one request arrived over a connection")),
@@ -150,7 +151,7 @@ fn accept_loop(listener: &TcpListener, word: Option<&HandoffChannel>, board: &Pa
             Err(error) => return Err(error),
         }
         drop(connection);
-        given()?;
+        hand_over()?;
     }
 }
 
@@ -163,56 +164,56 @@ mod tests {
 
     #[test]
     fn connections_are_answered_without_held_ports() {
-        for waits in [ServerWait::AsServer, ServerWait::OnFutex] {
-            assert_no_port_left(waits);
+        for wait in [ServerWait::AsServer, ServerWait::OnFutex] {
+            assert_no_port_left(wait);
         }
     }
 
-    fn assert_no_port_left(waits: ServerWait) {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        let accepting = LocalAcceptServer::start(cpu, waits).unwrap();
-        let there = accepting.address;
-        let before = held_ports::count_held_ports(|far| far == there).unwrap();
-        let mut own = Vec::new();
+    fn assert_no_port_left(wait: ServerWait) {
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
+        let server = LocalAcceptServer::start(cpu, wait).unwrap();
+        let address = server.address;
+        let before = held_ports::count_held_ports(|remote| remote == address).unwrap();
+        let mut local_ports = Vec::new();
         for _ in 0..200 {
-            let mut connection = accepting.connect().unwrap();
-            accepting.request(&mut connection).unwrap();
-            own.push(connection.local_addr().unwrap().port());
+            let mut connection = server.connect().unwrap();
+            server.request(&mut connection).unwrap();
+            local_ports.push(connection.local_addr().unwrap().port());
             drop(connection);
-            accepting.await_client_close().unwrap();
+            server.await_client_close().unwrap();
         }
-        accepting.finish().unwrap();
+        server.finish().unwrap();
         // The last connection, which ended the process, was not accepted and may linger.
-        let left = held_ports::count_left_behind(there, before).unwrap();
-        assert!(left <= 1, "{waits:?}: {left} connections are still closing: {own:?}");
+        let ports_left = held_ports::count_left_behind(address, before).unwrap();
+        assert!(ports_left <= 1, "{wait:?}: {ports_left} connections are still closing: {local_ports:?}");
     }
 
     /// Switches of this thread within 800 calls that make and close connections, with the accepting process on the same CPU.
     fn switches_within_calls(cpu: u32) -> u64 {
         kelvin_sys::cpu::pin(&[cpu]).unwrap();
-        let accepting = LocalAcceptServer::start(cpu, ServerWait::OnFutex).unwrap();
+        let server = LocalAcceptServer::start(cpu, ServerWait::OnFutex).unwrap();
         let switches = || {
-            let used = read_usage(UsageScope::Thread);
-            used.voluntary_switches + used.involuntary_switches
+            let usage = read_usage(UsageScope::Thread);
+            usage.voluntary_switches + usage.involuntary_switches
         };
-        let mut timed = 0;
+        let mut total = 0;
         for _ in 0..400 {
             let before = switches();
-            let mut connection = accepting.connect().unwrap();
-            timed += switches() - before;
-            accepting.request(&mut connection).unwrap();
+            let mut connection = server.connect().unwrap();
+            total += switches() - before;
+            server.request(&mut connection).unwrap();
             let before = switches();
             drop(connection);
-            timed += switches() - before;
-            accepting.await_client_close().unwrap();
+            total += switches() - before;
+            server.await_client_close().unwrap();
         }
-        accepting.finish().unwrap();
-        timed
+        server.finish().unwrap();
+        total
     }
 
     #[test]
     fn futex_server_is_not_woken_by_packets() {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
         // Were it woken, half of these calls and more would include its turn. Others on the machine take the CPU at times.
         let count = || std::thread::spawn(move || switches_within_calls(cpu)).join().unwrap();
         let mut counts = std::iter::repeat_with(count).take(10);

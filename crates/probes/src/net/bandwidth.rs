@@ -37,7 +37,7 @@ pub(super) static TCP: Probe = Probe {
         }
         // Nothing waits for a device, so that its sender or its receiver has work all the time.
         let busiest = fact("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for");
-        let remark = "less where each waits for the other in turn, and a little more by how CPU time is counted";
+        let remark = "less where each waits for the other, and a little more by how CPU time is counted";
         Ok(busiest.with_interval((0.8, 1.05)).explained(PredictionBasis::Derived, "one always works", remark))
     },
     ..Probe::measure(&[&BANDWIDTH_TCP, &BANDWIDTH_TCP_CPU])
@@ -56,9 +56,9 @@ pub(super) static TCP_SYSTEM_CONTROL: Probe = Probe {
     summary: "Bytes from one process to another over TCP, with the congestion control that programs have by default",
     method: METHOD,
     cases: |_, effort| {
-        let of_calls = numbers(MESSAGE, &[CALL_BOUND_MESSAGE]).words(&[PairPlacement::TwoCpus]);
-        let of_bytes: &[u64] = if effort == Effort::Quick { &[] } else { &[BYTE_BOUND_MESSAGE] };
-        [of_calls, numbers(MESSAGE, of_bytes).words(PairPlacement::ALL)].concat()
+        let call_bound_cases = numbers(MESSAGE, &[CALL_BOUND_MESSAGE]).words(&[PairPlacement::TwoCpus]);
+        let byte_bound_messages: &[u64] = if effort == Effort::Quick { &[] } else { &[BYTE_BOUND_MESSAGE] };
+        [call_bound_cases, numbers(MESSAGE, byte_bound_messages).words(PairPlacement::ALL)].concat()
     },
     run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP_SYSTEM),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
@@ -70,8 +70,8 @@ pub(super) static UDP: Probe = Probe {
     method: METHOD,
     cases: |_, effort| {
         const THOROUGH: &[u64] = &[SMALL_MESSAGE, 1472, 16 << 10, LARGEST_DATAGRAM];
-        let usual = &[SMALL_MESSAGE, 1472, LARGEST_DATAGRAM];
-        numbers(MESSAGE, by_effort(effort, [&[1472], usual, THOROUGH])).words(PairPlacement::ALL)
+        let default_messages = &[SMALL_MESSAGE, 1472, LARGEST_DATAGRAM];
+        numbers(MESSAGE, by_effort(effort, [&[1472], default_messages, THOROUGH])).words(PairPlacement::ALL)
     },
     run: |bench, case| run(bench, case, Protocol::Udp, &BANDWIDTH_UDP),
     predict: predict_datagrams,
@@ -135,26 +135,26 @@ fn send_method_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static Metric) -> ProbeResult {
     let plan = stream_plan(bench, case, protocol)?;
-    let (sockets, is_systems) = (bench.sockets(), metric.id == BANDWIDTH_TCP_SYSTEM.id);
+    let (sockets, is_system_metric) = (bench.sockets(), metric.id == BANDWIDTH_TCP_SYSTEM.id);
     let connect = |_| match protocol {
-        Protocol::Tcp => Link::local_tcp_pair(|socket| set_options(socket, sockets, is_systems)),
+        Protocol::Tcp => Link::local_tcp_pair(|socket| set_options(socket, sockets, is_system_metric)),
         Protocol::Udp => Link::pair(protocol),
         Protocol::Unix => {
-            let (near, far) = Link::pair(protocol)?;
+            let (sender, receiver) = Link::pair(protocol)?;
             if let Some(bytes) = sockets.buffers {
-                net::set_buffers(&near, bytes)?;
-                net::set_buffers(&far, bytes)?;
+                net::set_buffers(&sender, bytes)?;
+                net::set_buffers(&receiver, bytes)?;
             }
-            Ok((near, far))
+            Ok((sender, receiver))
         }
     };
     let connections = plan.streams.iter().map(connect).collect::<Done<_>>();
     let connections = connections.or_fail("cannot connect")?;
     let bulk = BulkStreams::over_links(connections, plan)?;
-    if protocol == Protocol::Tcp && !is_systems {
+    if protocol == Protocol::Tcp && !is_system_metric {
         bench.note(describe_options(bench.sockets(), DEFAULT_CONTROL_TEXT));
     }
-    let settled = bulk.wait_until_settled()?;
+    let settle_time = bulk.wait_until_settled()?;
     // The totals at the beginning and at the end of each window.
     let mut totals = vec![bulk.totals()?];
     for _ in 0..((bench.slice() / COUNT_WINDOW.as_nanos() as f64) as u32).max(MIN_WINDOWS) {
@@ -162,11 +162,11 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static 
         totals.push(bulk.totals()?);
     }
     let (first, last) = (totals[0], totals[totals.len() - 1]);
-    let StreamReport { words, fullest } = bulk.finish()?;
-    bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
+    let StreamReport { words, max_cpu_share } = bulk.finish()?;
+    bench.note(format!("{words}; the first {:.0} ms are left out", settle_time.as_secs_f64() * 1e3));
     bench.record(metric, totals.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
     if metric.id == BANDWIDTH_TCP.id {
-        bench.record(&BANDWIDTH_TCP_CPU, vec![fullest]);
+        bench.record(&BANDWIDTH_TCP_CPU, vec![max_cpu_share]);
     }
     if protocol == Protocol::Udp {
         let metrics = [&BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED];
@@ -175,24 +175,24 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static 
     Ok(())
 }
 
-/// Sets what was requested of a socket, and otherwise the usual; of one that takes all from the system, nothing but what was requested
+/// Sets what was requested of a socket, and otherwise the default; of one that takes all from the system, nothing but what was requested
 /// over it.
-fn set_options(socket: BorrowedFd<'_>, wishes: &TcpOptions, is_systems: bool) -> Done<()> {
-    if is_systems && !wishes.override_system {
+fn set_options(socket: BorrowedFd<'_>, options: &TcpOptions, is_system_metric: bool) -> Done<()> {
+    if is_system_metric && !options.override_system {
         return Ok(());
     }
-    match &wishes.congestion_control {
+    match &options.congestion_control {
         Some(name) => net::set_congestion_control(&socket, name)
             .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?,
-        None if is_systems => {}
+        None if is_system_metric => {}
         None => prefer_congestion_control(socket)?,
     }
-    wishes.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
+    options.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
 }
 
 /// The requested options in words, and the defaults in their place; what was obtained is stated next to it.
-pub(super) fn describe_options(sockets: &TcpOptions, usual: &str) -> String {
-    let control = sockets.congestion_control.as_deref().unwrap_or(usual);
+pub(super) fn describe_options(sockets: &TcpOptions, default_control: &str) -> String {
+    let control = sockets.congestion_control.as_deref().unwrap_or(default_control);
     let buffers = sockets.buffers.map_or("buffers that grow automatically".into(), |bytes| {
         format!("buffers of {} KiB, which the kernel doubles for its own book-keeping", bytes >> 10)
     });
@@ -207,8 +207,8 @@ fn stream_plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResul
     let streams = STREAMS.number_in(case).unwrap_or(1);
     fail_if(!(1..=1024).contains(&streams), format!("the case needs 1 to 1024 streams, not {case}"))?;
     let method = sender::send_method(case)?;
-    let further = usize::from(partner_cpu(bench, case)? != bench.cpu());
-    Ok(StreamPlan { protocol, method, message, streams: place_streams(streams, &stream_cpus(bench), further) })
+    let receiver_offset = usize::from(partner_cpu(bench, case)? != bench.cpu());
+    Ok(StreamPlan { protocol, method, message, streams: place_streams(streams, &stream_cpus(bench), receiver_offset) })
 }
 
 /// This process's CPU, its partner's, and the others.
@@ -219,8 +219,8 @@ pub(crate) fn stream_cpus(bench: &Bench<'_>) -> Vec<u32> {
     cpus
 }
 
-/// Of two processes that share a CPU the sender does not wait: the scheduler gives it half of the time, and what finds the receiver's
-/// buffer full by the time that it lets that one run is lost.
+/// Of two processes that share a CPU the sender does not wait: the scheduler gives it half of the time. What it sends
+/// to a full buffer before the receiver runs is lost.
 fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let reason = "it depends on how much the receiver's buffer holds, and on where the kernel runs its own work";
     unpredicted_if(![BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&metric.id), reason)?;
@@ -231,11 +231,11 @@ fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case)
         let bytes = MESSAGE.number_in(case).unwrap_or(1);
         let send = measured(facts, Protocol::Udp.metrics().send, &Case::new().with_number(MESSAGE, bytes))?;
         let rate = bytes_of("message", bytes) / (2.0 * send);
-        return Ok(rate.within(2.0).derived("half of the time"));
+        return Ok(rate.widen(2.0).derived("half of the time"));
     }
     let (sent, lost) = (measured(facts, &BANDWIDTH_UDP_SENT, case)?, measured(facts, &BANDWIDTH_UDP_LOST, case)?);
     unpredicted_if(lost.value() >= 1.0, "all datagrams were lost")?;
-    Ok((sent * (1.0 - lost)).within(1.2).derived("sent and not lost"))
+    Ok((sent * (1.0 - lost)).widen(1.2).derived("sent and not lost"))
 }
 
 /// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
@@ -245,8 +245,8 @@ fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, message: u64) -> 
     let load = latency::memory_latency(facts)?;
     let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
         .or_else(|_| bandwidth::in_memory(facts, &BANDWIDTH_READ))?;
-    let second = memory_budget::second_level_bytes(machine);
-    let passes = if second.is_some_and(|second| message > second / 2) { 2.0 } else { 1.0 };
+    let size = memory_budget::second_level_bytes(machine);
+    let passes = if size.is_some_and(|l2_bytes| message > l2_bytes / 2) { 2.0 } else { 1.0 };
     Ok(load + passes * bytes_of("bytes", bytes) / rate)
 }
 
@@ -257,38 +257,38 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Pre
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
     let streams = STREAMS.number_in(case).unwrap_or(1) as f64;
     let part = bytes.min(stream::MAX_MESSAGE);
-    let parts = given("parts", bytes as f64 / part as f64, Unit::Ratio);
+    let parts = quantity("parts", bytes as f64 / part as f64, Unit::Ratio);
     let part_case = Case::new().with_number(MESSAGE, part);
     let ends = protocol.metrics();
     let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
-    let is_apart = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
+    let is_cross_cpu = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
     // To another CPU: the line of its book-keeping, and its own lines, several at a time.
-    let overhead = if is_apart {
+    let overhead = if is_cross_cpu {
         let lines = 1.0 + core_to_core::extra_line_times(part as f64);
-        given("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?
+        quantity("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?
     } else {
         same_cpu_overhead(facts, part, bytes)?
     };
-    let receiving = receive + overhead;
-    let both = send.clone() + receiving.clone();
-    let (alone, name) = match is_apart {
+    let receive_time = receive + overhead;
+    let both_ends = send.clone() + receive_time.clone();
+    let (stream_time, name) = match is_cross_cpu {
         // Datagrams are not gathered: a receiver that is faster sleeps before each.
-        true if protocol == Protocol::Udp && receiving.value() < send.value() => {
+        true if protocol == Protocol::Udp && receive_time.value() < send.value() => {
             (send + process_switch(facts)?, "woken for each")
         }
-        true if streams == 1.0 => (send.max(receiving), "the slower end"),
+        true if streams == 1.0 => (send.max(receive_time), "the slower end"),
         // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
-        true => (both.clone(), "both ends of several"),
-        false if streams == 1.0 => (both.clone(), "both ends on one CPU"),
-        false => (both.clone(), "both ends of several on one CPU"),
+        true => (both_ends.clone(), "both ends of several"),
+        false if streams == 1.0 => (both_ends.clone(), "both ends on one CPU"),
+        false => (both_ends.clone(), "both ends of several on one CPU"),
     };
     // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
     let cpus = memory_budget::allowed_cpu_count(facts.machine()) as f64;
     let cpus = fact("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
-    let streams = given("streams", streams, Unit::Count);
-    let time = parts * alone.max(streams.clone() * both / cpus);
+    let streams = quantity("streams", streams, Unit::Count);
+    let time = parts * stream_time.max(streams.clone() * both_ends / cpus);
     let rate = streams * bytes_of("message", bytes) / time;
-    Ok(rate.within(2.0).derived(name))
+    Ok(rate.widen(2.0).derived(name))
 }
 
 #[cfg(test)]
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn prediction_matches_hand_calculation() {
-        let known = [
+        let values = [
             (STREAM_TCP.id.as_str(), Some(9000.0)),
             (STREAM_TCP_RECEIVE.id.as_str(), Some(7000.0)),
             (STREAM_UNIX.id.as_str(), Some(1000.0)),
@@ -314,7 +314,7 @@ mod tests {
             (LATENCY.id.as_str(), Some(100.0)),
             (BANDWIDTH_READ.id.as_str(), Some(40.96e9)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             // One CPU is known: senders and receivers of all streams share it. A line comes in 50 ns, 1023 more in 5 ns each.
             let case =
                 Case::new().with_number(MESSAGE, 65_536).with_number(STREAMS, 1).with_word(PairPlacement::TwoCpus);
@@ -346,7 +346,7 @@ mod tests {
             Some(kelvin_core::MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |streams: u64| {
+        let round_time = |streams: u64| {
             let case = Case::new()
                 .with_number(MESSAGE, 65_536)
                 .with_number(STREAMS, streams)
@@ -355,14 +355,18 @@ mod tests {
             streams as f64 * 65_536e9 / predicted.value
         };
         // A line in 100 ns and then ten in as many, to a receiver that is then slower than the sender.
-        assert!((of(1) - 14_330.0).abs() < 1e-6, "{}", of(1));
-        assert!((of(2) - 20_330.0).abs() < 1e-6 && (of(16) - 20_330.0).abs() < 1e-6, "{}", of(2));
-        assert!((of(32) - 40_660.0).abs() < 1e-6, "{}", of(32));
+        assert!((round_time(1) - 14_330.0).abs() < 1e-6, "{}", round_time(1));
+        assert!(
+            (round_time(2) - 20_330.0).abs() < 1e-6 && (round_time(16) - 20_330.0).abs() < 1e-6,
+            "{}",
+            round_time(2)
+        );
+        assert!((round_time(32) - 40_660.0).abs() < 1e-6, "{}", round_time(32));
     }
 
     #[test]
     fn datagram_sender_wakes_faster_receiver() {
-        let known = |receive: f64| {
+        let values = |receive: f64| {
             [
                 (STREAM_UDP.id.as_str(), Some(700.0)),
                 (STREAM_UDP_RECEIVE.id.as_str(), Some(receive)),
@@ -370,24 +374,24 @@ mod tests {
                 (SWITCH_COST.id.as_str(), Some(800.0)),
             ]
         };
-        let of = |metric: &Metric, placement, receive| {
-            with_facts(&known(receive), |facts| {
+        let message_time = |metric: &Metric, placement, receive| {
+            with_facts(&values(receive), |facts| {
                 let case = Case::new().with_number(MESSAGE, 64).with_word(placement);
                 64e9 / (UDP.predict)(facts, metric, &case).unwrap().value
             })
         };
         for metric in [&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT] {
             // Alone; and where it is slower, the line of the book-keeping, with one known CPU for both.
-            assert!((of(metric, PairPlacement::TwoCpus, 200.0) - 1500.0).abs() < 1e-9);
-            assert!((of(metric, PairPlacement::TwoCpus, 700.0) - 1450.0).abs() < 1e-9);
+            assert!((message_time(metric, PairPlacement::TwoCpus, 200.0) - 1500.0).abs() < 1e-9);
+            assert!((message_time(metric, PairPlacement::TwoCpus, 700.0) - 1450.0).abs() < 1e-9);
         }
-        assert!((of(&BANDWIDTH_UDP_SENT, PairPlacement::SameCpu, 200.0) - 1400.0).abs() < 1e-9);
+        assert!((message_time(&BANDWIDTH_UDP_SENT, PairPlacement::SameCpu, 200.0) - 1400.0).abs() < 1e-9);
     }
 
     #[test]
     fn arrived_plus_lost_is_sent() {
-        let known = [(BANDWIDTH_UDP_SENT.id.as_str(), Some(4e9)), (BANDWIDTH_UDP_LOST.id.as_str(), Some(0.75))];
-        with_facts(&known, |facts| {
+        let values = [(BANDWIDTH_UDP_SENT.id.as_str(), Some(4e9)), (BANDWIDTH_UDP_LOST.id.as_str(), Some(0.75))];
+        with_facts(&values, |facts| {
             let case = Case::new().with_number(MESSAGE, 64).with_word(PairPlacement::SameCpu);
             assert!(((UDP.predict)(facts, &BANDWIDTH_UDP, &case).unwrap().value - 1e9).abs() < 1.0);
         });
@@ -396,26 +400,29 @@ mod tests {
     #[test]
     fn send_methods_are_compared_at_one_size() {
         let machine = crate::testing::machine();
-        let ways = |effort| send_method_cases(&machine, effort);
-        let usual = ways(Effort::Default);
-        assert_eq!((ways(Effort::Quick).len(), usual.len(), ways(Effort::Thorough).len()), (2, 4, 16));
-        let is_there =
+        let method_cases = |effort| send_method_cases(&machine, effort);
+        let default_cases = method_cases(Effort::Default);
+        assert_eq!(
+            (method_cases(Effort::Quick).len(), default_cases.len(), method_cases(Effort::Thorough).len()),
+            (2, 4, 16)
+        );
+        let is_at_one_size =
             |case| PairPlacement::of(case) == Some(PairPlacement::TwoCpus) && MESSAGE.number_in(case) == Some(65_536);
-        assert!(usual.iter().all(is_there), "{usual:?}");
+        assert!(default_cases.iter().all(is_at_one_size), "{default_cases:?}");
     }
 
     #[test]
     fn streams_have_both_placements() {
         let machine = crate::testing::machine();
-        let on = |effort, placement| {
+        let count_cases = |effort, placement| {
             tcp_cases(&machine, effort).iter().filter(|case| PairPlacement::of(case) == Some(placement)).count()
         };
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
-            assert_eq!(on(effort, PairPlacement::SameCpu), on(effort, PairPlacement::TwoCpus));
+            assert_eq!(count_cases(effort, PairPlacement::SameCpu), count_cases(effort, PairPlacement::TwoCpus));
         }
         // Four messages of one stream; two and eight of two numbers of streams.
-        let on_one =
-            [Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| on(effort, PairPlacement::SameCpu));
-        assert_eq!(on_one, [2, 6, 8]);
+        let same_cpu_counts = [Effort::Quick, Effort::Default, Effort::Thorough]
+            .map(|effort| count_cases(effort, PairPlacement::SameCpu));
+        assert_eq!(same_cpu_counts, [2, 6, 8]);
     }
 }

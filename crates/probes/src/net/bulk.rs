@@ -53,10 +53,13 @@ pub(crate) struct StreamCpus {
     pub receiver: u32,
 }
 
-/// This many streams whose senders take these CPUs in turn, each receiver this many CPUs further on: the same one, or the next.
-pub(crate) fn place_streams(streams: u64, cpus: &[u32], further: usize) -> Vec<StreamCpus> {
+/// This many streams. The senders go round these CPUs, each receiver this many CPUs further on: the same one, or the
+/// next.
+pub(crate) fn place_streams(streams: u64, cpus: &[u32], receiver_offset: usize) -> Vec<StreamCpus> {
     let cpu = |number: usize| cpus[number % cpus.len()];
-    (0..streams as usize).map(|number| StreamCpus { sender: cpu(number), receiver: cpu(number + further) }).collect()
+    (0..streams as usize)
+        .map(|number| StreamCpus { sender: cpu(number), receiver: cpu(number + receiver_offset) })
+        .collect()
 }
 
 /// The counters of one stream, in memory that both processes share. Each is written by one thread.
@@ -101,15 +104,15 @@ const STARTING: &str = "cannot start the streams";
 
 /// The sender or receiver of a stream, and its CPU time and the time that passed meanwhile, in nanoseconds.
 struct EndUsage {
-    what: &'static str,
+    role: &'static str,
     cpu: u32,
     busy: u64,
-    passed: u64,
+    elapsed: u64,
 }
 
 impl EndUsage {
     fn busy_share(&self) -> f64 {
-        self.busy as f64 / self.passed.max(1) as f64
+        self.busy as f64 / self.elapsed.max(1) as f64
     }
 }
 
@@ -118,10 +121,10 @@ pub(crate) struct StreamReport {
     /// Their sockets, and how busy each sender and receiver was, in words.
     pub words: String,
     /// The share of the time that the streams' senders and receivers kept a CPU busy, of the busiest CPU.
-    pub fullest: f64,
+    pub max_cpu_share: f64,
 }
 
-/// How busy a sender was, and what it achieved, where that may differ from what was asked.
+/// How busy a sender was, and what it achieved, where that may differ from what was requested.
 type SenderResult = Result<(EndUsage, Option<String>)>;
 
 /// Streams that run. Dropped, they are cut off.
@@ -152,15 +155,16 @@ impl BulkStreams {
             of_socket!(sender, socket => socket.set_write_timeout(Some(LINK_TIMEOUT))).or_fail(STARTING)?;
             receiver.set_receive_timeout(SETTLE_WINDOW).or_fail(STARTING)?;
         }
-        let (near, far): (Vec<Link>, Vec<Link>) = pairs.into_iter().unzip();
+        let (sender_links, receiver_links): (Vec<Link>, Vec<Link>) = pairs.into_iter().unzip();
         let accounts = plan.streams.iter().map(|_| Shared::new().map(StreamCounters)).collect::<Result<Vec<_>>>();
         let accounts = Arc::new(accounts.or_fail(STARTING)?);
         let first = plan.streams.first().or_fail("no stream was requested")?.receiver;
-        let (task, theirs) = (plan.clone(), Arc::clone(&accounts));
-        let receivers =
-            PartnerTask::start(PartnerKind::Process, first, move |board| receive_all(&task, &far, &theirs, board));
+        let (task, receiver_accounts) = (plan.clone(), Arc::clone(&accounts));
+        let receivers = PartnerTask::start(PartnerKind::Process, first, move |board| {
+            receive_all(&task, &receiver_links, &receiver_accounts, board)
+        });
         let mut bulk = Self {
-            links: Arc::new(near),
+            links: Arc::new(sender_links),
             accounts,
             stop: Arc::new(AtomicBool::new(false)),
             senders: Vec::new(),
@@ -175,27 +179,27 @@ impl BulkStreams {
         for (number, ends) in self.plan.streams.clone().into_iter().enumerate() {
             let (links, accounts, stop) = (Arc::clone(&self.links), Arc::clone(&self.accounts), Arc::clone(&self.stop));
             let (method, message) = (self.plan.method, self.plan.message);
-            let sending = move || {
+            let run_sender = move || {
                 let (link, account) = (&links[number], &accounts[number]);
                 cpu::pin(&[ends.sender])?;
                 let mut sender = MessageSender::new(method, link, message)?;
-                let begun = thread_times();
+                let start = thread_times();
                 while !stop.load(Ordering::Relaxed) {
                     sender.send(link)?;
                     account.add(CounterIndex::Sent, message as u64);
                 }
-                let achieved = sender.describe_achieved(link)?;
-                let [busy, passed] = times_since(begun);
-                Ok((EndUsage { what: "sender", cpu: ends.sender, busy, passed }, achieved))
+                let description = sender.describe_achieved(link)?;
+                let [busy, elapsed] = times_since(start);
+                Ok((EndUsage { role: "sender", cpu: ends.sender, busy, elapsed }, description))
             };
-            self.senders.push(ThreadBuilder::named("sender").start(sending)?);
+            self.senders.push(ThreadBuilder::named("sender").start(run_sender)?);
         }
         Ok(())
     }
 
     /// Waits until the rate no longer rises, so that slow start and growing buffers are left out; how long that took.
     pub(crate) fn wait_until_settled(&self) -> ProbeResult<Duration> {
-        let begun = monotonic();
+        let start = monotonic();
         // Its streams reach their full rate only after a while.
         if self.plan.protocol == Protocol::Tcp && self.plan.streams.iter().any(|ends| ends.sender != ends.receiver) {
             std::thread::sleep(TCP_RISE_TIME);
@@ -205,7 +209,7 @@ impl BulkStreams {
             std::thread::sleep(SETTLE_WINDOW);
             Ok(self.totals()?.rate_since(&before))
         })?;
-        Ok(Duration::from_nanos(monotonic() - begun))
+        Ok(Duration::from_nanos(monotonic() - start))
     }
 
     /// The totals so far.
@@ -217,7 +221,7 @@ impl BulkStreams {
         fail_if(self.senders.iter().any(JoinHandle::is_finished), "a sender ended early")?;
         let sum = |figure| self.accounts.iter().map(|account| account.read(figure)).sum();
         Ok(StreamTotals {
-            at: monotonic(),
+            time: monotonic(),
             bytes: sum(CounterIndex::Bytes),
             sent: sum(CounterIndex::Sent),
             numbers: SequenceCounts {
@@ -237,23 +241,23 @@ impl BulkStreams {
         self.stop.store(true, Ordering::Relaxed);
         let mut ends = Vec::new();
         for sender in self.senders.drain(..) {
-            let ended = sender.join().map_err(|_| ProbeError::fail("a sender panicked"))?;
-            let (used, achieved) = ended.or_fail("a sender")?;
-            ends.push(used);
-            parts.extend(achieved);
+            let outcome = sender.join().map_err(|_| ProbeError::fail("a sender panicked"))?;
+            let (usage, description) = outcome.or_fail("a sender")?;
+            ends.push(usage);
+            parts.extend(description);
         }
         self.shut_down();
         self.receivers.join().or_fail("the receiving process")?;
         // Of the first stream, like the rest of its socket's facts: the others are made in the same way.
         parts.push(format!("the receiver's has {} KiB to receive", self.accounts[0].read(CounterIndex::Buffer) >> 10));
-        for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
-            let [busy, passed] = [CounterIndex::Busy, CounterIndex::Passed].map(|figure| account.read(figure));
-            ends.push(EndUsage { what: "receiver", cpu: at.receiver, busy, passed });
+        for (account, cpus) in self.accounts.iter().zip(&self.plan.streams) {
+            let [busy, elapsed] = [CounterIndex::Busy, CounterIndex::Passed].map(|figure| account.read(figure));
+            ends.push(EndUsage { role: "receiver", cpu: cpus.receiver, busy, elapsed });
         }
         parts.push(describe_load(&ends));
         parts.dedup();
-        let fullest = cpu_loads(&ends).map(|(_, load)| load).fold(0.0, f64::max);
-        Ok(StreamReport { words: parts.join("; "), fullest })
+        let max_cpu_share = cpu_loads(&ends).map(|(_, load)| load).fold(0.0, f64::max);
+        Ok(StreamReport { words: parts.join("; "), max_cpu_share })
     }
 
     /// Shows the receivers the end.
@@ -287,12 +291,12 @@ fn cpu_loads(ends: &[EndUsage]) -> impl Iterator<Item = (u32, f64)> {
 fn describe_load(ends: &[EndUsage]) -> String {
     let usage: Vec<String> = ends
         .iter()
-        .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * end.busy_share()))
+        .map(|end| format!("{} on CPU {} {:.0} % busy", end.role, end.cpu, 100.0 * end.busy_share()))
         .collect();
-    let full: Vec<String> =
+    let saturated: Vec<String> =
         cpu_loads(ends).filter(|&(_, load)| load >= SATURATED_SHARE).map(|(cpu, _)| cpu.to_string()).collect();
     let usage = usage.join(", ");
-    if full.is_empty() { usage } else { format!("{usage}: CPU-limited, CPU {} is full", full.join(" and ")) }
+    if saturated.is_empty() { usage } else { format!("{usage}: CPU-limited, CPU {} is full", saturated.join(" and ")) }
 }
 
 /// CPU time of this thread and the time of the monotonic clock, in nanoseconds.
@@ -300,16 +304,16 @@ fn thread_times() -> [u64; 2] {
     [read_usage(UsageScope::Thread).cpu(), monotonic()]
 }
 
-fn times_since(begun: [u64; 2]) -> [u64; 2] {
+fn times_since(start: [u64; 2]) -> [u64; 2] {
     let [cpu, clock] = thread_times();
-    [cpu - begun[0], clock - begun[1]]
+    [cpu - start[0], clock - start[1]]
 }
 
 /// The receiving process: a thread for each stream.
 fn receive_all(plan: &StreamPlan, links: &[Link], accounts: &[StreamCounters], board: &PartnerStatus) -> Result<()> {
     std::thread::scope(|scope| {
-        let start = |((link, account), at): ((_, _), &StreamCpus)| {
-            let cpu = at.receiver;
+        let start = |((link, account), cpus): ((_, _), &StreamCpus)| {
+            let cpu = cpus.receiver;
             let work = move || {
                 cpu::pin(&[cpu])?;
                 receive_stream(link, account, plan.message, board).inspect_err(|error| board.fail(error))
@@ -325,12 +329,12 @@ fn receive_all(plan: &StreamPlan, links: &[Link], accounts: &[StreamCounters], b
 /// Counts what arrives until the end of the stream.
 fn receive_stream(link: &Link, account: &StreamCounters, size: usize, board: &PartnerStatus) -> Result<()> {
     let mut buffer = vec![0; size];
-    let mut begun = None;
+    let mut start = None;
     loop {
-        match link.receive_some(&mut buffer) {
+        match link.receive_available(&mut buffer) {
             Ok(0) => break,
             Ok(bytes) => {
-                begun.get_or_insert_with(thread_times);
+                start.get_or_insert_with(thread_times);
                 account.add(CounterIndex::Bytes, bytes as u64);
                 if matches!(link, Link::Udp(_)) {
                     count_datagram(account, &buffer[..bytes])?;
@@ -342,9 +346,9 @@ fn receive_stream(link: &Link, account: &StreamCounters, size: usize, board: &Pa
             Err(error) => return Err(error),
         }
     }
-    let [busy, passed] = begun.map_or([0; 2], times_since);
+    let [busy, elapsed] = start.map_or([0; 2], times_since);
     account.set(CounterIndex::Busy, busy);
-    account.set(CounterIndex::Passed, passed);
+    account.set(CounterIndex::Passed, elapsed);
     account.set(CounterIndex::Buffer, net::buffers(link)?.receive.into());
     Ok(())
 }
@@ -364,7 +368,7 @@ fn count_datagram(account: &StreamCounters, datagram: &[u8]) -> Result<()> {
 
 impl Link {
     /// Receives up to a buffer full, waiting for some; 0 at the end of a stream.
-    fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
+    fn receive_available(&self, buffer: &mut [u8]) -> Result<usize> {
         use std::io::Read;
         match self {
             Self::Tcp(stream) => { stream }.read(buffer),
@@ -389,13 +393,13 @@ mod tests {
     use super::*;
 
     fn plan(protocol: Protocol, method: SendMethod, streams: u64) -> StreamPlan {
-        let cpus = cpu::allowed().unwrap();
+        let cpus = cpu::affinity().unwrap();
         StreamPlan { protocol, method, message: 4096, streams: place_streams(streams, &cpus, 1) }
     }
 
     #[test]
     fn bytes_arrive_by_all_protocols_and_methods() {
-        let all = [
+        let combinations = [
             (Protocol::Tcp, SendMethod::Send),
             (Protocol::Tcp, SendMethod::Sendfile),
             (Protocol::Tcp, SendMethod::Splice),
@@ -403,7 +407,7 @@ mod tests {
             (Protocol::Udp, SendMethod::Send),
             (Protocol::Unix, SendMethod::Send),
         ];
-        for (protocol, method) in all {
+        for (protocol, method) in combinations {
             let bulk = BulkStreams::start(plan(protocol, method, 2)).unwrap();
             let before = bulk.totals().unwrap();
             assert!(bulk.wait_until_settled().unwrap() >= SETTLE_WINDOW);
@@ -413,8 +417,8 @@ mod tests {
             let in_flight = 2 * 4096;
             assert!(after.sent + in_flight >= after.bytes && after.sent_since(&before) > 0.0, "{after:?}");
             assert_eq!(after.numbers.loss_share_since(&before.numbers).is_some(), protocol == Protocol::Udp);
-            let StreamReport { words, fullest } = bulk.finish().unwrap();
-            assert!(fullest >= 0.0, "{fullest}");
+            let StreamReport { words, max_cpu_share } = bulk.finish().unwrap();
+            assert!(max_cpu_share >= 0.0, "{max_cpu_share}");
             assert!(words.contains("receiver on CPU") && words.contains("% busy"), "{words}");
             assert_eq!(words.contains("completed as copied"), method == SendMethod::ZeroCopy, "{words}");
         }
@@ -425,8 +429,8 @@ mod tests {
         let mut bulk = BulkStreams::start(plan(Protocol::Tcp, SendMethod::Send, 1)).unwrap();
         bulk.wait_until_settled().unwrap();
         // Killed and reaped.
-        let ended = PartnerTask::start(PartnerKind::Process, cpu::allowed().unwrap()[0], |_| Ok(())).unwrap();
-        drop(std::mem::replace(&mut bulk.receivers, ended));
+        let exited = PartnerTask::start(PartnerKind::Process, cpu::affinity().unwrap()[0], |_| Ok(())).unwrap();
+        drop(std::mem::replace(&mut bulk.receivers, exited));
         // Its senders see that at their next turn, which a busy machine may give them late.
         let is_reported = || {
             std::thread::sleep(Duration::from_millis(20));
@@ -442,9 +446,9 @@ mod tests {
             count_datagram(&account, &number.to_le_bytes()).unwrap();
         }
         assert!(count_datagram(&account, &[1; 7]).is_err());
-        let zero = StreamTotals { at: 0, bytes: 0, sent: 0, numbers: SequenceCounts::default() };
+        let zero = StreamTotals { time: 0, bytes: 0, sent: 0, numbers: SequenceCounts::default() };
         let totals = StreamTotals {
-            at: 2_000_000_000,
+            time: 2_000_000_000,
             bytes: 500,
             sent: 800,
             numbers: SequenceCounts {
@@ -462,25 +466,25 @@ mod tests {
 
     #[test]
     fn saturated_cpu_is_named() {
-        let end = |what, cpu, busy| EndUsage { what, cpu, busy, passed: 100 };
+        let end = |role, cpu, busy| EndUsage { role, cpu, busy, elapsed: 100 };
         let words = describe_load(&[end("sender", 0, 40), end("receiver", 1, 99)]);
         assert_eq!(words, "sender on CPU 0 40 % busy, receiver on CPU 1 99 % busy: CPU-limited, CPU 1 is full");
         let words = describe_load(&[end("sender", 0, 50), end("receiver", 0, 47)]);
         assert!(words.ends_with("CPU-limited, CPU 0 is full"), "{words}");
         assert!(!describe_load(&[end("sender", 0, 50), end("receiver", 1, 47)]).contains("limited"));
-        let both: Vec<(u32, f64)> =
+        let loads: Vec<(u32, f64)> =
             cpu_loads(&[end("sender", 0, 50), end("receiver", 1, 25), end("sender", 1, 50)]).collect();
-        assert_eq!(both, [(0, 0.5), (1, 0.75)]);
+        assert_eq!(loads, [(0, 0.5), (1, 0.75)]);
     }
 
     #[test]
     fn receivers_use_same_or_next_cpu() {
-        let of = |streams, cpus: &[u32], further| -> Vec<(u32, u32)> {
-            place_streams(streams, cpus, further).into_iter().map(|ends| (ends.sender, ends.receiver)).collect()
+        let cpu_pairs = |streams, cpus: &[u32], receiver_offset| -> Vec<(u32, u32)> {
+            place_streams(streams, cpus, receiver_offset).into_iter().map(|ends| (ends.sender, ends.receiver)).collect()
         };
-        assert_eq!(of(1, &[3, 1], 1), [(3, 1)]);
-        assert_eq!(of(3, &[3, 1], 1), [(3, 1), (1, 3), (3, 1)]);
-        assert_eq!(of(3, &[3, 1], 0), [(3, 3), (1, 1), (3, 3)]);
-        assert_eq!(of(1, &[7], 1), [(7, 7)]);
+        assert_eq!(cpu_pairs(1, &[3, 1], 1), [(3, 1)]);
+        assert_eq!(cpu_pairs(3, &[3, 1], 1), [(3, 1), (1, 3), (3, 1)]);
+        assert_eq!(cpu_pairs(3, &[3, 1], 0), [(3, 3), (1, 1), (3, 3)]);
+        assert_eq!(cpu_pairs(1, &[7], 1), [(7, 7)]);
     }
 }

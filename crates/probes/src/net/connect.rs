@@ -27,8 +27,8 @@ pub(super) static RATE: Probe = Probe {
     ..Probe::measure(&[&CRR])
 };
 
-/// Transactions of one iteration: enough that caches cold from the canaries at its beginning, and a close still to be answered
-/// at its end, are a small part of it.
+/// Transactions of one iteration. They are enough that cold caches after the canaries and the unanswered close at the
+/// end are a small part of it.
 const TRANSACTIONS_PER_ITERATION: u64 = 16;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -38,51 +38,52 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpu = partner_cpu(bench, case)?;
-    let waits = if cpu == bench.cpu() { ServerWait::OnFutex } else { ServerWait::AsServer };
-    let accepting = LocalAcceptServer::start(cpu, waits)?;
-    let until = if waits == ServerWait::OnFutex { "the end of the timed call" } else { "connections, as a server" };
-    bench.note(format!("accepting process on CPU {cpu}, waiting for {until}"));
-    time_connect_and_close(bench, [&CONNECT, &CLOSE], &accepting)?;
-    accepting.finish()
+    let wait = if cpu == bench.cpu() { ServerWait::OnFutex } else { ServerWait::AsServer };
+    let server = LocalAcceptServer::start(cpu, wait)?;
+    let awaited_event =
+        if wait == ServerWait::OnFutex { "the end of the timed call" } else { "connections, as a server" };
+    bench.note(format!("accepting process on CPU {cpu}, waiting for {awaited_event}"));
+    time_connect_and_close(bench, [&CONNECT, &CLOSE], &server)?;
+    server.finish()
 }
 
 /// Times connecting and closing, one connection after the other.
 pub(super) fn time_connect_and_close(
     bench: &mut Bench<'_>,
     metrics: [&Metric; 2],
-    accepting: &impl AcceptServer,
+    server: &impl AcceptServer,
 ) -> ProbeResult {
     bench.time_back_to_back(metrics, |clock| {
         let start = clock.start();
-        let mut connection = accepting.connect()?;
-        let connected = clock.stop().wrapping_sub(start);
-        accepting.request(&mut connection)?;
+        let mut connection = server.connect()?;
+        let connect_ticks = clock.stop().wrapping_sub(start);
+        server.request(&mut connection)?;
         let start = clock.start();
         drop(connection);
-        let closed = clock.stop().wrapping_sub(start);
-        accepting.await_client_close()?;
-        Ok([connected, closed])
+        let close_ticks = clock.stop().wrapping_sub(start);
+        server.await_client_close()?;
+        Ok([connect_ticks, close_ticks])
     })
 }
 
 /// Connects, sends a request, receives its answer, and closes.
 #[inline(always)]
-pub(super) fn transact(accepting: &impl AcceptServer) -> ProbeResult {
-    let mut connection = accepting.connect()?;
-    accepting.request(&mut connection)
+pub(super) fn transact(server: &impl AcceptServer) -> ProbeResult {
+    let mut connection = server.connect()?;
+    server.request(&mut connection)
 }
 
 fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpu = partner_cpu(bench, case)?;
-    let accepting = LocalAcceptServer::start(cpu, ServerWait::AsServer)?;
+    let server = LocalAcceptServer::start(cpu, ServerWait::AsServer)?;
     bench.note(format!("accepting process on CPU {cpu}"));
     bench.time_work(&CRR, TRANSACTIONS_PER_ITERATION as f64, |iterations| {
         for _ in 0..iterations * TRANSACTIONS_PER_ITERATION {
-            transact(&accepting)?;
+            transact(&server)?;
         }
         Ok(())
     })?;
-    accepting.finish()
+    server.finish()
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
@@ -90,13 +91,13 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let call = syscall_null::kernel_entry(facts)?;
     let packet = (stack - 2.0 * call.clone()).at_least_zero();
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
-    let own = packets * packet.clone() + calls * call.clone();
+    let local_cost = packets * packet.clone() + calls * call.clone();
     if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
-        return Ok(own.within(2.0).derived("packets and calls"));
+        return Ok(local_cost.widen(2.0).derived("packets and calls"));
     }
     // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
-    let wakes = (measured(facts, &WAKE_TCP, &Case::new())? - packet - call).at_least_zero();
-    Ok((own + wakes).within(2.0).derived("packets, calls and a wake-up"))
+    let wake_up = (measured(facts, &WAKE_TCP, &Case::new())? - packet - call).at_least_zero();
+    Ok((local_cost + wake_up).widen(2.0).derived("packets, calls and a wake-up"))
 }
 
 /// Client and server on one CPU, where a close includes the client's call alone.
@@ -115,7 +116,7 @@ fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -
     } else {
         (connect + trip + close, "connect, ask and close")
     };
-    Ok((1.0 / time).within(2.0).derived(name))
+    Ok((1.0 / time).widen(2.0).derived(name))
 }
 
 #[cfg(test)]
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn cross_cpu_connect_adds_wake_up() {
         let case = Case::new().with_word(PairPlacement::TwoCpus);
-        let known = [
+        let values = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
             (SYSCALL_NULL.id.as_str(), Some(100.0)),
             (WAKE_TCP.id.as_str(), Some(15_100.0)),
@@ -136,7 +137,7 @@ mod tests {
             (CLOSE.id.as_str(), Some(10_000.0)),
             (RTT_TCP.id.as_str(), Some(50_000.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             let close = predict(facts, &CLOSE, &case).unwrap();
             // A packet and its call take 3.1 of the 15.1 microseconds of a send that wakes.
             assert_eq!((close.value, close.low, close.high), (15_100.0, 7550.0, 30_200.0));
@@ -144,13 +145,13 @@ mod tests {
             // The server's turn overlaps the client's next one.
             assert_eq!(predict_transactions(facts, &CRR, &case).unwrap().value, 1e9 / 80_000.0);
         });
-        with_facts(&known[..2], |facts| assert!(predict(facts, &CLOSE, &case).is_err()));
+        with_facts(&values[..2], |facts| assert!(predict(facts, &CLOSE, &case).is_err()));
     }
 
     #[test]
     fn connect_is_three_packets_close_one() {
         let case = one_cpu_case();
-        let known = [
+        let values = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
             (SYSCALL_NULL.id.as_str(), Some(100.0)),
             (CONNECT.id.as_str(), Some(12_000.0)),
@@ -158,7 +159,7 @@ mod tests {
             (SWITCH_COST.id.as_str(), Some(1500.0)),
             (RTT_TCP.id.as_str(), Some(10_000.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             assert_eq!(predict(facts, &CONNECT, &case).unwrap().value, 9200.0);
             let close = predict(facts, &CLOSE, &case).unwrap();
             assert_eq!((close.value, close.low, close.high), (3100.0, 1550.0, 6200.0));
@@ -167,6 +168,6 @@ mod tests {
             assert!((rate.value - 1e9 / 31_000.0).abs() < 1e-6, "{}", rate.value);
             assert_eq!(rate.inputs.len(), 4);
         });
-        with_facts(&known[..2], |facts| assert!(predict_transactions(facts, &CRR, &case).is_err()));
+        with_facts(&values[..2], |facts| assert!(predict_transactions(facts, &CRR, &case).is_err()));
     }
 }

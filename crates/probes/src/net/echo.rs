@@ -17,7 +17,7 @@ const MAX_LOST: u32 = 5;
 pub(crate) struct EchoClient {
     link: Link,
     /// The echo process on this machine; nothing, if it is not ours to end.
-    far: Option<PartnerTask>,
+    server: Option<PartnerTask>,
     message: Vec<u8>,
     answer: Vec<u8>,
     trips: u64,
@@ -27,16 +27,16 @@ pub(crate) struct EchoClient {
 impl EchoClient {
     /// Starts the echo server as a process on a CPU of this machine.
     pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> ProbeResult<Self> {
-        let starting = "cannot start the echo process";
-        let (link, far) = Link::pair(protocol).or_fail(starting)?;
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, move |board| echo_loop(&far, size, board));
-        Ok(Self { far: Some(partner.or_fail(starting)?), ..Self::over_link(link, size)? })
+        let start_error = "cannot start the echo process";
+        let (link, server_link) = Link::pair(protocol).or_fail(start_error)?;
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, move |board| echo_loop(&server_link, size, board));
+        Ok(Self { server: Some(partner.or_fail(start_error)?), ..Self::over_link(link, size)? })
     }
 
     /// Over a link that already leads to an echo server.
     pub(crate) fn over_link(link: Link, size: usize) -> ProbeResult<Self> {
         link.set_receive_timeout(if matches!(link, Link::Udp(_)) { DATAGRAM_TIMEOUT } else { LINK_TIMEOUT })?;
-        Ok(Self { link, far: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
+        Ok(Self { link, server: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
     }
 
     /// One round trip, in ticks; after a lost datagram, that of the repetition.
@@ -64,9 +64,9 @@ impl EchoClient {
     #[inline(always)]
     pub(super) fn time_send(&mut self, clock: Clock) -> ProbeResult<u64> {
         let number = self.number_message();
-        let (sent, outcome) = clock.time(|| self.link.send(&self.message));
+        let (send_ticks, outcome) = clock.time(|| self.link.send(&self.message));
         outcome?;
-        if self.receive_reply(number)? { Ok(sent) } else { Err(ProbeError::fail("a message was lost")) }
+        if self.receive_reply(number)? { Ok(send_ticks) } else { Err(ProbeError::fail("a message was lost")) }
     }
 
     /// The number of the next message, which is written into it.
@@ -99,8 +99,8 @@ impl EchoClient {
                     return Ok(false);
                 }
                 Err(error) => {
-                    // The echo process's own error says more than that it is gone.
-                    self.far.as_ref().map_or(Ok(()), |far| far.check())?;
+                    // The echo process's own error states more than that it is gone.
+                    self.server.as_ref().map_or(Ok(()), |server| server.check())?;
                     return Err(error.into());
                 }
             }
@@ -114,11 +114,11 @@ impl EchoClient {
         for _ in 0..PROOF_TRIPS {
             self.time_round_trip(clock)?;
         }
-        let spent = read_usage(UsageScope::Thread).since(before);
+        let usage = read_usage(UsageScope::Thread).since(before);
         Ok(SwitchCounts {
             trips: PROOF_TRIPS,
-            voluntary: spent.voluntary_switches,
-            involuntary: spent.involuntary_switches,
+            voluntary: usage.voluntary_switches,
+            involuntary: usage.involuntary_switches,
             yields: 0,
         })
     }
@@ -143,10 +143,10 @@ impl EchoClient {
 
     /// Ends the echo process.
     pub(super) fn finish(mut self) -> ProbeResult {
-        let Some(mut far) = self.far.take() else { return Ok(()) };
-        far.stop();
+        let Some(mut server) = self.server.take() else { return Ok(()) };
+        server.stop();
         self.link.send(&self.message)?;
-        Ok(far.join()?)
+        Ok(server.join()?)
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn messages_are_echoed_and_process_ends() {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
         for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Unix] {
             for size in [1, 64, 32 << 10] {
                 let mut echo = EchoClient::start(protocol, size, cpu).unwrap();
@@ -185,20 +185,20 @@ mod tests {
 
     #[test]
     fn lost_datagram_is_counted() {
-        let (link, far) = Link::pair(Protocol::Udp).unwrap();
+        let (link, server_link) = Link::pair(Protocol::Udp).unwrap();
         let mut echo = EchoClient::over_link(link, 8).unwrap();
         echo.link.set_receive_timeout(std::time::Duration::from_millis(20)).unwrap();
         // Nobody answers the first message in time; its answer comes before that to the second.
         assert!(!echo.round_trip().unwrap());
-        let answering = std::thread::spawn(move || {
+        let responder = std::thread::spawn(move || {
             let mut message = [0; 8];
             for _ in 0..2 {
-                far.receive(&mut message).unwrap();
-                far.send(&message).unwrap();
+                server_link.receive(&mut message).unwrap();
+                server_link.send(&message).unwrap();
             }
         });
         assert!(echo.round_trip().unwrap());
-        answering.join().unwrap();
+        responder.join().unwrap();
         assert_eq!((echo.trips, echo.lost, echo.answer[0]), (2, 1, 2));
         assert!(echo.describe().unwrap().ends_with("1 of 2 datagrams or their answers were lost"));
     }

@@ -1,7 +1,7 @@
 //! Local ports still held by connections that are closed.
 //!
-//! A connection that this host closed first keeps its port until the other side has closed as well, and a minute longer unless
-//! that side resets it (TIME_WAIT). A loop of connections would run out of ports within seconds.
+//! A connection that this host closed first keeps its port until the other side has closed as well. Unless that side
+//! resets it, the port stays a minute longer (TIME_WAIT). A loop of connections would run out of ports within seconds.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// An unreadable table of the kernel.
-pub(super) fn count_held_ports(is_far: impl Fn(SocketAddr) -> bool) -> std::io::Result<usize> {
+pub(super) fn count_held_ports(is_remote: impl Fn(SocketAddr) -> bool) -> std::io::Result<usize> {
     let mut table = std::fs::read_to_string("/proc/self/net/tcp")?;
     match std::fs::read_to_string("/proc/self/net/tcp6") {
-        Ok(more) => table.push_str(&more),
+        Ok(tcp6_table) => table.push_str(&tcp6_table),
         // A kernel without IPv6.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    Ok(closed_connections(&table).filter(|&far| is_far(far)).count())
+    Ok(closed_connections(&table).filter(|&remote| is_remote(remote)).count())
 }
 
 /// The remote addresses of connections closed on this side, in a table of the kernel.
 fn closed_connections(table: &str) -> impl Iterator<Item = SocketAddr> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
-        let (far, state) = (words.nth(2)?, words.next()?);
-        if CLOSED_STATES.contains(&state) { parse_address(far) } else { None }
+        let (remote, state) = (words.nth(2)?, words.next()?);
+        if CLOSED_STATES.contains(&state) { parse_address(remote) } else { None }
     })
 }
 
@@ -62,11 +62,11 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
 /// # Errors
 /// An unreadable table of the kernel.
 pub(super) fn count_left_behind(address: SocketAddr, before: usize) -> std::io::Result<usize> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
-        let left = count_held_ports(|far| far == address)?.saturating_sub(before);
-        if left == 0 || begun.elapsed() > RESET_GRACE {
-            return Ok(left);
+        let ports_left = count_held_ports(|remote| remote == address)?.saturating_sub(before);
+        if ports_left == 0 || start.elapsed() > RESET_GRACE {
+            return Ok(ports_left);
         }
         std::thread::sleep(CHECK_INTERVAL);
     }
@@ -86,9 +86,9 @@ mod tests {
                      2: 0100007F:1F90 0A00000A:6AB3 01 00000000:00000000\n\
                      3: 00000000000000000000000001000000:0016 B80D0120000000000000000001000000:6AB3 06 0:0\n\
                      4: garbage";
-        let found: Vec<String> = closed_connections(table).map(|far| far.to_string()).collect();
+        let remotes: Vec<String> = closed_connections(table).map(|remote| remote.to_string()).collect();
         if cfg!(target_endian = "little") {
-            assert_eq!(found, ["127.0.0.1:50000", "10.0.0.10:27315", "[2001:db8::1]:27315"]);
+            assert_eq!(remotes, ["127.0.0.1:50000", "10.0.0.10:27315", "[2001:db8::1]:27315"]);
         }
     }
 
@@ -96,26 +96,26 @@ mod tests {
     fn active_close_holds_port_unless_reset() {
         // An address to which no other test connects, now or within the last minute.
         let listener = TcpListener::bind("127.83.21.5:0").unwrap();
-        let there = listener.local_addr().unwrap();
-        let [(kept, far_of_kept), (reset, far_of_reset)] =
-            [(); 2].map(|()| (TcpStream::connect(there).unwrap(), listener.accept().unwrap().0));
-        let before = count_held_ports(|far| far == there).unwrap();
-        drop((kept, reset));
-        // The kernel's table may miss a line while others open and close connections, and a program that another test starts holds copies
-        // of both ends until it runs: later checks have them.
-        let begun = Instant::now();
-        let comes_to = |count: usize, look: &dyn Fn() -> usize| {
-            while look() != count {
-                if begun.elapsed() > Duration::from_secs(10) {
+        let address = listener.local_addr().unwrap();
+        let [(lingering_client, lingering_server), (reset_client, reset_server)] =
+            [(); 2].map(|()| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0));
+        let before = count_held_ports(|remote| remote == address).unwrap();
+        drop((lingering_client, reset_client));
+        // The kernel's table may miss a line while others open and close connections. A program that another test
+        // starts holds copies of both ends until it runs. Later checks have them.
+        let start = Instant::now();
+        let has_reached = |count: usize, count_ports: &dyn Fn() -> usize| {
+            while count_ports() != count {
+                if start.elapsed() > Duration::from_secs(10) {
                     return false;
                 }
                 std::thread::sleep(CHECK_INTERVAL);
             }
             true
         };
-        assert!(comes_to(before + 2, &|| count_held_ports(|far| far == there).unwrap()));
-        kelvin_sys::net::reset_on_close(&far_of_reset).unwrap();
-        drop((far_of_kept, far_of_reset));
-        assert!(comes_to(1, &|| count_left_behind(there, before).unwrap()));
+        assert!(has_reached(before + 2, &|| count_held_ports(|remote| remote == address).unwrap()));
+        kelvin_sys::net::reset_on_close(&reset_server).unwrap();
+        drop((lingering_server, reset_server));
+        assert!(has_reached(1, &|| count_left_behind(address, before).unwrap()));
     }
 }

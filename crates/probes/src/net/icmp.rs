@@ -98,9 +98,10 @@ impl Ping {
 
     /// Whether a message is the reply to the last request. The kernel gives a ping socket only replies with its own identifier.
     fn is_answered_by(&self, message: &[u8]) -> bool {
-        let own =
+        let is_own_identifier =
             self.kind == icmp::EchoSocketKind::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
-        own && message.first() == Some(&ECHO_REPLY)
+        is_own_identifier
+            && message.first() == Some(&ECHO_REPLY)
             && message.get(6..8) == Some(&self.number.to_be_bytes())
             && message[HEADER_BYTES..] == self.request[HEADER_BYTES..]
     }
@@ -169,10 +170,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let stack = measured(facts, &STACK_UDP, &Case::new().with_number(MESSAGE, bytes))?;
     let call = syscall_null::kernel_entry(facts)?;
     let frequency = published::measured_frequency(facts)?;
-    let both_ways = (2.0 * (stack.clone() - call)).max(stack);
+    let round_trip = (2.0 * (stack.clone() - call)).max(stack);
     let cycles = CHECKSUM_PASSES * bytes as f64 / CHECKSUM_BYTES_PER_CYCLE;
-    let sums = given("cycles of checksums", cycles, Unit::Cycles) / frequency;
-    Ok((both_ways + sums).within(1.6).derived("two datagrams and sums"))
+    let sums = quantity("cycles of checksums", cycles, Unit::Cycles) / frequency;
+    Ok((round_trip + sums).widen(1.6).derived("two datagrams and sums"))
 }
 
 #[cfg(test)]
@@ -208,8 +209,8 @@ mod tests {
     fn foreign_replies_are_ignored() {
         let mut ping = match Ping::open(Ipv4Addr::LOCALHOST, 64, 0x4b4b) {
             Ok(ping) => ping,
-            Err(stop) => {
-                return kelvin_testing::MissingRequirement::privilege(format!("{stop:?}"))
+            Err(error) => {
+                return kelvin_testing::MissingRequirement::privilege(format!("{error:?}"))
                     .report_skip("replies to echo requests");
             }
         };
@@ -230,13 +231,13 @@ mod tests {
 
     #[test]
     fn ping_is_two_passes_and_calls() {
-        let known = [
+        let values = [
             (STACK_UDP.id.as_str(), Some(3000.0)),
             (SYSCALL_NULL.id.as_str(), Some(100.0)),
             (FREQUENCY.id.as_str(), Some(4e9)),
         ];
         let case = Case::new().with_number(MESSAGE, 64);
         // 24 times eight bytes, in a quarter of a nanosecond each.
-        with_facts(&known, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5806.0));
+        with_facts(&values, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5806.0));
     }
 }

@@ -98,9 +98,9 @@ pub(super) fn message_bytes(case: &Case) -> ProbeResult<usize> {
     }
 }
 
-/// A datagram that was not answered after so long counts as lost.
+/// A datagram that is not answered within this time counts as lost.
 pub(crate) const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(500);
-/// A link that receives nothing for so long, or cannot send for so long, is stuck: no process is kept off its CPU for so long.
+/// A link that receives nothing, or cannot send, for this time is stuck: no process is kept off its CPU as long.
 pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes requested for each buffer of a process that holds both ends: eight times the 128 KiB that it has in flight at most,
 /// because the kernel also counts its own book-keeping.
@@ -136,25 +136,25 @@ impl Link {
         match protocol {
             Protocol::Tcp => Self::local_tcp_pair(prefer_congestion_control),
             Protocol::Udp => {
-                let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
-                let (near, far) = (near?, far?);
-                near.connect(far.local_addr()?)?;
-                far.connect(near.local_addr()?)?;
-                Ok((Self::Udp(near), Self::Udp(far)))
+                let [client, server] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
+                let (client, server) = (client?, server?);
+                client.connect(server.local_addr()?)?;
+                server.connect(client.local_addr()?)?;
+                Ok((Self::Udp(client), Self::Udp(server)))
             }
-            Protocol::Unix => UnixStream::pair().map(|(near, far)| (Self::Unix(near), Self::Unix(far))),
+            Protocol::Unix => UnixStream::pair().map(|(client, server)| (Self::Unix(client), Self::Unix(server))),
         }
     }
 
     /// Like `pair`, for one process that holds both ends and receives only what it has sent: it must fit, and must not be waited
     /// for.
     pub(super) fn single_process_pair(protocol: Protocol) -> Result<(Self, Self)> {
-        let (near, far) = Self::pair(protocol)?;
-        for end in [&near, &far] {
+        let (client, server) = Self::pair(protocol)?;
+        for end in [&client, &server] {
             net::set_buffers(end, SINGLE_PROCESS_BUFFER)?;
             end.set_receive_timeout(LINK_TIMEOUT)?;
         }
-        Ok((near, far))
+        Ok((client, server))
     }
 
     /// Both ends of a TCP connection over loopback, whose sockets are prepared before it is made; without Nagle's delay.
@@ -167,11 +167,11 @@ impl Link {
         listener: &TcpListener,
         prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
     ) -> Result<(Self, Self)> {
-        let (near, far) = net::connect_local_pair(listener, prepare)?;
-        for end in [&near, &far] {
+        let (client, server) = net::connect_local_pair(listener, prepare)?;
+        for end in [&client, &server] {
             end.set_nodelay(true)?;
         }
-        Ok((Self::Tcp(near), Self::Tcp(far)))
+        Ok((Self::Tcp(client), Self::Tcp(server)))
     }
 
     /// Its protocol.
@@ -251,7 +251,7 @@ impl AsFd for Link {
     }
 }
 
-/// Whether an error says that nothing arrived within the limit of [`Link::set_receive_timeout`].
+/// Whether an error reports that nothing arrived within the limit of [`Link::set_receive_timeout`].
 pub(crate) fn is_timeout(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
@@ -265,16 +265,16 @@ pub(crate) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
 ///
 /// # Errors
 /// The refusal of the last one; at once, any error but that it is not there or not for this user.
-fn first_accepted(names: &[&str], mut ask: impl FnMut(&str) -> Result<()>) -> Result<()> {
-    let mut refused = Ok(());
+fn first_accepted(names: &[&str], mut set_control: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    let mut outcome = Ok(());
     for name in names {
-        refused = ask(name);
-        match &refused {
+        outcome = set_control(name);
+        match &outcome {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {}
             _ => break,
         }
     }
-    refused
+    outcome
 }
 
 #[cfg(test)]
@@ -286,14 +286,14 @@ mod tests {
     #[test]
     fn messages_arrive_complete() {
         for protocol in ALL {
-            let (near, far) = Link::pair(protocol).unwrap();
+            let (client, server) = Link::pair(protocol).unwrap();
             for size in [1, 1024, 16 << 10] {
-                let (message, mut arrived) = (vec![size as u8 ^ 0x5a; size], vec![0; size]);
-                near.send(&message).unwrap();
-                far.receive(&mut arrived).unwrap();
-                assert_eq!(arrived, message, "{protocol:?}");
-                far.send(&message).unwrap();
-                near.receive(&mut arrived).unwrap();
+                let (message, mut received) = (vec![size as u8 ^ 0x5a; size], vec![0; size]);
+                client.send(&message).unwrap();
+                server.receive(&mut received).unwrap();
+                assert_eq!(received, message, "{protocol:?}");
+                server.send(&message).unwrap();
+                client.receive(&mut received).unwrap();
             }
         }
     }
@@ -301,33 +301,33 @@ mod tests {
     #[test]
     fn missing_message_times_out() {
         for protocol in ALL {
-            let (near, _far) = Link::pair(protocol).unwrap();
-            near.set_receive_timeout(Duration::from_millis(5)).unwrap();
-            assert!(is_timeout(&near.receive(&mut [0; 8]).unwrap_err()), "{protocol:?}");
+            let (client, _server) = Link::pair(protocol).unwrap();
+            client.set_receive_timeout(Duration::from_millis(5)).unwrap();
+            assert!(is_timeout(&client.receive(&mut [0; 8]).unwrap_err()), "{protocol:?}");
         }
     }
 
     #[test]
     fn refused_control_falls_back_to_next() {
         // The answer to each, the outcome, and how many are not requested.
-        let asked = |answers: [Option<ErrorKind>; 2]| {
-            let mut left = answers.iter();
-            let answer = |_: &str| left.next().copied().flatten().map_or(Ok(()), |kind| Err(kind.into()));
-            let refused = first_accepted(&["a", "b"], answer).err().map(|error| error.kind());
-            (refused, left.len())
+        let request_controls = |answers: [Option<ErrorKind>; 2]| {
+            let mut remaining_answers = answers.iter();
+            let answer = |_: &str| remaining_answers.next().copied().flatten().map_or(Ok(()), |kind| Err(kind.into()));
+            let refusal = first_accepted(&["a", "b"], answer).err().map(|error| error.kind());
+            (refusal, remaining_answers.len())
         };
-        let (denied, missing, other) = (ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::InvalidInput);
-        assert_eq!(asked([None, None]), (None, 1));
-        assert_eq!(asked([Some(denied), None]), (None, 0));
-        assert_eq!(asked([Some(missing), Some(denied)]), (Some(denied), 0));
-        assert_eq!(asked([Some(other), None]), (Some(other), 1));
+        let (denied, missing, invalid) = (ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::InvalidInput);
+        assert_eq!(request_controls([None, None]), (None, 1));
+        assert_eq!(request_controls([Some(denied), None]), (None, 0));
+        assert_eq!(request_controls([Some(missing), Some(denied)]), (Some(denied), 0));
+        assert_eq!(request_controls([Some(invalid), None]), (Some(invalid), 1));
     }
 
     #[test]
     fn datagram_of_wrong_size_is_error() {
-        let (near, far) = Link::pair(Protocol::Udp).unwrap();
-        near.send(&[1; 10]).unwrap();
-        let error = far.receive(&mut [0; 20]).unwrap_err().to_string();
+        let (client, server) = Link::pair(Protocol::Udp).unwrap();
+        client.send(&[1; 10]).unwrap();
+        let error = server.receive(&mut [0; 20]).unwrap_err().to_string();
         assert_eq!(error, "a datagram of 10 bytes arrived, not of 20");
     }
 

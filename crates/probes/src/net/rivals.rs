@@ -26,7 +26,7 @@ pub(super) static PROBE: Probe = Probe {
 
 /// Bytes of a message: what iperf3 sends at a time by itself.
 const MESSAGE_BYTES: u64 = 128 << 10;
-/// Time of a side: the least that iperf3 can be asked for.
+/// Time of a side: the least that iperf3 accepts.
 const SIDE_TIME: Duration = Duration::from_secs(1);
 /// How often iperf3 is tried until its server listens, and the pause before each further time.
 const MAX_CONNECT_ATTEMPTS: u32 = 40;
@@ -46,13 +46,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let pair = Link::pair(Protocol::Tcp).map_err(cannot_connect)?;
     let control = net::congestion_control(&pair.0).map_err(cannot_connect)?;
     let stream = StreamComparison { ends, message, control: &control };
-    let [ours, theirs] = run_alternating(bench, || stream.run_kelvin(pair), || stream.run_iperf(&iperf))?;
+    let [kelvin_rate, iperf_rate] = run_alternating(bench, || stream.run_kelvin(pair), || stream.run_iperf(&iperf))?;
     bench.note(format!("{} against kelvin, in messages of {message} bytes under {control}", iperf.describe()));
-    bench.record(RIVAL_COMPARISON_TCP.ratio, vec![ours / theirs]);
+    bench.record(RIVAL_COMPARISON_TCP.ratio, vec![kelvin_rate / iperf_rate]);
     bench.note("what had arrived after a second");
-    bench.record(RIVAL_COMPARISON_TCP.kelvin, vec![ours]);
+    bench.record(RIVAL_COMPARISON_TCP.kelvin, vec![kelvin_rate]);
     bench.note("by its receiver's count");
-    bench.record(RIVAL_COMPARISON_TCP.other, vec![theirs]);
+    bench.record(RIVAL_COMPARISON_TCP.other, vec![iperf_rate]);
     Ok(())
 }
 
@@ -80,7 +80,7 @@ impl StreamComparison<'_> {
 
     /// Bytes per second by iperf3.
     fn run_iperf(&self, iperf: &Program) -> ProbeResult<f64> {
-        // A port that is free now; if another takes it first, the server says so.
+        // A port that is free now; if another takes it first, the server reports it.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
         let address = Ipv4Addr::LOCALHOST.to_string();
         let mut server = iperf.command();
@@ -106,10 +106,10 @@ impl StreamComparison<'_> {
 
 /// Bytes per second in iperf3's words.
 fn parse_arrived_rate(output: &ProgramOutput) -> ProbeResult<f64> {
-    let refused = || ProbeError::fail(format!("iperf3 reports no stream: {}", output.one_line()));
-    let report: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| refused())?;
+    let no_stream = || ProbeError::fail(format!("iperf3 reports no stream: {}", output.one_line()));
+    let report: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| no_stream())?;
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
-    bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(refused)
+    bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(no_stream)
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
@@ -128,7 +128,7 @@ mod tests {
     const IPERF_OUTPUT: &str = r#"{"start":{"version":"iperf 3.12"},"end":{"sum_sent":{"bytes":5368709120,"bits_per_second":42949672960.0},"sum_received":{"bytes":5367660544,"bits_per_second":42910000000.0}}}"#;
 
     fn stream() -> StreamComparison<'static> {
-        let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
+        let cpu = kelvin_sys::cpu::affinity().unwrap()[0];
         StreamComparison { ends: StreamCpus { sender: cpu, receiver: cpu }, message: 4096, control: "reno" }
     }
 
@@ -140,14 +140,14 @@ mod tests {
             failed: failed.map(str::to_owned),
         };
         assert_eq!(parse_arrived_rate(&output(IPERF_OUTPUT, None)).unwrap(), 42.91e9 / 8.0);
-        for bad in [
+        for failed_output in [
             output(IPERF_OUTPUT, Some("exit status: 1")),
             output(r#"{"error":"unable to connect"}"#, None),
             output("", None),
         ] {
             assert!(
-                matches!(parse_arrived_rate(&bad), Err(ProbeError::Fail(why)) if why.contains("no stream")),
-                "{bad:?}"
+                matches!(parse_arrived_rate(&failed_output), Err(ProbeError::Fail(reason)) if reason.contains("no stream")),
+                "{failed_output:?}"
             );
         }
     }
@@ -155,14 +155,14 @@ mod tests {
     #[test]
     fn client_retries_until_server_listens() {
         let directory = tempfile::tempdir().unwrap();
-        let [tried, said] = ["tried", "said"].map(|name| directory.path().join(name));
-        std::fs::write(&said, IPERF_OUTPUT).unwrap();
+        let [attempt_file, answer_file] = ["tried", "said"].map(|name| directory.path().join(name));
+        std::fs::write(&answer_file, IPERF_OUTPUT).unwrap();
         // Its second client is served.
         let text = format!(
             "case $1 in --version) echo iperf 3.12; exit;; --server) sleep 5; exit;; esac\n\
              if test -e {0}; then cat {1}; else touch {0}; echo '{{\"error\":\"unable to connect: Connection refused\"}}'; exit 1; fi",
-            tried.display(),
-            said.display()
+            attempt_file.display(),
+            answer_file.display()
         );
         let iperf = script_program(directory.path(), Rival::Iperf3, &text);
         assert_eq!(stream().run_iperf(&iperf).unwrap(), 42.91e9 / 8.0);

@@ -61,9 +61,9 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Pre
         return Ok(trip.with_interval((low, high)).derived(wake.rule));
     }
     // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
-    let twice_woken = (trip.value() + 2.0 * wake.cost.value()) * RANGE_MARGIN;
+    let double_wake_up = (trip.value() + 2.0 * wake.cost.value()) * RANGE_MARGIN;
     let remark = "up to one more wake-up each way, as a waiting sender is also woken when its message is received";
-    Ok(trip.with_interval((low, high.max(twice_woken))).explained(PredictionBasis::Derived, wake.rule, remark))
+    Ok(trip.with_interval((low, high.max(double_wake_up))).explained(PredictionBasis::Derived, wake.rule, remark))
 }
 
 /// The part of the factor that is not another switch.
@@ -94,9 +94,9 @@ impl WakeCost {
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
     pub(super) fn cross_cpu(facts: &PredictionInputs<'_>) -> Predicted<Self> {
         let over_pipes = Case::new().with_word(HandoffMechanism::Pipe);
-        let woken = measured(facts, &cross_cpu::METRIC, &over_pipes)?;
+        let wake_up = measured(facts, &cross_cpu::METRIC, &over_pipes)?;
         let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
-        Ok(Self { rule: "wake-ups", cost: (woken - calls).at_least_zero(), factor: 2.0 })
+        Ok(Self { rule: "wake-ups", cost: (wake_up - calls).at_least_zero(), factor: 2.0 })
     }
 }
 
@@ -115,21 +115,21 @@ mod tests {
 
     #[test]
     fn rtt_is_twice_stack_plus_wake() {
-        let known = [
+        let values = [
             (STACK_TCP.id.as_str(), Some(3000.0)),
             (SWITCH_COST.id.as_str(), Some(1500.0)),
             (SWITCH_CHANNEL_CALLS.id.as_str(), Some(500.0)),
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
             (CORE_TO_CORE.id.as_str(), Some(60.0)),
         ];
-        with_facts(&known, |facts| {
-            let same = predict(facts, &case(PairPlacement::SameCpu), Protocol::Tcp).unwrap();
-            assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
-            assert_eq!(same.derivation, "2 x (3.00 µs + 1.50 µs) = 9.00 µs");
+        with_facts(&values, |facts| {
+            let same_cpu = predict(facts, &case(PairPlacement::SameCpu), Protocol::Tcp).unwrap();
+            assert_eq!((same_cpu.value, same_cpu.high), (9000.0, 9000.0 * 1.4));
+            assert_eq!(same_cpu.derivation, "2 x (3.00 µs + 1.50 µs) = 9.00 µs");
             assert!(predict(facts, &case(PairPlacement::SameCpu), Protocol::Unix).is_err());
-            let two = predict(facts, &case(PairPlacement::TwoCpus), Protocol::Tcp).unwrap();
-            assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
-            assert_eq!(two.inputs.len(), 4);
+            let two_cpus = predict(facts, &case(PairPlacement::TwoCpus), Protocol::Tcp).unwrap();
+            assert_eq!((two_cpus.value, two_cpus.low), (22_000.0, 11_000.0));
+            assert_eq!(two_cpus.inputs.len(), 4);
             // 1024 lines, of which 1023 come ten at a time.
             let large = Case::new().with_word(PairPlacement::TwoCpus).with_number(MESSAGE, 65_536);
             let large = predict(facts, &large, Protocol::Tcp).unwrap();
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn unix_socket_may_switch_once_more() {
-        let known = [(STACK_UNIX.id.as_str(), Some(1000.0)), (SWITCH_COST.id.as_str(), Some(2000.0))];
-        with_facts(&known, |facts| {
+        let values = [(STACK_UNIX.id.as_str(), Some(1000.0)), (SWITCH_COST.id.as_str(), Some(2000.0))];
+        with_facts(&values, |facts| {
             let trip = predict(facts, &case(PairPlacement::SameCpu), Protocol::Unix).unwrap();
             assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
             assert!(trip.derivation.contains("one more wake-up each way"), "{}", trip.derivation);

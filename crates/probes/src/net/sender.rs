@@ -13,9 +13,10 @@ use super::prelude::*;
 /// The sending method of a case: the plain call where it names none.
 pub(super) fn send_method(case: &Case) -> ProbeResult<SendMethod> {
     let Some(word) = SendMethod::AXIS.word_in(case) else { return Ok(SendMethod::Send) };
-    let known = || SendMethod::ALL.iter().map(|method| method.name()).collect::<Vec<_>>().join(", ");
-    let unknown = || ProbeError::fail(format!("no sending method is called {word}; there are {}", known()));
-    SendMethod::of(case).ok_or_else(unknown)
+    let method_names = || SendMethod::ALL.iter().map(|method| method.name()).collect::<Vec<_>>().join(", ");
+    let unknown_method =
+        || ProbeError::fail(format!("no sending method is called {word}; there are {}", method_names()));
+    SendMethod::of(case).ok_or_else(unknown_method)
 }
 
 /// Zero-copy calls that may wait for completion before the next is made: each pins its message's pages, and the kernel allows
@@ -27,7 +28,7 @@ pub(crate) enum MessageSender {
     Send { message: Vec<u8>, number: Option<u64> },
     Sendfile { file: File, bytes: usize },
     Splice { file: File, splicer: Splicer, bytes: usize },
-    ZeroCopy { message: Vec<u8>, pending: u32, all: ZeroCopyCompletions },
+    ZeroCopy { message: Vec<u8>, pending: u32, completions: ZeroCopyCompletions },
 }
 
 impl MessageSender {
@@ -41,7 +42,7 @@ impl MessageSender {
             SendMethod::Splice => Self::Splice { file: file()?, splicer: Splicer::new(bytes)?, bytes },
             SendMethod::ZeroCopy => {
                 socket_send::set_zero_copy(link)?;
-                Self::ZeroCopy { message, pending: 0, all: ZeroCopyCompletions::default() }
+                Self::ZeroCopy { message, pending: 0, completions: ZeroCopyCompletions::default() }
             }
         })
     }
@@ -60,9 +61,9 @@ impl MessageSender {
             }
             Self::Sendfile { file, bytes } => socket_send::send_file(link, file, *bytes),
             Self::Splice { file, splicer, bytes } => splicer.send(link, file, *bytes),
-            Self::ZeroCopy { message, pending, all } => {
+            Self::ZeroCopy { message, pending, completions } => {
                 if *pending >= MAX_PENDING {
-                    reap_completions(link, pending, all)?;
+                    reap_completions(link, pending, completions)?;
                 }
                 loop {
                     match socket_send::send_without_copy(link, message) {
@@ -74,7 +75,7 @@ impl MessageSender {
                         // a sender that retried meanwhile would look busy.
                         Err(error) if socket_send::is_queue_full(&error) && *pending > 0 => {
                             let is_completed = wait_readable(link.as_fd(), LINK_TIMEOUT)?;
-                            reap_completions(link, pending, all)?;
+                            reap_completions(link, pending, completions)?;
                             if !is_completed {
                                 return Err(error);
                             }
@@ -86,14 +87,14 @@ impl MessageSender {
         }
     }
 
-    /// What was achieved, where that may differ from what was asked.
+    /// What was achieved, where that may differ from what was requested.
     pub(crate) fn describe_achieved(self, link: &Link) -> Result<Option<String>> {
         match self {
             Self::Send { .. } | Self::Sendfile { .. } => Ok(None),
             Self::Splice { splicer, .. } => Ok(Some(format!("a pipe of {} KiB", splicer.capacity()? >> 10))),
-            Self::ZeroCopy { mut pending, mut all, .. } => {
-                reap_completions(link, &mut pending, &mut all)?;
-                let ZeroCopyCompletions { calls, copied } = all;
+            Self::ZeroCopy { mut pending, mut completions, .. } => {
+                reap_completions(link, &mut pending, &mut completions)?;
+                let ZeroCopyCompletions { calls, copied } = completions;
                 Ok(Some(format!("of {calls} zero-copy calls, {copied} completed as copied")))
             }
         }
@@ -101,10 +102,10 @@ impl MessageSender {
 }
 
 /// Counts completed calls.
-fn reap_completions(link: &Link, pending: &mut u32, all: &mut ZeroCopyCompletions) -> Result<()> {
-    let done = socket_send::take_completions(link)?;
-    *pending = pending.saturating_sub(done.calls);
-    all.calls += done.calls;
-    all.copied += done.copied;
+fn reap_completions(link: &Link, pending: &mut u32, completions: &mut ZeroCopyCompletions) -> Result<()> {
+    let batch = socket_send::take_completions(link)?;
+    *pending = pending.saturating_sub(batch.calls);
+    completions.calls += batch.calls;
+    completions.copied += batch.copied;
     Ok(())
 }

@@ -33,19 +33,19 @@ const METHOD: &str = include_str!("stack.md");
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
     let size = message_bytes(case)?;
-    let (near, far) = Link::single_process_pair(protocol)?;
-    let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
-    let mut ends = [&near, &far];
+    let (client, server) = Link::single_process_pair(protocol)?;
+    let (payload, mut received) = (vec![0x5a; size], vec![0; size]);
+    let mut ends = [&client, &server];
     bench.time(protocol.metrics().stack, |iterations| {
         for _ in 0..iterations {
-            ends[0].send(&sent)?;
-            ends[1].receive(&mut arrived)?;
+            ends[0].send(&payload)?;
+            ends[1].receive(&mut received)?;
             ends.swap(0, 1);
         }
         Ok(())
     })?;
-    fail_if(arrived != sent, "the data received is not the data sent")?;
-    bench.note_last_reading(near.describe()?);
+    fail_if(received != payload, "the data received is not the data sent")?;
+    bench.note_last_reading(client.describe()?);
     Ok(())
 }
 
@@ -53,18 +53,18 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let message = required_number(MESSAGE, case)?;
     unpredicted_if(message == SMALL_MESSAGE, "no cost of the kernel's protocol code is published")?;
-    let small = measured(facts, metric, &message_case(SMALL_MESSAGE))?;
+    let small_time = measured(facts, metric, &message_case(SMALL_MESSAGE))?;
     let (time, name) = if message == MEDIUM_MESSAGE {
         // Copied into the kernel and out of it; a copy counts the bytes read and the bytes written.
         let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)? / 2.0;
         let copies = fact("copies", 2.0, Unit::Count, "into the kernel and out of it");
-        (small + copies * bytes_of("message", MEDIUM_MESSAGE) / copy, "two copies")
+        (small_time + copies * bytes_of("message", MEDIUM_MESSAGE) / copy, "two copies")
     } else {
         let medium = measured(facts, metric, &message_case(MEDIUM_MESSAGE))?;
-        let further = given("further bytes", message as f64 - SMALL_MESSAGE as f64, Unit::Count);
-        (small.clone() + further * byte_cost(small, medium, MEDIUM_MESSAGE), "line through two")
+        let further_bytes = quantity("further bytes", message as f64 - SMALL_MESSAGE as f64, Unit::Count);
+        (small_time.clone() + further_bytes * byte_cost(small_time, medium, MEDIUM_MESSAGE), "line through two")
     };
-    Ok(time.within(1.5).derived(name))
+    Ok(time.widen(1.5).derived(name))
 }
 
 /// The case of a message of this many bytes.
@@ -73,8 +73,8 @@ pub(super) fn message_case(bytes: u64) -> Case {
 }
 
 /// What a byte of a message costs, by the small message and one of more bytes. Noise may reverse the order of two figures.
-pub(super) fn byte_cost(small: Expr, larger: Expr, bytes: u64) -> Expr {
-    ((larger - small) / count_of("bytes", bytes - SMALL_MESSAGE)).at_least_zero()
+pub(super) fn byte_cost(small_time: Expr, larger_time: Expr, bytes: u64) -> Expr {
+    ((larger_time - small_time) / count_of("bytes", bytes - SMALL_MESSAGE)).at_least_zero()
 }
 
 #[cfg(test)]
@@ -98,12 +98,14 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |bytes| predict(&facts, &STACK_TCP, &message_case(bytes)).map(|prediction| prediction.value);
-        assert!(of(SMALL_MESSAGE).is_err());
+        let predicted = |bytes| predict(&facts, &STACK_TCP, &message_case(bytes)).map(|prediction| prediction.value);
+        assert!(predicted(SMALL_MESSAGE).is_err());
         // 2 x 16 KiB at 32.768 GB/s
-        assert!((of(MEDIUM_MESSAGE).unwrap() - 2000.0).abs() < 1e-9);
+        assert!((predicted(MEDIUM_MESSAGE).unwrap() - 2000.0).abs() < 1e-9);
         // A tenth of a nanosecond for each byte.
-        assert!((of(1024).unwrap() - 1096.0).abs() < 1e-9 && (of(64 << 10).unwrap() - 7547.2).abs() < 1e-9);
+        assert!(
+            (predicted(1024).unwrap() - 1096.0).abs() < 1e-9 && (predicted(64 << 10).unwrap() - 7547.2).abs() < 1e-9
+        );
         assert!(predict(&facts, &STACK_UDP, &message_case(1024)).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out, and when it no longer falls either,
-//! so that the burst of a token bucket can.
+//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out. Also when it no
+//! longer falls, so that the burst of a token bucket can be left out.
 
 use super::prelude::*;
 use kelvin_transfer::wire::message::SequenceCounts;
@@ -13,7 +13,7 @@ const MAX_FALL: f64 = 0.2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamTotals {
     /// Nanoseconds of the receiver's clock.
-    pub at: u64,
+    pub time: u64,
     /// Bytes that had arrived.
     pub bytes: u64,
     /// Bytes that had been sent, by the sender's count.
@@ -34,11 +34,11 @@ impl StreamTotals {
     }
 
     fn per_second(&self, earlier: &Self, bytes: u64) -> f64 {
-        bytes as f64 * 1e9 / (self.at - earlier.at).max(1) as f64
+        bytes as f64 * 1e9 / (self.time - earlier.time).max(1) as f64
     }
 
-    /// Records the datagrams since: the rate at which they were sent, the share that did not arrive, by the gaps in their numbers, and of
-    /// those that arrived the share that came after one that was sent later.
+    /// Records the datagrams since: the rate at which they were sent, and the share that did not arrive, by the gaps in
+    /// their numbers. Of those that arrived, also the share that came after one sent later.
     pub(super) fn record_datagrams_since(
         &self,
         earlier: &Self,
@@ -59,25 +59,27 @@ impl StreamTotals {
 ///
 /// # Errors
 /// An error of a measurement.
-pub(super) fn wait_for_level(most: u32, next_rate: impl FnMut() -> ProbeResult<f64>) -> ProbeResult {
-    wait_until(most, next_rate, |before, rate| (before * (1.0 - MAX_FALL)..=before * (1.0 + MAX_RISE)).contains(&rate))
+pub(super) fn wait_for_level(max_windows: u32, next_rate: impl FnMut() -> ProbeResult<f64>) -> ProbeResult {
+    wait_until(max_windows, next_rate, |before, rate| {
+        (before * (1.0 - MAX_FALL)..=before * (1.0 + MAX_RISE)).contains(&rate)
+    })
 }
 
 /// Measures the rate in successive windows until one is no longer above the one before it; at most this many.
 ///
 /// # Errors
 /// An error of a measurement.
-pub(super) fn wait_for_peak(most: u32, next_rate: impl FnMut() -> ProbeResult<f64>) -> ProbeResult {
-    wait_until(most, next_rate, |before, rate| rate > 0.0 && rate <= before * (1.0 + MAX_RISE))
+pub(super) fn wait_for_peak(max_windows: u32, next_rate: impl FnMut() -> ProbeResult<f64>) -> ProbeResult {
+    wait_until(max_windows, next_rate, |before, rate| rate > 0.0 && rate <= before * (1.0 + MAX_RISE))
 }
 
 fn wait_until(
-    most: u32,
+    max_windows: u32,
     mut next_rate: impl FnMut() -> ProbeResult<f64>,
     is_settled: impl Fn(f64, f64) -> bool,
 ) -> ProbeResult {
     let mut before = 0.0;
-    for _ in 0..most {
+    for _ in 0..max_windows {
         let rate = next_rate()?;
         if before > 0.0 && is_settled(before, rate) {
             return Ok(());
@@ -91,22 +93,22 @@ fn wait_until(
 mod tests {
     use super::*;
 
-    fn windows_until_settled(most: u32, rates: &[f64]) -> usize {
-        let mut left = rates.iter().copied();
-        wait_for_peak(most, || left.next().ok_or_else(|| ProbeError::fail("one look too many"))).unwrap();
-        rates.len() - left.count()
+    fn windows_until_settled(max_windows: u32, rates: &[f64]) -> usize {
+        let mut remaining = rates.iter().copied();
+        wait_for_peak(max_windows, || remaining.next().ok_or_else(|| ProbeError::fail("one look too many"))).unwrap();
+        rates.len() - remaining.count()
     }
 
     #[test]
     fn level_begins_at_steady_rate() {
-        let looks = |rates: &[f64]| {
-            let mut left = rates.iter().copied();
-            wait_for_level(10, || left.next().ok_or_else(|| ProbeError::fail("one look too many"))).unwrap();
-            rates.len() - left.count()
+        let windows_until_level = |rates: &[f64]| {
+            let mut remaining = rates.iter().copied();
+            wait_for_level(10, || remaining.next().ok_or_else(|| ProbeError::fail("one look too many"))).unwrap();
+            rates.len() - remaining.count()
         };
-        assert_eq!(looks(&[50.0, 12.0, 5.0, 5.1, 1.0]), 4, "a burst");
-        assert_eq!(looks(&[1.0, 2.0, 4.0, 3.9, 1.0]), 4, "a slow beginning");
-        assert_eq!(looks(&[10.0, 8.1, 1.0]), 2, "noise");
+        assert_eq!(windows_until_level(&[50.0, 12.0, 5.0, 5.1, 1.0]), 4, "a burst");
+        assert_eq!(windows_until_level(&[1.0, 2.0, 4.0, 3.9, 1.0]), 4, "a slow beginning");
+        assert_eq!(windows_until_level(&[10.0, 8.1, 1.0]), 2, "noise");
     }
 
     #[test]

@@ -65,34 +65,34 @@ fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
     let size = message_bytes(case)?;
-    let (near, far) = Link::single_process_pair(protocol)?;
+    let (client, server) = Link::single_process_pair(protocol)?;
     let max_messages = if protocol == Protocol::Tcp { WINDOW_BYTES } else { MAX_PACKETS };
     let window = (WINDOW_BYTES / size).clamp(1, max_messages) as u64;
-    let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
+    let (payload, mut received) = (vec![0x5a; size], vec![0; size]);
     let ProtocolMetrics { send, receive, .. } = protocol.metrics();
     bench.time_parts([send, receive], |clock, messages| {
         let mut ticks = [0.0; 2];
-        let mut left = messages;
-        while left > 0 {
-            let now = window.min(left);
-            let begun = clock.start();
-            for number in 1..=now {
-                if number < now { near.send_more(&sent)? } else { near.send(&sent)? }
+        let mut remaining = messages;
+        while remaining > 0 {
+            let batch = window.min(remaining);
+            let send_start = clock.start();
+            for number in 1..=batch {
+                if number < batch { client.send_more(&payload)? } else { client.send(&payload)? }
             }
-            let between = clock.stop();
-            let second = clock.start();
-            for _ in 0..now {
-                far.receive(&mut arrived)?;
+            let send_end = clock.stop();
+            let receive_start = clock.start();
+            for _ in 0..batch {
+                server.receive(&mut received)?;
             }
-            let ended = clock.stop();
-            ticks[0] += between.wrapping_sub(begun) as f64;
-            ticks[1] += ended.wrapping_sub(second) as f64;
-            left -= now;
+            let receive_end = clock.stop();
+            ticks[0] += send_end.wrapping_sub(send_start) as f64;
+            ticks[1] += receive_end.wrapping_sub(receive_start) as f64;
+            remaining -= batch;
         }
         Ok(ticks)
     })?;
-    fail_if(arrived != sent, "the data received is not the data sent")?;
-    bench.note_last_reading(format!("{window} messages in flight; {}", near.describe()?));
+    fail_if(received != payload, "the data received is not the data sent")?;
+    bench.note_last_reading(format!("{window} messages in flight; {}", client.describe()?));
     Ok(())
 }
 
@@ -104,10 +104,10 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, protocol:
     let smallest = measured(facts, metric, &message_case(first_size))?;
     let stack = protocol.metrics().stack;
     let largest = largest_message(protocol);
-    let small = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
-    let byte_time = byte_cost(small, measured(facts, stack, &message_case(largest))?, largest);
+    let small_time = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
+    let byte_time = byte_cost(small_time, measured(facts, stack, &message_case(largest))?, largest);
     let time = smallest + count_of("further bytes", message - first_size) * byte_time / 2.0;
-    Ok(time.within(1.5).derived("half of each byte"))
+    Ok(time.widen(1.5).derived("half of each byte"))
 }
 
 #[cfg(test)]
@@ -130,9 +130,9 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |metric, bytes| predict(&facts, metric, &message_case(bytes), Protocol::Tcp);
+        let predicted = |metric, bytes| predict(&facts, metric, &message_case(bytes), Protocol::Tcp);
         // 4032 further bytes, a tenth of a nanosecond each for both ends.
-        assert!((of(&STREAM_TCP, 4096).unwrap().value - 401.6).abs() < 1e-9);
-        assert!(of(&STREAM_TCP, SMALL_MESSAGE).is_err() && of(&STREAM_TCP_RECEIVE, 4096).is_err());
+        assert!((predicted(&STREAM_TCP, 4096).unwrap().value - 401.6).abs() < 1e-9);
+        assert!(predicted(&STREAM_TCP, SMALL_MESSAGE).is_err() && predicted(&STREAM_TCP_RECEIVE, 4096).is_err());
     }
 }

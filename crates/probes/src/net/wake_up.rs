@@ -28,7 +28,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let stack = measured(facts, &STACK_TCP, &message_case(SMALL_MESSAGE))?;
     let wake = WakeCost::cross_cpu(facts)?;
-    let send = (stack / 2.0 + wake.cost / 2.0).within(wake.factor);
+    let send = (stack / 2.0 + wake.cost / 2.0).widen(wake.factor);
     Ok(send.derived("half of stack and wake"))
 }
 
@@ -42,14 +42,14 @@ mod tests {
 
     #[test]
     fn sender_pays_half_of_stack_and_wake() {
-        let known = [
+        let values = [
             (STACK_TCP.id.as_str(), Some(1400.0)),
             (cross_cpu::METRIC.id.as_str(), Some(4300.0)),
             (SWITCH_CHANNEL_CALLS.id.as_str(), Some(300.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             assert_eq!(predict(facts, &WAKE_TCP, &Case::new()).unwrap().value, 2700.0);
         });
-        with_facts(&known[..1], |facts| assert!(predict(facts, &WAKE_TCP, &Case::new()).is_err()));
+        with_facts(&values[..1], |facts| assert!(predict(facts, &WAKE_TCP, &Case::new()).is_err()));
     }
 }

@@ -26,11 +26,11 @@ const UNTIMED_FORKS: u64 = 16;
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let cell = SharedCell::new()?;
     let _image = shrink_fork_image(bench)?;
-    bench.note(who_runs_first(bench.clock(), &cell)?);
+    bench.note(describe_run_order(bench.clock(), &cell)?);
     bench.note(describe_faults()?);
     bench.time_each([&PROCESS_FORK, &PROCESS_FORK_CHILD], |clock| {
-        let (returned, ran) = time_fork(clock, &cell)?;
-        Ok([returned, ran])
+        let (parent_ticks, child_ticks) = time_fork(clock, &cell)?;
+        Ok([parent_ticks, child_ticks])
     })?;
     time_lifetimes(bench, &PROCESS_FORK_EXIT_WAIT, fork_and_exit)
 }
@@ -38,24 +38,24 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 /// Ticks of one fork until it returned, and until the child ran.
 #[inline(always)]
 fn time_fork(clock: Clock, cell: &SharedCell) -> ProbeResult<(u64, u64)> {
-    let begun = clock.start();
+    let start = clock.start();
     let child = fork_and_stamp(clock, cell)?;
-    let returned = clock.stop();
+    let return_time = clock.stop();
     child.wait_for_success()?;
-    let reaped = clock.stop();
-    let since = |moment: u64| moment.wrapping_sub(begun);
+    let reap_time = clock.stop();
+    let since = |moment: u64| moment.wrapping_sub(start);
     let reason = "the child's clock reading is outside the interval of its fork and exit: the CPUs' counters differ";
-    fail_if(since(cell.get()) > since(reaped), reason)?;
-    Ok((since(returned), since(cell.get())))
+    fail_if(since(cell.get()) > since(reap_time), reason)?;
+    Ok((since(return_time), since(cell.get())))
 }
 
 /// How often the child ran before fork returned, and the parent's switches, over a few untimed forks.
-fn who_runs_first(clock: Clock, cell: &SharedCell) -> ProbeResult<String> {
+fn describe_run_order(clock: Clock, cell: &SharedCell) -> ProbeResult<String> {
     let before = read_usage(UsageScope::Thread);
     let mut child_first = 0;
     for _ in 0..UNTIMED_FORKS {
-        let (returned, ran) = time_fork(clock, cell)?;
-        child_first += u64::from(ran < returned);
+        let (parent_ticks, child_ticks) = time_fork(clock, cell)?;
+        child_first += u64::from(child_ticks < parent_ticks);
     }
     let waits = read_usage(UsageScope::Thread).since(before).voluntary_switches;
     let reason =
@@ -71,12 +71,12 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> ProbeResult<String> {
 /// The page faults of a fork + exit + wait, by getrusage over a few untimed ones: each is a kernel entry.
 fn describe_faults() -> ProbeResult<String> {
     fork_and_exit()?.wait_for_success()?;
-    let counted = || [UsageScope::Children, UsageScope::Thread].map(|who| read_usage(who).minor_faults);
-    let before = counted();
+    let count_faults = || [UsageScope::Children, UsageScope::Thread].map(|scope| read_usage(scope).minor_faults);
+    let before = count_faults();
     for _ in 0..UNTIMED_FORKS {
         fork_and_exit()?.wait_for_success()?;
     }
-    let after = counted();
+    let after = count_faults();
     let [child, parent] = [0, 1].map(|index| (after[index] - before[index]) as f64 / UNTIMED_FORKS as f64);
     Ok(format!(
         "fork + exit + wait takes {child:.1} page faults in the child and {parent:.1} in its parent, by getrusage"
@@ -100,17 +100,17 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
     };
     if *metric == PROCESS_FORK {
         let fork = cycles("fork, published", PUBLISHED_FORK_CYCLES)?;
-        return Ok(fork.within(RANGE_FACTOR).predict(PredictionBasis::Published, "published cycles"));
+        return Ok(fork.widen(RANGE_FACTOR).predict(PredictionBasis::Published, "published cycles"));
     }
     let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
     if *metric == PROCESS_FORK_CHILD {
         let child = fork.clone() + cycles("context switch, published", PUBLISHED_SWITCH_CYCLES)?;
         // At least the switch is added; at most the new address space's cold caches and TLB double it all.
         let double = 2.0 * child.clone();
-        return Ok(child.between(&fork, &double).derived("fork and a switch"));
+        return Ok(child.with_bounds(&fork, &double).derived("fork and a switch"));
     }
-    let remark = "what fork makes is taken down again";
-    Ok((2.0 * fork).within(1.5).explained(PredictionBasis::Derived, "made and taken down", remark))
+    let remark = "what fork creates is removed again";
+    Ok((2.0 * fork).widen(1.5).explained(PredictionBasis::Derived, "created and removed", remark))
 }
 
 #[cfg(test)]
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn fork_scales_published_cycles() {
-        let known = [(FREQUENCY.id.as_str(), Some(3.2e9)), (PROCESS_FORK.id.as_str(), Some(40_000.0))];
-        with_facts(&known, |facts| {
+        let values = [(FREQUENCY.id.as_str(), Some(3.2e9)), (PROCESS_FORK.id.as_str(), Some(40_000.0))];
+        with_facts(&values, |facts| {
             let fork = predict(facts, &PROCESS_FORK, &Case::new()).unwrap();
             // 67,226.17 / 3.2 GHz
             assert!((fork.value - 21_008.18).abs() < 0.01, "{}", fork.value);

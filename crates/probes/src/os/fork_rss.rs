@@ -26,8 +26,8 @@ const MIB: u64 = 1 << 20;
 const SIZES: [u64; 5] = [MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB];
 /// Largest point of a quick run: touching more would take longer than its whole time.
 const QUICK_BYTES: u64 = 64 * MIB;
-/// Largest point short of a thorough run or a study of it: a larger one would mostly time touching memory, and says nothing of the
-/// cost of a page that this one does not say.
+/// Largest point short of a thorough run or a study of it: a larger one would mostly time touching memory, and adds nothing about the
+/// cost of a page.
 const DEFAULT_MAX_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -45,7 +45,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = required_number(RESIDENT, case)?;
     let pages = page_kind(case)?;
-    // Sizes that do not fit now are skipped, whatever was available when the run was planned.
+    // Sizes that do not fit now are skipped, even if more was available when the run was planned.
     let available = available_bytes(&std::fs::read_to_string("/proc/meminfo")?);
     let available = available.or_fail("/proc/meminfo has no MemAvailable")?;
     let [needed, free] = [bytes, available].map(units::bytes);
@@ -69,19 +69,19 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = required_number(RESIDENT, case)?;
-    let huge = PageSize::of(case) == Some(PageSize::Huge);
-    let size = page_size(facts.machine(), huge);
+    let is_huge = PageSize::of(case) == Some(PageSize::Huge);
+    let size = page_size(facts.machine(), is_huge);
     let pages = |bytes: u64| fact("pages", (bytes / size) as f64, Unit::Count, "resident bytes / page size");
-    let (time, name) = match (huge, bytes) {
+    let (time, name) = match (is_huge, bytes) {
         (false, DEFAULT_RSS) => {
             return Err(NoPrediction::new(
                 "published costs of a page-table entry are of machines of 2011 and differ threefold",
             ));
         }
         (false, SMALL_RSS) => {
-            let (fork, usual) =
+            let (fork, default_fork) =
                 (measured(facts, &PROCESS_FORK, &Case::new())?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
-            let per_page = ((usual - fork.clone()) / (DEFAULT_RSS / size) as f64).at_least_zero();
+            let per_page = ((default_fork - fork.clone()) / (DEFAULT_RSS / size) as f64).at_least_zero();
             (fork + pages(SMALL_RSS) * per_page, "fork and pages of 16 MiB")
         }
         (false, _) => (
@@ -89,16 +89,16 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             "1 MiB and further pages",
         ),
         (true, DEFAULT_RSS) => {
-            let small = (SMALL_RSS / page_size(facts.machine(), false)) as f64;
-            let none = measured_fork(facts, SMALL_RSS, PageSize::Base)? - small * entry_cost(facts)?;
-            (none + pages(DEFAULT_RSS) * huge_entry(facts)?, "no memory and huge pages")
+            let small_pages = (SMALL_RSS / page_size(facts.machine(), false)) as f64;
+            let base_fork = measured_fork(facts, SMALL_RSS, PageSize::Base)? - small_pages * entry_cost(facts)?;
+            (base_fork + pages(DEFAULT_RSS) * huge_entry(facts)?, "no memory and huge pages")
         }
         (true, _) => {
-            let usual = measured_fork(facts, DEFAULT_RSS, PageSize::Huge)?;
-            (usual + pages(bytes - DEFAULT_RSS) * huge_entry(facts)?, "16 MiB of huge pages and further ones")
+            let default_fork = measured_fork(facts, DEFAULT_RSS, PageSize::Huge)?;
+            (default_fork + pages(bytes - DEFAULT_RSS) * huge_entry(facts)?, "16 MiB of huge pages and further ones")
         }
     };
-    Ok(time.within(1.5).derived(name))
+    Ok(time.widen(1.5).derived(name))
 }
 
 /// The smallest size, which costs little more than a process without memory.
@@ -112,23 +112,23 @@ fn measured_fork(facts: &PredictionInputs<'_>, bytes: u64, pages: PageSize) -> P
 
 /// The time of a page-table entry, by the two sizes that it follows from.
 fn entry_cost(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
-    let (small, usual) =
+    let (small_fork, default_fork) =
         (measured_fork(facts, SMALL_RSS, PageSize::Base)?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
     let pages = (DEFAULT_RSS - SMALL_RSS) as f64 / page_size(facts.machine(), false) as f64;
-    Ok(((usual - small) / pages).at_least_zero())
+    Ok(((default_fork - small_fork) / pages).at_least_zero())
 }
 
 /// The time of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
 fn huge_entry(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let fill = bandwidth::in_memory(facts, &BANDWIDTH_FILL)?;
-    let table = given("page-table page", page_size(facts.machine(), false) as f64, Unit::Bytes);
+    let table = quantity("page-table page", page_size(facts.machine(), false) as f64, Unit::Bytes);
     Ok(entry_cost(facts)? + table / fill)
 }
 
-fn page_size(machine: &Machine, huge: bool) -> u64 {
+fn page_size(machine: &Machine, is_huge: bool) -> u64 {
     let base = memory_budget::page_bytes(machine);
     // A huge page is what one page-table page of 8-byte entries maps.
-    if huge { base * (base / 8) } else { base }
+    if is_huge { base * (base / 8) } else { base }
 }
 
 #[cfg(test)]
@@ -159,22 +159,25 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |mib: u64, pages| {
+        let predicted = |mib: u64, pages| {
             predict(&facts, &PROCESS_FORK_RSS, &Case::new().with_number(RESIDENT, mib * MIB).with_word(pages))
         };
-        let close = |mib, pages, expected: f64| {
-            let found = of(mib, pages).unwrap();
-            assert!((found.value - expected).abs() < 1e-6, "{found:?}");
+        let assert_close = |mib, pages, expected: f64| {
+            let prediction = predicted(mib, pages).unwrap();
+            assert!((prediction.value - expected).abs() < 1e-6, "{prediction:?}");
         };
-        assert!(of(16, PageSize::Base).is_err());
+        assert!(predicted(16, PageSize::Base).is_err());
         // 16 MiB are 4096 pages of 29.86 ns beyond a fork.
-        close(1, PageSize::Base, 22_880.0 + 256.0 * (145_200.0 - 22_880.0) / 4096.0);
+        assert_close(1, PageSize::Base, 22_880.0 + 256.0 * (145_200.0 - 22_880.0) / 4096.0);
         // 30 ns an entry: 3840 pages take 115.2 us.
-        close(64, PageSize::Base, 30_000.0 + 16_128.0 * 30.0);
-        assert_eq!(of(64, PageSize::Base).unwrap().derivation, "30.0 µs + 16128 x (145 µs - 30.0 µs) / 3840 = 514 µs");
+        assert_close(64, PageSize::Base, 30_000.0 + 16_128.0 * 30.0);
+        assert_eq!(
+            predicted(64, PageSize::Base).unwrap().derivation,
+            "30.0 µs + 16128 x (145 µs - 30.0 µs) / 3840 = 514 µs"
+        );
         // A page-table page is cleared in 200 ns.
-        close(16, PageSize::Huge, 30_000.0 - 256.0 * 30.0 + 8.0 * 230.0);
-        close(256, PageSize::Huge, 25_000.0 + 120.0 * 230.0);
+        assert_close(16, PageSize::Huge, 30_000.0 - 256.0 * 30.0 + 8.0 * 230.0);
+        assert_close(256, PageSize::Huge, 25_000.0 + 120.0 * 230.0);
     }
 
     #[test]
@@ -182,8 +185,8 @@ mod tests {
         let mut machine = machine();
         let sizes = |machine: &Machine, effort, pages| -> Vec<u64> {
             let cases = cases(machine, effort);
-            let of = cases.iter().filter(|case| PageSize::of(case) == Some(pages));
-            of.filter_map(|case| RESIDENT.number_in(case)).map(|bytes| bytes / MIB).collect()
+            let page_cases = cases.iter().filter(|case| PageSize::of(case) == Some(pages));
+            page_cases.filter_map(|case| RESIDENT.number_in(case)).map(|bytes| bytes / MIB).collect()
         };
         // Nothing is known: small points only.
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64]);

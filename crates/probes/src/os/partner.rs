@@ -29,8 +29,8 @@ pub(super) fn partner_kind(task: HandoffTask) -> PartnerKind {
 
 /// A partner that returns the token whenever it gets it, and the switch counts of both tasks.
 ///
-/// Between two round trips the token is here and the partner sleeps in its `take`, so this task runs alone, canaries
-/// included (except with a yielding partner, which stays runnable).
+/// Between two round trips the token is here and the partner sleeps in its `wait_for_turn`, so this task runs alone,
+/// canaries included. A yielding partner is an exception: it stays runnable.
 pub(crate) struct TokenPartner {
     channel: Arc<HandoffChannel>,
     partner: PartnerTask,
@@ -67,14 +67,14 @@ impl SwitchCounts {
         self.check_switches(f64::INFINITY)
     }
 
-    fn check_switches(&self, most: f64) -> ProbeResult {
+    fn check_switches(&self, max_per_trip: f64) -> ProbeResult {
         let per_trip = self.switches_per_trip();
         let reason = format!(
             "{} round trips had {} voluntary and {} involuntary context switches of this task: {per_trip:.2} each \
              instead of 1, so the time is not that of one switch each way",
             self.trips, self.voluntary, self.involuntary
         );
-        fail_if(!(0.98..=most).contains(&per_trip), reason)
+        fail_if(!(0.98..=max_per_trip).contains(&per_trip), reason)
     }
 
     /// The proof in words.
@@ -115,7 +115,7 @@ impl TokenPartner {
         self.partner.done_work()
     }
 
-    /// Starts a thread on a CPU that does batches of work for whoever holds it.
+    /// Starts a thread on a CPU that does batches of work for its owner.
     pub(crate) fn start_batches(cpu: u32, work: impl Fn(u64) + Send + 'static) -> ProbeResult<Self> {
         Self::start_with_action(HandoffMechanism::Futex, HandoffTask::Thread, cpu, move |board| {
             if !board.is_stopping() {
@@ -141,21 +141,21 @@ impl TokenPartner {
         mechanism: HandoffMechanism,
         task: HandoffTask,
         cpu: u32,
-        taken: impl Fn(&PartnerStatus) + Send + 'static,
+        action: impl Fn(&PartnerStatus) + Send + 'static,
     ) -> ProbeResult<Self> {
-        let starting = || format!("cannot start the partner on CPU {cpu}");
+        let start_error = || format!("cannot start the partner on CPU {cpu}");
         let task = partner_kind(task);
-        let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).or_fail(starting())?);
-        let far = Arc::clone(&channel);
+        let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).or_fail(start_error())?);
+        let partner_channel = Arc::clone(&channel);
         let partner = PartnerTask::start(task, cpu, move |board| {
-            token_loop(&far, board, &taken).inspect_err(|error| {
+            token_loop(&partner_channel, board, &action).inspect_err(|error| {
                 board.fail(error);
                 // The other task may be waiting: it must see the failure rather than hang. If this fails too, the
                 // channel is gone, which is an error there as well.
-                let _ = far.hand_over(HandoffSide::Far);
+                let _ = partner_channel.hand_over(HandoffSide::Far);
             })
         });
-        Ok(Self { channel, partner: partner.or_fail(starting())?, trips: 0 })
+        Ok(Self { channel, partner: partner.or_fail(start_error())?, trips: 0 })
     }
 
     /// Passes the token to the partner and takes it back, `count` times.
@@ -174,8 +174,8 @@ impl TokenPartner {
     pub(super) fn count_round_trips(&mut self, trips: u64) -> ProbeResult<SwitchCounts> {
         let (before, yields) = (read_usage(UsageScope::Thread), self.channel.yields());
         self.round_trips(trips)?;
-        let used = read_usage(UsageScope::Thread).since(before);
-        let (voluntary, involuntary) = (used.voluntary_switches, used.involuntary_switches);
+        let usage = read_usage(UsageScope::Thread).since(before);
+        let (voluntary, involuntary) = (usage.voluntary_switches, usage.involuntary_switches);
         Ok(SwitchCounts { trips, voluntary, involuntary, yields: self.channel.yields() - yields })
     }
 
@@ -203,11 +203,11 @@ impl Drop for TokenPartner {
 fn token_loop(
     channel: &HandoffChannel,
     board: &PartnerStatus,
-    taken: &impl Fn(&PartnerStatus),
+    action: &impl Fn(&PartnerStatus),
 ) -> kelvin_sys::Result<()> {
     loop {
         channel.wait_for_turn(HandoffSide::Far)?;
-        taken(board);
+        action(board);
         if board.is_stopping() {
             return Ok(());
         }
@@ -239,17 +239,17 @@ mod tests {
 
     #[test]
     fn wrong_switch_counts_are_reported() {
-        for wrong in [counts(50, 0), counts(100, 100)] {
-            let Err(ProbeError::Fail(reason)) = wrong.check_one_switch_each_way() else {
-                panic!("{wrong:?} was accepted")
+        for wrong_counts in [counts(50, 0), counts(100, 100)] {
+            let Err(ProbeError::Fail(reason)) = wrong_counts.check_one_switch_each_way() else {
+                panic!("{wrong_counts:?} was accepted")
             };
-            assert!(reason.contains(&format!("{:.2} each", wrong.switches_per_trip())), "{reason}");
+            assert!(reason.contains(&format!("{:.2} each", wrong_counts.switches_per_trip())), "{reason}");
         }
     }
 
     #[test]
     fn both_tasks_count_equal_switches() {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
         std::thread::spawn(move || {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
             for &task in HandoffTask::ALL {
@@ -261,9 +261,9 @@ mod tests {
                         HandoffMechanism::Unix => counts.check_min_switches(),
                         _ => counts.check_one_switch_each_way(),
                     };
-                    proof.unwrap_or_else(|stop| panic!("{mechanism:?} {task:?}: {stop:?}"));
-                    let of_partner = partner.finish().unwrap();
-                    assert!(of_partner >= 0.98, "{mechanism:?} {task:?}: {of_partner}");
+                    proof.unwrap_or_else(|error| panic!("{mechanism:?} {task:?}: {error:?}"));
+                    let partner_switches = partner.finish().unwrap();
+                    assert!(partner_switches >= 0.98, "{mechanism:?} {task:?}: {partner_switches}");
                 }
             }
         })
@@ -273,15 +273,18 @@ mod tests {
 
     #[test]
     fn partner_clock_lies_within_round_trip() {
-        let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
+        let cpu = kelvin_sys::cpu::affinity().unwrap()[0];
         let clock = Clock::MonotonicRaw;
         for &task in HandoffTask::ALL {
             let mut partner = TokenPartner::start_with_clock(HandoffMechanism::Pipe, task, cpu, clock).unwrap();
             for _ in 0..100 {
                 let start = clock.start();
                 partner.round_trips(1).unwrap();
-                let (there, back) = (partner.last_ticks(), clock.stop());
-                assert!(start < there && there < back, "{task:?}: {start} {there} {back}");
+                let (partner_time, return_time) = (partner.last_ticks(), clock.stop());
+                assert!(
+                    start < partner_time && partner_time < return_time,
+                    "{task:?}: {start} {partner_time} {return_time}"
+                );
             }
             partner.finish().unwrap();
         }

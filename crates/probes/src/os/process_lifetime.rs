@@ -10,7 +10,7 @@ use kelvin_sys::process::{Child, SpawnProgram};
 pub(crate) const TRUE_PROGRAMS: [SpawnProgram; 2] =
     [SpawnProgram::new(c"/bin/true", [None, None]), SpawnProgram::new(c"/usr/bin/true", [None, None])];
 
-/// The shell told to run `true`.
+/// The shell with the command `true`.
 pub(crate) const SHELL_TRUE_PROGRAMS: [SpawnProgram; 2] = [
     SpawnProgram::new(c"/bin/sh", [Some(c"-c"), Some(c"/bin/true")]),
     SpawnProgram::new(c"/bin/sh", [Some(c"-c"), Some(c"/usr/bin/true")]),
@@ -28,12 +28,12 @@ pub(crate) fn true_program_index() -> ProbeResult<usize> {
 pub(crate) fn time_lifetimes(
     bench: &mut Bench<'_>,
     metric: &Metric,
-    mut make: impl FnMut() -> kelvin_sys::Result<Child>,
+    mut start_child: impl FnMut() -> kelvin_sys::Result<Child>,
 ) -> ProbeResult {
     bench.time_each([metric], |clock| {
-        let begun = clock.start();
-        make()?.wait_for_success()?;
-        Ok([clock.stop().wrapping_sub(begun)])
+        let start = clock.start();
+        start_child()?.wait_for_success()?;
+        Ok([clock.stop().wrapping_sub(start)])
     })
 }
 
@@ -41,28 +41,28 @@ pub(crate) fn time_lifetimes(
 pub(crate) fn time_lifetimes_from_small_image(
     bench: &mut Bench<'_>,
     metric: &Metric,
-    make: impl FnMut() -> kelvin_sys::Result<Child>,
+    start_child: impl FnMut() -> kelvin_sys::Result<Child>,
 ) -> ProbeResult {
     let _image = shrink_fork_image(bench)?;
-    time_lifetimes(bench, metric, make)
+    time_lifetimes(bench, metric, start_child)
 }
 
 /// Shrinks the image that fork copies until the result is dropped, and notes what is left. A multi-threaded process, as
-/// where kelvin is embedded, stays as it is, and the note says so.
+/// where kelvin is embedded, stays as it is, and the note reports it.
 pub(crate) fn shrink_fork_image(bench: &mut Bench<'_>) -> ProbeResult<Option<SmallImage>> {
     let threads = fork_image::thread_count()?;
-    let small = if threads == 1 { Some(SmallImage::enter()?) } else { None };
+    let image = if threads == 1 { Some(SmallImage::enter()?) } else { None };
     bench.note(describe_image(fork_image::fork_copy()?));
-    if small.is_none() {
+    if image.is_none() {
         bench.note(format!("degraded: with {threads} threads in the process its image cannot be shrunk"));
     }
-    Ok(small)
+    Ok(image)
 }
 
 /// The image that a fork copies, in words.
-fn describe_image(copied: ForkCopy) -> String {
-    let kibibytes = copied.resident >> 10;
-    format!("each fork copies {} mappings and the page-table entries of {kibibytes} KiB", copied.mappings)
+fn describe_image(copy: ForkCopy) -> String {
+    let kibibytes = copy.resident >> 10;
+    format!("each fork copies {} mappings and the page-table entries of {kibibytes} KiB", copy.mappings)
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn program_lists_have_same_order() {
         assert_eq!(TRUE_PROGRAMS.len(), SHELL_TRUE_PROGRAMS.len());
-        let copied = ForkCopy { mappings: 22, resident: 300 << 10 };
-        assert_eq!(describe_image(copied), "each fork copies 22 mappings and the page-table entries of 300 KiB");
+        let copy = ForkCopy { mappings: 22, resident: 300 << 10 };
+        assert_eq!(describe_image(copy), "each fork copies 22 mappings and the page-table entries of 300 KiB");
     }
 }

@@ -1,4 +1,4 @@
-//! The same system call, and the same round trip over pipes, by kelvin and by `perf bench`, in turn.
+//! The same system call, and the same round trip over pipes, by kelvin and by `perf bench`, interleaved.
 //!
 //! It shows whether kelvin's own figures are limited by the machine or by kelvin. It must not be used to rank the programs,
 //! which differ in what they do around the work.
@@ -52,43 +52,44 @@ const SPREAD: f64 = 1.15;
 struct PerfComparison {
     metrics: &'static RivalComparison,
     /// Nanoseconds of one, of this many.
-    ours: fn(&Bench<'_>, u64) -> ProbeResult<f64>,
+    run_kelvin: fn(&Bench<'_>, u64) -> ProbeResult<f64>,
     /// The arguments of perf bench.
     perf_arguments: [&'static str; 2],
 }
 
 static SYSCALL_COMPARISON: PerfComparison = PerfComparison {
     metrics: &RIVAL_COMPARISON_SYSCALL,
-    ours: |_, count| {
-        let begun = monotonic();
+    run_kelvin: |_, count| {
+        let start = monotonic();
         black_box(syscall_loops::libc_getppid_loop(count));
-        Ok((monotonic() - begun) as f64 / count as f64)
+        Ok((monotonic() - start) as f64 / count as f64)
     },
     perf_arguments: ["syscall", "basic"],
 };
 static PIPE_COMPARISON: PerfComparison =
-    PerfComparison { metrics: &RIVAL_COMPARISON_PIPE, ours: time_round_trips, perf_arguments: ["sched", "pipe"] };
+    PerfComparison { metrics: &RIVAL_COMPARISON_PIPE, run_kelvin: time_round_trips, perf_arguments: ["sched", "pipe"] };
 
 fn run(bench: &mut Bench<'_>, work: &PerfComparison) -> ProbeResult {
     let perf = Program::find(Rival::Perf)?;
-    let count = (SIDE_NANOSECONDS / (work.ours)(bench, TRIAL_OPERATIONS)?) as u64;
-    let [ours, theirs] = run_alternating(bench, || (work.ours)(bench, count), || run_perf(&perf, work, count))?;
+    let count = (SIDE_NANOSECONDS / (work.run_kelvin)(bench, TRIAL_OPERATIONS)?) as u64;
+    let [kelvin_time, perf_time] =
+        run_alternating(bench, || (work.run_kelvin)(bench, count), || run_perf(&perf, work, count))?;
     bench.note(format!("{} against kelvin, {count} times each", perf.describe()));
-    bench.record(work.metrics.ratio, vec![theirs / ours]);
+    bench.record(work.metrics.ratio, vec![perf_time / kelvin_time]);
     bench.note("the whole loop between two readings of the monotonic clock");
-    bench.record(work.metrics.kelvin, vec![ours]);
+    bench.record(work.metrics.kelvin, vec![kelvin_time]);
     bench.note("by its own clock");
-    bench.record(work.metrics.other, vec![theirs]);
+    bench.record(work.metrics.other, vec![perf_time]);
     Ok(())
 }
 
 fn time_round_trips(bench: &Bench<'_>, count: u64) -> ProbeResult<f64> {
     let mut partner = TokenPartner::start(HandoffMechanism::Pipe, HandoffTask::Process, bench.cpu())?;
-    let begun = monotonic();
+    let start = monotonic();
     partner.round_trips(count)?;
-    let took = monotonic() - begun;
+    let elapsed = monotonic() - start;
     partner.finish()?;
-    Ok(took as f64 / count as f64)
+    Ok(elapsed as f64 / count as f64)
 }
 
 /// Nanoseconds of one by perf, of this many.
@@ -132,26 +133,26 @@ mod tests {
     #[test]
     fn perf_without_benchmark_is_skipped() {
         let directory = tempfile::tempdir().unwrap();
-        let without = script_program(
+        let old_perf = script_program(
             directory.path(),
             Rival::Perf,
             "case $1 in bench) echo 'Unknown benchmark' >&2; exit 1; esac",
         );
-        match run_perf(&without, &SYSCALL_COMPARISON, 10) {
+        match run_perf(&old_perf, &SYSCALL_COMPARISON, 10) {
             Err(ProbeError::Skip(reason)) => assert!(reason.0.contains("perf bench syscall basic"), "{reason}"),
             other => panic!("{other:?}"),
         }
         let directory = tempfile::tempdir().unwrap();
-        let silent = script_program(directory.path(), Rival::Perf, "echo perf");
+        let silent_perf = script_program(directory.path(), Rival::Perf, "echo perf");
         assert!(
-            matches!(run_perf(&silent, &PIPE_COMPARISON, 10), Err(ProbeError::Fail(why)) if why.contains("reports no time"))
+            matches!(run_perf(&silent_perf, &PIPE_COMPARISON, 10), Err(ProbeError::Fail(reason)) if reason.contains("reports no time"))
         );
     }
 
     #[test]
     fn perf_gets_the_operation_count() {
         let directory = tempfile::tempdir().unwrap();
-        // It answers with the number that it was asked for, in microseconds.
+        // It answers with the number that was requested, in microseconds.
         let perf = script_program(directory.path(), Rival::Perf, "echo \"$5 usecs/op\"");
         assert_eq!(run_perf(&perf, &PIPE_COMPARISON, 1234).unwrap(), 1_234_000.0);
     }
@@ -159,14 +160,14 @@ mod tests {
     #[test]
     fn only_the_ratio_is_predicted() {
         with_facts(&[], |facts| {
-            let of = |metric: &Metric| predict(facts, metric, &Case::new().with_word(Rival::Perf));
-            assert_eq!(of(&RIVALS_PIPE).unwrap().value, 1.0);
+            let predicted = |metric: &Metric| predict(facts, metric, &Case::new().with_word(Rival::Perf));
+            assert_eq!(predicted(&RIVALS_PIPE).unwrap().value, 1.0);
             assert!(
-                of(&RIVALS_PIPE_KELVIN).is_err()
-                    && of(&RIVALS_SYSCALL_OTHER).is_err()
-                    && of(&RIVALS_SYSCALL_KELVIN).is_err()
+                predicted(&RIVALS_PIPE_KELVIN).is_err()
+                    && predicted(&RIVALS_SYSCALL_OTHER).is_err()
+                    && predicted(&RIVALS_SYSCALL_KELVIN).is_err()
             );
-            assert!(of(&RIVALS_PIPE_OTHER).is_err());
+            assert!(predicted(&RIVALS_PIPE_OTHER).is_err());
         });
     }
 }

@@ -25,7 +25,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (exec, fork) = (measured(facts, &PROCESS_EXEC, case)?, measured(facts, &PROCESS_FORK, case)?);
-    Ok((2.0 * exec - fork).within(2.0).derived("two programs"))
+    Ok((2.0 * exec - fork).widen(2.0).derived("two programs"))
 }
 
 #[cfg(test)]
@@ -35,8 +35,8 @@ mod tests {
 
     #[test]
     fn shell_is_predicted_as_two_execs() {
-        let known = [(PROCESS_EXEC.id.as_str(), Some(400_000.0)), (PROCESS_FORK.id.as_str(), Some(30_000.0))];
-        with_facts(&known, |facts| {
+        let values = [(PROCESS_EXEC.id.as_str(), Some(400_000.0)), (PROCESS_FORK.id.as_str(), Some(30_000.0))];
+        with_facts(&values, |facts| {
             assert_eq!(predict(facts, &PROCESS_SHELL, &Case::new()).unwrap().value, 770_000.0);
         });
     }

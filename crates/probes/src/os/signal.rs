@@ -13,8 +13,8 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
     summary: "Installing a signal handler with sigaction",
     method: include_str!("signal_install.md"),
     run: |bench, _| {
-        let counting = CountingHandler::install()?;
-        bench.time(&SIGNAL_INSTALL, |count| Ok(counting.reinstall(count)?))
+        let handler = CountingHandler::install()?;
+        bench.time(&SIGNAL_INSTALL, |count| Ok(handler.reinstall(count)?))
     },
     predict,
     ..Probe::measure(&[&SIGNAL_INSTALL])
@@ -24,9 +24,9 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
     summary: "A signal from a thread to itself, until its handler has returned",
     method: include_str!("signal_deliver.md"),
     run: |bench, _| {
-        let counting = CountingHandler::install()?;
+        let handler = CountingHandler::install()?;
         bench.note("every signal was handled before its sending call returned, by the handler's count");
-        bench.time(&SIGNAL_DELIVER, |count| Ok(counting.send_to_self(count)?))
+        bench.time(&SIGNAL_DELIVER, |count| Ok(handler.send_to_self(count)?))
     },
     predict,
     ..Probe::measure(&[&SIGNAL_DELIVER])

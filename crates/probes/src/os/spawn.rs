@@ -25,7 +25,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let exec = measured(facts, &PROCESS_EXEC, case)?;
     let (fork, vfork) = (measured(facts, &PROCESS_FORK, case)?, measured(facts, &PROCESS_VFORK, case)?);
-    Ok(((exec - fork).at_least_zero() + vfork).within(1.4).derived("exec with vfork"))
+    Ok(((exec - fork).at_least_zero() + vfork).widen(1.4).derived("exec with vfork"))
 }
 
 #[cfg(test)]
@@ -35,8 +35,8 @@ mod tests {
 
     #[test]
     fn spawn_is_exec_minus_fork() {
-        let known = [(&PROCESS_EXEC, 400_000.0), (&PROCESS_FORK, 30_000.0), (&PROCESS_VFORK, 12_000.0)];
-        with_facts(&known.map(|(metric, value)| (metric.id.as_str(), Some(value))), |facts| {
+        let values = [(&PROCESS_EXEC, 400_000.0), (&PROCESS_FORK, 30_000.0), (&PROCESS_VFORK, 12_000.0)];
+        with_facts(&values.map(|(metric, value)| (metric.id.as_str(), Some(value))), |facts| {
             let spawn = predict(facts, &PROCESS_SPAWN, &Case::new()).unwrap();
             assert_eq!((spawn.value, spawn.derivation.as_str()), (382_000.0, "400 µs - 30.0 µs + 12.0 µs = 382 µs"));
         });

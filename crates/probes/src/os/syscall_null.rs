@@ -1,7 +1,7 @@
 //! The cost of kernel entry and exit: a system call that does next to nothing.
 //!
 //! It is the floor of every kernel service. It must not be used as the cost of a "typical" system call, which does
-//! work, nor compared with a call that the C library answers from a cache.
+//! work. Nor must it be compared with a call that the C library answers from a cache.
 
 use std::hint::black_box;
 
@@ -73,8 +73,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 pub(crate) const TRIAL_CALLS: u64 = 500;
 const TRIALS: usize = 7;
 
-/// Whether a trial of calls through the C library takes less than half the time of one of bare system calls, and so cannot have entered the
-/// kernel. The trials of both alternate.
+/// Whether a trial of calls through the C library takes less than half the time of one of bare system calls. It then
+/// cannot have entered the kernel. The trials of both alternate.
 ///
 /// # Errors
 /// That of a trial.
@@ -83,11 +83,11 @@ pub(crate) fn takes_less_than_half(
     library: impl Fn() -> ProbeResult,
     kernel: impl Fn() -> ProbeResult,
 ) -> ProbeResult<bool> {
-    let (mut least_library, mut least_kernel) = (u64::MAX, u64::MAX);
+    let (mut min_library, mut min_kernel) = (u64::MAX, u64::MAX);
     for _ in 0..TRIALS {
         let ((library, library_outcome), (kernel, kernel_outcome)) = (clock.time(&library), clock.time(&kernel));
         library_outcome.and(kernel_outcome)?;
-        (least_library, least_kernel) = (least_library.min(library), least_kernel.min(kernel));
+        (min_library, min_kernel) = (min_library.min(library), min_kernel.min(kernel));
     }
-    Ok(2 * least_library < least_kernel)
+    Ok(2 * min_library < min_kernel)
 }

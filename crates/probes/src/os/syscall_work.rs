@@ -82,8 +82,8 @@ pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let count = required_number(DESCRIPTORS, case)?;
-    let selected = SelectSet::new(count as usize)?;
-    bench.time(&SYSCALL_SELECT, |looks| Ok(selected.select_loop(looks)?))
+    let descriptor_set = SelectSet::new(count as usize)?;
+    bench.time(&SYSCALL_SELECT, |iterations| Ok(descriptor_set.select_loop(iterations)?))
 }
 
 /// Instructions beyond the entry for a call straight to a driver: file look-up, permission and range checks, security
@@ -99,16 +99,16 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         }
         _ if [SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) => {
             let read = measured(facts, &SYSCALL_READ, &Case::new())?;
-            Ok(read.within(1.5).explained(PredictionBasis::Derived, "the same", "a read has as short a path"))
+            Ok(read.widen(1.5).explained(PredictionBasis::Derived, "the same", "a read has as short a path"))
         }
         // More descriptors than the fewest: each is looked up and polled by itself.
         _ if *metric == SYSCALL_SELECT => {
             let count = DESCRIPTORS.number_in(case).filter(|&count| count > MIN_DESCRIPTORS);
             let count = count.or_unpredicted(UNPUBLISHED_WORK_TEXT)? as f64;
             let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
-            let few = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
-            let per_descriptor = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
-            Ok((null + count * per_descriptor).within(3.0).derived("by descriptors"))
+            let min_select = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
+            let per_descriptor = (min_select - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
+            Ok((null + count * per_descriptor).widen(3.0).derived("by descriptors"))
         }
         _ => Err(NoPrediction::new(UNPUBLISHED_WORK_TEXT)),
     }
@@ -123,7 +123,7 @@ pub(super) fn short_path(facts: &PredictionInputs<'_>, source: &str) -> Predicte
     let work = SHORT_PATH_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION;
     let work = published("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source);
     let maximum = 3.0 * null.clone() + work.clone();
-    Ok((null.clone() + work).between(&null, &maximum).derived("null call and a short path"))
+    Ok((null.clone() + work).with_bounds(&null, &maximum).derived("null call and a short path"))
 }
 
 #[cfg(test)]
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn select_cost_is_linear_in_descriptors() {
-        let known = [(SYSCALL_NULL.id.as_str(), Some(90.0)), (SYSCALL_SELECT.id.as_str(), Some(250.0))];
-        with_facts(&known, |facts| {
-            let of = |count: u64| predict(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, count));
-            assert!(of(10).is_err());
-            assert_eq!(of(100).unwrap().value, 90.0 + 100.0 * 16.0);
+        let values = [(SYSCALL_NULL.id.as_str(), Some(90.0)), (SYSCALL_SELECT.id.as_str(), Some(250.0))];
+        with_facts(&values, |facts| {
+            let predicted = |count: u64| predict(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, count));
+            assert!(predicted(10).is_err());
+            assert_eq!(predicted(100).unwrap().value, 90.0 + 100.0 * 16.0);
         });
     }
 }

@@ -43,11 +43,11 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
     let maximum = 2 * cpus;
     let max_without_gaps = if effort == Effort::Thorough { 64 } else { 8 };
-    let keep = |n: &u64| {
-        let halfway = n.is_multiple_of(3) && (n / 3).is_power_of_two();
-        maximum <= max_without_gaps || n.is_power_of_two() || halfway || n.abs_diff(cpus) <= 1 || *n == maximum
+    let is_selected = |n: &u64| {
+        let is_halfway = n.is_multiple_of(3) && (n / 3).is_power_of_two();
+        maximum <= max_without_gaps || n.is_power_of_two() || is_halfway || n.abs_diff(cpus) <= 1 || *n == maximum
     };
-    (1..=maximum).filter(keep).collect()
+    (1..=maximum).filter(is_selected).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -58,15 +58,15 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     };
     let cpus = bench.allowed_cpus().to_vec();
     cpu::pin(&cpus).or_fail("cannot run on all allowed CPUs")?;
-    let alone = observe(bench, &cpus, || start(1))?;
-    let shared = if tasks == 1 { alone } else { observe(bench, &cpus, || start(tasks))? };
-    let filled = tasks.min(cpus.len() as u64) as f64;
+    let single = observe(bench, &cpus, || start(1))?;
+    let shared = if tasks == 1 { single } else { observe(bench, &cpus, || start(tasks))? };
+    let busy_cpus = tasks.min(cpus.len() as u64) as f64;
     bench.note(shared.describe_times());
     bench.record(&TASKS_ELAPSED, vec![shared.elapsed]);
     bench.record(&TASKS_USER, vec![shared.user]);
     bench.record(&TASKS_SYSTEM, vec![shared.system]);
-    bench.note(format!("one task alone took {:.1} ms in the same process", alone.elapsed / 1e6));
-    bench.record(&TASKS_EFFICIENCY, vec![alone.elapsed / (shared.elapsed * filled)]);
+    bench.note(format!("one task alone took {:.1} ms in the same process", single.elapsed / 1e6));
+    bench.record(&TASKS_EFFICIENCY, vec![single.elapsed / (shared.elapsed * busy_cpus)]);
     bench.note(shared.describe_unaccounted());
     bench.record(&TASKS_UNACCOUNTED, vec![shared.unaccounted_share()]);
     Ok(())
@@ -74,13 +74,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 fn work_in_threads(tasks: u64) -> ProbeResult {
     std::thread::scope(|scope| {
-        let started: Result<Vec<_>, _> = (0..tasks)
+        let threads: Result<Vec<_>, _> = (0..tasks)
             .map(|task| {
                 ThreadBuilder::named("task").start_in(scope, move || kernels::chain_add(task_iterations(tasks, task)))
             })
             .collect();
-        let joined = started?.into_iter().map(|thread| thread.join());
-        joined.collect::<Result<(), _>>().map_err(|_| ProbeError::fail("a thread of the work panicked"))
+        let results = threads?.into_iter().map(|thread| thread.join());
+        results.collect::<Result<(), _>>().map_err(|_| ProbeError::fail("a thread of the work panicked"))
     })
 }
 
@@ -91,8 +91,8 @@ fn work_in_processes(tasks: u64) -> ProbeResult {
             0
         })
     };
-    let started: Result<Vec<Child>, _> = (0..tasks).map(start).collect();
-    started?.into_iter().try_for_each(|child| Ok(child.wait_for_success()?))
+    let children: Result<Vec<Child>, _> = (0..tasks).map(start).collect();
+    children?.into_iter().try_for_each(|child| Ok(child.wait_for_success()?))
 }
 
 /// Iterations of one of the tasks: the first ones take the remainder.
@@ -122,13 +122,13 @@ impl ObservedTimes {
 
     fn describe_unaccounted(&self) -> String {
         let Self { elapsed, cpus, stat, .. } = self;
-        let own = self.user + self.system;
+        let work_time = self.user + self.system;
         let [busy, idle, steal] = [stat.busy(), stat.idle, stat.steal].map(ticks_to_nanoseconds);
-        let times = [elapsed * cpus, own, idle, steal, (busy - own).max(0.0)];
-        let [total, own, idle, stolen, others] = times.map(|nanoseconds| nanoseconds / 1e6);
+        let times = [elapsed * cpus, work_time, idle, steal, (busy - work_time).max(0.0)];
+        let [total, work, idle, stolen, other_work] = times.map(|nanoseconds| nanoseconds / 1e6);
         format!(
-            "of {total:.1} ms on {cpus} CPUs the work got {own:.1} ms; by /proc/stat {idle:.1} ms were idle, {stolen:.1} ms \
-             stolen by the hypervisor, {others:.1} ms used by other processes or the kernel"
+            "of {total:.1} ms on {cpus} CPUs the work got {work:.1} ms; by /proc/stat {idle:.1} ms were idle, {stolen:.1} ms \
+             stolen by the hypervisor, {other_work:.1} ms used by other processes or the kernel"
         )
     }
 }
@@ -139,12 +139,12 @@ fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> ProbeResult) 
     let before = usage();
     let (ticks, outcome) = bench.clock().time(work);
     outcome?;
-    let used: Vec<Usage> = usage().into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
+    let usages: Vec<Usage> = usage().into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
     let stat = cpu_ticks(cpus)?.since(stat_before);
     Ok(ObservedTimes {
         elapsed: bench.nanoseconds(ticks),
-        user: used.iter().map(|usage| usage.user as f64).sum(),
-        system: used.iter().map(|usage| usage.system as f64).sum(),
+        user: usages.iter().map(|usage| usage.user as f64).sum(),
+        system: usages.iter().map(|usage| usage.system as f64).sum(),
         cpus: cpus.len() as f64,
         stat,
     })
@@ -175,12 +175,12 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let cpus = allowed.or_unpredicted("the number of allowed CPUs is unknown")?.max(1) as u64;
     let busy_cpus = tasks.min(cpus) as f64;
     let filled_cpus = || fact("CPUs that the tasks can fill", busy_cpus, Unit::Count, "min(tasks, allowed CPUs)");
-    let alone = |metric| measured(facts, metric, &Case::new().with_number(TASK_COUNT, 1).with_word(kind));
+    let single_task_figure = |metric| measured(facts, metric, &Case::new().with_number(TASK_COUNT, 1).with_word(kind));
     let (time, name) = match metric.id {
         id if id == TASKS_EFFICIENCY.id => {
             // Tasks that share nothing scale with the CPUs; if none is migrated, the CPU with the most of them ends last.
             let low = 1.0 / (busy_cpus * longest_share(tasks, cpus) * TOLERANCE);
-            (Expr::from(1.0).beside(&filled_cpus()).of_value([low, TOLERANCE]), "perfect scaling")
+            (Expr::from(1.0).with_input(&filled_cpus()).of_value([low, TOLERANCE]), "perfect scaling")
         }
         id if id == TASKS_SYSTEM.id => {
             let (creation, name) = match kind {
@@ -189,38 +189,38 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             };
             let tasks = fact("tasks", tasks as f64, Unit::Count, "the case");
             let time = tasks * measured(facts, creation, &Case::new())?;
-            let interrupts = given("interrupts", INTERRUPT_SHARE * ADDS as f64, Unit::Nanoseconds);
+            let interrupts = quantity("interrupts", INTERRUPT_SHARE * ADDS as f64, Unit::Nanoseconds);
             let maximum = LIFETIME_FACTOR * time.clone() + interrupts;
             // Ticks may put all of it into user time.
-            (time.between(&given("none", 0.0, Unit::Nanoseconds), &maximum), name)
+            (time.with_bounds(&quantity("none", 0.0, Unit::Nanoseconds), &maximum), name)
         }
         id if id == TASKS_UNACCOUNTED.id => {
             let reason = "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
                           scheduler";
             unpredicted_if(tasks >= cpus, reason)?;
-            let elapsed = alone(&TASKS_ELAPSED)? / count_of("tasks", tasks);
-            let spare = fact("CPUs without a task", (cpus - tasks) as f64, Unit::Count, "allowed CPUs - tasks");
-            ((spare * elapsed).within(TOLERANCE), "idle CPUs")
+            let elapsed = single_task_figure(&TASKS_ELAPSED)? / count_of("tasks", tasks);
+            let idle_cpus = fact("CPUs without a task", (cpus - tasks) as f64, Unit::Count, "allowed CPUs - tasks");
+            ((idle_cpus * elapsed).widen(TOLERANCE), "idle CPUs")
         }
         _ if tasks == 1 => {
             let adds =
                 fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
             let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
             let time = adds / published::measured_frequency(facts)?;
-            (time.source(source).within(TOLERANCE), "dependent adds")
+            (time.source(source).widen(TOLERANCE), "dependent adds")
         }
         id if id == TASKS_USER.id => {
             let remark = "the work is the same for any number of tasks";
-            let time = alone(&TASKS_USER)?.within(TOLERANCE);
+            let time = single_task_figure(&TASKS_USER)?.widen(TOLERANCE);
             return Ok(time.explained(PredictionBasis::Derived, "work of one", remark));
         }
         _ => {
-            let alone = alone(&TASKS_ELAPSED)?;
+            let single_time = single_task_figure(&TASKS_ELAPSED)?;
             // If no task is migrated, the CPU with the most of them ends last.
-            let longest = alone.clone() * longest_share(tasks, cpus);
-            let shared = alone / filled_cpus();
-            let minimum = shared.clone().within(TOLERANCE);
-            (shared.between(&minimum, &longest.within(TOLERANCE)), "shared by CPUs")
+            let longest = single_time.clone() * longest_share(tasks, cpus);
+            let shared = single_time / filled_cpus();
+            let minimum = shared.clone().widen(TOLERANCE);
+            (shared.with_bounds(&minimum, &longest.widen(TOLERANCE)), "shared by CPUs")
         }
     };
     Ok(time.derived(name))
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn unaccounted_time_is_attributed() {
-        let observed = ObservedTimes {
+        let times = ObservedTimes {
             elapsed: 100e6,
             user: 140e6,
             system: 10e6,
@@ -262,13 +262,13 @@ mod tests {
             // Ticks are of 10 ms.
             stat: CpuTicks { user: 15, system: 1, interrupts: 0, idle: 3, steal: 1 },
         };
-        assert!((observed.unaccounted_share() - 50e6).abs() < 1.0);
+        assert!((times.unaccounted_share() - 50e6).abs() < 1.0);
         assert_eq!(
-            observed.describe_unaccounted(),
+            times.describe_unaccounted(),
             "of 200.0 ms on 2 CPUs the work got 150.0 ms; by /proc/stat 30.0 ms were idle, 10.0 ms stolen by the \
              hypervisor, 10.0 ms used by other processes or the kernel"
         );
-        assert_eq!(observed.describe_times(), "as time shows it: real 0.100 s, user 0.140 s, sys 0.010 s");
+        assert_eq!(times.describe_times(), "as time shows it: real 0.100 s, user 0.140 s, sys 0.010 s");
     }
 
     #[test]
@@ -276,10 +276,11 @@ mod tests {
         let mut machine = machine();
         machine.topology.allowed = Fact::known(vec![0, 1], "a test");
         let measured = |id: &str, case: &Case| {
-            let one_task = TASK_COUNT.number_in(case) == Some(1) && (TASKS_ELAPSED.id == *id || TASKS_USER.id == *id);
-            let others = [(FREQUENCY, 3.0e9), (PROCESS_FORK, 40e3), (THREAD_CREATE, 6e3)];
-            let other = others.iter().find(|(metric, _)| metric.id == *id).map(|(_, value)| *value);
-            one_task.then_some(200e6).or(other).map(|value| MeasuredValue { value, half_width: 0.0 })
+            let is_single_task =
+                TASK_COUNT.number_in(case) == Some(1) && (TASKS_ELAPSED.id == *id || TASKS_USER.id == *id);
+            let figures = [(FREQUENCY, 3.0e9), (PROCESS_FORK, 40e3), (THREAD_CREATE, 6e3)];
+            let figure = figures.iter().find(|(metric, _)| metric.id == *id).map(|(_, value)| *value);
+            is_single_task.then_some(200e6).or(figure).map(|value| MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
         let case = |n| Case::new().with_number(TASK_COUNT, n).with_word(TaskKind::Threads);

@@ -26,16 +26,16 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut starter = ThreadStarter::new(bench.clock());
     bench.note(describe_counts(&mut starter)?);
     bench.time_each([&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN], |clock| {
-        let begun = clock.start();
+        let start = clock.start();
         let thread = starter.start()?;
-        let created = clock.stop();
-        let ran = thread.join()?;
-        let joined = clock.stop();
-        let since = |moment: u64| moment.wrapping_sub(begun);
+        let create_time = clock.stop();
+        let run_time = thread.join()?;
+        let join_time = clock.stop();
+        let since = |moment: u64| moment.wrapping_sub(start);
         let reason = "the thread's clock reading is outside the interval of its creation and join: the \
                                    CPUs' counters differ";
-        fail_if(since(ran) > since(joined), reason)?;
-        Ok([since(created), since(ran), since(joined)])
+        fail_if(since(run_time) > since(join_time), reason)?;
+        Ok([since(create_time), since(run_time), since(join_time)])
     })
 }
 
@@ -46,11 +46,11 @@ fn describe_counts(starter: &mut ThreadStarter) -> ProbeResult<String> {
     for _ in 0..UNTIMED_THREADS {
         starter.start()?.join()?;
     }
-    let used = read_usage(UsageScope::Process).since(before);
+    let usage = read_usage(UsageScope::Process).since(before);
     let per_thread = |count: u64| count as f64 / f64::from(UNTIMED_THREADS);
-    let switches = per_thread(used.voluntary_switches + used.involuntary_switches);
+    let switches = per_thread(usage.voluntary_switches + usage.involuntary_switches);
     fail_if(switches < 0.5, format!("{switches:.2} switches per thread: the new threads did not run on this CPU"))?;
-    Ok(format!("{:.2} page faults and {switches:.2} switches per thread by getrusage", per_thread(used.minor_faults)))
+    Ok(format!("{:.2} page faults and {switches:.2} switches per thread by getrusage", per_thread(usage.minor_faults)))
 }
 
 /// pthread_create over fork on the two published machines: 6,023.01 / 42,016.35 ns and 7,404.17 / 57,520.56 ns.
@@ -64,7 +64,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
         let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
         let share = (PUBLISHED_FORK_SHARES[0] * PUBLISHED_FORK_SHARES[1]).sqrt();
         let share = published("pthread_create over fork", share, Unit::Ratio, PUBLICATION);
-        return Ok((share * fork).within(RANGE_FACTOR).derived("published share of fork"));
+        return Ok((share * fork).widen(RANGE_FACTOR).derived("published share of fork"));
     }
     // Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
     let create = measured(facts, &THREAD_CREATE, &Case::new())?;
@@ -73,7 +73,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
         true => (create + switches, "created and run"),
         false => (2.0 * create + switches, "created, run and ended"),
     };
-    Ok(time.within(1.5).derived(name))
+    Ok(time.widen(1.5).derived(name))
 }
 
 #[cfg(test)]
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn thread_start_and_end_add_switches() {
-        let known = [(THREAD_CREATE.id.as_str(), Some(3000.0)), (SWITCH_COST.id.as_str(), Some(500.0))];
-        with_facts(&known, |facts| {
-            let of = |metric| predict(facts, metric, &Case::new()).unwrap().value;
-            assert_eq!([of(&THREAD_CREATE_RUN), of(&THREAD_CREATE_JOIN)], [4000.0, 7000.0]);
+        let values = [(THREAD_CREATE.id.as_str(), Some(3000.0)), (SWITCH_COST.id.as_str(), Some(500.0))];
+        with_facts(&values, |facts| {
+            let predicted = |metric| predict(facts, metric, &Case::new()).unwrap().value;
+            assert_eq!([predicted(&THREAD_CREATE_RUN), predicted(&THREAD_CREATE_JOIN)], [4000.0, 7000.0]);
         });
     }
 

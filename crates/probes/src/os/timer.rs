@@ -32,15 +32,18 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let slack = required_number(TIMER_SLACK, case)?;
     set_timer_slack(slack)?;
-    let obtained = timer_slack()?;
-    // A real-time thread has none, whatever was requested.
-    skip_if(obtained != slack, format!("needs a timer slack of {slack} ns, but this thread has {obtained} ns"))?;
+    let current_slack = timer_slack()?;
+    // A real-time thread has none, in spite of the request.
+    skip_if(
+        current_slack != slack,
+        format!("needs a timer slack of {slack} ns, but this thread has {current_slack} ns"),
+    )?;
     let nanoseconds_per_tick = bench.nanoseconds(1);
     bench.time_each([&TIMER_WAKEUP], |_| {
         let deadline = monotonic() + SLEEP_NANOSECONDS;
         sleep_until(deadline)?;
-        let late = monotonic().checked_sub(deadline).or_fail("the sleep ended before its time without an error")?;
-        Ok([(late as f64 / nanoseconds_per_tick).round() as u64])
+        let lateness = monotonic().checked_sub(deadline).or_fail("the sleep ended before its time without an error")?;
+        Ok([(lateness as f64 / nanoseconds_per_tick).round() as u64])
     })
 }
 
@@ -52,18 +55,18 @@ const PUBLISHED_WAKE_RANGE: (f64, f64) = (1_700.0, 45_000.0);
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let slack = required_number(TIMER_SLACK, case)? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
-    if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
-        let sum = slack.clone() + waking.clone();
-        let (minimum, maximum) = (sum.clone() / 2.0, slack + 3.0 * waking);
-        return Ok(sum.between(&minimum, &maximum).derived("slack and measured waking"));
+    if let Ok(wake_up) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
+        let sum = slack.clone() + wake_up.clone();
+        let (minimum, maximum) = (sum.clone() / 2.0, slack + 3.0 * wake_up);
+        return Ok(sum.with_bounds(&minimum, &maximum).derived("slack and measured waking"));
     }
     // By publications, from the fastest wake-up, as a timer may be coalesced with an earlier one.
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
-    let bound = |nanoseconds| given("wake-up", nanoseconds, Unit::Nanoseconds);
+    let bound = |nanoseconds| quantity("wake-up", nanoseconds, Unit::Nanoseconds);
     let maximum = slack.clone() + bound(PUBLISHED_WAKE_RANGE.1);
     let sum = slack + published("wake-up", PUBLISHED_WAKE_NANOSECONDS, Unit::Nanoseconds, source);
-    let range = sum.between(&bound(PUBLISHED_WAKE_RANGE.0), &maximum);
+    let range = sum.with_bounds(&bound(PUBLISHED_WAKE_RANGE.0), &maximum);
     Ok(range.predict(PredictionBasis::Published, "slack and published waking"))
 }
 
@@ -82,8 +85,11 @@ mod tests {
             assert!(predict(facts, &TIMER_WAKEUP, &Case::new()).is_err());
         });
         with_facts(&[(cross_cpu::METRIC.id.as_str(), Some(20_000.0))], |facts| {
-            let woken = predict(facts, &TIMER_WAKEUP, &Case::new().with_number(TIMER_SLACK, 1)).unwrap();
-            assert_eq!((woken.value, woken.high, woken.basis), (20_001.0, 60_001.0, PredictionBasis::Derived));
+            let prediction = predict(facts, &TIMER_WAKEUP, &Case::new().with_number(TIMER_SLACK, 1)).unwrap();
+            assert_eq!(
+                (prediction.value, prediction.high, prediction.basis),
+                (20_001.0, 60_001.0, PredictionBasis::Derived)
+            );
         });
     }
 }

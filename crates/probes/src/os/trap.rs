@@ -6,8 +6,8 @@ use crate::published;
 pub(super) use crate::published::BEHRENS_SOURCE;
 
 /// Instructions between `syscall` and `sysret` for a call that does next to nothing: saving, clearing and restoring
-/// registers (some 60), dispatch (20), the call (20), and the work before and after it, with the checks of pending work
-/// and of the return address (70).
+/// registers (some 60), dispatch (20) and the call (20). The work before and after it, with the checks of pending work
+/// and of the return address, is 70.
 const ENTRY_INSTRUCTIONS: f64 = 170.0;
 /// Where they were counted.
 const COUNTED_SOURCE: &str = "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), arch/x86/entry/common.c or syscall_64.c \
@@ -29,14 +29,14 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
     let trap =
         published::published_cycles(facts, |_| BEHRENS_SOURCE, pair)?.expr("syscall and sysret").source(BEHRENS_SOURCE);
     let instructions = published("entry code, instructions", ENTRY_INSTRUCTIONS, Unit::Cycles, COUNTED_SOURCE);
-    let (added, unknown) = mitigation_costs(facts)?;
-    let cycles = added.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, cost| sum + cost);
+    let (costs, unpublished) = mitigation_costs(facts)?;
+    let cycles = costs.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, cost| sum + cost);
     let call = cycles / published::measured_frequency(facts)?;
-    let left_out = match unknown.is_empty() {
+    let remark = match unpublished.is_empty() {
         true => String::new(),
-        false => format!("not included, as not published: {}", unknown.join(", ")),
+        false => format!("not included, as not published: {}", unpublished.join(", ")),
     };
-    Ok(call.within(SPREAD).explained(PredictionBasis::Published, "instructions and mitigations", &left_out))
+    Ok(call.widen(SPREAD).explained(PredictionBasis::Published, "instructions and mitigations", &remark))
 }
 
 /// The cost of the mitigations in force per call, and those without a published figure.
@@ -50,31 +50,31 @@ fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<S
             .find(|mitigation| mitigation.vulnerability == name)
             .map_or("", |mitigation| mitigation.status.as_str())
     };
-    let mut added = Vec::new();
-    let mut unknown = Vec::new();
+    let mut costs = Vec::new();
+    let mut unpublished = Vec::new();
     let figure = |pick: fn(&published::PublishedCore) -> Option<f64>| {
         published::published_cycles(facts, |core| pick(&core.figures).map_or(core.source, |_| BEHRENS_SOURCE), pick)
     };
     if status("meltdown").contains("PTI") {
-        added.push(2.0 * figure(|core| core.table_switch)?.expr("page-table switch (PTI)"));
+        costs.push(2.0 * figure(|core| core.table_switch)?.expr("page-table switch (PTI)"));
     }
     if ["mds", "tsx_async_abort", "mmio_stale_data", "reg_file_data_sampling", "tsa"]
         .iter()
         .any(|name| status(name).contains("Clear CPU buffers"))
     {
-        added.push(figure(|core| core.buffer_clearing)?.expr("clearing buffers"));
+        costs.push(figure(|core| core.buffer_clearing)?.expr("clearing buffers"));
     }
-    added.extend(steered_return_cost(facts, ENTRY_RETURNS)?);
+    costs.extend(steered_return_cost(facts, ENTRY_RETURNS)?);
     if status("spectre_v2").contains("Retpolines") && has_indirect_dispatch(facts) {
-        added.push(misprediction_cost(facts, "retpoline in the dispatch", 1.0)?);
+        costs.push(misprediction_cost(facts, "retpoline in the dispatch", 1.0)?);
     }
     if status("retbleed").contains("IBRS") || status("spectre_v2").contains("Mitigation: IBRS") {
-        unknown.push("IBRS, two writes to a control register".into());
+        unpublished.push("IBRS, two writes to a control register".into());
     }
     if status("spectre_v2").contains("BHI: SW loop") {
-        unknown.push("the loop that clears the branch history".into());
+        unpublished.push("the loop that clears the branch history".into());
     }
-    Ok((added, unknown))
+    Ok((costs, unpublished))
 }
 
 /// The extra core cycles of this many kernel returns under a mitigation; `None` if there is none or it is unknown.
@@ -83,12 +83,13 @@ fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<S
 /// If no cost of a misprediction is published.
 pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) -> Predicted<Option<Expr>> {
     let mitigations = facts.machine().cpu.mitigations.get().map_or(&[][..], Vec::as_slice);
-    let says = |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
+    let has_status =
+        |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
     // Every kernel return is redirected to a safe target, and so mispredicted.
-    let are_steered = says("spec_rstack_overflow", "Safe RET")
-        || says("spec_rstack_overflow", "safe RET")
-        || says("retbleed", "untrained return thunk");
-    are_steered.then(|| misprediction_cost(facts, "mitigated returns", returns)).transpose()
+    let is_steered = has_status("spec_rstack_overflow", "Safe RET")
+        || has_status("spec_rstack_overflow", "safe RET")
+        || has_status("retbleed", "untrained return thunk");
+    is_steered.then(|| misprediction_cost(facts, "mitigated returns", returns)).transpose()
 }
 
 /// Branches that the mitigation deliberately makes mispredict.
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_active_mitigations_are_added() {
-        let old = machine(
+        let skylake = machine(
             "Skylake",
             "4.19.0",
             &[
@@ -155,8 +156,8 @@ mod tests {
                 ("spectre_v2", "Mitigation: Retpolines; IBPB: conditional"),
             ],
         );
-        assert_eq!(predicted(&old).value, 84.0 + 85.0 + 2.0 * 191.0 + 518.0 + 16.0);
-        let new = machine(
+        assert_eq!(predicted(&skylake).value, 84.0 + 85.0 + 2.0 * 191.0 + 518.0 + 16.0);
+        let zen_3 = machine(
             "Zen 3",
             "6.18.44",
             &[
@@ -165,7 +166,7 @@ mod tests {
                 ("spectre_v2", "Mitigation: Retpolines; BHI: Not affected"),
             ],
         );
-        assert_eq!(predicted(&new).value, 138.0 + 85.0 + 4.0 * 13.0);
+        assert_eq!(predicted(&zen_3).value, 138.0 + 85.0 + 4.0 * 13.0);
         let ibrs = predicted(&machine("Skylake", "6.12.1", &[("retbleed", "Mitigation: IBRS")]));
         assert_eq!(ibrs.value, 84.0 + 85.0);
         assert!(ibrs.derivation.contains("IBRS"), "{}", ibrs.derivation);

@@ -28,9 +28,12 @@ fn published_ends(setting: CellSetting) -> Vec<Case> {
 }
 
 fn published_cells() -> Vec<Case> {
-    let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, _)| window);
-    let connections =
-        [(ConnectionPolicy::PerFile, narrow), (ConnectionPolicy::PerFile, wide), (ConnectionPolicy::Persistent, wide)];
+    let [small_window, large_window] = EQUAL_CALL_SIZES.map(|(window, _)| window);
+    let connections = [
+        (ConnectionPolicy::PerFile, small_window),
+        (ConnectionPolicy::PerFile, large_window),
+        (ConnectionPolicy::Persistent, large_window),
+    ];
     let cells_of = |(connection, window)| published_ends(CellSetting { connection, window, buffer: PUBLISHED_BUFFER });
     connections.map(cells_of).concat()
 }
@@ -38,13 +41,13 @@ fn published_cells() -> Vec<Case> {
 /// Those ends with as many bytes of a call by either method. Where both map, the buffer is of no use, and the larger window is
 /// among the published cells.
 fn equal_bytes_cells() -> Vec<Case> {
-    let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, buffer)| {
+    let [small_window_cells, large_window_cells] = EQUAL_CALL_SIZES.map(|(window, buffer)| {
         published_ends(CellSetting { connection: ConnectionPolicy::Persistent, window, buffer })
     });
-    let maps = |case: &Case| {
+    let has_mappings = |case: &Case| {
         SenderMethod::of(case) == Some(SenderMethod::Mmap) && ReceiverMethod::of(case) == Some(ReceiverMethod::Mmap)
     };
-    narrow.into_iter().chain(wide.into_iter().filter(|case| !maps(case))).collect()
+    small_window_cells.into_iter().chain(large_window_cells.into_iter().filter(|case| !has_mappings(case))).collect()
 }
 
 /// The best cell with one other factor each. The method `uring` has only the mode `uring`, in which the best cell is there too.
@@ -65,12 +68,15 @@ fn single_factor_cells() -> Vec<Case> {
 /// The published cells as they were, with both ends in the kernel: those that block, and those that were called asynchronous.
 fn kernel_cells() -> Vec<Case> {
     let blocking: Vec<Case> = published_cells().iter().filter_map(transfer::with_kernel_ends).collect();
-    let wide = |cell: &&Case| {
+    let has_large_window = |cell: &&Case| {
         ConnectionPolicy::of(cell) == Some(ConnectionPolicy::PerFile)
             && WINDOW.number_in(cell) == Some(EQUAL_CALL_SIZES[1].0)
     };
-    let asynchronous =
-        blocking.iter().filter(wide).map(|cell| cell.clone().with_word(WaitMode::Fasync)).collect::<Vec<_>>();
+    let asynchronous = blocking
+        .iter()
+        .filter(has_large_window)
+        .map(|cell| cell.clone().with_word(WaitMode::Fasync))
+        .collect::<Vec<_>>();
     blocking.into_iter().chain(asynchronous).collect()
 }
 
@@ -148,8 +154,8 @@ impl Cell {
             buffer: required_number(BUFFER, case)? as usize,
             mode: required(WaitMode::of(case), case)?,
         };
-        let [(files, bytes), small] = [set, TransferFiles::Small].map(TransferFiles::count_and_bytes);
-        let limits = RawReceiveLimits { files: files.max(small.0), bytes: bytes.max(small.1) };
+        let [(files, bytes), small_set] = [set, TransferFiles::Small].map(TransferFiles::count_and_bytes);
+        let limits = RawReceiveLimits { files: files.max(small_set.0), bytes: bytes.max(small_set.1) };
         let (sender, receiver) = (required(SenderMethod::of(case), case)?, required(ReceiverMethod::of(case), case)?);
         let sending = required(call.sender_end(sender, connection, reply), case)?;
         let receiving = required(call.receiver_end(receiver, connection, limits), case)?;
@@ -245,15 +251,17 @@ mod tests {
                 .iter()
                 .all(|case| BUFFER.number_in(case) == Some(512) && ReplyPolicy::of(case) == Some(ReplyPolicy::None))
         );
-        let whole = hot_cells(Effort::Default);
-        assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), 3 * (12 + 7 + 11 + 16));
-        let words = |of: fn(&Case) -> Option<&'static str>| whole.iter().filter_map(of).collect::<BTreeSet<_>>().len();
+        let default_cells = hot_cells(Effort::Default);
+        assert_eq!(default_cells.iter().collect::<BTreeSet<_>>().len(), 3 * (12 + 7 + 11 + 16));
+        let words = |word_in_case: fn(&Case) -> Option<&'static str>| {
+            default_cells.iter().filter_map(word_in_case).collect::<BTreeSet<_>>().len()
+        };
         assert_eq!(words(|case| SenderMethod::AXIS.word_in(case)), SenderMethod::ALL.len());
         assert_eq!(words(|case| ReceiverMethod::AXIS.word_in(case)), ReceiverMethod::ALL.len());
         assert_eq!(words(|case| WaitMode::AXIS.word_in(case)), WaitMode::ALL.len());
         assert_eq!(cold_cells(Effort::Quick).len(), 3);
         assert_eq!(cold_cells(Effort::Default).len(), 3 * SenderMethod::USER_SPACE.len());
-        assert!(cold_cells(Effort::Default).iter().all(|case| whole.contains(case)), "cold beside hot");
+        assert!(cold_cells(Effort::Default).iter().all(|case| default_cells.contains(case)), "cold beside hot");
     }
 
     #[test]
@@ -291,52 +299,53 @@ mod tests {
 
     #[test]
     fn combinations_are_valid_and_complete() {
-        let all = all_combinations();
-        let different: BTreeSet<_> = all.iter().collect();
-        assert_eq!(different.len(), all.len());
+        let combinations = all_combinations();
+        let unique: BTreeSet<_> = combinations.iter().collect();
+        assert_eq!(unique.len(), combinations.len());
         // A buffer that no end uses is the published one: the control of a window is not among them.
         let is_control = |case: &Case| {
-            let maps = SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
+            let has_mapping = SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
                 || ReceiverMethod::of(case).is_some_and(ReceiverMethod::is_mapping);
-            !maps && WINDOW.number_in(case) != Some(STUDY_WINDOWS[0])
+            !has_mapping && WINDOW.number_in(case) != Some(STUDY_WINDOWS[0])
         };
-        let usual =
+        let process_cells =
             hot_cells(Effort::Default).into_iter().filter(|case| !transfer::has_kernel_end(case) && !is_control(case));
-        for case in usual {
-            let both_map = SenderMethod::of(&case).is_some_and(SenderMethod::is_mapping)
+        for case in process_cells {
+            let are_both_mapping = SenderMethod::of(&case).is_some_and(SenderMethod::is_mapping)
                 && ReceiverMethod::of(&case).is_some_and(ReceiverMethod::is_mapping);
-            assert!(both_map || different.contains(&case), "{case}");
+            assert!(are_both_mapping || unique.contains(&case), "{case}");
         }
         // Blocking, nonblocking and by signals 5 senders and 3 receivers, in a ring 5 and 4; of each pair the connection and the reply,
         // and 3 buffers, or 2 windows as well, or 2 windows alone.
-        let of_mode = |senders: usize, receivers: usize| {
+        let combinations_of_mode = |senders: usize, receivers: usize| {
             let (one_maps, both_map) = ((senders - 1) + (receivers - 1), 1);
             let none_maps = senders * receivers - one_maps - both_map;
             4 * (3 * none_maps + 6 * one_maps + 2 * both_map)
         };
-        assert_eq!(all.len(), 3 * (3 * of_mode(5, 3) + of_mode(5, 4)));
+        assert_eq!(combinations.len(), 3 * (3 * combinations_of_mode(5, 3) + combinations_of_mode(5, 4)));
     }
 
     #[test]
     fn one_factor_is_varied_at_a_time() {
-        let differing = |case: &Case| case.iter().filter(|(axis, value)| best_cell().get(axis) != Some(*value)).count();
-        assert_eq!(differing(&best_cell()), 0);
-        let ring = |case: &&Case| WaitMode::of(case) == Some(WaitMode::Uring);
-        assert!(single_factor_cells().iter().filter(|case| !ring(case)).all(|case| differing(case) == 1));
-        assert_eq!(single_factor_cells().iter().filter(ring).map(differing).collect::<Vec<_>>(), [1, 2, 2]);
+        let difference_count =
+            |case: &Case| case.iter().filter(|(axis, value)| best_cell().get(axis) != Some(*value)).count();
+        assert_eq!(difference_count(&best_cell()), 0);
+        let is_ring = |case: &&Case| WaitMode::of(case) == Some(WaitMode::Uring);
+        assert!(single_factor_cells().iter().filter(|case| !is_ring(case)).all(|case| difference_count(case) == 1));
+        assert_eq!(single_factor_cells().iter().filter(is_ring).map(difference_count).collect::<Vec<_>>(), [1, 2, 2]);
     }
 
     #[test]
     fn window_is_one_call_buffer_as_given() {
         let setting = CellSetting { connection: ConnectionPolicy::PerFile, window: 16, buffer: PUBLISHED_BUFFER };
-        let of = |sender, receiver| {
+        let setups = |sender, receiver| {
             let cell = Cell::from_case(&cell(sender, receiver, setting).with_word(TransferFiles::One)).unwrap();
             let (sending, receiving) = cell.process_ends().unwrap();
             (sending.setup, receiving.setup)
         };
         let page = page_bytes();
-        let (sending, receiving) = of(SenderMethod::Mmap, ReceiverMethod::ReadWrite);
+        let (sending, receiving) = setups(SenderMethod::Mmap, ReceiverMethod::ReadWrite);
         assert_eq!((sending.buffer, sending.window, receiving.buffer), (16 * page, 16, 512));
-        assert_eq!(of(SenderMethod::ReadWrite, ReceiverMethod::Mmap).1.buffer, 16 * page);
+        assert_eq!(setups(SenderMethod::ReadWrite, ReceiverMethod::Mmap).1.buffer, 16 * page);
     }
 }

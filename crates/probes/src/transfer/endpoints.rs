@@ -25,8 +25,10 @@ pub(super) type ReceiverEnd = End<RawReceiveOptions>;
 impl SenderEnd {
     pub(super) fn send(&self, files: &[PathBuf], to: SocketAddr) -> Result<RawTotals> {
         match self {
-            Self::Process(how) => raw_protocol::send(files, to, how, prefer_congestion_control),
-            Self::Kernel(how, is_asynchronous) => raw_protocol::send_through_kernel(files, to, how, *is_asynchronous),
+            Self::Process(options) => raw_protocol::send(files, to, options, prefer_congestion_control),
+            Self::Kernel(options, is_asynchronous) => {
+                raw_protocol::send_through_kernel(files, to, options, *is_asynchronous)
+            }
         }
     }
 }
@@ -49,22 +51,22 @@ impl ReceiverEnd {
     /// Listens on loopback: where, and what receives.
     pub(super) fn listen(self) -> ProbeResult<(SocketAddr, FileReceiver)> {
         match self {
-            Self::Process(how) => {
+            Self::Process(options) => {
                 let listener = loopback_listener().or_fail(STARTING)?;
                 let address = listener.local_addr().or_fail(STARTING)?;
-                let receive = move |directory: &Path, each: &mut dyn FnMut(&Path)| {
-                    raw_protocol::receive(&listener, directory, &how, each)
+                let receive = move |directory: &Path, on_file: &mut dyn FnMut(&Path)| {
+                    raw_protocol::receive(&listener, directory, &options, on_file)
                 };
                 Ok((address, Box::new(receive)))
             }
-            Self::Kernel(how, is_asynchronous) => {
+            Self::Kernel(options, is_asynchronous) => {
                 let mut listener = KernelListener::new().map_err(|error| match error {
                     Error::Device(no_device) => ProbeError::skip(format!("needs the kernel module: {no_device}")),
                     error => ProbeError::fail(format!("{STARTING}: {error}")),
                 })?;
                 let address = listener.address;
-                let receive = move |directory: &Path, each: &mut dyn FnMut(&Path)| {
-                    listener.receive(directory, (&how, is_asynchronous), each)
+                let receive = move |directory: &Path, on_file: &mut dyn FnMut(&Path)| {
+                    listener.receive(directory, (&options, is_asynchronous), on_file)
                 };
                 Ok((address, Box::new(receive)))
             }

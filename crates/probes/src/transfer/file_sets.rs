@@ -40,16 +40,17 @@ impl ReadyFileSet {
         let directory = bench.scratch().join(format!("kelvin-transfer-{}", set.name()));
         let lengths = file_lengths(set);
         let paths: Vec<PathBuf> = (0..lengths.len()).map(|number| directory.join(format!("file-{number}"))).collect();
-        let listed = directory.join("digests");
-        if !listed.exists() {
+        let digest_file = directory.join("digests");
+        if !digest_file.exists() {
             create_files(bench, &directory, &paths, &lengths)?;
             let digests: ProbeResult<Vec<String>> =
                 paths.iter().map(|path| Ok(digest(path)?.to_hex().to_string())).collect();
-            fs::write(&listed, digests?.join("\n")).or_file_failure("write", &listed)?;
+            fs::write(&digest_file, digests?.join("\n")).or_file_failure("write", &digest_file)?;
         }
-        let text = fs::read_to_string(&listed).or_file_failure("read", &listed)?;
+        let text = fs::read_to_string(&digest_file).or_file_failure("read", &digest_file)?;
         let digests = text.lines().map(Hash::from_hex).collect::<Result<Vec<Hash>, _>>();
-        let digests = digests.map_err(|_| ProbeError::fail(format!("{} does not hold digests", listed.display())))?;
+        let digests =
+            digests.map_err(|_| ProbeError::fail(format!("{} does not hold digests", digest_file.display())))?;
         Ok(Self { paths, bytes: lengths.iter().sum(), digests })
     }
 
@@ -67,14 +68,14 @@ impl ReadyFileSet {
 
     /// Compares what has arrived in a directory with it, and removes it.
     pub(super) fn compare(&self, directory: &Path) -> ProbeResult {
-        for (sent, expected) in self.paths.iter().zip(&self.digests) {
-            let arrived = directory.join(sent.file_name().unwrap_or_default());
-            let reason = format!("{} arrived with other bytes than were sent", arrived.display());
-            fail_if(digest(&arrived)? != *expected, reason)?;
-            fs::remove_file(&arrived).or_file_failure("remove", &arrived)?;
+        for (source, expected) in self.paths.iter().zip(&self.digests) {
+            let received = directory.join(source.file_name().unwrap_or_default());
+            let reason = format!("{} arrived with other bytes than were sent", received.display());
+            fail_if(digest(&received)? != *expected, reason)?;
+            fs::remove_file(&received).or_file_failure("remove", &received)?;
         }
-        let left = fs::read_dir(directory).or_file_failure("read", directory)?.count();
-        fail_if(left > 0, format!("{left} files arrived that were not sent"))
+        let extra_files = fs::read_dir(directory).or_file_failure("read", directory)?.count();
+        fail_if(extra_files > 0, format!("{extra_files} files arrived that were not sent"))
     }
 
     /// Bytes of what has arrived in a directory that have been written to its device by now.
@@ -82,11 +83,11 @@ impl ReadyFileSet {
         if kind(directory)?.is_in_memory() {
             return Ok(0);
         }
-        let written = |sent: &PathBuf| {
-            let arrived = directory.join(sent.file_name().unwrap_or_default());
-            written_back_bytes(&Target::find(&arrived).map_err(probe_error)?)
+        let written_bytes = |source: &PathBuf| {
+            let received = directory.join(source.file_name().unwrap_or_default());
+            written_back_bytes(&Target::find(&received).map_err(probe_error)?)
         };
-        self.paths.iter().map(written).sum()
+        self.paths.iter().map(written_bytes).sum()
     }
 }
 
@@ -103,8 +104,8 @@ fn create_files(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths:
 
 fn digest(path: &Path) -> ProbeResult<Hash> {
     let mut hasher = Hasher::new();
-    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
-    read.or_file_failure("read", path)?;
+    let outcome = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
+    outcome.or_file_failure("read", path)?;
     Ok(hasher.finalize())
 }
 
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sets_have_the_published_sizes() {
+    fn sets_have_published_sizes() {
         let sum = |set| file_lengths(set).iter().sum::<u64>();
         assert_eq!(
             TransferFiles::ALL.iter().map(|&set| sum(set)).collect::<Vec<_>>(),

@@ -22,10 +22,10 @@ use crate::file::new_file::{self, filled_case};
 use crate::memory::{core_to_core, fault};
 use crate::prelude::*;
 
-/// The predicted range as a factor either way: of transfers each of whose steps is measured, of the CPU time of one end of those (of
-/// which more depends on which end does the kernel's work), and of others: methods that are
-/// predicted by what is most like them, and transfers so short that most of their steps are first ones, which no cache holds, and a
-/// wake-up or two more make half of the time.
+/// The predicted range as a factor either way: of transfers each of whose steps is measured; of the CPU time of one end
+/// of those, of which more depends on which end does the kernel's work; and of others. Others are methods that are
+/// predicted by what is most like them, and very short transfers. Most steps of these are first ones, which no cache
+/// holds, and a wake-up or two more make half of the time.
 const TIME_RANGE_FACTOR: f64 = 1.35;
 const CPU_RANGE_FACTOR: f64 = 1.5;
 const OTHER_RANGE_FACTOR: f64 = 2.0;
@@ -47,7 +47,7 @@ const REQUEST_SIZES: [u64; 5] = [100, 1000, 4096, 64 << 10, 1 << 20];
 /// Files of file.new that are written through a mapping.
 const FILE_SIZES: [u64; 3] = [new_file::SMALL_FILE, new_file::MIDDLE_FILE, new_file::LARGE_FILE];
 /// The request of file.engines that every run measures for all engines.
-const BETWEEN_SIZE: u64 = 10_000;
+const DEFAULT_REQUEST_SIZE: u64 = 10_000;
 /// The message of net.bandwidth.tcp.way that every run measures.
 const SEND_METHOD_MESSAGE: u64 = 64 << 10;
 
@@ -57,15 +57,15 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     let lengths = file_lengths(cell.set);
     let (sending, receiving) = cell.process_ends().or_unpredicted(KERNEL_END_REASON)?;
     let transfer = TransferShape { lengths: &lengths, sending, receiving };
-    if let Some(counted) = predict_count(&transfer, metric) {
-        return counted;
+    if let Some(count) = predict_count(&transfer, metric) {
+        return count;
     }
-    let mut asked = CostInputs { facts, inputs: Expr::from(0.0) };
-    let costs = asked.costs(&transfer)?;
-    let inputs = asked.inputs;
+    let mut cost_inputs = CostInputs { facts, inputs: Expr::from(0.0) };
+    let costs = cost_inputs.costs(&transfer)?;
+    let inputs = cost_inputs.inputs;
     let expected = transfer.expected_transfer(&costs);
-    let time = |name, nanoseconds| given(name, nanoseconds, Unit::Nanoseconds).beside(&inputs);
-    let bytes = given("bytes", lengths.iter().sum::<u64>() as f64, Unit::Bytes);
+    let time = |name, nanoseconds| quantity(name, nanoseconds, Unit::Nanoseconds).with_input(&inputs);
+    let bytes = quantity("bytes", lengths.iter().sum::<u64>() as f64, Unit::Bytes);
     let predicted = match () {
         () if *metric == TIME => time(FORMULA, expected.time),
         () if *metric == RATE => bytes / time(FORMULA, expected.time),
@@ -87,7 +87,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         true => (CPU_RANGE_FACTOR, "measured steps"),
         false => (OTHER_RANGE_FACTOR, "other steps"),
     };
-    let predicted = predicted.within(factor).source(FILL_BUFFERS_TEXT);
+    let predicted = predicted.widen(factor).source(FILL_BUFFERS_TEXT);
     Ok(predicted.explained(PredictionBasis::Derived, name, &describe_steps(&expected)))
 }
 
@@ -100,13 +100,13 @@ const FORMULA: &str = "connecting + waking the receiver and clearing buffers + t
 
 fn describe_steps(expected: &ExpectedTransfer) -> String {
     let time = |nanoseconds| value_text(nanoseconds, Unit::Nanoseconds);
-    let ExpectedTransfer { sender, receiver, wakes, alone, time: all } = *expected;
+    let ExpectedTransfer { sender, receiver, wakes, serial, time: total_time } = *expected;
     format!(
         "{} that do not overlap + the longer of {} at the sender, with {wakes:.0} wakes within the stream, and {} at the receiver = {}",
-        time(alone),
+        time(serial),
         time(sender),
         time(receiver),
-        time(all)
+        time(total_time)
     )
 }
 
@@ -118,44 +118,47 @@ fn check_cpu_time(nanoseconds: f64) -> Predicted<f64> {
 
 /// The prediction of a count; `None` for another metric.
 fn predict_count(transfer: &TransferShape<'_>, metric: &Metric) -> Option<Predicted> {
-    let unknown = "how many calls it takes is not fixed by this method in this mode";
-    let unmapped = "the method maps no file: there should be none";
-    let (range, none, formula) = match () {
+    let unfixed_calls = "how many calls it takes is not fixed by this method in this mode";
+    let no_mapping = "the method maps no file: there should be none";
+    let (range, reason, formula) = match () {
         () if *metric == SENDER_CALLS => (
             transfer.sender_calls().map(|calls| (calls, calls)),
-            unknown,
+            unfixed_calls,
             "the calls of the method for the bytes of each file, and framing",
         ),
-        () if *metric == RECEIVER_CALLS => {
-            (transfer.receiver_calls(), unknown, "the calls of the method, and more for what is left of a segment")
-        }
+        () if *metric == RECEIVER_CALLS => (
+            transfer.receiver_calls(),
+            unfixed_calls,
+            "the calls of the method, and more for what is left of a segment",
+        ),
         () if *metric == SENDER_FAULTS => {
-            (transfer.sender_faults(), unmapped, "between one for each window and one for each 16 pages")
+            (transfer.sender_faults(), no_mapping, "between one for each window and one for each 16 pages")
         }
         () if *metric == RECEIVER_FAULTS => (
             transfer.receiver_pages().map(|pages| (pages / 2.0, pages)),
-            unmapped,
+            no_mapping,
             "one for each page, or fewer where the kernel maps its neighbours too",
         ),
         () => return None,
     };
-    Some(range.map(|range| count_prediction(transfer, range, formula)).or_unpredicted(none))
+    Some(range.map(|range| count_prediction(transfer, range, formula)).or_unpredicted(reason))
 }
 
 /// A count between two, the one that the method fixes first.
-fn count_prediction(transfer: &TransferShape<'_>, (least, most): (f64, f64), formula: &'static str) -> Prediction {
+fn count_prediction(transfer: &TransferShape<'_>, (minimum, maximum): (f64, f64), formula: &'static str) -> Prediction {
     let (files, bytes) = (transfer.lengths.len(), transfer.lengths.iter().sum::<u64>());
-    let value = if formula.starts_with("one") { most } else { least };
-    let range = (least - 0.5, (most + 0.5).max(most * if least < most { COUNT_RANGE_FACTOR } else { 1.0 }));
-    let remark = format!("{least:.0} to {most:.0} for {files} files of {bytes} B together");
-    given(formula, value, Unit::Count)
-        .beside(&fact("files", files as f64, Unit::Count, "the data set"))
-        .beside(&fact("bytes", bytes as f64, Unit::Bytes, "the data set"))
+    let value = if formula.starts_with("one") { maximum } else { minimum };
+    let range =
+        (minimum - 0.5, (maximum + 0.5).max(maximum * if minimum < maximum { COUNT_RANGE_FACTOR } else { 1.0 }));
+    let remark = format!("{minimum:.0} to {maximum:.0} for {files} files of {bytes} B together");
+    quantity(formula, value, Unit::Count)
+        .with_input(&fact("files", files as f64, Unit::Count, "the data set"))
+        .with_input(&fact("bytes", bytes as f64, Unit::Bytes, "the data set"))
         .with_interval(range)
         .explained(PredictionBasis::Derived, formula, &remark)
 }
 
-/// Inputs that were asked for.
+/// Inputs that were requested.
 struct CostInputs<'a, 'f> {
     facts: &'a PredictionInputs<'f>,
     inputs: Expr,
@@ -164,12 +167,12 @@ struct CostInputs<'a, 'f> {
 impl CostInputs<'_, '_> {
     fn get(&mut self, metric: &Metric, case: Case) -> Predicted<f64> {
         let input = measured(self.facts, metric, &case)?;
-        self.inputs = self.inputs.clone().beside(&input);
+        self.inputs = self.inputs.clone().with_input(&input);
         Ok(input.value())
     }
 
     fn costs(&mut self, transfer: &TransferShape<'_>) -> Predicted<TransferCosts> {
-        let small = || Case::new().with_number(MESSAGE, MESSAGE_SIZES[0]);
+        let small_case = || Case::new().with_number(MESSAGE, MESSAGE_SIZES[0]);
         let one_cpu = || Case::new().with_word(PairPlacement::SameCpu);
         let message = |bytes| Case::new().with_number(MESSAGE, bytes);
         let send = self.curve(&MESSAGE_SIZES, |costs, bytes| costs.get(&STREAM_TCP, message(bytes)))?;
@@ -180,24 +183,24 @@ impl CostInputs<'_, '_> {
             connect: self.get(&CONNECT, Case::new().with_word(PairPlacement::TwoCpus))?,
             reconnect: self.get(&CONNECT, one_cpu())? + self.get(&CLOSE, one_cpu())?,
             wake: self.get(&SWITCH_CROSS_CPU, Case::new().with_word(HandoffMechanism::Futex))?,
-            waking: (self.get(&WAKE_TCP, Case::new())? - send.cost_at(0.0)).max(0.0),
-            round_trip: self.get(&RTT_TCP, small().with_word(PairPlacement::TwoCpus))?,
+            wake_surcharge: (self.get(&WAKE_TCP, Case::new())? - send.cost_at(0.0)).max(0.0),
+            round_trip: self.get(&RTT_TCP, small_case().with_word(PairPlacement::TwoCpus))?,
             open: self.get(&METADATA_OPEN, Case::new().with_number(FILES, 1000).with_word(DirectoryCount::One))?,
-            packet: self.get(&STACK_TCP, small())?,
+            packet: self.get(&STACK_TCP, small_case())?,
             receive: self.curve(&MESSAGE_SIZES, |costs, bytes| costs.get(&STREAM_TCP_RECEIVE, message(bytes)))?,
             line: self.get(&CORE_TO_CORE, core_to_core::default_pair(self.facts.machine()))?,
             read: self.curve(&REQUEST_SIZES, |costs, bytes| costs.engine_time(ReadEngine::Pread, bytes))?,
-            from_memory: self.engine_time(ReadEngine::Mmap, BETWEEN_SIZE)? / BETWEEN_SIZE as f64,
+            from_memory: self.engine_time(ReadEngine::Mmap, DEFAULT_REQUEST_SIZE)? / DEFAULT_REQUEST_SIZE as f64,
             window: self.get(&SYSCALL_MMAP_MUNMAP, Case::new())?,
             fault: self.get(&FAULT_MINOR, Case::new().with_word(FaultPage::FileAround))?,
             written_window: self.window_write_time()?,
-            grown: self.long_file_cost()?,
-            cleared: self.get(&FAULT_MINOR, cleared_page)? / cleared_bytes as f64,
-            mapped: self.curve(&FILE_SIZES, |costs, bytes| {
+            long_file: self.long_file_cost()?,
+            clear_byte: self.get(&FAULT_MINOR, cleared_page)? / cleared_bytes as f64,
+            mapped_file: self.curve(&FILE_SIZES, |costs, bytes| {
                 costs.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, bytes)
             })?,
             mapped_window: new_file::MMAP_WINDOW as f64,
-            referred: self.by_reference_time(transfer.sending.setup.method)?,
+            byte_by_reference: self.by_reference_time(transfer.sending.setup.method)?,
             request: self.request_time(transfer.sending.setup.mode)?,
             send,
             create,
@@ -214,41 +217,43 @@ impl CostInputs<'_, '_> {
     /// What each window of 64 KiB of a new file takes longer than its part of one of 1 MiB.
     fn window_write_time(&mut self) -> Predicted<f64> {
         let window_count = |window: u64| (new_file::MIDDLE_FILE / window) as f64;
-        let small = self.new_file_time(FillMethod::MmapRandom, new_file::SMALL_MMAP_WINDOW, new_file::MIDDLE_FILE)?;
-        let large = self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, new_file::MIDDLE_FILE)?;
-        Ok((small - large).max(0.0) / (window_count(new_file::SMALL_MMAP_WINDOW) - window_count(new_file::MMAP_WINDOW)))
+        let small_windows =
+            self.new_file_time(FillMethod::MmapRandom, new_file::SMALL_MMAP_WINDOW, new_file::MIDDLE_FILE)?;
+        let large_windows = self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, new_file::MIDDLE_FILE)?;
+        Ok((small_windows - large_windows).max(0.0)
+            / (window_count(new_file::SMALL_MMAP_WINDOW) - window_count(new_file::MMAP_WINDOW)))
     }
 
     fn engine_time(&mut self, engine: ReadEngine, bytes: u64) -> Predicted<f64> {
         self.get(&ENGINES, Case::new().with_word(engine).with_number(BLOCK, bytes))
     }
 
-    fn new_file_time(&mut self, by: FillMethod, block: u64, bytes: u64) -> Predicted<f64> {
-        self.get(&NEW_FILE, filled_case(by, block, bytes))
+    fn new_file_time(&mut self, method: FillMethod, block: u64, bytes: u64) -> Predicted<f64> {
+        self.get(&NEW_FILE, filled_case(method, block, bytes))
     }
 
     /// Creating and closing a file, which is what a small one takes beyond its block; and blocks.
     fn block_times(&mut self) -> Predicted<(f64, CostCurve)> {
-        let small = self.new_file_time(FillMethod::Write, new_file::SMALL_FILE, new_file::SMALL_FILE)?;
+        let small_file = self.new_file_time(FillMethod::Write, new_file::SMALL_FILE, new_file::SMALL_FILE)?;
         let block = self.curve(&new_file::WRITE_BLOCKS, |costs, block| {
             let blocks = new_file::MIDDLE_FILE / block;
             Ok(costs.new_file_time(FillMethod::Write, block, new_file::MIDDLE_FILE)? / blocks as f64)
         })?;
-        Ok(((small - block.cost_at(new_file::SMALL_FILE as f64)).max(0.0), block))
+        Ok(((small_file - block.cost_at(new_file::SMALL_FILE as f64)).max(0.0), block))
     }
 
     /// What blocks of a long file take longer; one of no bytes takes no longer.
     fn long_file_cost(&mut self) -> Predicted<LongFileCost> {
         let lengths = [new_file::MIDDLE_FILE, new_file::LARGE_FILE];
-        let mut more = vec![(0.0, 0.0)];
+        let mut extra_costs = vec![(0.0, 0.0)];
         for block in new_file::LARGE_FILE_BLOCKS {
-            let [short, long] = lengths.map(|bytes| {
+            let [short_time, long_time] = lengths.map(|bytes| {
                 self.new_file_time(FillMethod::Write, block, bytes).map(|time| time * block as f64 / bytes as f64)
             });
-            let short = short?;
-            more.push((block as f64, (long? - short).max(0.0)));
+            let short_time = short_time?;
+            extra_costs.push((block as f64, (long_time? - short_time).max(0.0)));
         }
-        Ok(LongFileCost { lengths: lengths.map(|bytes| bytes as f64), more: CostCurve::new(more) })
+        Ok(LongFileCost { lengths: lengths.map(|bytes| bytes as f64), extra_cost: CostCurve::new(extra_costs) })
     }
 
     /// A byte of a stream that is sent so, which a receiver takes too.
@@ -269,8 +274,10 @@ impl CostInputs<'_, '_> {
         if mode != Mode::Uring {
             return Ok(None);
         }
-        let (ring, call) =
-            (self.engine_time(ReadEngine::Uring1, BETWEEN_SIZE)?, self.engine_time(ReadEngine::Pread, BETWEEN_SIZE)?);
+        let (ring, call) = (
+            self.engine_time(ReadEngine::Uring1, DEFAULT_REQUEST_SIZE)?,
+            self.engine_time(ReadEngine::Pread, DEFAULT_REQUEST_SIZE)?,
+        );
         Ok(Some((ring - call).max(0.0)))
     }
 }
@@ -288,7 +295,7 @@ mod tests {
     use crate::transfer::cells::hot_cells;
 
     /// The cells without an end in the kernel.
-    fn of_processes(effort: Effort) -> Vec<Case> {
+    fn process_cells(effort: Effort) -> Vec<Case> {
         hot_cells(effort).into_iter().filter(|case| !has_kernel_end(case)).collect()
     }
 
@@ -297,34 +304,36 @@ mod tests {
         with_facts(|facts| {
             for case in hot_cells(Effort::Quick).iter().filter(|case| has_kernel_end(case)) {
                 let metrics = [&TIME, &RATE, &SENDER_CPU, &SENDER_CALLS, &RECEIVER_FAULTS];
-                let none = |metric| predict(facts, metric, case).unwrap_err().0;
-                assert!(metrics.into_iter().map(none).all(|why| why.contains("kernel module")), "{case}");
+                let reason_of = |metric| predict(facts, metric, case).unwrap_err().0;
+                assert!(metrics.into_iter().map(reason_of).all(|reason| reason.contains("kernel module")), "{case}");
             }
         });
     }
 
     /// Facts in which every time is 100 ns, and every rate 10 GB/s.
-    fn with_facts<R>(look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
+    fn with_facts<R>(f: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
         let mut machine = machine();
         machine.topology.allowed = Fact::known(vec![0, 1], "a test");
         let measured = |id: &str, _: &Case| {
             let value = if BANDWIDTH_TCP_METHOD.id == *id { 10e9 } else { 100.0 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        look(&PredictionInputs::new(&machine, &measured))
+        f(&PredictionInputs::new(&machine, &measured))
     }
 
     #[test]
     fn every_cell_has_time_and_rate() {
         with_facts(|facts| {
-            for case in of_processes(Effort::Thorough) {
+            for case in process_cells(Effort::Thorough) {
                 let [time, rate] = [&TIME, &RATE].map(|metric| predict(facts, metric, &case).unwrap());
                 let bytes: u64 = file_lengths(Cell::from_case(&case).unwrap().set).iter().sum();
                 assert!((time.value * rate.value / 1e9 / bytes as f64 - 1.0).abs() < 1e-9, "{case}");
                 let factor = time.high / time.value;
                 assert!(
                     (factor - rate.high / rate.value).abs() < 1e-9
-                        && [TIME_RANGE_FACTOR, OTHER_RANGE_FACTOR].iter().any(|one| (factor - one).abs() < 1e-9)
+                        && [TIME_RANGE_FACTOR, OTHER_RANGE_FACTOR]
+                            .iter()
+                            .any(|range_factor| (factor - range_factor).abs() < 1e-9)
                 );
             }
         });
@@ -332,18 +341,18 @@ mod tests {
 
     #[test]
     fn counts_need_no_inputs() {
-        let nothing = machine();
-        let facts = PredictionInputs::new(&nothing, &|_, _| None);
-        let published = of_processes(Effort::Quick);
+        let bare_machine = machine();
+        let facts = PredictionInputs::new(&bare_machine, &|_, _| None);
+        let published = process_cells(Effort::Quick);
         for case in &published {
             let calls = predict(&facts, &SENDER_CALLS, case).unwrap();
             assert_eq!((calls.value - calls.low, calls.high - calls.value), (0.5, 0.5), "{case}");
             let is_mapped = SenderMethod::of(case) == Some(SenderMethod::Mmap);
-            let finds_what_arrived = !is_mapped
+            let has_partial_receives = !is_mapped
                 && ReceiverMethod::of(case) == Some(ReceiverMethod::Mmap)
                 && TransferFiles::of(case) != Some(TransferFiles::Small);
             let received = predict(&facts, &RECEIVER_CALLS, case).map(|calls| calls.low > 0.0);
-            assert_eq!(received.ok(), (!finds_what_arrived).then_some(true), "{case}");
+            assert_eq!(received.ok(), (!has_partial_receives).then_some(true), "{case}");
             assert_eq!(predict(&facts, &SENDER_FAULTS, case).is_ok(), is_mapped, "{case}");
             assert!(predict(&facts, &TIME, case).is_err(), "{case}");
         }

@@ -31,12 +31,12 @@ pub(super) struct ReceiverWork {
 
 impl ReceiverWork {
     /// Between two readings of the counters of a process.
-    pub(super) fn from_usage(moved: &RawTotals, used: Usage) -> Self {
+    pub(super) fn from_usage(totals: &RawTotals, usage: Usage) -> Self {
         Self {
-            cpu: used.cpu(),
-            calls: moved.counts.system_calls,
-            faults: used.minor_faults + used.major_faults,
-            switches: used.voluntary_switches + used.involuntary_switches,
+            cpu: usage.cpu(),
+            calls: totals.counts.system_calls,
+            faults: usage.minor_faults + usage.major_faults,
+            switches: usage.voluntary_switches + usage.involuntary_switches,
         }
     }
 }
@@ -46,7 +46,7 @@ type SharedCounters = Shared<[AtomicU64; 4]>;
 
 /// How the receiving process works.
 pub(super) struct ReceiverSpec {
-    pub how: ReceiverEnd,
+    pub end: ReceiverEnd,
     /// Where files arrive.
     pub directory: PathBuf,
     pub clock: Clock,
@@ -60,35 +60,36 @@ pub(super) struct ReceiverProcess {
     pub address: SocketAddr,
     /// Whose turn it is before a transfer, and when one has ended.
     ready: Arc<HandoffChannel>,
-    done: Arc<HandoffChannel>,
+    completion: Arc<HandoffChannel>,
     account: Arc<SharedCounters>,
     partner: PartnerTask,
 }
 
 impl ReceiverProcess {
     /// Starts it.
-    pub(super) fn start(setting: ReceiverSpec) -> ProbeResult<Self> {
-        let (address, receive) = setting.how.listen()?;
+    pub(super) fn start(spec: ReceiverSpec) -> ProbeResult<Self> {
+        let (address, receive) = spec.end.listen()?;
         let channel =
             || HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()).or_fail(STARTING).map(Arc::new);
-        let (ready, done) = (channel()?, channel()?);
+        let (ready, completion) = (channel()?, channel()?);
         let account: Arc<SharedCounters> = Arc::new(Shared::new().or_fail(STARTING)?);
-        let (theirs, cpu) = (Arc::clone(&account), setting.cpu);
-        let far = [Arc::clone(&ready), Arc::clone(&done)];
-        let life = move |board: &PartnerStatus| {
-            receive_all(receive, &setting, ([&far[0], &far[1]], &theirs), board).inspect_err(|error| {
-                board.fail(error);
-                // The sender may be waiting for either: it must see the failure.
-                let _ = far.iter().try_for_each(|channel| channel.hand_over(HandoffSide::Far));
-            })
+        let (receiver_account, cpu) = (Arc::clone(&account), spec.cpu);
+        let receiver_channels = [Arc::clone(&ready), Arc::clone(&completion)];
+        let run = move |board: &PartnerStatus| {
+            receive_all(receive, &spec, ([&receiver_channels[0], &receiver_channels[1]], &receiver_account), board)
+                .inspect_err(|error| {
+                    board.fail(error);
+                    // The sender may be waiting for either: it must see the failure.
+                    let _ = receiver_channels.iter().try_for_each(|channel| channel.hand_over(HandoffSide::Far));
+                })
         };
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, life).or_fail(STARTING)?;
-        Ok(Self { address, ready, done, account, partner })
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, run).or_fail(STARTING)?;
+        Ok(Self { address, ready, completion, account, partner })
     }
 
     /// Has it accept a sender; returns when it is about to.
     pub(super) fn accept(&self) -> ProbeResult {
-        self.done.hand_over(HandoffSide::Near)?;
+        self.completion.hand_over(HandoffSide::Near)?;
         self.ready.hand_over(HandoffSide::Near)?;
         self.ready.wait_for_turn(HandoffSide::Near)?;
         self.check_alive()
@@ -96,7 +97,7 @@ impl ReceiverProcess {
 
     /// Returns when it has received all: the tick of its clock at which the last byte was written, and what it did.
     pub(super) fn take_result(&self) -> ProbeResult<(u64, ReceiverWork)> {
-        self.done.wait_for_turn(HandoffSide::Near)?;
+        self.completion.wait_for_turn(HandoffSide::Near)?;
         self.check_alive()?;
         let [cpu, calls, faults, switches] =
             [0, 1, 2, 3].map(|index: usize| self.account[index].load(Ordering::Acquire));
@@ -119,8 +120,8 @@ impl ReceiverProcess {
 /// The life of the receiving process: one sender after another, each on request.
 fn receive_all(
     mut receive: FileReceiver,
-    setting: &ReceiverSpec,
-    ([ready, done], account): ([&HandoffChannel; 2], &SharedCounters),
+    spec: &ReceiverSpec,
+    ([ready, completion], account): ([&HandoffChannel; 2], &SharedCounters),
     board: &PartnerStatus,
 ) -> Result<()> {
     loop {
@@ -130,12 +131,12 @@ fn receive_all(
         }
         ready.hand_over(HandoffSide::Far)?;
         let before = read_usage(UsageScope::Process);
-        let moved = receive(&setting.directory, &mut |_| board.report_done(setting.clock.stop()));
+        let totals = receive(&spec.directory, &mut |_| board.report_done(spec.clock.stop()));
         let work =
-            ReceiverWork::from_usage(&moved.map_err(Error::other)?, read_usage(UsageScope::Process).since(before));
+            ReceiverWork::from_usage(&totals.map_err(Error::other)?, read_usage(UsageScope::Process).since(before));
         for (counter, value) in account.iter().zip([work.cpu, work.calls, work.faults, work.switches]) {
             counter.store(value, Ordering::Release);
         }
-        done.hand_over(HandoffSide::Far)?;
+        completion.hand_over(HandoffSide::Far)?;
     }
 }

@@ -16,7 +16,7 @@ use super::receiver::{self, ReceiverSpec, ReceiverWork};
 use crate::file::tree::RoundDirectory;
 use crate::reasons::{ProbeResult, fail_if};
 
-/// Trials in a round: rounds differ by more than the trials of one, so more rounds of fewer tell more. A large transfer takes as long
+/// Trials in a round: rounds differ by more than the trials of one, so more rounds of fewer show more. A large transfer takes as long
 /// as all else of a round.
 const TRIALS_PER_ROUND: u32 = 5;
 
@@ -30,8 +30,8 @@ const fn trial_count(set: TransferFiles) -> u32 {
 
 /// Bytes that one round of a case of a study moves through files; none for cases of other probes.
 pub fn bytes_per_round(case: &Case) -> u64 {
-    let (_, warm) = TransferFiles::Small.count_and_bytes();
-    TransferFiles::of(case).map_or(0, |set| warm + set.count_and_bytes().1 * u64::from(trial_count(set)))
+    let (_, warm_up_bytes) = TransferFiles::Small.count_and_bytes();
+    TransferFiles::of(case).map_or(0, |set| warm_up_bytes + set.count_and_bytes().1 * u64::from(trial_count(set)))
 }
 
 /// One transfer as it was measured.
@@ -56,19 +56,19 @@ pub(super) fn run_trials(
     let cell = Cell::from_case(case)?;
     let partner = bench.partner_cpu()?;
     let set = ReadyFileSet::open(bench, cell.set)?;
-    let small = ReadyFileSet::open(bench, TransferFiles::Small)?;
-    small.set_cache_state(PageCacheState::Cached)?;
+    let warm_up_set = ReadyFileSet::open(bench, TransferFiles::Small)?;
+    warm_up_set.set_cache_state(PageCacheState::Cached)?;
     let target = RoundDirectory::create(bench, "arrives")?;
     let (directory, clock) = (target.path().to_path_buf(), bench.clock());
     let receiver =
-        receiver::ReceiverProcess::start(ReceiverSpec { how: cell.receiving, directory, clock, cpu: partner })?;
+        receiver::ReceiverProcess::start(ReceiverSpec { end: cell.receiving, directory, clock, cpu: partner })?;
     let ends = TransferEnds { bench, cell: &cell, receiver: &receiver, target: target.path() };
-    ends.run_trial(&small)?;
+    ends.run_trial(&warm_up_set)?;
     let trial = |_| {
         if state == PageCacheState::Uncached {
-            // This CPU frees what it has sent: the other CPU, which has read it, puts it on a list of this one, which looks at it when
-            // a packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that sendfile or splice sent stay in
-            // memory.
+            // This CPU frees what it has sent. The other CPU, which has read it, puts it on a list of this one, which
+            // is checked when a packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that
+            // sendfile or splice sent stay in memory.
             drop(connect_local_pair(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, |_| Ok(()))?);
         }
         set.set_cache_state(state)?;
@@ -98,21 +98,21 @@ impl TransferEnds<'_, '_> {
         // Of the process, since a ring has threads of the kernel, which are counted as its own.
         let before = read_usage(UsageScope::Process);
         let start = self.bench.clock().start();
-        let sent = self.cell.sending.send(&set.paths, self.receiver.address);
-        let used = read_usage(UsageScope::Process).since(before);
-        let moved = match sent {
-            Ok(moved) => moved,
+        let outcome = self.cell.sending.send(&set.paths, self.receiver.address);
+        let usage = read_usage(UsageScope::Process).since(before);
+        let totals = match outcome {
+            Ok(totals) => totals,
             Err(error) => {
                 return self.receiver.check_alive().and(Err(ProbeError::fail(format!("the sender: {error}"))));
             }
         };
         let (end, receiver) = self.receiver.take_result()?;
         fail_if(end <= start, "the clocks of the two CPUs differ by more than a transfer takes")?;
-        let (time, fetched) = (self.bench.nanoseconds(end - start), used.read_from_device);
+        let (time, fetched) = (self.bench.nanoseconds(end - start), usage.read_from_device);
         let written = set.written_back_bytes(self.target)?;
         set.compare(self.target)?;
         self.bench.reserve_write(written)?;
-        Ok(TransferTrial { time, sender: ReceiverWork::from_usage(&moved, used), receiver, fetched, written })
+        Ok(TransferTrial { time, sender: ReceiverWork::from_usage(&totals, usage), receiver, fetched, written })
     }
 }
 
@@ -122,8 +122,11 @@ mod tests {
 
     #[test]
     fn round_bytes_include_warm_up() {
-        let of = |set: TransferFiles| bytes_per_round(&Case::new().with_word(set));
-        assert_eq!([of(TransferFiles::Small), of(TransferFiles::Large)], [6 * 24_114, 364_344_508 + 24_114]);
+        let bytes_of_set = |set: TransferFiles| bytes_per_round(&Case::new().with_word(set));
+        assert_eq!(
+            [bytes_of_set(TransferFiles::Small), bytes_of_set(TransferFiles::Large)],
+            [6 * 24_114, 364_344_508 + 24_114]
+        );
         assert_eq!(bytes_per_round(&Case::new()), 0);
     }
 }

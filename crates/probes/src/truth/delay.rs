@@ -54,23 +54,25 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     path.delay.store(delay, Ordering::Relaxed);
     let delayed = path.round_trips(clock)?;
     let log = path.close()?;
-    let pair = |trips: Vec<u64>, wanted| {
+    let pair = |trips: Vec<u64>, requested| {
         let trips = trips.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
-        RelayedTrip::pair(trips, &log, wanted).or_fail("the relay's log has another number of messages than were sent")
+        RelayedTrip::pair(trips, &log, requested)
+            .or_fail("the relay's log has another number of messages than were sent")
     };
     let (undelayed, delayed) = (pair(undelayed, 0)?, pair(delayed, delay)?);
     let median_of =
         |trips: &[RelayedTrip], value: fn(&RelayedTrip) -> f64| median(&trips.iter().map(value).collect::<Vec<_>>());
-    let (without, with) = (median_of(&undelayed, |trip| trip.total), median_of(&delayed, |trip| trip.total));
-    let unlogged = median_of(&undelayed, |trip| trip.total - trip.held);
+    let (base_median, delayed_median) =
+        (median_of(&undelayed, |trip| trip.total), median_of(&delayed, |trip| trip.total));
+    let base_overhead = median_of(&undelayed, |trip| trip.total - trip.relay_time);
     bench.note(format!(
         "{:.1} us without and {:.1} us with the relay's delay; it held a message {:.1} us each way",
-        without / 1e3,
-        with / 1e3,
-        median_of(&delayed, |trip| trip.held) / 2e3
+        base_median / 1e3,
+        delayed_median / 1e3,
+        median_of(&delayed, |trip| trip.relay_time) / 2e3
     ));
-    bench.record(&DELAY, vec![with - without]);
-    let ratios: Vec<f64> = delayed.iter().map(|trip| (trip.total - unlogged) / trip.held).collect();
+    bench.record(&DELAY, vec![delayed_median - base_median]);
+    let ratios: Vec<f64> = delayed.iter().map(|trip| (trip.total - base_overhead) / trip.relay_time).collect();
     bench.record(&DELAY_LOGGED_RATIO, vec![median(&ratios)]);
     Ok(())
 }
@@ -79,19 +81,26 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RelayedTrip {
     total: f64,
-    held: f64,
+    relay_time: f64,
 }
 
 impl RelayedTrip {
     /// The round trips at a setting, each with its own two entries of the relay's log: a sleep that ends late is in both.
     /// Without the first ones, which warm up; `None` where their number is another than the log's.
-    fn pair(trips: Vec<f64>, log: &[Vec<RelayedDelay>; 2], wanted: u64) -> Option<Vec<Self>> {
-        let [there, back] =
-            log.each_ref().map(|log| log.iter().filter(|entry| entry.wanted == wanted).collect::<Vec<_>>());
-        let is_whole = trips.len() > WARM_UP_TRIPS && [&there, &back].iter().all(|log| log.len() == trips.len());
-        let held = there.iter().zip(&back).map(|(there, back)| (there.really + back.really) as f64);
-        is_whole.then(|| {
-            trips.into_iter().zip(held).skip(WARM_UP_TRIPS).map(|(total, held)| Self { total, held }).collect()
+    fn pair(trips: Vec<f64>, log: &[Vec<RelayedDelay>; 2], requested: u64) -> Option<Vec<Self>> {
+        let [forward, backward] =
+            log.each_ref().map(|log| log.iter().filter(|entry| entry.requested == requested).collect::<Vec<_>>());
+        let is_complete =
+            trips.len() > WARM_UP_TRIPS && [&forward, &backward].iter().all(|log| log.len() == trips.len());
+        let relay_times =
+            forward.iter().zip(&backward).map(|(forward, backward)| (forward.actual + backward.actual) as f64);
+        is_complete.then(|| {
+            trips
+                .into_iter()
+                .zip(relay_times)
+                .skip(WARM_UP_TRIPS)
+                .map(|(total, relay_time)| Self { total, relay_time })
+                .collect()
         })
     }
 }
@@ -99,8 +108,8 @@ impl RelayedTrip {
 /// The requested and the actual delay of a frame, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RelayedDelay {
-    wanted: u64,
-    really: u64,
+    requested: u64,
+    actual: u64,
 }
 
 /// Both ends, and the relay between them.
@@ -116,9 +125,9 @@ struct RelayedPath {
 
 impl RelayedPath {
     fn open() -> ProbeResult<Self> {
-        let [here, there] = [Ipv4Addr::new(10, 83, 78, 1), Ipv4Addr::new(10, 83, 78, 2)];
-        let (far_tap, far) = tap_end("far", there)?;
-        let (near_tap, near) = tap_end("near", here)?;
+        let [near_address, far_address] = [Ipv4Addr::new(10, 83, 78, 1), Ipv4Addr::new(10, 83, 78, 2)];
+        let (far_tap, far) = tap_end("far", far_address)?;
+        let (near_tap, near) = tap_end("near", near_address)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
         let (delay, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -142,9 +151,9 @@ impl RelayedPath {
         let stop = Arc::clone(is_over);
         let far = ThreadBuilder::named("far").start(move || echo_loop(&far, &stop))?;
         let stop = Arc::clone(is_over);
-        let awake = ThreadBuilder::named("awake").start(move || keep_cpu_awake(&stop))?;
+        let spinner = ThreadBuilder::named("awake").start(move || keep_cpu_awake(&stop))?;
         let echo = EchoClient::over_link(Link::Udp(near), MESSAGE_BYTES)?;
-        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, helpers: [far, awake] })
+        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, helpers: [far, spinner] })
     }
 
     /// Round trips one after another, in ticks; the first ones warm up.
@@ -155,12 +164,12 @@ impl RelayedPath {
     /// Ends it; returns the relay's log of messages, in both directions.
     fn close(self) -> ProbeResult<[Vec<RelayedDelay>; 2]> {
         self.is_over.store(true, Ordering::Relaxed);
-        let panicked = |_| ProbeError::fail("a thread of the path panicked");
+        let thread_panic = |_| ProbeError::fail("a thread of the path panicked");
         for helper in self.helpers {
-            helper.join().map_err(panicked)??;
+            helper.join().map_err(thread_panic)??;
         }
-        let [there, back] = self.relays.map(|relay| relay.join().map_err(panicked));
-        Ok([there??, back??])
+        let [forward, backward] = self.relays.map(|relay| relay.join().map_err(thread_panic));
+        Ok([forward??, backward??])
     }
 }
 
@@ -176,23 +185,23 @@ fn tap_end(name: &str, address: Ipv4Addr) -> ProbeResult<(Tap, UdpSocket)> {
 
 /// Forwards frames, each after the delay; returns the actual delay of each message.
 fn relay(from: &Tap, to: &Tap, delay: &AtomicU64, is_over: &AtomicBool) -> kelvin_sys::Result<Vec<RelayedDelay>> {
-    let (mut frame, mut noted) = ([0; MAX_FRAME_BYTES], Vec::new());
+    let (mut frame, mut delays) = ([0; MAX_FRAME_BYTES], Vec::new());
     while !is_over.load(Ordering::Relaxed) {
         if !wait_readable(from.as_fd(), STOP_CHECK_INTERVAL)? {
             continue;
         }
         let length = from.receive(&mut frame)?;
-        let (came, wanted) = (monotonic(), delay.load(Ordering::Relaxed));
-        if wanted > 0 {
-            std::thread::sleep(Duration::from_nanos(wanted));
+        let (arrival, requested) = (monotonic(), delay.load(Ordering::Relaxed));
+        if requested > 0 {
+            std::thread::sleep(Duration::from_nanos(requested));
         }
-        let really = monotonic() - came;
+        let actual = monotonic() - arrival;
         to.send(&frame[..length])?;
         if length == FRAME_BYTES {
-            noted.push(RelayedDelay { wanted, really });
+            delays.push(RelayedDelay { requested, actual });
         }
     }
-    Ok(noted)
+    Ok(delays)
 }
 
 /// Keeps the CPU that all these threads share from going idle while a frame is held: its wake-up would take longer than
@@ -222,9 +231,9 @@ fn echo_loop(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()>
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let reason = "the relay wakes late, and logs it: the known value is its log, truth.delay.ratio_to_log";
     unpredicted_if(*metric == DELAY, reason)?;
-    let added = 2.0 * RELAY_DELAY.number_in(case).unwrap_or_default() as f64;
-    let share = MAX_ERROR_NANOSECONDS / added;
-    Ok(super::known_prediction(1.0, share, Unit::Ratio, &format!("{:.0} us are added", added / 1e3)))
+    let added_delay = 2.0 * RELAY_DELAY.number_in(case).unwrap_or_default() as f64;
+    let share = MAX_ERROR_NANOSECONDS / added_delay;
+    Ok(super::known_prediction(1.0, share, Unit::Ratio, &format!("{:.0} us are added", added_delay / 1e3)))
 }
 
 #[cfg(test)]
@@ -234,13 +243,13 @@ mod tests {
 
     #[test]
     fn round_trip_has_its_own_entries_of_log() {
-        let entry = |wanted, really| RelayedDelay { wanted, really };
-        let log_of = |really: &[u64]| really.iter().map(|&really| entry(7, really)).collect::<Vec<_>>();
+        let entry = |requested, actual| RelayedDelay { requested, actual };
+        let log_of = |delays: &[u64]| delays.iter().map(|&actual| entry(7, actual)).collect::<Vec<_>>();
         // The warm-up, and a sleep that ended late on the way there, and one on the way back.
         let mut log = [log_of(&[9, 9, 9, 9, 9, 10, 90]), log_of(&[9, 9, 9, 9, 9, 40, 10])];
         log[0].insert(0, entry(0, 1));
         let trips = vec![25.0, 25.0, 25.0, 25.0, 25.0, 57.0, 107.0];
-        let trip = |total, held| RelayedTrip { total, held };
+        let trip = |total, relay_time| RelayedTrip { total, relay_time };
         assert_eq!(RelayedTrip::pair(trips.clone(), &log, 7), Some(vec![trip(57.0, 50.0), trip(107.0, 100.0)]));
         assert_eq!(RelayedTrip::pair(trips[1..].to_vec(), &log, 7), None);
         assert_eq!(RelayedTrip::pair(vec![1.0], &log, 0), None);
@@ -249,9 +258,9 @@ mod tests {
     #[test]
     fn five_ms_path_adds_ten_ms_rtt() {
         with_facts(&[], |facts| {
-            let of = |metric| predict(facts, metric, &Case::new().with_number(RELAY_DELAY, 5_000_000));
-            let ratio = of(&DELAY_LOGGED_RATIO).unwrap();
-            assert!(of(&DELAY).is_err());
+            let predicted = |metric| predict(facts, metric, &Case::new().with_number(RELAY_DELAY, 5_000_000));
+            let ratio = predicted(&DELAY_LOGGED_RATIO).unwrap();
+            assert!(predicted(&DELAY).is_err());
             assert_eq!((ratio.value, ratio.low, ratio.high), (1.0, 0.98, 1.02));
         });
     }

@@ -68,16 +68,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let pauses = read_throttled(&disk, &group, (state, bench.seed()))?;
     let (first, last) = timed_window(&pauses)
         .or_fail(format!("the kernel throttled reads only {} times: the limit is not in force", pauses.len()))?;
-    let (bytes, counted) = (last.bytes - first.bytes, last.counted - first.counted);
+    let (bytes, counted_bytes) = (last.bytes - first.bytes, last.counted_bytes - first.counted_bytes);
     let nanoseconds = last.time - first.time;
     bench.note(format!(
-        "device {}, cgroup version {}: {bytes} bytes read and {counted} counted in {:.3} s",
+        "device {}, cgroup version {}: {bytes} bytes read and {counted_bytes} counted in {:.3} s",
         disk.numbers,
         group.version(),
         nanoseconds as f64 / 1e9
     ));
     bench.record(&DISK, vec![bytes as f64 * 1e9 / nanoseconds as f64]);
-    bench.record(&DISK_COUNTED_RATIO, vec![bytes as f64 / counted.max(1) as f64]);
+    bench.record(&DISK_COUNTED_RATIO, vec![bytes as f64 / counted_bytes.max(1) as f64]);
     Ok(())
 }
 
@@ -85,13 +85,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ThrottlePause {
     /// Nanoseconds that it lasted.
-    lasted: u64,
+    duration: u64,
     /// When it ended, in nanoseconds.
     time: u64,
     /// Bytes read until then.
     bytes: u64,
     /// Bytes counted by the group until then.
-    counted: u64,
+    counted_bytes: u64,
 }
 
 /// Records when a block was throttled.
@@ -100,7 +100,7 @@ struct PauseObserver<'a> {
     device: &'a str,
     last: u64,
     bytes: u64,
-    found: kelvin_file::Result<Vec<ThrottlePause>>,
+    pauses: kelvin_file::Result<Vec<ThrottlePause>>,
 }
 
 impl Observer for PauseObserver<'_> {
@@ -111,13 +111,15 @@ impl Observer for PauseObserver<'_> {
     fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
         self.bytes += request.bytes as u64;
         let time = monotonic();
-        let lasted = time - std::mem::replace(&mut self.last, time);
-        if lasted < MIN_PAUSE_NANOSECONDS {
+        let duration = time - std::mem::replace(&mut self.last, time);
+        if duration < MIN_PAUSE_NANOSECONDS {
             return ControlFlow::Continue(());
         }
-        match (self.group.bytes_read(self.device), &mut self.found) {
-            (Ok(counted), Ok(found)) => found.push(ThrottlePause { lasted, time, bytes: self.bytes, counted }),
-            (Err(error), found) => *found = Err(error),
+        match (self.group.bytes_read(self.device), &mut self.pauses) {
+            (Ok(counted_bytes), Ok(pauses)) => {
+                pauses.push(ThrottlePause { duration, time, bytes: self.bytes, counted_bytes })
+            }
+            (Err(error), pauses) => *pauses = Err(error),
             (Ok(_), Err(_)) => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
@@ -132,20 +134,23 @@ fn read_throttled(
     // In random order, against read-ahead: requested bytes would be counted before they are read.
     let order = BlockOrder::Random { seed };
     cache::set_cache_state(&disk.target, state).map_err(super::probe_error)?;
-    let how = ReadOptions { access: state.access(), block: READ_BLOCK, order, pages: PagePolicy::Base };
-    let mut reader = Engine::Pread.open(&disk.target, how).map_err(super::probe_error)?;
-    let mut holds = PauseObserver { group, device: &disk.numbers, last: monotonic(), bytes: 0, found: Ok(Vec::new()) };
-    reader.read(&mut BlockRequests::new(0..FILE_BYTES, READ_BLOCK, order), &mut holds).map_err(super::probe_error)?;
-    holds.found.map_err(super::probe_error)
+    let options = ReadOptions { access: state.access(), block: READ_BLOCK, order, pages: PagePolicy::Base };
+    let mut reader = Engine::Pread.open(&disk.target, options).map_err(super::probe_error)?;
+    let mut observer =
+        PauseObserver { group, device: &disk.numbers, last: monotonic(), bytes: 0, pauses: Ok(Vec::new()) };
+    reader
+        .read(&mut BlockRequests::new(0..FILE_BYTES, READ_BLOCK, order), &mut observer)
+        .map_err(super::probe_error)?;
+    observer.pauses.map_err(super::probe_error)
 }
 
 /// The ends of the first and the last throttled period. A far shorter one was something else, such as a busy CPU.
 fn timed_window(pauses: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)> {
-    let mut lengths: Vec<u64> = pauses.iter().map(|pause| pause.lasted).collect();
+    let mut lengths: Vec<u64> = pauses.iter().map(|pause| pause.duration).collect();
     lengths.sort_unstable();
-    let usual = *lengths.get(lengths.len() / 2)?;
-    let full: Vec<&ThrottlePause> = pauses.iter().filter(|pause| pause.lasted > usual / 2).collect();
-    (full.len() > MIN_PERIODS).then(|| (*full[0], *full[full.len() - 1]))
+    let median = *lengths.get(lengths.len() / 2)?;
+    let full_pauses: Vec<&ThrottlePause> = pauses.iter().filter(|pause| pause.duration > median / 2).collect();
+    (full_pauses.len() > MIN_PERIODS).then(|| (*full_pauses[0], *full_pauses[full_pauses.len() - 1]))
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
@@ -167,12 +172,12 @@ fn shared_image(bench: &Bench<'_>) -> ProbeResult<PathBuf> {
     has_room(bench.scratch(), bytes)?;
     bench.reserve_write(bytes)?;
     let content = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}-{}.content", std::process::id()));
-    let unfinished = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}-{}.image", std::process::id()));
-    let made = make_image(&content, &unfinished).and_then(|()| Ok(fs::rename(&unfinished, &path)?));
+    let temporary = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}-{}.image", std::process::id()));
+    let outcome = make_image(&content, &temporary).and_then(|()| Ok(fs::rename(&temporary, &path)?));
     // The error matters more than a failure to remove the remains.
     let _ = fs::remove_dir_all(&content);
-    let _ = fs::remove_file(&unfinished);
-    made.map(|()| path)
+    let _ = fs::remove_file(&temporary);
+    outcome.map(|()| path)
 }
 
 fn make_image(content: &Path, image: &Path) -> ProbeResult {
@@ -201,17 +206,20 @@ impl LoopDisk {
     fn open(image: &Path, scratch: &Path) -> ProbeResult<Self> {
         enter_private_mounts().or_skip("needs a mount namespace (root may create one)")?;
         // Each process mounts it in its own namespace.
-        let place = scratch.join(TRUTH_DISK_PREFIX);
-        fs::create_dir_all(&place)?;
-        run_command(Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&place), "mount")?;
-        let root = File::open(&place)?;
+        let mount_point = scratch.join(TRUTH_DISK_PREFIX);
+        fs::create_dir_all(&mount_point)?;
+        run_command(
+            Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&mount_point),
+            "mount",
+        )?;
+        let root = File::open(&mount_point)?;
         let target = Target::find(&PathBuf::from(format!("/proc/self/fd/{}/{DATA}", root.as_raw_fd())))
             .map_err(|error| ProbeError::fail(error.to_string()))?;
         let device = target.device();
         let numbers = format!("{}:{}", major(device), minor(device));
-        let backed = fs::read_to_string(format!("/sys/dev/block/{numbers}/loop/backing_file"));
+        let backing_file = fs::read_to_string(format!("/sys/dev/block/{numbers}/loop/backing_file"));
         // Limiting any other device would affect others.
-        backed.or_fail(format!("{numbers}, on which the image was mounted, is not a loop device"))?;
+        backing_file.or_fail(format!("{numbers}, on which the image was mounted, is not a loop device"))?;
         Ok(Self { _root: root, target, numbers })
     }
 }
@@ -237,18 +245,18 @@ mod tests {
 
     #[test]
     fn window_spans_throttled_periods() {
-        let held = |lasted: u64, time: u64| ThrottlePause {
-            lasted: lasted * 1_000_000,
+        let pause = |duration: u64, time: u64| ThrottlePause {
+            duration: duration * 1_000_000,
             time,
             bytes: time * 2,
-            counted: time * 3,
+            counted_bytes: time * 3,
         };
-        let usual = [held(90, 1), held(95, 2), held(97, 3), held(96, 4)];
-        assert_eq!(timed_window(&usual), Some((usual[0], usual[3])));
+        let pauses = [pause(90, 1), pause(95, 2), pause(97, 3), pause(96, 4)];
+        assert_eq!(timed_window(&pauses), Some((pauses[0], pauses[3])));
         // A short pause at either end is not throttling.
-        let more = [&[held(9, 0)], &usual[..], &[held(12, 5)]].concat();
-        assert_eq!(timed_window(&more), Some((usual[0], usual[3])));
-        assert_eq!((timed_window(&usual[1..]), timed_window(&[])), (None, None));
+        let with_short_pauses = [&[pause(9, 0)], &pauses[..], &[pause(12, 5)]].concat();
+        assert_eq!(timed_window(&with_short_pauses), Some((pauses[0], pauses[3])));
+        assert_eq!((timed_window(&pauses[1..]), timed_window(&[])), (None, None));
     }
 
     #[test]

@@ -20,20 +20,20 @@ const CHAIN_PAIRS: usize = 8;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let clock = bench.clock();
-    let timed = |kernel: fn(u64), iterations| {
+    let time_kernel = |kernel: fn(u64), iterations| {
         let start = clock.start();
         kernel(iterations);
         (clock.stop() - start) as f64 / iterations as f64
     };
-    let fastest = || {
+    let best_ratio = || {
         let (mut multiply, mut add) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..CHAIN_PAIRS {
-            multiply = multiply.min(timed(kernels::chain_multiply, 100));
-            add = add.min(timed(kernels::chain_add, 300));
+            multiply = multiply.min(time_kernel(kernels::chain_multiply, 100));
+            add = add.min(time_kernel(kernels::chain_add, 300));
         }
         multiply / add
     };
-    bench.record(&CYCLES, (0..RATIO_SAMPLES).map(|_| fastest()).collect());
+    bench.record(&CYCLES, (0..RATIO_SAMPLES).map(|_| best_ratio()).collect());
     Ok(())
 }
 

@@ -21,7 +21,7 @@ const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
 /// The interfaces' MTU, and its overhead: headers of IP and TCP, and the time stamps.
 const MTU: f64 = 1500.0;
 const HEADER_BYTES: f64 = 20.0 + 20.0 + 12.0;
-/// What the shaper counts beside the packet: the Ethernet header. There is no wire, so nothing else.
+/// What the shaper counts in addition to the packet: the Ethernet header. There is no wire, so nothing else.
 const ETHERNET_HEADER: f64 = 14.0;
 /// It fills the shaper's queue until a packet is dropped, so the link stays saturated even while this machine is busy;
 /// a delay-based one keeps the queue nearly empty. It is part of every kernel.
@@ -54,36 +54,36 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     std::thread::sleep(MEASURE_TIME);
     let after = (bulk.totals()?, shaper.counts()?);
     let words = bulk.finish()?.words;
-    let let_through = payload_since(&after.1, &before.1);
-    let arrived = after.0.bytes - before.0.bytes;
+    let passed_bytes = payload_since(&after.1, &before.1);
+    let received_bytes = after.0.bytes - before.0.bytes;
     bench.note(format!(
-        "{arrived} bytes arrived of {let_through} that the shaper ({}) passed; it dropped {} packets; {words}",
+        "{received_bytes} bytes arrived of {passed_bytes} that the shaper ({}) passed; it dropped {} packets; {words}",
         after.1.kind,
         after.1.drops - before.1.drops
     ));
     bench.record(&LINK, vec![after.0.rate_since(&before.0)]);
-    bench.record(&LINK_COUNTED_RATIO, vec![arrived as f64 / (let_through.max(1)) as f64]);
+    bench.record(&LINK_COUNTED_RATIO, vec![received_bytes as f64 / (passed_bytes.max(1)) as f64]);
     Ok(())
 }
 
 /// Payload bytes that the shaper has passed since an earlier reading, from its count with headers.
-fn payload_since(now: &QdiscCounts, earlier: &QdiscCounts) -> u64 {
-    let (bytes, packets) = (now.bytes - earlier.bytes, now.packets.wrapping_sub(earlier.packets));
+fn payload_since(counts: &QdiscCounts, earlier: &QdiscCounts) -> u64 {
+    let (bytes, packets) = (counts.bytes - earlier.bytes, counts.packets.wrapping_sub(earlier.packets));
     bytes.saturating_sub((f64::from(packets) * (ETHERNET_HEADER + HEADER_BYTES)) as u64)
 }
 
 /// Both ends of a connection over a link shaped to this many bits per second, and its counter.
 fn shaped_link(rate: u64) -> ProbeResult<((Link, Link), Qdisc)> {
-    let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
+    let [near_address, far_address] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
     let (far, near) = (enter_namespace()?, enter_namespace()?);
     configure("ip", &["link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name", "far", "mtu", "1500"])?;
     configure("ip", &["link", "set", "far", "netns", &far.path()])?;
-    bring_up("near", here)?;
+    bring_up("near", near_address)?;
     limit_rate("near", rate).map_err(configure_error)?;
     let shaper = Qdisc::open("near")?;
     far.enter()?;
-    bring_up("far", there)?;
-    let listener = TcpListener::bind((there, 0))?;
+    bring_up("far", far_address)?;
+    let listener = TcpListener::bind((far_address, 0))?;
     near.enter()?;
     let link = Link::tcp_pair(&listener, |socket| set_congestion_control(&socket, CONGESTION_CONTROL))
         .or_fail("the two ends of the link do not reach each other")?;
@@ -109,7 +109,7 @@ fn configure(program: &str, arguments: &[&str]) -> ProbeResult {
 fn configure_error(error: ConfigureError) -> ProbeError {
     ProbeError::skip(match error {
         ConfigureError::Program { name, error } => format!("needs {name} (Debian: iproute2): {error}"),
-        ConfigureError::Refused { command, said } => format!("needs a kernel and rights for `{command}`: {said}"),
+        ConfigureError::Refused { command, stderr } => format!("needs a kernel and rights for `{command}`: {stderr}"),
     })
 }
 
@@ -120,14 +120,14 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted 
     }
     let rate = LINK_RATE.number_in(case).unwrap_or_default() as f64;
     let mtu = || fact("MTU", MTU, Unit::Bytes, "as configured");
-    let header = |name, bytes| given(name, bytes, Unit::Bytes);
+    let header = |name, bytes| quantity(name, bytes, Unit::Bytes);
     let limit = fact("rate", rate / 8.0, Unit::BytesPerSecond, "the shaper's limit");
     let share = (mtu() - header("headers", HEADER_BYTES)) / (mtu() + header("Ethernet header", ETHERNET_HEADER));
     let payload = (limit * share).source(
         "Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps",
     );
     let remark = format!("the construction is accurate to {} %", MAX_RELATIVE_ERROR * 100.0);
-    Ok(payload.within_share(MAX_RELATIVE_ERROR).explained(PredictionBasis::Spec, "shaped link", &remark))
+    Ok(payload.widen_by_share(MAX_RELATIVE_ERROR).explained(PredictionBasis::Spec, "shaped link", &remark))
 }
 
 #[cfg(test)]
@@ -140,15 +140,15 @@ mod tests {
         let case = Case::new().with_number(LINK_RATE, 100_000_000);
         let prediction = with_facts(&[], |facts| predict(facts, &LINK, &case)).unwrap();
         assert!((prediction.value * 8.0 / 1e6 - 95.641).abs() < 0.001, "{}", prediction.value);
-        let counted = with_facts(&[], |facts| predict(facts, &LINK_COUNTED_RATIO, &case)).unwrap();
-        assert_eq!((counted.value, counted.low, counted.high), (1.0, 0.98, 1.02));
+        let ratio = with_facts(&[], |facts| predict(facts, &LINK_COUNTED_RATIO, &case)).unwrap();
+        assert_eq!((ratio.value, ratio.low, ratio.high), (1.0, 0.98, 1.02));
     }
 
     #[test]
     fn shaper_counts_packet_headers() {
-        let of = |bytes, packets| QdiscCounts { kind: "tbf".into(), bytes, packets, drops: 0 };
+        let counts = |bytes, packets| QdiscCounts { kind: "tbf".into(), bytes, packets, drops: 0 };
         // Ten full packets, and one of a single byte; the count of packets begins anew after 2^32.
-        let (before, after) = (of(5_000_000_000, u32::MAX), of(5_000_000_000 + 15_140 + 67, 10));
+        let (before, after) = (counts(5_000_000_000, u32::MAX), counts(5_000_000_000 + 15_140 + 67, 10));
         assert_eq!(payload_since(&after, &before), 14_481);
     }
 }

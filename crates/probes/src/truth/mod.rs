@@ -35,8 +35,8 @@ pub(crate) fn remove_leftovers() {
 /// The known value as a prediction: `share` is the relative error of the construction.
 fn known_prediction(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
     let remark = format!("{construction}; the construction is accurate to {} %", share * 100.0);
-    let known = fact("known value", value, unit, "construction").within_share(share);
-    known.explained(PredictionBasis::Spec, "by construction", &remark)
+    let known_value = fact("known value", value, unit, "construction").widen_by_share(share);
+    known_value.explained(PredictionBasis::Spec, "by construction", &remark)
 }
 
 /// A missing resource or permission is a skip, anything else a failure.

@@ -25,10 +25,10 @@ pub(super) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let (mut reader, writer) = std::io::pipe()?;
     std::thread::scope(|scope| {
-        let feeding = ThreadBuilder::named("feed").start_in(scope, || feed(writer))?;
+        let feeder = ThreadBuilder::named("feed").start_in(scope, || feed(writer))?;
         let rate = drain(bench, &mut reader);
         drop(reader);
-        feeding.join().map_err(|_| ProbeError::fail("the writing thread panicked"))??;
+        feeder.join().map_err(|_| ProbeError::fail("the writing thread panicked"))??;
         bench.record(&PIPE, vec![rate?]);
         Ok(())
     })
@@ -36,11 +36,11 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 fn feed(mut writer: PipeWriter) -> ProbeResult {
     let chunk = [0x5a; CHUNK_BYTES];
-    let begun = monotonic();
+    let start = monotonic();
     for number in 0..=CHUNK_COUNT {
-        let due = begun + number * CHUNK_PERIOD;
-        std::thread::sleep(Duration::from_nanos(due.saturating_sub(monotonic() + 100_000)));
-        while monotonic() < due {
+        let deadline = start + number * CHUNK_PERIOD;
+        std::thread::sleep(Duration::from_nanos(deadline.saturating_sub(monotonic() + 100_000)));
+        while monotonic() < deadline {
             std::thread::yield_now();
         }
         writer.write_all(&chunk)?;

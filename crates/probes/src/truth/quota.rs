@@ -35,12 +35,12 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 /// Spins from the end of one throttling to the end of another, some periods later.
 fn spin() -> f64 {
-    let (begun, used) = wait_for_throttle_end();
-    let mut last = (begun, used);
-    while last.0 - begun < (MEASURED_PERIODS * PERIOD_MICROSECONDS - PERIOD_MICROSECONDS / 2) * 1000 {
+    let (start, cpu_start) = wait_for_throttle_end();
+    let mut last = (start, cpu_start);
+    while last.0 - start < (MEASURED_PERIODS * PERIOD_MICROSECONDS - PERIOD_MICROSECONDS / 2) * 1000 {
         last = wait_for_throttle_end();
     }
-    (last.1 - used) as f64 / (last.0 - begun) as f64
+    (last.1 - cpu_start) as f64 / (last.0 - start) as f64
 }
 
 /// Spins until time jumps, when a new period begins after throttling; returns the time and the CPU time used until

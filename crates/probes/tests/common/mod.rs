@@ -1,6 +1,6 @@
 //! Runs a probe once for real, in a fresh process, as a run does.
 //!
-//! A test that wants it says `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
+//! A test that needs it declares `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
 //! again to run nothing but [`serve_round`].
 //!
 //! A test may assert which figures there are, of what, how many, and what counters and the order of moments within one
@@ -80,7 +80,7 @@ const DISTURBANCE_WORDS: [&str; 8] = [
     "a multiply takes as long as",
     "did not run on this CPU",
     "are no rate",
-    // The receiver got no turn beside a sender that never waits: a slice here is a few milliseconds.
+    // The receiver got no turn next to a sender that never waits: a slice here is a few milliseconds.
     "no datagram arrived",
 ];
 /// Rounds until one is not disturbed.
@@ -89,11 +89,11 @@ const MAX_TRIALS: usize = 5;
 /// Like `run_probe_in`, with directories of the test's choice.
 pub fn run_probe_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
     let round = || run_request(id, case, request(directories, id, case, slice_ms));
-    let spoiled = |attempt: &RoundOutcome| {
+    let is_disturbed = |attempt: &RoundOutcome| {
         matches!(attempt, RoundOutcome::Failed(reason) | RoundOutcome::Skipped(SkipReason(reason))
             if DISTURBANCE_WORDS.iter().any(|words| reason.contains(words)))
     };
-    (1..MAX_TRIALS).map(|_| round()).find(|attempt| !spoiled(attempt)).unwrap_or_else(round)
+    (1..MAX_TRIALS).map(|_| round()).find(|attempt| !is_disturbed(attempt)).unwrap_or_else(round)
 }
 
 /// A process's answer to a request.
@@ -149,7 +149,7 @@ pub fn measure_if_possible_at(
 pub fn measured_if_possible(id: &str, case: &Case, attempt: RoundOutcome) -> Option<Vec<MetricReadings>> {
     match attempt {
         RoundOutcome::Skipped(reason) => {
-            assert!(!reason.0.contains("two CPUs") || cpu::allowed().unwrap().len() < 2, "{id} {case}: {reason}");
+            assert!(!reason.0.contains("two CPUs") || cpu::affinity().unwrap().len() < 2, "{id} {case}: {reason}");
             report_skip(id, case, &reason);
             None
         }
@@ -169,14 +169,14 @@ fn readings(id: &str, case: &Case, attempt: RoundOutcome) -> Vec<MetricReadings>
     for reading in &readings {
         let metric = probe.metrics.iter().find(|metric| metric.id == reading.metric);
         let metric = metric.unwrap_or_else(|| panic!("{id} {case}: {}", reading.metric));
-        // The first round of what has to lie idle has nothing to tell yet.
-        let may_be_none = metric.needs == Some(Need::IdleTime);
+        // The first round of what has to lie idle has nothing to report yet.
+        let may_be_empty = metric.needs == Some(Need::IdleTime);
         let figures = match &reading.readings {
             Readings::Batches(batches) => &batches.nanoseconds,
             Readings::Scalars(values) => values,
         };
-        let is_there = may_be_none || !figures.is_empty();
-        assert!(is_there && figures.iter().all(|one| one.is_finite()), "{id} {case}: {reading:?}");
+        let has_figures = may_be_empty || !figures.is_empty();
+        assert!(has_figures && figures.iter().all(|value| value.is_finite()), "{id} {case}: {reading:?}");
     }
     readings
 }
@@ -201,8 +201,8 @@ pub fn measure_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms
 
 /// The reading of a metric.
 pub fn reading_of<'a>(readings: &'a [MetricReadings], metric: &str) -> &'a MetricReadings {
-    let found = readings.iter().find(|reading| reading.metric == *metric);
-    found.unwrap_or_else(|| panic!("no {metric} in {readings:?}"))
+    let reading = readings.iter().find(|reading| reading.metric == *metric);
+    reading.unwrap_or_else(|| panic!("no {metric} in {readings:?}"))
 }
 
 /// All that the readings note.
@@ -236,15 +236,15 @@ fn request(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) 
 }
 
 fn setup(directories: &TestDirectories) -> Setup {
-    let allowed = cpu::allowed().unwrap();
-    let (&cpu, others) = allowed.split_last().unwrap();
+    let allowed = cpu::affinity().unwrap();
+    let (&cpu, other_cpus) = allowed.split_last().unwrap();
     let agent = directories
         .agent
         .as_ref()
         .map(|(address, token_file)| AgentEndpoint { address: *address, token_file: Some(token_file.into()) });
     Setup {
         clock: calibrate_clock(cpu).unwrap(),
-        placement: Placement { cpu, partner: others.last().copied(), allowed: allowed.clone() },
+        placement: Placement { cpu, partner: other_cpus.last().copied(), allowed: allowed.clone() },
         canaries: true,
         realtime: false,
         throttle_file: None,

@@ -6,15 +6,15 @@ use kelvin_core::{
 
 const SOURCE: &str = "composed";
 
-fn known<T>(value: T) -> Fact<T> {
+fn known_fact<T>(value: T) -> Fact<T> {
     Fact::known(value, SOURCE)
 }
 
 fn text(value: &str) -> Fact<String> {
-    known(value.to_owned())
+    known_fact(value.to_owned())
 }
 
-fn unknown<T>() -> Fact<T> {
+fn unknown_fact<T>() -> Fact<T> {
     Fact::unknown("left out of the composed machine")
 }
 
@@ -32,16 +32,16 @@ pub fn machine() -> Machine {
         kernel: kernel(),
         platform: Platform {
             product: text("Composed"),
-            hypervisor: known(None),
-            container: known(None),
+            hypervisor: known_fact(None),
+            container: known_fact(None),
             ..Platform::default()
         },
         limits: Limits {
-            cpu_quota: known(None),
-            memory_bytes: known(None),
-            processes: known(None),
-            open_files: known(1024),
-            cgroup_version: known(2),
+            cpu_quota: known_fact(None),
+            memory_bytes: known_fact(None),
+            processes: known_fact(None),
+            open_files: known_fact(1024),
+            cgroup_version: known_fact(2),
         },
     }
 }
@@ -51,22 +51,22 @@ fn cpu() -> Cpu {
     Cpu {
         vendor: text("AuthenticAMD"),
         model_name: text("AMD EPYC 9B45"),
-        family: known(0x1a),
-        model: known(0x02),
-        stepping: known(1),
+        family: known_fact(0x1a),
+        model: known_fact(0x02),
+        stepping: known_fact(1),
         microarchitecture: text("Zen 5"),
         microcode: text("0xb002147"),
-        nominal_hz: known(2.6e9),
-        maximum_hz: known(4.1e9),
-        measured_hz: known(4.0e9),
-        counter_hz: known(2.6e9),
-        flags: known(flags.split(' ').map(str::to_owned).collect()),
-        tlbs: known(vec![
+        nominal_hz: known_fact(2.6e9),
+        maximum_hz: known_fact(4.1e9),
+        measured_hz: known_fact(4.0e9),
+        counter_hz: known_fact(2.6e9),
+        flags: known_fact(flags.split(' ').map(str::to_owned).collect()),
+        tlbs: known_fact(vec![
             Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 },
             Tlb { level: 2, kind: CacheKind::Unified, page_bytes: 4096, entries: 4096, ways: 16 },
         ]),
         governor: text("performance"),
-        mitigations: known(vec![Mitigation {
+        mitigations: known_fact(vec![Mitigation {
             vulnerability: "spectre_v2".into(),
             status: "Mitigation: Enhanced / Automatic IBRS; STIBP: always-on".into(),
         }]),
@@ -74,7 +74,7 @@ fn cpu() -> Cpu {
 }
 
 fn topology() -> Topology {
-    let all: Vec<u32> = (0..8).collect();
+    let cpus: Vec<u32> = (0..8).collect();
     let cache = |level, kind, bytes, shared_by: &[u32]| Cache {
         level,
         kind,
@@ -84,33 +84,33 @@ fn topology() -> Topology {
         shared_by: shared_by.to_vec(),
     };
     Topology {
-        online: known(all.clone()),
-        allowed: known(all.clone()),
-        sockets: known(1),
-        cores: known(4),
-        siblings: known(all.iter().map(|&cpu| vec![cpu & !1, cpu | 1]).collect()),
-        caches: known(vec![
+        online: known_fact(cpus.clone()),
+        allowed: known_fact(cpus.clone()),
+        sockets: known_fact(1),
+        cores: known_fact(4),
+        siblings: known_fact(cpus.iter().map(|&cpu| vec![cpu & !1, cpu | 1]).collect()),
+        caches: known_fact(vec![
             cache(1, CacheKind::Data, 48 << 10, &[0, 1]),
             cache(1, CacheKind::Instruction, 32 << 10, &[0, 1]),
             cache(2, CacheKind::Unified, 1 << 20, &[0, 1]),
-            cache(3, CacheKind::Unified, 32 << 20, &all),
+            cache(3, CacheKind::Unified, 32 << 20, &cpus),
         ]),
-        nodes: known(vec![NumaNode { id: 0, cpus: all, bytes: Some(16 << 30), distances: vec![10] }]),
+        nodes: known_fact(vec![NumaNode { id: 0, cpus, bytes: Some(16 << 30), distances: vec![10] }]),
     }
 }
 
 fn memory() -> Memory {
     Memory {
-        total_bytes: known(16 << 30),
-        available_bytes: known(12 << 30),
-        swap_bytes: known(0),
-        page_bytes: known(4096),
-        huge_page_bytes: known(vec![2 << 20, 1 << 30]),
+        total_bytes: known_fact(16 << 30),
+        available_bytes: known_fact(12 << 30),
+        swap_bytes: known_fact(0),
+        page_bytes: known_fact(4096),
+        huge_page_bytes: known_fact(vec![2 << 20, 1 << 30]),
         transparent_huge_pages: text("madvise"),
-        kind: unknown(),
-        transfers_per_second: unknown(),
-        channels: unknown(),
-        peak_bytes_per_second: unknown(),
+        kind: unknown_fact(),
+        transfers_per_second: unknown_fact(),
+        channels: unknown_fact(),
+        peak_bytes_per_second: unknown_fact(),
     }
 }
 
@@ -123,7 +123,7 @@ fn kernel() -> Kernel {
         command_line: text("quiet"),
         omitted_boot_parameters: None,
         preemption: text("voluntary"),
-        timer_hz: known(250),
+        timer_hz: known_fact(250),
         scheduler: text("EEVDF"),
         congestion_control: text("cubic"),
         clock_source: text("tsc"),

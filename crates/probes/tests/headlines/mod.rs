@@ -6,7 +6,7 @@ use kelvin_probes::all;
 
 /// A plausible headline of any metric at any case.
 pub fn plausible(metric: &str) -> Option<MeasuredValue> {
-    let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|known| known.id == *metric)?;
+    let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|candidate| candidate.id == *metric)?;
     let value = match definition.unit {
         Unit::Nanoseconds => 100.0,
         Unit::Cycles => 400.0,

@@ -61,7 +61,7 @@ impl RowMapping {
 
     /// Whether it is a place for rows of this study.
     pub(super) fn is_for_study(&self, study: &str) -> bool {
-        self.study.is_none_or(|its| its == study)
+        self.study.is_none_or(|own_study| own_study == study)
     }
 
     /// The case of one point; `x` is its place on the published axis.
@@ -82,7 +82,7 @@ pub struct UnmatchedRow {
     /// The row, or the table, by its name in the study's file.
     pub row: &'static str,
     /// Why there is no counterpart.
-    pub because: &'static str,
+    pub reason: &'static str,
 }
 
 /// The place of a row that a study published.
@@ -175,8 +175,8 @@ pub(super) static ROW_MAPPINGS: &[RowMapping] = &[
         .spans(REMOTE_CACHE),
     RowMapping::for_row("file.cache_size", &file::CACHE_SIZE, Case::new).spans(UNLIMITED_CACHE),
     RowMapping::per_point("file.contention", &file::CONTENTION, |threads| {
-        let own = Case::new().with_number(file::THREAD_COUNT, threads).with_word(FileSharing::Own);
-        own.with_number(file::BLOCK, 4 * KIB).with_number(file::BYTES, 64 * MIB)
+        let case = Case::new().with_number(file::THREAD_COUNT, threads).with_word(FileSharing::Own);
+        case.with_number(file::BLOCK, 4 * KIB).with_number(file::BYTES, 64 * MIB)
     }),
     // What was called was lseek.
     RowMapping::per_point("file.byte_calls", &file::BYTE_CALLS, |bytes| {
@@ -219,11 +219,11 @@ const SERVER_CAPACITY: &str = "reading whole files through the page cache, and a
 /// The published rows and tables that no case of kelvin measures, each with the reason. A value of [`references`](super::references) that
 /// is one of them has the name of its row for a metric.
 pub static UNMATCHED_ROWS: &[UnmatchedRow] = &[
-    UnmatchedRow { study: ZENBOOK, row: "mem.latency.l2", because: BY_WORKING_SET },
-    UnmatchedRow { study: ZENBOOK, row: "mem.latency.l3", because: BY_WORKING_SET },
-    UnmatchedRow { study: ZENBOOK, row: "mem.latency.dram", because: BY_WORKING_SET },
-    UnmatchedRow { study: DISK_READER, row: "peer.dd.copy", because: FILE_COPY },
-    UnmatchedRow { study: TRANSFER, row: "page_descriptor", because: PAGE_ENTRY },
-    UnmatchedRow { study: SERVER, row: "capacity", because: SERVER_CAPACITY },
-    UnmatchedRow { study: SERVER, row: "case", because: LOAD_STUDY },
+    UnmatchedRow { study: ZENBOOK, row: "mem.latency.l2", reason: BY_WORKING_SET },
+    UnmatchedRow { study: ZENBOOK, row: "mem.latency.l3", reason: BY_WORKING_SET },
+    UnmatchedRow { study: ZENBOOK, row: "mem.latency.dram", reason: BY_WORKING_SET },
+    UnmatchedRow { study: DISK_READER, row: "peer.dd.copy", reason: FILE_COPY },
+    UnmatchedRow { study: TRANSFER, row: "page_descriptor", reason: PAGE_ENTRY },
+    UnmatchedRow { study: SERVER, row: "capacity", reason: SERVER_CAPACITY },
+    UnmatchedRow { study: SERVER, row: "case", reason: LOAD_STUDY },
 ];

@@ -207,7 +207,7 @@ impl PublishedRow {
         match (unmatched_row(study, &self.id), row_mapping(study, &self.id)) {
             // A value without a counterpart keeps the name of its row.
             (Some(unmatched), _) => {
-                let range = join_notes([published.range.as_deref(), Some(unmatched.because)]);
+                let range = join_notes([published.range.as_deref(), Some(unmatched.reason)]);
                 ReferenceValue { range, ..published }
             }
             (None, Some(place)) => with_mapping(published, place, x),
@@ -217,20 +217,20 @@ impl PublishedRow {
 
     /// The published figures, under the name of the row.
     fn published(&self, point: usize, cycle: Option<f64>) -> ReferenceValue {
-        let in_time = |cycles: f64| cycles * cycle.expect("cycles are published with the frequency of the core");
+        let to_time = |cycles: f64| cycles * cycle.expect("cycles are published with the frequency of the core");
         let figure = |figures: &Option<RowFigures>| figures.as_ref().map(|figures| figures.figure_at(point));
         let cycles = figure(&self.cycles);
         let midpoint = self.cycles_range.map(|[low, high]| (low + high) / 2.0);
-        let value = figure(&self.value).or_else(|| cycles.or(midpoint).map(in_time));
-        let std = figure(&self.std).map(|std| if self.value.is_some() { std } else { in_time(std) });
+        let value = figure(&self.value).or_else(|| cycles.or(midpoint).map(to_time));
+        let std = figure(&self.std).map(|std| if self.value.is_some() { std } else { to_time(std) });
         ReferenceValue {
             metric: Name::intern(&self.id),
             case: Case::new(),
             value: value.unwrap_or_else(|| panic!("{} was published without a value", self.id)),
             cycles,
-            std: std.or_else(|| self.std_cycles.map(in_time)),
+            std: std.or_else(|| self.std_cycles.map(to_time)),
             n: self.n,
-            predicted: figure(&self.predicted).or_else(|| figure(&self.predicted_cycles).map(in_time)),
+            predicted: figure(&self.predicted).or_else(|| figure(&self.predicted_cycles).map(to_time)),
             unit: self.unit(),
             range: self.spans.clone(),
             note: self.note(),
@@ -238,7 +238,7 @@ impl PublishedRow {
         }
     }
 
-    /// Times are in nanoseconds unless the row says otherwise.
+    /// Times are in nanoseconds unless the row states otherwise.
     fn unit(&self) -> Unit {
         match self.unit {
             None => Unit::Nanoseconds,
@@ -249,8 +249,8 @@ impl PublishedRow {
     }
 
     fn note(&self) -> Option<String> {
-        let by = self.by.as_ref().map(|by| format!("by {by}"));
-        join_notes([by.as_deref(), self.note.as_deref()])
+        let axis_note = self.by.as_ref().map(|axis| format!("by {axis}"));
+        join_notes([axis_note.as_deref(), self.note.as_deref()])
     }
 
     /// Published figures without their own field.

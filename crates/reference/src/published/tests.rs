@@ -19,24 +19,24 @@ fn reference(id: &str) -> &'static Reference {
 
 /// What was published for a metric at exactly this case.
 fn published_at(metric: &str, case: &Case) -> Vec<(&'static Reference, &'static ReferenceValue)> {
-    let all = references().iter().flat_map(|reference| reference.values.iter().map(move |value| (reference, value)));
-    all.filter(|(_, value)| value.metric == *metric && value.case == *case).collect()
+    let values = references().iter().flat_map(|reference| reference.values.iter().map(move |value| (reference, value)));
+    values.filter(|(_, value)| value.metric == *metric && value.case == *case).collect()
 }
 
-fn only_published(metric: &Metric, case: &Case, of: &str) -> &'static ReferenceValue {
-    let found: Vec<_> =
-        published_at(metric.id.as_str(), case).into_iter().filter(|(reference, _)| reference.id == *of).collect();
-    assert_eq!(found.len(), 1, "{} {case} of {of}", metric.id);
-    found[0].1
+fn only_published(metric: &Metric, case: &Case, study: &str) -> &'static ReferenceValue {
+    let matches: Vec<_> =
+        published_at(metric.id.as_str(), case).into_iter().filter(|(reference, _)| reference.id == *study).collect();
+    assert_eq!(matches.len(), 1, "{} {case} of {study}", metric.id);
+    matches[0].1
 }
 
 /// All numbers below a value, those written as text left out.
-fn collect_numbers(value: &Toml, found: &mut Vec<f64>) {
+fn collect_numbers(value: &Toml, numbers: &mut Vec<f64>) {
     match value {
-        Toml::Integer(number) => found.push(*number as f64),
-        Toml::Float(number) => found.push(*number),
-        Toml::Array(items) => items.iter().for_each(|item| collect_numbers(item, found)),
-        Toml::Table(fields) => fields.values().for_each(|field| collect_numbers(field, found)),
+        Toml::Integer(number) => numbers.push(*number as f64),
+        Toml::Float(number) => numbers.push(*number),
+        Toml::Array(items) => items.iter().for_each(|item| collect_numbers(item, numbers)),
+        Toml::Table(fields) => fields.values().for_each(|field| collect_numbers(field, numbers)),
         _ => {}
     }
 }
@@ -70,18 +70,19 @@ fn every_row_and_figure_is_kept() {
         let mut values = reference(id).values.iter();
         for row in file["metric"].as_array().unwrap() {
             let points = row.get("x").map_or(1, |x| x.as_array().unwrap().len());
-            let these: Vec<_> = values.by_ref().take(points).collect();
-            assert_eq!(these.len(), points, "{row}");
-            let held: Vec<f64> = these.iter().flat_map(|value| figures(value)).collect();
+            let row_values: Vec<_> = values.by_ref().take(points).collect();
+            assert_eq!(row_values.len(), points, "{row}");
+            let kept_figures: Vec<f64> = row_values.iter().flat_map(|value| figures(value)).collect();
             let mut published = Vec::new();
             collect_numbers(row, &mut published);
             for figure in published {
-                assert!(held.contains(&figure), "{figure} of {row} is nowhere");
+                assert!(kept_figures.contains(&figure), "{figure} of {row} is nowhere");
             }
             for words in ["note", "spans", "by"] {
                 let Some(words) = row.get(words).and_then(Toml::as_str) else { continue };
-                let kept = |v: &&ReferenceValue| [&v.note, &v.range].into_iter().flatten().any(|t| t.contains(words));
-                assert!(these.iter().all(kept), "{words:?} is nowhere");
+                let has_words =
+                    |v: &&ReferenceValue| [&v.note, &v.range].into_iter().flatten().any(|t| t.contains(words));
+                assert!(row_values.iter().all(has_words), "{words:?} is nowhere");
             }
         }
         assert_eq!(values.count(), 0, "{id} has values that no row published");
@@ -97,23 +98,23 @@ fn rows(text: &str) -> Vec<String> {
 #[test]
 fn every_mapping_has_published_row() {
     for place in row_mapping::ROW_MAPPINGS {
-        let of_study = MEASURED_STUDIES.iter().filter(|(study, _)| place.is_for_study(study));
-        let published = of_study.flat_map(|(study, text)| rows(text).into_iter().map(move |row| (study, row)));
-        let mut those = published.filter(|(_, row)| row == place.row);
-        let has = |(study, row): (&&str, String)| row_mapping::unmatched_row(study, &row).is_none();
-        assert!(those.any(has), "no study published {}, or it has no counterpart", place.row);
+        let studies = MEASURED_STUDIES.iter().filter(|(study, _)| place.is_for_study(study));
+        let published = studies.flat_map(|(study, text)| rows(text).into_iter().map(move |row| (study, row)));
+        let mut matching = published.filter(|(_, row)| row == place.row);
+        let is_mapped = |(study, row): (&&str, String)| row_mapping::unmatched_row(study, &row).is_none();
+        assert!(matching.any(is_mapped), "no study published {}, or it has no counterpart", place.row);
     }
 }
 
 #[test]
 fn every_unmatched_row_has_reason() {
-    for one in UNMATCHED_ROWS {
-        assert!(!one.because.is_empty());
-        let published = match MEASURED_STUDIES.iter().find(|(study, _)| *study == one.study) {
-            Some((_, text)) => rows(text).iter().any(|row| row == one.row),
-            None => tables(one.study).iter().any(|table| table == one.row),
+    for unmatched in UNMATCHED_ROWS {
+        assert!(!unmatched.reason.is_empty());
+        let published = match MEASURED_STUDIES.iter().find(|(study, _)| *study == unmatched.study) {
+            Some((_, text)) => rows(text).iter().any(|row| row == unmatched.row),
+            None => tables(unmatched.study).iter().any(|table| table == unmatched.row),
         };
-        assert!(published, "{one:?}");
+        assert!(published, "{unmatched:?}");
     }
 }
 
@@ -139,8 +140,9 @@ fn other_study_tables_are_unmatched() {
 fn transfer_cells_map_to_kernel_and_blocking() {
     let values = &reference("kernel-transfer-2020").values;
     assert!(values.iter().all(|value| value.metric == transfer::TIME.id));
-    let (there, here): (Vec<_>, Vec<_>) = values.iter().partition(|value| transfer::has_kernel_end(&value.case));
-    assert_eq!((there.len(), here.len()), (3 * 16, 3 * 12));
+    let (kernel_values, user_values): (Vec<_>, Vec<_>) =
+        values.iter().partition(|value| transfer::has_kernel_end(&value.case));
+    assert_eq!((kernel_values.len(), user_values.len()), (3 * 16, 3 * 12));
     let cases: std::collections::BTreeSet<&Case> = values.iter().map(|value| &value.case).collect();
     assert_eq!(cases.len(), values.len());
     let cell = Case::new()
@@ -157,10 +159,12 @@ fn transfer_cells_map_to_kernel_and_blocking() {
     assert_eq!(value.other_values, [("rate, KB per ms".to_owned(), 85.307)]);
     assert!(matches!(comparability(value, &transfer::TIME), Comparability::ShownOnly(why) if why.contains("kernel")));
     let is_asynchronous = |case: &Case| transfer::WaitMode::of(case) == Some(transfer::WaitMode::Fasync);
-    assert_eq!(there.iter().filter(|value| is_asynchronous(&value.case)).count(), 12);
-    assert!(there.iter().all(|value| value.range.as_ref().is_some_and(|why| why.contains("one copy more"))));
-    let both = transfer::with_kernel_ends(&cell.clone().with_word(transfer::WaitMode::Blocking)).unwrap();
-    assert_eq!(only_published(&transfer::TIME, &both, "kernel-transfer-2020").value, value.value);
+    assert_eq!(kernel_values.iter().filter(|value| is_asynchronous(&value.case)).count(), 12);
+    assert!(
+        kernel_values.iter().all(|value| value.range.as_ref().is_some_and(|reason| reason.contains("one copy more")))
+    );
+    let kernel_cell = transfer::with_kernel_ends(&cell.clone().with_word(transfer::WaitMode::Blocking)).unwrap();
+    assert_eq!(only_published(&transfer::TIME, &kernel_cell, "kernel-transfer-2020").value, value.value);
     let mut published = Vec::new();
     collect_numbers(&KERNEL_TRANSFER_2020.parse::<Table>().unwrap()["table"], &mut published);
     // Three figures of each cell, and the window of each table.
@@ -169,14 +173,14 @@ fn transfer_cells_map_to_kernel_and_blocking() {
 
 #[test]
 fn unknown_keys_are_errors() {
-    let refused = |text: &str| toml::from_str::<rows::RowFile>(text).is_err();
-    let head = "[machine]\nid = \"m\"\ntitle = \"t\"\n";
+    let is_rejected = |text: &str| toml::from_str::<rows::RowFile>(text).is_err();
+    let header = "[machine]\nid = \"m\"\ntitle = \"t\"\n";
     let row = "[[metric]]\nid = \"cpu.loop\"\nvalue = 1.0\n";
-    assert!(!refused(&format!("{head}{row}")));
-    assert!(refused(&format!("{head}colour = 1\n{row}")));
-    assert!(refused(&format!("{head}{row}valeu = 2.0\n")));
-    assert!(refused(&format!("{head}{row}unit = \"furlongs\"\n")));
-    assert!(refused(&format!("{head}{row}[[metrics]]\n")));
+    assert!(!is_rejected(&format!("{header}{row}")));
+    assert!(is_rejected(&format!("{header}colour = 1\n{row}")));
+    assert!(is_rejected(&format!("{header}{row}valeu = 2.0\n")));
+    assert!(is_rejected(&format!("{header}{row}unit = \"furlongs\"\n")));
+    assert!(is_rejected(&format!("{header}{row}[[metrics]]\n")));
 }
 
 #[test]
@@ -232,34 +236,35 @@ fn total_maps_to_same_total() {
     let total = only_published(&file::WHOLE_FILE, &engine, OS_BENCH);
     assert_eq!((total.value, &total.other_values[..]), (8_194_026.0, &[("at".to_owned(), 100.0)][..]));
     assert_eq!(comparability(total, &file::WHOLE_FILE), Comparability::Equal);
-    let all = reference(OS_BENCH).values.iter().filter(|value| value.metric == file::WHOLE_FILE.id);
-    assert_eq!(all.count(), 15);
+    let values = reference(OS_BENCH).values.iter().filter(|value| value.metric == file::WHOLE_FILE.id);
+    assert_eq!(values.count(), 15);
 }
 
 #[test]
 fn unmatched_row_keeps_row_name() {
-    let of_row = |row: &str| reference(ZENBOOK).values.iter().filter(|value| value.metric == *row).collect::<Vec<_>>();
-    let dram = of_row("mem.latency.dram")[0];
+    let row_figures =
+        |row: &str| reference(ZENBOOK).values.iter().filter(|value| value.metric == *row).collect::<Vec<_>>();
+    let dram = row_figures("mem.latency.dram")[0];
     assert_eq!(dram.value, 135.0 * 0.625);
     assert_eq!(dram.other_values[..2], [("lowest, cycles".into(), 100.0), ("highest, cycles".into(), 170.0)]);
     for row in ["file.read.remote.seq", "file.read.remote.rand", "file.read.direct.seq", "file.byte_calls"] {
-        assert!(of_row(row).is_empty(), "a study has all its points");
+        assert!(row_figures(row).is_empty(), "a study has all its points");
     }
 }
 
 #[test]
 fn sixteen_thread_rows_map_to_study_files() {
-    let own = |block: u64, bytes: u64| {
+    let case = |block: u64, bytes: u64| {
         Case::new()
             .with_number(file::THREAD_COUNT, 16)
             .with_word(FileSharing::Own)
             .with_number(file::BLOCK, block)
             .with_number(file::BYTES, bytes)
     };
-    let value = only_published(&file::CONTENTION, &own(4096, 64 << 20), ZENBOOK);
+    let value = only_published(&file::CONTENTION, &case(4096, 64 << 20), ZENBOOK);
     assert_eq!((value.value, value.cycles), (13_001_060.0 * 0.625, Some(13_001_060.0)));
     assert_eq!(comparability(value, &file::CONTENTION), Comparability::Equal);
-    assert!(published_at(file::CONTENTION.id.as_str(), &own(1 << 20, 16 << 20)).is_empty(), "a run reads 1 MiB");
+    assert!(published_at(file::CONTENTION.id.as_str(), &case(1 << 20, 16 << 20)).is_empty(), "a run reads 1 MiB");
 }
 
 #[test]
@@ -279,16 +284,16 @@ fn published_cycles_and_times_agree() {
     for value in &reference(ZENBOOK).values {
         let Some(cycles) = value.cycles else { continue };
         let error = (cycles * 0.625 - value.value).abs();
-        let known_slip = value.metric == net::PEER_CONNECT.id;
-        let allowed = if known_slip { 725.0 } else { (value.value * 4e-4).max(0.02) };
-        assert!(error < allowed, "{} {}: {error}", value.metric, value.case);
+        let is_known_slip = value.metric == net::PEER_CONNECT.id;
+        let tolerance = if is_known_slip { 725.0 } else { (value.value * 4e-4).max(0.02) };
+        assert!(error < tolerance, "{} {}: {error}", value.metric, value.case);
     }
 }
 
 #[test]
 fn only_equal_quantities_are_comparable() {
-    let shown_only = |metric: &Metric, case: &Case, of| {
-        matches!(comparability(only_published(metric, case, of), metric), Comparability::ShownOnly(_))
+    let shown_only = |metric: &Metric, case: &Case, study| {
+        matches!(comparability(only_published(metric, case, study), metric), Comparability::ShownOnly(_))
     };
     let call = |call: NullCall| Case::new().with_word(call);
     assert!(shown_only(&os::SYSCALL_NULL, &call(NullCall::Getppid), ZENBOOK), "a fresh child each time");

@@ -9,12 +9,12 @@ use kelvin_core::catalogue::transfer::{
 use kelvin_core::{Case, ReferenceValue, Unit};
 use serde::Deserialize;
 
-/// Both ends of that study, beside ends that are not.
+/// Note on cells of ends of processes: both ends of that study were in the kernel.
 const KERNEL_ENDS_NOTE: &str = "both ends were in the kernel, behind character devices, on a virtual machine";
-/// And beside ends that are, of another module.
+/// Note on cells of ends in the kernel: they were of another module.
 const OTHER_MODULE_NOTE: &str =
     "on a virtual machine; read/write went through a buffer of the module, one copy more than here";
-/// The mode of tables that stand beside cells of either kind.
+/// The mode of tables that map to cells of either kind.
 const BLOCKING_MODE: &str = "blocking";
 /// That of tables that only ends in the kernel have: FASYNC was set on a blocking socket.
 const ASYNCHRONOUS_MODE: &str = "asynchronous";
@@ -100,9 +100,9 @@ impl TransferStudyFile {
     fn case(&self, table: &TransferTable, (set, ends): (TransferFiles, &str)) -> Case {
         let cell = || {
             let (sender, receiver) = ends.split_once('/')?;
-            let sender = SenderMethod::ALL.iter().find(|known| known.name() == sender)?;
-            let receiver = ReceiverMethod::ALL.iter().find(|known| known.name() == receiver)?;
-            let connection = ConnectionPolicy::ALL.iter().find(|known| known.name() == table.connection)?;
+            let sender = SenderMethod::ALL.iter().find(|candidate| candidate.name() == sender)?;
+            let receiver = ReceiverMethod::ALL.iter().find(|candidate| candidate.name() == receiver)?;
+            let connection = ConnectionPolicy::ALL.iter().find(|candidate| candidate.name() == table.connection)?;
             Some(Case::new().with_word(*sender).with_word(*receiver).with_word(*connection))
         };
         let cell = cell().unwrap_or_else(|| panic!("no cell is {ends} with a connection {}", table.connection));

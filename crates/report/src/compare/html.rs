@@ -45,7 +45,7 @@ pub fn write_page(comparison: &Comparison, out: &mut dyn io::Write) -> io::Resul
         one_sided(comparison)
     );
     let title = format!("{} against {}", comparison.other.name, comparison.base.name);
-    PageShell { of: "compare", title: &title, style: STYLE, body }.write(out)
+    PageShell { subject: "compare", title: &title, style: STYLE, body }.write(out)
 }
 
 fn ladder(comparison: &Comparison) -> Markup {
@@ -60,9 +60,9 @@ fn ladder(comparison: &Comparison) -> Markup {
 /// The ladders as a table, for readers who do not see the drawing.
 fn rungs(comparison: &Comparison) -> Markup {
     let labels = full_labels(comparison.ladder.iter().map(|rung| (rung.label.as_str(), rung.continues)));
-    let row = |(rung, what): (&ComparedRung, String)| {
+    let row = |(rung, label): (&ComparedRung, String)| {
         let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text).unwrap_or_default());
-        table_row(what, [base, other, rung_outcome(rung, comparison)])
+        table_row(label, [base, other, rung_outcome(rung, comparison)])
     };
     let rows = comparison.ladder.iter().zip(labels).map(row).collect();
     DataTable::of_figures("The ladder", &["What", "A", "B", "B over A"], rows).markup()
@@ -93,10 +93,10 @@ fn differences(comparison: &Comparison) -> Markup {
 }
 
 /// The first of these, and the rest folded.
-fn first_and_folded<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
-    let (first, rest) = all.split_at(all.len().min(MAX_SHOWN));
-    let more = || folded(false, &html!("and {} more", rest.len()), &shown(rest));
-    html!("{}{}", shown(first), (!rest.is_empty()).then(more))
+fn first_and_folded<T>(entries: &[T], render: impl Fn(&[T]) -> Markup) -> Markup {
+    let (first, rest) = entries.split_at(entries.len().min(MAX_SHOWN));
+    let rest_markup = || folded(false, &html!("and {} more", rest.len()), &render(rest));
+    html!("{}{}", render(first), (!rest.is_empty()).then(rest_markup))
 }
 
 fn facts_table(title: &str, facts: &[FactDifference]) -> Markup {
@@ -117,15 +117,17 @@ fn verdict(comparison: &Comparison) -> Markup {
 
 /// What misses the gate, and what would if it were not known.
 fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
-    let findings = |all: &[GateFinding]| first_and_folded(all, |some| list("gate", some.iter().map(gate_finding)));
-    let missed = match gated.failures.len() {
+    let findings =
+        |entries: &[GateFinding]| first_and_folded(entries, |part| list("gate", part.iter().map(gate_finding)));
+    let misses = match gated.failures.len() {
         0 => html!("<p class=\"answer\"><b class=\"good\">No figure misses the gate.</b></p>"),
         _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", findings(&gated.failures)),
     };
-    let known = (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", findings(&gated.known)));
+    let known_issues =
+        (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", findings(&gated.known)));
     let resolved = gated.resolved.iter().map(|issue| gate_resolved_issue(issue));
-    let more = gate_undetectable(gated, comparison).into_iter().chain(resolved);
-    html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", missed, known, list("gate", more))
+    let notes = gate_undetectable(gated, comparison).into_iter().chain(resolved);
+    html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", misses, known_issues, list("gate", notes))
 }
 
 /// The tables of figures, the most consequential first; those of what nobody has to act on are folded, unless there is nothing else.
@@ -163,9 +165,9 @@ fn one_sided(comparison: &Comparison) -> Markup {
     if groups.is_empty() {
         return Markup::new();
     }
-    let group = |(why, figures): &(String, Vec<String>)| {
+    let group = |(reason, figures): &(String, Vec<String>)| {
         let names = Markup::joined(figures.iter().map(|name| html!("<code>{}</code>", name)), ", ");
-        let title = html!("{} <span class=\"count\">({})</span>", why, figures.len());
+        let title = html!("{} <span class=\"count\">({})</span>", reason, figures.len());
         folded(false, &title, &html!("<p>{}</p>", names))
     };
     let (count, groups) = (comparison.not_compared.len(), groups.iter().map(group).collect::<Markup>());

@@ -20,8 +20,8 @@ pub fn write_junit(comparison: &Comparison, out: &mut dyn io::Write) -> io::Resu
     let cases: Vec<(TestStatus, Markup)> = cases.chain(gate.not_compared(comparison)).collect();
     let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
     let name = html!("name=\"kelvin compare {} {}\"", comparison.base.name, comparison.other.name);
-    let (failed, skipped) = (count(TestStatus::Failed), count(TestStatus::Skipped));
-    let counts = html!("failures=\"{}\" errors=\"0\" skipped=\"{}\"", failed, skipped);
+    let (failure_count, skipped_count) = (count(TestStatus::Failed), count(TestStatus::Skipped));
+    let counts = html!("failures=\"{}\" errors=\"0\" skipped=\"{}\"", failure_count, skipped_count);
     let head = html!("<testsuite {} tests=\"{}\" {}>\n", name, cases.len(), counts);
     let suite = html!("{}{}</testsuite>\n", head, cases.into_iter().map(|case| case.1).collect::<Markup>());
     let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
@@ -38,16 +38,17 @@ enum TestStatus {
 
 /// What the gate has found, by the names of figures.
 struct GateFindings<'a> {
-    missed: HashMap<&'a str, &'a GateFinding>,
-    known: HashMap<&'a str, &'a GateFinding>,
+    failures: HashMap<&'a str, &'a GateFinding>,
+    known_failures: HashMap<&'a str, &'a GateFinding>,
 }
 
 impl<'a> GateFindings<'a> {
     fn from_gated(gated: Option<&'a GateResult>) -> Self {
         let by_name =
             |findings: &'a [GateFinding]| findings.iter().map(|finding| (finding.figure.as_str(), finding)).collect();
-        let [missed, known] = gated.map_or([&[][..], &[]], |gated| [&gated.failures, &gated.known]).map(by_name);
-        Self { missed, known }
+        let [failures, known_failures] =
+            gated.map_or([&[][..], &[]], |gated| [&gated.failures, &gated.known]).map(by_name);
+        Self { failures, known_failures }
     }
 
     fn case(&self, figure: &ComparedFigure, comparison: &Comparison) -> (TestStatus, Markup) {
@@ -56,25 +57,25 @@ impl<'a> GateFindings<'a> {
         let ComparisonRow { base, other, ratio, interval, needs, .. } = &row;
         let verdict = change_word(&figure.verdict);
         let text = format!("{verdict}: {other} against {base}, ratio {ratio}, 95 % {interval}{cause}");
-        let [missed, known] = [&self.missed, &self.known].map(|findings| findings.get(&*name));
-        let (status, inside) = match (missed, known, &figure.verdict) {
+        let [gate_failure, known_failure] = [&self.failures, &self.known_failures].map(|findings| findings.get(&*name));
+        let (status, content) = match (gate_failure, known_failure, &figure.verdict) {
             (Some(finding), ..) => failure(finding, &text),
             (_, Some(finding), _) => skipped(&gate_finding(finding)),
             (.., ChangeVerdict::NotKnown(_)) => skipped(&format!("not known: {needs}")),
             _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", text)),
         };
-        (status, testcase(&figure.metric.id, &name, &inside))
+        (status, testcase(&figure.metric.id, &name, &content))
     }
 
     fn not_compared(&self, comparison: &Comparison) -> Vec<(TestStatus, Markup)> {
-        let case = |figure: &String, why: &String| {
+        let case = |figure: &String, reason: &String| {
             let metric = figure.split(' ').next().unwrap_or_default();
-            let missed = self.missed.get(figure.as_str());
-            let (status, inside) = missed.map_or_else(|| skipped(why), |finding| failure(finding, why));
-            (status, testcase(metric, figure, &inside))
+            let gate_failure = self.failures.get(figure.as_str());
+            let (status, content) = gate_failure.map_or_else(|| skipped(reason), |finding| failure(finding, reason));
+            (status, testcase(metric, figure, &content))
         };
         let groups = not_compared_by_reason(comparison);
-        groups.iter().flat_map(|(why, figures)| figures.iter().map(move |figure| case(figure, why))).collect()
+        groups.iter().flat_map(|(reason, figures)| figures.iter().map(move |figure| case(figure, reason))).collect()
     }
 }
 
@@ -82,10 +83,10 @@ fn failure(finding: &GateFinding, text: &str) -> (TestStatus, Markup) {
     (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", gate_finding(finding), text))
 }
 
-fn skipped(why: &str) -> (TestStatus, Markup) {
-    (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", why))
+fn skipped(reason: &str) -> (TestStatus, Markup) {
+    (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", reason))
 }
 
-fn testcase(metric: &str, name: &str, inside: &Markup) -> Markup {
-    html!("<testcase classname=\"{}\" name=\"{}\">{}</testcase>\n", metric, name, inside)
+fn testcase(metric: &str, name: &str, content: &Markup) -> Markup {
+    html!("<testcase classname=\"{}\" name=\"{}\">{}</testcase>\n", metric, name, content)
 }

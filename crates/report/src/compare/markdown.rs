@@ -32,14 +32,14 @@ pub fn write_markdown(comparison: &Comparison, out: &mut dyn io::Write) -> io::R
 fn gate(gated: &GateResult) -> MarkdownText {
     let lines =
         |findings: &[GateFinding]| findings.iter().map(|finding| md!("- {}\n", gate_finding(finding))).collect();
-    let missed = match gated.failures.len() {
+    let misses = match gated.failures.len() {
         0 => md!("**No figure misses the gate.**\n\n"),
         1 => md!("**A miss of the gate:**\n\n{}\n", lines(&gated.failures)),
         _ => md!("**Misses of the gate:**\n\n{}\n", lines(&gated.failures)),
     };
-    let known = format!("Known ({})", gated.known.len());
-    let known = (!gated.known.is_empty()).then(|| MarkdownText::folded(&known, lines(&gated.known)));
-    md!("{}{}", missed, known)
+    let known_title = format!("Known ({})", gated.known.len());
+    let known_issues = (!gated.known.is_empty()).then(|| MarkdownText::folded(&known_title, lines(&gated.known)));
+    md!("{}{}", misses, known_issues)
 }
 
 /// What else differs: it comes before the figures that it may explain.
@@ -62,11 +62,11 @@ fn differences(comparison: &Comparison) -> MarkdownText {
 
 /// A table of figures; one of what nobody has to act on is folded.
 fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comparison) -> MarkdownText {
-    let needs = rows.iter().any(|row| !row.needs.is_empty());
-    let causes = rows.iter().any(|row| !row.cause.is_empty());
+    let has_needs = rows.iter().any(|row| !row.needs.is_empty());
+    let has_causes = rows.iter().any(|row| !row.cause.is_empty());
     let line = |first: MarkdownText, figures: [&str; 4], need: &str, cause: &str| {
-        let more = [need].into_iter().filter(|_| needs).chain([cause].into_iter().filter(|_| causes));
-        MarkdownText::row(std::iter::once(first).chain(figures.into_iter().chain(more).map(Into::into)))
+        let extra_cells = [need].into_iter().filter(|_| has_needs).chain([cause].into_iter().filter(|_| has_causes));
+        MarkdownText::row(std::iter::once(first).chain(figures.into_iter().chain(extra_cells).map(Into::into)))
     };
     let row = |row: &ComparisonRow| {
         let figures = [&row.base, &row.other, &row.ratio, &row.interval].map(String::as_str);
@@ -74,8 +74,9 @@ fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comp
     };
     let names = [comparison.base.name.as_str(), &comparison.other.name, "ratio", "95 %"];
     let titles = line("figure".into(), names, "to know it", "what explains it");
-    let more: MarkdownText = [needs, causes].into_iter().filter(|is_shown| *is_shown).map(|_| md!(":--|")).collect();
-    let body = md!("{}|:--|--:|--:|--:|--:|{}\n{}", titles, more, rows.iter().map(row).collect::<MarkdownText>());
+    let alignments: MarkdownText =
+        [has_needs, has_causes].into_iter().filter(|is_shown| *is_shown).map(|_| md!(":--|")).collect();
+    let body = md!("{}|:--|--:|--:|--:|--:|{}\n{}", titles, alignments, rows.iter().map(row).collect::<MarkdownText>());
     if is_folded {
         MarkdownText::folded(&format!("{title} ({})", rows.len()), body)
     } else {
@@ -89,7 +90,8 @@ fn one_sided(comparison: &Comparison) -> MarkdownText {
         return MarkdownText::new();
     }
     let names = |figures: &[String]| MarkdownText::joined(figures.iter().map(|name| MarkdownText::code(name)), ", ");
-    let lines: MarkdownText = groups.iter().map(|(why, figures)| md!("- {}: {}\n", why, names(figures))).collect();
+    let lines: MarkdownText =
+        groups.iter().map(|(reason, figures)| md!("- {}: {}\n", reason, names(figures))).collect();
     MarkdownText::folded(&format!("Not compared ({})", comparison.not_compared.len()), lines)
 }
 

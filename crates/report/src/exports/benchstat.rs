@@ -78,7 +78,7 @@ fn go_architecture(machine: &str) -> &str {
     match machine {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
-        other => other,
+        architecture => architecture,
     }
 }
 

@@ -38,19 +38,19 @@ impl GithubAction {
     }
 
     fn entries(self, report: &Report<'_>) -> (Vec<BenchmarkEntry>, OmittedFigures) {
-        let (figures, mut left_out) = exported_figures(report);
+        let (figures, mut omissions) = exported_figures(report);
         let mut entries = Vec::new();
         for figure in figures {
             match (self, figure.result.metric.better) {
                 (Self::SmallerIsBetter, Better::Lower) | (Self::BiggerIsBetter, Better::Higher) => {
                     entries.push(benchmark_entry(&figure));
                 }
-                (_, Better::Lower) => left_out.lower_is_better += 1,
-                (_, Better::Higher) => left_out.higher_is_better += 1,
-                (_, Better::Neither) => left_out.neither_is_better += 1,
+                (_, Better::Lower) => omissions.lower_is_better += 1,
+                (_, Better::Higher) => omissions.higher_is_better += 1,
+                (_, Better::Neither) => omissions.neither_is_better += 1,
             }
         }
-        (entries, left_out)
+        (entries, omissions)
     }
 }
 

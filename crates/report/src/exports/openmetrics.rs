@@ -33,7 +33,7 @@ impl Render for OpenMetrics {
     }
 }
 
-/// Most tags of a run that become labels: Prometheus refuses samples with many (label_limit), and one says how many more there are.
+/// Maximum tags of a run that become labels: Prometheus limits the labels of a sample (label_limit). One label counts the rest.
 const MAX_TAGS: usize = 32;
 
 /// Labels of a sample, in their order.
@@ -64,35 +64,35 @@ fn write_family(name: &str, samples: &[&Sample], out: &mut dyn io::Write) -> io:
     for Sample { labels, value, .. } in samples {
         let pairs = labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escape_label_value(text)));
         let pairs = pairs.collect::<Vec<String>>().join(",");
-        let set = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
-        writeln!(out, "{name}{set} {value:?}")?;
+        let label_set = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
+        writeln!(out, "{name}{label_set} {value:?}")?;
     }
     Ok(())
 }
 
 fn run_samples(report: &Report<'_>) -> Vec<Sample> {
-    let (run, outline) = (report.run, &report.run.header);
+    let (run, header) = (report.run, &report.run.header);
     let status = if run.status == RunStatus::Complete { "complete" } else { "partial" };
     let unknown = || "unknown".to_owned();
     let labels = [
-        ("run", outline.id.clone()),
-        ("started", outline.started.clone()),
-        ("mode", outline.settings.mode.to_string()),
+        ("run", header.id.clone()),
+        ("started", header.started.clone()),
+        ("mode", header.settings.mode.to_string()),
         ("status", status.into()),
-        ("kelvin", outline.kelvin.clone()),
-        ("machine", outline.machine.identity.clone()),
-        ("architecture", outline.machine.architecture.to_string()),
-        ("cpu", outline.machine.cpu.model_name.get().cloned().unwrap_or_else(unknown)),
-        ("kernel", outline.machine.kernel.release.get().cloned().unwrap_or_else(unknown)),
+        ("kelvin", header.kelvin.clone()),
+        ("machine", header.machine.identity.clone()),
+        ("architecture", header.machine.architecture.to_string()),
+        ("cpu", header.machine.cpu.model_name.get().cloned().unwrap_or_else(unknown)),
+        ("kernel", header.machine.kernel.release.get().cloned().unwrap_or_else(unknown)),
     ];
     let mut labels = labels.map(|(name, value)| (name.to_owned(), value)).to_vec();
     let tags = &run.labels.tags;
     labels.extend(tags.iter().take(MAX_TAGS).map(|(name, value)| (label_name(&format!("tag_{name}")), value.clone())));
-    if let Some(more) = tags.len().checked_sub(MAX_TAGS).filter(|&more| more > 0) {
-        labels.push(("tags_left_out".to_owned(), more.to_string()));
+    if let Some(omitted_count) = tags.len().checked_sub(MAX_TAGS).filter(|&count| count > 0) {
+        labels.push(("tags_left_out".to_owned(), omitted_count.to_string()));
     }
     let mut samples = vec![sample("run_info", "", "The run and the machine that these figures are of.", (labels, 1.0))];
-    if let Ok(started) = outline.started.parse::<Timestamp>() {
+    if let Ok(started) = header.started.parse::<Timestamp>() {
         let seconds = started.as_microsecond() as f64 / 1e6;
         samples.push(sample("run_start_time", "seconds", "When the run began, since 1970.", (vec![], seconds)));
     }
@@ -112,7 +112,7 @@ fn figure_samples(figure: &ExportedFigure<'_>) -> Vec<Sample> {
     // The id of the metric, by which it is explained, and a label for each axis.
     let axes = figure.result.case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
     let labels: Labels = std::iter::once(("metric".to_owned(), metric.id.to_string())).chain(axes).collect();
-    let about = |what: &str| format!("{what} {}", metric_help(metric));
+    let help_text = |subject: &str| format!("{subject} {}", metric_help(metric));
     let mut samples = vec![sample(&stem, unit, metric_help(metric), (labels.clone(), to_base(summary.headline)))];
     if let Some(interval) = summary.interval {
         let mut labels = labels.clone();
@@ -123,14 +123,14 @@ fn figure_samples(figure: &ExportedFigure<'_>) -> Vec<Sample> {
             IntervalKind::Range => ("range", "Lowest round of:", "Highest round of:"),
         };
         labels.push(("interval".into(), kind.into()));
-        samples.push(sample(&format!("{stem}_lower"), unit, about(low), (labels.clone(), to_base(interval.lower))));
-        samples.push(sample(&format!("{stem}_upper"), unit, about(high), (labels, to_base(interval.upper))));
+        samples.push(sample(&format!("{stem}_lower"), unit, help_text(low), (labels.clone(), to_base(interval.lower))));
+        samples.push(sample(&format!("{stem}_upper"), unit, help_text(high), (labels, to_base(interval.upper))));
     }
     if let Some(prediction) = &figure.result.prediction {
         let value = (labels.clone(), to_base(prediction.value));
-        samples.push(sample(&format!("{stem}_predicted"), unit, about("Predicted value of:"), value));
+        samples.push(sample(&format!("{stem}_predicted"), unit, help_text("Predicted value of:"), value));
     }
-    samples.push(sample(&format!("{stem}_rounds"), "", about("Rounds behind:"), (labels, f64::from(summary.rounds))));
+    samples.push(sample(&format!("{stem}_rounds"), "", help_text("Rounds of:"), (labels, f64::from(summary.rounds))));
     samples
 }
 
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn texts_are_escaped_for_both_formats_of_prometheus() {
-        let acting = "a\"b\\c\nd";
-        assert_eq!(escape_label_value(acting), r#"a\"b\\c\\nd"#);
-        assert_eq!(escape_help(acting), r"a'b\\c\\nd");
+        let text = "a\"b\\c\nd";
+        assert_eq!(escape_label_value(text), r#"a\"b\\c\\nd"#);
+        assert_eq!(escape_help(text), r"a'b\\c\\nd");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Render for Parquet {
         let mut columns = run_columns(report);
         columns.extend(axis_columns(report.analysis.results.iter().map(|result| &result.case)));
         columns.extend(figure_columns().into_iter().chain(machine_columns()).chain(remark_columns()));
-        out.write_all(&write_table(&columns, FigureRow::all(report)).map_err(io::Error::other)?)
+        out.write_all(&write_table(&columns, FigureRow::for_report(report)).map_err(io::Error::other)?)
     }
 }
 
@@ -54,18 +54,18 @@ impl Render for ParquetSamples {
         columns.extend(axis_columns(report.run.measurements.iter().map(|measurement| &measurement.planned.case)));
         columns.push(sample_unit_column());
         columns.extend(round_columns().into_iter().chain(sample_columns()));
-        out.write_all(&write_table(&columns, SampleRow::all(report)).map_err(io::Error::other)?)
+        out.write_all(&write_table(&columns, SampleRow::for_report(report)).map_err(io::Error::other)?)
     }
 }
 
 /// The run, and the metric.
 fn run_columns<'a, R: TableRow + 'a>(report: &Report<'a>) -> Vec<Column<'a, R>> {
-    let (outline, labels) = (&report.run.header, &report.run.labels);
-    let started = outline.started.parse::<Timestamp>().ok().map(Timestamp::as_microsecond);
+    let (header, labels) = (&report.run.header, &report.run.labels);
+    let started = header.started.parse::<Timestamp>().ok().map(Timestamp::as_microsecond);
     let time = ColumnValues::Time(Box::new(move |_: &R| started));
     let tags = labels.tags_text();
     vec![
-        Column::text("run", |_: &R| visible_text(&outline.id)),
+        Column::text("run", |_: &R| visible_text(&header.id)),
         Column::new("started", "microseconds since 1970, UTC", time),
         Column::text("run_tags", move |_: &R| if tags.is_empty() { None } else { visible_text(&tags) }),
         Column::text("run_note", |_: &R| visible_text(labels.note.as_ref()?)),
@@ -109,18 +109,21 @@ fn write_table<R>(columns: &[Column<'_, R>], mut rows: impl Iterator<Item = R>) 
         }
         let mut group = writer.next_row_group()?;
         for column in columns {
-            let Some(to) = group.next_column()? else { break };
+            let Some(column_writer) = group.next_column()? else { break };
             match &column.values {
                 ColumnValues::Text(read) => {
-                    write::<ByteArrayType>(to, rows.iter().map(|row| read(row).map(|text| text.as_ref().into())))?;
+                    write::<ByteArrayType>(
+                        column_writer,
+                        rows.iter().map(|row| read(row).map(|text| text.as_ref().into())),
+                    )?;
                 }
-                ColumnValues::Real(read) => write::<DoubleType>(to, rows.iter().map(read))?,
+                ColumnValues::Real(read) => write::<DoubleType>(column_writer, rows.iter().map(read))?,
                 // The bits of an unsigned number are stored as those of a signed one, by the format.
                 ColumnValues::Count(read) => {
-                    write::<Int64Type>(to, rows.iter().map(|row| read(row).map(u64::cast_signed)))?;
+                    write::<Int64Type>(column_writer, rows.iter().map(|row| read(row).map(u64::cast_signed)))?;
                 }
-                ColumnValues::Flag(read) => write::<BoolType>(to, rows.iter().map(read))?,
-                ColumnValues::Time(read) => write::<Int64Type>(to, rows.iter().map(read))?,
+                ColumnValues::Flag(read) => write::<BoolType>(column_writer, rows.iter().map(read))?,
+                ColumnValues::Time(read) => write::<Int64Type>(column_writer, rows.iter().map(read))?,
             }
         }
         group.close()?;

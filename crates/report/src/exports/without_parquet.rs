@@ -1,4 +1,4 @@
-//! What stands for Parquet in a build without the feature `parquet`: it says so.
+//! What stands for Parquet in a build without the feature `parquet`: an error.
 
 use std::io::{self, ErrorKind, Write};
 

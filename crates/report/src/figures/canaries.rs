@@ -17,9 +17,9 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
         let label = labels::canary(history.canary);
         tolerance = history.tolerance.max(tolerance);
         series.push(Series { label: label.into(), role: SeriesRole::History, style, points: binned_points(history) });
-        let [steady, tolerance] = [history.steady_share, history.tolerance].map(units::share);
+        let [steady_share, tolerance] = [history.steady_share, history.tolerance].map(units::share);
         let reference = units::value_text(history.reference, Unit::Nanoseconds);
-        sentences.push(format!("{label}: {steady} of readings within {tolerance} of {reference}."));
+        sentences.push(format!("{label}: {steady_share} of readings within {tolerance} of {reference}."));
     }
     let label = format!("undisturbed (±{} at most)", units::share(tolerance));
     let x = FigureAxis::new("time since the start of the run", AxisKind::Seconds);

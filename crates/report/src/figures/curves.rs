@@ -20,7 +20,7 @@ use crate::{Report, labels, units};
 /// The figures of a curve: one, or one for each value of a parameter where a single one would need the same colour twice.
 pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
     let Some(axis) = split_axis(curve) else { return curve_figure(report, curve).into_iter().collect() };
-    let parts = grouped(curve.series.iter().filter_map(|line| Some((line.held.get(&axis)?, line.clone()))));
+    let parts = grouped(curve.series.iter().filter_map(|line| Some((line.fixed.get(&axis)?, line.clone()))));
     let figure = |(value, series): (Value, Vec<CurveSeries<'_>>)| {
         let case = units::case(curve.metric, &std::iter::once((axis, value)).collect());
         let figure = curve_figure(report, &Curve { series, ..curve.clone() })?;
@@ -38,16 +38,16 @@ fn split_axis(curve: &Curve<'_>) -> Option<Name> {
     if curve.series.len() <= SERIES_COLORS {
         return None;
     }
-    let parts = |axis: Name| -> Option<(bool, usize, Name)> {
+    let split = |axis: Name| -> Option<(bool, usize, Name)> {
         let mut counts: BTreeMap<Value, usize> = BTreeMap::new();
         for line in &curve.series {
-            *counts.entry(line.held.get(&axis)?).or_default() += 1;
+            *counts.entry(line.fixed.get(&axis)?).or_default() += 1;
         }
         let largest = counts.values().copied().max()?;
         (counts.len() > 1).then_some((largest > SERIES_COLORS, counts.len(), axis))
     };
-    let splits = curve.series.first()?.held.iter().filter_map(|(axis, _)| parts(axis));
-    splits.min_by_key(|&(is_crowded, parts, _)| (is_crowded, parts)).map(|(_, _, axis)| axis)
+    let splits = curve.series.first()?.fixed.iter().filter_map(|(axis, _)| split(axis));
+    splits.min_by_key(|&(is_crowded, part_count, _)| (is_crowded, part_count)).map(|(_, _, axis)| axis)
 }
 
 /// The figure of a curve; `None` where nothing of it was measured.
@@ -71,24 +71,24 @@ pub(super) struct NamedLine<'a> {
 pub(super) struct FigureLines<'a> {
     pub(super) lines: Vec<NamedLine<'a>>,
     /// What they have alike, where it is left out of their names.
-    alike: CommonAxes,
+    common_axes: CommonAxes,
 }
 
 impl<'a> FigureLines<'a> {
     /// Lines by their labels; where one is too long, by what distinguishes them.
     pub(super) fn new(curve: &Curve<'_>, lines: impl Iterator<Item = &'a CurveSeries<'a>> + Clone) -> Self {
-        let alike = match lines.clone().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
+        let common_axes = match lines.clone().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
             true => CommonAxes::default(),
-            false => CommonAxes::of_cases(curve.metric, lines.clone().map(|line| &line.held)),
+            false => CommonAxes::of_cases(curve.metric, lines.clone().map(|line| &line.fixed)),
         };
-        let name = |line: &CurveSeries<'_>| alike.rest_text(curve.metric, &line.held);
+        let name = |line: &CurveSeries<'_>| common_axes.rest_text(curve.metric, &line.fixed);
         let lines = lines.enumerate().map(|(style, line)| NamedLine { line, name: name(line), style }).collect();
-        Self { lines, alike }
+        Self { lines, common_axes }
     }
 
     /// What all lines have alike, as a sentence, where their names leave it out.
     pub(super) fn common_axes_text(&self) -> Option<String> {
-        self.alike.sentence()
+        self.common_axes.sentence()
     }
 }
 
@@ -115,8 +115,8 @@ impl<'a> CurveDrawing<'a> {
         }
         series.extend(lines.iter().flat_map(|line| self.model_series(line)));
         series.extend(lines.iter().filter_map(|line| self.ceiling_series(line)));
-        let published = |reference| lines.iter().filter_map(move |line| reference_series(curve, line, reference));
-        series.extend(self.report.references.iter().flat_map(published));
+        let reference_lines = |reference| lines.iter().filter_map(move |line| reference_series(curve, line, reference));
+        series.extend(self.report.references.iter().flat_map(reference_lines));
         let mut description: Vec<String> = lines.iter().filter_map(|line| describe_line(curve, line)).collect();
         match description.is_empty() {
             true => description.push("No point has a value.".into()),
@@ -148,8 +148,8 @@ impl<'a> CurveDrawing<'a> {
 
     /// The law that was fitted to a line and describes it.
     fn fitted_law(&self, line: &NamedLine<'_>) -> Option<&'a FittedLaw> {
-        let is_its = |law: &&FittedLaw| self.is_of_line(line, (law.metric, law.workers), &law.fixed);
-        self.report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
+        let matches_line = |law: &&FittedLaw| self.is_of_line(line, (law.metric, law.workers), &law.fixed);
+        self.report.analysis.laws.iter().find(|law| matches_line(law) && law.describes)
     }
 
     /// A law as a series: at whole numbers of workers, at all of them if few, within the measured range.
@@ -194,8 +194,8 @@ impl<'a> CurveDrawing<'a> {
     /// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
     fn knee_marks(&self) -> Vec<Mark> {
         let knee = |line: &NamedLine<'_>| {
-            let is_its = |knee: &&KneeMark| self.is_of_line(line, (knee.metric, knee.axis), &knee.fixed);
-            let KneeMark { knee, .. } = self.report.analysis.knees.iter().find(is_its)?;
+            let matches_line = |knee: &&KneeMark| self.is_of_line(line, (knee.metric, knee.axis), &knee.fixed);
+            let KneeMark { knee, .. } = self.report.analysis.knees.iter().find(matches_line)?;
             Some((knee.users, (self.name_among_several(line), knee.low as f64, knee.high as f64)))
         };
         let mark = |(users, knees): (u64, Vec<(String, f64, f64)>)| {
@@ -228,19 +228,24 @@ impl<'a> CurveDrawing<'a> {
     /// The ceiling of one line.
     fn ceiling(&self, line: &NamedLine<'_>) -> Option<&'a LineCeiling> {
         let (_, first) = line.line.points.first()?;
-        let is_its = |ceiling: &&LineCeiling| {
+        let matches_line = |ceiling: &&LineCeiling| {
             ceiling.metric == self.curve.metric.id
                 && ceiling.fixed.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
         };
-        self.report.analysis.ceilings.iter().find(is_its)
+        self.report.analysis.ceilings.iter().find(matches_line)
     }
 
     /// A ceiling as a line over all messages, in the colour of its measured line.
-    fn ceiling_series(&self, named: &NamedLine<'_>) -> Option<Series> {
-        let (LineCeiling { low, high, .. }, line) = (self.ceiling(named)?, named.line);
+    fn ceiling_series(&self, named_line: &NamedLine<'_>) -> Option<Series> {
+        let (LineCeiling { low, high, .. }, line) = (self.ceiling(named_line)?, named_line.line);
         let y = (low * high).sqrt();
         let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point::exact(x as f64, y));
-        Series::new(format!("{}, if calls were free", line.label), SeriesRole::Fitted, named.style, ends.into_iter())
+        Series::new(
+            format!("{}, if calls were free", line.label),
+            SeriesRole::Fitted,
+            named_line.style,
+            ends.into_iter(),
+        )
     }
 
     fn ceiling_text(&self, line: &NamedLine<'_>) -> Option<String> {
@@ -281,9 +286,9 @@ pub(super) fn measured_axis(unit: Unit, series: &[Series]) -> FigureAxis {
 
 /// Whether this run measured a line of at least two points; a single point is in the table.
 pub(super) fn is_measured(series: &[Series]) -> bool {
-    let is_ours = |line: &&Series| matches!(line.role, SeriesRole::Measured | SeriesRole::AsFound);
+    let has_measured_role = |line: &&Series| matches!(line.role, SeriesRole::Measured | SeriesRole::AsFound);
     let points = |line: &'_ Series| line.points.iter().map(|point| (line.style, point.x)).collect::<Vec<_>>();
-    let lines = grouped(series.iter().filter(is_ours).flat_map(points));
+    let lines = grouped(series.iter().filter(has_measured_role).flat_map(points));
     lines.iter().any(|(_, positions)| positions.iter().any(|x| *x != positions[0]))
 }
 
@@ -326,7 +331,7 @@ type ValueAndInterval = fn(&MetricResult) -> Option<[f64; 3]>;
 /// The three kinds of series that a line of results can have.
 const SERIES_ROLES: [(SeriesRole, &str, ValueAndInterval); 3] = [
     (SeriesRole::Measured, "", headline),
-    (SeriesRole::AsFound, "as found, too disturbed for a headline", as_found),
+    (SeriesRole::AsFound, "as measured, too disturbed for a headline", as_found),
     (SeriesRole::Predicted, "predicted", predicted_interval),
 ];
 
@@ -351,14 +356,14 @@ pub(super) fn series_over(line: &NamedLine<'_>, x: impl Fn(SeriesRole, u64) -> O
 /// Published values of the same quantity of one line; values that span something else are never drawn with ours.
 pub(super) fn reference_series(curve: &Curve<'_>, line: &NamedLine<'_>, reference: &Reference) -> Option<Series> {
     let metric = curve.metric;
-    let comparable = reference.values.iter().filter(|value| {
+    let comparable_values = reference.values.iter().filter(|value| {
         value.metric == metric.id
             && value.range.is_none()
             && value.unit == metric.unit
             && units::case(metric, &case_without(&value.case, &[curve.axis])) == line.line.label
     });
     let point = |value: &ReferenceValue| Some(Point::exact(curve.axis.number_in(&value.case)? as f64, value.value));
-    let mut points: Vec<Point> = comparable.filter_map(point).collect();
+    let mut points: Vec<Point> = comparable_values.filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     let name = name_with_suffix(&reference.title, &line.name);
     Series::new(name, SeriesRole::Reference, line.style, points.into_iter())
@@ -366,15 +371,16 @@ pub(super) fn reference_series(curve: &Curve<'_>, line: &NamedLine<'_>, referenc
 
 /// A line of a curve in words; `None` where nothing of it was measured.
 pub(super) fn describe_line(curve: &Curve<'_>, NamedLine { line, name, .. }: &NamedLine<'_>) -> Option<String> {
-    let measured: Vec<(u64, f64)> =
+    let measured_points: Vec<(u64, f64)> =
         line.points.iter().filter_map(|(x, result)| Some((*x, result.outcome.summary()?.headline))).collect();
-    let (first, last) = (measured.first()?, measured.last()?);
+    let (first, last) = (measured_points.first()?, measured_points.last()?);
     let text = |&(x, value): &(u64, f64)| {
         let position = units::axis_value(Value::Integer(x), curve.axis.scale);
         format!("{} at {position}", units::value_text(value, curve.metric.unit))
     };
-    let both = if measured.len() == 1 { text(first) } else { format!("from {} to {}", text(first), text(last)) };
-    Some(format!("{}{both}{}.", prefix(name), verdict_counts(line.points.iter().map(|(_, result)| *result))))
+    let values_text =
+        if measured_points.len() == 1 { text(first) } else { format!("from {} to {}", text(first), text(last)) };
+    Some(format!("{}{values_text}{}.", prefix(name), verdict_counts(line.points.iter().map(|(_, result)| *result))))
 }
 
 /// What a metric is, as a title.
@@ -392,11 +398,11 @@ pub(super) fn verdict_counts<'a>(results: impl Iterator<Item = &'a MetricResult>
     let compared: Vec<&MetricResult> = results.filter(|result| result.ratio.is_some()).collect();
     let Some(ratios) = labels::ratio_range(&compared, " to ") else { return String::new() };
     let gaps = compared.iter().filter(|result| labels::is_gap(result.verdict)).count();
-    let outside = match (compared.len(), gaps) {
+    let outside_text = match (compared.len(), gaps) {
         (1, 0) => "within".to_owned(),
         (1, _) => "outside".to_owned(),
         (points, 0) => format!("none of {} outside", labels::plural(points as u64, "point")),
         (points, gaps) => format!("{gaps} of {} outside", labels::plural(points as u64, "point")),
     };
-    format!("; {ratios} times the prediction, {outside} the predicted range")
+    format!("; {ratios} times the prediction, {outside_text} the predicted range")
 }

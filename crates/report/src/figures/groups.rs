@@ -20,17 +20,17 @@ const MIN_PARENT_PARTS: usize = 2;
 /// The figures of an area, each at the place of the first curve that it shows.
 pub(super) fn figures(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let mut drawn: Vec<Name> = Vec::new();
+    let mut drawn_metrics: Vec<Name> = Vec::new();
     let is_drawn = |entry: &&SectionEntry<'_>| !study_tables::has_metric(report, entry.metric());
     let entries: &[SectionEntry<'_>] = &entries.iter().filter(is_drawn).cloned().collect::<Vec<_>>();
     for entry in entries {
         match entry {
             SectionEntry::Single(_) => {}
             SectionEntry::Matrix(matrix) => figures.extend(heat_figure(matrix)),
-            SectionEntry::Curve(curve) if drawn.contains(&curve.metric.id) => {}
+            SectionEntry::Curve(curve) if drawn_metrics.contains(&curve.metric.id) => {}
             SectionEntry::Curve(curve) => {
                 let group = curves_of_group(curve, entries);
-                drawn.extend(group.iter().map(|member| member.metric.id));
+                drawn_metrics.extend(group.iter().map(|member| member.metric.id));
                 figures.extend(group_figures(report, &group));
                 figures.extend(group.iter().flat_map(|member| grid_figures(report, member)));
             }
@@ -45,14 +45,14 @@ pub(super) fn figures(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Vec<
 /// They are children of one id over the same parameters. All of one unit are a family; a duration and a rate are drawn
 /// against each other; with anything else a curve is alone.
 fn curves_of_group<'c, 'a>(curve: &'c Curve<'a>, entries: &'c [SectionEntry<'a>]) -> Vec<&'c Curve<'a>> {
-    let related = |member: &Curve<'_>| {
+    let is_related = |member: &Curve<'_>| {
         parent_id(curve).is_some_and(|id| parent_id(member) == Some(id)) && member.metric.axes == curve.metric.axes
     };
     let curves =
         entries.iter().filter_map(|entry| if let SectionEntry::Curve(curve) = entry { Some(curve) } else { None });
-    let group: Vec<&Curve<'a>> = curves.filter(|member| related(member)).collect();
-    let one_unit = group.iter().all(|member| member.metric.unit == curve.metric.unit);
-    if one_unit && group.len() > 1 || delay_against_rate(&group).is_some() { group } else { vec![curve] }
+    let group: Vec<&Curve<'a>> = curves.filter(|member| is_related(member)).collect();
+    let has_one_unit = group.iter().all(|member| member.metric.unit == curve.metric.unit);
+    if has_one_unit && group.len() > 1 || delay_against_rate(&group).is_some() { group } else { vec![curve] }
 }
 
 /// The id above a curve's, if it is long enough to name a family.
@@ -64,7 +64,7 @@ fn parent_id(curve: &Curve<'_>) -> Option<&'static str> {
 /// The last part of a curve's id: what sets it apart in its family.
 fn own_name(curve: &Curve<'_>) -> &'static str {
     let id = curve.metric.id.as_str();
-    id.rsplit_once('.').map_or(id, |(_, own)| own)
+    id.rsplit_once('.').map_or(id, |(_, name)| name)
 }
 
 fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
@@ -91,7 +91,7 @@ fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
 
 /// The figure of a combination of the other parameters, which has a label and a name that sets it apart.
 fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: &NamedLine<'_>) -> Option<Figure> {
-    let (label, which) = (&combination.line.label, combination.name.as_str());
+    let (label, combination_name) = (&combination.line.label, combination.name.as_str());
     let (mut series, mut description, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     let mut published = Vec::new();
     for (style, curve) in family.iter().enumerate() {
@@ -110,22 +110,23 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: &Named
     series.extend(published);
     let first = family.first()?;
     let y = measured_axis(first.metric.unit, &series);
-    let (id, title) = family_id_and_title(first, family, which)?;
+    let (id, title) = family_id_and_title(first, family, combination_name)?;
     Some(Figure { id, title, description, shows, drawing: Drawing::Plot(Plot::new(x_axis(first), y, series)) })
 }
 
 /// The family's id with what sets this figure apart, and its title: `Bandwidth of read, write and copy over working set, cpus=one`.
 /// Where nothing sets it apart the id has the members, for the bare id may be a metric's.
-fn family_id_and_title(first: &Curve<'_>, family: &[&Curve<'_>], which: &str) -> Option<(String, String)> {
+fn family_id_and_title(first: &Curve<'_>, family: &[&Curve<'_>], combination_name: &str) -> Option<(String, String)> {
     let id = parent_id(first)?;
     let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
     let members = match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
     };
-    let what = capitalized(id.rsplit_once('.').map_or("", |(_, own)| own));
-    let (suffix, ending) = if which.is_empty() { (names.join(" "), "") } else { (which.to_owned(), ", ") };
-    let title = format!("{what} of {members} over {}{ending}{which}", first.axis.label);
+    let quantity = capitalized(id.rsplit_once('.').map_or("", |(_, name)| name));
+    let (suffix, separator) =
+        if combination_name.is_empty() { (names.join(" "), "") } else { (combination_name.to_owned(), ", ") };
+    let title = format!("{quantity} of {members} over {}{separator}{combination_name}", first.axis.label);
     Some((safe_file_name(&format!("{id} {suffix}")), title))
 }
 
@@ -160,12 +161,16 @@ fn loaded_figure(pair: [&Curve<'_>; 2]) -> Option<Figure> {
     if !is_measured(&series) {
         return None;
     }
-    let (what, by) = (own_name(delay), own_name(rate));
-    let y = FigureAxis::new(what, delay.metric.unit).logarithmic(needs_log_axis(y_values(&series)));
-    let x = FigureAxis::new(format!("measured {by}"), rate.metric.unit);
+    let (delay_name, rate_name) = (own_name(delay), own_name(rate));
+    let y = FigureAxis::new(delay_name, delay.metric.unit).logarithmic(needs_log_axis(y_values(&series)));
+    let x = FigureAxis::new(format!("measured {rate_name}"), rate.metric.unit);
     Some(Figure {
-        id: safe_file_name(&format!("{}.{what}-{by}", parent_id(delay)?)),
-        title: format!("{} against the {by} at which it was measured, by {}", capitalized(what), delay.axis.label),
+        id: safe_file_name(&format!("{}.{delay_name}-{rate_name}", parent_id(delay)?)),
+        title: format!(
+            "{} against the {rate_name} at which it was measured, by {}",
+            capitalized(delay_name),
+            delay.axis.label
+        ),
         description,
         shows: pair.map(lines_of).concat(),
         drawing: Drawing::Plot(Plot::new(x, y, series)),
@@ -174,7 +179,7 @@ fn loaded_figure(pair: [&Curve<'_>; 2]) -> Option<Figure> {
 
 /// The result of the other curve at the same position.
 fn result_at<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricResult> {
-    rates.points.iter().find(|(known, _)| *known == position).map(|(_, result)| *result)
+    rates.points.iter().find(|(point_position, _)| *point_position == position).map(|(_, result)| *result)
 }
 
 /// The series of one line, by the parameter: measured delays at measured rates, predicted ones at predicted rates (at measured
@@ -190,11 +195,11 @@ fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) 
 
 /// Both ends of a line in words, and how far the delay rose.
 fn describe_loaded([delay, rate]: [&Curve<'_>; 2], line: &CurveSeries<'_>, rates: &CurveSeries<'_>) -> Option<String> {
-    let both = |(position, result): &(u64, &MetricResult)| {
+    let point_values = |(position, result): &(u64, &MetricResult)| {
         let rate = headline(result_at(rates, *position)?)?;
         Some((*position, headline(result)?[0], rate[0]))
     };
-    let points: Vec<(u64, f64, f64)> = line.points.iter().filter_map(both).collect();
+    let points: Vec<(u64, f64, f64)> = line.points.iter().filter_map(point_values).collect();
     let (first, last) = (points.first()?, points.last()?);
     let end = |&(position, time, bytes): &(u64, f64, f64)| {
         let bytes = units::value_text(bytes, rate.metric.unit);

@@ -176,10 +176,10 @@ fn grid<'a>(curve: &Curve<'a>, fixed: &Case) -> Option<Matrix<'a>> {
 fn grid_figure(grid: &Matrix<'_>, best: Option<&BestCell>) -> Option<Figure> {
     let (heat, description) = heat_map(grid, best)?;
     let Matrix { metric, label, rows, columns, .. } = grid;
-    let which = if label.is_empty() { String::new() } else { format!(", {label}") };
+    let suffix = if label.is_empty() { String::new() } else { format!(", {label}") };
     Some(Figure {
         id: safe_file_name(&format!("{} grid {label}", metric.id)),
-        title: format!("{}: {} by {}{which}", metric_title(metric), rows.axis.label, columns.axis.label),
+        title: format!("{}: {} by {}{suffix}", metric_title(metric), rows.axis.label, columns.axis.label),
         description,
         // No row of the table has this name: those lead to the curve.
         shows: vec![(metric.id, format!("{} by {} {label}", rows.axis.name, columns.axis.name))],
@@ -243,11 +243,13 @@ fn describe(matrix: &Matrix<'_>, cells: &[HeatCell]) -> Vec<String> {
     let count = labels::plural(cells.len() as u64, matrix.cell_word());
     let (name, verdicts) = (prefix(&matrix.label), verdict_counts(matrix.results()));
     let mut sentences = vec![format!("{name}lowest {lowest}, highest {highest}, of {count}{verdicts}.")];
-    let without = matrix.cells.iter().filter(|cell| cell.result.outcome.summary().is_none());
-    let missing: Vec<String> = without.map(|cell| position(cell.row, cell.column)).collect();
+    let missing_cells = matrix.cells.iter().filter(|cell| cell.result.outcome.summary().is_none());
+    let missing: Vec<String> = missing_cells.map(|cell| position(cell.row, cell.column)).collect();
     if !missing.is_empty() {
-        let which = if missing.len() > MAX_NAMED_PAIRS { String::new() } else { format!(": {}", missing.join(", ")) };
-        sentences.push(format!("No value for {}{which}.", labels::plural(missing.len() as u64, matrix.cell_word())));
+        let pairs_text =
+            if missing.len() > MAX_NAMED_PAIRS { String::new() } else { format!(": {}", missing.join(", ")) };
+        sentences
+            .push(format!("No value for {}{pairs_text}.", labels::plural(missing.len() as u64, matrix.cell_word())));
     }
     sentences
 }

@@ -26,11 +26,11 @@ const MARKED_QUANTILES: [(f64, &str); 4] = [(2.0, "median"), (10.0, "90 %"), (10
 /// The figure of the family; `None` where no round trip was timed by itself.
 pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Option<Figure> {
     let tails = report.analysis.tails.as_ref()?;
-    let is_one = |result: &&MetricResult| {
-        let is_held = |(axis, value): (Name, Value)| result.case.get(&axis) == Some(value);
-        tails.metrics.contains(&result.metric.id) && tails.fixed.iter().all(is_held)
+    let is_tail_result = |result: &&MetricResult| {
+        let is_fixed = |(axis, value): (Name, Value)| result.case.get(&axis) == Some(value);
+        tails.metrics.contains(&result.metric.id) && tails.fixed.iter().all(is_fixed)
     };
-    let results = entries.iter().flat_map(SectionEntry::results).filter(is_one);
+    let results = entries.iter().flat_map(SectionEntry::results).filter(is_tail_result);
     let lines: Vec<TailLine> = results.filter_map(|result| TailLine::new(report, result, &tails.fixed)).collect();
     let series = |(style, line): (usize, &TailLine)| {
         let points = ONE_IN.iter().filter_map(|&one_in| line.point_at(one_in));
@@ -41,8 +41,8 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
         return None;
     }
     let fixed: Vec<String> = tails.fixed.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
-    let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
-    let marks = MARKED_QUANTILES.iter().filter(|(at, _)| *at <= reach);
+    let max_one_in = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
+    let marks = MARKED_QUANTILES.iter().filter(|(one_in, _)| *one_in <= max_one_in);
     let x = FigureAxis::new("1 in N round trips takes longer: N", AxisKind::Number);
     let y = FigureAxis::new("time of a round trip", Unit::Nanoseconds);
     let mut description: Vec<String> = lines.iter().map(TailLine::describe).collect();
@@ -54,7 +54,9 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
         // No row of the table has this name: those lead to the curves.
         shows: lines.iter().map(|line| (line.metric, format!("{} distribution", line.label))).collect(),
         drawing: Drawing::Plot(Plot {
-            marks: marks.map(|&(at, label)| Mark { label: label.into(), at, low: at, high: at }).collect(),
+            marks: marks
+                .map(|&(one_in, label)| Mark { label: label.into(), at: one_in, low: one_in, high: one_in })
+                .collect(),
             ..Plot::new(x.logarithmic(true).without_zero(), y.logarithmic(true).without_zero(), series)
         }),
     })
@@ -64,7 +66,7 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
 struct TailLine {
     metric: Name,
     label: String,
-    all: Sorted,
+    samples: Sorted,
     rounds: Vec<Sorted>,
 }
 
@@ -72,29 +74,30 @@ impl TailLine {
     /// `None` unless the samples are single operations of this run.
     fn new(report: &Report<'_>, result: &MetricResult, fixed: &Case) -> Option<Self> {
         let (metric, case) = (&result.metric, &result.case);
-        let is_its = |measurement: &&kelvin_core::Measurement| {
+        let measures_case = |measurement: &&kelvin_core::Measurement| {
             measurement.planned.case == *case && measurement.readings(&metric.id).next().is_some()
         };
-        let measurement = report.run.measurements.iter().find(is_its)?;
+        let measurement = report.run.measurements.iter().find(measures_case)?;
         let rounds = samples_as_found(measurement, metric);
-        let all = Sorted::new(rounds.concat())?;
-        let rest: Case = case.iter().filter(|(name, _)| fixed.get(name).is_none()).collect();
-        let own = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, own)| own);
-        let placed = units::case(metric, &rest);
-        let label = if placed.is_empty() { own.to_owned() } else { name_with_suffix(own, &placed) };
-        Some(Self { metric: metric.id, label, all, rounds: rounds.into_iter().filter_map(Sorted::new).collect() })
+        let samples = Sorted::new(rounds.concat())?;
+        let other_axes: Case = case.iter().filter(|(name, _)| fixed.get(name).is_none()).collect();
+        let short_name = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, name)| name);
+        let placement = units::case(metric, &other_axes);
+        let label = if placement.is_empty() { short_name.to_owned() } else { name_with_suffix(short_name, &placement) };
+        Some(Self { metric: metric.id, label, samples, rounds: rounds.into_iter().filter_map(Sorted::new).collect() })
     }
 
     /// The time that 1 in N exceeds, with the range over rounds; `None` with too few samples.
     fn point_at(&self, one_in: f64) -> Option<Point> {
-        let has = |samples: &Sorted, beyond: f64| samples.values().len() as f64 >= beyond * one_in;
+        let has_enough = |samples: &Sorted, min_beyond: f64| samples.values().len() as f64 >= min_beyond * one_in;
         let quantile = |samples: &Sorted| samples.quantile(1.0 - 1.0 / one_in);
-        let of_rounds: Vec<f64> =
-            self.rounds.iter().filter(|round| has(round, MIN_SAMPLES_BEYOND_IN_ROUND)).map(quantile).collect();
-        let tells = has(&self.all, MIN_SAMPLES_BEYOND) && of_rounds.len() >= MIN_ROUNDS.min(self.rounds.len());
-        tells.then(|| {
-            let y = quantile(&self.all);
-            let end = |further: fn(f64, f64) -> f64| of_rounds.iter().copied().fold(y, further);
+        let round_quantiles: Vec<f64> =
+            self.rounds.iter().filter(|round| has_enough(round, MIN_SAMPLES_BEYOND_IN_ROUND)).map(quantile).collect();
+        let is_reliable =
+            has_enough(&self.samples, MIN_SAMPLES_BEYOND) && round_quantiles.len() >= MIN_ROUNDS.min(self.rounds.len());
+        is_reliable.then(|| {
+            let y = quantile(&self.samples);
+            let end = |extreme: fn(f64, f64) -> f64| round_quantiles.iter().copied().fold(y, extreme);
             Point { x: one_in, y, low: end(f64::min), high: end(f64::max) }
         })
     }
@@ -107,6 +110,11 @@ impl TailLine {
             Some(if one_in == 2.0 { format!("half exceed {time}") } else { format!("one in {one_in} {time}") })
         });
         let times: Vec<String> = times.collect();
-        format!("{}: {} ({} round trips).", self.label, times.join(", "), units::count(self.all.values().len() as u64))
+        format!(
+            "{}: {} ({} round trips).",
+            self.label,
+            times.join(", "),
+            units::count(self.samples.values().len() as u64)
+        )
     }
 }

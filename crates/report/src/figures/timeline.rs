@@ -21,7 +21,7 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
     let series: Vec<Series> = timeline.groups.iter().enumerate().filter_map(visits).collect();
     let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
     let (low, high) = (1.0 - timeline.tolerance, 1.0 + timeline.tolerance);
-    let mark = |(label, at): &(String, f64)| Mark { label: label.clone(), at: *at, low: *at, high: *at };
+    let mark = |(label, time): &(String, f64)| Mark { label: label.clone(), at: *time, low: *time, high: *time };
     let x = FigureAxis::new("time since the start of the run", AxisKind::Seconds);
     let y = FigureAxis::new("over the mean", AxisKind::Number).without_zero();
     (!series.is_empty()).then(|| Figure {

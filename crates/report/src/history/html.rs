@@ -21,7 +21,7 @@ use crate::svg::{anchored_text, labelled, path, text_at};
 const STYLE: &str = include_str!("../../assets/history.css");
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 120.0;
-/// Room beside and around the plot: labels of the values, a dot at an end, days below.
+/// Room around the plot: labels of the values, a dot at an end, days below.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 8.0;
 const TOP: f64 = 8.0;
@@ -42,7 +42,7 @@ pub fn write_page(history: &History, out: &mut dyn io::Write) -> io::Result<()> 
     let (lead, sections) = (history_title(history), sections.collect::<Markup>());
     let body = html!("<h1>History</h1><p class=\"lead\">{}</p>{}{}", lead, texts, sections);
     let title = history.cpu_model.as_deref().unwrap_or("a machine");
-    PageShell { of: "history", title, style: STYLE, body }.write(out)
+    PageShell { subject: "history", title, style: STYLE, body }.write(out)
 }
 
 fn section(title: &str, series: &[&SeriesHistory], history: &History) -> Markup {
@@ -94,25 +94,24 @@ fn series_svg(series: &SeriesHistory, history: &History) -> Markup {
     let middle = median(&values);
     values.extend([1.0 - MIN_RELATIVE_RANGE / 2.0, 1.0 + MIN_RELATIVE_RANGE / 2.0].map(|share| middle * share));
     let axis = FigureAxis::new("", series.metric.unit).without_zero();
-    let ground = PlotArea { history, values: AxisScaling::linear(&values, &axis, 0.08) };
-    let marks =
-        |version: &VersionHistory| version.changes.iter().map(|change| mark(change, &ground)).collect::<Markup>();
+    let area = PlotArea { history, values: AxisScaling::linear(&values, &axis, 0.08) };
+    let marks = |version: &VersionHistory| version.changes.iter().map(|change| mark(change, &area)).collect::<Markup>();
     let versions: Markup =
-        series.versions.iter().map(|version| html!("{}{}", marks(version), line(version, &ground))).collect();
-    let breaks: Markup = series.versions.iter().skip(1).map(|version| version_break(version, &ground)).collect();
+        series.versions.iter().map(|version| html!("{}{}", marks(version), line(version, &area))).collect();
+    let breaks: Markup = series.versions.iter().skip(1).map(|version| version_break(version, &area)).collect();
     let label = format!("{} over {} runs", series_name(series), history.runs.len());
-    labelled([WIDTH, HEIGHT], &label, html!("{}{}{}", axes(&ground), versions, breaks))
+    labelled([WIDTH, HEIGHT], &label, html!("{}{}{}", axes(&area), versions, breaks))
 }
 
 /// The grid with the labels of values, and the first and the last day.
-fn axes(ground: &PlotArea<'_>) -> Markup {
-    let ticks = ground.values.ticks();
+fn axes(area: &PlotArea<'_>) -> Markup {
+    let ticks = area.values.ticks();
     let step = ticks.len().div_ceil(MAX_LABELLED_TICKS).max(1);
-    let y_of = |tick: &Tick| TOP + (1.0 - ground.values.share(tick.position)) * (HEIGHT - TOP - BOTTOM);
+    let y_of = |tick: &Tick| TOP + (1.0 - area.values.share(tick.position)) * (HEIGHT - TOP - BOTTOM);
     let ticks = || ticks.iter().step_by(step);
     let grid: String = ticks().map(|tick| path::horizontal(LEFT, WIDTH - RIGHT, y_of(tick))).collect();
     let labels: Markup = ticks().map(|tick| text_at(LEFT - 6.0, y_of(tick) + 4.0, &tick.label)).collect();
-    let runs = &ground.history.runs;
+    let runs = &area.history.runs;
     let first = runs.first().map(|run| text_at(LEFT, HEIGHT - 4.0, run_day(run)));
     let last = runs.last().filter(|_| runs.len() > 1);
     let last = last.map(|run| anchored_text([WIDTH - RIGHT, HEIGHT - 4.0], "end", run_day(run)));
@@ -120,27 +119,27 @@ fn axes(ground: &PlotArea<'_>) -> Markup {
 }
 
 /// The values of a version, as a line and dots: never joined with those of another.
-fn line(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
-    let places = || version.points.iter().map(|point| (ground.x_of(point.run as f64), ground.y_of(point.value)));
-    let dots: String = places().map(|(x, y)| path::dot_at(x, y)).collect();
+fn line(version: &VersionHistory, area: &PlotArea<'_>) -> Markup {
+    let positions = || version.points.iter().map(|point| (area.x_of(point.run as f64), area.y_of(point.value)));
+    let dots: String = positions().map(|(x, y)| path::dot_at(x, y)).collect();
     let dots = (version.points.len() <= MAX_DOTS).then(|| path::element("dot s0", dots));
-    html!("{}{}", path::element("line s0", path::polyline(places())), dots)
+    html!("{}{}", path::element("line s0", path::polyline(positions())), dots)
 }
 
 /// The place of a change as a band, and the levels on either side of a step.
-fn mark(change: &HistoryChange, ground: &PlotArea<'_>) -> Markup {
+fn mark(change: &HistoryChange, area: &PlotArea<'_>) -> Markup {
     let [from, to] = change.run_interval.map(|run| run as f64);
     let from = if change.kind == HistoryChangeKind::Step { from - 1.0 } else { from };
-    let (left, right) = (ground.x_of(from.max(0.0)), ground.x_of(to));
+    let (left, right) = (area.x_of(from.max(0.0)), area.x_of(to));
     let band = path::rectangle(left, TOP, (right - left).max(1.0), HEIGHT - TOP - BOTTOM);
     let level =
-        |x: f64, value: f64, length: f64| format!("{}h{}", path::move_to(x, ground.y_of(value)), path::number(length));
+        |x: f64, value: f64, length: f64| format!("{}h{}", path::move_to(x, area.y_of(value)), path::number(length));
     let levels = level((left - 24.0).max(LEFT), change.before, 24.0) + &level(right, change.after, 24.0);
     html!("{}{}", path::element("guide", band), path::element("level", levels))
 }
 
-fn version_break(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
+fn version_break(version: &VersionHistory, area: &PlotArea<'_>) -> Markup {
     let first = version.points.first().map_or(0.0, |point| point.run as f64);
-    let x = ground.x_of((first - 0.5).max(0.0));
+    let x = area.x_of((first - 0.5).max(0.0));
     path::element("mark-line", path::vertical(x, TOP, HEIGHT - BOTTOM))
 }

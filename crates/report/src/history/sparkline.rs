@@ -18,13 +18,13 @@ pub(super) fn sparkline(series: &SeriesHistory, columns: usize, unicode: bool) -
     // The newest versions are shown, as many as there is room for.
     let versions = &series.versions[series.versions.len().saturating_sub(columns / 2)..];
     let total: usize = versions.iter().map(|version| version.points.len()).sum();
-    let room = columns + 1 - versions.len();
-    let share = |points: usize| if total <= room { points } else { (points * room / total).max(1) };
+    let bar_columns = columns + 1 - versions.len();
+    let share = |points: usize| if total <= bar_columns { points } else { (points * bar_columns / total).max(1) };
     let mut shares: Vec<usize> = versions.iter().map(|version| share(version.points.len())).collect();
     // What rounding leaves, or takes too much of, is of the version with most values.
-    let used: usize = shares.iter().sum();
+    let assigned_columns: usize = shares.iter().sum();
     if let Some(largest) = shares.iter_mut().max() {
-        *largest = (*largest + room.min(total)).saturating_sub(used).max(1);
+        *largest = (*largest + bar_columns.min(total)).saturating_sub(assigned_columns).max(1);
     }
     let bars = if unicode { BARS } else { ASCII_BARS };
     let parts: Vec<String> =
@@ -36,15 +36,15 @@ fn bars_of_points(points: &[HistoryPoint], columns: usize, bars: &[char; 8]) -> 
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
     let columns = columns.min(values.len());
     let end = |column: usize| column * values.len() / columns;
-    let shown: Vec<f64> = (0..columns).map(|column| median(&values[end(column)..end(column + 1)])).collect();
-    let (low, high) = min_max(shown.iter().copied()).unwrap_or_default();
+    let medians: Vec<f64> = (0..columns).map(|column| median(&values[end(column)..end(column + 1)])).collect();
+    let (low, high) = min_max(medians.iter().copied()).unwrap_or_default();
     let middle = f64::midpoint(low, high);
-    let range = (high - low).max(MIN_RELATIVE_RANGE * median(&shown).abs());
+    let range = (high - low).max(MIN_RELATIVE_RANGE * median(&medians).abs());
     let bar = |value: &f64| {
         let share = if range > 0.0 { 0.5 + (value - middle) / range } else { 0.5 };
         bars[((share * bars.len() as f64) as usize).min(bars.len() - 1)]
     };
-    shown.iter().map(bar).collect()
+    medians.iter().map(bar).collect()
 }
 
 #[cfg(test)]
@@ -81,9 +81,9 @@ mod tests {
     fn versions_never_share_a_bar() {
         let rising: Vec<f64> = (0..1000).map(f64::from).collect();
         assert_eq!(sparkline(&series_of_versions(&[&rising]), 8, true), "▁▂▃▄▅▆▇█");
-        let both = sparkline(&series_of_versions(&[&rising, &[1.0, 1.0]]), 16, true);
-        assert_eq!((both.chars().count(), both.matches('|').count()), (16, 1), "{both}");
-        let many: Vec<&[f64]> = vec![&[1.0]; 40];
-        assert!(sparkline(&series_of_versions(&many), 16, false).chars().count() <= 16);
+        let line = sparkline(&series_of_versions(&[&rising, &[1.0, 1.0]]), 16, true);
+        assert_eq!((line.chars().count(), line.matches('|').count()), (16, 1), "{line}");
+        let versions: Vec<&[f64]> = vec![&[1.0]; 40];
+        assert!(sparkline(&series_of_versions(&versions), 16, false).chars().count() <= 16);
     }
 }

@@ -6,7 +6,7 @@ use kelvin_core::{Case, Input, Metric, Prediction, Unit};
 use kelvin_stats::min_max;
 
 use super::group::ResultGroup;
-use super::{DataTable, anchor, cells, definition_list, list, pill, plots, text_cell, why};
+use super::{DataTable, anchor, cells, definition_list, list, pill, plots, remark_span, text_cell};
 use crate::escape::{Markup, html};
 use crate::text::grouped;
 use crate::{ProbeDocs, Report, labels, units};
@@ -39,7 +39,7 @@ pub(super) fn verdict(result: &MetricResult) -> Markup {
 }
 
 /// The details of a row of several results; the method is in the first row of a metric.
-pub(super) fn group(report: &Report<'_>, group: &ResultGroup<'_>, first: bool) -> Markup {
+pub(super) fn group(report: &Report<'_>, group: &ResultGroup<'_>, is_first: bool) -> Markup {
     let results = group.results();
     let mut page = html!("<p class=\"lead\">{}</p>", group.metric.summary);
     if let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) {
@@ -52,7 +52,7 @@ pub(super) fn group(report: &Report<'_>, group: &ResultGroup<'_>, first: bool) -
     page.push(points(group));
     page.push(causes(report, &results));
     page.push(warnings(&results));
-    if first {
+    if is_first {
         page.push(published(report, group.metric, None));
         page.extend(results.first().and_then(|result| method(report, result)));
     }
@@ -65,8 +65,8 @@ fn boxed(title: &str, content: Markup) -> Markup {
 
 fn prediction(result: &MetricResult) -> Markup {
     let Some(prediction) = &result.prediction else {
-        let why = result.no_prediction_reason.as_deref().unwrap_or("no reason is recorded");
-        return html!("<p>None: {}.</p>", why.trim_end_matches('.'));
+        let reason = result.no_prediction_reason.as_deref().unwrap_or("no reason is recorded");
+        return html!("<p>None: {}.</p>", reason.trim_end_matches('.'));
     };
     let unit = result.metric.unit;
     // An input's own notes are shown with it.
@@ -96,7 +96,7 @@ fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
             let title = if case.is_empty() { "Causes".to_owned() } else { format!("Causes at {case}") };
             boxed(&title, crate::why::sum_and_notes(explanation))
         }
-        None if results.len() == 1 && labels::is_gap(result.verdict) => not_tried(result),
+        None if results.len() == 1 && labels::is_gap(result.verdict) => untested_gap(result),
         None => Markup::new(),
     };
     results.iter().map(causes).collect()
@@ -115,7 +115,7 @@ fn inputs(prediction: &Prediction) -> Markup {
 }
 
 /// That a gap is not explained, with the hazards that touch such figures as links to them: none was tried as its cause.
-fn not_tried(result: &MetricResult) -> Markup {
+fn untested_gap(result: &MetricResult) -> Markup {
     if result.explained_by.is_empty() {
         return html!("<p>Nothing was shown to explain the gap.</p>");
     }
@@ -129,7 +129,7 @@ fn not_tried(result: &MetricResult) -> Markup {
 fn samples(summary: &Summary, metric: &Metric) -> Markup {
     let unit = metric.unit;
     let kind = if summary.distribution.is_of_batch_means { "means of batches" } else { "single operations" };
-    let strip = |plot: Markup, what: &str| html!("<div>{}<p class=\"why\">{}</p></div>", plot, what);
+    let strip = |plot: Markup, caption: &str| html!("<div>{}<p class=\"why\">{}</p></div>", plot, caption);
     let count = format!("Distribution of {} {kind}", units::count(summary.distribution.n));
     let distribution = strip(plots::distribution(summary, unit), &count);
     let rounds = strip(plots::rounds(summary), "Rounds over the run");
@@ -142,9 +142,9 @@ fn samples(summary: &Summary, metric: &Metric) -> Markup {
 fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
     let figure = |figure: &kelvin_analysis::Figure| {
         let text = units::figure_text(figure, unit).to_string();
-        html!("{} {}", text, why(format!("of {}", labels::plural(figure.n, "sample"))))
+        html!("{} {}", text, remark_span(format!("of {}", labels::plural(figure.n, "sample"))))
     };
-    let several = |values: &[f64]| {
+    let values_text = |values: &[f64]| {
         let values: Vec<String> = values.iter().map(|value| units::value_text(*value, unit)).collect();
         Markup::from(values.join(", "))
     };
@@ -153,12 +153,12 @@ fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
         ("Headline", labels::treatment(summary.treatment).into()),
         ("Error bar", error_bar(summary).into()),
         ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
-        ("As found", figure(&summary.as_found)),
+        ("As measured", figure(&summary.as_found)),
         ("Share undisturbed", units::share(summary.undisturbed_share).into()),
         ("Rounds", rounds(summary, unit).into()),
-        ("Best, mean, std", several(&[d.best, d.mean, d.std])),
-        ("p5, quartiles, p95", several(&[d.p5, d.p25, d.p50, d.p75, d.p95])),
-        ("Lowest, p99, highest", several(&[d.min, d.p99, d.max])),
+        ("Best, mean, std", values_text(&[d.best, d.mean, d.std])),
+        ("p5, quartiles, p95", values_text(&[d.p5, d.p25, d.p50, d.p75, d.p95])),
+        ("Lowest, p99, highest", values_text(&[d.min, d.p99, d.max])),
     ]
 }
 
@@ -199,7 +199,7 @@ fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'sta
 
 /// The results of a group, each with its derivation; of a rate also the best sample.
 fn points(group: &ResultGroup<'_>) -> Markup {
-    let with_best = group.points.iter().any(|(_, result)| labels::best_span(&[result]).is_some());
+    let shows_best = group.points.iter().any(|(_, result)| labels::best_span(&[result]).is_some());
     let derivations: Vec<&str> = group.points.iter().map(|(_, result)| derivation(result)).collect();
     let row = |(index, (position, result)): (usize, &(String, &MetricResult))| {
         let (unit, summary) = (result.metric.unit, result.outcome.summary());
@@ -212,15 +212,15 @@ fn points(group: &ResultGroup<'_>) -> Markup {
         let predicted = result.prediction.as_ref().map(|prediction| text(prediction.value));
         let cycles = Some(units::cycles_text(result));
         let figures = [as_found, cycles, predicted, result.ratio.map(units::ratio)];
-        let figures = std::iter::once(measured).chain(with_best.then_some(best)).chain(figures);
+        let figures = std::iter::once(measured).chain(shows_best.then_some(best)).chain(figures);
         let times = analysis_words::half_width_count(result).map(|times| html!(" {}", times));
         let cells = html!("{}<td>{}{}</td>", cells(figures), verdict(result), times);
         html!("<tr><th>{}</th>{}{}</tr>", position, cells, shared_text_cell(&derivations, index))
     };
     let rows = group.points.iter().enumerate().map(row).collect();
     let mut columns = vec![group.axis.as_str(), "Measured"];
-    columns.extend(with_best.then_some("Best"));
-    columns.extend(["As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]);
+    columns.extend(shows_best.then_some("Best"));
+    columns.extend(["As measured (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]);
     let title = format!("{} {}", group.metric.id, group.label);
     DataTable { label: &format!("Points of {title}"), ..DataTable::of_figures(&title, &columns, rows) }.markup()
 }
@@ -246,12 +246,12 @@ fn shared_text_cell(texts: &[&str], index: usize) -> Markup {
 /// Warnings, each with the case where there are several; of wide intervals, which the values show, one for all.
 fn warnings(results: &[&MetricResult]) -> Markup {
     let warnings = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
-    let wide: Vec<(f64, f64)> = warnings().filter_map(|(_, warning)| wide_warning(warning)).collect();
-    let together = min_max(wide.iter().map(|(share, _)| *share)).filter(|_| wide.len() > 1).map(|(low, high)| {
-        let [low, high, target] = [low, high, wide[0].1].map(units::share);
-        let (wide, intervals) = (wide.len(), results.len());
+    let wide_intervals: Vec<(f64, f64)> = warnings().filter_map(|(_, warning)| wide_warning(warning)).collect();
+    let combined_warning = min_max(wide_intervals.iter().map(|(share, _)| *share)).filter(|_| wide_intervals.len() > 1).map(|(low, high)| {
+        let [low, high, target] = [low, high, wide_intervals[0].1].map(units::share);
+        let (wide_count, interval_count) = (wide_intervals.len(), results.len());
         format!(
-            "{wide} of {intervals} intervals, of ± {low} to {high} of their value, did not reach the target of {target}"
+            "{wide_count} of {interval_count} intervals, of ± {low} to {high} of their value, did not reach the target of {target}"
         )
     });
     let with_case = |(result, warning): (&MetricResult, &Warning)| {
@@ -259,8 +259,9 @@ fn warnings(results: &[&MetricResult]) -> Markup {
         let case = (!case.is_empty()).then(|| html!("<span class=\"case\">{}</span> ", case));
         html!("{}{}", case, &*warning.text)
     };
-    let alone = warnings().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none()).map(with_case);
-    list("warnings", together.as_deref().map(Markup::from).into_iter().chain(alone))
+    let single_warnings =
+        warnings().filter(|(_, warning)| combined_warning.is_none() || wide_warning(warning).is_none()).map(with_case);
+    list("warnings", combined_warning.as_deref().map(Markup::from).into_iter().chain(single_warnings))
 }
 
 /// Half of an interval over its value, and its target, of a warning of that.
@@ -281,13 +282,13 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
             let deviation = value.std.map(|std| format!(", std {}", text(std)));
             let count = value.n.map(|n| format!(", n {}", units::count(n)));
             let predicted = value.predicted.map(|predicted| format!(", predicted {}", text(predicted)));
-            let more: String = [deviation, count, predicted].into_iter().flatten().collect();
-            let covers = |spans| html!("{} covers {}. ", pill("odd", "not comparable"), spans);
+            let statistics: String = [deviation, count, predicted].into_iter().flatten().collect();
+            let range_remark = |range| html!("{} covers {}. ", pill("odd", "not comparable"), range);
             let cycles = value.cycles.map(|cycles| units::value_text(cycles, Unit::Cycles));
-            let also = value.other_values.iter().map(|(label, figure)| format!("{label}: {figure}"));
-            let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
-            let figures = cells([units::case(metric, &value.case), text(value.value) + &more]);
-            let remarks = html!("{}{}", value.range.as_ref().map(covers), notes.join("; "));
+            let other_values = value.other_values.iter().map(|(label, figure)| format!("{label}: {figure}"));
+            let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(other_values).collect();
+            let figures = cells([units::case(metric, &value.case), text(value.value) + &statistics]);
+            let remarks = html!("{}{}", value.range.as_ref().map(range_remark), notes.join("; "));
             rows.push(html!("<tr><th>{}</th>{}{}</tr>", reference.title, figures, text_cell(remarks)));
         }
     }
@@ -316,8 +317,8 @@ fn method_text(probe: &ProbeDocs) -> Markup {
     let ProbeDocs { id, summary, method, prediction, pitfalls, sources, must_not_be_used_for } = probe;
     let mut page =
         html!("<p class=\"lead\">{}</p><p>{}</p><p><strong>Prediction:</strong> {}</p>", summary, method, prediction);
-    let never = must_not_be_used_for.as_ref().map(|never| never.trim_end_matches('.'));
-    page.extend(never.map(|never| html!("<p><strong>Must not be used for:</strong> {}.</p>", never)));
+    let exclusion = must_not_be_used_for.as_ref().map(|text| text.trim_end_matches('.'));
+    page.extend(exclusion.map(|text| html!("<p><strong>Must not be used for:</strong> {}.</p>", text)));
     let part = |title: &str, items: &[String]| {
         let items = list("notes", items);
         if items.is_empty() { items } else { html!("<h4>{}</h4>{}", title, items) }

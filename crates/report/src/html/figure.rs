@@ -1,6 +1,6 @@
 //! A figure of the page: controls and canvas for the script, a drawing without it, the data as a table.
 
-use super::{DataTable, folded_data, list, scrollable, table_row, why};
+use super::{DataTable, folded_data, list, remark_span, scrollable, table_row};
 use crate::escape::{Markup, html};
 use crate::figures::{Drawing, Figure, Heat, HeatCell, Plot, Series, SeriesRole};
 use crate::plot_layout::{PlotAxis, PlotLayout, PlotLine};
@@ -25,7 +25,7 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
     };
     let (id, title) = (&figure.id, &figure.title);
     let code = (id != "canaries").then(|| html!("<code>{}</code>", id));
-    let caption = html!("<figcaption><strong>{}</strong> {}</figcaption>", title, why(code));
+    let caption = html!("<figcaption><strong>{}</strong> {}</figcaption>", title, remark_span(code));
     let label = "Controls of the figure";
     let controls = html!("<div class=\"controls js-only\" role=\"group\" aria-label=\"{}\">{}</div>", label, controls);
     let canvas = html!("<div class=\"canvas\"><div class=\"static\">{}</div></div>", svg::inline(figure));
@@ -50,8 +50,8 @@ pub(super) fn export_controls() -> Markup {
 
 /// How the axes of a plot can be switched.
 fn plot_controls(picture: &PlotLayout<'_>) -> Markup {
-    let toggle = |action: &str, label: &str, on: bool| {
-        html!("<button type=\"button\" data-action=\"{}\" aria-pressed=\"{}\">{}</button>", action, on, label)
+    let toggle = |action: &str, label: &str, is_pressed: bool| {
+        html!("<button type=\"button\" data-action=\"{}\" aria-pressed=\"{}\">{}</button>", action, is_pressed, label)
     };
     let log = |action: &str, label: &str, axis: &PlotAxis<'_>| {
         axis.logarithmic.is_some().then(|| toggle(action, label, axis.log))
@@ -110,16 +110,16 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
         let cells = [heat.columns[cell.column].clone(), heat.unit.text(cell.value), predicted];
         table_row(&heat.rows[cell.row], cells)
     };
-    let thinned = thinning_text(step, heat.cells.len(), &format!("{}s", heat.called));
+    let thinning = thinning_text(step, heat.cells.len(), &format!("{}s", heat.called));
     let columns = [heat.row_label.as_str(), &heat.column_label, "Value", "Predicted"];
-    let caption = format!("{title}{thinned}");
+    let caption = format!("{title}{thinning}");
     let table = DataTable::of_figures(&caption, &columns, heat.cells.iter().step_by(step).map(row).collect());
     DataTable { label: &format!("Data of {title}"), shows_caption: true, ..table }.markup()
 }
 
 /// The remark on rows that a table leaves out.
-fn thinning_text(step: usize, all: usize, what: &str) -> String {
-    if step == 1 { String::new() } else { format!(", 1 in {step} of {all} {what}") }
+fn thinning_text(step: usize, total: usize, noun: &str) -> String {
+    if step == 1 { String::new() } else { format!(", 1 in {step} of {total} {noun}") }
 }
 
 /// The points of a plot as a table.
@@ -129,9 +129,9 @@ fn plot_table(title: &str, plot: &Plot) -> Markup {
     let points: usize = data().map(|series| series.points.len()).sum();
     let step = points.div_ceil(MAX_TABLE_ROWS).max(1);
     let rows: Markup = data().map(|series| rows(plot, series, step)).collect();
-    let thinned = thinning_text(step, points, "points");
+    let thinning = thinning_text(step, points, "points");
     let head = html!("<thead><tr><th>{}</th><th>Value</th><th>Low</th><th>High</th></tr></thead>", plot.x.label);
-    let caption = html!("<caption>{}{}</caption>", title, thinned);
+    let caption = html!("<caption>{}{}</caption>", title, thinning);
     let table = html!("<table class=\"plain numbers\">{}{}{}</table>", caption, head, rows);
     scrollable(&format!("Data of {title}"), table)
 }

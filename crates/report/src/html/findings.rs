@@ -4,15 +4,15 @@ use kelvin_analysis::wording::{class_comparison, gap_explanation};
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
 use kelvin_core::units::metric_at;
 
-use super::{DataTable, cells, folded, list, pill, text_cell, why};
+use super::{DataTable, cells, folded, list, pill, remark_span, text_cell};
 use crate::escape::{Markup, html};
 use crate::{Report, labels, units};
 
 /// The findings of a report, and how each area is against machines of the same class.
 pub(super) fn findings(report: &Report<'_>) -> Markup {
     let lines = class_comparison::class_lines(&report.analysis.class_comparison);
-    let of_class = (!lines.is_empty()).then(|| folded("Normal for its class", list("findings", &lines)));
-    html!("{}{}", run_findings(report), of_class)
+    let class_section = (!lines.is_empty()).then(|| folded("Normal for its class", list("findings", &lines)));
+    html!("{}{}", run_findings(report), class_section)
 }
 
 /// The findings of a report.
@@ -32,10 +32,10 @@ fn run_findings(report: &Report<'_>) -> Markup {
             &gaps.filter(|(_, result)| labels::verdict_word(result) == verdict).collect::<Vec<_>>(),
         ));
     }
-    let others = rest.iter().filter(|finding| gap(report, finding).is_none());
-    let others: Vec<Markup> = others.map(|finding| line(report, finding)).collect();
-    let count = labels::plural(others.len() as u64, "more finding");
-    page.extend((!others.is_empty()).then(|| folded(count, list("findings", others))));
+    let other_findings = rest.iter().filter(|finding| gap(report, finding).is_none());
+    let other_lines: Vec<Markup> = other_findings.map(|finding| line(report, finding)).collect();
+    let count = labels::plural(other_lines.len() as u64, "more finding");
+    page.extend((!other_lines.is_empty()).then(|| folded(count, list("findings", other_lines))));
     page
 }
 
@@ -45,14 +45,14 @@ fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a PredictionG
     Some((gap, report.analysis.results.iter().find(|result| result.metric_case() == gap.source)?))
 }
 
-/// A finding with its evidence, behind a word that says of what kind it is.
+/// A finding with its evidence, behind a word for its kind.
 fn line(report: &Report<'_>, finding: &Finding) -> Markup {
     let word = match gap(report, finding) {
         Some((_, result)) => html!("{} ", pill("odd", labels::verdict_word(result))),
         None if finding.importance == Importance::Major => html!("{} ", pill("bad", "caution")),
         None => Markup::new(),
     };
-    html!("{}{} {}", word, finding.text, why(&finding.reason))
+    html!("{}{} {}", word, finding.text, remark_span(&finding.reason))
 }
 
 /// Figures outside their range in one direction, a row each.

@@ -13,7 +13,7 @@ pub(super) struct ResultGroup<'a> {
     /// What distinguishes it from the other groups of the metric.
     pub(super) label: String,
     /// The axes that do.
-    pub(super) held: Case,
+    pub(super) fixed: Case,
     /// What the positions are.
     pub(super) axis: String,
     /// What the results are called: points, pairs.
@@ -28,7 +28,7 @@ impl<'a> ResultGroup<'a> {
         let group = |line: &CurveSeries<'a>| Self {
             metric: curve.metric,
             label: line.label.clone(),
-            held: line.held.clone(),
+            fixed: line.fixed.clone(),
             axis: curve.axis.label.to_string(),
             unit: "point",
             points: line.points.iter().map(|(position, result)| (text(*position), *result)).collect(),
@@ -41,7 +41,7 @@ impl<'a> ResultGroup<'a> {
         Self {
             metric: matrix.metric,
             label: matrix.label.clone(),
-            held: matrix.held.clone(),
+            fixed: matrix.fixed.clone(),
             axis: matrix.axes_label(),
             unit: matrix.cell_word(),
             points: matrix.cells.iter().map(pair).collect(),

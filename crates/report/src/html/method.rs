@@ -5,8 +5,8 @@ use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRo
 use kelvin_core::{Foreign, Unit};
 
 use super::{
-    DataTable, cells, definition_list, detail, figure, folded, folded_data, heading, list, pill, summary, table_row,
-    text_cell, why,
+    DataTable, cells, definition_list, detail, figure, folded, folded_data, heading, list, pill, remark_span, summary,
+    table_row, text_cell,
 };
 use crate::escape::{Markup, html};
 use crate::figures::{Figure, safe_file_name};
@@ -36,8 +36,8 @@ pub(super) fn study(report: &Report<'_>, figures: &[Figure]) -> Markup {
         page.extend(study.answers.iter().map(answer));
         page.extend(study.answers.is_empty().then(|| conclusions(study)));
         page.extend(study.tables.iter().map(|table| study_table(report, table)));
-        let own = figures.iter().enumerate().filter(|(_, figure)| is_of_study(&study.id, figure));
-        page.extend(own.map(|(index, figure)| figure::figure(figure, index)));
+        let study_figures = figures.iter().enumerate().filter(|(_, figure)| is_of_study(&study.id, figure));
+        page.extend(study_figures.map(|(index, figure)| figure::figure(figure, index)));
         page.extend((!study.answers.is_empty()).then(|| conclusions(study)));
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
     }
@@ -57,36 +57,36 @@ fn conclusions(study: &Study) -> Markup {
             Some(false) => "odd",
             None => "quiet",
         };
-        html!("{} {} {}", pill(class, tables::verdict(conclusion)), conclusion.text, why(&conclusion.test))
+        html!("{} {} {}", pill(class, tables::verdict(conclusion)), conclusion.text, remark_span(&conclusion.test))
     };
     let (leading, rest) = leading_conclusions(study);
-    let lines = |some: Vec<&StatedConclusion>| list("findings", some.into_iter().map(line));
-    let more = labels::plural(rest.len() as u64, "more conclusion");
-    html!("{}{}", lines(leading), (!rest.is_empty()).then(|| folded(more, lines(rest))))
+    let lines = |entries: Vec<&StatedConclusion>| list("findings", entries.into_iter().map(line));
+    let rest_title = labels::plural(rest.len() as u64, "more conclusion");
+    html!("{}{}", lines(leading), (!rest.is_empty()).then(|| folded(rest_title, lines(rest))))
 }
 
 /// What a study answers, and what that rests on.
 fn answer(answer: &StudyAnswer) -> Markup {
-    let because = list("because", &answer.reasons);
-    html!("<div class=\"answer\"><p><strong>{}</strong></p>{}</div>", answer.text, because)
+    let reasons = list("because", &answer.reasons);
+    html!("<div class=\"answer\"><p><strong>{}</strong></p>{}</div>", answer.text, reasons)
 }
 
 /// A table of a study with its bars, where no curve is drawn of them: its main columns, and all of them to be opened.
 fn study_table(report: &Report<'_>, table: &StudyTable) -> Markup {
     let is_curve = report.analysis.model_lines.iter().any(|line| table.metrics.contains(&line.metric));
-    let [main, all] = [true, false].map(|is_narrow| tables::columns(table, is_narrow));
-    if all.is_empty() {
+    let [main_columns, all_columns] = [true, false].map(|is_narrow| tables::columns(table, is_narrow));
+    if all_columns.is_empty() {
         return Markup::new();
     }
-    let folded = (main.len() < all.len()).then(|| {
-        let columns = labels::plural(all.len() as u64, "column");
-        let table = grid(table, &format!("{}, all columns", table.title), &all);
+    let folded = (main_columns.len() < all_columns.len()).then(|| {
+        let columns = labels::plural(all_columns.len() as u64, "column");
+        let table = grid(table, &format!("{}, all columns", table.title), &all_columns);
         folded_data(&format!("All {columns}"), table)
     });
     let title = html!("<h4 id=\"study-{}\">{}</h4>", safe_file_name(&table.id), table.title);
     let bars = (!is_curve).then(|| svg::bars::inline(table));
-    let main = (!main.is_empty()).then(|| grid(table, &table.title, &main));
-    html!("{}{}{}{}", title, bars, main, folded)
+    let main_table = (!main_columns.is_empty()).then(|| grid(table, &table.title, &main_columns));
+    html!("{}{}{}{}", title, bars, main_table, folded)
 }
 
 /// Some columns of a table of a study, with a title of their own.
@@ -118,17 +118,17 @@ pub(super) fn rivals(report: &Report<'_>) -> Markup {
         }
     };
     let row =
-        |row: &rivals::RivalRow<'_>| html!("<tr><th>{}</th>{}{}</tr>", row.what, text_cell(row.program), sides(row));
+        |row: &rivals::RivalRow<'_>| html!("<tr><th>{}</th>{}{}</tr>", row.work, text_cell(row.program), sides(row));
     let columns = ["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"];
     let table = DataTable::of_figures(rivals::TITLE, &columns, rows.iter().map(row).collect());
-    let missing = |(which, word, reason): (Vec<String>, &str, &str)| {
-        html!("{} {} {}", which.join("; "), pill("quiet", word), why(reason))
+    let missing = |(names, word, reason): (Vec<String>, &str, &str)| {
+        html!("{} {} {}", names.join("; "), pill("quiet", word), remark_span(reason))
     };
-    let shown = match rows.iter().any(|row| row.sides.is_ok()) {
+    let content = match rows.iter().any(|row| row.sides.is_ok()) {
         true => table.markup(),
         false => list("missing", rivals::missing(&rows).into_iter().map(missing)),
     };
-    html!("{}<p class=\"lead\">{}</p>{}", heading("rivals", rivals::TITLE), rivals::INTRODUCTION, shown)
+    html!("{}<p class=\"lead\">{}</p>{}", heading("rivals", rivals::TITLE), rivals::INTRODUCTION, content)
 }
 
 /// The published machines, and what their authors found.
@@ -147,16 +147,16 @@ pub(super) fn references(report: &Report<'_>) -> Markup {
 
 /// Settings, clock, rounds and command: what it takes to repeat the run.
 pub(super) fn method(report: &Report<'_>) -> Markup {
-    let outline = &report.run.header;
-    if let Some(foreign) = &outline.foreign {
+    let header = &report.run.header;
+    if let Some(foreign) = &header.foreign {
         return foreign_program(report, foreign);
     }
-    let (settings, clock) = (&outline.settings, &outline.clock);
+    let (settings, clock) = (&header.settings, &header.clock);
     let rounds: usize = report.run.measurements.iter().map(|measurement| measurement.rounds.len()).sum();
     let failed: usize = report.run.measurements.iter().map(|measurement| measurement.failures().count()).sum();
     let pairs = settings.partner_cpu.map(|cpu| html!(", pairs with CPU {}", cpu));
-    let yes = |on: bool| Markup::from(if on { "yes" } else { "no" });
-    let command = outline.command.join(" ");
+    let yes_no = |is_enabled: bool| Markup::from(if is_enabled { "yes" } else { "no" });
+    let command = header.command.join(" ");
     let source = match (&clock.source_before, &clock.source_after) {
         (Some(before), Some(after)) if report.run.has_clock_changed() => {
             html!("{} from {} to {}", pill("bad", "changed"), before, after)
@@ -167,7 +167,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     let mut page = heading("method", "How it was measured");
     page.push(definition_list([
         ("Command", html!("<code>{}</code>", command)),
-        ("Started", Markup::from(&outline.started)),
+        ("Started", Markup::from(&header.started)),
         ("Took", html!("{} of {}", units::seconds(report.run.seconds), units::seconds(settings.budget_seconds))),
         ("Mode", Markup::from(settings.mode.as_str())),
         (
@@ -176,8 +176,8 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
         ),
         ("Target", html!("half-width of the 95 % interval at most {} of the value", units::share(settings.target))),
         ("CPU", html!("{}{}", settings.cpu, pairs)),
-        ("Canaries", yes(settings.canaries)),
-        ("Real-time scheduling", yes(settings.realtime)),
+        ("Canaries", yes_no(settings.canaries)),
+        ("Real-time scheduling", yes_no(settings.realtime)),
         ("Seed", html!("{}", settings.seed)),
         (
             "Clock",
@@ -200,15 +200,15 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
 
 /// Program, time and clock of a foreign run: kelvin did not make its settings.
 fn foreign_program(report: &Report<'_>, foreign: &Foreign) -> Markup {
-    let outline = &report.run.header;
+    let header = &report.run.header;
     let mut page = heading("method", "How it was measured");
     page.push(definition_list([
         ("Program", Markup::from(program_text(foreign))),
-        ("Measured", Markup::from(&outline.started)),
-        ("Imported by", html!("kelvin {}", outline.kelvin)),
-        ("Clock", Markup::from(labels::clock(outline.clock.kind))),
+        ("Measured", Markup::from(&header.started)),
+        ("Imported by", html!("kelvin {}", header.kelvin)),
+        ("Clock", Markup::from(labels::clock(header.clock.kind))),
     ]));
-    page.push(list("notes", outline.clock.note.iter().chain(&report.run.notes)));
+    page.push(list("notes", header.clock.note.iter().chain(&report.run.notes)));
     page
 }
 

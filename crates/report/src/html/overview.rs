@@ -2,7 +2,7 @@
 
 use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
 
-use super::{DataTable, anchor, definition_list, folded_data, list, table_row, why};
+use super::{DataTable, anchor, definition_list, folded_data, list, remark_span, table_row};
 use crate::escape::{Markup, html};
 use crate::ladder::{compared_reference, full_labels, published_seconds};
 use crate::sections::Section;
@@ -55,19 +55,19 @@ impl OverviewSection<'_> {
     fn table(&self) -> Markup {
         let (screen, published) = (self.screen, compared_reference(self.report));
         let labels = full_labels(screen.rungs.iter().map(|rung| (rung.label.as_str(), rung.continues)));
-        let row = |(rung, what): (&Rung, String)| {
-            let what = match self.target(&rung.figure) {
-                Some(target) => html!("<a href=\"#{}\">{}</a>", target, what),
-                None => what.into(),
+        let row = |(rung, label): (&Rung, String)| {
+            let link = match self.target(&rung.figure) {
+                Some(target) => html!("<a href=\"#{}\">{}</a>", target, label),
+                None => label.into(),
             };
             let mut cells = vec![
                 labels::figure(&rung.figure),
                 rung.figure.predicted.as_ref().map(labels::predicted_time_text).unwrap_or_default(),
-                labels::against_prediction(rung.figure.verdict).to_owned(),
+                labels::prediction_word(rung.figure.verdict).to_owned(),
             ];
             let published = published.map(|(machine, _)| published_seconds(rung, machine).map(labels::time_text));
             cells.extend(published.map(Option::unwrap_or_default));
-            table_row(what, cells)
+            table_row(link, cells)
         };
         let mut columns = vec!["What", "Measured", "Predicted", "Verdict"];
         columns.extend(published.map(|(_, title)| title));
@@ -80,7 +80,7 @@ impl OverviewSection<'_> {
             Some(reason) => reason.into(),
             None => {
                 let rates = Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
-                html!("{}{}", rates, line.doubt.as_ref().map(|doubt| html!(" {}", why(doubt))))
+                html!("{}{}", rates, line.doubt.as_ref().map(|doubt| html!(" {}", remark_span(doubt))))
             }
         };
         let lines = screen.rates.iter().map(|row| (row.label.as_str(), line(row)));
@@ -96,29 +96,29 @@ impl OverviewSection<'_> {
             PredictionVerdict::Faster => "good",
             PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
         };
-        let as_found = figure.as_found.as_ref().map(|as_found| format!("{} as found", as_found.text));
+        let as_found = figure.as_found.as_ref().map(|as_found| format!("{} as measured", as_found.text));
         let text = as_found.unwrap_or_else(|| figure.text.clone());
-        let verdict = labels::against_prediction(figure.verdict);
+        let verdict = labels::prediction_word(figure.verdict);
         let verdict = (!class.is_empty()).then(|| format!(" ({verdict} than predicted)"));
         let derivation = figure.predicted.as_ref().map(|range| &range.derivation);
         let title = figure.missing_reason.as_ref().or(derivation);
-        let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
-        let shown = match self.target(figure) {
-            Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, title, shown),
-            None => shown,
+        let span = html!("<span class=\"figure-link {}\">{}</span>", class, text);
+        let link = match self.target(figure) {
+            Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, title, span),
+            None => span,
         };
-        html!("{} {}{}", shown, rate.work, verdict)
+        html!("{} {}{}", link, rate.work, verdict)
     }
 
     fn stand_outs(&self) -> Markup {
-        let sentence = |one: &StandOut| {
+        let sentence = |stand_out: &StandOut| {
             let mut sections: Vec<&Section<'_>> =
-                one.sides.iter().filter_map(|side| self.section(side.metric.as_str())).collect();
+                stand_out.sides.iter().filter_map(|side| self.section(side.metric.as_str())).collect();
             sections.dedup_by_key(|section| section.area);
             let link =
                 |section: &Section<'_>| html!("<a href=\"#{}\">{}</a>", anchor("area", section.area), section.title);
             let links = sections.into_iter().map(link);
-            html!("<li>{} {}</li>", one.text, why(Markup::joined(links, ", ")))
+            html!("<li>{} {}</li>", stand_out.text, remark_span(Markup::joined(links, ", ")))
         };
         let sentences: Markup = self.screen.stand_outs.iter().map(sentence).collect();
         let list = || html!("<h2>What stands out</h2><ol class=\"stand-outs\">{}</ol>", sentences);

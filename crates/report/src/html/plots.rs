@@ -12,7 +12,7 @@ use crate::units;
 const RATIO_SPAN: f64 = 4.0;
 const RATIO_WIDTH: f64 = 104.0;
 
-/// Measured over predicted on a bar centred at 1, with the predicted range shaded, beside the number.
+/// Measured over predicted on a bar centred at 1, with the predicted range shaded, next to the number.
 pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
     let ratios = results.iter().filter_map(|result| result.ratio).filter(|ratio| *ratio > 0.0);
     let predictions = results.iter().find_map(|result| result.prediction.as_ref());
@@ -90,6 +90,6 @@ pub(super) fn rounds(summary: &Summary) -> Markup {
     let band = path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0));
     let (band, dots) = (path::element("fine", band), path::element("dots", dots.collect::<String>()));
     let median = path::element("median", path::horizontal(0.0, STRIP_WIDTH, y(summary.headline)));
-    let drawn = html!("{}{}{}", band, median, dots);
-    unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], drawn)
+    let drawing = html!("{}{}{}", band, median, dots);
+    unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], drawing)
 }

@@ -6,7 +6,7 @@ use kelvin_stats::min_max;
 
 use super::group::ResultGroup;
 use super::method::is_in_study;
-use super::{cells, detail, figure, folded, heading, pill, plots, why};
+use super::{cells, detail, figure, folded, heading, pill, plots, remark_span};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry, without_area};
@@ -27,18 +27,18 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     let mut page = heading(id, &section.title);
     page.extend(section.common_axes.sentence().map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)));
     let (mut lines, mut missing) = (Markup::new(), Vec::new());
-    let (elsewhere, own): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
+    let (study_entries, own_entries): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
         section.entries.iter().partition(|entry| is_in_study_tables(report, entry));
-    let within = (report, &section.common_axes);
-    let [own, elsewhere] = [own, elsewhere]
-        .map(|entries| entries.into_iter().flat_map(|entry| rows(within, entry, figures)).collect::<Vec<ResultRow>>());
+    let context = (report, &section.common_axes);
+    let [own_rows, study_rows] = [own_entries, study_entries]
+        .map(|entries| entries.into_iter().flat_map(|entry| rows(context, entry, figures)).collect::<Vec<ResultRow>>());
     // Of what has no number at all each reason is a line, and no table.
-    let has_table = own.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
+    let has_table = own_rows.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
     let min_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
-    for (index, row) in own.iter().enumerate() {
+    for (index, row) in own_rows.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
-        let shared = own.iter().filter(|known| known.missing() == row.missing()).count();
-        match row.missing().filter(|_| shared >= min_folded) {
+        let shared = own_rows.iter().filter(|other| other.missing_reason() == row.missing_reason()).count();
+        match row.missing_reason().filter(|_| shared >= min_folded) {
             Some(reason) => missing.push((reason, (row.name.clone(), html))),
             None => lines.push(html),
         }
@@ -52,16 +52,16 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     }
     let folded_by_reason = grouped(missing).into_iter();
     page.extend(folded_by_reason.map(|(reason, rows)| folded_rows(&section.title, reason, rows, has_table)));
-    if !elsewhere.is_empty() {
-        let rows = elsewhere.iter().enumerate();
+    if !study_rows.is_empty() {
+        let rows = study_rows.iter().enumerate();
         let rows = rows.map(|(index, row)| row.html(&format!("{id}-in-tables-{}", index + 1))).collect();
-        let summary = labels::plural(elsewhere.len() as u64, "more line");
-        let summary = html!("{} {}", summary, why("also in the tables of the study"));
+        let summary = labels::plural(study_rows.len() as u64, "more line");
+        let summary = html!("{} {}", summary, remark_span("also in the tables of the study"));
         page.push(folded(summary, table(&format!("{}, in the tables of the study", section.title), rows)));
     }
     let is_own = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
-    let own = figures.iter().enumerate().filter(|(_, figure)| is_own(figure));
-    page.extend(own.map(|(index, figure)| figure::figure(figure, index)));
+    let own_figures = figures.iter().enumerate().filter(|(_, figure)| is_own(figure));
+    page.extend(own_figures.map(|(index, figure)| figure::figure(figure, index)));
     page
 }
 
@@ -71,14 +71,14 @@ const MIN_FOLDED_ROWS: usize = 3;
 /// Rows without a number for one reason, each with its name, below a table or in place of one.
 fn folded_rows(title: &str, (word, reason): (&str, &str), rows: Vec<(Markup, Markup)>, has_table: bool) -> Markup {
     let (names, rows): (Vec<Markup>, Vec<Markup>) = rows.into_iter().unzip();
-    let counted = |what: &str| labels::plural(names.len() as u64, what).into();
-    let what = match (has_table, names.len() <= MAX_NAMED) {
-        (true, _) => counted("more line"),
+    let count_text = |noun: &str| labels::plural(names.len() as u64, noun).into();
+    let label = match (has_table, names.len() <= MAX_NAMED) {
+        (true, _) => count_text("more line"),
         (false, true) => Markup::joined(names, ", "),
-        (false, false) => counted("line"),
+        (false, false) => count_text("line"),
     };
     let rows = rows.into_iter().collect();
-    folded(html!("{} {}", what, reason_pill(word, reason)), table(&format!("{title}, {word}"), rows))
+    folded(html!("{} {}", label, reason_pill(word, reason)), table(&format!("{title}, {word}"), rows))
 }
 
 /// Whether the tables of a study have it: all of its metric, or this one row. Lines lead to their figures, and stay.
@@ -89,7 +89,7 @@ fn is_in_study_tables(report: &Report<'_>, entry: &SectionEntry<'_>) -> bool {
 
 fn table(title: &str, rows: Markup) -> Markup {
     let columns: Markup = COLUMNS.iter().map(|name| html!("<th>{}</th>", name)).collect();
-    let caption = html!("<caption class=\"unseen\">{}: measured beside predicted</caption>", title);
+    let caption = html!("<caption class=\"unseen\">{}: measured next to predicted</caption>", title);
     let head = html!("<colgroup><col><col><col><col><col><col></colgroup><thead><tr>{}</tr></thead>", columns);
     html!("<table class=\"results\">{}{}{}</table>", caption, head, rows)
 }
@@ -103,7 +103,7 @@ struct ResultRow {
 
 impl ResultRow {
     /// Why there is no number.
-    fn missing(&self) -> Option<(&'static str, &str)> {
+    fn missing_reason(&self) -> Option<(&'static str, &str)> {
         if let ResultCells::Missing(word, reason) = &self.cells { Some((word, reason)) } else { None }
     }
 
@@ -141,38 +141,40 @@ impl ResultCells {
     fn html(&self) -> Markup {
         match self {
             Self::Number(figures) => cells(figures.iter().cloned()),
-            Self::Missing(word, why) => html!("<td class=\"missing\" colspan=\"5\">{}</td>", reason_pill(word, why)),
+            Self::Missing(word, reason) => {
+                html!("<td class=\"missing\" colspan=\"5\">{}</td>", reason_pill(word, reason))
+            }
         }
     }
 }
 
 /// The rows of an entry; `figures` are those of the page.
-fn rows(within: (&Report<'_>, &CommonAxes), entry: &SectionEntry<'_>, figures: &[Figure]) -> Vec<ResultRow> {
+fn rows(context: (&Report<'_>, &CommonAxes), entry: &SectionEntry<'_>, figures: &[Figure]) -> Vec<ResultRow> {
     let groups = match entry {
-        SectionEntry::Single(result) => return vec![single(within, result)],
+        SectionEntry::Single(result) => return vec![single(context, result)],
         SectionEntry::Curve(curve) => ResultGroup::of_curve(curve),
         SectionEntry::Matrix(matrix) => vec![ResultGroup::of_matrix(matrix)],
     };
     let row = |(index, group): (usize, &ResultGroup<'_>)| {
         let figure = figures.iter().find(|figure| figure.shows_line(group.metric.id, &group.label));
         let row = match group.points.as_slice() {
-            [(_, result)] if groups.len() == 1 => single(within, result),
-            _ => group_row(within, group, index == 0),
+            [(_, result)] if groups.len() == 1 => single(context, result),
+            _ => group_row(context, group, index == 0),
         };
         row.with_points(&group.count_text(), figure)
     };
     groups.iter().enumerate().map(row).collect()
 }
 
-/// The id without its area, and the case as words beside it.
-fn name(metric: &Metric, case: &str, extra: Markup) -> Markup {
+/// The id without its area, and the case as words next to it.
+fn name(metric: &Metric, case: &str, marks: Markup) -> Markup {
     // Long ids may break after a dot.
-    let short = Markup::joined(without_area(metric.id.as_str()).split('.').map(Markup::from), ".<wbr>");
+    let local_id = Markup::joined(without_area(metric.id.as_str()).split('.').map(Markup::from), ".<wbr>");
     let case = (!case.is_empty()).then(|| html!(" <span class=\"case\">{}</span>", case));
-    html!("<span class=\"id\">{}</span>{}{}", short, case, extra)
+    html!("<span class=\"id\">{}</span>{}{}", local_id, case, marks)
 }
 
-fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) -> ResultRow {
+fn single((report, common_axes): (&Report<'_>, &CommonAxes), result: &MetricResult) -> ResultRow {
     let unit = result.metric.unit;
     let only_input = result.only_input.then(|| html!(" {}", pill("quiet", "input only")));
     let cells = match &result.outcome {
@@ -189,7 +191,7 @@ fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) ->
         }
         _ => ResultCells::missing(result),
     };
-    let case = alike.rest_text(&result.metric, &result.case);
+    let case = common_axes.rest_text(&result.metric, &result.case);
     ResultRow {
         name: name(&result.metric, &case, html!("{}{}", only_input, note_mark(&[result]))),
         cells,
@@ -199,8 +201,8 @@ fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) ->
 
 /// A mark where a result has a warning.
 fn note_mark(results: &[&MetricResult]) -> Markup {
-    let warned = results.iter().any(|result| !result.warnings.is_empty());
-    if warned { html!(" {}", pill("odd", "note")) } else { Markup::new() }
+    let has_warnings = results.iter().any(|result| !result.warnings.is_empty());
+    if has_warnings { html!(" {}", pill("odd", "note")) } else { Markup::new() }
 }
 
 /// The figure that is not the headline, so that both show: what a user gets and what the machine can do.
@@ -213,8 +215,8 @@ fn other_figure(result: &MetricResult) -> Markup {
         (HeadlineSamples::AsFound, Some(undisturbed)) => {
             format!("undisturbed {}; {share}", units::figure_text(&undisturbed, unit))
         }
-        (HeadlineSamples::AsFound, None) => "as found".into(),
-        _ => format!("as found {}; {share}", units::figure_text(&summary.as_found, unit)),
+        (HeadlineSamples::AsFound, None) => "as measured".into(),
+        _ => format!("as measured {}; {share}", units::figure_text(&summary.as_found, unit)),
     };
     html!("{}{}", other_text(&labels::best_span(&[result]).unwrap_or_default()), other_text(&text))
 }
@@ -227,7 +229,7 @@ fn other_text(text: &str) -> Markup {
 /// Why there is no number: the word and the reason.
 fn reason_pill(word: &str, reason: &str) -> Markup {
     let class = if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" };
-    html!("{} {}", pill(class, word), why(reason))
+    html!("{} {}", pill(class, word), remark_span(reason))
 }
 
 /// The ratio as a number, and as a bar.
@@ -237,11 +239,11 @@ fn ratio(results: &[&MetricResult]) -> Markup {
 }
 
 /// Several results as one row.
-fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_>, first: bool) -> ResultRow {
+fn group_row((report, common_axes): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_>, is_first: bool) -> ResultRow {
     let results = group.results();
     let unit = group.metric.unit;
     let range = |value: fn(&MetricResult) -> Option<f64>| min_max(results.iter().filter_map(|result| value(result)));
-    // A prediction for an unmeasured point is shown with that point, not beside another's measurement.
+    // A prediction for an unmeasured point is shown with that point, not next to another's measurement.
     let predicted = range(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
     let span =
         |range: Option<(f64, f64)>, unit| range.map(|(low, high)| units::span(low, high, unit)).unwrap_or_default();
@@ -258,9 +260,9 @@ fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_
         ]),
     };
     ResultRow {
-        name: name(group.metric, &alike.rest_text(group.metric, &group.held), note_mark(&results)),
+        name: name(group.metric, &common_axes.rest_text(group.metric, &group.fixed), note_mark(&results)),
         cells,
-        detail: detail::group(report, group, first),
+        detail: detail::group(report, group, is_first),
     }
 }
 

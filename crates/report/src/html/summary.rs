@@ -6,7 +6,7 @@ use kelvin_core::{FactRow, Hazard, RunStatus, Severity};
 
 use super::findings::findings;
 use super::overview::OverviewSection;
-use super::{anchor, cells, figure, heading, pill, scrollable, why};
+use super::{anchor, cells, figure, heading, pill, remark_span, scrollable};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::sections::Section;
@@ -41,7 +41,7 @@ pub(super) fn verdict(report: &Report<'_>, sections: &[Section<'_>]) -> Markup {
 /// That a run was not finished.
 pub(super) fn partial_notice(report: &Report<'_>) -> Markup {
     match &report.run.status {
-        RunStatus::Partial(why) => html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", why),
+        RunStatus::Partial(reason) => html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", reason),
         RunStatus::Complete => Markup::new(),
     }
 }
@@ -49,28 +49,31 @@ pub(super) fn partial_notice(report: &Report<'_>) -> Markup {
 /// Four figures on how far to trust the run.
 fn tiles(report: &Report<'_>) -> Markup {
     let results = &report.analysis.results;
-    let compared = results.iter().filter(|result| result.ratio.is_some()).count();
-    let expected = results.iter().filter(|result| result.verdict == RangeVerdict::AsPredicted).count();
-    let measured = results.iter().filter(|result| result.outcome.summary().is_some()).count();
-    let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
-    let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were skipped") };
-    let serious = report.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
-    let serious = if serious == 0 { "none".into() } else { serious.to_string() };
-    let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
+    let compared_count = results.iter().filter(|result| result.ratio.is_some()).count();
+    let expected_count = results.iter().filter(|result| result.verdict == RangeVerdict::AsPredicted).count();
+    let measured_count = results.iter().filter(|result| result.outcome.summary().is_some()).count();
+    let skipped_count = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
+    let skipped_text = |count: usize| if count == 0 { String::new() } else { format!(", {count} were skipped") };
+    let serious_count = report.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
+    let serious_text = if serious_count == 0 { "none".into() } else { serious_count.to_string() };
+    let undisturbed_share = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
     let tile = |value: String, label: String| html!("<li><strong>{}</strong> <span>{}</span></li>", value, label);
     html!(
         "<ul class=\"tiles\">{}{}{}{}</ul>",
-        tile(format!("{expected} of {compared}"), "predicted figures are within their range".into()),
-        tile(quiet, "of the batches were undisturbed".into()),
-        tile(format!("{measured} of {}", results.len()), format!("planned figures were measured{}", left_out(skipped))),
-        tile(report.run.header.hazards.len().to_string(), format!("hazards found, {serious} serious"))
+        tile(format!("{expected_count} of {compared_count}"), "predicted figures are within their range".into()),
+        tile(undisturbed_share, "of the batches were undisturbed".into()),
+        tile(
+            format!("{measured_count} of {}", results.len()),
+            format!("planned figures were measured{}", skipped_text(skipped_count))
+        ),
+        tile(report.run.header.hazards.len().to_string(), format!("hazards found, {serious_text} serious"))
     )
 }
 
 /// Hazards, the most severe first.
 pub(super) fn hazards(report: &Report<'_>) -> Markup {
     let hazards = labels::hazards(report.run);
-    let none = hazards.is_empty().then(|| html!("<p>None found.</p>"));
+    let empty_notice = hazards.is_empty().then(|| html!("<p>None found.</p>"));
     let item = |hazard: &Hazard| {
         let class = match hazard.severity {
             Severity::Serious => "bad",
@@ -87,11 +90,11 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
         let cost = measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
         let effect = html!("{}{}. Affects {}.", hazard.effect.trim_end_matches('.'), cost, affects);
         let summary = html!("{} <strong>{}</strong>", pill(class, hazard.severity.name()), hazard.summary);
-        let texts = html!("<p>{}</p><p>{} {}</p>{}", summary, effect, why(&hazard.source), remedy);
+        let texts = html!("<p>{}</p><p>{} {}</p>{}", summary, effect, remark_span(&hazard.source), remedy);
         html!("<li id=\"{}\" class=\"{}\">{}</li>", anchor("hazard", &hazard.id), class, texts)
     };
     let items: Markup = hazards.into_iter().map(item).collect();
-    html!("{}{}<ul class=\"hazards\">{}</ul>", heading("hazards", "Hazards"), none, items)
+    html!("{}{}<ul class=\"hazards\">{}</ul>", heading("hazards", "Hazards"), empty_notice, items)
 }
 
 /// Machine facts by group, each with its source or the reason why it is unknown.
@@ -109,18 +112,18 @@ pub(super) fn machine(report: &Report<'_>) -> Markup {
 }
 
 fn facts(group: &str, rows: &[&FactRow]) -> Markup {
-    let unknown = rows.iter().filter(|row| row.text.is_none()).count();
-    let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
+    let unknown_count = rows.iter().filter(|row| row.text.is_none()).count();
+    let unknown_text = if unknown_count == 0 { String::new() } else { format!(", {unknown_count} unknown") };
     let fact = |row: &&FactRow| {
-        let unknown = || html!("<td class=\"why\">unknown</td>");
-        let value = row.text.as_ref().map_or_else(unknown, |text| cells([text]));
+        let unknown_cell = || html!("<td class=\"why\">unknown</td>");
+        let value = row.text.as_ref().map_or_else(unknown_cell, |text| cells([text]));
         html!("<tr><th>{}</th>{}<td class=\"why\">{}</td></tr>", row.label, value, row.source)
     };
     let head = html!("<thead class=\"unseen\"><tr><th>Fact</th><th>Value</th><th>Source</th></tr></thead>");
     let (caption, rows_of_group) = (html!("<caption class=\"unseen\">{}</caption>", group), rows.iter().map(fact));
     let body = rows_of_group.collect::<Markup>();
     let table = html!("<table class=\"plain\">{}{}<tbody>{}</tbody></table>", caption, head, body);
-    let count = why(format!("{}{unknown}", labels::plural(rows.len() as u64, "fact")));
+    let count = remark_span(format!("{}{unknown_text}", labels::plural(rows.len() as u64, "fact")));
     let table = scrollable(&format!("{group}, facts"), table);
     html!("<details><summary>{} {}</summary>{}</details>", group, count, table)
 }

@@ -38,8 +38,8 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
     let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, mark])).collect();
     let height = ROW_HEIGHT * table.rows.len() as f64;
     let label = format!("{}: {}", table.title, table.columns[column].label);
-    let drawn = html!("{}{}", rows, legend(table, [column, mark], (height, scale.labels)));
-    html!("<div class=\"static bars\">{}</div>", labelled([WIDTH, height + LEGEND_HEIGHT], &label, drawn))
+    let content = html!("{}{}", rows, legend(table, [column, mark], (height, scale.labels)));
+    html!("<div class=\"static bars\">{}</div>", labelled([WIDTH, height + LEGEND_HEIGHT], &label, content))
 }
 
 struct BarScale {
@@ -103,12 +103,12 @@ mod tests {
     use crate::svg::CHARACTER_WIDTH;
 
     /// The bars of rows with labels of these lengths.
-    fn drawn(lengths: [usize; 3]) -> String {
-        drawn_of(lengths, Figure { value: 5.0, interval: None, n: 3 })
+    fn bars_svg(lengths: [usize; 3]) -> String {
+        bars_svg_with(lengths, Figure { value: 5.0, interval: None, n: 3 })
     }
 
-    /// Like `drawn`, of one figure.
-    fn drawn_of(lengths: [usize; 3], figure: Figure) -> String {
+    /// Like `bars_svg`, of one figure.
+    fn bars_svg_with(lengths: [usize; 3], figure: Figure) -> String {
         let column = |label: &str| StudyColumn { label: label.into(), unit: Unit::Nanoseconds, is_main: true };
         let row = |length: usize| StudyRow { label: "m".repeat(length), cells: vec![Some(figure), None] };
         let table = StudyTable {
@@ -123,25 +123,25 @@ mod tests {
     }
 
     /// The numbers that stand after this text.
-    fn numbers<'d>(drawing: &'d str, after: &'d str) -> impl Iterator<Item = f64> + use<'d> {
+    fn numbers<'d>(drawing: &'d str, prefix: &'d str) -> impl Iterator<Item = f64> + use<'d> {
         let number = |rest: &str| rest.split([',', ' ', '"', 'h', 'v', 'H', 'V']).next().unwrap().parse().unwrap();
-        drawing.split(after).skip(1).map(number)
+        drawing.split(prefix).skip(1).map(number)
     }
 
     #[test]
     fn label_column_is_as_wide_as_needed() {
         for lengths in [[3, 9, 12], [12, 40, 56]] {
-            let drawing = drawn(lengths);
+            let drawing = bars_svg(lengths);
             let ends: Vec<f64> = numbers(&drawing, "<text x=\"").step_by(2).take(3).collect();
-            let begins: Vec<f64> = numbers(&drawing, "class=\"bar s0\" d=\"M").collect();
+            let starts: Vec<f64> = numbers(&drawing, "class=\"bar s0\" d=\"M").collect();
             assert_eq!(
-                (ends.len(), begins.len()),
+                (ends.len(), starts.len()),
                 (3, 4),
                 "a label and a bar of each row, and that of the legend: {drawing}"
             );
             let longest = lengths[2] as f64 * CHARACTER_WIDTH;
             assert!(ends.iter().all(|end| *end >= longest && *end < longest + LABEL_GAP), "{ends:?}");
-            assert!(begins.iter().all(|begin| *begin >= ends[0] && *begin <= ends[0] + 2.0 * LABEL_GAP), "{begins:?}");
+            assert!(starts.iter().all(|begin| *begin >= ends[0] && *begin <= ends[0] + 2.0 * LABEL_GAP), "{starts:?}");
         }
     }
 
@@ -154,10 +154,10 @@ mod tests {
             upper: 1_530_000.0,
         };
         let figure = Figure { value: 420_000.0, interval: Some(interval), n: 3 };
-        let drawing = drawn_of([3, 9, 12], figure);
+        let drawing = bars_svg_with([3, 9, 12], figure);
         let text = units::figure_text(&figure, Unit::Nanoseconds).to_string();
         assert!(drawing.contains(&text) && text.chars().count() >= 20, "{text}");
-        let begins = numbers(&drawing, "<text x=\"").nth(1).unwrap();
-        assert!(begins + text.chars().count() as f64 * CHARACTER_WIDTH <= WIDTH, "{begins}: {text}");
+        let start = numbers(&drawing, "<text x=\"").nth(1).unwrap();
+        assert!(start + text.chars().count() as f64 * CHARACTER_WIDTH <= WIDTH, "{start}: {text}");
     }
 }

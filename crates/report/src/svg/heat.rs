@@ -26,7 +26,7 @@ struct HeatGrid<'h> {
 
 impl<'h> HeatGrid<'h> {
     fn new(heat: &'h Heat) -> Self {
-        // The label of the rows is beside their names.
+        // The label of the rows is to the left of their names.
         let left = 28.0 + widest(&heat.rows) + 8.0;
         let side = ((MAX_WIDTH - left - RIGHT) / heat.columns.len().max(1) as f64).min(MAX_CELL_SIZE);
         Self { heat, left, side }
@@ -85,21 +85,21 @@ impl<'h> HeatGrid<'h> {
     fn axes(&self) -> Markup {
         let mut svg = Markup::new();
         let end = self.y(self.heat.rows.len() as f64);
-        let every = |room: f64| ((room / self.side).ceil() as usize).max(1);
-        for (index, name) in self.heat.rows.iter().enumerate().step_by(every(16.0)) {
+        let step = |min_spacing: f64| ((min_spacing / self.side).ceil() as usize).max(1);
+        for (index, name) in self.heat.rows.iter().enumerate().step_by(step(16.0)) {
             let (x, y) = (self.left - 8.0, self.y(index as f64 + 0.5) + 4.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", x, y, name));
         }
         for (index, name) in
-            self.heat.columns.iter().enumerate().step_by(every(widest(&self.heat.columns) + CHARACTER_WIDTH))
+            self.heat.columns.iter().enumerate().step_by(step(widest(&self.heat.columns) + CHARACTER_WIDTH))
         {
             let (x, y) = (self.x(index as f64 + 0.5), end + 18.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", x, y, name));
         }
         let (caption, label) = (self.heat.column_caption(), &self.heat.row_label);
         svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", self.left, end + 38.0, caption));
-        let turned = html!("transform=\"translate(16 {:.1}) rotate(-90)\"", f64::midpoint(TOP, end));
-        svg.push(html!("<text {} text-anchor=\"middle\">{}</text>", turned, label));
+        let rotation = html!("transform=\"translate(16 {:.1}) rotate(-90)\"", f64::midpoint(TOP, end));
+        svg.push(html!("<text {} text-anchor=\"middle\">{}</text>", rotation, label));
         svg
     }
 }
@@ -114,10 +114,10 @@ pub(super) fn draw(heat: &Heat, title: impl Fn(f64) -> (Markup, f64)) -> SvgDraw
     let grid = HeatGrid::new(heat);
     let (width, height) = (grid.width(), grid.height());
     let (legend, legend_height) = legend(heat, grid.left, height);
-    let in_width = width.max(WIDTH);
-    let (title, above) = title(in_width);
-    let whole = (in_width, above + height + legend_height);
-    SvgDrawing { shown: grid.body(), width, height, in_file: html!("{}{}", title, legend), above, whole }
+    let file_width = width.max(WIDTH);
+    let (title, title_height) = title(file_width);
+    let file_size = (file_width, title_height + height + legend_height);
+    SvgDrawing { body: grid.body(), width, height, file_extras: html!("{}{}", title, legend), title_height, file_size }
 }
 
 /// What the legend explains: the colours with their ranges, and the frames that are drawn.
@@ -137,8 +137,8 @@ const LEGEND_LINE_HEIGHT: f64 = 20.0;
 
 /// The legend below a heat map that begins and ends here, in as many columns as a file has room for; and its height.
 fn legend(heat: &Heat, left: f64, end: f64) -> (Markup, f64) {
-    let explained = color_explanations(heat);
-    let height = 14.0 + explained.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT;
+    let entries = color_explanations(heat);
+    let height = 14.0 + entries.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT;
     let width = (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS as f64;
     let item = |(index, (class, label)): (usize, (String, &str))| {
         let x = left + (index % LEGEND_COLUMNS) as f64 * width;
@@ -146,5 +146,5 @@ fn legend(heat: &Heat, left: f64, end: f64) -> (Markup, f64) {
         let colour = html!("<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\"/>", class, x, y);
         html!("{}<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", colour, x + 20.0, y + 11.5, label)
     };
-    (explained.into_iter().enumerate().map(item).collect(), height)
+    (entries.into_iter().enumerate().map(item).collect(), height)
 }

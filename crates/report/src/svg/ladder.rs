@@ -53,12 +53,12 @@ impl<'a> Ladder<'a> {
     pub(crate) fn standalone(&self) -> String {
         let machine = labels::machine_line(self.report.run);
         let title = wrap(&machine, MAX_TITLE_CHARS);
-        let above = TITLE_HEIGHT * title.len() as f64;
-        let title = title_lines(&title, [0.0, 0.7 * TITLE_HEIGHT - above], TITLE_HEIGHT, "title");
+        let title_height = TITLE_HEIGHT * title.len() as f64;
+        let title = title_lines(&title, [0.0, 0.7 * TITLE_HEIGHT - title_height], TITLE_HEIGHT, "title");
         let legend = self.legend_entries();
-        let drawn = html!("{}{}{}", title, self.body(&self.frame, &|_| None), self.frame.legend(&legend));
-        let size = [self.frame.layout.width + 2.0 * MARGIN, self.frame.height(&legend) + above];
-        SvgFile { title: &machine, description: None, margin: MARGIN, above, size, drawn }.text()
+        let content = html!("{}{}{}", title, self.body(&self.frame, &|_| None), self.frame.legend(&legend));
+        let size = [self.frame.layout.width + 2.0 * MARGIN, self.frame.height(&legend) + title_height];
+        SvgFile { title: &machine, description: None, margin: MARGIN, top_margin: title_height, size, content }.text()
     }
 
     fn body(&self, frame: &LadderFrame, link: &dyn Fn(&Rung) -> Option<String>) -> Markup {
@@ -71,15 +71,15 @@ impl<'a> Ladder<'a> {
         let range = figure.predicted.as_ref().map(|predicted| {
             let (low, high) = (frame.x_of(predicted.low), frame.x_of(predicted.high));
             let width = (high - low).max(MIN_RANGE_WIDTH);
-            let from = f64::midpoint(low, high) - width / 2.0;
-            path::element("ladder-range", path::rectangle(from, middle - RANGE_HEIGHT / 2.0, width, RANGE_HEIGHT))
+            let left = f64::midpoint(low, high) - width / 2.0;
+            path::element("ladder-range", path::rectangle(left, middle - RANGE_HEIGHT / 2.0, width, RANGE_HEIGHT))
         });
         let line = |low, high| path::horizontal(frame.x_of(low), frame.x_of(high), middle);
         let class = figure.class_range.as_ref();
         let class = class.map(|class| path::element("ladder-class", line(class.low, class.high)));
         let published = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
         let published = published.map(|seconds| circle("ladder-published", frame.x_of(seconds), middle));
-        let drawn = figure.drawn_value().map(|Estimate { value, low, high, .. }| {
+        let estimate_mark = figure.drawn_value().map(|Estimate { value, low, high, .. }| {
             let x = frame.x_of(value);
             let mark = match figure.measured {
                 Some(_) => circle(dot_class(figure.verdict), x, middle),
@@ -89,25 +89,30 @@ impl<'a> Ladder<'a> {
         });
         let text_class = if figure.measured.is_some() { dot_class(figure.verdict) } else { "" };
         let hover = hover_text(self.report, rung);
-        let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover, class: text_class };
+        let row = LadderRow { label: &rung.label, continues: rung.continues, middle, hover, class: text_class };
         let (x, suffix) = (frame.layout.width - VERDICT_WIDTH + 5.0, labels::as_found_suffix(figure));
         let suffix = html!("<tspan x=\"{}\" text-anchor=\"start\">{}</tspan>", x, suffix);
         let text = html!("{}{}", figure.drawn_text(), suffix);
-        frame.row(&row, &html!("{}{}{}{}", range, class, published, drawn), (&text, VERDICT_WIDTH))
+        frame.row(&row, &html!("{}{}{}{}", range, class, published, estimate_mark), (&text, VERDICT_WIDTH))
     }
 
     /// The marks that are there, and what they mean.
     fn legend_entries(&self) -> Vec<(LegendMark, &str)> {
         let class_mark: LegendMark = |x, y| path::element("ladder-class", path::horizontal(x - 8.0, x + 8.0, y));
-        let any = |is: &dyn Fn(&OverviewFigure) -> bool| self.rungs.iter().any(|rung| is(&rung.figure));
-        let has = |verdict| any(&|figure| figure.verdict == verdict);
+        let has_rung =
+            |predicate: &dyn Fn(&OverviewFigure) -> bool| self.rungs.iter().any(|rung| predicate(&rung.figure));
+        let has_verdict = |verdict| has_rung(&|figure| figure.verdict == verdict);
         let marks: [(bool, LegendMark, &str); 6] = [
             (true, range_mark, "predicted"),
             (true, |x, y| circle("ladder-dot", x, y), "measured"),
-            (any(&|figure| figure.class_range.is_some()), class_mark, labels::CLASS_LABEL),
-            (has(PredictionVerdict::Slower), |x, y| circle("ladder-dot slower", x, y), "slower than predicted"),
-            (has(PredictionVerdict::Faster), |x, y| circle("ladder-dot faster", x, y), "faster"),
-            (any(&|figure| figure.as_found.is_some()), |x, y| diamond(AS_FOUND_CLASS, x, y), labels::AS_FOUND_LABEL),
+            (has_rung(&|figure| figure.class_range.is_some()), class_mark, labels::CLASS_LABEL),
+            (has_verdict(PredictionVerdict::Slower), |x, y| circle("ladder-dot slower", x, y), "slower than predicted"),
+            (has_verdict(PredictionVerdict::Faster), |x, y| circle("ladder-dot faster", x, y), "faster"),
+            (
+                has_rung(&|figure| figure.as_found.is_some()),
+                |x, y| diamond(AS_FOUND_CLASS, x, y),
+                labels::AS_FOUND_LABEL,
+            ),
         ];
         let marks = marks.into_iter().filter(|(is_shown, ..)| *is_shown).map(|(_, mark, text)| (mark, text));
         let published: LegendMark = |x, y| circle("ladder-published", x, y);
@@ -133,8 +138,8 @@ fn hover_text(report: &Report<'_>, rung: &Rung) -> String {
     lines.join("\n")
 }
 
-fn dot_class(against: PredictionVerdict) -> &'static str {
-    match against {
+fn dot_class(verdict: PredictionVerdict) -> &'static str {
+    match verdict {
         PredictionVerdict::Slower => "ladder-dot slower",
         PredictionVerdict::Faster => "ladder-dot faster",
         PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "ladder-dot",

@@ -11,9 +11,9 @@ fn tenths(length: f64) -> i64 {
 fn shortest_number(tenths: i64) -> String {
     let sign = if tenths < 0 { "-" } else { "" };
     match (tenths.abs() / 10, tenths.abs() % 10) {
-        (whole, 0) => format!("{sign}{whole}"),
+        (integer, 0) => format!("{sign}{integer}"),
         (0, tenth) => format!("{sign}.{tenth}"),
-        (whole, tenth) => format!("{sign}{whole}.{tenth}"),
+        (integer, tenth) => format!("{sign}{integer}.{tenth}"),
     }
 }
 
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn numbers_have_minimal_digits() {
-        let all = [0.0, -0.04, 0.05, -0.5, 3.0, 12.34, -120.0].map(number);
-        assert_eq!(all, ["0", "0", ".1", "-.5", "3", "12.3", "-120"]);
+        let texts = [0.0, -0.04, 0.05, -0.5, 3.0, 12.34, -120.0].map(number);
+        assert_eq!(texts, ["0", "0", ".1", "-.5", "3", "12.3", "-120"]);
     }
 
     #[test]
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn rounding_errors_do_not_accumulate() {
         let path = polyline((0..=1000).map(|step| (f64::from(step) * 0.033, 0.0)));
-        let ways = path.strip_prefix("M0 0l").unwrap();
-        let sum: f64 = ways.split(' ').step_by(2).map(|way| way.parse::<f64>().unwrap()).sum();
+        let distances = path.strip_prefix("M0 0l").unwrap();
+        let sum: f64 = distances.split(' ').step_by(2).map(|distance| distance.parse::<f64>().unwrap()).sum();
         assert!((sum - 33.0).abs() < 1e-6, "{sum}");
     }
 

@@ -36,7 +36,7 @@ const MARGIN: f64 = 14.0;
 
 /// A row: shares of the figure.
 struct WaterfallBar<'w> {
-    what: &'w str,
+    label: &'w str,
     /// Whether it is a part of the row above.
     is_within: bool,
     from: f64,
@@ -52,31 +52,31 @@ struct WaterfallBar<'w> {
 /// An explanation as a waterfall.
 pub(crate) struct Waterfall<'w> {
     bars: Vec<WaterfallBar<'w>>,
-    worded: &'w ExplanationText,
+    explanation_text: &'w ExplanationText,
 }
 
 impl<'w> Waterfall<'w> {
     /// The waterfall of an explanation and its text.
-    pub(crate) fn new(explanation: &Explanation, said: &'w ExplanationText) -> Self {
-        let of_host = |part: &ExplainedPart| {
+    pub(crate) fn new(explanation: &Explanation, explanation_text: &'w ExplanationText) -> Self {
+        let host_share = |part: &ExplainedPart| {
             let cause = explanation.causes.iter().find(|cause| part.kind == PartKind::Cause(cause.id))?;
             Some((cause.host_share?.share, "bar s4"))
         };
         let shares = explanation.parts.iter().flat_map(|part| {
             let class = if matches!(part.kind, PartKind::Cause(_)) { "bar s1" } else { "bar s0" };
-            std::iter::once((part.share.share, class)).chain(of_host(part))
+            std::iter::once((part.share.share, class)).chain(host_share(part))
         });
-        let (mut begun, mut sum) = (0.0, 0.0);
-        let parts =
-            shares.chain([(explanation.not_explained.share, "bar s2")]).zip(&said.rows).map(|((share, class), row)| {
+        let (mut parent_start, mut sum) = (0.0, 0.0);
+        let parts = shares.chain([(explanation.not_explained.share, "bar s2")]).zip(&explanation_text.rows).map(
+            |((share, class), row)| {
                 // A part of the row above begins where that one does.
-                let from = if row.is_within { begun } else { sum };
+                let from = if row.is_within { parent_start } else { sum };
                 if !row.is_within {
-                    (begun, sum) = (sum, sum + share.value);
+                    (parent_start, sum) = (sum, sum + share.value);
                 }
-                let text = format!("{} {}, {}", row.amount, said.unit, row.share);
+                let text = format!("{} {}, {}", row.amount, explanation_text.unit, row.share);
                 WaterfallBar {
-                    what: &row.what,
+                    label: &row.label,
                     is_within: row.is_within,
                     from,
                     to: from + share.value,
@@ -85,22 +85,23 @@ impl<'w> Waterfall<'w> {
                     shown_by: &row.shown_by,
                     class,
                 }
-            });
+            },
+        );
         let mut bars: Vec<WaterfallBar<'_>> = parts.collect();
         let share = explanation.whole.divided_by(explanation.whole.value);
-        let text = format!("{} {}, 100 %", said.whole, said.unit);
+        let text = format!("{} {}, 100 %", explanation_text.total, explanation_text.unit);
         let ends = interval_ends(0.0, &share);
         bars.push(WaterfallBar {
-            what: "all of it",
+            label: "all of it",
             is_within: false,
             from: 0.0,
             to: share.value,
             ends,
             text,
-            shown_by: "as found",
+            shown_by: "as measured",
             class: "bar s3",
         });
-        Self { bars, worded: said }
+        Self { bars, explanation_text }
     }
 
     /// For the inside of a page.
@@ -110,22 +111,22 @@ impl<'w> Waterfall<'w> {
 
     /// As a file of its own, with title, colours and a white ground.
     pub(crate) fn standalone(&self) -> String {
-        let lines = self.worded.sentences.iter().flat_map(|text| wrap(text, MAX_TITLE_CHARS));
+        let lines = self.explanation_text.sentences.iter().flat_map(|text| wrap(text, MAX_TITLE_CHARS));
         let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
-        let above = TITLE_HEIGHT * lines.len() as f64;
-        let (title, more) = lines.split_at(lines.len().min(1));
-        let baseline = 0.8 * TITLE_HEIGHT - above;
+        let title_height = TITLE_HEIGHT * lines.len() as f64;
+        let (title, subtitle) = lines.split_at(lines.len().min(1));
+        let baseline = 0.8 * TITLE_HEIGHT - title_height;
         let title = title_lines(title, [0.0, baseline], TITLE_HEIGHT, "title");
-        let more = title_lines(more, [0.0, baseline + TITLE_HEIGHT], TITLE_HEIGHT, "");
-        let (drawn, height) = self.body(WIDE_LAYOUT);
-        let rows = self.bars.iter().map(|bar| format!("{}: {}", bar.what, bar.text)).collect::<Vec<_>>().join("; ");
+        let subtitle = title_lines(subtitle, [0.0, baseline + TITLE_HEIGHT], TITLE_HEIGHT, "");
+        let (content, height) = self.body(WIDE_LAYOUT);
+        let rows = self.bars.iter().map(|bar| format!("{}: {}", bar.label, bar.text)).collect::<Vec<_>>().join("; ");
         let file = SvgFile {
-            title: self.worded.sentences.first().map_or("", String::as_str),
+            title: self.explanation_text.sentences.first().map_or("", String::as_str),
             description: Some(rows),
             margin: MARGIN,
-            above: above + MARGIN,
-            size: [WIDE_LAYOUT.width + 2.0 * MARGIN, height + above + 2.0 * MARGIN],
-            drawn: html!("{}{}{}", title, more, drawn),
+            top_margin: title_height + MARGIN,
+            size: [WIDE_LAYOUT.width + 2.0 * MARGIN, height + title_height + 2.0 * MARGIN],
+            content: html!("{}{}{}", title, subtitle, content),
         };
         file.text()
     }
@@ -133,14 +134,14 @@ impl<'w> Waterfall<'w> {
     /// What is drawn, and how high it is.
     fn body(&self, layout: RowLayout) -> (Markup, f64) {
         let (low, high) = self.share_range();
-        let room = layout.width - layout.names - layout.figures - 2.0 * LABEL_GAP;
-        let across = |share: f64| layout.names + LABEL_GAP + (share - low) / (high - low) * room;
-        let (mut rows, mut top, mut before) = (Markup::new(), TOP, None);
+        let axis_width = layout.width - layout.names - layout.figures - 2.0 * LABEL_GAP;
+        let x_of = |share: f64| layout.names + LABEL_GAP + (share - low) / (high - low) * axis_width;
+        let (mut rows, mut top, mut previous_bottom) = (Markup::new(), TOP, None);
         for bar in &self.bars {
-            let (row, height) = bar.row(layout, top, &across);
-            if let Some(bottom) = before.replace(top + ROW_HEIGHT / 2.0 + BAR_HEIGHT / 2.0) {
-                let is_whole = std::ptr::eq(bar, &self.bars[self.bars.len() - 1]);
-                let x = across(if is_whole { bar.to } else { bar.from });
+            let (row, height) = bar.row(layout, top, &x_of);
+            if let Some(bottom) = previous_bottom.replace(top + ROW_HEIGHT / 2.0 + BAR_HEIGHT / 2.0) {
+                let is_total = std::ptr::eq(bar, &self.bars[self.bars.len() - 1]);
+                let x = x_of(if is_total { bar.to } else { bar.from });
                 let link = path::vertical(x, bottom, top + ROW_HEIGHT / 2.0 - BAR_HEIGHT / 2.0);
                 rows.push(path::element("mark-line", link));
             }
@@ -151,7 +152,7 @@ impl<'w> Waterfall<'w> {
         let shares = shares.map(|percent| (f64::from(percent) / 100.0, format!("{percent} %")));
         let ticks = shares.filter(|(share, _)| (low..=high).contains(share));
         let lines = GridLines { top: TOP, bottom: top, labels: TOP - 8.0, right: f64::INFINITY };
-        (html!("{}{}", lines.markup(ticks.map(|(share, label)| (across(share), label))), rows), top)
+        (html!("{}{}", lines.markup(ticks.map(|(share, label)| (x_of(share), label))), rows), top)
     }
 
     /// The least and the largest share to be seen.
@@ -170,22 +171,22 @@ fn interval_ends(from: f64, share: &Estimate) -> Option<[f64; 2]> {
 
 impl WaterfallBar<'_> {
     /// The row, and how high it is.
-    fn row(&self, layout: RowLayout, top: f64, across: &impl Fn(f64) -> f64) -> (Markup, f64) {
+    fn row(&self, layout: RowLayout, top: f64, x_of: &impl Fn(f64) -> f64) -> (Markup, f64) {
         let middle = top + ROW_HEIGHT / 2.0;
-        let names = wrap(self.what, (layout.names / CHARACTER_WIDTH) as usize);
+        let names = wrap(self.label, (layout.names / CHARACTER_WIDTH) as usize);
         let x = if self.is_within { INDENT_WIDTH } else { 0.0 };
         let name = names.iter().enumerate();
         let name = name.map(|(index, line)| text_at(x, middle + 4.0 + TEXT_LINE_HEIGHT * index as f64, line));
         // What lies beyond the axis ends at its edge.
-        let within = |share: f64| across(share).clamp(layout.names, layout.width - layout.figures);
-        let [from, to] = [self.from, self.to].map(within);
+        let clamped_x = |share: f64| x_of(share).clamp(layout.names, layout.width - layout.figures);
+        let [from, to] = [self.from, self.to].map(clamped_x);
         let width = (to - from).abs().max(MIN_BAR_WIDTH);
         let bar = path::rectangle(from.min(to), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);
-        let whisker = self.ends.map(|ends| path::whisker(ends.map(within), middle, WHISKER_HEIGHT));
+        let whisker = self.ends.map(|ends| path::whisker(ends.map(clamped_x), middle, WHISKER_HEIGHT));
         let whisker = whisker.map(|whisker| path::element("whisker", whisker));
         let bar = html!("{}{}{}", name.collect::<Markup>(), path::element(self.class, bar), whisker);
         let amount = anchored_text([layout.width, middle + 4.0], "end", self.text.as_str());
-        let title = [self.what, &self.text, self.shown_by].join("\n");
+        let title = [self.label, &self.text, self.shown_by].join("\n");
         let row = html!("<g><title>{}</title>{}{}</g>", title.trim_end(), bar, amount);
         (row, ROW_HEIGHT + TEXT_LINE_HEIGHT * (names.len().max(1) - 1) as f64)
     }

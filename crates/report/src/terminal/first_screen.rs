@@ -19,7 +19,7 @@ pub(super) const MAX_WIDTH: usize = 100;
 const MAX_HEADER_LINES: usize = 4;
 const MAX_REMEDY_LINES: usize = 4;
 const MAX_MISSING_LINES: usize = 2;
-/// Most cautions, of two lines each; of more the number is said.
+/// Most cautions, of two lines each; of more the number is given.
 const MAX_CAUTIONS: usize = 2;
 
 /// Characters of the name of a published machine: with them all marks are explained in 80 columns.
@@ -45,7 +45,7 @@ const PUBLISHED_MARK: char = '○';
 
 /// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
 pub(crate) fn to_ascii(text: &str) -> String {
-    let like = |c: char| match c {
+    let ascii_char = |c: char| match c {
         _ if c.is_ascii() => c,
         GRID_MARK => ':',
         CLASS_MARK => '.',
@@ -61,12 +61,12 @@ pub(crate) fn to_ascii(text: &str) -> String {
         '…' => '.',
         _ => '?',
     };
-    text.chars().map(like).collect()
+    text.chars().map(ascii_char).collect()
 }
 
 /// The ladder and the rates in lines of 80 columns, for formats of text.
 pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Overview) -> Vec<String> {
-    let options = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
+    let options = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, further_outputs: &[] };
     let drawing = ScreenDrawing { options, report, screen };
     let rates = screen.rates.iter().flat_map(|row| drawing.rate(row)).collect();
     let lines = [drawing.ladder(&drawing.rungs(usize::MAX)), vec![String::new()], rates].concat();
@@ -91,29 +91,29 @@ impl ScreenDrawing<'_> {
 
     pub(super) fn lines(&self) -> Vec<String> {
         let (head, rates) = (self.head(), self.screen.rates.iter().flat_map(|row| self.rate(row)).collect::<Vec<_>>());
-        let mut after = self.remedies();
+        let mut footer = self.remedies();
         if let Some(precision) = labels::precision(self.report.analysis) {
-            after.extend(self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, &precision, 1));
+            footer.extend(self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, &precision, 1));
         }
-        after.extend(self.missing());
-        after.extend(self.options.more_lines());
+        footer.extend(self.missing());
+        footer.extend(self.options.further_output_lines());
         // The blank lines around ladder and rates, the axis and the legend.
-        let beside_rungs = head.len() + 1 + 2 + 1 + rates.len() + 1 + after.len();
+        let fixed_lines = head.len() + 1 + 2 + 1 + rates.len() + 1 + footer.len();
         let sentences = self.stand_outs(MAX_SCREEN_LINES).len();
-        let rungs = self.rungs(MAX_SCREEN_LINES.saturating_sub(beside_rungs + sentences));
-        let mut before = [head, vec![String::new()], self.ladder(&rungs), vec![String::new()], rates].concat();
+        let rungs = self.rungs(MAX_SCREEN_LINES.saturating_sub(fixed_lines + sentences));
+        let mut lines = [head, vec![String::new()], self.ladder(&rungs), vec![String::new()], rates].concat();
         // Blank lines and the title around what stands out.
-        let room = MAX_SCREEN_LINES.saturating_sub(before.len() + after.len() + 3);
-        before.extend(self.stand_outs(room));
-        before.push(String::new());
-        before.extend(after);
-        before
+        let max_lines = MAX_SCREEN_LINES.saturating_sub(lines.len() + footer.len() + 3);
+        lines.extend(self.stand_outs(max_lines));
+        lines.push(String::new());
+        lines.extend(footer);
+        lines
     }
 
     /// This many rungs, or all that are not to spare.
-    fn rungs(&self, room: usize) -> Vec<&Rung> {
+    fn rungs(&self, max_rungs: usize) -> Vec<&Rung> {
         let mut rungs: Vec<&Rung> = self.screen.rungs.iter().collect();
-        while rungs.len() > room
+        while rungs.len() > max_rungs
             && let Some(last) = rungs.iter().rposition(|rung| rung.is_spare)
         {
             rungs.remove(last);
@@ -123,12 +123,12 @@ impl ScreenDrawing<'_> {
 
     /// A paragraph that hangs behind a word, in this many lines at most.
     fn hanging(&self, mark: (TextStyle, &str), indent: usize, text: &str, max_lines: usize) -> Vec<String> {
-        let room = self.width() - indent;
-        let mut lines = wrap(text, room);
+        let text_width = self.width() - indent;
+        let mut lines = wrap(text, text_width);
         if lines.len() > max_lines {
             lines.truncate(max_lines);
             if let Some(last) = lines.last_mut() {
-                let cut: String = last.chars().take(room - 4).collect();
+                let cut: String = last.chars().take(text_width - 4).collect();
                 *last = format!("{} ...", cut.trim_end());
             }
         }
@@ -141,41 +141,42 @@ impl ScreenDrawing<'_> {
         let name = clean(&format!("kelvin {}", run.header.kelvin));
         let text = format!("{}. {}", labels::machine_line(run), labels::run_extent(self.report));
         let mut lines = self.hanging((TextStyle::Title, &name), display_width(&name) + 3, &text, MAX_HEADER_LINES);
-        if let RunStatus::Partial(why) = &run.status {
-            lines.extend(self.hanging((TextStyle::Bad, "partial"), WORD_WIDTH, why, 1));
+        if let RunStatus::Partial(reason) = &run.status {
+            lines.extend(self.hanging((TextStyle::Bad, "partial"), WORD_WIDTH, reason, 1));
         }
         let cautions = &self.screen.cautions;
         lines.extend(
             cautions.iter().take(MAX_CAUTIONS).flat_map(|caution| self.hanging((TextStyle::Bad, "!"), 2, caution, 2)),
         );
-        if let Some(more) = cautions.len().checked_sub(MAX_CAUTIONS).filter(|more| *more > 0) {
-            lines.push(self.paint(TextStyle::Bad, &format!("! {more} more among the findings")));
+        if let Some(remaining) = cautions.len().checked_sub(MAX_CAUTIONS).filter(|count| *count > 0) {
+            lines.push(self.paint(TextStyle::Bad, &format!("! {remaining} more among the findings")));
         }
         lines
     }
 
     fn ladder(&self, rungs: &[&Rung]) -> Vec<String> {
-        let named = rungs.iter().map(|&rung| display_width(&label(rung))).max().unwrap_or(0) + 3;
-        let known = rungs.iter().filter(|rung| is_short(&rung.figure));
-        let figures = known.map(|rung| display_width(rung.figure.drawn_text())).max().unwrap_or(0);
-        let behind = rungs.iter().map(|rung| display_width(&self.trailing_text(&rung.figure))).max().unwrap_or(0);
-        let plot = self.width().saturating_sub(named + figures + 1 + behind).max(MIN_AXIS_WIDTH);
+        let name_width = rungs.iter().map(|&rung| display_width(&label(rung))).max().unwrap_or(0) + 3;
+        let short_rungs = rungs.iter().filter(|rung| is_short(&rung.figure));
+        let figure_width = short_rungs.map(|rung| display_width(rung.figure.drawn_text())).max().unwrap_or(0);
+        let suffix_width = rungs.iter().map(|rung| display_width(&self.trailing_text(&rung.figure))).max().unwrap_or(0);
+        let plot_width = self.width().saturating_sub(name_width + figure_width + 1 + suffix_width).max(MIN_AXIS_WIDTH);
         let axis = LadderAxis::for_rungs(&self.screen.rungs);
-        let times = centred_labels(axis.labels().map(|(share, text)| (column_of(share, plot), text)), plot);
-        let times = self.paint(TextStyle::Faint, &pad_right(&times, plot));
-        let mut lines = vec![format!("{}{times}", " ".repeat(named))];
+        let times = centred_labels(axis.labels().map(|(share, text)| (column_of(share, plot_width), text)), plot_width);
+        let times = self.paint(TextStyle::Faint, &pad_right(&times, plot_width));
+        let mut lines = vec![format!("{}{times}", " ".repeat(name_width))];
         for rung in rungs {
-            let name = format!("{:named$}", format!("  {}", clean(&label(rung))));
+            let name = format!("{:name_width$}", format!("  {}", clean(&label(rung))));
             if !is_short(&rung.figure) {
-                let width = plot + 1 + figures;
+                let width = plot_width + 1 + figure_width;
                 let text = format!("{:>width$}", clean(rung.figure.drawn_text()));
                 lines.push(format!("{name}{}", self.painted(&rung.figure, &text)));
                 continue;
             }
-            let text = format!("{:>figures$}{}", clean(rung.figure.drawn_text()), self.trailing_text(&rung.figure));
-            lines.push(format!("{name}{} {}", self.track(rung, &axis, plot), self.painted(&rung.figure, &text)));
+            let text =
+                format!("{:>figure_width$}{}", clean(rung.figure.drawn_text()), self.trailing_text(&rung.figure));
+            lines.push(format!("{name}{} {}", self.track(rung, &axis, plot_width), self.painted(&rung.figure, &text)));
         }
-        lines.push(self.legend(named));
+        lines.push(self.legend(name_width));
         lines
     }
 
@@ -221,8 +222,8 @@ impl ScreenDrawing<'_> {
             fill(low, high, (INTERVAL_MARK, TextStyle::Title));
             fill(value, value, (mark, TextStyle::Title));
         }
-        let same = |a: &(char, TextStyle), b: &(char, TextStyle)| a.1 == b.1;
-        let painted = cells.chunk_by(same).map(|cells| {
+        let has_same_style = |a: &(char, TextStyle), b: &(char, TextStyle)| a.1 == b.1;
+        let painted = cells.chunk_by(has_same_style).map(|cells| {
             let text: String = cells.iter().map(|(mark, _)| *mark).collect();
             if text.trim().is_empty() { text } else { self.paint(cells[0].1, &text) }
         });
@@ -230,7 +231,7 @@ impl ScreenDrawing<'_> {
     }
 
     /// What the marks mean, below the axis if there is room.
-    fn legend(&self, named: usize) -> String {
+    fn legend(&self, name_width: usize) -> String {
         let has_class = self.screen.rungs.iter().any(|rung| rung.figure.class_range.is_some());
         let machine = compared_reference(self.report).map(|(_, title)| title.chars().take(MAX_TITLE_CHARS).collect());
         let has_as_found = self.figures().any(|figure| figure.as_found.is_some());
@@ -244,14 +245,14 @@ impl ScreenDrawing<'_> {
         let parts = parts.into_iter().filter_map(|(mark, text)| Some(format!("{mark} {}", text?)));
         let verdicts = [PredictionVerdict::Slower, PredictionVerdict::Faster].into_iter();
         let verdicts = verdicts.filter(|verdict| self.figures().any(|figure| figure.verdict == *verdict));
-        let words: Vec<&str> = verdicts.map(labels::against_prediction).collect();
+        let words: Vec<&str> = verdicts.map(labels::prediction_word).collect();
         // A word is clear without the legend, which has it if there is room.
         let words = if words.is_empty() { String::new() } else { format!("  {}: than predicted", words.join(", ")) };
         let mut legend = parts.collect::<Vec<String>>().join("  ");
         if display_width(&legend) + display_width(&words) <= self.width() {
             legend.push_str(&words);
         }
-        let indent = named.min(self.width().saturating_sub(display_width(&legend)));
+        let indent = name_width.min(self.width().saturating_sub(display_width(&legend)));
         format!("{}{}", " ".repeat(indent), self.paint(TextStyle::Faint, &legend))
     }
 
@@ -261,15 +262,15 @@ impl ScreenDrawing<'_> {
         self.screen.rungs.iter().map(|rung| &rung.figure).chain(rates)
     }
 
-    /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is said once. What does not fit goes on in the next line.
+    /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is written once. What does not fit goes on in the next line.
     fn rate(&self, line: &RateRow) -> Vec<String> {
         const INDENT: usize = 2 + RATE_WIDTH;
-        let what = format!("  {}", pad_right(&clean(&line.label), RATE_WIDTH));
-        if let Some(why) = labels::missing_rates(line) {
-            return self.hanging((TextStyle::Faint, &what), INDENT, &why, 1);
+        let label = format!("  {}", pad_right(&clean(&line.label), RATE_WIDTH));
+        if let Some(reason) = labels::missing_rates(line) {
+            return self.hanging((TextStyle::Faint, &label), INDENT, &reason, 1);
         }
-        let mut lines = vec![what];
-        let (mut last_unit, mut used) = ("", INDENT);
+        let mut lines = vec![label];
+        let (mut last_unit, mut column) = ("", INDENT);
         for (index, rate) in line.rates.iter().enumerate() {
             let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn_value().is_some());
             let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
@@ -284,12 +285,12 @@ impl ScreenDrawing<'_> {
             };
             let comma = if index + 1 < line.rates.len() { "," } else { "" };
             let width = display_width(&text) + comma.len();
-            if used > INDENT && used + 1 + width > self.width() {
+            if column > INDENT && column + 1 + width > self.width() {
                 lines.push(" ".repeat(INDENT));
-                used = INDENT;
+                column = INDENT;
             }
-            let gap = if used > INDENT { " " } else { "" };
-            used += gap.len() + width;
+            let gap = if column > INDENT { " " } else { "" };
+            column += gap.len() + width;
             if let Some(last) = lines.last_mut() {
                 *last = format!("{last}{gap}{}{comma}", self.painted(&rate.figure, &text));
             }
@@ -299,12 +300,12 @@ impl ScreenDrawing<'_> {
     }
 
     /// As many sentences as there is room for, the first ones.
-    fn stand_outs(&self, room: usize) -> Vec<String> {
+    fn stand_outs(&self, max_lines: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for (index, stand_out) in self.screen.stand_outs.iter().enumerate() {
-            let sentence = self.hanging((TextStyle::Faint, &format!("  {}", index + 1)), 4, &stand_out.text, room);
+            let sentence = self.hanging((TextStyle::Faint, &format!("  {}", index + 1)), 4, &stand_out.text, max_lines);
             // A shorter one behind it would leave a gap in the numbers.
-            if lines.len() + sentence.len() > room {
+            if lines.len() + sentence.len() > max_lines {
                 break;
             }
             lines.extend(sentence);
@@ -330,16 +331,16 @@ impl ScreenDrawing<'_> {
 
     /// A command is on a line of its own, followed by what it removes if there is room; advice follows what it removes.
     fn remedy(&self, remedy: &Remedy, word: &str) -> Vec<String> {
-        let against = remedy.problems.join("; ");
+        let problems = remedy.problems.join("; ");
         if !remedy.is_command {
-            return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{against}: {}", remedy.command), 3);
+            return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{problems}: {}", remedy.command), 3);
         }
         let command = format!("{PROMPT}{}", clean(&remedy.command));
-        if WORD_WIDTH + display_width(&command) + 3 + display_width(&against) <= self.width() {
-            return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{command} \u{a0} {against}"), 1);
+        if WORD_WIDTH + display_width(&command) + 3 + display_width(&problems) <= self.width() {
+            return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{command} \u{a0} {problems}"), 1);
         }
         let mut lines = self.hanging((TextStyle::Title, word), WORD_WIDTH, &command, 2);
-        lines.extend(self.hanging((TextStyle::Title, ""), WORD_WIDTH, &against, 2));
+        lines.extend(self.hanging((TextStyle::Title, ""), WORD_WIDTH, &problems, 2));
         lines
     }
 
@@ -349,9 +350,9 @@ impl ScreenDrawing<'_> {
         if names.is_empty() {
             return Vec::new();
         }
-        let is_bad =
+        let is_failure =
             |missing: &MissingFigures| matches!(missing.reason, MissingReason::Failed | MissingReason::Invalid);
-        let paint = if self.screen.missing.iter().any(is_bad) { TextStyle::Bad } else { TextStyle::Title };
+        let paint = if self.screen.missing.iter().any(is_failure) { TextStyle::Bad } else { TextStyle::Title };
         self.hanging((paint, "No figure"), WORD_WIDTH, &names.join("; "), MAX_MISSING_LINES)
     }
 }

@@ -17,7 +17,7 @@ use crate::{labels, units};
 /// Between columns.
 const COLUMN_GAP: usize = 2;
 /// Points that are shown at least, even where there is no room.
-const LEAST_ROWS: usize = 4;
+const MIN_ROWS: usize = 4;
 /// Columns of the picture.
 const MIN_PLOT_WIDTH: usize = 16;
 const MAX_PLOT_WIDTH: usize = 40;
@@ -44,17 +44,19 @@ type TextGrid = Vec<Vec<String>>;
 impl<'a> PointTable<'a> {
     /// The table of a curve.
     pub fn new(curve: &'a Curve<'a>, terminal: &'a Terminal, unicode: bool) -> Self {
-        // What has no figure at all is said below the table.
-        let measured = |line: &&CurveSeries<'a>| line.points.iter().any(|point| point.1.outcome.summary().is_some());
-        let lines: Vec<&CurveSeries<'a>> = curve.series.iter().filter(measured).collect();
-        let known = lines.iter().flat_map(|line| &line.points).filter(|point| point.1.outcome.summary().is_some());
-        let positions: BTreeSet<u64> = known.map(|point| point.0).collect();
-        let alike = CommonAxes::of_cases(curve.metric, lines.iter().map(|line| &line.held));
-        let common = lines.first().map(|line| line_name(curve, &alike.common_of(&line.held))).unwrap_or_default();
+        // Lines without any figure are listed below the table.
+        let has_figure = |line: &&CurveSeries<'a>| line.points.iter().any(|point| point.1.outcome.summary().is_some());
+        let lines: Vec<&CurveSeries<'a>> = curve.series.iter().filter(has_figure).collect();
+        let measured_points =
+            lines.iter().flat_map(|line| &line.points).filter(|point| point.1.outcome.summary().is_some());
+        let positions: BTreeSet<u64> = measured_points.map(|point| point.0).collect();
+        let common_axes = CommonAxes::of_cases(curve.metric, lines.iter().map(|line| &line.fixed));
+        let common_name =
+            lines.first().map(|line| line_name(curve, &common_axes.common_of(&line.fixed))).unwrap_or_default();
         let summary = curve.metric.summary.trim_end_matches('.');
         Self {
-            title: if common.is_empty() { clean(summary) } else { clean(&format!("{summary}, {common}")) },
-            names: lines.iter().map(|line| clean(&line_name(curve, &alike.rest_of(&line.held)))).collect(),
+            title: if common_name.is_empty() { clean(summary) } else { clean(&format!("{summary}, {common_name}")) },
+            names: lines.iter().map(|line| clean(&line_name(curve, &common_axes.rest_of(&line.fixed)))).collect(),
             positions: positions.into_iter().collect(),
             terminal,
             unicode,
@@ -71,30 +73,33 @@ impl<'a> PointTable<'a> {
         if self.positions.is_empty() {
             return lines;
         }
-        let room = max_rows.saturating_sub(lines.len() + 3);
-        let rows = |parts: usize| {
-            evenly_spaced(&self.positions, (room / parts).saturating_sub(usize::from(parts > 1)).max(LEAST_ROWS))
+        let max_grid_rows = max_rows.saturating_sub(lines.len() + 3);
+        let rows = |part_count: usize| {
+            evenly_spaced(
+                &self.positions,
+                (max_grid_rows / part_count).saturating_sub(usize::from(part_count > 1)).max(MIN_ROWS),
+            )
         };
-        let mut shown = rows(1);
-        let upright = self.grid(&shown);
-        let turned = transposed(&self.grid(&self.positions));
-        if width(&upright) <= terminal.width() {
-            lines.extend(self.with_plot(&upright, &shown));
-        } else if width(&turned) <= terminal.width() {
-            shown.clone_from(&self.positions);
-            lines.extend(aligned(&turned, terminal));
+        let mut shown_positions = rows(1);
+        let upright_grid = self.grid(&shown_positions);
+        let transposed_grid = transposed(&self.grid(&self.positions));
+        if width(&upright_grid) <= terminal.width() {
+            lines.extend(self.with_plot(&upright_grid, &shown_positions));
+        } else if width(&transposed_grid) <= terminal.width() {
+            shown_positions.clone_from(&self.positions);
+            lines.extend(aligned(&transposed_grid, terminal));
         } else {
             // Each part has a row for each point, and a title.
-            shown = rows(split_columns(&upright, terminal.width()).len());
-            let parts = split_columns(&self.grid(&shown), terminal.width());
+            shown_positions = rows(split_columns(&upright_grid, terminal.width()).len());
+            let parts = split_columns(&self.grid(&shown_positions), terminal.width());
             lines.extend(parts.iter().flat_map(|part| aligned(part, terminal)));
         }
-        if shown.len() < self.positions.len() {
-            let text = format!("{} of {} points; all in the full report", shown.len(), self.positions.len());
+        if shown_positions.len() < self.positions.len() {
+            let text = format!("{} of {} points; all in the full report", shown_positions.len(), self.positions.len());
             lines.push(terminal.paint(TextStyle::Faint, &text));
         }
-        let against = self.against_predictions().map(|text| wrap(&text, terminal.width()));
-        lines.extend(against.into_iter().flatten().map(|text| terminal.paint(TextStyle::Faint, &text)));
+        let prediction_lines = self.prediction_summary().map(|text| wrap(&text, terminal.width()));
+        lines.extend(prediction_lines.into_iter().flatten().map(|text| terminal.paint(TextStyle::Faint, &text)));
         lines
     }
 
@@ -102,8 +107,8 @@ impl<'a> PointTable<'a> {
     fn grid(&self, positions: &[u64]) -> TextGrid {
         // The axis without its unit, which its values have.
         let axis = self.curve.axis.label.split(',').next().map(clean).unwrap_or_default();
-        let lone = || vec!["measured".to_owned()];
-        let names = if self.names.iter().all(String::is_empty) { lone() } else { self.names.clone() };
+        let single_name = || vec!["measured".to_owned()];
+        let names = if self.names.iter().all(String::is_empty) { single_name() } else { self.names.clone() };
         let titles = std::iter::once(axis).chain(names).collect();
         let row = |&position: &u64| {
             let label = units::axis_value(Value::Integer(position), self.curve.axis.scale);
@@ -113,15 +118,15 @@ impl<'a> PointTable<'a> {
     }
 
     /// The table with its picture to the right, if there is room.
-    fn with_plot(&self, grid: &TextGrid, shown: &[u64]) -> Vec<String> {
+    fn with_plot(&self, grid: &TextGrid, positions: &[u64]) -> Vec<String> {
         let table = aligned(grid, self.terminal);
-        let room = self.terminal.width().saturating_sub(width(grid) + 2 * COLUMN_GAP).min(MAX_PLOT_WIDTH);
+        let plot_width = self.terminal.width().saturating_sub(width(grid) + 2 * COLUMN_GAP).min(MAX_PLOT_WIDTH);
         let marks = if self.unicode { UNICODE_MARKS } else { ASCII_MARKS };
         let headlines = self.curve.results().filter_map(|result| Some(result.outcome.summary()?.headline));
         let headlines: Vec<f64> = headlines.collect();
         let is_log = needs_log_axis(headlines.iter().copied());
-        let track = PlotTrack::new(headlines.into_iter(), is_log, room);
-        let Some(track) = track.filter(|_| self.names.len() <= marks.len() && room >= MIN_PLOT_WIDTH) else {
+        let track = PlotTrack::new(headlines.into_iter(), is_log, plot_width);
+        let Some(track) = track.filter(|_| self.names.len() <= marks.len() && plot_width >= MIN_PLOT_WIDTH) else {
             return table;
         };
         let gap = 2 * COLUMN_GAP;
@@ -129,7 +134,7 @@ impl<'a> PointTable<'a> {
         for (index, line) in table.into_iter().enumerate() {
             let picture = match index.checked_sub(1) {
                 None => track.title(self.curve.metric.unit),
-                Some(row) => self.track(shown[row], &track, marks),
+                Some(row) => self.track(positions[row], &track, marks),
             };
             // All lines are as wide as the grid; styles take no columns.
             lines.push(format!("{line}{:gap$}{picture}", "").trim_end().to_owned());
@@ -158,9 +163,9 @@ impl<'a> PointTable<'a> {
     }
 
     fn legend(&self, marks: [char; 4]) -> String {
-        let named =
+        let entry =
             |(name, mark): (&String, char)| format!("{mark} {}", if name.is_empty() { "measured" } else { name });
-        let mut parts: Vec<String> = self.names.iter().zip(marks).map(named).collect();
+        let mut parts: Vec<String> = self.names.iter().zip(marks).map(entry).collect();
         let is_predicted = self.curve.results().any(|result| result.prediction.is_some());
         if self.names.len() == 1 && is_predicted {
             parts.insert(0, format!("{} predicted", self.predicted_mark()));
@@ -169,19 +174,20 @@ impl<'a> PointTable<'a> {
     }
 
     /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
-    fn against_predictions(&self) -> Option<String> {
-        let compared = |line: &&'a CurveSeries<'a>| line.points.iter().filter(|(_, result)| result.ratio.is_some());
-        let outside = self.lines.iter().zip(&self.names).flat_map(|(line, name)| {
-            compared(line).filter_map(move |(position, result)| {
+    fn prediction_summary(&self) -> Option<String> {
+        let compared_points =
+            |line: &&'a CurveSeries<'a>| line.points.iter().filter(|(_, result)| result.ratio.is_some());
+        let gaps = self.lines.iter().zip(&self.names).flat_map(|(line, name)| {
+            compared_points(line).filter_map(move |(position, result)| {
                 let (_, side) = labels::GAP_SIDES.iter().find(|(verdict, _)| *verdict == verdict_word(result))?;
                 let point = format!("{} {name}", units::axis_value(Value::Integer(*position), self.curve.axis.scale));
                 Some((*side, point.trim_end().to_owned()))
             })
         });
-        let sides = grouped(outside).into_iter();
+        let sides = grouped(gaps).into_iter();
         let sides: Vec<String> =
             sides.map(|(side, points)| format!("{} {side} ({})", points.len(), point_list(&points))).collect();
-        let count = self.lines.iter().flat_map(compared).count() as u64;
+        let count = self.lines.iter().flat_map(compared_points).count() as u64;
         let points = labels::plural(count, "point");
         (count > 0).then(|| match sides.is_empty() {
             true => format!("all as predicted: {points}"),
@@ -195,10 +201,10 @@ const MAX_NAMED: usize = 4;
 
 /// Points by name, and how many there are beyond these.
 fn point_list(points: &[String]) -> String {
-    let named = points.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let names = points.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
     match points.len().saturating_sub(MAX_NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
+        0 => names,
+        remaining => format!("{names} and {remaining} more"),
     }
 }
 
@@ -206,11 +212,14 @@ fn point_list(points: &[String]) -> String {
 fn line_name(curve: &Curve<'_>, case: &Case) -> String {
     let is_word = |axis: &str| matches!(case.iter().find(|(name, _)| name.as_str() == axis), Some((_, Value::Word(_))));
     let pairs = units::case_pairs(curve.metric, case);
-    // One size alone needs no name: its unit says what it is.
+    // One size alone needs no name: its unit identifies it.
     let numbers = pairs.iter().filter(|(axis, _)| !is_word(axis)).count();
-    let is_size = |axis: &str| curve.metric.axes().any(|one| one.name == *axis && one.scale == AxisScale::Bytes);
-    let is_bare = |axis: &str| is_word(axis) || (numbers == 1 && is_size(axis));
-    let parts = pairs.into_iter().map(|(axis, value)| if is_bare(axis) { value } else { format!("{axis} {value}") });
+    let is_size = |axis: &str| {
+        curve.metric.axes().any(|metric_axis| metric_axis.name == *axis && metric_axis.scale == AxisScale::Bytes)
+    };
+    let needs_no_name = |axis: &str| is_word(axis) || (numbers == 1 && is_size(axis));
+    let parts =
+        pairs.into_iter().map(|(axis, value)| if needs_no_name(axis) { value } else { format!("{axis} {value}") });
     parts.collect::<Vec<_>>().join(" ")
 }
 
@@ -271,7 +280,7 @@ fn split_columns(grid: &TextGrid, max_width: usize) -> Vec<TextGrid> {
     parts
 }
 
-/// The axis of a picture beside a table: linear from zero, or logarithmic where values are of many magnitudes.
+/// The axis of a picture next to a table: linear from zero, or logarithmic where values are of many magnitudes.
 pub(super) struct PlotTrack {
     ends: (f64, f64),
     is_log: bool,
@@ -306,8 +315,8 @@ impl PlotTrack {
         let text = |value: f64| if value == 0.0 { "0".to_owned() } else { units::value_text(value, unit) };
         let (low, high) = (text(self.ends.0), text(self.ends.1));
         let kind = if self.is_log { " log " } else { "" };
-        let between = self.width.saturating_sub(display_width(&low) + display_width(&high));
-        let half = between.saturating_sub(display_width(kind)) / 2;
-        format!("{low}{:half$}{kind:<rest$}{high}", "", rest = between - half)
+        let gap = self.width.saturating_sub(display_width(&low) + display_width(&high));
+        let half = gap.saturating_sub(display_width(kind)) / 2;
+        format!("{low}{:half$}{kind:<rest$}{high}", "", rest = gap - half)
     }
 }

@@ -7,14 +7,14 @@ use super::{Terminal, TextStyle};
 use crate::study_tables::{self, cell_text};
 use crate::text::{clean, display_width};
 
-/// Widest label beside figures; a longer one has a line of its own.
+/// Widest label next to figures; a longer one has a line of its own.
 const MAX_LABEL_WIDTH: usize = 48;
 
 impl Terminal {
     /// A table, if it has a main column.
     pub(super) fn study_table(&self, table: &StudyTable) -> Vec<String> {
-        let shown = study_tables::columns(table, true);
-        if shown.is_empty() {
+        let columns = study_tables::columns(table, true);
+        if columns.is_empty() {
             return Vec::new();
         }
         let mut lines = vec![String::new()];
@@ -24,24 +24,24 @@ impl Terminal {
             let cells = table.rows.iter().map(|row| display_width(&cell_text(row, column)));
             cells.chain([display_width(&clean(&column.1.label))]).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = shown.iter().map(width).collect();
-        let taken: usize = widths.iter().map(|width| width + 1).sum();
-        let longest = table.rows.iter().map(|row| display_width(&clean(&row.label))).max().unwrap_or(0);
-        let label = self.width().saturating_sub(taken).min(MAX_LABEL_WIDTH).min(longest);
-        let picture = Picture::new(table, self.width().saturating_sub(label + taken + PICTURE_GAP));
+        let widths: Vec<usize> = columns.iter().map(width).collect();
+        let columns_width: usize = widths.iter().map(|width| width + 1).sum();
+        let max_label_width = table.rows.iter().map(|row| display_width(&clean(&row.label))).max().unwrap_or(0);
+        let label_width = self.width().saturating_sub(columns_width).min(MAX_LABEL_WIDTH).min(max_label_width);
+        let picture = Picture::new(table, self.width().saturating_sub(label_width + columns_width + PICTURE_GAP));
         let line = |name: &str, cells: Vec<String>, picture: Option<String>| {
             let cells: String = cells.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:>width$}")).collect();
-            let line = format!("{name:label$}{cells}{:PICTURE_GAP$}{}", "", picture.unwrap_or_default());
+            let line = format!("{name:label_width$}{cells}{:PICTURE_GAP$}{}", "", picture.unwrap_or_default());
             line.trim_end().to_owned()
         };
-        let titles = shown.iter().map(|(_, column)| clean(&column.label)).collect();
+        let titles = columns.iter().map(|(_, column)| clean(&column.label)).collect();
         lines.push(self.paint(TextStyle::Faint, &line("", titles, picture.as_ref().map(Picture::title))));
         for row in &table.rows {
             let mut name = clean(&row.label);
-            if display_width(&name) > label {
+            if display_width(&name) > label_width {
                 lines.push(std::mem::take(&mut name));
             }
-            let cells = shown.iter().map(|&column| cell_text(row, column)).collect();
+            let cells = columns.iter().map(|&column| cell_text(row, column)).collect();
             lines.push(line(&name, cells, picture.as_ref().map(|picture| picture.row(row))));
         }
         lines.extend(picture.map(|picture| self.paint(TextStyle::Faint, &picture.legend())));
@@ -54,7 +54,7 @@ const PICTURE_GAP: usize = 2;
 const MIN_PICTURE_WIDTH: usize = 12;
 const MAX_PICTURE_WIDTH: usize = 40;
 
-/// The figures of a column as bars beside their rows, and marks of another column.
+/// The figures of a column as bars next to their rows, and marks of another column.
 struct Picture<'t> {
     table: &'t StudyTable,
     columns: [usize; 2],
@@ -63,11 +63,11 @@ struct Picture<'t> {
 
 impl<'t> Picture<'t> {
     /// `None` where nothing is to be drawn, or there is no room.
-    fn new(table: &'t StudyTable, room: usize) -> Option<Self> {
-        let columns = table.bars.filter(|_| room >= MIN_PICTURE_WIDTH)?;
+    fn new(table: &'t StudyTable, available_width: usize) -> Option<Self> {
+        let columns = table.bars.filter(|_| available_width >= MIN_PICTURE_WIDTH)?;
         let figures = table.rows.iter().flat_map(|row| columns.map(|column| row.cells[column])).flatten();
         let values = figures.map(|figure| figure.value.max(0.0));
-        let track = PlotTrack::new(values, false, room.min(MAX_PICTURE_WIDTH))?;
+        let track = PlotTrack::new(values, false, available_width.min(MAX_PICTURE_WIDTH))?;
         Some(Self { table, columns, track })
     }
 

@@ -37,14 +37,15 @@ const MAX_LABEL_WIDTH: usize = 48;
 struct TableColumns<'a> {
     label: usize,
     gap: &'static str,
-    alike: &'a CommonAxes,
+    common_axes: &'a CommonAxes,
 }
 
 impl<'a> TableColumns<'a> {
-    fn new(width: usize, alike: &'a CommonAxes) -> Self {
+    fn new(width: usize, common_axes: &'a CommonAxes) -> Self {
         let gap = if width >= 100 { "   " } else { " " };
-        let rest = MEASURED_WIDTH + CYCLES_WIDTH + PREDICTED_WIDTH + RATIO_WIDTH + VERDICT_WIDTH + 5 * gap.len();
-        Self { label: (width - rest).min(MAX_LABEL_WIDTH), gap, alike }
+        let figures_width =
+            MEASURED_WIDTH + CYCLES_WIDTH + PREDICTED_WIDTH + RATIO_WIDTH + VERDICT_WIDTH + 5 * gap.len();
+        Self { label: (width - figures_width).min(MAX_LABEL_WIDTH), gap, common_axes }
     }
 
     /// Where the measured values end.
@@ -85,9 +86,9 @@ impl Footnotes {
                 letters.insert(letter.0.to_string());
                 continue;
             }
-            let known = self.numbered.iter().position(|text| *text == warning.text);
-            numbers.insert(1 + known.unwrap_or(self.numbered.len()));
-            if known.is_none() {
+            let index = self.numbered.iter().position(|text| *text == warning.text);
+            numbers.insert(1 + index.unwrap_or(self.numbered.len()));
+            if index.is_none() {
                 self.numbered.push(warning.text.clone());
             }
         }
@@ -100,23 +101,23 @@ impl Terminal {
     /// The table of an area; without a figure no table, but what has none and why.
     pub(super) fn section(&self, section: &Section<'_>) -> Vec<String> {
         let columns = TableColumns::new(self.width(), &section.common_axes);
-        let asked = || section.entries.iter().filter(|entry| !entry.only_input());
-        let has_table = asked().any(SectionEntry::has_figures);
+        let requested_entries = || section.entries.iter().filter(|entry| !entry.only_input());
+        let has_table = requested_entries().any(SectionEntry::has_figures);
         let title = clean(&section.title);
         let mut lines = if has_table { self.column_titles(&title, columns) } else { self.heading(&title) };
-        lines.extend(section.common_axes.sentence().iter().flat_map(|alike| self.paragraph(&clean(alike))));
+        lines.extend(section.common_axes.sentence().iter().flat_map(|sentence| self.paragraph(&clean(sentence))));
         let mut footnotes = Footnotes::default();
         let is_row = |entry: &&SectionEntry<'_>| matches!(entry, SectionEntry::Single(_));
         let mut missing = match has_table {
-            true => MissingResults::group(asked().filter(is_row).flat_map(SectionEntry::results)),
+            true => MissingResults::group(requested_entries().filter(is_row).flat_map(SectionEntry::results)),
             // Nobody asked for an input: it matters only where there is nothing else.
             false if section.entries.iter().any(SectionEntry::has_figures) => {
-                MissingResults::group(asked().flat_map(SectionEntry::results))
+                MissingResults::group(requested_entries().flat_map(SectionEntry::results))
             }
             false => MissingResults::group(section.entries.iter().flat_map(SectionEntry::results)),
         };
         missing.retain(|reason| !has_table || reason.results.len() >= MIN_SHARED_REASON);
-        for entry in asked().filter(|_| has_table) {
+        for entry in requested_entries().filter(|_| has_table) {
             lines.extend(match entry {
                 SectionEntry::Single(result) if missing.iter().any(|reason| reason.includes(result)) => Vec::new(),
                 SectionEntry::Single(result) => self.row(result, columns, &mut footnotes),
@@ -141,10 +142,10 @@ impl Terminal {
     pub(super) fn without_numbers(
         &self,
         missing: &MissingResults<'_>,
-        alike: &CommonAxes,
-        named: fn(&str) -> &str,
+        common_axes: &CommonAxes,
+        name_of: fn(&str) -> &str,
     ) -> Vec<String> {
-        let text = clean(&format!("{}: {}", missing.reason, missing.labels(alike, named)));
+        let text = clean(&format!("{}: {}", missing.reason, missing.labels(common_axes, name_of)));
         self.hanging((word_paint(missing.word), missing.word), display_width(missing.word) + 1, &text)
     }
 
@@ -163,7 +164,7 @@ impl Terminal {
     }
 
     fn row(&self, result: &MetricResult, columns: TableColumns<'_>, footnotes: &mut Footnotes) -> Vec<String> {
-        let label = format!("{}{}", label(result, columns.alike), footnotes.marks(&[result]));
+        let label = format!("{}{}", label(result, columns.common_axes), footnotes.marks(&[result]));
         let mut lines = self.figures(&label, result, columns);
         lines.extend(self.best(labels::best_span(&[result]), columns));
         lines
@@ -208,9 +209,9 @@ impl Terminal {
         (paint, verdict): (TextStyle, &str),
         columns: TableColumns<'_>,
     ) -> Vec<String> {
-        let room = columns.measured_end();
-        let (mut lines, label) = own_line(label, display_width(label) + 1 + display_width(value) > room);
-        let line = format!("{label}{}{middle}", pad_left(value, room - display_width(label)));
+        let value_end = columns.measured_end();
+        let (mut lines, label) = own_line(label, display_width(label) + 1 + display_width(value) > value_end);
+        let line = format!("{label}{}{middle}", pad_left(value, value_end - display_width(label)));
         lines.push(match verdict {
             "" => line.trim_end().to_owned(),
             word => format!("{line}{}{}", columns.gap, self.paint(paint, word)),
@@ -240,16 +241,17 @@ impl Terminal {
         for line in &curve.series {
             let text = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
             let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { continue };
-            let rest = columns.alike.rest_text(curve.metric, &line.held);
-            let label = if rest.is_empty() { format!("{} to {}", text(*first), text(*last)) } else { clean(&rest) };
-            let of_line: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
-            lines.extend(self.span_of(&label, &sparkline(line), &of_line, columns));
+            let case_text = columns.common_axes.rest_text(curve.metric, &line.fixed);
+            let label =
+                if case_text.is_empty() { format!("{} to {}", text(*first), text(*last)) } else { clean(&case_text) };
+            let line_results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
+            lines.extend(self.span_of(&label, &sparkline(line), &line_results, columns));
             // A point without a figure is among the reasons below.
             for (x, result) in line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()) {
                 lines.extend(self.figures(&format!("    {}", text(*x)), result, columns));
             }
         }
-        lines.extend(self.missing_points(&results, columns.alike));
+        lines.extend(self.missing_points(&results, columns.common_axes));
         lines
     }
 
@@ -262,11 +264,11 @@ impl Terminal {
         let marks = footnotes.marks(&results);
         let mut lines = vec![format!("{}{marks} over {}", short_id(&matrix.metric.id), clean(&matrix.axes_label()))];
         let count = labels::plural(results.len() as u64, "pair");
-        let rest = columns.alike.rest_text(matrix.metric, &matrix.held);
-        let label = if rest.is_empty() { count } else { format!("{} ({count})", clean(&rest)) };
+        let case_text = columns.common_axes.rest_text(matrix.metric, &matrix.fixed);
+        let label = if case_text.is_empty() { count } else { format!("{} ({count})", clean(&case_text)) };
         lines.extend(self.span_of(&label, "", &results, columns));
         lines.extend(grid(matrix, self.width()));
-        lines.extend(self.missing_points(&results, columns.alike));
+        lines.extend(self.missing_points(&results, columns.common_axes));
         lines
     }
 
@@ -291,11 +293,11 @@ impl Terminal {
     }
 
     /// The points of a curve, or pairs of a matrix, without a number, grouped by reason.
-    pub(super) fn missing_points(&self, results: &[&MetricResult], alike: &CommonAxes) -> Vec<String> {
+    pub(super) fn missing_points(&self, results: &[&MetricResult], common_axes: &CommonAxes) -> Vec<String> {
         let mut lines = Vec::new();
         for MissingResults { word, reason, results } in MissingResults::group(results.iter().copied()) {
-            let cases = results.iter().map(|result| alike.rest_text(&result.metric, &result.case));
-            let which = match results.len() <= MAX_NAMED {
+            let cases = results.iter().map(|result| common_axes.rest_text(&result.metric, &result.case));
+            let cases_text = match results.len() <= MAX_NAMED {
                 true => cases.collect::<Vec<_>>().join("; "),
                 false => format!("{} points", results.len()),
             };
@@ -303,7 +305,7 @@ impl Terminal {
             lines.extend(self.hanging(
                 (word_paint(word), &mark),
                 display_width(&mark) + 1,
-                &format!("{which}: {reason}"),
+                &format!("{cases_text}: {reason}"),
             ));
         }
         lines
@@ -338,8 +340,8 @@ fn short_id(id: &str) -> String {
     clean(without_area(id))
 }
 
-fn label(result: &MetricResult, alike: &CommonAxes) -> String {
-    let case = alike.rest_text(&result.metric, &result.case);
+fn label(result: &MetricResult, common_axes: &CommonAxes) -> String {
+    let case = common_axes.rest_text(&result.metric, &result.case);
     let id = short_id(&result.metric.id);
     if case.is_empty() { id } else { clean(&format!("{id} {case}")) }
 }
@@ -357,14 +359,15 @@ fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
     };
     let rows: Vec<Vec<String>> =
         (0..names.len()).map(|from| (0..names.len()).map(|to| text(from, to)).collect()).collect();
-    let widest = rows.iter().flatten().chain(&names).map(|cell| display_width(cell)).max().unwrap_or(0) + 2;
-    let first = names.iter().map(|name| display_width(name)).max().unwrap_or(0).max(display_width(scale.symbol)) + 4;
-    if first + names.len() * widest > width || !largest.is_finite() {
+    let cell_width = rows.iter().flatten().chain(&names).map(|cell| display_width(cell)).max().unwrap_or(0) + 2;
+    let head_width =
+        names.iter().map(|name| display_width(name)).max().unwrap_or(0).max(display_width(scale.symbol)) + 4;
+    if head_width + names.len() * cell_width > width || !largest.is_finite() {
         return Vec::new();
     }
     let line = |head: &str, cells: &[String]| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>widest$}")).collect();
-        format!("{head:>first$}{cells}")
+        let cells: String = cells.iter().map(|cell| format!("{cell:>cell_width$}")).collect();
+        format!("{head:>head_width$}{cells}")
     };
     let body = names.iter().zip(&rows).map(|(name, cells)| line(name, cells));
     std::iter::once(line(scale.symbol, &names)).chain(body).collect()
@@ -381,7 +384,7 @@ fn sparkline(line: &CurveSeries<'_>) -> String {
         let share = share_between(value, (low, high), low > 0.0 && high / low > 10.0);
         BARS[if share.is_finite() { (share * 7.0).round() as usize } else { 0 }.min(7)]
     };
-    let shown = values.len().min(SPARKLINE_WIDTH);
-    let pick = |index: usize| if shown > 1 { index * (values.len() - 1) / (shown - 1) } else { 0 };
-    (0..shown).map(|index| values[pick(index)].map_or('·', height)).collect()
+    let bar_count = values.len().min(SPARKLINE_WIDTH);
+    let pick = |index: usize| if bar_count > 1 { index * (values.len() - 1) / (bar_count - 1) } else { 0 };
+    (0..bar_count).map(|index| values[pick(index)].map_or('·', height)).collect()
 }

@@ -55,18 +55,20 @@ fn row_of(share: f64) -> usize {
 /// The characters between the axes: dots from each point of a line to the next, and over them the markers of all lines.
 fn draw_lines(picture: &PlotLayout<'_>, width: usize) -> Vec<Vec<char>> {
     let mut rows = vec![vec![' '; width]; PLOT_ROWS];
-    let mut put = |across: f64, up: f64, character: char| rows[row_of(up)][column_of(across, width)] = character;
-    let place = |point: &Point| (picture.x.scale().share_of_value(point.x), picture.y.scale().share_of_value(point.y));
+    let mut put =
+        |x_share: f64, y_share: f64, character: char| rows[row_of(y_share)][column_of(x_share, width)] = character;
+    let position =
+        |point: &Point| (picture.x.scale().share_of_value(point.x), picture.y.scale().share_of_value(point.y));
     let steps = width * 2;
     for pair in picture.lines.iter().flat_map(|line| line.points.windows(2)) {
-        let (from, to) = (place(&pair[0]), place(&pair[1]));
+        let (from, to) = (position(&pair[0]), position(&pair[1]));
         for share in (0..=steps).map(|step| step as f64 / steps as f64) {
             put(from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1), CONNECTING_DOT);
         }
     }
     for (line, marker) in picture.lines.iter().zip(MARKERS.iter().cycle()) {
-        for (across, up) in line.points.iter().map(place) {
-            put(across, up, *marker);
+        for (x_share, y_share) in line.points.iter().map(position) {
+            put(x_share, y_share, *marker);
         }
     }
     rows
@@ -111,10 +113,13 @@ mod tests {
     fn points_match_their_axes() {
         let lines = plot_lines(&plot(&[(0.0, 0.0), (10.0, 5.0)]), 40);
         assert!(lines.iter().all(|line| display_width(line) <= 40), "{lines:#?}");
-        let marked = |line: &String| line.chars().position(|c| c == 'o');
-        let rows: Vec<usize> = (1..=PLOT_ROWS).filter(|&row| marked(&lines[row]).is_some()).collect();
+        let marker_column = |line: &String| line.chars().position(|c| c == 'o');
+        let rows: Vec<usize> = (1..=PLOT_ROWS).filter(|&row| marker_column(&lines[row]).is_some()).collect();
         assert_eq!(rows.len(), 2, "{lines:#?}");
-        assert!(marked(&lines[rows[0]]) > marked(&lines[rows[1]]), "the upper one is to the right: {lines:#?}");
+        assert!(
+            marker_column(&lines[rows[0]]) > marker_column(&lines[rows[1]]),
+            "the upper one is to the right: {lines:#?}"
+        );
         // Between them a dot in each row.
         assert!((rows[0] + 1..rows[1]).all(|row| lines[row].contains(CONNECTING_DOT)), "{lines:#?}");
         let axis = |text: &str| lines.iter().any(|line| line.split_whitespace().eq(text.split(' ')));

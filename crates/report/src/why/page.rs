@@ -19,13 +19,13 @@ const STYLE: &str = include_str!("../../assets/compare.css");
 pub fn write_page(explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
     let text = word_explanation(explanation);
     let mut sentences = text.sentences.iter().filter(|sentence| !sentence.is_empty());
-    let what = sentences.next().map_or("", String::as_str);
-    let more: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
+    let title = sentences.next().map_or("", String::as_str);
+    let lead: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
     let drawing = html!("<div class=\"ladder\">{}</div>", Waterfall::new(explanation, &text).inline());
     let sum = html!("<section id=\"sum\"><h2>What makes it what it is</h2>{}{}</section>", drawing, sum(&text));
     let notes = html!("<section id=\"notes\"><h2>What else was found</h2>{}</section>", notes(&text));
-    let body = html!("<h1>{}</h1>{}{}{}", what, more, sum, notes);
-    PageShell { of: "why", title: what, style: STYLE, body }.write(out)
+    let body = html!("<h1>{}</h1>{}{}{}", title, lead, sum, notes);
+    PageShell { subject: "why", title, style: STYLE, body }.write(out)
 }
 
 /// An explanation within another page.
@@ -42,16 +42,16 @@ fn notes(text: &ExplanationText) -> Markup {
 fn sum(text: &ExplanationText) -> Markup {
     let row = |row: &ExplanationRow| {
         // Not by a style alone: who has the table read out has to know.
-        let within = if row.is_within { "– " } else { "" };
+        let part_mark = if row.is_within { "– " } else { "" };
         let figures = cells([&row.amount, &row.share, &row.shown_by]);
-        html!("<tr><th scope=\"row\">{}{}</th>{}</tr>", within, row.what, figures)
+        html!("<tr><th scope=\"row\">{}{}</th>{}</tr>", part_mark, row.label, figures)
     };
     let titles = ["What", &text.unit, "Share", "Shown by"].into_iter();
     let titles: Markup = titles.map(|title| html!("<th scope=\"col\">{}</th>", title)).collect();
     let head = html!("<caption class=\"unseen\">The sum</caption><thead><tr>{}</tr></thead>", titles);
-    let figures = cells([html!("<b>{}</b>", text.whole), html!("<b>100 %</b>"), Markup::new()]);
-    let all = html!("<tr><th scope=\"row\"><b>all of it</b></th>{}</tr>", figures);
-    let rows: Markup = text.rows.iter().map(row).chain([all]).collect();
+    let figures = cells([html!("<b>{}</b>", text.total), html!("<b>100 %</b>"), Markup::new()]);
+    let total_row = html!("<tr><th scope=\"row\"><b>all of it</b></th>{}</tr>", figures);
+    let rows: Markup = text.rows.iter().map(row).chain([total_row]).collect();
     scrollable("The sum", html!("<table class=\"plain sum\">{}<tbody>{}</tbody></table>", head, rows))
 }
 

@@ -62,7 +62,7 @@ pub fn comparison() -> Comparison {
         base: Some("6.18 | <script>alert(1)</script>".into()),
         other: None,
     };
-    let apart = |metric: &Metric, why| NotCompared { metric: metric.id, case: "bytes=\"1\"".into(), reason: why };
+    let not_compared = |metric: &Metric, reason| NotCompared { metric: metric.id, case: "bytes=\"1\"".into(), reason };
     Comparison {
         compare_format: COMPARE_FORMAT,
         base: side("before.json", "a"),
@@ -82,8 +82,8 @@ pub fn comparison() -> Comparison {
         ],
         ladder: ladder(),
         not_compared: vec![
-            apart(&LATENCY, NotComparedReason::MethodVersion([1, 2])),
-            apart(&LATENCY, NotComparedReason::OnlyBase("skipped: <needs> two CPUs".into())),
+            not_compared(&LATENCY, NotComparedReason::MethodVersion([1, 2])),
+            not_compared(&LATENCY, NotComparedReason::OnlyBase("skipped: <needs> two CPUs".into())),
         ],
         interleaving: None,
         gate: None,
@@ -93,15 +93,15 @@ pub fn comparison() -> Comparison {
 /// What a gate of 5 % finds, with a known issue and an owner.
 pub fn gated_comparison() -> Comparison {
     let mut comparison = comparison();
-    let finding = |figure: &str, because, issue, owner: Option<&str>| GateFinding {
+    let finding = |figure: &str, reason, issue, owner: Option<&str>| GateFinding {
         metric: LATENCY.id,
         figure: figure.into(),
-        reason: because,
+        reason,
         issue,
         owner: owner.map(str::to_owned),
     };
     let names: Vec<String> = comparison.figures.iter().map(figure_name).collect();
-    let worse = |by| GateReason::Worse { change: by, allowed: 0.05 };
+    let worse = |change| GateReason::Worse { change, allowed: 0.05 };
     let issue = KnownIssue { reason: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
     comparison.gate = Some(GateResult {
         failures: vec![
@@ -122,7 +122,7 @@ pub fn gated_comparison() -> Comparison {
 
 /// Two times of it, and one that only the other side has.
 fn ladder() -> Vec<ComparedRung> {
-    let rung = |what: &str, seconds, figure| ComparedRung { label: what.into(), continues: false, seconds, figure };
+    let rung = |label: &str, seconds, figure| ComparedRung { label: label.into(), continues: false, seconds, figure };
     vec![
         rung("a <b>load</b>", [Some(10e-9), Some(12.7e-9)], Some(0)),
         ComparedRung { continues: true, ..rung("of \"16 KiB\"", [Some(12e-9), Some(11e-9)], Some(2)) },
@@ -138,14 +138,14 @@ pub fn large_comparison(figures: usize) -> Comparison {
         ChangeVerdict::Same,
         ChangeVerdict::Better,
     ];
-    let one = |number: usize| {
+    let numbered_figure = |number: usize| {
         let verdict = verdicts[number % verdicts.len()].clone();
-        let one = figure(4096 + number as u64, [1234.5, 1234.5 * (0.5 + number as f64 / figures as f64)], verdict);
+        let template = figure(4096 + number as u64, [1234.5, 1234.5 * (0.5 + number as f64 / figures as f64)], verdict);
         ComparedFigure {
-            sides: [one.base, one.other].map(|value| figure_of_side(value, 160)),
+            sides: [template.base, template.other].map(|value| figure_of_side(value, 160)),
             rounds: [160, 160],
-            ..one
+            ..template
         }
     };
-    Comparison { figures: (0..figures).map(one).collect(), ..comparison() }
+    Comparison { figures: (0..figures).map(numbered_figure).collect(), ..comparison() }
 }

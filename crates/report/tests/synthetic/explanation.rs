@@ -19,13 +19,13 @@ fn switch() -> MetricCase {
     MetricCase { metric: Name::new("test.switch"), case: Case::new() }
 }
 
-fn cause(what: &'static str, verdict: CauseVerdict, of: Option<AmountShare>) -> CauseResult {
+fn cause(name: &'static str, verdict: CauseVerdict, share: Option<AmountShare>) -> CauseResult {
     CauseResult {
-        id: Name::new(what),
-        summary: Name::new(what),
+        id: Name::new(name),
+        summary: Name::new(name),
         remedy: Name::new("spin before sleeping"),
         verdict,
-        share: of,
+        share,
         host_share: None,
         evidence: Vec::new(),
         by_formula: None,
@@ -34,9 +34,9 @@ fn cause(what: &'static str, verdict: CauseVerdict, of: Option<AmountShare>) -> 
 
 /// One with every kind of verdict that a page words differently.
 pub fn explanation() -> Explanation {
-    let at = switch();
+    let switch_case = switch();
     let bystander = NegativeControl {
-        at: at.clone(),
+        at: switch_case.clone(),
         value: 1900.0,
         unit: Unit::Nanoseconds,
         ratio: estimate(1.02, 0.99, 1.04),
@@ -52,7 +52,7 @@ pub fn explanation() -> Explanation {
         by_formula: Some(FormulaSize {
             formula: FigureDifference {
                 minuend: MetricCase { metric: Name::new("test.wake"), case: Case::new() },
-                subtrahend: at,
+                subtrahend: switch_case,
                 factor: 2.0,
             },
             nanoseconds: estimate(54_000.0, 53_000.0, 55_000.0),

@@ -6,7 +6,7 @@ const ARGUMENTS: Axis = Axis::new("arguments", "arguments", AxisScale::Linear);
 const VIA: Axis = Axis::new("via", "kind of call", AxisScale::Category);
 const BYTES: Axis = Axis::new("bytes", "resident memory of the parent", AxisScale::Bytes);
 const WORKING_SET: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
-const EACH: Axis = Axis::new("bytes", "working set of each process", AxisScale::Bytes);
+const PROCESS_WORKING_SET: Axis = Axis::new("bytes", "working set of each process", AxisScale::Bytes);
 const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
 const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
 const CALL: Axis = Axis::new("call", "call", AxisScale::Category);
@@ -48,7 +48,7 @@ pub const SWITCH_CROSS: Metric = Metric::duration("os.switch.cross_cpu", "Waking
     .not_in_cycles()
     .headline(HeadlineSamples::AsFound);
 pub const RING: Metric = Metric::duration("os.switch.ring", "One switch in a ring of processes, by working set.")
-    .with_axes([PROCESSES, EACH]);
+    .with_axes([PROCESSES, PROCESS_WORKING_SET]);
 pub const SIGNAL: Metric = Metric::duration("os.signal.deliver", "A signal to oneself, delivered to its handler.");
 pub const TIMER: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of 1 ms wakes.")
     .not_in_cycles()

@@ -92,8 +92,8 @@ pub fn full() -> SyntheticReport {
         slowdown: None,
         class_comparison: normal(),
     };
-    let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.cost").unwrap();
-    let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
+    let switch_result = analysis.results.iter().find(|result| result.metric.id == *"os.switch.cost").unwrap();
+    let (probe, metric, case) = (switch_result.probe, switch_result.metric, switch_result.case.clone());
     run.explanations = vec![Explanation { probe, metric, case, seconds: 1.5, ..explanation::explanation() }];
     SyntheticReport { run, analysis, references: references(), probes: probes() }
 }
@@ -125,7 +125,7 @@ fn best_cell() -> BestCell {
         fixed: Case::new().with_word(AxisWord::from_names("cache", "cached")),
         best: results::threads_case(16, 64 << 10),
         equivalent: vec![results::threads_case(16, 1 << 20)],
-        conclusion: concluded(
+        conclusion: stated_conclusion(
             "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; no different from 16 threads in blocks of \
                    1 MiB",
             None,
@@ -135,7 +135,7 @@ fn best_cell() -> BestCell {
 }
 
 /// A conclusion with words of its own.
-fn concluded(text: &str, holds: Option<bool>, test: &str) -> StatedConclusion {
+fn stated_conclusion(text: &str, holds: Option<bool>, test: &str) -> StatedConclusion {
     let claim = Claim::Pages { metric: "mem.page.present".into(), case: Case::new(), all: true };
     let conclusion = Conclusion { claim, holds, evidence: TestEvidence::TooFewPoints, outcome: None };
     StatedConclusion { text: text.into(), test: test.into(), conclusion }
@@ -143,13 +143,13 @@ fn concluded(text: &str, holds: Option<bool>, test: &str) -> StatedConclusion {
 
 /// Rivals: one that is faster, one that is slower than expected, one that is not installed.
 fn rivals() -> Vec<RivalResult> {
-    let figure = |value: f64, half: f64| Figure {
+    let figure = |value: f64, half_width: f64| Figure {
         value,
         interval: Some(Interval {
             kind: IntervalKind::Confidence,
             level: 0.95,
-            lower: value - half,
-            upper: value + half,
+            lower: value - half_width,
+            upper: value + half_width,
         }),
         n: 6,
     };
@@ -164,27 +164,27 @@ fn rivals() -> Vec<RivalResult> {
             notes: vec!["kelvin: 48828 requests in 0.200 s; before, 16384 of 16384 pages in memory".into()],
         }))
     };
-    let of = |id: &'static str, program: &'static str, case: Case, outcome| RivalResult {
+    let rival_result = |id: &'static str, program: &'static str, case: Case, outcome| RivalResult {
         id: Name::new(id),
         program: Name::new(program),
         case,
         outcome,
     };
-    let small = || Case::new().with_number("block", 4096);
+    let small_block_case = || Case::new().with_number("block", 4096);
     let missing = Outcome::Skipped(SkipReason::new("needs the program bw_file_rd; on Debian: apt-get install lmbench"));
     vec![
-        of("file.rivals.cached", "fio", small(), compared(6.4e9, 4.7e9, RangeVerdict::Above)),
-        of("file.rivals.cached", "dd", small(), compared(6.4e9, 6.2e9, RangeVerdict::AsPredicted)),
-        of(
+        rival_result("file.rivals.cached", "fio", small_block_case(), compared(6.4e9, 4.7e9, RangeVerdict::Above)),
+        rival_result("file.rivals.cached", "dd", small_block_case(), compared(6.4e9, 6.2e9, RangeVerdict::AsPredicted)),
+        rival_result(
             "file.rivals.cached",
             "bw_file_rd",
             Case::new().with_word(AxisWord::from_names("block", "own")),
             RivalOutcome::Missing(Box::new(missing)),
         ),
-        of(
+        rival_result(
             "file.rivals.direct",
             "fio",
-            small().with_word(AxisWord::from_names("order", "random")),
+            small_block_case().with_word(AxisWord::from_names("order", "random")),
             compared(21e6, 22e6, RangeVerdict::AsPredicted),
         ),
     ]
@@ -233,9 +233,9 @@ pub fn empty() -> SyntheticReport {
         slowdown: None,
         class_comparison: ClassComparison::default(),
     };
-    let mut outline = run_header(Vec::new(), Vec::new());
-    outline.hazards.clear();
-    SyntheticReport { run: Run::from_header(outline), analysis, references: Vec::new(), probes: Vec::new() }
+    let mut header = run_header(Vec::new(), Vec::new());
+    header.hazards.clear();
+    SyntheticReport { run: Run::from_header(header), analysis, references: Vec::new(), probes: Vec::new() }
 }
 
 /// Text that tries to leave its place in every format.
@@ -264,16 +264,15 @@ fn hostile_case(case: &mut Case) {
 /// Makes all names hostile, each in the same way wherever it stands.
 fn hostile_names(sample: &mut SyntheticReport) {
     let SyntheticReport { run, analysis, probes, references } = sample;
-    let outline = &mut run.header;
-    for text in [&mut outline.id, &mut outline.kelvin, &mut outline.started, &mut outline.machine.identity] {
+    let header = &mut run.header;
+    for text in [&mut header.id, &mut header.kelvin, &mut header.started, &mut header.machine.identity] {
         text.push_str(HOSTILE_NAME);
     }
-    hostile_name(&mut outline.settings.mode);
-    outline.metrics.iter_mut().for_each(|metric| hostile_name(&mut metric.id));
-    outline.hazards.iter_mut().for_each(|hazard| hostile_name(&mut hazard.id));
-    outline.hazards.iter_mut().flat_map(|hazard| &mut hazard.affects).for_each(hostile_name);
-    for planned in
-        outline.plan.iter_mut().chain(run.measurements.iter_mut().map(|measurement| &mut measurement.planned))
+    hostile_name(&mut header.settings.mode);
+    header.metrics.iter_mut().for_each(|metric| hostile_name(&mut metric.id));
+    header.hazards.iter_mut().for_each(|hazard| hostile_name(&mut hazard.id));
+    header.hazards.iter_mut().flat_map(|hazard| &mut hazard.affects).for_each(hostile_name);
+    for planned in header.plan.iter_mut().chain(run.measurements.iter_mut().map(|measurement| &mut measurement.planned))
     {
         hostile_name(&mut planned.probe);
         hostile_case(&mut planned.case);
@@ -475,13 +474,13 @@ fn canaries() -> Vec<CanaryHistory> {
     let mut noise = Noise::new(7);
     let mut history = |canary: Canary, reference: f64, busy: f64| {
         let points = (0..1500).map(|index| {
-            let at = f64::from(index) * 0.0988;
+            let seconds = f64::from(index) * 0.0988;
             // A neighbour comes for half a minute, and a slow-down of the clock for the last quarter.
-            let neighbour = if (40.0..72.0).contains(&at) && noise.next() < 0.8 { busy } else { 0.0 };
-            let clock = if at > 120.0 { 0.035 } else { 0.0 };
+            let neighbour = if (40.0..72.0).contains(&seconds) && noise.next() < 0.8 { busy } else { 0.0 };
+            let clock = if seconds > 120.0 { 0.035 } else { 0.0 };
             let spike = if noise.next() < 0.01 { 0.4 * noise.next() } else { 0.0 };
             let value = 1.0 + neighbour * (0.5 + 0.5 * noise.next()) + clock + spike + 0.004 * (noise.next() - 0.5);
-            CanaryReading { seconds: at, canary, nanoseconds: reference * value }
+            CanaryReading { seconds, canary, nanoseconds: reference * value }
         });
         CanaryHistory { canary, reference, tolerance: 0.03, steady_share: 0.71, points: points.collect() }
     };
@@ -489,7 +488,7 @@ fn canaries() -> Vec<CanaryHistory> {
 }
 
 fn levels() -> MemoryLevels {
-    let level = |name: &str, latency: f64, from: u64, to: u64, end: Option<u64>| MemoryLevel {
+    let level = |name: &str, latency: f64, from_bytes: u64, to_bytes: u64, end: Option<u64>| MemoryLevel {
         name: name.into(),
         latency,
         interval: Interval {
@@ -498,9 +497,9 @@ fn levels() -> MemoryLevels {
             lower: 0.98 * latency,
             upper: 1.02 * latency,
         },
-        from_bytes: from,
-        to_bytes: to,
-        capacity: end.map(|high| LevelCapacity { low: to, high }),
+        from_bytes,
+        to_bytes,
+        capacity: end.map(|high| LevelCapacity { low: to_bytes, high }),
         reported_bytes: None,
         matches_reported: None,
     };
@@ -514,7 +513,7 @@ fn levels() -> MemoryLevels {
             level("DRAM", 131.9, 47_453_133, 256 * mib, None),
         ],
         translation: None,
-        conclusions: vec![concluded(
+        conclusions: vec![stated_conclusion(
             "L1 ends between 45.3 KiB and 64 KiB; the machine reports 48 KiB",
             Some(true),
             "latency rises from 1.00 to 3.50 ns, a step of 3.5 times",
@@ -531,17 +530,21 @@ fn studies() -> Vec<Study> {
                  time from getrusage."
                 .into(),
         conclusions: vec![
-            concluded(
+            stated_conclusion(
                 "Two threads are faster than one.",
                 Some(true),
                 "ratio of elapsed times 0.58, 95 % interval 0.55 to 0.61",
             ),
-            concluded(
+            stated_conclusion(
                 "Two threads take half the time of one.",
                 Some(false),
                 "efficiency 0.86, 95 % interval 0.82 to 0.91, does not reach 1: both CPUs are one core",
             ),
-            concluded("Processes are slower than threads.", None, "difference 0.4 %, 95 % interval -1.1 to 1.9 %"),
+            stated_conclusion(
+                "Processes are slower than threads.",
+                None,
+                "difference 0.4 %, 95 % interval -1.1 to 1.9 %",
+            ),
         ],
         tables: Vec::new(),
         in_tables: Vec::new(),
@@ -581,7 +584,7 @@ fn verdict() -> Vec<String> {
 }
 
 fn references() -> Vec<Reference> {
-    let value = |metric: &'static str, case: Case, value: f64, std, n, spans: Option<&str>, note: Option<&str>| {
+    let value = |metric: &'static str, case: Case, value: f64, std, n, range: Option<&str>, note: Option<&str>| {
         ReferenceValue {
             metric: metric.into(),
             case,
@@ -590,10 +593,10 @@ fn references() -> Vec<Reference> {
             n,
             predicted: None,
             unit: Unit::Nanoseconds,
-            range: spans.map(String::from),
+            range: range.map(String::from),
             note: note.map(String::from),
             cycles: note.map(|_| 214.0),
-            other_values: spans.map(|_| ("round trip, ns".into(), 2221.2)).into_iter().collect(),
+            other_values: range.map(|_| ("round trip, ns".into(), 2221.2)).into_iter().collect(),
         }
     };
     vec![

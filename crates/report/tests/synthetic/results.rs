@@ -38,13 +38,14 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
             upper: value * (1.0 + spread),
         })
     };
-    let at = |relative: f64| value * (1.0 + relative * spread);
-    let (best, min, max) = (if metric.better == Better::Higher { at(8.0) } else { at(-3.0) }, at(-3.0), at(40.0));
+    let shifted = |relative: f64| value * (1.0 + relative * spread);
+    let (best, min, max) =
+        (if metric.better == Better::Higher { shifted(8.0) } else { shifted(-3.0) }, shifted(-3.0), shifted(40.0));
     Summary {
         headline: value,
         interval: interval(value),
         treatment: metric.headline,
-        as_found: Figure { value: at(2.0), interval: interval(at(2.0)), n: 1800 },
+        as_found: Figure { value: shifted(2.0), interval: interval(shifted(2.0)), n: 1800 },
         undisturbed: (metric.headline != HeadlineSamples::AsFound).then(|| Figure {
             value,
             interval: interval(value),
@@ -53,7 +54,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
         undisturbed_share: 0.71,
         rounds: 6,
         failed_rounds: 0,
-        round_headlines: [-0.6, 0.4, 0.1, -0.2, 0.9, -0.3].map(at).to_vec(),
+        round_headlines: [-0.6, 0.4, 0.1, -0.2, 0.9, -0.3].map(shifted).to_vec(),
         round_times: (0..6).map(|round| 3.0 + 24.0 * f64::from(round)).collect(),
         within_variance: (value * spread / 2.0).powi(2),
         run_interval: interval(value),
@@ -63,14 +64,14 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
             n: 1278,
             best,
             min,
-            p5: at(-2.0),
-            p25: at(-0.8),
+            p5: shifted(-2.0),
+            p25: shifted(-0.8),
             p50: value,
-            p75: at(1.1),
-            p95: at(6.0),
-            p99: at(14.0),
+            p75: shifted(1.1),
+            p95: shifted(6.0),
+            p99: shifted(14.0),
             max,
-            mean: at(0.7),
+            mean: shifted(0.7),
             std: value * spread * 1.8,
         },
         modes: Vec::new(),
@@ -83,7 +84,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
 }
 
 /// A measured result without a prediction.
-fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult {
+fn measured_result(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult {
     MetricResult {
         probe: metric.id,
         metric,
@@ -103,8 +104,8 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
 }
 
 /// A measured result with its prediction; predicted range 0.6 to 1.6 times the prediction.
-fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f64) -> MetricResult {
-    let mut result = measured(metric, case, value, spread);
+fn predicted_result(metric: Metric, case: Case, value: f64, spread: f64, prediction: f64) -> MetricResult {
+    let mut result = measured_result(metric, case, value, spread);
     result.no_prediction_reason = None;
     result.prediction = Some(predict(&metric, prediction));
     let ratio = value / prediction;
@@ -149,7 +150,7 @@ fn predict(metric: &Metric, value: f64) -> Prediction {
 }
 
 fn without_number(metric: Metric, case: Case, outcome: Outcome) -> MetricResult {
-    let mut result = measured(metric, case, 1.0, 0.01);
+    let mut result = measured_result(metric, case, 1.0, 0.01);
     result.outcome = outcome;
     result.cycles = None;
     result.verdict = RangeVerdict::NotMeasured;
@@ -158,18 +159,18 @@ fn without_number(metric: Metric, case: Case, outcome: Outcome) -> MetricResult 
 
 /// All results, in the order of the plan.
 pub fn all_results() -> Vec<MetricResult> {
-    let mut all = cpu();
-    all.extend(os());
-    all.extend(memory());
-    all.extend(threads());
-    all
+    let mut results = cpu();
+    results.extend(os());
+    results.extend(memory());
+    results.extend(threads());
+    results
 }
 
 fn cpu() -> Vec<MetricResult> {
     let mut results = vec![
-        predicted(m::CLOCK_PAIR, Case::new(), 17.4, 0.004, 16.0),
-        measured(m::FREQUENCY, Case::new(), 4.05e9, 0.001),
-        predicted(m::LOOP, Case::new(), 0.2471, 0.002, 0.2469),
+        predicted_result(m::CLOCK_PAIR, Case::new(), 17.4, 0.004, 16.0),
+        measured_result(m::FREQUENCY, Case::new(), 4.05e9, 0.001),
+        predicted_result(m::LOOP, Case::new(), 0.2471, 0.002, 0.2469),
     ];
     for (via, extra) in [("direct", 0.0), ("indirect", 0.24), ("plt", 0.49)] {
         for arguments in 0..=7u64 {
@@ -177,7 +178,7 @@ fn cpu() -> Vec<MetricResult> {
             let case = Case::new()
                 .with_number("arguments", arguments)
                 .with_word(kelvin_core::AxisWord::from_names("via", via));
-            let mut result = predicted(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
+            let mut result = predicted_result(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
             if via == "plt" && arguments == 3 {
                 result.warnings.push(Warning::new(WarningKind::Drift, "rose by 3.1 % over the run".into()));
             }
@@ -189,22 +190,22 @@ fn cpu() -> Vec<MetricResult> {
 
 fn os() -> Vec<MetricResult> {
     let mut results = vec![
-        predicted(
+        predicted_result(
             m::SYSCALL_NULL,
             Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),
             61.23,
             0.007,
             57.8,
         ),
-        predicted(
+        predicted_result(
             m::SYSCALL_NULL,
             Case::new().with_word(kelvin_core::AxisWord::from_names("call", "gettid")),
             58.9,
             0.009,
             57.8,
         ),
-        predicted(m::SYSCALL_READ, Case::new(), 103.4, 0.012, 88.0),
-        predicted(m::SYSCALL_STAT, Case::new(), 612.0, 0.02, 380.0),
+        predicted_result(m::SYSCALL_READ, Case::new(), 103.4, 0.012, 88.0),
+        predicted_result(m::SYSCALL_STAT, Case::new(), 612.0, 0.02, 380.0),
     ];
     let null = &mut results[0];
     null.warnings.push(Warning::new(WarningKind::HalvesDiffer, "the halves of the run differ by 1.8 %".into()));
@@ -215,8 +216,8 @@ fn os() -> Vec<MetricResult> {
     }
     results.extend(processes());
     results.extend(switches());
-    results.push(predicted(m::SIGNAL, Case::new(), 812.0, 0.02, 700.0));
-    let mut timer = measured(m::TIMER, Case::new(), 54_312.0, 0.08);
+    results.push(predicted_result(m::SIGNAL, Case::new(), 812.0, 0.02, 700.0));
+    let mut timer = measured_result(m::TIMER, Case::new(), 54_312.0, 0.08);
     let text = "half-width 8.0 % after 20 rounds; the target is 2 %".into();
     timer.warnings.push(Warning::new(WarningKind::WideInterval { share: 0.08, target: 0.02 }, text));
     if let Outcome::Measured(summary) = &mut timer.outcome {
@@ -224,12 +225,12 @@ fn os() -> Vec<MetricResult> {
         summary.distribution.max = 3_912_443.0;
     }
     results.push(timer);
-    results.push(predicted(m::PIPE_RATE, Case::new(), 4.123e9, 0.015, 3.9e9));
+    results.push(predicted_result(m::PIPE_RATE, Case::new(), 4.123e9, 0.015, 3.9e9));
     for (kind, factor) in [("threads", 1.0), ("processes", 1.004)] {
         for tasks in 1..=4u64 {
             let ideal = 1e9 / tasks.min(2) as f64;
             let value = factor * if tasks == 1 { ideal } else { 1.16 * ideal };
-            results.push(predicted(
+            results.push(predicted_result(
                 m::TASKS,
                 Case::new().with_number("tasks", tasks).with_word(kelvin_core::AxisWord::from_names("kind", kind)),
                 value,
@@ -242,8 +243,8 @@ fn os() -> Vec<MetricResult> {
 }
 
 fn processes() -> Vec<MetricResult> {
-    let mut results = vec![predicted(m::FORK, Case::new(), 48_312.0, 0.013, 52_000.0)];
-    let mut vfork = measured(m::VFORK, Case::new(), 31_412.0, 0.21);
+    let mut results = vec![predicted_result(m::FORK, Case::new(), 48_312.0, 0.013, 52_000.0)];
+    let mut vfork = measured_result(m::VFORK, Case::new(), 31_412.0, 0.21);
     vfork.warnings.push(Warning::new(WarningKind::Modes, "two modes, 27.1 µs (62 %) and 38.4 µs (38 %)".into()));
     if let Outcome::Measured(summary) = &mut vfork.outcome {
         summary.modes = vec![
@@ -267,33 +268,33 @@ fn processes() -> Vec<MetricResult> {
                 continue;
             }
             let value = 47_000.0 + per_mebibyte * mebibytes;
-            results.push(predicted(m::FORK_RSS, case, value, 0.03, 52_000.0 + 0.8 * per_mebibyte * mebibytes));
+            results.push(predicted_result(m::FORK_RSS, case, value, 0.03, 52_000.0 + 0.8 * per_mebibyte * mebibytes));
         }
     }
-    results.push(predicted(m::THREAD, Case::new(), 8_410.0, 0.016, 9_100.0));
+    results.push(predicted_result(m::THREAD, Case::new(), 8_410.0, 0.016, 9_100.0));
     results
 }
 
-fn switching(task: &'static str) -> Case {
+fn task_case(task: &'static str) -> Case {
     Case::new().with_word(kelvin_core::AxisWord::from_names("task", task))
 }
 
 fn switches() -> Vec<MetricResult> {
-    let mut pipe = predicted(m::SWITCH, switching("process"), 1_534.0, 0.026, 800.0);
+    let mut pipe = predicted_result(m::SWITCH, task_case("process"), 1_534.0, 0.026, 800.0);
     pipe.warnings.push(Warning::new(WarningKind::Disturbed, "only 29 % of the batches were undisturbed".into()));
     if let Outcome::Measured(summary) = &mut pipe.outcome {
         summary.undisturbed_share = 0.29;
         summary.notes = vec!["counters: 2.000 voluntary switches for each round trip".into()];
     }
-    let not_known = summary(&m::SWITCH, 1_390.0, 0.09);
+    let disturbed_summary = summary(&m::SWITCH, 1_390.0, 0.09);
     let mut thread = without_number(
         m::SWITCH,
-        switching("thread"),
-        Outcome::NotKnown(Box::new(Summary { undisturbed_share: 0.02, undisturbed: None, ..not_known })),
+        task_case("thread"),
+        Outcome::NotKnown(Box::new(Summary { undisturbed_share: 0.02, undisturbed: None, ..disturbed_summary })),
     );
     thread.prediction = Some(predict(&m::SWITCH, 760.0));
     thread.no_prediction_reason = None;
-    let mut cross = measured(m::SWITCH_CROSS, Case::new(), 4_812.0, 0.06);
+    let mut cross = measured_result(m::SWITCH_CROSS, Case::new(), 4_812.0, 0.06);
     cross.no_prediction_reason =
         Some("no sound formula: the cost of an interrupt under this hypervisor is not published".into());
     let mut results = vec![pipe, thread, cross];
@@ -303,7 +304,7 @@ fn switches() -> Vec<MetricResult> {
             let refill = bytes as f64 / 64.0 * if footprint > 1_048_576.0 { 9.2 } else { 2.7 };
             let value = 1_420.0 + refill + 3.0 * processes as f64;
             let case = Case::new().with_number("processes", processes).with_number("bytes", bytes);
-            results.push(predicted(m::RING, case, value, 0.035, 1_300.0 + refill * 0.8));
+            results.push(predicted_result(m::RING, case, value, 0.035, 1_300.0 + refill * 0.8));
         }
     }
     results
@@ -314,12 +315,16 @@ fn memory() -> Vec<MetricResult> {
     for (pages, penalty) in [("base", 1.0), ("huge", 0.0)] {
         for step in 0..=32u32 {
             let bytes = (4096.0 * 2f64.powf(f64::from(step) / 2.0)).round() as u64;
-            let at = |level: u64, latency: f64| if bytes > level { latency } else { 0.0 };
-            let value = 1.0 + at(48 << 10, 2.5) + at(1 << 20, 9.4) + at(32 << 20, 98.0) + penalty * at(16 << 20, 21.0);
-            let expected = 0.99 + at(48 << 10, 2.4) + at(1 << 20, 8.8) + at(32 << 20, 72.0);
+            let level_cost = |level: u64, latency: f64| if bytes > level { latency } else { 0.0 };
+            let value = 1.0
+                + level_cost(48 << 10, 2.5)
+                + level_cost(1 << 20, 9.4)
+                + level_cost(32 << 20, 98.0)
+                + penalty * level_cost(16 << 20, 21.0);
+            let expected = 0.99 + level_cost(48 << 10, 2.4) + level_cost(1 << 20, 8.8) + level_cost(32 << 20, 72.0);
             let case =
                 Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("pages", pages));
-            let of_class = (bytes == 1 << 19 && pages == "base").then_some(FigureClassRange {
+            let class_range = (bytes == 1 << 19 && pages == "base").then_some(FigureClassRange {
                 low: 3.1,
                 center: 4.8,
                 high: 7.4,
@@ -328,14 +333,14 @@ fn memory() -> Vec<MetricResult> {
                 has_few_members: false,
                 verdict: Some(ClassVerdict::Slower),
             });
-            results.push(MetricResult { class_range: of_class, ..predicted(m::LATENCY, case, value, 0.02, expected) });
+            results.push(MetricResult { class_range, ..predicted_result(m::LATENCY, case, value, 0.02, expected) });
         }
     }
     results.extend(bandwidths());
     results.extend(loaded_memory());
     results.extend(core_to_core());
     results.extend([
-        predicted(m::FAULT_MINOR, Case::new(), 512.0, 0.015, 470.0),
+        predicted_result(m::FAULT_MINOR, Case::new(), 512.0, 0.015, 470.0),
         without_number(
             m::FAULT_MAJOR,
             Case::new(),
@@ -344,7 +349,7 @@ fn memory() -> Vec<MetricResult> {
             )),
         ),
     ]);
-    let mut input = predicted(m::TLB_MISS, Case::new(), 6.9, 0.04, 7.2);
+    let mut input = predicted_result(m::TLB_MISS, Case::new(), 6.9, 0.04, 7.2);
     input.only_input = true;
     results.push(input);
     results
@@ -358,21 +363,21 @@ fn bandwidths() -> Vec<MetricResult> {
     /// What each operation makes of it, from the caches and from memory.
     const FACTORS: [(f64, f64); 6] = [(1.0, 1.0), (0.52, 0.55), (0.61, 0.49), (0.55, 0.58), (0.07, 0.92), (0.71, 0.62)];
     let mut results = Vec::new();
-    for (metric, (cached, far)) in m::BANDWIDTH.into_iter().zip(FACTORS) {
+    for (metric, (cache_factor, memory_factor)) in m::BANDWIDTH.into_iter().zip(FACTORS) {
         for (cpus, times) in [("one", 1.0), ("all", 1.8)] {
-            for (bytes, read) in LEVELS {
-                let value = 1e9 * read * times * if bytes > 32 << 20 { far } else { cached };
+            for (bytes, read_rate) in LEVELS {
+                let value = 1e9 * read_rate * times * if bytes > 32 << 20 { memory_factor } else { cache_factor };
                 let case =
                     Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("cpus", cpus));
-                let impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
-                results.push(if impossible {
+                let is_impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
+                results.push(if is_impossible {
                     let likely_cause = "the working set was served from a cache".into();
                     let ceiling = ImpossibleValue { value: 391e9, bound: 307.2e9, derivation: None, likely_cause };
                     without_number(metric, case, Outcome::Invalid(ceiling))
                 } else if bytes == 128 << 20 && metric.id != "mem.bandwidth.triad" {
-                    predicted(metric, case, value, 0.011, if cpus == "one" { 21e9 } else { 38e9 })
+                    predicted_result(metric, case, value, 0.011, if cpus == "one" { 21e9 } else { 38e9 })
                 } else {
-                    measured(metric, case, value, 0.011)
+                    measured_result(metric, case, value, 0.011)
                 });
             }
         }
@@ -382,28 +387,31 @@ fn bandwidths() -> Vec<MetricResult> {
 
 /// A load that grows in tenths: the delay rises slowly, then with every byte more.
 fn loaded_memory() -> Vec<MetricResult> {
-    let at = |share: u64| {
+    let load_point = |share: u64| {
         let offered = share as f64 / 100.0;
         let carried = 34e9 * offered.min(0.5 + 0.5 * offered) + 0.3e9;
         (carried, 96.0 / (1.0 - 0.72 * offered.powi(4)))
     };
     let case = |share: u64| Case::new().with_number("injection", share);
     let shares = || (0..=10u64).map(|tenth| 10 * tenth);
-    let delays = shares().map(|share| predicted(m::LOADED_LATENCY, case(share), at(share).1, 0.02, 110.0));
-    delays.chain(shares().map(|share| measured(m::LOADED_RATE, case(share), at(share).0, 0.015))).collect()
+    let delays =
+        shares().map(|share| predicted_result(m::LOADED_LATENCY, case(share), load_point(share).1, 0.02, 110.0));
+    delays
+        .chain(shares().map(|share| measured_result(m::LOADED_RATE, case(share), load_point(share).0, 0.015)))
+        .collect()
 }
 
 /// One file read by several threads: by a law of scaling in blocks of 64 KiB and of 1 MiB, no faster than one thread in
 /// those of 4 KiB.
 fn threads() -> Vec<MetricResult> {
-    let of = |(block, contention): (u64, f64)| {
+    let thread_results = |(block, contention): (u64, f64)| {
         [1u64, 2, 4, 8, 16].map(|threads| {
             let n = threads as f64;
             let rate = 9.0e9 * n / (1.0 + contention * (n - 1.0) + 0.004 * n * (n - 1.0));
-            predicted(m::FILE_THREADS, threads_case(threads, block), rate, 0.02, 9.0e9 * n.min(8.0))
+            predicted_result(m::FILE_THREADS, threads_case(threads, block), rate, 0.02, 9.0e9 * n.min(8.0))
         })
     };
-    [(4 << 10, 0.9), (64 << 10, 0.05), (1 << 20, 0.051)].into_iter().flat_map(of).collect()
+    [(4 << 10, 0.9), (64 << 10, 0.05), (1 << 20, 0.051)].into_iter().flat_map(thread_results).collect()
 }
 
 /// This many threads that read a cached file in blocks of this many bytes.
@@ -426,7 +434,13 @@ fn core_to_core() -> Vec<MetricResult> {
                 continue;
             }
             let value = if from / 3 == to / 3 { 41.0 } else { 136.0 } + 2.3 * from as f64 + 1.1 * to as f64;
-            results.push(predicted(m::CORE_TO_CORE, case, value, 0.03, if from / 3 == to / 3 { 45.0 } else { 130.0 }));
+            results.push(predicted_result(
+                m::CORE_TO_CORE,
+                case,
+                value,
+                0.03,
+                if from / 3 == to / 3 { 45.0 } else { 130.0 },
+            ));
         }
     }
     results
@@ -434,13 +448,13 @@ fn core_to_core() -> Vec<MetricResult> {
 
 /// Rounds that could have led to a result; raw readings for the first round only, to keep the sample small.
 pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
-    let round = |index: u32, attempt| Round {
+    let round = |index: u32, outcome| Round {
         index,
         start_seconds: 3.0 + 24.0 * f64::from(index),
         seconds: 0.4,
         timing: None,
         cpu: 1,
-        outcome: attempt,
+        outcome,
     };
     match &result.outcome {
         Outcome::Skipped(reason) => measurement.skipped = Some(reason.clone()),

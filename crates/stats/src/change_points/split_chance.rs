@@ -46,14 +46,14 @@ impl SignificanceBound {
 }
 
 /// Chance that any split of `n` independent normal values, with at least [`MIN_LEVEL_VALUES`] on either side, has a correlation with the
-/// values of at least `r` in either direction, which one of them `alone` has with a known chance: the improved Bonferroni inequality of
-/// Worsley (1979, "On the likelihood ratio test for a shift in location of normal populations", JASA 74), which is never too small.
+/// values of at least `r` in either direction, which one of them has with the chance `single_p_value`: the improved inequality of
+/// Bonferroni by Worsley (1979, "On the likelihood ratio test for a shift in location of normal populations", JASA 74), which is never too small.
 ///
 /// Values less their mean, scaled to length 1, are a point on a sphere in n - 1 dimensions, and every split is a direction; the part of
 /// the sphere near one direction and not near the next one has a closed form up to one integral over the angle between them.
-pub(super) fn any_index_p_value(n: usize, r: f64, alone: f64) -> f64 {
+pub(super) fn any_index_p_value(n: usize, r: f64, single_p_value: f64) -> f64 {
     if r >= 1.0 {
-        return alone;
+        return single_p_value;
     }
     // To the power of (n - 3) / 2, a whole number or one half more: several times as fast as any other power.
     let exponent = i32::try_from((n - 3) / 2).unwrap_or(i32::MAX);
@@ -62,7 +62,7 @@ pub(super) fn any_index_p_value(n: usize, r: f64, alone: f64) -> f64 {
         let base = (1.0 - (r / angle.cos()).powi(2)).max(0.0);
         base.powi(exponent) * if has_half { base.sqrt() } else { 1.0 }
     };
-    let beyond = |before: f64| {
+    let pair_chance = |before: f64| {
         let after = n as f64 - before;
         let correlation = (before * (after - 1.0) / ((before + 1.0) * after)).sqrt();
         let end = (correlation.clamp(-1.0, 1.0).acos() / 2.0).min(r.acos());
@@ -70,25 +70,25 @@ pub(super) fn any_index_p_value(n: usize, r: f64, alone: f64) -> f64 {
         simpson(density, end, steps) * std::f64::consts::FRAC_2_PI
     };
     // The angle between a split and the next one is that of their mirror images.
-    (alone + symmetric_sum(beyond, MIN_LEVEL_VALUES, n - 1 - MIN_LEVEL_VALUES)).min(1.0)
+    (single_p_value + symmetric_sum(pair_chance, MIN_LEVEL_VALUES, n - 1 - MIN_LEVEL_VALUES)).min(1.0)
 }
 
 /// The sum of a smooth function over the whole numbers from one to another, which is the same on either side of the middle. Beyond the first
 /// [`EXACT_SUM_TERMS`] it is the integral whose midpoint rule it is, by Simpson's rule over the logarithm.
 fn symmetric_sum(term: impl Fn(f64) -> f64, first: usize, last: usize) -> f64 {
     let twice_middle = first + last;
-    let weight = |place: usize| if 2 * place == twice_middle { 1.0 } else { 2.0 };
-    let places = (first..first + EXACT_SUM_TERMS).take_while(|&place| 2 * place <= twice_middle);
-    let exact: f64 = places.map(|place| weight(place) * term(place as f64)).sum();
-    let (from, to) = ((first + EXACT_SUM_TERMS) as f64 - 0.5, twice_middle as f64 / 2.0);
-    if to <= from {
-        return exact;
+    let weight = |index: usize| if 2 * index == twice_middle { 1.0 } else { 2.0 };
+    let places = (first..first + EXACT_SUM_TERMS).take_while(|&index| 2 * index <= twice_middle);
+    let exact_sum: f64 = places.map(|index| weight(index) * term(index as f64)).sum();
+    let (start, end) = ((first + EXACT_SUM_TERMS) as f64 - 0.5, twice_middle as f64 / 2.0);
+    if end <= start {
+        return exact_sum;
     }
-    let on_scale = |logarithm: f64| {
-        let place = from * logarithm.exp();
-        place * term(place)
+    let scaled_term = |logarithm: f64| {
+        let position = start * logarithm.exp();
+        position * term(position)
     };
-    exact + 2.0 * simpson(on_scale, (to / from).ln(), SUM_INTEGRAL_STEPS)
+    exact_sum + 2.0 * simpson(scaled_term, (end / start).ln(), SUM_INTEGRAL_STEPS)
 }
 
 /// The integral from 0 to `end` by Simpson's rule, with an even number of steps.
@@ -110,34 +110,37 @@ mod tests {
     #[test]
     fn pruning_keeps_significant_splits() {
         for chance in [0.01, 1e-3, 1e-5] {
-            let sought = SignificanceBound::new(chance);
+            let bound = SignificanceBound::new(chance);
             for degrees in [4.0, 10.0, 100.0, 10_000.0] {
                 let may_be = |share: f64| {
-                    (sought.is_reachable(share, degrees, 1.5), known_index_p_value(share, degrees, 1.5).0 <= chance)
+                    (bound.is_reachable(share, degrees, 1.5), known_index_p_value(share, degrees, 1.5).0 <= chance)
                 };
-                let all: Vec<(bool, bool)> = (0..=2000).map(|step| may_be(f64::from(step) / 2000.0)).collect();
-                assert!(all.iter().all(|(short, exact)| short == exact), "{chance} {degrees}");
-                assert_eq!((all[0].0, all[2000].0), (false, true));
+                let comparisons: Vec<(bool, bool)> = (0..=2000).map(|step| may_be(f64::from(step) / 2000.0)).collect();
+                assert!(
+                    comparisons.iter().all(|(reachable, significant)| reachable == significant),
+                    "{chance} {degrees}"
+                );
+                assert_eq!((comparisons[0].0, comparisons[2000].0), (false, true));
             }
         }
     }
 
-    /// The sum over half of the splits, and whole powers, are what the formula says.
+    /// The sum over half of the splits, and whole powers, match the formula.
     #[test]
     fn split_bound_matches_formula() {
         for n in [6_usize, 7, 20, 61, 70, 71, 72, 73, 300, 5000] {
             for r in [0.02_f64, 0.05, 0.2, 0.5, 0.9] {
-                let beyond = |index: usize| {
+                let pair_chance = |index: usize| {
                     let (before, after) = (index as f64, (n - index) as f64);
                     let correlation = (before * (after - 1.0) / ((before + 1.0) * after)).sqrt();
                     let end = (correlation.acos() / 2.0).min(r.acos());
                     let density = |angle: f64| (1.0 - (r / angle.cos()).powi(2)).max(0.0).powf((n as f64 - 3.0) / 2.0);
                     simpson(density, end, 200) * std::f64::consts::FRAC_2_PI
                 };
-                let all: f64 = (MIN_LEVEL_VALUES..n - MIN_LEVEL_VALUES).map(beyond).sum();
-                let found = any_index_p_value(n, r, 0.0);
+                let sum: f64 = (MIN_LEVEL_VALUES..n - MIN_LEVEL_VALUES).map(pair_chance).sum();
+                let p_value = any_index_p_value(n, r, 0.0);
                 // Beyond one in 10^30 nobody asks for a digit.
-                assert!((found - all.min(1.0)).abs() <= 1e-3 * all.max(1e-30), "{n} {r}: {found}, not {all}");
+                assert!((p_value - sum.min(1.0)).abs() <= 1e-3 * sum.max(1e-30), "{n} {r}: {p_value}, not {sum}");
             }
         }
     }

@@ -70,7 +70,7 @@ impl Model {
             _ => 0.0,
         };
         let mut state = if self == Self::LastingStates { random.normal() } else { 0.0 };
-        let mut one = |round: usize| {
+        let mut draw_round = |round: usize| {
             let value = level + state + self.round(round as f64 / rounds as f64, random);
             if self == Self::LastingStates {
                 state =
@@ -78,10 +78,10 @@ impl Model {
             }
             value
         };
-        (0..rounds).map(&mut one).collect()
+        (0..rounds).map(&mut draw_round).collect()
     }
 
-    fn round(self, part: f64, random: &mut Random) -> f64 {
+    fn round(self, progress: f64, random: &mut Random) -> f64 {
         match self {
             Self::Normal | Self::RunComponent | Self::SmallRunComponent | Self::LastingStates => random.normal(),
             Self::Skewed => (0.6 * random.normal()).exp(),
@@ -91,7 +91,7 @@ impl Model {
             }
             Self::WildRounds if random.uniform() < 1.0 / 7.0 => random.normal() - 15.0 * (1.0 - random.uniform()).ln(),
             Self::WildRounds => random.normal(),
-            Self::Drift => 2.0 * part + random.normal(),
+            Self::Drift => 2.0 * progress + random.normal(),
             Self::TwoModes if random.uniform() < 0.25 => 8.0 + random.normal(),
             Self::TwoModes => random.normal(),
             Self::UnequalRounds => 4f64.powf(random.uniform() - 0.5) * random.normal(),
@@ -146,9 +146,9 @@ impl Method {
     fn interval(self, model: Model, rounds: &[f64], random: &mut Random) -> Option<(f64, f64)> {
         match self {
             Self::Bootstrap => {
-                let mut drawn =
+                let mut resample_median =
                     || median(&rounds.iter().map(|_| rounds[random.index_below(rounds.len())]).collect::<Vec<_>>());
-                let medians = Sorted::new((0..200).map(|_| drawn()).collect())?;
+                let medians = Sorted::new((0..200).map(|_| resample_median()).collect())?;
                 Some((medians.quantile(0.025), medians.quantile(0.975)))
             }
             Self::T => {
@@ -156,22 +156,22 @@ impl Method {
                 let half = t_quantile(0.975, n - 1.0) * (variance(rounds) / n).sqrt();
                 Some((mean(rounds) - half, mean(rounds) + half))
             }
-            Self::Kelvin(earlier) | Self::Repeat(earlier) | Self::NextRun(earlier) => {
-                let runs: Vec<Vec<f64>> = (0..earlier).map(|_| model.run(rounds.len(), random)).collect();
+            Self::Kelvin(history_runs) | Self::Repeat(history_runs) | Self::NextRun(history_runs) => {
+                let runs: Vec<Vec<f64>> = (0..history_runs).map(|_| model.run(rounds.len(), random)).collect();
                 let headlines: Vec<f64> = runs.iter().map(|run| headline(run)).collect();
-                let within: Vec<f64> =
+                let variances: Vec<f64> =
                     runs.iter().filter_map(|run| within_run_variance(run)).map(|spread| spread.variance).collect();
-                let history = BetweenRunVariance::learn(&headlines, &within);
+                let history = BetweenRunVariance::learn(&headlines, &variances);
                 if matches!(self, Self::NextRun(_)) {
                     return Some(
                         UncertainValue::median(rounds, history.as_ref())?.next_run().interval(CONFIDENCE_LEVEL),
                     );
                 }
-                let found = match self {
+                let result = match self {
                     Self::Kelvin(_) => headline_interval(rounds, history.as_ref(), UnobservedVariance::default()),
                     _ => repeat_interval(rounds, history.as_ref(), UnobservedVariance::default()),
                 };
-                found.map(|interval| (interval.lower, interval.upper))
+                result.map(|interval| (interval.lower, interval.upper))
             }
         }
     }
@@ -181,7 +181,7 @@ impl Method {
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedCoverage {
     /// Share of runs whose interval holds the long-run median of the headline.
-    pub covers: f64,
+    pub coverage: f64,
     /// Share of runs whose interval holds the headline of another single run.
     pub next: f64,
     /// Median half-width over the standard deviation of the headline.
@@ -190,23 +190,23 @@ pub struct SimulatedCoverage {
 
 pub fn simulate(model: Model, rounds: usize, runs: usize, methods: &[Method]) -> Vec<SimulatedCoverage> {
     let mut random = Random::new(rounds as u64);
-    let long: Vec<Vec<f64>> = (0..10_000).map(|_| model.run(rounds, &mut random)).collect();
-    let truth = center_and_std(long.iter().map(|run| headline(run)).collect());
-    let mean_truth = center_and_std(long.iter().map(|run| mean(run)).collect());
+    let reference_runs: Vec<Vec<f64>> = (0..10_000).map(|_| model.run(rounds, &mut random)).collect();
+    let truth = center_and_std(reference_runs.iter().map(|run| headline(run)).collect());
+    let mean_truth = center_and_std(reference_runs.iter().map(|run| mean(run)).collect());
     let cell = |&method: &Method| {
         let (center, std) = if method == Method::T { mean_truth } else { truth };
-        let (mut covers, mut next, mut half_widths) = (0, 0, Vec::new());
+        let (mut covered_count, mut next, mut half_widths) = (0, 0, Vec::new());
         for _ in 0..runs {
             let rounds = model.run(rounds, &mut random);
             let repeat = model.run(rounds.len(), &mut random);
             let repeat = if method == Method::T { mean(&repeat) } else { headline(&repeat) };
             let Some((low, high)) = method.interval(model, &rounds, &mut random) else { continue };
-            covers += usize::from((low..=high).contains(&center));
+            covered_count += usize::from((low..=high).contains(&center));
             next += usize::from((low..=high).contains(&repeat));
             half_widths.push((high - low) / 2.0);
         }
         let share = |count: usize| count as f64 / runs as f64;
-        SimulatedCoverage { covers: share(covers), next: share(next), half_width: median(&half_widths) / std }
+        SimulatedCoverage { coverage: share(covered_count), next: share(next), half_width: median(&half_widths) / std }
     };
     methods.iter().map(cell).collect()
 }
@@ -221,8 +221,10 @@ fn center_and_std(mut values: Vec<f64>) -> (f64, f64) {
 /// Standard deviations over runs of the mean, the median, and the interquartile mean of the rounds.
 pub fn repeatability(model: Model, rounds: usize, runs: usize) -> [f64; 3] {
     let mut random = Random::new(rounds as u64);
-    let all: Vec<Vec<f64>> = (0..runs).map(|_| model.run(rounds, &mut random)).collect();
-    let std = |estimate: fn(&[f64]) -> f64| variance(&all.iter().map(|run| estimate(run)).collect::<Vec<f64>>()).sqrt();
+    let sample_runs: Vec<Vec<f64>> = (0..runs).map(|_| model.run(rounds, &mut random)).collect();
+    let std = |estimate: fn(&[f64]) -> f64| {
+        variance(&sample_runs.iter().map(|run| estimate(run)).collect::<Vec<f64>>()).sqrt()
+    };
     [std(mean), std(median), std(interquartile_mean)]
 }
 

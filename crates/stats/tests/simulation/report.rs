@@ -57,21 +57,24 @@ impl CorrectionRule {
 
     /// Chances of difference and of equivalence of each conclusion, corrected.
     fn correct(self, chances: &[[f64; 2]]) -> Vec<[f64; 2]> {
-        let [differs, same] = [0, 1].map(|kind| chances.iter().map(|both| both[kind]).collect::<Vec<f64>>());
-        let both = |differs: Vec<f64>, same: Vec<f64>| differs.into_iter().zip(same).map(<[f64; 2]>::from).collect();
+        let [differences, equivalences] =
+            [0, 1].map(|kind| chances.iter().map(|pair| pair[kind]).collect::<Vec<f64>>());
+        let paired = |differences: Vec<f64>, equivalences: Vec<f64>| {
+            differences.into_iter().zip(equivalences).map(<[f64; 2]>::from).collect()
+        };
         let harmonic: f64 = (1..=chances.len()).map(|test| 1.0 / test as f64).sum();
         match self {
             Self::Uncorrected => chances.to_vec(),
-            Self::ByKind => both(adjusted_p_values(&differs), adjusted_p_values(&same)),
+            Self::ByKind => paired(adjusted_p_values(&differences), adjusted_p_values(&equivalences)),
             Self::InOne => {
-                let mut joint = adjusted_p_values(&[differs, same].concat());
-                let same = joint.split_off(chances.len());
-                both(joint, same)
+                let mut joint = adjusted_p_values(&[differences, equivalences].concat());
+                let equivalences = joint.split_off(chances.len());
+                paired(joint, equivalences)
             }
             Self::AnyDependence => {
-                let [differs, same] = [differs, same]
+                let [differences, equivalences] = [differences, equivalences]
                     .map(|kind| adjusted_p_values(&kind).iter().map(|chance| chance * harmonic).collect());
-                both(differs, same)
+                paired(differences, equivalences)
             }
         }
     }
@@ -92,16 +95,16 @@ pub struct DecisionTally {
 struct SimulatedTest {
     truth: f64,
     value: f64,
-    differs: f64,
-    same: f64,
+    difference_p: f64,
+    equivalence_p: f64,
 }
 
 /// The tests of one report: the state of the machine in each round is common to all of them, and so is a base to several.
 fn simulated_tests(model: Model, truths: TruthScenario, rounds: usize, random: &mut Random) -> Vec<SimulatedTest> {
     let machine: Vec<f64> = model.run(rounds, random);
     let case = |truth: f64, random: &mut Random| -> Vec<f64> {
-        let own = model.run(rounds, random);
-        machine.iter().zip(own).map(|(machine, own)| (truth + ROUND_NOISE * (machine + own)).exp()).collect()
+        let noise = model.run(rounds, random);
+        machine.iter().zip(noise).map(|(machine, noise)| (truth + ROUND_NOISE * (machine + noise)).exp()).collect()
     };
     let mut base = Vec::new();
     (0..CONCLUSIONS)
@@ -111,8 +114,9 @@ fn simulated_tests(model: Model, truths: TruthScenario, rounds: usize, random: &
             }
             let truth = truths.draw(random);
             let figure = ratio_of_medians(&base, &case(truth, random), None).unwrap();
-            let same = figure.equivalence_p_value((1.0 - EQUIVALENCE_MARGIN).ln(), (1.0 + EQUIVALENCE_MARGIN).ln());
-            SimulatedTest { truth, value: figure.value, differs: figure.p_value(0.0), same }
+            let equivalence_p =
+                figure.equivalence_p_value((1.0 - EQUIVALENCE_MARGIN).ln(), (1.0 + EQUIVALENCE_MARGIN).ln());
+            SimulatedTest { truth, value: figure.value, difference_p: figure.p_value(0.0), equivalence_p }
         })
         .collect()
 }
@@ -128,22 +132,22 @@ pub fn simulate_reports(
     let mut tally = DecisionTally::default();
     for _ in 0..reports {
         let tests = simulated_tests(model, truths, rounds, &mut random);
-        let chances: Vec<[f64; 2]> = tests.iter().map(|test| [test.differs, test.same]).collect();
+        let chances: Vec<[f64; 2]> = tests.iter().map(|test| [test.difference_p, test.equivalence_p]).collect();
         let joint = rule.correct(&chances);
-        let is = |chance: f64| chance <= FALSE_DISCOVERY_RATE;
-        let (mut decided, mut wrong) = (0.0, 0.0);
+        let is_significant = |chance: f64| chance <= FALSE_DISCOVERY_RATE;
+        let (mut decided, mut false_count) = (0.0, 0.0);
         for (test, joint) in tests.iter().zip(joint) {
-            let (differs, same) = (is(joint[0]), is(joint[1]));
-            decided += f64::from(u8::from(differs)) + f64::from(u8::from(same));
-            let is_wrong = differs && (test.truth == 0.0 || (test.value > 0.0) != (test.truth > 0.0));
+            let (is_different, is_equivalent) = (is_significant(joint[0]), is_significant(joint[1]));
+            decided += f64::from(u8::from(is_different)) + f64::from(u8::from(is_equivalent));
+            let is_wrong = is_different && (test.truth == 0.0 || (test.value > 0.0) != (test.truth > 0.0));
             // At the margin itself counts as outside.
             let is_outside =
                 test.truth >= (1.0 + EQUIVALENCE_MARGIN).ln() || test.truth <= (1.0 - EQUIVALENCE_MARGIN).ln();
-            wrong += f64::from(u8::from(is_wrong)) + f64::from(u8::from(same && is_outside));
+            false_count += f64::from(u8::from(is_wrong)) + f64::from(u8::from(is_equivalent && is_outside));
         }
         tally.decided += decided / reports as f64;
-        tally.false_share += if decided > 0.0 { wrong / decided } else { 0.0 } / reports as f64;
-        tally.any_false += f64::from(u8::from(wrong > 0.0)) / reports as f64;
+        tally.false_share += if decided > 0.0 { false_count / decided } else { 0.0 } / reports as f64;
+        tally.any_false += f64::from(u8::from(false_count > 0.0)) / reports as f64;
     }
     tally
 }
@@ -152,17 +156,17 @@ pub fn simulate_reports(
 /// was.
 pub fn ratio_coverage(model: Model, (base, other): (usize, usize), runs: usize) -> [f64; 2] {
     let mut random = Random::new((31 * base + other) as u64);
-    let mut covers = [0.0; 2];
+    let mut coverage = [0.0; 2];
     for _ in 0..runs {
         let [base, other] = [base, other].map(|rounds| model.run(rounds, &mut random));
         let positive =
             |rounds: &[f64]| -> Vec<f64> { rounds.iter().map(|round| (ROUND_NOISE * round).exp()).collect() };
         let (base, other) = (positive(&base), positive(&other));
         let (low, high) = ratio_of_medians(&base, &other, None).unwrap().interval(CONFIDENCE_LEVEL);
-        covers[0] += f64::from(u8::from(low <= 0.0 && high >= 0.0)) / runs as f64;
-        covers[1] += f64::from(u8::from(welch_covers(&base, &other))) / runs as f64;
+        coverage[0] += f64::from(u8::from(low <= 0.0 && high >= 0.0)) / runs as f64;
+        coverage[1] += f64::from(u8::from(welch_covers(&base, &other))) / runs as f64;
     }
-    covers
+    coverage
 }
 
 fn welch_covers(base: &[f64], other: &[f64]) -> bool {

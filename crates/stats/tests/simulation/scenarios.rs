@@ -29,8 +29,8 @@ pub enum Scenario {
 impl Scenario {
     /// A history of this many runs.
     pub fn values(self, runs: usize, random: &mut Random) -> Vec<f64> {
-        let mut lasting = random.normal();
-        (0..runs).map(|run| 100.0 + self.level(run, runs) + self.noise(&mut lasting, random)).collect()
+        let mut state = random.normal();
+        (0..runs).map(|run| 100.0 + self.level(run, runs) + self.noise(&mut state, random)).collect()
     }
 
     /// Where it steps.
@@ -51,20 +51,21 @@ impl Scenario {
         }
     }
 
-    fn noise(self, lasting: &mut f64, random: &mut Random) -> f64 {
+    fn noise(self, state: &mut f64, random: &mut Random) -> f64 {
         let normal = random.normal();
-        let now_and_then = |random: &mut Random, share: f64, by: f64| if random.uniform() < share { by } else { 0.0 };
+        let rare_shift =
+            |random: &mut Random, share: f64, shift: f64| if random.uniform() < share { shift } else { 0.0 };
         match self {
             Self::HeavyTails => {
                 let squares: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
                 normal / (squares / 3.0).sqrt()
             }
-            Self::Outliers | Self::StepAmongOutliers(..) => normal + now_and_then(random, 1.0 / 12.0, 10.0),
-            Self::TwoStates => normal + now_and_then(random, 0.25, 8.0),
+            Self::Outliers | Self::StepAmongOutliers(..) => normal + rare_shift(random, 1.0 / 12.0, 10.0),
+            Self::TwoStates => normal + rare_shift(random, 0.25, 8.0),
             Self::Lasting => {
-                const LEFT: f64 = 0.4;
-                *lasting = LEFT * *lasting + (1.0 - LEFT * LEFT).sqrt() * normal;
-                *lasting
+                const PERSISTENCE: f64 = 0.4;
+                *state = PERSISTENCE * *state + (1.0 - PERSISTENCE * PERSISTENCE).sqrt() * normal;
+                *state
             }
             _ => normal,
         }

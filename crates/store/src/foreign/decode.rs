@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The text without its byte-order mark: UTF-16 where the mark says so, otherwise UTF-8. What programs write of their own is ASCII, so a
-/// byte that is no UTF-8 can only be of a name, which is not kept. `None` where zero bytes tell that it is no text.
+/// The text without its byte-order mark: UTF-16 by its mark, otherwise UTF-8. What programs write of their own is ASCII, so a
+/// byte that is no UTF-8 can only be of a name, which is not kept. `None` with zero bytes: it is no text.
 pub(crate) fn decode_text(file: &[u8]) -> Option<Cow<'_, str>> {
     let text = match file {
         [0xff, 0xfe, rest @ ..] => Cow::Owned(decode_utf_16(rest, u16::from_le_bytes)),
@@ -15,10 +15,10 @@ pub(crate) fn decode_text(file: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 fn decode_utf_16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
-    let (units, odd) = bytes.as_chunks();
-    let cut = (!odd.is_empty()).then_some(char::REPLACEMENT_CHARACTER);
+    let (units, trailing) = bytes.as_chunks();
+    let replacement = (!trailing.is_empty()).then_some(char::REPLACEMENT_CHARACTER);
     let letters = char::decode_utf16(units.iter().map(|pair| unit(*pair)));
-    letters.map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER)).chain(cut).collect()
+    letters.map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER)).chain(replacement).collect()
 }
 
 #[cfg(test)]

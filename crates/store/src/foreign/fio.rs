@@ -12,7 +12,7 @@ use crate::foreign::Tool;
 use crate::foreign::json::{deserializes_to, is_only_object, only_object};
 use crate::foreign::mapping::{MIN_FILE_BYTES, ParsedResults};
 
-/// What fio's results do not say, of a command line and of a job file alike.
+/// What fio's results omit, of a command line and of a job file alike.
 const UNLISTED_OPTIONS_NOTE: &str =
     "fio names no option without a value in its results, such as zero_buffers: what one changes cannot be seen";
 
@@ -43,7 +43,7 @@ struct Job {
     read: Option<DirectionStats>,
     write: Option<DirectionStats>,
     mixed: Option<serde::de::IgnoredAny>,
-    /// Milliseconds of all jobs of the result together; fio before 3.8 does not say it.
+    /// Milliseconds of all jobs of the result together; fio before 3.8 does not report it.
     job_runtime: Option<f64>,
     #[serde(default)]
     iodepth_level: BTreeMap<String, f64>,
@@ -94,7 +94,7 @@ fn is_signed_object(text: &str) -> bool {
 /// Whether it was written by a fio whose times had other names and units.
 fn is_before_3(object: &str) -> bool {
     deserializes_to(object, |signature: &Signature| {
-        ["fio-1.", "fio-2."].iter().any(|old| signature.version.starts_with(old))
+        ["fio-1.", "fio-2."].iter().any(|prefix| signature.version.starts_with(prefix))
     })
 }
 
@@ -110,8 +110,8 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     let is_new_group = |options: &BTreeMap<String, String>| options.contains_key("new_group");
     let groups_are_apart = !is_new_group(&file.global) && !jobs.iter().any(|job| is_new_group(&job.options));
     for (index, job) in jobs.iter().enumerate() {
-        let mut others = jobs.iter().enumerate().filter(|(number, _)| *number != index);
-        let is_alone = groups_are_apart && others.all(|(_, number)| number.groupid != job.groupid);
+        let mut other_jobs = jobs.iter().enumerate().filter(|(number, _)| *number != index);
+        let is_alone = groups_are_apart && other_jobs.all(|(_, number)| number.groupid != job.groupid);
         // Its own options count before the global ones.
         let mut options = file.global.clone();
         options.extend(job.options.clone());
@@ -124,36 +124,36 @@ fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, result
     let (key, depth) = match classify_job(job, options, is_alone) {
         Err(NotImported::Result(key)) => return results.add_not_imported(key),
         Err(NotImported::Option(name)) => return results.add_unknown_option("unknown_options", &name),
-        Ok(asked) => asked,
+        Ok(job_type) => job_type,
     };
     let side = if key == "sequential_write" { &job.write } else { &job.read };
-    let Some(done) = side else { return results.add_not_imported("mixed_io") };
-    if is_of_several(job, done, depth) {
+    let Some(stats) = side else { return results.add_not_imported("mixed_io") };
+    if is_of_several(job, stats, depth) {
         return results.add_not_imported("grouped_jobs");
     }
-    if done.runtime.is_some_and(|taken| taken < MIN_MILLISECONDS) {
+    if stats.runtime.is_some_and(|runtime| runtime < MIN_MILLISECONDS) {
         return results.add_not_imported("too_short");
     }
     results.add_note(UNLISTED_OPTIONS_NOTE);
     if key != "rate" {
-        return results.add_value(key, Case::new(), done.bytes_a_second());
+        return results.add_value(key, Case::new(), stats.bytes_a_second());
     }
     let case = || Case::new().with_number(QUEUE_DEPTH, depth);
-    results.add_value("rate", case(), done.iops);
-    results.add_value("latency", case(), done.lat_ns.mean);
+    results.add_value("rate", case(), stats.iops);
+    results.add_value("latency", case(), stats.lat_ns.mean);
     match depth {
-        1 => results.add_value("depth_1_latency", Case::new(), done.lat_ns.mean),
-        64 => results.add_value("depth_64_rate", Case::new(), done.iops),
+        1 => results.add_value("depth_1_latency", Case::new(), stats.lat_ns.mean),
+        64 => results.add_value("depth_64_rate", Case::new(), stats.iops),
         _ => {}
     }
 }
 
-/// Whether jobs were added up: they took longer together than the result says, or, where fio does not say how long, had more in flight
+/// Whether jobs were added up: they took longer together than the result states, or, where fio reports no time, had more in flight
 /// than one may have.
-fn is_of_several(job: &Job, done: &DirectionStats, depth: u64) -> bool {
-    match (job.job_runtime, done.runtime) {
-        (Some(together), Some(taken)) => together > 1.2 * taken + MIN_MILLISECONDS,
-        _ => done.in_flight() > 1.2 * depth as f64,
+fn is_of_several(job: &Job, stats: &DirectionStats, depth: u64) -> bool {
+    match (job.job_runtime, stats.runtime) {
+        (Some(total_runtime), Some(runtime)) => total_runtime > 1.2 * runtime + MIN_MILLISECONDS,
+        _ => stats.in_flight() > 1.2 * depth as f64,
     }
 }
 
@@ -172,16 +172,16 @@ fn classify_job(
     options: &BTreeMap<String, String>,
     is_alone: bool,
 ) -> Result<(&'static str, u64), NotImported> {
-    let option = |names: &[&str], usual: &str| -> String {
-        let named = names.iter().find_map(|name| options.get(*name));
-        named.map_or(usual, String::as_str).to_ascii_lowercase()
+    let option = |names: &[&str], default_value: &str| -> String {
+        let value = names.iter().find_map(|name| options.get(*name));
+        value.map_or(default_value, String::as_str).to_ascii_lowercase()
     };
     let require = |holds: bool, key: &'static str| if holds { Ok(()) } else { Err(NotImported::Result(key)) };
     require(job.error == 0, "failed_job")?;
     require(is_alone, "concurrent_jobs")?;
     require(job.mixed.is_none(), "mixed_io")?;
-    if let Some(unknown) = options.keys().find(|option| !KNOWN_OPTIONS.split(' ').any(|known| known == *option)) {
-        return Err(NotImported::Option(unknown.clone()));
+    if let Some(unknown_option) = options.keys().find(|option| !KNOWN_OPTIONS.split(' ').any(|name| name == *option)) {
+        return Err(NotImported::Option(unknown_option.clone()));
     }
     // Without a backslash a colon parts names.
     let has_several = |names: &String| names.replace("\\:", "").contains(':');
@@ -295,7 +295,8 @@ mod tests {
 
     #[test]
     fn queue_depth_must_be_reached() {
-        let depths = |found: ParsedResults| found.values.iter().map(|value| value.case.to_string()).collect::<Vec<_>>();
+        let depths =
+            |results: ParsedResults| results.values.iter().map(|value| value.case.to_string()).collect::<Vec<_>>();
         let queued = |depth: &str, level: &str| job(&format!(r#"{QUEUED},"iodepth":"{depth}""#), level).unwrap();
         assert_eq!(depths(queued("12", "8")), ["depth=12", "depth=12"]);
         assert_eq!(depths(queued("64", ">=64")), ["depth=64", "depth=64", ""]);
@@ -328,26 +329,30 @@ mod tests {
             (format!(r#"{QUEUED},"size":"16MiB""#), "too_small"),
             (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), "other_work"),
         ] {
-            let found = job(&options, "1").unwrap();
-            assert!(found.values.is_empty(), "{options}");
-            assert_eq!(found.not_imported, [not_imported(key)], "{options}");
+            let results = job(&options, "1").unwrap();
+            assert!(results.values.is_empty(), "{options}");
+            assert_eq!(results.not_imported, [not_imported(key)], "{options}");
         }
-        let unknown = |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().not_imported.remove(0);
-        let theirs = MetricMapping::find(Tool::Fio, "unknown_options").theirs;
+        let unknown_option_note =
+            |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().not_imported.remove(0);
+        let foreign_name = MetricMapping::find(Tool::Fio, "unknown_options").foreign_name;
         for option in
             ["rate_iops", "rwmixread", "bsrange", "fsync", "verify", "zonemode", "buffered", "percentage_random"]
         {
-            assert!(unknown(option).starts_with(&format!("not imported: {theirs} ({option}): ")), "{option}");
+            assert!(
+                unknown_option_note(option).starts_with(&format!("not imported: {foreign_name} ({option}): ")),
+                "{option}"
+            );
         }
         for size in ["2z", "0.5m", "1m,2m", "x%"] {
-            let left_out = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().not_imported.remove(0);
-            assert!(left_out.contains("(size)"), "{size}: {left_out}");
+            let note = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().not_imported.remove(0);
+            assert!(note.contains("(size)"), "{size}: {note}");
         }
-        assert!(unknown("a b").contains("size and time: "), "only a name is shown");
+        assert!(unknown_option_note("a b").contains("size and time: "), "only a name is shown");
     }
 
     #[test]
-    fn a_rate_in_kib_is_read_where_there_is_none_in_bytes() {
+    fn bandwidth_falls_back_to_kib() {
         let rate = |rate: &str| {
             let side = format!(r#"{{"iops":100.0,{rate}"runtime":1001,"lat_ns":{{"mean":160000000.0}}}}"#);
             let text = format!(
@@ -357,21 +362,21 @@ mod tests {
             );
             read(&text).unwrap()
         };
-        for (written, bytes) in
+        for (bandwidth_field, bytes) in
             [(r#""bw":102400,"#, 104_857_600.0), (r#""bw":102400,"bw_bytes":104857601,"#, 104_857_601.0)]
         {
-            assert_eq!(rate(written).values[0].value, bytes, "{written}");
+            assert_eq!(rate(bandwidth_field).values[0].value, bytes, "{bandwidth_field}");
         }
         assert!(rate("").values.is_empty());
     }
 
     #[test]
     fn grouped_or_short_results_are_omitted() {
-        let text = |runtime: u32, together: u32| {
+        let text = |runtime: u32, job_runtime: u32| {
             let side =
                 format!(r#"{{"iops":1000.0,"bw_bytes":4096000,"runtime":{runtime},"lat_ns":{{"mean":8000.0}}}}"#);
             format!(
-                r#"{{"fio version":"fio-3.33","jobs":[{{"groupid":0,"error":0,"job_runtime":{together},
+                r#"{{"fio version":"fio-3.33","jobs":[{{"groupid":0,"error":0,"job_runtime":{job_runtime},
                     "job options":{{"rw":"randread","bs":"4k","direct":"1"}},"read":{side},"write":{side}}}]}}"#
             )
         };
@@ -379,7 +384,7 @@ mod tests {
         assert_eq!(read(&text(1004, 2003)).unwrap().not_imported, [not_imported("grouped_jobs")]);
         assert_eq!(read(&text(20, 20)).unwrap().not_imported, [not_imported("too_short")]);
         // A fio before 3.8 has no time of all together: of Ubuntu 18.04 and CentOS 8.
-        let older = |jobs: f64| {
+        let fio_3_1 = |jobs: f64| {
             let side =
                 format!(r#"{{"iops":{},"bw":32000,"runtime":1001,"lat_ns":{{"mean":125000.0}}}}"#, 8000.0 * jobs);
             let text = format!(
@@ -388,12 +393,14 @@ mod tests {
             );
             read(&text).unwrap()
         };
-        assert_eq!(older(1.0).values.len(), 3);
-        assert_eq!(older(2.0).not_imported, [not_imported("grouped_jobs")], "two jobs by one thread each");
-        let refused =
+        assert_eq!(fio_3_1(1.0).values.len(), 3);
+        assert_eq!(fio_3_1(2.0).not_imported, [not_imported("grouped_jobs")], "two jobs by one thread each");
+        let read_error =
             |version: &str| read(&format!(r#"{{"fio version":"{version}","jobs":[{{"error":0}}]}}"#)).unwrap_err();
-        assert!(refused("fio-2.2.10").contains("fio 3 or newer is needed"));
-        assert!(refused("fio-3.36").starts_with("missing field `groupid`") && !refused("fio-3.36").contains("newer"));
+        assert!(read_error("fio-2.2.10").contains("fio 3 or newer is needed"));
+        assert!(
+            read_error("fio-3.36").starts_with("missing field `groupid`") && !read_error("fio-3.36").contains("newer")
+        );
         let error = read(r#"{"fio version":"fio-3.33","client_stats":[]}"#).unwrap_err();
         assert!(error.contains("--client"), "{error}");
     }

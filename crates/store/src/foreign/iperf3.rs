@@ -1,6 +1,6 @@
 //! iperf3: the JSON of `--json`, or of `--json-stream`, by the client or the server.
 //!
-//! A file counts as a stream of kelvin's only if it says itself that nothing limited it: what a version does not say is a metric of its own.
+//! A file counts as a stream of kelvin's only if it states that nothing limited it. Otherwise the result is a metric of its own.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ struct Start {
     connecting_to: Option<serde::de::IgnoredAny>,
     /// Of a server.
     accepted_connection: Option<serde::de::IgnoredAny>,
-    /// Bytes, 0 for the system's choice; an iperf3 before 3.2 does not say it.
+    /// Bytes, 0 for the system's choice; an iperf3 before 3.2 does not report it.
     sock_bufsize: Option<f64>,
     /// Only where it was asked for; otherwise there is a tcp_mss_default.
     tcp_mss: Option<f64>,
@@ -86,9 +86,9 @@ struct Test {
     bidir: u64,
     #[serde(default)]
     tos: u64,
-    /// Bits per second, 0 for none; an iperf3 before 3.10 does not say it.
+    /// Bits per second, 0 for none; an iperf3 before 3.10 does not report it.
     target_bitrate: Option<f64>,
-    /// Bits per second, 0 for none; an iperf3 before 3.13 does not say it.
+    /// Bits per second, 0 for none; an iperf3 before 3.13 does not report it.
     fqrate: Option<f64>,
 }
 
@@ -114,7 +114,7 @@ struct Sum {
     bits_per_second: f64,
 }
 
-/// Whether it is an object whose start says which iperf it is, or the first event of a stream of them.
+/// Whether it is an object whose start names the version of iperf, or the first event of a stream of them.
 pub(crate) fn is_signed(text: &str) -> bool {
     is_only_object(text, is_signed_object)
         || text.lines().next().is_some_and(|line| event(line, "start").is_some_and(is_start))
@@ -175,28 +175,28 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     // The client sends unless it is asked to receive.
     let sends = start.connecting_to.is_some() && test.reverse == 0;
     let direction = if sends { StreamDirection::ToAgent } else { StreamDirection::FromAgent };
-    let not_said = possible_limits(&start, test);
+    let unknown_limits = possible_limits(&start, test);
     let case = Case::new().with_number(STREAMS, test.num_streams).with_word(direction);
     results.add_value(
-        if not_said.is_empty() { "tcp_stream" } else { "maybe_limited" },
+        if unknown_limits.is_empty() { "tcp_stream" } else { "maybe_limited" },
         case,
         sum.bits_per_second / 8.0,
     );
-    if !not_said.is_empty() {
-        let options = not_said.join(" or ");
+    if !unknown_limits.is_empty() {
+        let options = unknown_limits.join(" or ");
         results.add_note(format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
     }
     results.add_note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
     Ok(results)
 }
 
-/// The options that may have limited the stream and of which the file does not tell whether they were asked for.
+/// The options that may have limited the stream and of which the file does not report whether they were set.
 fn possible_limits(start: &Start, test: &Test) -> Vec<&'static str> {
     let options = [
         (test.target_bitrate.or(start.target_bitrate).is_none(), "--bitrate"),
         (start.sock_bufsize.is_none(), "--window"),
         (test.fqrate.or(start.fq_rate).is_none(), "--fq-rate"),
-        // The end that reads or writes the file says so, and a server is not told.
+        // Only the end that reads or writes the file reports it.
         (start.accepted_connection.is_some(), "--file"),
     ];
     options.into_iter().filter_map(|(is_missing, option)| is_missing.then_some(option)).collect()
@@ -238,7 +238,7 @@ fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static str> {
         _ => return Some("sctp"),
     }
     let limits = [test.target_bitrate, start.target_bitrate, test.fqrate, start.fq_rate];
-    // Before 3.13 only the sums of the other direction tell of both.
+    // Before 3.13 only the sums of the other direction show both.
     let is_both_ways =
         test.bidir != 0 || end.sum_received_bidir_reverse.is_some() || start.connected.len() as u64 > test.num_streams;
     [
@@ -255,7 +255,7 @@ fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static str> {
         (start.accepted_connection.is_some() && test.reverse != 0, "sender_side_file"),
     ]
     .into_iter()
-    .find_map(|(differs, key)| differs.then_some(key))
+    .find_map(|(is_different, key)| is_different.then_some(key))
 }
 
 /// Whether an iperf3 of this version has a thread for each stream: from 3.16 on, by its release notes.
@@ -266,7 +266,7 @@ fn has_threads(version: &str) -> bool {
     minor.and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|minor| minor >= 16)
 }
 
-/// Of what uname says, the kernel's release and the architecture: not the host's name. Up to 3.1 it is what `uname -a` prints, which
+/// Of uname's output, the kernel's release and the architecture: not the host's name. Up to 3.1 it is what `uname -a` prints, which
 /// ends with the operating system.
 fn add_machine(system_info: &str, results: &mut ParsedResults) {
     const FACT_SOURCE: &str = "iperf3";
@@ -299,9 +299,9 @@ mod tests {
             ("Linux x86_64 5.4.0 #2 SMP riscv64", ""),
             ("", ""),
         ] {
-            let mut found = ParsedResults::new(Tool::Iperf3, "");
-            add_machine(text, &mut found);
-            assert_eq!(found.machine.architecture, *architecture, "{text}");
+            let mut results = ParsedResults::new(Tool::Iperf3, "");
+            add_machine(text, &mut results);
+            assert_eq!(results.machine.architecture, *architecture, "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 /// Most places at which an object may begin and not end: text of a user has a few, a hostile file has millions.
 const MAX_OBJECT_STARTS: usize = 64;
 
-/// The only object in a text for which `is_signed` holds, whatever stands before and after it.
+/// The only object in a text for which `is_signed` holds, with any text before and after it.
 ///
 /// # Errors
 /// If there is none, or several, in words.
@@ -15,7 +15,7 @@ pub(crate) fn only_object(text: &str, is_signed: fn(&str) -> bool) -> Result<&st
     match objects.len() {
         1 => Ok(objects.remove(0)),
         0 => Err("it holds no JSON object that names the program and its version".into()),
-        several => Err(format!("it holds {several} results: keep one of them, alone in its file")),
+        count => Err(format!("it holds {count} results: keep one of them, alone in its file")),
     }
 }
 
@@ -27,37 +27,37 @@ pub(crate) fn is_only_object(text: &str, is_signed: fn(&str) -> bool) -> bool {
 
 fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, String> {
     let mut objects = Vec::new();
-    let mut broken: Option<String> = None;
-    let (mut position, mut beginnings) = (0, 0);
+    let mut first_error: Option<String> = None;
+    let (mut position, mut start_count) = (0, 0);
     while position < text.len() {
         let rest = &text[position..];
         let line = rest.lines().next().unwrap_or_default();
-        let next = position + line.len() + usize::from(rest.len() > line.len());
+        let next_line = position + line.len() + usize::from(rest.len() > line.len());
         let indent = line.len() - line.trim_start().len();
-        if !line.trim_start().starts_with('{') || beginnings >= MAX_OBJECT_STARTS {
-            position = next.max(position + 1);
+        if !line.trim_start().starts_with('{') || start_count >= MAX_OBJECT_STARTS {
+            position = next_line.max(position + 1);
             continue;
         }
-        let begin = position + indent;
-        match serde_json::Deserializer::from_str(&text[begin..]).into_iter::<&RawValue>().next() {
+        let start = position + indent;
+        match serde_json::Deserializer::from_str(&text[start..]).into_iter::<&RawValue>().next() {
             Some(Ok(object)) => {
                 if is_signed(object.get()) {
                     objects.push(object.get());
                 }
-                position = begin + object.get().len();
+                position = start + object.get().len();
             }
             Some(Err(error)) => {
-                beginnings += 1;
-                let line = text[..begin].lines().count() + error.line();
-                broken.get_or_insert_with(|| {
+                start_count += 1;
+                let line = text[..start].lines().count() + error.line();
+                first_error.get_or_insert_with(|| {
                     format!("its JSON is broken near line {line}: {}", error_without_position(&error))
                 });
-                position = next.max(position + 1);
+                position = next_line.max(position + 1);
             }
             None => position = text.len(),
         }
     }
-    match (objects.is_empty(), broken) {
+    match (objects.is_empty(), first_error) {
         (true, Some(problem)) => Err(problem),
         _ => Ok(objects),
     }
@@ -73,21 +73,21 @@ fn error_without_position(error: &serde_json::Error) -> String {
 ///
 /// # Errors
 /// If no line does, or several do, in words.
-pub(crate) fn from_line<'a>(text: &'a str, begins: &str) -> Result<&'a str, String> {
-    let mut places = text
-        .match_indices(begins)
+pub(crate) fn from_line<'a>(text: &'a str, prefix: &str) -> Result<&'a str, String> {
+    let mut starts = text
+        .match_indices(prefix)
         .map(|(start, _)| start)
         .filter(|start| text[..*start].ends_with('\n') || *start == 0);
-    let first = places.next().ok_or_else(|| format!("no line begins with {begins:?}"))?;
-    match places.count() {
+    let first = starts.next().ok_or_else(|| format!("no line begins with {prefix:?}"))?;
+    match starts.count() {
         0 => Ok(&text[first..]),
-        others => Err(format!("it holds {} results: keep one of them, alone in its file", others + 1)),
+        other_count => Err(format!("it holds {} results: keep one of them, alone in its file", other_count + 1)),
     }
 }
 
 /// Whether an object deserializes to something: what programs sign with.
-pub(crate) fn deserializes_to<'a, T: Deserialize<'a>>(text: &'a str, is_it: impl Fn(&T) -> bool) -> bool {
-    serde_json::from_str::<T>(text).is_ok_and(|value| is_it(&value))
+pub(crate) fn deserializes_to<'a, T: Deserialize<'a>>(text: &'a str, predicate: impl Fn(&T) -> bool) -> bool {
+    serde_json::from_str::<T>(text).is_ok_and(|value| predicate(&value))
 }
 
 #[cfg(test)]
@@ -114,12 +114,15 @@ mod tests {
 
     #[test]
     fn missing_repeated_or_broken_object_is_error() {
-        let told = |text: &str| only_object(text, is_signed).unwrap_err();
-        assert_eq!(told("nothing"), "it holds no JSON object that names the program and its version");
-        assert_eq!(told("{\"signed\": 1}\n{\"signed\": 2}"), "it holds 2 results: keep one of them, alone in its file");
-        let broken = told("a\n{\"signed\": 1,\nwarning\n}");
+        let read_error = |text: &str| only_object(text, is_signed).unwrap_err();
+        assert_eq!(read_error("nothing"), "it holds no JSON object that names the program and its version");
+        assert_eq!(
+            read_error("{\"signed\": 1}\n{\"signed\": 2}"),
+            "it holds 2 results: keep one of them, alone in its file"
+        );
+        let broken = read_error("a\n{\"signed\": 1,\nwarning\n}");
         assert!(broken.starts_with("its JSON is broken near line 3: "), "{broken}");
-        assert!(told(&"{\"a\":\n".repeat(5_000)).starts_with("its JSON is broken"));
+        assert!(read_error(&"{\"a\":\n".repeat(5_000)).starts_with("its JSON is broken"));
     }
 
     #[test]

@@ -40,10 +40,10 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         return Ok(results);
     }
     for line in text.lines().filter(|line| !line.starts_with('[')) {
-        let Some(&MetricMapping { key, ours, .. }) = results.rows.iter().find(|row| line.starts_with(row.key)) else {
+        let Some(&MetricMapping { key, metric, .. }) = results.rows.iter().find(|row| line.starts_with(row.key)) else {
             continue;
         };
-        if ours.is_none() {
+        if metric.is_none() {
             results.add_not_imported(key);
             continue;
         }
@@ -61,7 +61,7 @@ fn header_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(": ")?.strip_suffix(']'))
 }
 
-/// What it says of the machine: architecture, kernel, and the frequency that its own loop shows. No name of the host.
+/// Its facts of the machine: architecture, kernel, and the frequency that its own loop shows. No name of the host.
 fn add_machine(text: &str, results: &mut ParsedResults) {
     const FACT_SOURCE: &str = "lmbench";
     let header = |name| header_value(text, name).map(version_prefix).filter(|value| !value.is_empty());
@@ -79,7 +79,7 @@ fn add_machine(text: &str, results: &mut ParsedResults) {
 
 /// The architectures that kelvin knows by name.
 pub(crate) fn architecture(text: &str) -> Option<Name> {
-    ["x86_64", "aarch64"].into_iter().find(|known| *known == text).map(Name::new)
+    ["x86_64", "aarch64"].into_iter().find(|name| *name == text).map(Name::new)
 }
 
 /// Milliseconds since 1970 of a line as date(1) prints it in UTC: `[Wed Nov 25 13:46:40 UTC 2026]`. Other zones have names of several
@@ -98,8 +98,8 @@ mod tests {
     fn only_utc_dates_are_parsed() {
         assert_eq!(parse_date("[Wed Nov 25 13:46:40 UTC 2026]"), Some(1_795_614_400_000));
         assert_eq!(parse_date("[Wed Nov  5 13:46:40 UTC 2026]"), Some(1_795_614_400_000 - 20 * 86_400_000));
-        for other in ["[Wed Nov 25 13:46:40 CET 2026]", "[Wed Nov 25 13:46:40 UTC x]", "[net: lo]", "Wed"] {
-            assert_eq!(parse_date(other), None, "{other}");
+        for line in ["[Wed Nov 25 13:46:40 CET 2026]", "[Wed Nov 25 13:46:40 UTC x]", "[net: lo]", "Wed"] {
+            assert_eq!(parse_date(line), None, "{line}");
         }
     }
 }

@@ -34,11 +34,11 @@ pub struct MetricMapping {
     /// How its reader names it; of lmbench, how its line begins.
     pub(crate) key: &'static str,
     /// What the program calls it, or how it was asked for.
-    pub theirs: &'static str,
+    pub foreign_name: &'static str,
     /// The metric that it is; `None` if it is none.
-    pub ours: Option<&'static Metric>,
+    pub metric: Option<&'static Metric>,
     /// Why it is, or why it is none.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl MetricMapping {
@@ -46,10 +46,10 @@ impl MetricMapping {
     pub(crate) fn of_tool(tool: Tool) -> impl Iterator<Item = Self> {
         let rows = RESULTS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
         rows.filter_map(move |row| {
-            let [program, key, theirs, why] = row[..] else { return None };
+            let [program, key, foreign_name, reason] = row[..] else { return None };
             (program == tool.name()).then(|| {
-                let metric = METRICS.iter().find(|(of, known, _)| (*of, *known) == (tool, key));
-                Self { key, theirs, ours: metric.map(|(.., metric)| *metric), why }
+                let metric = METRICS.iter().find(|(row_tool, row_key, _)| (*row_tool, *row_key) == (tool, key));
+                Self { key, foreign_name, metric: metric.map(|(.., metric)| *metric), reason }
             })
         })
     }
@@ -62,7 +62,7 @@ impl MetricMapping {
 
     /// That it is not imported, and why.
     pub(crate) fn not_imported_text(&self) -> String {
-        format!("not imported: {}: {}", self.theirs, self.why)
+        format!("not imported: {}: {}", self.foreign_name, self.reason)
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct ParsedResults {
     pub tool: Tool,
     /// The kinds of results of the program.
     pub rows: Vec<MetricMapping>,
-    /// As the program says; only what is a version.
+    /// As the program reports it; only what is a version.
     pub version: String,
     /// Milliseconds since 1970.
     pub measured_at_ms: Option<i64>,
@@ -114,35 +114,35 @@ impl ParsedResults {
     /// Keeps a value: the first of a metric and case. One that cannot be read, or is no finite number above 0, is none.
     pub fn add_value(&mut self, key: &str, case: Case, value: impl Into<Option<f64>>) {
         let row = self.row(key);
-        let problem = match (row.ours, value.into()) {
-            (None, _) => row.why.to_owned(),
+        let problem = match (row.metric, value.into()) {
+            (None, _) => row.reason.to_owned(),
             (_, None) => "its value cannot be read".to_owned(),
             (_, Some(value)) if !(value.is_finite() && value > 0.0) => format!("its value is {value}"),
             (Some(metric), Some(value)) => {
-                if self.values.iter().all(|known| known.metric.id != metric.id || known.case != case) {
+                if self.values.iter().all(|other| other.metric.id != metric.id || other.case != case) {
                     return self.values.push(ImportedValue { metric, case, value });
                 }
                 "only the first of several is kept".to_owned()
             }
         };
-        self.add_note(format!("not imported: {}: {problem}", row.theirs));
+        self.add_note(format!("not imported: {}: {problem}", row.foreign_name));
     }
 
-    /// Says that a result is not imported.
+    /// Notes that a result is not imported.
     pub fn add_not_imported(&mut self, key: &str) {
         self.add_note(self.row(key).not_imported_text());
     }
 
-    /// Says that a result is not imported because of an option; a text of a file that is no name of one is not shown.
+    /// Notes that a result is not imported because of an option; a text of a file that is no name of one is not shown.
     pub fn add_unknown_option(&mut self, key: &str, option: &str) {
         let row = self.row(key);
         let is_name =
             option.len() <= 40 && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
         let name = if is_name { format!(" ({option})") } else { String::new() };
-        self.add_note(format!("not imported: {}{name}: {}", row.theirs, row.why));
+        self.add_note(format!("not imported: {}{name}: {}", row.foreign_name, row.reason));
     }
 
-    /// Says what is not imported, or what the file does not say of the values that are kept.
+    /// Notes what is not imported, or what the file omits about the values that are kept.
     pub fn add_note(&mut self, words: impl Into<String>) {
         let words = words.into();
         if !self.not_imported.contains(&words) {
@@ -168,8 +168,8 @@ mod tests {
         let (code, _) = source.split_once("#[cfg(test)]").unwrap();
         let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let is_word = |text: &&str| {
-            let is_of_key = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-            !text.is_empty() && text.bytes().all(is_of_key)
+            let is_key_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            !text.is_empty() && text.bytes().all(is_key_byte)
         };
         code.flat_map(|line| line.split('"').skip(1).step_by(2)).filter(is_word).collect()
     }
@@ -184,8 +184,8 @@ mod tests {
             (Tool::Sysbench, include_str!("sysbench.rs"), ""),
         ] {
             let keys = MetricMapping::of_tool(tool).map(|row| row.key);
-            let known: BTreeSet<&str> = keys.chain(other_words.split_whitespace()).collect();
-            assert_eq!(words(source), known, "{tool:?}");
+            let valid_words: BTreeSet<&str> = keys.chain(other_words.split_whitespace()).collect();
+            assert_eq!(words(source), valid_words, "{tool:?}");
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let rows = RESULTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
         assert_eq!(Tool::ALL.into_iter().flat_map(MetricMapping::of_tool).count(), rows);
         for (tool, key, metric) in METRICS {
-            assert_eq!(MetricMapping::find(tool, key).ours.map(|known| known.id), Some(metric.id));
+            assert_eq!(MetricMapping::find(tool, key).metric.map(|mapped| mapped.id), Some(metric.id));
         }
     }
 
@@ -202,8 +202,8 @@ mod tests {
     fn longer_prefixes_are_matched_first() {
         let rows: Vec<_> = MetricMapping::of_tool(Tool::Lmbench).collect();
         for (index, line) in rows.iter().enumerate() {
-            let hidden = rows[index + 1..].iter().find(|later| later.key.starts_with(line.key));
-            assert!(hidden.is_none(), "{} hides {hidden:?}", line.key);
+            let shadowed = rows[index + 1..].iter().find(|other_row| other_row.key.starts_with(line.key));
+            assert!(shadowed.is_none(), "{} hides {shadowed:?}", line.key);
         }
     }
 }

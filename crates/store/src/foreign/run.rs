@@ -13,16 +13,16 @@ use sha2::{Digest, Sha256};
 use crate::foreign::Tool;
 use crate::foreign::mapping::{ImportedValue, ParsedResults};
 
-/// What a run has of the import, beside what is in its file.
+/// What a run has of the import, in addition to its file.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportInfo<'a> {
-    /// When the file was written, where it does not say when it was measured.
+    /// When the file was written, for files without a time of measurement.
     pub written: Timestamp,
     /// Version of the kelvin that imports it.
     pub kelvin: &'a str,
 }
 
-/// Stands for the identity of a machine, and its architecture, where a file does not tell it.
+/// Stands for the identity of a machine, and its architecture, where a file does not state it.
 const UNKNOWN_IDENTITY: &str = "unknown";
 
 /// The run: one probe named for the program, one round with one value of each metric.
@@ -102,7 +102,7 @@ fn run_id(tool: Tool, file: &[u8], started: Timestamp) -> String {
 fn metrics(values: &[ImportedValue]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for value in values {
-        if metrics.iter().all(|known| known.id != value.metric.id) {
+        if metrics.iter().all(|other| other.id != value.metric.id) {
             metrics.push(value.metric.as_found());
         }
     }
@@ -122,7 +122,7 @@ fn build_measurement(probe: Name, case: &Case, values: &[&ImportedValue]) -> Mea
         overhead: OverheadReading::default(),
         notes: Vec::new(),
     };
-    let attempt = RoundOutcome::Measured(values.iter().map(reading).collect());
-    let round = Round { index: 0, start_seconds: 0.0, seconds: 0.0, timing: None, cpu: 0, outcome: attempt };
+    let outcome = RoundOutcome::Measured(values.iter().map(reading).collect());
+    let round = Round { index: 0, start_seconds: 0.0, seconds: 0.0, timing: None, cpu: 0, outcome };
     Measurement { planned, rounds: vec![round], skipped: None }
 }

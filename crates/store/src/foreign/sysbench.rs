@@ -30,23 +30,23 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         let problem: String = line.chars().filter(|letter| !letter.is_control()).take(200).collect();
         return Err(format!("it says that the test failed ({problem})"));
     }
-    let has = |line: &str| text.lines().any(|known| known.trim() == line);
-    let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
+    let has_line = |line: &str| text.lines().any(|other| other.trim() == line);
+    let has_prefix = |line: &str| text.lines().any(|other| other.trim().starts_with(line));
     let mut results = ParsedResults::new(Tool::Sysbench, text["sysbench ".len()..].trim_start());
-    if begins("Extra file open flags:") {
+    if has_prefix("Extra file open flags:") {
         if ["total time:", "reads/s:", "read:"].iter().all(|label| value_of_label(text, label).is_none()) {
             return Err("its results are missing: the test did not end".into());
         }
-        let is_same = has("Doing random read test")
-            && has("Block size 4KiB")
-            && has("Extra file open flags: directio")
-            && has("Using synchronous I/O mode")
-            && has("Number of threads: 1")
-            && !begins("Using checksums validation");
+        let is_comparable = has_line("Doing random read test")
+            && has_line("Block size 4KiB")
+            && has_line("Extra file open flags: directio")
+            && has_line("Using synchronous I/O mode")
+            && has_line("Number of threads: 1")
+            && !has_prefix("Using checksums validation");
         let is_brief = duration_seconds(text).is_some_and(|seconds| seconds < MIN_SECONDS);
         match reads_per_second(text) {
-            _ if !is_same => results.add_not_imported("other_files"),
-            Some(_) if begins("Target transaction rate:") => results.add_not_imported("rate_limited"),
+            _ if !is_comparable => results.add_not_imported("other_files"),
+            Some(_) if has_prefix("Target transaction rate:") => results.add_not_imported("rate_limited"),
             Some(_) if is_brief => results.add_not_imported("too_short"),
             Some(_) if total_bytes(text).is_none_or(|bytes| bytes < MIN_FILE_BYTES as f64) => {
                 results.add_not_imported("too_small")
@@ -57,9 +57,9 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
             }
             None => results.add_value("random_reads", Case::new(), None),
         }
-    } else if has("CPU speed:") {
+    } else if has_line("CPU speed:") {
         results.add_not_imported("cpu_test");
-    } else if has("Running memory speed test with the following options:") {
+    } else if has_line("Running memory speed test with the following options:") {
         results.add_not_imported("memory_test");
     } else {
         results.add_not_imported("other_tests");
@@ -69,11 +69,11 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
 
 /// Reads a second: `reads/s: 21783.60` up to version 1.0, `read:  IOPS=13721.07 53.60 MiB/s (56.20 MB/s)` from 1.1 on.
 fn reads_per_second(text: &str) -> Option<f64> {
-    let newer = || value_of_label(text, "read:")?.strip_prefix("IOPS=")?.split(' ').next()?.parse().ok();
-    value_of_label(text, "reads/s:").map_or_else(newer, |rate| rate.parse().ok())
+    let iops = || value_of_label(text, "read:")?.strip_prefix("IOPS=")?.split(' ').next()?.parse().ok();
+    value_of_label(text, "reads/s:").map_or_else(iops, |rate| rate.parse().ok())
 }
 
-/// How long the test took, in seconds. From 1.1 on only the sum of all latencies says it, in milliseconds: of one thread it is all but the
+/// How long the test took, in seconds. From 1.1 on only the sum of all latencies has it, in milliseconds: of one thread it is all but the
 /// time between two reads.
 fn duration_seconds(text: &str) -> Option<f64> {
     let sum = || Some(value_of_label(text, "sum:")?.parse::<f64>().ok()? / 1e3);
@@ -102,13 +102,13 @@ mod tests {
 
     #[test]
     fn small_files_are_omitted() {
-        let of = |size: &str| read(&FILE.replace("16MiB total", &format!("{size} total"))).unwrap();
+        let results_for_size = |size: &str| read(&FILE.replace("16MiB total", &format!("{size} total"))).unwrap();
         for size in ["16MiB", "1.5GiB", "2TiB"] {
-            assert_eq!(of(size).values.len(), 1, "{size}");
+            assert_eq!(results_for_size(size).values.len(), 1, "{size}");
         }
         for size in ["64KiB", "15.9MiB", "512B", "x"] {
             assert_eq!(
-                of(size).not_imported,
+                results_for_size(size).not_imported,
                 [MetricMapping::find(Tool::Sysbench, "too_small").not_imported_text()],
                 "{size}"
             );
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn unfinished_test_has_no_results() {
-        let (begun, _) = FILE.split_once("File operations:").unwrap();
-        assert!(read(begun).unwrap_err().contains("did not end"));
+        let (partial_text, _) = FILE.split_once("File operations:").unwrap();
+        assert!(read(partial_text).unwrap_err().contains("did not end"));
     }
 }

@@ -25,12 +25,12 @@ impl InPlaceStore {
     /// If another process uses it, none has room, or the store fails.
     pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Self, OpenError> {
         let connection = connect_to_write(path)?;
-        let set = |pragma: &str, value: &str| -> Result<String, OpenError> {
-            let asked = connection.pragma_update_and_check(None, pragma, value, |row| row.get(0));
-            asked.map_err(|error| open_error(path, error))
+        let set_pragma = |pragma: &str, value: &str| -> Result<String, OpenError> {
+            let result = connection.pragma_update_and_check(None, pragma, value, |row| row.get(0));
+            result.map_err(|error| open_error(path, error))
         };
         // The index of the log is in memory then, and the file is locked from the first read on.
-        set("locking_mode", "exclusive")?;
+        set_pragma("locking_mode", "exclusive")?;
         let version = check_schema_version(&connection, path)?;
         // What is in the log goes into the file, and is copied with it.
         let log = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
@@ -39,7 +39,7 @@ impl InPlaceStore {
             return Err(DatabaseError::Full(path.display().to_string()).into());
         }
         let copy = copy_to_other_disk(path, directories)?;
-        let journal = set("journal_mode", "memory")?;
+        let journal = set_pragma("journal_mode", "memory")?;
         let name = path.display().to_string();
         if journal != "memory" {
             let _ = fs::remove_file(&copy);
@@ -69,9 +69,9 @@ impl InPlaceStore {
         for journal in ["delete", "wal"] {
             let _ = self.store.connection().query(&format!("PRAGMA journal_mode = {journal}"), &[]);
         }
-        let synced = File::open(self.store.name()).and_then(|file| file.sync_all());
+        let sync_result = File::open(self.store.name()).and_then(|file| file.sync_all());
         let store = self.store.name().to_owned();
-        synced.map_err(|error| DatabaseError::Io(store, error.into()))?;
+        sync_result.map_err(|error| DatabaseError::Io(store, error.into()))?;
         drop(self.store);
         let _ = fs::remove_file(&self.copy);
         Ok(())
@@ -80,23 +80,24 @@ impl InPlaceStore {
 
 /// Copies a file into the first of these directories on another disk that has room for it.
 fn copy_to_other_disk(path: &Path, directories: &[PathBuf]) -> Result<PathBuf, OpenError> {
-    let failed = |source: io::Error| OpenError::NotWritable(path.to_path_buf(), source);
-    let facts = fs::metadata(path).map_err(failed)?;
-    let name = format!("kelvin-{}-{}.sqlite", std::process::id(), facts.ino());
+    let to_error = |source: io::Error| OpenError::NotWritable(path.to_path_buf(), source);
+    let metadata = fs::metadata(path).map_err(to_error)?;
+    let name = format!("kelvin-{}-{}.sqlite", std::process::id(), metadata.ino());
     for directory in directories {
-        if fs::metadata(directory).map_or(true, |directory| directory.dev() == facts.dev()) {
+        if fs::metadata(directory).map_or(true, |directory| directory.dev() == metadata.dev()) {
             continue;
         }
         let copy = directory.join(&name);
         // Nobody else may have put a file or a link there.
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
-        let Ok(mut made) = made else { continue };
-        let written =
-            File::open(path).and_then(|mut file| io::copy(&mut file, &mut made)).and_then(|_| made.sync_all());
-        match written {
+        let copy_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
+        let Ok(mut copy_file) = copy_file else { continue };
+        let result = File::open(path)
+            .and_then(|mut file| io::copy(&mut file, &mut copy_file))
+            .and_then(|_| copy_file.sync_all());
+        match result {
             Ok(()) => return Ok(copy),
             Err(_) => drop(fs::remove_file(&copy)),
         }
     }
-    Err(OpenError::NoRoomForCopy(path.to_path_buf(), facts.len()))
+    Err(OpenError::NoRoomForCopy(path.to_path_buf(), metadata.len()))
 }

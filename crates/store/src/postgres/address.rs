@@ -20,7 +20,7 @@ use crate::server_url::{percent_decoded, without_password};
 /// PostgreSQL's port.
 const DEFAULT_PORT: u16 = 5432;
 
-/// How long a host may take to answer, unless the URL says otherwise.
+/// How long a host may take to answer, unless the URL sets another time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Silence after which the system asks whether the server is still there, and how long sent data may stay unacknowledged.
@@ -60,19 +60,19 @@ pub(crate) enum TlsMode {
 
 impl ServerAddress {
     pub(crate) fn parse(url: &str, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
-        let (rest, tls) = split_tls_options(url)?;
-        let bad = |problem: &dyn fmt::Display| LocationError::NotAUrl(without_password(url), problem.to_string());
-        let mut config = Config::from_str(&rest).map_err(|error| bad(&error))?;
+        let (base_url, tls) = split_tls_options(url)?;
+        let url_error = |problem: &dyn fmt::Display| LocationError::NotAUrl(without_password(url), problem.to_string());
+        let mut config = Config::from_str(&base_url).map_err(|error| url_error(&error))?;
         let host = match config.get_hosts() {
-            [] => return Err(bad(&"it names no host")),
+            [] => return Err(url_error(&"it names no host")),
             [Host::Tcp(name)] => name.clone(),
             [Host::Unix(path)] => path.display().to_string(),
-            _ => return Err(bad(&"it names several hosts")),
+            _ => return Err(url_error(&"it names several hosts")),
         };
         let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
         let Some(user) = config.get_user().map(str::to_owned).or_else(|| environment("USER")?.into_string().ok())
         else {
-            return Err(bad(&"it names no user"));
+            return Err(url_error(&"it names no user"));
         };
         let database = config.get_dbname().unwrap_or(&user).to_owned();
         config.user(&user).dbname(&database).application_name("kelvin");
@@ -101,7 +101,7 @@ impl ServerAddress {
         &self.name
     }
 
-    /// What tells the database from others, whoever reaches it: host, port and name.
+    /// Identifies the database, the same for every user: host, port and name.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -113,20 +113,20 @@ impl fmt::Debug for ServerAddress {
     }
 }
 
-/// The URL without what the client library does not know, and what that says of TLS.
+/// The URL without what the client library does not know, and its settings of TLS.
 fn split_tls_options(url: &str) -> Result<(String, TlsSettings), LocationError> {
     let mut tls = TlsSettings { mode: TlsMode::Prefer, authorities: None };
     let Some((address, options)) = url.split_once('?') else { return Ok((url.to_owned(), tls)) };
-    let mut rest: Vec<&str> = Vec::new();
+    let mut other_options: Vec<&str> = Vec::new();
     for option in options.split('&') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        let wrong = |problem| LocationError::Option(key.to_owned(), problem);
-        let value = || percent_decoded(value).ok_or_else(|| wrong("what its value is decoded to is not UTF-8"));
+        let option_error = |problem| LocationError::Option(key.to_owned(), problem);
+        let value = || percent_decoded(value).ok_or_else(|| option_error("what its value is decoded to is not UTF-8"));
         match percent_decoded(key).as_deref() {
             Some("sslmode") => {
                 let mode = value()?;
-                let known = TlsMode::deserialize(mode.as_str().into_deserializer());
-                tls.mode = known.map_err(|_: ValueError| {
+                let parsed_mode = TlsMode::deserialize(mode.as_str().into_deserializer());
+                tls.mode = parsed_mode.map_err(|_: ValueError| {
                     let modes = "it is one of disable, allow, prefer, require, verify-ca, verify-full";
                     LocationError::Option(format!("sslmode={mode}"), modes)
                 })?;
@@ -137,11 +137,12 @@ fn split_tls_options(url: &str) -> Result<(String, TlsSettings), LocationError> 
                 let problem = "kelvin decides that itself: leave it out of the URL";
                 return Err(LocationError::Option(name.to_owned(), problem));
             }
-            _ => rest.push(option),
+            _ => other_options.push(option),
         }
     }
-    let rest = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
-    Ok((rest, tls))
+    let base_url =
+        if other_options.is_empty() { address.to_owned() } else { format!("{address}?{}", other_options.join("&")) };
+    Ok((base_url, tls))
 }
 
 /// Whose password is looked for.
@@ -157,11 +158,12 @@ fn find_password(
     key: &PasswordKey<'_>,
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<String>, LocationError> {
-    let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-    if let Some(password) = set("PGPASSWORD") {
+    let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
+    if let Some(password) = variable("PGPASSWORD") {
         return password.into_string().map(Some).map_err(|_| LocationError::PasswordNotText);
     }
-    let file = set("PGPASSFILE").map(PathBuf::from).or_else(|| Some(PathBuf::from(set("HOME")?).join(".pgpass")));
+    let file =
+        variable("PGPASSFILE").map(PathBuf::from).or_else(|| Some(PathBuf::from(variable("HOME")?).join(".pgpass")));
     // One that is not there has no passwords; nor has one that is no file, as libpq has it.
     let metadata = file.as_ref().and_then(|file| fs::metadata(file).ok()).filter(fs::Metadata::is_file);
     let (Some(file), Some(metadata)) = (file, metadata) else { return Ok(None) };
@@ -189,13 +191,13 @@ fn password_of_line(line: &str, key: &PasswordKey<'_>) -> Option<String> {
         }
     }
     let [host, port, database, user, password] = &fields[..] else { return None };
-    let fits = |field: &String, key: &str| field == "*" || field == key;
+    let matches_field = |field: &String, key: &str| field == "*" || field == key;
     let is_socket = key.host.starts_with('/') && host == "localhost";
-    let is_for_it = (is_socket || fits(host, key.host))
-        && fits(port, &key.port.to_string())
-        && fits(database, key.database)
-        && fits(user, key.user);
-    is_for_it.then(|| password.clone())
+    let is_match = (is_socket || matches_field(host, key.host))
+        && matches_field(port, &key.port.to_string())
+        && matches_field(database, key.database)
+        && matches_field(user, key.user);
+    is_match.then(|| password.clone())
 }
 
 #[cfg(test)]
@@ -206,7 +208,8 @@ mod tests {
     use crate::location::Location;
 
     fn parse(url: &str, environment: &[(&str, &str)]) -> Result<ServerAddress, LocationError> {
-        let look_up = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        let look_up =
+            |name: &str| environment.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into());
         match Location::parse(OsStr::new(url), look_up)? {
             Location::Server(address) => Ok(*address),
             Location::File(file) => panic!("{url} is the file {}", file.display()),
@@ -226,8 +229,8 @@ mod tests {
             assert_eq!((address.name(), address.key()), ("postgres://me@host/db", "host/db"), "{url}");
             assert_eq!((address.host.as_str(), address.port), ("host", 5432));
         }
-        let other = parse("postgres://me@Host:5433", &[]).unwrap();
-        assert_eq!((other.name(), other.key()), ("postgres://me@Host:5433/me", "host:5433/me"));
+        let address = parse("postgres://me@Host:5433", &[]).unwrap();
+        assert_eq!((address.name(), address.key()), ("postgres://me@Host:5433/me", "host:5433/me"));
         let socket = parse("postgres://me@/db?host=/run/pg&port=5433", &[]).unwrap();
         assert_eq!((socket.key(), socket.host.as_str(), socket.port), ("/run/pg:5433/db", "/run/pg", 5433));
         assert!(parse(socket.name(), &[]).is_ok());
@@ -272,23 +275,23 @@ mod tests {
         let home = directory.path().to_str().unwrap();
         let set_mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         set_mode(0o600);
-        let both = [("PGPASSWORD", "of environment"), ("HOME", home)];
-        assert_eq!(password_of("postgres://me:of%20url@host/db", &both).unwrap(), "of url");
-        assert_eq!(password_of("postgres://me@host/db", &both).unwrap(), "of environment");
-        assert_eq!(password_of("postgres://me@host/db", &both[1..]).unwrap(), "of:file\\");
-        assert_eq!(password_of("postgres://me@host/other", &both[1..]).unwrap(), "any");
-        assert_eq!(password_of("postgres://me@/x?host=/run/pg", &both[1..]).unwrap(), "of socket");
+        let environment = [("PGPASSWORD", "of environment"), ("HOME", home)];
+        assert_eq!(password_of("postgres://me:of%20url@host/db", &environment).unwrap(), "of url");
+        assert_eq!(password_of("postgres://me@host/db", &environment).unwrap(), "of environment");
+        assert_eq!(password_of("postgres://me@host/db", &environment[1..]).unwrap(), "of:file\\");
+        assert_eq!(password_of("postgres://me@host/other", &environment[1..]).unwrap(), "any");
+        assert_eq!(password_of("postgres://me@/x?host=/run/pg", &environment[1..]).unwrap(), "of socket");
         assert_eq!(
             password_of("postgres://me@host/db", &[("PGPASSFILE", file.to_str().unwrap())]).unwrap(),
             "of:file\\"
         );
         assert_eq!(password_of("postgres://me@host/db", &[("HOME", "/nonexistent")]), None);
         set_mode(0o640);
-        let error = parse("postgres://me@host/db", &both[1..]).unwrap_err();
+        let error = parse("postgres://me@host/db", &environment[1..]).unwrap_err();
         assert!(
             matches!(error, LocationError::OpenPasswordFile(_)) && error.to_string().contains("chmod 600"),
             "{error}"
         );
-        assert!(parse("postgres://me@host/db", &both).is_ok(), "it is not needed");
+        assert!(parse("postgres://me@host/db", &environment).is_ok(), "it is not needed");
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum TlsUse {
 #[derive(Clone)]
 pub(crate) struct MakeBoundedConnect {
     pub(crate) tls: MakeRustlsConnect,
-    pub(crate) encrypt: TlsUse,
+    pub(crate) tls_use: TlsUse,
     /// Whether nobody else can read what goes to the server: it is on this host.
     pub(crate) is_local: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct MakeBoundedConnect {
 /// One to a named host.
 pub(crate) struct BoundedConnect {
     tls: <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect,
-    encrypt: TlsUse,
+    tls_use: TlsUse,
     is_local: bool,
 }
 
@@ -63,7 +63,7 @@ impl MakeTlsConnect<Socket> for MakeBoundedConnect {
 
     fn make_tls_connect(&mut self, host: &str) -> Result<BoundedConnect, Self::Error> {
         let tls = MakeTlsConnect::<Socket>::make_tls_connect(&mut self.tls, host)?;
-        Ok(BoundedConnect { tls, encrypt: self.encrypt, is_local: self.is_local })
+        Ok(BoundedConnect { tls, tls_use: self.tls_use, is_local: self.is_local })
     }
 }
 
@@ -74,11 +74,11 @@ impl TlsConnect<Socket> for BoundedConnect {
 
     fn connect(self, mut socket: Socket) -> Self::Future {
         Box::pin(async move {
-            let offers_tls = self.encrypt != TlsUse::Never && {
+            let offers_tls = self.tls_use != TlsUse::Never && {
                 socket.write_all(&TLS_REQUEST).await?;
                 socket.read_u8().await? == b'S'
             };
-            match self.encrypt {
+            match self.tls_use {
                 _ if offers_tls => {
                     let encrypted = Box::new(self.tls.connect(socket).await?);
                     Ok(BoundedStream::new(MaybeTlsStream::Encrypted(encrypted), true))
@@ -124,17 +124,17 @@ impl BoundedStream {
 }
 
 impl AsyncRead for BoundedStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        ready!(self.bytes().poll_read(cx, into))?;
-        Poll::Ready(self.messages.check(&into.filled()[before..]))
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let filled_bytes = buffer.filled().len();
+        ready!(self.bytes().poll_read(cx, buffer))?;
+        Poll::Ready(self.messages.check(&buffer.filled()[filled_bytes..]))
     }
 }
 
 impl AsyncWrite for BoundedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.messages.unsolicited = 0;
-        self.bytes().poll_write(cx, from)
+        self.bytes().poll_write(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -164,7 +164,7 @@ struct MessageLimits {
     head: [u8; 9],
     header_bytes: usize,
     /// Bytes of the message beyond its beginning.
-    left: u32,
+    remaining_bytes: u32,
     /// Messages that are no rows since something was sent.
     unsolicited: u32,
     parameters: u32,
@@ -177,9 +177,9 @@ impl MessageLimits {
     /// If they are of a message that is too long, one too many, or asks for a password that others would read.
     fn check(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let skipped = bytes.len().min(self.left as usize);
-            self.left -= skipped as u32;
-            bytes = &bytes[skipped..];
+            let consumed = bytes.len().min(self.remaining_bytes as usize);
+            self.remaining_bytes -= consumed as u32;
+            bytes = &bytes[consumed..];
             let Some((&byte, rest)) = bytes.split_first() else { return Ok(()) };
             bytes = rest;
             self.head[self.header_bytes] = byte;
@@ -220,9 +220,9 @@ impl MessageLimits {
         }
         // How a server asks for a password stands in the first four bytes.
         if kind == b'R' && body >= 4 {
-            self.left = 0;
+            self.remaining_bytes = 0;
         } else {
-            (self.left, self.header_bytes) = (body, 0);
+            (self.remaining_bytes, self.header_bytes) = (body, 0);
         }
         Ok(())
     }
@@ -234,13 +234,13 @@ impl MessageLimits {
             let message = "the server asks for the password in clear text, without TLS: others could read it; sslmode=require wants TLS";
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
-        (self.left, self.header_bytes) = (self.length() - 8, 0);
+        (self.remaining_bytes, self.header_bytes) = (self.length() - 8, 0);
         Ok(())
     }
 }
 
-fn protocol_error(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("the server sends {what}"))
+fn protocol_error(problem: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the server sends {problem}"))
 }
 
 #[cfg(test)]
@@ -248,16 +248,16 @@ mod tests {
     use super::*;
 
     fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-        let mut all = vec![kind];
-        all.extend((body.len() as u32 + 4).to_be_bytes());
-        all.extend(body);
-        all
+        let mut bytes = vec![kind];
+        bytes.extend((body.len() as u32 + 4).to_be_bytes());
+        bytes.extend(body);
+        bytes
     }
 
     /// What becomes of bytes that come in pieces of this many.
     fn check_in_pieces(bytes: &[u8], piece: usize, is_private: bool) -> Result<(), String> {
         let mut messages = MessageLimits { is_private, ..MessageLimits::default() };
-        bytes.chunks(piece).try_for_each(|some| messages.check(some)).map_err(|error| error.to_string())
+        bytes.chunks(piece).try_for_each(|chunk| messages.check(chunk)).map_err(|error| error.to_string())
     }
 
     fn greeting() -> Vec<u8> {
@@ -267,18 +267,18 @@ mod tests {
     #[test]
     fn ordinary_session_passes_in_any_pieces() {
         let rows = message(b'D', &[7; 100_000]);
-        let talk = [greeting(), rows.clone(), rows, message(b'R', b""), message(b'C', b"SELECT 2\0")].concat();
-        for piece in [1, 2, 3, 7, 4096, talk.len()] {
-            assert_eq!(check_in_pieces(&talk, piece, false), Ok(()), "{piece}");
+        let session = [greeting(), rows.clone(), rows, message(b'R', b""), message(b'C', b"SELECT 2\0")].concat();
+        for piece in [1, 2, 3, 7, 4096, session.len()] {
+            assert_eq!(check_in_pieces(&session, piece, false), Ok(()), "{piece}");
         }
     }
 
     #[test]
     fn clear_text_password_needs_private_connection() {
-        let asks = message(b'R', &[0, 0, 0, 3]);
+        let request = message(b'R', &[0, 0, 0, 3]);
         for piece in [1, 4, 100] {
-            assert_eq!(check_in_pieces(&asks, piece, true), Ok(()));
-            assert!(check_in_pieces(&asks, piece, false).unwrap_err().contains("in clear text, without TLS"));
+            assert_eq!(check_in_pieces(&request, piece, true), Ok(()));
+            assert!(check_in_pieces(&request, piece, false).unwrap_err().contains("in clear text, without TLS"));
             // MD5 and SASL.
             assert_eq!(check_in_pieces(&message(b'R', &[0, 0, 0, 5, 1, 2, 3, 4]), piece, false), Ok(()));
             assert_eq!(check_in_pieces(&message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0"), piece, false), Ok(()));
@@ -287,14 +287,25 @@ mod tests {
 
     #[test]
     fn endless_messages_are_refused() {
-        let long = |kind: u8, bytes: u32| [&[kind][..], &bytes.to_be_bytes()].concat();
-        let after = |more: Vec<u8>| check_in_pieces(&[greeting(), more].concat(), 1000, false);
-        assert!(check_in_pieces(&long(b'E', 0x7fff_ffff), 5, false).unwrap_err().contains("2147483643 bytes"));
-        assert!(check_in_pieces(&long(b'R', MAX_STARTUP_MESSAGE_BYTES + 5), 5, false).is_err());
-        assert!(check_in_pieces(&long(b'R', 3), 5, false).unwrap_err().contains("without a length"));
-        assert_eq!(after(long(b'D', MAX_ROW_BYTES + 4)), Ok(()));
-        assert!(after(long(b'D', MAX_ROW_BYTES + 5)).is_err() && after(long(b'N', MAX_MESSAGE_BYTES + 5)).is_err());
-        assert!(after(message(b'N', b"x").repeat(MAX_MESSAGES as usize)).unwrap_err().contains("without end"));
-        assert!(after(message(b'S', b"a\0b\0").repeat(MAX_PARAMETERS as usize)).unwrap_err().contains("without end"));
+        let long_header = |kind: u8, bytes: u32| [&[kind][..], &bytes.to_be_bytes()].concat();
+        let check_after_greeting = |messages: Vec<u8>| check_in_pieces(&[greeting(), messages].concat(), 1000, false);
+        assert!(check_in_pieces(&long_header(b'E', 0x7fff_ffff), 5, false).unwrap_err().contains("2147483643 bytes"));
+        assert!(check_in_pieces(&long_header(b'R', MAX_STARTUP_MESSAGE_BYTES + 5), 5, false).is_err());
+        assert!(check_in_pieces(&long_header(b'R', 3), 5, false).unwrap_err().contains("without a length"));
+        assert_eq!(check_after_greeting(long_header(b'D', MAX_ROW_BYTES + 4)), Ok(()));
+        assert!(
+            check_after_greeting(long_header(b'D', MAX_ROW_BYTES + 5)).is_err()
+                && check_after_greeting(long_header(b'N', MAX_MESSAGE_BYTES + 5)).is_err()
+        );
+        assert!(
+            check_after_greeting(message(b'N', b"x").repeat(MAX_MESSAGES as usize))
+                .unwrap_err()
+                .contains("without end")
+        );
+        assert!(
+            check_after_greeting(message(b'S', b"a\0b\0").repeat(MAX_PARAMETERS as usize))
+                .unwrap_err()
+                .contains("without end")
+        );
     }
 }

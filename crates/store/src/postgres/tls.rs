@@ -20,15 +20,15 @@ pub(crate) fn client_config(tls: &TlsSettings) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;
-    let believed = CertificateVerifier::new(tls, &provider)?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(believed)).with_no_client_auth())
+    let verifier = CertificateVerifier::new(tls, &provider)?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// Whom to believe. Signatures are always checked: whoever answers has the key of the certificate that is shown.
 #[derive(Debug)]
 struct CertificateVerifier {
     provider: Arc<CryptoProvider>,
-    /// Checks the chain and the name; none believes anybody, as libpq does unless it is told to verify.
+    /// Checks the chain and the name; none believes anybody, as libpq does unless a mode asks for verification.
     verifier: Option<Arc<WebPkiServerVerifier>>,
     /// Whether the certificate must be for the name of the host.
     checks_name: bool,
@@ -37,7 +37,7 @@ struct CertificateVerifier {
 impl CertificateVerifier {
     fn new(tls: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
         // As in libpq, a file of authorities that is named is used wherever TLS is required.
-        let verifies = match tls.mode {
+        let must_verify = match tls.mode {
             TlsMode::VerifyCa | TlsMode::VerifyFull => true,
             TlsMode::Require => tls.authorities.is_some(),
             TlsMode::Disable | TlsMode::Allow | TlsMode::Prefer => false,
@@ -47,23 +47,23 @@ impl CertificateVerifier {
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
             builder.build().map_err(|error| error.to_string())
         };
-        let verifier = verifies.then(|| roots().and_then(verifier)).transpose()?;
+        let verifier = must_verify.then(|| roots().and_then(verifier)).transpose()?;
         Ok(Self { provider: provider.clone(), verifier, checks_name: tls.mode == TlsMode::VerifyFull })
     }
 }
 
 fn roots_from_file(file: &Path) -> Result<RootCertStore, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
+    let root_error = |reason: &dyn std::fmt::Display| format!("sslrootcert {}: {reason}", file.display());
     let mut roots = RootCertStore::empty();
     // One that waits for a writer would wait for ever.
-    if !file.metadata().map_err(|error| wrong(&error))?.is_file() {
-        return Err(wrong(&"it is not a regular file"));
+    if !file.metadata().map_err(|error| root_error(&error))?.is_file() {
+        return Err(root_error(&"it is not a regular file"));
     }
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| root_error(&error))? {
+        let certificate = certificate.map_err(|error| root_error(&error))?;
+        roots.add(certificate).map_err(|error| root_error(&error))?;
     }
-    if roots.is_empty() { Err(wrong(&"it holds no certificate (PEM)")) } else { Ok(roots) }
+    if roots.is_empty() { Err(root_error(&"it holds no certificate (PEM)")) } else { Ok(roots) }
 }
 
 fn system_roots() -> Result<RootCertStore, String> {
@@ -82,16 +82,16 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        stapled: &[u8],
+        ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let Some(verifier) = &self.verifier else { return Ok(ServerCertVerified::assertion()) };
-        match verifier.verify_server_cert(certificate, intermediates, name, stapled, now) {
+        match verifier.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             // The name is looked at last, when all else has been found right.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            verified => verified,
+            result => result,
         }
     }
 
@@ -101,8 +101,8 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -111,8 +111,8 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

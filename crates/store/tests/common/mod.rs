@@ -103,8 +103,12 @@ pub fn sample_header(id: &str) -> RunHeader {
         }],
         metrics: sample_metrics(),
         plan: vec![
-            planned("os.syscall.null", Case::new().with_word(AxisWord::from_names("call", "getppid")), false),
-            planned("os.process.fork", Case::new(), true),
+            planned_measurement(
+                "os.syscall.null",
+                Case::new().with_word(AxisWord::from_names("call", "getppid")),
+                false,
+            ),
+            planned_measurement("os.process.fork", Case::new(), true),
         ],
         spread_history: vec![SpreadHistory {
             metric: Name::new("os.syscall.null"),
@@ -157,13 +161,13 @@ pub fn sample_round(index: u32) -> Round {
         canaries: BTreeMap::from([(Canary::Chain, column(1234.5)), (Canary::Block, column(617.1))]),
     };
     let overhead = OverheadReading { clock_pair: 21.25, loop_iteration: 0.385 };
-    let timed = MetricReadings {
+    let timed_reading = MetricReadings {
         metric: Name::new("os.syscall.null"),
         readings: Readings::Batches(batches),
         overhead,
         notes: vec!["5000 calls counted".into()],
     };
-    let counted = MetricReadings {
+    let counted_reading = MetricReadings {
         metric: Name::new("mem.bandwidth.read"),
         readings: Readings::Scalars(vec![1.25e10, 0.1]),
         overhead: OverheadReading::default(),
@@ -175,7 +179,7 @@ pub fn sample_round(index: u32) -> Round {
         seconds: 0.3,
         timing: None,
         cpu: 1,
-        outcome: RoundOutcome::Measured(vec![timed, counted]),
+        outcome: RoundOutcome::Measured(vec![timed_reading, counted_reading]),
     }
 }
 
@@ -201,7 +205,7 @@ fn declined_round() -> Round {
     }
 }
 
-fn planned(probe: &'static str, case: Case, only_input: bool) -> PlannedMeasurement {
+fn planned_measurement(probe: &'static str, case: Case, only_input: bool) -> PlannedMeasurement {
     PlannedMeasurement { probe: Name::new(probe), metrics: vec![Name::new(probe)], case, only_input }
 }
 
@@ -219,11 +223,11 @@ fn sample_settings() -> RunSettings {
     }
 }
 
-fn known<T>(value: T) -> Fact<T> {
+fn known_fact<T>(value: T) -> Fact<T> {
     Fact::known(value, "/proc")
 }
 
-fn unknown<T>() -> Fact<T> {
+fn unknown_fact<T>() -> Fact<T> {
     Fact::unknown("the hypervisor hides it")
 }
 
@@ -234,16 +238,16 @@ fn sample_machine() -> Machine {
         cpu: sample_cpu(),
         topology: sample_topology(),
         memory: Memory {
-            total_bytes: known(25_769_803_776),
-            available_bytes: known(20_000_000_000),
-            swap_bytes: known(0),
-            page_bytes: known(4096),
-            huge_page_bytes: known(vec![2_097_152, 1_073_741_824]),
-            transparent_huge_pages: known("madvise".into()),
-            kind: unknown(),
-            transfers_per_second: unknown(),
-            channels: unknown(),
-            peak_bytes_per_second: known(2.13e10),
+            total_bytes: known_fact(25_769_803_776),
+            available_bytes: known_fact(20_000_000_000),
+            swap_bytes: known_fact(0),
+            page_bytes: known_fact(4096),
+            huge_page_bytes: known_fact(vec![2_097_152, 1_073_741_824]),
+            transparent_huge_pages: known_fact("madvise".into()),
+            kind: unknown_fact(),
+            transfers_per_second: unknown_fact(),
+            channels: unknown_fact(),
+            peak_bytes_per_second: known_fact(2.13e10),
         },
         disks: vec![sample_disk()],
         mounts: vec![Mount {
@@ -254,50 +258,50 @@ fn sample_machine() -> Machine {
         }],
         nics: vec![Nic {
             name: "eth0".into(),
-            driver: known("virtio_net".into()),
-            bits_per_second: known(1e10),
+            driver: known_fact("virtio_net".into()),
+            bits_per_second: known_fact(1e10),
             // What a run has for it that was stored before it was asked, as those of the fixtures were.
             line_rate: Fact::unknown(
                 "whether a line stands behind what it claims was not asked when this run was made",
             ),
-            mtu: known(1500),
-            offloads: known(vec!["tx-tcp-segmentation".into()]),
-            state: known("up".into()),
+            mtu: known_fact(1500),
+            offloads: known_fact(vec!["tx-tcp-segmentation".into()]),
+            state: known_fact("up".into()),
         }],
         kernel: sample_kernel(),
         platform: Platform {
-            product: unknown(),
-            hypervisor: known(Some("KVM".into())),
-            container: known(None),
+            product: unknown_fact(),
+            hypervisor: known_fact(Some("KVM".into())),
+            container: known_fact(None),
             ..Default::default()
         },
         limits: Limits {
-            cpu_quota: known(Some(1.5)),
-            memory_bytes: known(None),
-            processes: known(Some(4096)),
-            open_files: known(1024),
-            cgroup_version: known(1),
+            cpu_quota: known_fact(Some(1.5)),
+            memory_bytes: known_fact(None),
+            processes: known_fact(Some(4096)),
+            open_files: known_fact(1024),
+            cgroup_version: known_fact(1),
         },
     }
 }
 
 fn sample_cpu() -> Cpu {
     Cpu {
-        vendor: known("AuthenticAMD".into()),
-        model_name: known("AMD EPYC 9B45".into()),
-        family: known(26),
-        model: known(2),
-        stepping: known(1),
-        microarchitecture: known("Zen 5".into()),
-        microcode: unknown(),
-        nominal_hz: known(2.596e9),
-        maximum_hz: unknown(),
-        measured_hz: known(4.1e9),
-        counter_hz: known(2.596e9),
-        flags: known(vec!["fpu".into(), "avx2".into()]),
-        tlbs: known(vec![Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 }]),
-        governor: unknown(),
-        mitigations: known(vec![Mitigation { vulnerability: "meltdown".into(), status: "Not affected".into() }]),
+        vendor: known_fact("AuthenticAMD".into()),
+        model_name: known_fact("AMD EPYC 9B45".into()),
+        family: known_fact(26),
+        model: known_fact(2),
+        stepping: known_fact(1),
+        microarchitecture: known_fact("Zen 5".into()),
+        microcode: unknown_fact(),
+        nominal_hz: known_fact(2.596e9),
+        maximum_hz: unknown_fact(),
+        measured_hz: known_fact(4.1e9),
+        counter_hz: known_fact(2.596e9),
+        flags: known_fact(vec!["fpu".into(), "avx2".into()]),
+        tlbs: known_fact(vec![Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 }]),
+        governor: unknown_fact(),
+        mitigations: known_fact(vec![Mitigation { vulnerability: "meltdown".into(), status: "Not affected".into() }]),
     }
 }
 
@@ -311,43 +315,43 @@ fn sample_topology() -> Topology {
         shared_by: vec![0, 1],
     };
     Topology {
-        online: known(vec![0, 1]),
-        allowed: known(vec![0, 1]),
-        sockets: known(1),
-        cores: known(1),
-        siblings: known(vec![vec![0, 1], vec![0, 1]]),
-        caches: known(vec![l1]),
-        nodes: known(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(25_769_803_776), distances: vec![10] }]),
+        online: known_fact(vec![0, 1]),
+        allowed: known_fact(vec![0, 1]),
+        sockets: known_fact(1),
+        cores: known_fact(1),
+        siblings: known_fact(vec![vec![0, 1], vec![0, 1]]),
+        caches: known_fact(vec![l1]),
+        nodes: known_fact(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(25_769_803_776), distances: vec![10] }]),
     }
 }
 
 fn sample_disk() -> BlockDevice {
     BlockDevice {
         name: "vda".into(),
-        model: unknown(),
-        bytes: known(274_877_906_944),
-        link: unknown(),
-        scheduler: known("none".into()),
-        queues: known(2),
-        queue_depth: known(256),
-        write_cache: known("write back".into()),
-        rotational: known(true),
-        logical_block_bytes: known(512),
+        model: unknown_fact(),
+        bytes: known_fact(274_877_906_944),
+        link: unknown_fact(),
+        scheduler: known_fact("none".into()),
+        queues: known_fact(2),
+        queue_depth: known_fact(256),
+        write_cache: known_fact("write back".into()),
+        rotational: known_fact(true),
+        logical_block_bytes: known_fact(512),
     }
 }
 
 fn sample_kernel() -> Kernel {
     Kernel {
-        release: known("6.18.44".into()),
-        version: known("#1 SMP".into()),
-        distribution: known("Debian GNU/Linux 12 (bookworm)".into()),
-        libc: known("glibc 2.36".into()),
-        command_line: known("console=ttyS0".into()),
+        release: known_fact("6.18.44".into()),
+        version: known_fact("#1 SMP".into()),
+        distribution: known_fact("Debian GNU/Linux 12 (bookworm)".into()),
+        libc: known_fact("glibc 2.36".into()),
+        command_line: known_fact("console=ttyS0".into()),
         omitted_boot_parameters: None,
-        preemption: known("voluntary".into()),
-        timer_hz: known(250),
-        scheduler: known("EEVDF".into()),
-        congestion_control: known("bbr".into()),
-        clock_source: known("tsc".into()),
+        preemption: known_fact("voluntary".into()),
+        timer_hz: known_fact(250),
+        scheduler: known_fact("EEVDF".into()),
+        congestion_control: known_fact("bbr".into()),
+        clock_source: known_fact("tsc".into()),
     }
 }

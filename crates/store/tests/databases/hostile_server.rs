@@ -8,10 +8,10 @@ use crate::stores::location;
 use kelvin_store::Store;
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut all = vec![kind];
-    all.extend((body.len() as u32 + 4).to_be_bytes());
-    all.extend(body);
-    all
+    let mut bytes = vec![kind];
+    bytes.extend((body.len() as u32 + 4).to_be_bytes());
+    bytes.extend(body);
+    bytes
 }
 
 /// The next message of the client; `None` when it has gone.
@@ -25,18 +25,19 @@ fn read_message(client: &mut TcpStream) -> Option<u8> {
 }
 
 /// A server that has no TLS, begins as PostgreSQL does, and then answers the first statement that gives rows by `with`.
-fn serve(mut client: TcpStream, greeting: &[u8], with: &[u8]) -> Option<()> {
-    let mut begun = [0; 8];
-    client.read_exact(&mut begun).ok()?;
+fn serve(mut client: TcpStream, greeting: &[u8], answer: &[u8]) -> Option<()> {
+    let mut request_head = [0; 8];
+    client.read_exact(&mut request_head).ok()?;
     client.write_all(b"N").ok()?;
-    client.read_exact(&mut begun[..4]).ok()?;
-    let mut rest = vec![0; u32::from_be_bytes([begun[0], begun[1], begun[2], begun[3]]) as usize - 4];
-    client.read_exact(&mut rest).ok()?;
+    client.read_exact(&mut request_head[..4]).ok()?;
+    let mut startup_message =
+        vec![0; u32::from_be_bytes([request_head[0], request_head[1], request_head[2], request_head[3]]) as usize - 4];
+    client.read_exact(&mut startup_message).ok()?;
     client.write_all(greeting).ok()?;
     let ready = message(b'Z', b"I");
     let column =
         |name: &[u8]| [name, b"\0", &[0; 6], &20_u32.to_be_bytes(), &8_u16.to_be_bytes(), &[0xff; 4], &[0; 2]].concat();
-    let described = [
+    let description = [
         message(b'1', b""),
         message(b't', &[0, 0]),
         message(b'T', &[&[0, 2][..], &column(b"a"), &column(b"b")].concat()),
@@ -47,13 +48,13 @@ fn serve(mut client: TcpStream, greeting: &[u8], with: &[u8]) -> Option<()> {
         match read_message(&mut client)? {
             b'Q' => client.write_all(&[message(b'C', b"SET\0"), ready.clone()].concat()).ok()?,
             b'S' if !is_described => {
-                client.write_all(&[described.as_slice(), &ready].concat()).ok()?;
+                client.write_all(&[description.as_slice(), &ready].concat()).ok()?;
                 is_described = true;
             }
             b'S' => {
                 client.write_all(&message(b'2', b"")).ok()?;
                 loop {
-                    client.write_all(with).ok()?;
+                    client.write_all(answer).ok()?;
                 }
             }
             _ => {}
@@ -67,16 +68,16 @@ fn greeting() -> Vec<u8> {
 }
 
 /// Why a store at such a server could not be opened, at this name of the host.
-fn refusal(host: &str, greeting: Vec<u8>, with: Vec<u8>) -> String {
+fn refusal(host: &str, greeting: Vec<u8>, answer: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &greeting, &with));
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &greeting, &answer));
     let error =
         Store::open(location(&format!("postgres://me:secret@{host}:{port}/db?connect_timeout=20"))).unwrap_err();
     server.join().unwrap();
-    let told = error.to_string();
-    assert!(!told.contains('\n') && !told.contains("secret") && told.len() < 400, "{told}");
-    told
+    let text = error.to_string();
+    assert!(!text.contains('\n') && !text.contains("secret") && text.len() < 400, "{text}");
+    text
 }
 
 /// Bytes of memory that this process has had at most.
@@ -90,20 +91,20 @@ fn peak_memory() -> u64 {
 fn endless_server_messages_are_refused() {
     let number = [&8_u32.to_be_bytes()[..], &1_i64.to_be_bytes()].concat();
     let row = message(b'D', &[&[0, 2][..], &number, &number].concat());
-    let before = peak_memory();
-    let told = refusal("127.0.0.1", greeting(), row.repeat(1000));
-    assert!(told.contains("rows without end"), "{told}");
-    let told = refusal("127.0.0.1", greeting(), message(b'N', b"SNOTICE\0C00000\0Mx\0\0").repeat(1000));
-    assert!(told.contains("the server sends messages without end"), "{told}");
-    let told = refusal("127.0.0.1", greeting(), message(b'S', b"a\0b\0").repeat(1000));
-    assert!(told.contains("the server sends messages without end"), "{told}");
-    let long = [&b"E"[..], &0x7fff_ffff_u32.to_be_bytes(), &[b'x'; 4096]].concat();
-    let told = refusal("127.0.0.1", greeting(), long.clone());
-    assert!(told.contains("a message of 2147483643 bytes"), "{told}");
-    let told = refusal("127.0.0.1", long, Vec::new());
-    assert!(told.contains("a message of 2147483643 bytes"), "{told}");
-    let grown = peak_memory() - before;
-    assert!(grown < 128 << 20, "{grown} bytes more");
+    let peak_before = peak_memory();
+    let text = refusal("127.0.0.1", greeting(), row.repeat(1000));
+    assert!(text.contains("rows without end"), "{text}");
+    let text = refusal("127.0.0.1", greeting(), message(b'N', b"SNOTICE\0C00000\0Mx\0\0").repeat(1000));
+    assert!(text.contains("the server sends messages without end"), "{text}");
+    let text = refusal("127.0.0.1", greeting(), message(b'S', b"a\0b\0").repeat(1000));
+    assert!(text.contains("the server sends messages without end"), "{text}");
+    let oversized = [&b"E"[..], &0x7fff_ffff_u32.to_be_bytes(), &[b'x'; 4096]].concat();
+    let text = refusal("127.0.0.1", greeting(), oversized.clone());
+    assert!(text.contains("a message of 2147483643 bytes"), "{text}");
+    let text = refusal("127.0.0.1", oversized, Vec::new());
+    assert!(text.contains("a message of 2147483643 bytes"), "{text}");
+    let growth = peak_memory() - peak_before;
+    assert!(growth < 128 << 20, "{growth} bytes more");
 }
 
 #[test]

@@ -40,8 +40,8 @@ fn labels(store: &Store, id: &str) -> (String, Option<String>) {
     (tags.join(" "), line.labels.note)
 }
 
-fn tags_and_notes_are_set_and_removed(fresh: &StoreFactory) {
-    let store = fresh.new_store();
+fn tags_and_notes_are_set_and_removed(factory: &StoreFactory) {
+    let store = factory.new_store();
     for (id, minute) in [("a-1", 1), ("b-2", 2)] {
         store.insert(&run_at(id, minute)).unwrap();
     }
@@ -64,8 +64,8 @@ fn tags_and_notes_are_set_and_removed(fresh: &StoreFactory) {
     assert!(matches!(store.find("tag:kernel=6.18"), Err(FindError::NoneTagged(_))));
 }
 
-fn tag_selects_its_runs(fresh: &StoreFactory) {
-    let store = fresh.new_store();
+fn tag_selects_its_runs(factory: &StoreFactory) {
+    let store = factory.new_store();
     for (id, minute) in [("c", 3), ("a", 1), ("b", 2)] {
         store.insert(&run_at(id, minute)).unwrap();
     }
@@ -77,20 +77,20 @@ fn tag_selects_its_runs(fresh: &StoreFactory) {
     assert_eq!(store.find_all("last").unwrap(), ["c"]);
     assert_eq!(store.find("tag:kernel=6.17").unwrap(), "b");
     assert_eq!(store.load("tag:only=a").unwrap().header.id, "a");
-    let says = |name: &str| store.find(name).unwrap_err().to_string();
-    assert_eq!(says("tag:kernel=6.18"), "\"tag:kernel=6.18\" could be c, a");
-    assert_eq!(says("tag:kernel=6.1"), "no run has the tag kernel=6.1");
-    assert_eq!(says("tag:kernel"), "\"tag:kernel\": a tag is NAME=VALUE, such as kernel=6.18");
-    let tagged = |tags: &[&str]| {
+    let find_error = |name: &str| store.find(name).unwrap_err().to_string();
+    assert_eq!(find_error("tag:kernel=6.18"), "\"tag:kernel=6.18\" could be c, a");
+    assert_eq!(find_error("tag:kernel=6.1"), "no run has the tag kernel=6.1");
+    assert_eq!(find_error("tag:kernel"), "\"tag:kernel\": a tag is NAME=VALUE, such as kernel=6.18");
+    let ids_with_tags = |tags: &[&str]| {
         ids(&store, &RunFilter { tags: tags.iter().map(|text| tag(text)).collect(), ..RunFilter::default() })
     };
-    assert_eq!(tagged(&["kernel=6.18"]), ["a", "c"]);
-    assert_eq!(tagged(&["kernel=6.18", "only=c"]), ["c"]);
-    assert_eq!(tagged(&["kernel=6.17", "only=c"]), [""; 0]);
+    assert_eq!(ids_with_tags(&["kernel=6.18"]), ["a", "c"]);
+    assert_eq!(ids_with_tags(&["kernel=6.18", "only=c"]), ["c"]);
+    assert_eq!(ids_with_tags(&["kernel=6.17", "only=c"]), [""; 0]);
 }
 
-fn recorded_run_has_labels_from_start(fresh: &StoreFactory) {
-    let store = fresh.new_store();
+fn recorded_run_has_labels_from_start(factory: &StoreFactory) {
+    let store = factory.new_store();
     let mut recorder = store.recorder().with_labels(kelvin_store::labels(&[tag("a=1"), tag("a=2")], Some("why")));
     recorder.event(&sample_events()[0]).unwrap();
     assert_eq!(labels(&store, &sample_run().header.id), ("a=2".into(), Some("why".into())));
@@ -100,16 +100,16 @@ fn recorded_run_has_labels_from_start(fresh: &StoreFactory) {
 const NOW: i64 = 1_769_943_600_000_000;
 const WEEK: i64 = 7 * 24 * 3600 * 1_000_000;
 
-fn prune_keeps_labelled_and_running(fresh: &StoreFactory) {
-    let store = fresh.new_store();
+fn prune_keeps_labelled_and_running(factory: &StoreFactory) {
+    let store = factory.new_store();
     for minute in 1..=6 {
         store.insert(&run_at(&format!("run-{minute}"), minute)).unwrap();
     }
-    let mut elsewhere = run_at("elsewhere", 0);
-    elsewhere.header.machine.identity = "elsewhere".into();
-    let mut thorough = run_at("thorough", 0);
-    thorough.header.settings.mode = Name::new("thorough");
-    for run in [elsewhere, thorough] {
+    let mut other_machine = run_at("elsewhere", 0);
+    other_machine.header.machine.identity = "elsewhere".into();
+    let mut thorough_run = run_at("thorough", 0);
+    thorough_run.header.settings.mode = Name::new("thorough");
+    for run in [other_machine, thorough_run] {
         store.insert(&run).unwrap();
     }
     store.update_tags("run-1", &[tag("release=1")], &[]).unwrap();
@@ -118,31 +118,31 @@ fn prune_keeps_labelled_and_running(fresh: &StoreFactory) {
     running.header.started = "2026-02-01T09:00:00Z".into();
     store.recorder().event(&Event::Started(Box::new(running.header))).unwrap();
 
-    let prune = PruneOptions { keep: 2, labelled_too: false, now: NOW };
-    let chosen = |prune| store.prunable(prune).unwrap().into_iter().map(|line| line.id).collect::<Vec<_>>();
-    let wanted = ["run-3", "run-4"];
-    assert_eq!(chosen(prune), wanted);
-    assert_eq!(chosen(PruneOptions { labelled_too: true, ..prune }), ["run-1", "run-2", "run-3", "run-4"]);
-    assert_eq!(chosen(PruneOptions { now: NOW + WEEK, ..prune }), ["running", "run-3", "run-4"]);
-    assert_eq!(chosen(PruneOptions { keep: usize::MAX, ..prune }), [""; 0]);
+    let prune = PruneOptions { keep: 2, include_labelled: false, now: NOW };
+    let prunable_ids = |prune| store.prunable(prune).unwrap().into_iter().map(|line| line.id).collect::<Vec<_>>();
+    let expected = ["run-3", "run-4"];
+    assert_eq!(prunable_ids(prune), expected);
+    assert_eq!(prunable_ids(PruneOptions { include_labelled: true, ..prune }), ["run-1", "run-2", "run-3", "run-4"]);
+    assert_eq!(prunable_ids(PruneOptions { now: NOW + WEEK, ..prune }), ["running", "run-3", "run-4"]);
+    assert_eq!(prunable_ids(PruneOptions { keep: usize::MAX, ..prune }), [""; 0]);
     assert_eq!(ids(&store, &RunFilter::default()).len(), 9, "nothing is gone so far");
 
     let removed: Vec<String> = store.prune(prune).unwrap().into_iter().map(|line| line.id).collect();
-    assert_eq!(removed, wanted);
-    let left = ["running", "elsewhere", "thorough", "run-1", "run-2", "run-5", "run-6"];
-    assert_eq!(ids(&store, &RunFilter::default()), left);
-    let tagged = Run { labels: kelvin_store::labels(&[tag("release=1")], None), ..run_at("run-1", 1) };
-    assert_eq!(store.load("run-1").unwrap(), tagged);
+    assert_eq!(removed, expected);
+    let remaining = ["running", "elsewhere", "thorough", "run-1", "run-2", "run-5", "run-6"];
+    assert_eq!(ids(&store, &RunFilter::default()), remaining);
+    let labelled_run = Run { labels: kelvin_store::labels(&[tag("release=1")], None), ..run_at("run-1", 1) };
+    assert_eq!(store.load("run-1").unwrap(), labelled_run);
     assert_eq!(store.prune(prune).unwrap(), []);
 }
 
 /// Whose runs teach: those of the machine and mode of the sample.
 const SAMPLE_FILTER: HistoryFilter<'_> = HistoryFilter { machine: MACHINE, mode: Some("quick"), excluded: &[] };
 
-fn run_is_copied_once_and_whole(fresh: &StoreFactory) {
-    let (from, to) = (fresh.new_store(), fresh.new_store());
+fn run_is_copied_once_and_whole(factory: &StoreFactory) {
+    let (source, target) = (factory.new_store(), factory.new_store());
     let run = run_at("copied", 1);
-    from.insert(&run).unwrap();
+    source.insert(&run).unwrap();
     let headline = StoredHeadline {
         metric: Name::new("os.syscall.null"),
         version: 1,
@@ -150,54 +150,54 @@ fn run_is_copied_once_and_whole(fresh: &StoreFactory) {
         value: 61.25,
         within_variance: 0.5,
     };
-    let other = StoredHeadline { case: Case::new(), value: 2.5, ..headline.clone() };
-    from.record_headlines("copied", &[headline, other]).unwrap();
-    from.update_tags("copied", &[tag("kernel=6.18")], &[]).unwrap();
-    let line = || from.list(&RunFilter::default()).unwrap().remove(0);
-    assert_eq!(copy(&from, &to, &line()).unwrap(), InsertOutcome::New);
-    let tagged = Run { labels: kelvin_store::labels(&[tag("kernel=6.18")], None), ..run };
-    assert_eq!(to.load("copied").unwrap(), tagged);
-    assert_eq!(labels(&to, "copied").0, "kernel=6.18");
-    let learned = |store: &Store| store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
-    assert_eq!(learned(&to), learned(&from));
-    assert_eq!(learned(&to).len(), 2);
+    let other_headline = StoredHeadline { case: Case::new(), value: 2.5, ..headline.clone() };
+    source.record_headlines("copied", &[headline, other_headline]).unwrap();
+    source.update_tags("copied", &[tag("kernel=6.18")], &[]).unwrap();
+    let line = || source.list(&RunFilter::default()).unwrap().remove(0);
+    assert_eq!(copy(&source, &target, &line()).unwrap(), InsertOutcome::New);
+    let labelled_run = Run { labels: kelvin_store::labels(&[tag("kernel=6.18")], None), ..run };
+    assert_eq!(target.load("copied").unwrap(), labelled_run);
+    assert_eq!(labels(&target, "copied").0, "kernel=6.18");
+    let history = |store: &Store| store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
+    assert_eq!(history(&target), history(&source));
+    assert_eq!(history(&target).len(), 2);
 
     // Again: what it lacks is added, what it has stays.
-    to.update_tags("copied", &[tag("kernel=6.19")], &[]).unwrap();
-    from.update_tags("copied", &[tag("disk=nvme")], &[]).unwrap();
-    from.set_note("copied", "said later").unwrap();
-    assert_eq!(copy(&from, &to, &line()).unwrap(), InsertOutcome::AlreadyThere);
-    assert_eq!(labels(&to, "copied"), ("disk=nvme kernel=6.19".into(), Some("said later".into())));
-    assert_eq!(to.list(&RunFilter::default()).unwrap().len(), 1);
+    target.update_tags("copied", &[tag("kernel=6.19")], &[]).unwrap();
+    source.update_tags("copied", &[tag("disk=nvme")], &[]).unwrap();
+    source.set_note("copied", "said later").unwrap();
+    assert_eq!(copy(&source, &target, &line()).unwrap(), InsertOutcome::AlreadyThere);
+    assert_eq!(labels(&target, "copied"), ("disk=nvme kernel=6.19".into(), Some("said later".into())));
+    assert_eq!(target.list(&RunFilter::default()).unwrap().len(), 1);
 }
 
-fn differing_or_damaged_run_is_not_copied(fresh: &StoreFactory) {
-    let (from, to) = (fresh.new_store(), fresh.new_store());
-    from.insert(&run_at("a", 1)).unwrap();
-    let mut other = run_at("a", 1);
-    other.status = RunStatus::Partial("interrupted".into());
-    to.insert(&other).unwrap();
-    let line = from.list(&RunFilter::default()).unwrap().remove(0);
-    let error = copy(&from, &to, &line).unwrap_err();
+fn differing_or_damaged_run_is_not_copied(factory: &StoreFactory) {
+    let (source, target) = (factory.new_store(), factory.new_store());
+    source.insert(&run_at("a", 1)).unwrap();
+    let mut other_run = run_at("a", 1);
+    other_run.status = RunStatus::Partial("interrupted".into());
+    target.insert(&other_run).unwrap();
+    let line = source.list(&RunFilter::default()).unwrap().remove(0);
+    let error = copy(&source, &target, &line).unwrap_err();
     assert!(matches!(&error, CopyError::Insert(InsertError::Differs { .. })) && !error.is_store_failure(), "{error}");
-    assert_eq!(to.load("a").unwrap(), other);
-    from.delete("a").unwrap();
-    to.delete("a").unwrap();
-    let gone = copy(&from, &to, &line).unwrap_err();
-    assert_eq!(gone.to_string(), "no run is called \"a\" or begins with it");
+    assert_eq!(target.load("a").unwrap(), other_run);
+    source.delete("a").unwrap();
+    target.delete("a").unwrap();
+    let missing_error = copy(&source, &target, &line).unwrap_err();
+    assert_eq!(missing_error.to_string(), "no run is called \"a\" or begins with it");
 }
 
 #[test]
 fn pruned_runs_free_disk_space() {
-    let fresh = StoreFactory::file();
-    let store = fresh.new_store();
+    let factory = StoreFactory::file();
+    let store = factory.new_store();
     let mut large = run_at("large", 1);
     // Text that zstd cannot shrink much.
     large.notes = (0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect();
     store.insert(&large).unwrap();
     store.insert(&run_at("kept", 2)).unwrap();
-    assert_eq!(store.prune(PruneOptions { keep: 1, labelled_too: false, now: NOW }).unwrap().len(), 1);
+    assert_eq!(store.prune(PruneOptions { keep: 1, include_labelled: false, now: NOW }).unwrap().len(), 1);
     store.reclaim().unwrap();
-    let left = std::fs::metadata(store.name()).unwrap().len();
-    assert!(left < 300_000, "{left} bytes are left");
+    let remaining_bytes = std::fs::metadata(store.name()).unwrap().len();
+    assert!(remaining_bytes < 300_000, "{remaining_bytes} bytes are left");
 }

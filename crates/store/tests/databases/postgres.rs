@@ -59,9 +59,9 @@ fn twenty_clients_create_store_concurrently() {
     let url = server.url(&server.database());
     let writers: Vec<_> = (0..20)
         .map(|i| {
-            let place = location(&url);
+            let address = location(&url);
             thread::spawn(move || {
-                let store = Store::open(place).unwrap();
+                let store = Store::open(address).unwrap();
                 let id = format!("run-{i:02}");
                 assert_eq!(store.insert(&run_called(&id)).unwrap(), InsertOutcome::New);
                 store.record_headlines(&id, &[headline(f64::from(i))]).unwrap();
@@ -72,9 +72,9 @@ fn twenty_clients_create_store_concurrently() {
         .collect();
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     let store = Store::open(location(&url)).unwrap();
-    let wanted: BTreeSet<String> = (0..20).map(|i| format!("run-{i:02}")).chain(["shared".into()]).collect();
+    let expected: BTreeSet<String> = (0..20).map(|i| format!("run-{i:02}")).chain(["shared".into()]).collect();
     assert_eq!(ids(&store).len(), 21);
-    assert_eq!(ids(&store).into_iter().collect::<BTreeSet<_>>(), wanted);
+    assert_eq!(ids(&store).into_iter().collect::<BTreeSet<_>>(), expected);
     assert_eq!(store.load("run-07").unwrap(), run_called("run-07"));
 }
 
@@ -83,7 +83,7 @@ fn sqlite_and_postgres_schemas_are_equal() {
     let Some(server) = TestPostgres::shared("the layout of a server") else { return };
     let database = server.database();
     drop(Store::open(location(&server.url(&database))).unwrap());
-    let there = server.sql(
+    let server_columns = server.sql(
         &database,
         "SELECT table_name || '.' || column_name || ' ' || is_nullable FROM information_schema.columns
          WHERE table_schema = 'kelvin' AND table_name <> 'layout'",
@@ -95,10 +95,13 @@ fn sqlite_and_postgres_schemas_are_equal() {
     let select = "SELECT m.name || '.' || c.name || iif(c.\"notnull\" OR c.pk > 0, ' NO', ' YES')
                   FROM sqlite_schema m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'";
     let mut statement = file.prepare(select).unwrap();
-    let here: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let sorted = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect::<BTreeSet<String>>();
-    assert_eq!(sorted(there.lines().collect()), sorted(here.iter().map(String::as_str).collect()));
-    assert!(here.len() > 40, "{here:?}");
+    let file_columns: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let column_set = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect::<BTreeSet<String>>();
+    assert_eq!(
+        column_set(server_columns.lines().collect()),
+        column_set(file_columns.iter().map(String::as_str).collect())
+    );
+    assert!(file_columns.len() > 40, "{file_columns:?}");
 }
 
 fn refusal(url: &str) -> OpenError {
@@ -115,43 +118,48 @@ fn newer_or_foreign_schema_is_refused() {
     drop(Store::open(location(&url)).unwrap());
     server.sql(&database, "UPDATE kelvin.layout SET version = version + 1");
     let error = refusal(&url);
-    assert!(matches!(error, OpenError::Newer { found, known, .. } if found == known + 1 && known == SCHEMA_VERSION));
+    assert!(
+        matches!(error, OpenError::Newer { version, supported_version, .. } if version == supported_version + 1 && supported_version == SCHEMA_VERSION)
+    );
     assert!(error.to_string().ends_with("use a newer kelvin"), "{error}");
 
-    let theirs = server.database();
-    server.sql(&theirs, "CREATE SCHEMA kelvin; CREATE TABLE kelvin.run (x int)");
-    assert!(matches!(refusal(&server.url(&theirs)), OpenError::ForeignSchema { .. }));
-    assert_eq!(server.sql(&theirs, "SELECT count(*) FROM pg_tables WHERE schemaname = 'kelvin'").trim(), "1");
+    let foreign_database = server.database();
+    server.sql(&foreign_database, "CREATE SCHEMA kelvin; CREATE TABLE kelvin.run (x int)");
+    assert!(matches!(refusal(&server.url(&foreign_database)), OpenError::ForeignSchema { .. }));
+    assert_eq!(server.sql(&foreign_database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'kelvin'").trim(), "1");
 }
 
 #[test]
 fn unreachable_server_is_one_line() {
-    let says = |url: &str| refusal(url).to_string();
-    let told = says("postgres://me@nowhere.invalid/db");
+    let refusal_text = |url: &str| refusal(url).to_string();
+    let text = refusal_text("postgres://me@nowhere.invalid/db");
     assert_eq!(
-        told,
+        text,
         "postgres://me@nowhere.invalid/db: there is no host nowhere.invalid, or its name cannot be looked up"
     );
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert!(says(&format!("postgres://me@{free}/db")).contains("the connection was refused: no server listens there"));
-    assert!(says("postgres://me@/db?host=/nonexistent").contains("no server listens there"));
+    let free_address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(
+        refusal_text(&format!("postgres://me@{free_address}/db"))
+            .contains("the connection was refused: no server listens there")
+    );
+    assert!(refusal_text("postgres://me@/db?host=/nonexistent").contains("no server listens there"));
 
     let Some(server) = TestPostgres::shared("what a server refuses") else { return };
-    let told = says(&server.url("nothing"));
-    assert!(told.ends_with("the server has no database \"nothing\": createdb makes one"), "{told}");
+    let text = refusal_text(&server.url("nothing"));
+    assert!(text.ends_with("the server has no database \"nothing\": createdb creates one"), "{text}");
     let database = server.database();
     server.sql(&database, "CREATE ROLE alice LOGIN PASSWORD 'right'");
-    let by_network = |password: &str| format!("postgres://alice{password}@{}/{database}", server.address());
-    let told = says(&by_network(":wrong"));
-    assert!(told.contains("alice was not let in: password authentication failed") && !told.contains("wrong"), "{told}");
-    assert!(says(&by_network("")).contains("set PGPASSWORD, or write it into ~/.pgpass"));
+    let network_url = |password: &str| format!("postgres://alice{password}@{}/{database}", server.address());
+    let text = refusal_text(&network_url(":wrong"));
+    assert!(text.contains("alice was refused: password authentication failed") && !text.contains("wrong"), "{text}");
+    assert!(refusal_text(&network_url("")).contains("set PGPASSWORD, or write it into ~/.pgpass"));
     // She may come in, but make nothing.
-    let told = says(&by_network(":right"));
-    assert!(told.contains("permission denied for database"), "{told}");
+    let text = refusal_text(&network_url(":right"));
+    assert!(text.contains("permission denied for database"), "{text}");
     server.sql(&database, &format!("GRANT CREATE ON DATABASE {database} TO alice"));
-    let with = |name: &str| (name == "PGPASSWORD").then(|| OsString::from("right"));
-    let place = Location::parse(OsStr::new(&by_network("")), with).unwrap();
-    let store = Store::open(place).unwrap();
+    let environment = |name: &str| (name == "PGPASSWORD").then(|| OsString::from("right"));
+    let server_location = Location::parse(OsStr::new(&network_url("")), environment).unwrap();
+    let store = Store::open(server_location).unwrap();
     assert_eq!(store.insert(&sample_run()).unwrap(), InsertOutcome::New);
     assert!(!store.name().contains("right"));
 }
@@ -173,14 +181,14 @@ fn certificate_check_follows_sslmode() {
     let url = |options: &str| format!("postgres://bob:right@{}/{database}?{options}", server.address());
     let uses_tls = |options: &str| -> Result<bool, OpenError> {
         let store = Store::open(location(&url(options)))?;
-        let used = server
+        let ssl_state = server
             .sql("postgres", "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'bob'");
         drop(store);
         // Sessions end a little after their clients.
         while !server.sql("postgres", "SELECT 1 FROM pg_stat_activity WHERE usename = 'bob'").is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(used.trim() == "t")
+        Ok(ssl_state.trim() == "t")
     };
     // A server without TLS.
     assert!(!uses_tls("sslmode=prefer").unwrap() && !uses_tls("sslmode=allow").unwrap());
@@ -196,10 +204,11 @@ fn certificate_check_follows_sslmode() {
     assert!(uses_tls(&format!("sslmode=verify-ca&sslrootcert={authority}")).unwrap());
     // The name of the certificate is not that of the host.
     assert!(uses_tls(&format!("sslmode=verify-full&sslrootcert={authority}")).is_err());
-    let other = server.directory().join("other.crt");
-    fs::write(&other, rcgen::generate_simple_self_signed(["other".to_owned()]).unwrap().cert.pem()).unwrap();
+    let other_certificate = server.directory().join("other.crt");
+    fs::write(&other_certificate, rcgen::generate_simple_self_signed(["other".to_owned()]).unwrap().cert.pem())
+        .unwrap();
     for mode in ["require", "verify-ca"] {
-        assert!(uses_tls(&format!("sslmode={mode}&sslrootcert={}", other.display())).is_err(), "{mode}");
+        assert!(uses_tls(&format!("sslmode={mode}&sslrootcert={}", other_certificate.display())).is_err(), "{mode}");
     }
     let error = uses_tls("sslmode=verify-ca&sslrootcert=/nonexistent").unwrap_err();
     assert!(
@@ -213,20 +222,20 @@ fn pending_runs_are_uploaded_except_recording() {
     let Some(server) = TestPostgres::shared("runs that wait for a server") else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
-    let (local, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
-    let there = Store::open(location(&server.url(&server.database()))).unwrap();
-    let key = there.key().unwrap();
+    let (local, recording_store) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+    let remote = Store::open(location(&server.url(&server.database()))).unwrap();
+    let key = remote.key().unwrap();
     local.insert(&run_called("mine")).unwrap();
     record_until_end(&local, key, "ended");
     record_until_end(&local, "elsewhere:5432/db", "elsewhere");
-    let recording = other.lock_recording().unwrap();
-    let mut recorder = other.recorder().for_server(key);
+    let recording = recording_store.lock_recording().unwrap();
+    let mut recorder = recording_store.recorder().for_server(key);
     let events = sample_events_as("running");
     events[..3].iter().for_each(|event| recorder.event(event).unwrap());
 
-    assert_eq!(local.upload_pending(&there).unwrap().sent, 1);
-    assert_eq!(ids(&there), ["ended"]);
-    assert_eq!(there.load("ended").unwrap(), Run::from_events(sample_events_as("ended")).unwrap());
+    assert_eq!(local.upload_pending(&remote).unwrap().sent, 1);
+    assert_eq!(ids(&remote), ["ended"]);
+    assert_eq!(remote.load("ended").unwrap(), Run::from_events(sample_events_as("ended")).unwrap());
     assert_eq!(
         ids(&local).into_iter().collect::<BTreeSet<_>>(),
         ["elsewhere", "mine", "running"].map(String::from).into()
@@ -235,27 +244,27 @@ fn pending_runs_are_uploaded_except_recording() {
     // Sent, and killed before it was removed here: it is there once.
     record_until_end(&local, key, "twice");
     let line = local.list(&RunFilter::default()).unwrap().into_iter().find(|line| line.id == "twice").unwrap();
-    assert_eq!(copy(&local, &there, &line).unwrap(), InsertOutcome::New);
-    assert_eq!(local.upload_pending(&there).unwrap().sent, 1);
-    assert_eq!(ids(&there).len(), 2);
+    assert_eq!(copy(&local, &remote, &line).unwrap(), InsertOutcome::New);
+    assert_eq!(local.upload_pending(&remote).unwrap().sent, 1);
+    assert_eq!(ids(&remote).len(), 2);
 
     // The program that recorded it was killed.
     drop(recording);
-    assert_eq!(local.upload_pending(&there).unwrap().sent, 1);
-    let killed = there.load("running").unwrap();
-    assert_eq!(killed, Run::from_events(events[..3].to_vec()).unwrap());
-    assert!(matches!(killed.status, RunStatus::Partial(_)));
-    assert_eq!(local.upload_pending(&there).unwrap().sent, 0);
+    assert_eq!(local.upload_pending(&remote).unwrap().sent, 1);
+    let killed_run = remote.load("running").unwrap();
+    assert_eq!(killed_run, Run::from_events(events[..3].to_vec()).unwrap());
+    assert!(matches!(killed_run.status, RunStatus::Partial(_)));
+    assert_eq!(local.upload_pending(&remote).unwrap().sent, 0);
 
     // Another run has the id there: it stays here, and the others go.
     record_until_end(&local, key, "mine-too");
-    let mut different = run_called("taken");
-    different.notes.push("another".into());
-    there.insert(&different).unwrap();
+    let mut different_run = run_called("taken");
+    different_run.notes.push("another".into());
+    remote.insert(&different_run).unwrap();
     record_until_end(&local, key, "taken");
-    let delivered = local.upload_pending(&there).unwrap();
-    assert_eq!((delivered.sent, delivered.kept.len()), (1, 1));
-    assert_eq!(there.load("taken").unwrap(), different);
+    let result = local.upload_pending(&remote).unwrap();
+    assert_eq!((result.sent, result.failures.len()), (1, 1));
+    assert_eq!(remote.load("taken").unwrap(), different_run);
 }
 
 #[test]
@@ -263,38 +272,38 @@ fn unstorable_run_stays_local() {
     let Some(server) = TestPostgres::shared("a run with a NUL") else { return };
     let directory = tempfile::tempdir().unwrap();
     let local = Store::open(directory.path().join("runs.sqlite")).unwrap();
-    let there = Store::open(location(&server.url(&server.database()))).unwrap();
-    let with_nul = |id: &str| {
+    let remote = Store::open(location(&server.url(&server.database()))).unwrap();
+    let run_with_nul = |id: &str| {
         let mut run = run_called(id);
         run.status = RunStatus::Partial("killed by \0".into());
         run
     };
     // The one in the middle was stored before such texts were refused.
-    for run in [run_called("a"), with_nul("b"), run_called("c")] {
+    for run in [run_called("a"), run_with_nul("b"), run_called("c")] {
         local.insert(&run).unwrap();
     }
     let lines = local.list(&RunFilter::default()).unwrap();
-    let copied: Vec<_> = lines.iter().map(|line| copy(&local, &there, line)).collect();
-    assert!(matches!(copied[..], [Ok(InsertOutcome::New), Err(_), Ok(InsertOutcome::New)]), "{copied:?}");
-    let error = copied[1].as_ref().unwrap_err();
+    let results: Vec<_> = lines.iter().map(|line| copy(&local, &remote, line)).collect();
+    assert!(matches!(results[..], [Ok(InsertOutcome::New), Err(_), Ok(InsertOutcome::New)]), "{results:?}");
+    let error = results[1].as_ref().unwrap_err();
     assert!(
         !error.is_store_failure()
             && error.to_string().starts_with("run b cannot be stored there: the text \"killed by"),
         "{error}"
     );
-    assert_eq!(ids(&there), ["a", "c"]);
-    assert_eq!(local.load("b").unwrap(), with_nul("b"));
+    assert_eq!(ids(&remote), ["a", "c"]);
+    assert_eq!(local.load("b").unwrap(), run_with_nul("b"));
 
     // Nor does one that waits for the server stop the others.
     for id in ["d", "e", "f"] {
-        record_until_end(&local, there.key().unwrap(), id);
+        record_until_end(&local, remote.key().unwrap(), id);
     }
     let file = rusqlite::Connection::open(directory.path().join("runs.sqlite")).unwrap();
     file.execute("UPDATE run SET cpu_model = char(0) || 'x' WHERE id = 'e'", []).unwrap();
     file.execute("UPDATE run SET header = x'00' WHERE id = 'f'", []).unwrap();
-    let delivered = local.upload_pending(&there).unwrap();
-    assert_eq!(delivered.kept.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["f"]);
-    assert_eq!(ids(&there).len(), 4);
+    let result = local.upload_pending(&remote).unwrap();
+    assert_eq!(result.failures.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["f"]);
+    assert_eq!(ids(&remote).len(), 4);
 }
 
 /// One server of its own for both, since it takes long to make: what befalls it must befall no other test.
@@ -314,17 +323,17 @@ fn restarts_neither_lose_nor_duplicate_runs(server: &TestPostgres) {
     let names: Vec<String> = (0..30).map(|i| format!("run-{i:02}")).collect();
     names.iter().for_each(|id| record_until_end(&local, &key, id));
     let path = directory.path().join("runs.sqlite");
-    let steady = AtomicBool::new(false);
+    let is_stable = AtomicBool::new(false);
     thread::scope(|scope| {
         let senders: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
                     let local = Store::open(&path).unwrap();
                     loop {
-                        let last = steady.load(Ordering::SeqCst);
-                        match Store::open(location(&url)).map(|there| local.upload_pending(&there)) {
+                        let is_last = is_stable.load(Ordering::SeqCst);
+                        match Store::open(location(&url)).map(|remote| local.upload_pending(&remote)) {
                             Ok(Ok(_)) if ids(&local).is_empty() => break,
-                            outcome => assert!(!last, "the server is there, and yet: {outcome:?}"),
+                            outcome => assert!(!is_last, "the server is there, and yet: {outcome:?}"),
                         }
                         thread::sleep(Duration::from_millis(2));
                     }
@@ -336,40 +345,40 @@ fn restarts_neither_lose_nor_duplicate_runs(server: &TestPostgres) {
             server.kill();
             server.restart();
         }
-        steady.store(true, Ordering::SeqCst);
+        is_stable.store(true, Ordering::SeqCst);
         senders.into_iter().for_each(|sender| sender.join().unwrap());
     });
-    let there = Store::open(location(&url)).unwrap();
-    assert_eq!(ids(&there), names);
-    names.iter().for_each(|id| assert_eq!(there.load(id).unwrap(), Run::from_events(sample_events_as(id)).unwrap()));
+    let remote = Store::open(location(&url)).unwrap();
+    assert_eq!(ids(&remote), names);
+    names.iter().for_each(|id| assert_eq!(remote.load(id).unwrap(), Run::from_events(sample_events_as(id)).unwrap()));
 }
 
 fn full_disk_is_named_and_upload_retried(server: &TestPostgres) {
-    let small = match MountedFs::new(FileSystemKind::Tmpfs, Path::new("/tmp")) {
-        Ok(small) => small,
+    let tmpfs = match MountedFs::new(FileSystemKind::Tmpfs, Path::new("/tmp")) {
+        Ok(tmpfs) => tmpfs,
         Err(missing) => return missing.report_skip("a full disk at a server"),
     };
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(server.directory()).unwrap());
-    let space = small.path().join("space");
-    fs::create_dir(&space).unwrap();
-    chown(&space, Some(owner), Some(owner)).unwrap();
-    server.sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", space.display()));
+    let tablespace = tmpfs.path().join("space");
+    fs::create_dir(&tablespace).unwrap();
+    chown(&tablespace, Some(owner), Some(owner)).unwrap();
+    server.sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", tablespace.display()));
     let database = server.database_with("TABLESPACE small");
-    let there = Store::open(location(&server.url(&database))).unwrap();
+    let remote = Store::open(location(&server.url(&database))).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let local = Store::open(directory.path().join("runs.sqlite")).unwrap();
-    record_until_end(&local, there.key().unwrap(), "waits");
-    let filler = small.path().join("filler");
+    record_until_end(&local, remote.key().unwrap(), "waits");
+    let filler = tmpfs.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
-    let error = local.upload_pending(&there).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("the disk that holds {} is full: ", there.name())), "{error}");
-    assert_eq!((ids(&there).len(), ids(&local).len()), (0, 1));
+    let error = local.upload_pending(&remote).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("the disk that holds {} is full: ", remote.name())), "{error}");
+    assert_eq!((ids(&remote).len(), ids(&local).len()), (0, 1));
     drop(file);
     fs::remove_file(filler).unwrap();
-    assert_eq!(local.upload_pending(&there).unwrap().sent, 1);
-    assert_eq!(there.load("waits").unwrap(), Run::from_events(sample_events_as("waits")).unwrap());
-    drop(there);
+    assert_eq!(local.upload_pending(&remote).unwrap().sent, 1);
+    assert_eq!(remote.load("waits").unwrap(), Run::from_events(sample_events_as("waits")).unwrap());
+    drop(remote);
     server.sql("postgres", &format!("DROP DATABASE {database} WITH (FORCE)"));
     server.sql("postgres", "DROP TABLESPACE small");
 }

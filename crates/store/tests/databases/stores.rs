@@ -25,17 +25,17 @@ impl StoreFactory {
         Self::File(tempfile::tempdir().unwrap())
     }
 
-    /// At a server; `None`, and said, where none can be started.
-    pub fn server(what: &str) -> Option<Self> {
-        TestPostgres::shared(what).map(Self::Server)
+    /// At a server; `None`, and reported, where none can be started.
+    pub fn server(subject: &str) -> Option<Self> {
+        TestPostgres::shared(subject).map(Self::Server)
     }
 
     /// A new and empty store.
     pub fn new_store(&self) -> Store {
         match self {
             Self::File(directory) => {
-                let taken = std::fs::read_dir(directory.path()).unwrap().count();
-                Store::open(directory.path().join(format!("{taken}.sqlite"))).unwrap()
+                let store_count = std::fs::read_dir(directory.path()).unwrap().count();
+                Store::open(directory.path().join(format!("{store_count}.sqlite"))).unwrap()
             }
             Self::Server(server) => Store::open(location(&server.url(&server.database()))).unwrap(),
         }
@@ -55,8 +55,8 @@ macro_rules! of_any_store {
         mod on_a_server {
             $(#[test]
             fn $name() {
-                if let Some(fresh) = crate::stores::StoreFactory::server(stringify!($name)) {
-                    super::$name(&fresh);
+                if let Some(factory) = crate::stores::StoreFactory::server(stringify!($name)) {
+                    super::$name(&factory);
                 }
             })*
         }

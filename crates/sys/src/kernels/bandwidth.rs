@@ -47,8 +47,8 @@ impl Operation {
     /// Its variants on this processor.
     pub fn kernels(self) -> Vec<BandwidthKernel> {
         let is_supported = |name: &str| name.split(' ').next().is_some_and(arch::is_supported);
-        let own = arch::kernels().filter(|(operation, kernel)| *operation == self && is_supported(kernel.name));
-        own.map(|(_, kernel)| kernel).collect()
+        let variants = arch::kernels().filter(|(operation, kernel)| *operation == self && is_supported(kernel.name));
+        variants.map(|(_, kernel)| kernel).collect()
     }
 }
 
@@ -115,8 +115,8 @@ pub fn memcpy_library() -> String {
     // SAFETY: all fields may be zero, as dladdr leaves them of an address that it does not know.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address is only compared, and the structure is written to.
-    let is_known = unsafe { libc::dladdr(memcpy() as *const c_void, &raw mut info) } != 0;
-    if !is_known || info.dli_fname.is_null() {
+    let is_resolved = unsafe { libc::dladdr(memcpy() as *const c_void, &raw mut info) } != 0;
+    if !is_resolved || info.dli_fname.is_null() {
         return "this program".into();
     }
     // SAFETY: the loader's name of a file, which stays where it is as long as the file is loaded.
@@ -204,12 +204,12 @@ impl Arrays {
         let first = self.arena.as_mut_slice()[window.start..].as_mut_ptr();
         // The arrays of one operation: the one written to first, then those read from. A kernel uses as many as it has;
         // what reads or writes a single array is given that one.
-        let place = |array: usize| if operation.arrays() > array { array * distance } else { 0 };
-        // SAFETY: `place` is at most twice the distance of this operation's arrays, so that window and array lie in the
+        let offset = |array: usize| if operation.arrays() > array { array * distance } else { 0 };
+        // SAFETY: `offset` is at most twice the distance of this operation's arrays, so that window and array lie in the
         // arena, which was made with room for three skews and round-ups; it is borrowed exclusively, aligned to a page
         // and so are windows to 512 bytes and skews to 64, as vector loads want it; size and passes are not zero; and
         // `kernels` gives only routines that this processor can run.
-        unsafe { (kernel.routine)(first, first.add(place(1)), first.add(place(2)), window.bytes, passes.max(1)) };
+        unsafe { (kernel.routine)(first, first.add(offset(1)), first.add(offset(2)), window.bytes, passes.max(1)) };
     }
 }
 
@@ -217,11 +217,11 @@ impl Arrays {
 mod tests {
     use super::*;
 
-    /// What an operation leaves in the array that it writes to, from arrays of which each byte tells where it is.
+    /// What an operation leaves in the array that it writes to, from arrays whose words are their indices.
     fn run_kernel(operation: Operation, kernel: &BandwidthKernel, bytes: usize, passes: u64) -> (Arrays, Vec<u8>) {
         let mut arrays = Arrays::new(bytes, PagePolicy::Base).unwrap();
-        for (at, double) in arrays.arena.as_mut_slice().chunks_exact_mut(8).enumerate() {
-            double.copy_from_slice(&(at as f64).to_le_bytes());
+        for (index, double) in arrays.arena.as_mut_slice().chunks_exact_mut(8).enumerate() {
+            double.copy_from_slice(&(index as f64).to_le_bytes());
         }
         let before = arrays.arena.as_slice().to_vec();
         let window = ArrayWindow { start: 0, bytes: arrays.array_bytes(operation) };
@@ -241,27 +241,30 @@ mod tests {
             kernels.extend((operation == Operation::Copy).then(library_copy));
             for (kernel, passes) in kernels.iter().flat_map(|kernel| [(kernel, 1), (kernel, 3)]) {
                 let (arrays, before) = run_kernel(operation, kernel, 3 * 5 * LOOP_BYTES, passes);
-                let (after, each) = (arrays.arena.as_slice(), arrays.array_bytes(operation));
-                let distance = each.next_multiple_of(PAGE_BYTES) + ARRAY_SKEW;
-                let wanted = match operation {
-                    Operation::Read => before[..each].to_vec(),
-                    Operation::Copy => before[distance..distance + each].to_vec(),
-                    Operation::Write | Operation::NonTemporalWrite | Operation::Fill => vec![0x3f; each],
-                    Operation::Zero => vec![0; each],
+                let (after, array_bytes) = (arrays.arena.as_slice(), arrays.array_bytes(operation));
+                let distance = array_bytes.next_multiple_of(PAGE_BYTES) + ARRAY_SKEW;
+                let expected = match operation {
+                    Operation::Read => before[..array_bytes].to_vec(),
+                    Operation::Copy => before[distance..distance + array_bytes].to_vec(),
+                    Operation::Write | Operation::NonTemporalWrite | Operation::Fill => vec![0x3f; array_bytes],
+                    Operation::Zero => vec![0; array_bytes],
                     Operation::Triad => {
                         let scale = f64::from_le_bytes([0x3f; 8]);
-                        let (b, c) = (doubles(&before[distance..][..each]), doubles(&before[2 * distance..][..each]));
+                        let (b, c) = (
+                            doubles(&before[distance..][..array_bytes]),
+                            doubles(&before[2 * distance..][..array_bytes]),
+                        );
                         let sums = b.iter().zip(&c).map(|(b, c)| c.mul_add(scale, *b));
                         // A multiply and an add round twice, an instruction for both once.
-                        let twice = b.iter().zip(&c).map(|(b, c)| b + scale * c);
-                        let found = doubles(&after[..each]);
-                        let right = found.iter().zip(sums.zip(twice));
-                        assert!(right.clone().all(|(found, (one, two))| *found == one || *found == two));
-                        after[..each].to_vec()
+                        let separate_sums = b.iter().zip(&c).map(|(b, c)| b + scale * c);
+                        let actual = doubles(&after[..array_bytes]);
+                        let right = actual.iter().zip(sums.zip(separate_sums));
+                        assert!(right.clone().all(|(value, (fused, separate))| *value == fused || *value == separate));
+                        after[..array_bytes].to_vec()
                     }
                 };
-                assert_eq!(after[..each], wanted, "{operation:?} {}", kernel.name());
-                assert_eq!(after[each..], before[each..], "{operation:?} {} wrote beyond", kernel.name());
+                assert_eq!(after[..array_bytes], expected, "{operation:?} {}", kernel.name());
+                assert_eq!(after[array_bytes..], before[array_bytes..], "{operation:?} {} wrote beyond", kernel.name());
             }
         }
     }
@@ -273,8 +276,8 @@ mod tests {
                 let mut arrays = Arrays::new(8 * LOOP_BYTES, PagePolicy::Base).unwrap();
                 arrays.arena.as_mut_slice().fill(7);
                 arrays.run(operation, &kernel, ArrayWindow { start: 2 * LOOP_BYTES, bytes: 3 * LOOP_BYTES }, 1);
-                let touched = arrays.arena.as_slice().iter().filter(|&&byte| byte != 7).count();
-                assert_eq!(touched, 3 * LOOP_BYTES, "{operation:?} {}", kernel.name());
+                let written_bytes = arrays.arena.as_slice().iter().filter(|&&byte| byte != 7).count();
+                assert_eq!(written_bytes, 3 * LOOP_BYTES, "{operation:?} {}", kernel.name());
                 assert!(arrays.arena.as_slice()[2 * LOOP_BYTES..5 * LOOP_BYTES].iter().all(|&byte| byte != 7));
             }
         }
@@ -309,8 +312,8 @@ mod tests {
     #[test]
     fn working_set_is_divided_among_arrays() {
         let arrays = Arrays::new(48 << 10, PagePolicy::Base).unwrap();
-        let each = Operation::ALL.map(|operation| arrays.array_bytes(operation));
-        assert_eq!(each, [48 << 10, 48 << 10, 24 << 10, 48 << 10, 48 << 10, 48 << 10, 16 << 10]);
+        let array_bytes = Operation::ALL.map(|operation| arrays.array_bytes(operation));
+        assert_eq!(array_bytes, [48 << 10, 48 << 10, 24 << 10, 48 << 10, 48 << 10, 48 << 10, 16 << 10]);
         assert!(Arrays::new(1024, PagePolicy::Base).is_err());
     }
 

@@ -1,7 +1,7 @@
 //! Timed kernels: loops whose instructions matter, in assembly, one file per architecture with the same list.
 //!
 //! Each takes the number of iterations, so that the caller times a batch. Loop control overlaps with the work and is
-//! hidden on every core that can execute two instructions per cycle, unless the kernel says otherwise.
+//! hidden on every core that can execute two instructions per cycle, unless the kernel states otherwise.
 
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
@@ -66,8 +66,8 @@ mod tests {
             positive += u64::from(number >> 63 == 0);
         }
         let mut outcomes = BranchOutcomes::random(12_345);
-        let counted = branches(&mut outcomes, 400) + branches(&mut outcomes, 600);
-        assert!(counted == positive && (450..550).contains(&counted), "{counted} of {positive}");
+        let taken_count = branches(&mut outcomes, 400) + branches(&mut outcomes, 600);
+        assert!(taken_count == positive && (450..550).contains(&taken_count), "{taken_count} of {positive}");
         assert_eq!(
             (branches(&mut { BranchOutcomes::NEVER }, 1000), branches(&mut { BranchOutcomes::ALWAYS }, 1000)),
             (1000, 0)
@@ -112,21 +112,25 @@ mod tests {
     #[test]
     fn kernels_execute_stated_instructions() {
         // The loop control of an iteration: decrement and branch.
-        const AGAIN: u64 = 2;
-        for (name, kernel, each) in [
-            ("chain_add", chain_add as fn(u64), CHAIN_LENGTH + AGAIN),
-            ("chain_multiply", chain_multiply, CHAIN_LENGTH + AGAIN),
-            ("chain_load", chain_load, CHAIN_LENGTH + AGAIN),
-            ("independent_adds", independent_adds, BLOCK_LENGTH + AGAIN),
-            ("counted_loop", counted_loop, AGAIN),
+        const LOOP_CONTROL: u64 = 2;
+        for (name, kernel, instructions) in [
+            ("chain_add", chain_add as fn(u64), CHAIN_LENGTH + LOOP_CONTROL),
+            ("chain_multiply", chain_multiply, CHAIN_LENGTH + LOOP_CONTROL),
+            ("chain_load", chain_load, CHAIN_LENGTH + LOOP_CONTROL),
+            ("independent_adds", independent_adds, BLOCK_LENGTH + LOOP_CONTROL),
+            ("counted_loop", counted_loop, LOOP_CONTROL),
         ] {
             // Of a call with more iterations nothing else is different.
-            let [one, four] = [1, 4].map(|iterations| executed(kernel, iterations));
-            let Some((one, four)) = one.zip(four) else {
-                let missing = kelvin_testing::MissingRequirement::privilege("a child cannot be traced");
-                return missing.report_skip("counting the instructions of the kernels");
+            let [single, four] = [1, 4].map(|iterations| executed(kernel, iterations));
+            let Some((single, four)) = single.zip(four) else {
+                let requirement = kelvin_testing::MissingRequirement::privilege("a child cannot be traced");
+                return requirement.report_skip("counting the instructions of the kernels");
             };
-            assert_eq!(four - one, 3 * each, "{name}: {one} instructions for one iteration, {four} for four");
+            assert_eq!(
+                four - single,
+                3 * instructions,
+                "{name}: {single} instructions for one iteration, {four} for four"
+            );
         }
     }
 

@@ -23,8 +23,8 @@ macro_rules! loops {
     }};
 }
 
-fn loops(via: CallPath) -> [CallLoopFn; MAX_ARGUMENTS + 1] {
-    match via {
+fn loops(path: CallPath) -> [CallLoopFn; MAX_ARGUMENTS + 1] {
+    match path {
         CallPath::Direct => loops!(
             kelvin_call_direct0 kelvin_call_direct1 kelvin_call_direct2 kelvin_call_direct3
             kelvin_call_direct4 kelvin_call_direct5 kelvin_call_direct6 kelvin_call_direct7
@@ -46,8 +46,8 @@ pub struct CallLoop(CallLoopFn);
 
 impl CallLoop {
     /// The loop for this many arguments; `None` above [`MAX_ARGUMENTS`].
-    pub fn new(arguments: usize, via: CallPath) -> Option<Self> {
-        loops(via).get(arguments).copied().map(Self)
+    pub fn new(arguments: usize, path: CallPath) -> Option<Self> {
+        loops(path).get(arguments).copied().map(Self)
     }
 
     /// Makes `calls` calls (at least one); the sum of all arguments that the callees were given.
@@ -74,16 +74,16 @@ mod tests {
     }
 
     /// Start of the loop inside a function of calls: its second line of 64 bytes.
-    fn body(arguments: usize, via: CallPath) -> usize {
-        loops(via)[arguments] as usize + 64
+    fn body(arguments: usize, path: CallPath) -> usize {
+        loops(path)[arguments] as usize + 64
     }
 
     #[test]
     fn every_argument_arrives_in_every_call() {
-        for via in CALL_KINDS {
+        for path in CALL_KINDS {
             for arguments in 0..=MAX_ARGUMENTS as u64 {
-                let sum = CallLoop::new(arguments as usize, via).unwrap().run(10);
-                assert_eq!(sum, 10 * arguments * (arguments + 1) / 2, "{via:?} {arguments}");
+                let sum = CallLoop::new(arguments as usize, path).unwrap().run(10);
+                assert_eq!(sum, 10 * arguments * (arguments + 1) / 2, "{path:?} {arguments}");
             }
         }
         assert!(CallLoop::new(MAX_ARGUMENTS + 1, CallPath::Direct).is_none());
@@ -91,19 +91,19 @@ mod tests {
 
     #[test]
     fn emitted_loop_passes_each_argument() {
-        for via in CALL_KINDS {
+        for path in CALL_KINDS {
             for arguments in 0..=MAX_ARGUMENTS {
-                let start = body(arguments, via);
+                let start = body(arguments, path);
                 let moves = emitted::arguments(arguments);
-                assert_eq!(code(start)[..moves.len()], moves, "{via:?} {arguments}");
+                assert_eq!(code(start)[..moves.len()], moves, "{path:?} {arguments}");
                 let call = start + moves.len();
-                if via == CallPath::Indirect {
+                if path == CallPath::Indirect {
                     assert!(emitted::is_indirect_call(code(call)), "{arguments}");
                     continue;
                 }
                 let (target, _) = emitted::direct_target(code(call), call).expect("a direct call");
                 let callee = emitted::callee(arguments);
-                match via {
+                match path {
                     CallPath::Plt => assert!(emitted::is_slot_jump(code(target)), "{arguments}"),
                     _ => assert_eq!(code(target)[..callee.len()], callee, "{arguments}"),
                 }

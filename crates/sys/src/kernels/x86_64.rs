@@ -10,10 +10,10 @@ pub const COUNTER_START_TEXT: &str = "lfence; rdtsc; lfence";
 /// The instructions of [`counter_stop`].
 pub const COUNTER_STOP_TEXT: &str = "rdtscp; lfence";
 
-/// Why the time-stamp counter cannot be a clock: CPUID must say that it is invariant and that RDTSCP exists.
+/// Why the time-stamp counter cannot be a clock: CPUID must state that it is invariant and that RDTSCP exists.
 pub fn counter_unusable() -> Option<String> {
-    let highest = __cpuid(0x8000_0000).eax;
-    if highest < 0x8000_0007 || __cpuid(0x8000_0007).edx & (1 << 8) == 0 {
+    let max_leaf = __cpuid(0x8000_0000).eax;
+    if max_leaf < 0x8000_0007 || __cpuid(0x8000_0007).edx & (1 << 8) == 0 {
         return Some("CPUID 8000_0007h does not state an invariant time-stamp counter".into());
     }
     if __cpuid(0x8000_0001).edx & (1 << 27) == 0 {

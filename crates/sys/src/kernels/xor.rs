@@ -36,9 +36,9 @@ fn with_avx2(block: &[u8]) -> u32 {
 #[inline(always)]
 fn fold(block: &[u8]) -> u32 {
     let mut lanes = [0u64; BYTES_PER_ITERATION / 8];
-    let (turns, rest) = block.as_chunks::<BYTES_PER_ITERATION>();
-    for turn in turns {
-        let (words, _) = turn.as_chunks::<8>();
+    let (iterations, rest) = block.as_chunks::<BYTES_PER_ITERATION>();
+    for iteration in iterations {
+        let (words, _) = iteration.as_chunks::<8>();
         for (lane, word) in lanes.iter_mut().zip(words) {
             *lane ^= u64::from_le_bytes(*word);
         }
@@ -46,8 +46,8 @@ fn fold(block: &[u8]) -> u32 {
     let (words, tail) = rest.as_chunks::<8>();
     let mut last = [0; 8];
     last[..tail.len()].copy_from_slice(tail);
-    let short = words.iter().chain([&last]).fold(0, |sum, word| sum ^ u64::from_le_bytes(*word));
-    let sum = lanes.iter().fold(short, |sum, lane| sum ^ lane);
+    let rest_sum = words.iter().chain([&last]).fold(0, |sum, word| sum ^ u64::from_le_bytes(*word));
+    let sum = lanes.iter().fold(rest_sum, |sum, lane| sum ^ lane);
     (sum ^ (sum >> 32)) as u32
 }
 

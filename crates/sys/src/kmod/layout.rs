@@ -1,4 +1,4 @@
-//! What `kmod/kelvin.h` says: the calls' numbers, and the layouts of what they are given.
+//! What `kmod/kelvin.h` defines: the calls' numbers, and the layouts of what they are given.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -79,18 +79,18 @@ impl Default for KernelAddress {
 
 impl From<SocketAddr> for KernelAddress {
     fn from(address: SocketAddr) -> Self {
-        let (mut packed, family) = (Self::default(), if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
-        packed.put(0, &(family as libc::sa_family_t).to_ne_bytes());
-        packed.put(2, &address.port().to_be_bytes());
+        let (mut storage, family) = (Self::default(), if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
+        storage.put(0, &(family as libc::sa_family_t).to_ne_bytes());
+        storage.put(2, &address.port().to_be_bytes());
         match address {
-            SocketAddr::V4(address) => packed.put(4, &address.ip().octets()),
+            SocketAddr::V4(address) => storage.put(4, &address.ip().octets()),
             SocketAddr::V6(address) => {
-                packed.put(4, &address.flowinfo().to_ne_bytes());
-                packed.put(8, &address.ip().octets());
-                packed.put(24, &address.scope_id().to_ne_bytes());
+                storage.put(4, &address.flowinfo().to_ne_bytes());
+                storage.put(8, &address.ip().octets());
+                storage.put(24, &address.scope_id().to_ne_bytes());
             }
         }
-        packed
+        storage
     }
 }
 

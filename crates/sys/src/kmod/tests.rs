@@ -44,10 +44,13 @@ fn header_values() -> Vec<(String, u64)> {
         ("page", "found", offset_of!(PageQuery, found)),
         ("page", "reserved", offset_of!(PageQuery, reserved)),
     ];
-    table.extend(fields.map(|(of, field, at)| (format!("offsetof(struct kelvin_{of}, {field})"), at as u64)));
+    table
+        .extend(fields.map(|(structure, field, offset)| {
+            (format!("offsetof(struct kelvin_{structure}, {field})"), offset as u64)
+        }));
     let sizes =
         [("about", size_of::<About>()), ("span", size_of::<layout::WindowSpan>()), ("page", size_of::<PageQuery>())];
-    table.extend(sizes.map(|(of, bytes)| (format!("sizeof(struct kelvin_{of})"), bytes as u64)));
+    table.extend(sizes.map(|(structure, bytes)| (format!("sizeof(struct kelvin_{structure})"), bytes as u64)));
     table.push(("sizeof(struct __kernel_sockaddr_storage)".into(), size_of::<KernelAddress>() as u64));
     table.push(("_Alignof(struct __kernel_sockaddr_storage)".into(), align_of::<KernelAddress>() as u64));
     table
@@ -66,7 +69,7 @@ fn layouts_and_numbers_match_header() {
         Err(error) => {
             MissingRequirement::program("cc", "gcc", &error).report_skip("the layouts of the kernel module's header")
         }
-        Ok(said) => assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr)),
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 
@@ -81,14 +84,15 @@ fn addresses_round_trip() {
 
 #[test]
 fn unusable_device_error_gives_remedy() {
-    let said = |number| KmodError::from_open_error(KmodDevice::Sender, Error::from_raw_os_error(number)).to_string();
-    let absent = "/dev/kelvin_sender is not there: load the module (make -C kmod; insmod kmod/kelvin.ko)";
+    let error_text =
+        |number| KmodError::from_open_error(KmodDevice::Sender, Error::from_raw_os_error(number)).to_string();
+    let expected = "/dev/kelvin_sender is not there: load the module (make -C kmod; insmod kmod/kelvin.ko)";
     for number in [libc::ENOENT, libc::ENXIO, libc::ENODEV] {
-        assert_eq!(said(number), absent);
+        assert_eq!(error_text(number), expected);
     }
-    assert!(said(libc::EACCES).ends_with("kmod/60-kelvin.rules gives it"));
-    assert!(said(libc::EMFILE).contains("opens_most=N"));
-    assert!(said(libc::EIO).starts_with("/dev/kelvin_sender: Input/output error"));
+    assert!(error_text(libc::EACCES).ends_with("kmod/60-kelvin.rules gives it"));
+    assert!(error_text(libc::EMFILE).contains("opens_most=N"));
+    assert!(error_text(libc::EIO).starts_with("/dev/kelvin_sender: Input/output error"));
     assert!(KmodError::Version { theirs: 7 }.to_string().contains("has version 7, and this kelvin needs 1"));
 }
 
@@ -106,8 +110,8 @@ fn bytes_pass_by_calls_and_windows() {
         Err(missing) => return missing.report_skip("kernel ends"),
     };
     let page = crate::mapping::page_bytes();
-    let at = receiver.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    sender.connect(at).unwrap();
+    let address = receiver.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    sender.connect(address).unwrap();
     assert!(receiver.accept().unwrap().ip().is_loopback());
     (&sender).write_all(b"framing").unwrap();
     let mut framing = [0; 7];

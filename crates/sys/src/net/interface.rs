@@ -42,7 +42,7 @@ pub fn number(name: &str) -> Result<u32> {
 /// `ENXIO` without such an interface.
 pub fn name(number: u32) -> Result<String> {
     netdevice::index_to_name(socket()?, number).map_err(|error| match error {
-        // As the C library says it.
+        // As the C library reports it.
         Errno::NODEV => Errno::NXIO.into(),
         error => error.into(),
     })
@@ -51,7 +51,7 @@ pub fn name(number: u32) -> Result<String> {
 /// The name of the interface that has an address of this host; `None` if none has.
 ///
 /// # Errors
-/// What the system call says.
+/// Those of the system call.
 pub fn with_address(target: SocketAddr) -> Result<Option<String>> {
     if zone(target) != 0 {
         return name(zone(target)).map(Some);
@@ -64,9 +64,9 @@ pub fn with_address(target: SocketAddr) -> Result<Option<String>> {
     let request = NetlinkRequest { kind: RTM_GETADDR, flags: NLM_F_DUMP, body: &[0; IFADDRMSG_BYTES] };
     netlink::query(&netlink::open()?, request, |kind, body| {
         let attributes = body.get(IFADDRMSG_BYTES..).filter(|_| kind == RTM_NEWADDR).unwrap_or_default();
-        // The address of a point-to-point link is that of the other end, and the local one is told beside it.
-        let own = find_attribute(attributes, IFA_LOCAL).or_else(|| find_attribute(attributes, IFA_ADDRESS));
-        if own != Some(target.as_slice()) {
+        // The address of a point-to-point link is that of the other end, and the local one is a separate attribute.
+        let local = find_attribute(attributes, IFA_LOCAL).or_else(|| find_attribute(attributes, IFA_ADDRESS));
+        if local != Some(target.as_slice()) {
             return ControlFlow::Continue(());
         }
         interface = u32_at(body, INDEX_OFFSET);
@@ -99,13 +99,13 @@ pub(crate) fn socket() -> Result<OwnedFd> {
 pub(crate) fn new_request(interface: &str) -> Result<libc::ifreq> {
     let bytes = interface.as_bytes();
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
-        let why = format!("{interface:?} is not a possible interface name");
-        return Err(Error::new(std::io::ErrorKind::InvalidInput, why));
+        let message = format!("{interface:?} is not a possible interface name");
+        return Err(Error::new(std::io::ErrorKind::InvalidInput, message));
     }
     // SAFETY: all-zero bytes are a valid `ifreq`: integers, characters and null pointers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(bytes) {
-        *place = *byte as libc::c_char;
+    for (character, byte) in request.ifr_name.iter_mut().zip(bytes) {
+        *character = *byte as libc::c_char;
     }
     Ok(request)
 }
@@ -116,15 +116,18 @@ mod tests {
 
     #[test]
     fn loopback_has_address_and_mtu() {
-        let with = |address: &str| with_address(address.parse().unwrap()).unwrap();
-        assert_eq!(with("127.0.0.1:1").as_deref(), Some("lo"));
-        assert_eq!(with("[::ffff:127.0.0.1]:1").as_deref(), Some("lo"));
-        assert_eq!(with("192.0.2.1:1"), None);
+        let interface_of = |address: &str| with_address(address.parse().unwrap()).unwrap();
+        assert_eq!(interface_of("127.0.0.1:1").as_deref(), Some("lo"));
+        assert_eq!(interface_of("[::ffff:127.0.0.1]:1").as_deref(), Some("lo"));
+        assert_eq!(interface_of("192.0.2.1:1"), None);
         let lo = number("lo").unwrap();
-        assert_eq!((name(lo).unwrap().as_str(), with(&format!("[fe80::1%{lo}]:1")).as_deref()), ("lo", Some("lo")));
+        assert_eq!(
+            (name(lo).unwrap().as_str(), interface_of(&format!("[fe80::1%{lo}]:1")).as_deref()),
+            ("lo", Some("lo"))
+        );
         assert!(number("nosuchif0").is_err() && number("").is_err() && name(u32::MAX).is_err());
-        let said = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
-        assert_eq!(mtu("lo").unwrap().to_string(), said.trim());
+        let text = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(mtu("lo").unwrap().to_string(), text.trim());
         assert!(mtu("nosuchif0").is_err() && mtu("").is_err());
     }
 }

@@ -24,8 +24,8 @@ pub enum ConfigureError {
     Refused {
         /// The command.
         command: String,
-        /// What it said.
-        said: String,
+        /// Its error output.
+        stderr: String,
     },
 }
 
@@ -40,7 +40,7 @@ pub fn configure(program: &str, arguments: &[&str]) -> Result<(), ConfigureError
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(ConfigureError::Refused { command: format!("{program} {}", arguments.join(" ")), said: stderr })
+    Err(ConfigureError::Refused { command: format!("{program} {}", arguments.join(" ")), stderr })
 }
 
 /// Limits what an interface sends to this many bits a second, by a token bucket filter.
@@ -59,9 +59,11 @@ mod tests {
 
     #[test]
     fn missing_and_refusing_programs_differ() {
-        let absent = configure("no-such-program-of-iproute", &[]);
-        assert!(matches!(absent, Err(ConfigureError::Program { name, .. }) if name == "no-such-program-of-iproute"));
-        let refused = configure("sh", &["-c", "echo no >&2; exit 1"]);
-        assert!(matches!(refused, Err(ConfigureError::Refused { said, .. }) if said == "no"));
+        let missing_program = configure("no-such-program-of-iproute", &[]);
+        assert!(
+            matches!(missing_program, Err(ConfigureError::Program { name, .. }) if name == "no-such-program-of-iproute")
+        );
+        let refusing_program = configure("sh", &["-c", "echo no >&2; exit 1"]);
+        assert!(matches!(refusing_program, Err(ConfigureError::Refused { stderr, .. }) if stderr == "no"));
     }
 }

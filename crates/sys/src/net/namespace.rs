@@ -46,18 +46,19 @@ mod tests {
     #[test]
     fn new_namespace_is_isolated() {
         // A separate thread: the others stay where they are.
-        let apart = std::thread::spawn(|| {
-            let here = Namespace::current().unwrap();
+        let thread = std::thread::spawn(|| {
+            let original = Namespace::current().unwrap();
             let before = UdpSocket::bind("127.0.0.1:0").unwrap();
             if let Err(error) = Namespace::enter_new() {
                 return kelvin_testing::MissingRequirement::privilege(error).report_skip("a network namespace");
             }
-            let inside = UdpSocket::bind("127.0.0.1:0").and_then(|one| one.send_to(&[1], before.local_addr().unwrap()));
-            assert!(inside.is_err(), "its loopback device is down");
+            let result =
+                UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(&[1], before.local_addr().unwrap()));
+            assert!(result.is_err(), "its loopback device is down");
             before.send_to(&[1], before.local_addr().unwrap()).unwrap();
-            here.enter().unwrap();
+            original.enter().unwrap();
             UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[1], before.local_addr().unwrap()).unwrap();
         });
-        apart.join().unwrap();
+        thread.join().unwrap();
     }
 }

@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = 16;
 /// More than one answer of the kernel.
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// A request: the type of its message, flags beside `NLM_F_REQUEST`, and what follows the header.
+/// A request: the type of its message, flags in addition to `NLM_F_REQUEST`, and what follows the header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetlinkRequest<'a> {
     pub kind: u16,
@@ -33,14 +33,14 @@ pub(super) fn open() -> Result<File> {
     Ok(rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?.into())
 }
 
-/// Sends a request, and shows the type and the body of each message of the answer until `see` has enough.
+/// Sends a request, and calls `visit` with the type and the body of each message of the answer until it breaks.
 ///
 /// # Errors
 /// Those of the kernel.
 pub(super) fn query(
     mut kernel: &File,
     request: NetlinkRequest<'_>,
-    mut see: impl FnMut(u16, &[u8]) -> ControlFlow<()>,
+    mut visit: impl FnMut(u16, &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&((HEADER_BYTES + request.body.len()) as u32).to_ne_bytes());
@@ -59,7 +59,7 @@ pub(super) fn query(
                     let code = u32_at(body, 0).map_or(libc::EIO, |code| (code as i32).wrapping_neg());
                     return Err(Error::from_raw_os_error(code));
                 }
-                Some(kind) if see(kind, body).is_break() => return Ok(()),
+                Some(kind) if visit(kind, body).is_break() => return Ok(()),
                 _ => {}
             }
         }
@@ -72,7 +72,7 @@ pub(super) fn query(
 /// The content of the first attribute of this type.
 pub(super) fn find_attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     while let Some(attribute) = take_padded(&mut attributes, |bytes| u16_at(bytes, 0).map(usize::from)) {
-        // The upper two bits say how its content is written.
+        // The upper two bits are flags of its content.
         if u16_at(attribute, 2)? & 0x3fff == kind {
             return attribute.get(4..);
         }

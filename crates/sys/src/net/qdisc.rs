@@ -34,7 +34,7 @@ const QUEUE: u16 = 3;
 /// Where `struct gnet_stats_queue` has the packets that were dropped.
 const DROPS_OFFSET: usize = 8;
 
-/// A discipline or a class, as a message tells of it.
+/// A discipline or a class, as a message reports it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TcNode<'m> {
     pub handle: u32,
@@ -47,17 +47,17 @@ impl TcQuery {
     ///
     /// # Errors
     /// Those of the kernel.
-    pub(super) fn for_each_node(self, kernel: &File, interface: u32, mut see: impl FnMut(TcNode<'_>)) -> Result<()> {
-        // Classes are told of one interface alone; disciplines of all, whichever is named. Older kernels answer a request for one
+    pub(super) fn for_each_node(self, kernel: &File, interface: u32, mut visit: impl FnMut(TcNode<'_>)) -> Result<()> {
+        // Classes are reported of one interface alone; disciplines of all, whichever is named. Older kernels answer a request for one
         // differently.
         let mut body = [0; TCMSG_BYTES];
         body[INTERFACE_OFFSET..HANDLE_OFFSET].copy_from_slice(&interface.to_ne_bytes());
         netlink::query(kernel, NetlinkRequest { kind: self.get, flags: NLM_F_DUMP, body: &body }, |kind, body| {
-            let words = [INTERFACE_OFFSET, HANDLE_OFFSET, PARENT_OFFSET].map(|place| u32_at(body, place));
+            let words = [INTERFACE_OFFSET, HANDLE_OFFSET, PARENT_OFFSET].map(|offset| u32_at(body, offset));
             if let ([Some(index), Some(handle), Some(parent)], Some(attributes)) = (words, body.get(TCMSG_BYTES..))
                 && (kind, index) == (self.new, interface)
             {
-                see(TcNode { handle, parent, attributes });
+                visit(TcNode { handle, parent, attributes });
             }
             ControlFlow::Continue(())
         })
@@ -103,14 +103,14 @@ impl Qdisc {
     /// # Errors
     /// Those of the kernel; `NotFound` if there is no such discipline.
     pub fn counts(&mut self) -> Result<QdiscCounts> {
-        let mut counted = None;
+        let mut root_counts = None;
         DISCIPLINES.for_each_node(&self.kernel, self.interface, |node| {
-            if node.parent == TC_H_ROOT && counted.is_none() {
-                counted = counts(node.attributes);
+            if node.parent == TC_H_ROOT && root_counts.is_none() {
+                root_counts = counts(node.attributes);
             }
         })?;
-        let missing = "the interface has no queueing discipline with counters";
-        counted.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))
+        let message = "the interface has no queueing discipline with counters";
+        root_counts.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, message))
     }
 }
 
@@ -136,20 +136,23 @@ mod tests {
     #[test]
     fn counts_parse_from_attributes() {
         let basic = [&1_000_000_000_000_u64.to_ne_bytes()[..], &660_000_u32.to_ne_bytes(), &[0; 4]].concat();
-        let queue: Vec<u8> = [1_u32, 2, 3, 4, 5].iter().flat_map(|one| one.to_ne_bytes()).collect();
+        let queue: Vec<u8> = [1_u32, 2, 3, 4, 5].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let statistics = [attribute_bytes(QUEUE, &queue), attribute_bytes(BASIC, &basic)].concat();
-        let all = [
+        let attributes = [
             attribute_bytes(2, &[9; 5]),
             attribute_bytes(TCA_KIND, b"tbf\0"),
             attribute_bytes(STATISTICS | 0x8000, &statistics),
         ];
-        let found = counts(&all.concat()).unwrap();
-        assert_eq!(found, QdiscCounts { kind: "tbf".into(), bytes: 1_000_000_000_000, packets: 660_000, drops: 3 });
-        // Truncated anywhere, it gives nothing, or what was whole before.
-        let all = all.concat();
-        assert!(
-            (0..all.len()).all(|length| counts(&all[..length]).is_none_or(|found| found.bytes == 1_000_000_000_000))
+        let parsed_counts = counts(&attributes.concat()).unwrap();
+        assert_eq!(
+            parsed_counts,
+            QdiscCounts { kind: "tbf".into(), bytes: 1_000_000_000_000, packets: 660_000, drops: 3 }
         );
+        // Truncated anywhere, it gives nothing, or what was whole before.
+        let attributes = attributes.concat();
+        assert!((0..attributes.len()).all(|length| {
+            counts(&attributes[..length]).is_none_or(|parsed_counts| parsed_counts.bytes == 1_000_000_000_000)
+        }));
     }
 
     #[test]

@@ -23,9 +23,9 @@ const RTA_OIF: u16 = 4;
 /// thread. Ports are ignored.
 ///
 /// # Errors
-/// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of different IP versions.
-pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<String> {
-    let (family, [to, from], by) = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
+/// Those of the kernel: `NetworkUnreachable` without a route; `InvalidInput` for addresses of different IP versions.
+pub fn route_interface(destination: SocketAddr, source: SocketAddr) -> Result<String> {
+    let (family, [to, from], zone) = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
         (IpAddr::V4(to), IpAddr::V4(from)) => (libc::AF_INET, [to, from].map(|address| address.octets().to_vec()), 0),
         (IpAddr::V6(to), IpAddr::V6(from)) => {
             (libc::AF_INET6, [to, from].map(|address| address.octets().to_vec()), interface::zone(destination))
@@ -33,11 +33,11 @@ pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<Strin
         _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses have different IP versions")),
     };
     let bits = (8 * to.len()) as u8;
-    let mut about = [0; RTMSG_BYTES];
-    about[..3].copy_from_slice(&[family as u8, bits, bits]);
-    let mut body = [&about[..], &attribute_bytes(RTA_DST, &to), &attribute_bytes(RTA_SRC, &from)].concat();
-    if by != 0 {
-        body.extend(attribute_bytes(RTA_OIF, &by.to_ne_bytes()));
+    let mut header = [0; RTMSG_BYTES];
+    header[..3].copy_from_slice(&[family as u8, bits, bits]);
+    let mut body = [&header[..], &attribute_bytes(RTA_DST, &to), &attribute_bytes(RTA_SRC, &from)].concat();
+    if zone != 0 {
+        body.extend(attribute_bytes(RTA_OIF, &zone.to_ne_bytes()));
     }
     let mut interface_index = None;
     netlink::query(&netlink::open()?, NetlinkRequest { kind: RTM_GETROUTE, flags: 0, body: &body }, |kind, body| {
@@ -47,8 +47,8 @@ pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<Strin
         interface_index = outgoing_interface(body);
         ControlFlow::Break(())
     })?;
-    let missing = "the kernel names no interface for that route";
-    interface::name(interface_index.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))?)
+    let message = "the kernel names no interface for that route";
+    interface::name(interface_index.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, message))?)
 }
 
 /// An attribute. Addresses are multiples of four bytes, so there is no padding.
@@ -71,36 +71,36 @@ mod tests {
 
     #[test]
     fn local_address_routes_over_loopback() {
-        let at = |ip: IpAddr| SocketAddr::new(ip, 1);
-        let here = at(Ipv4Addr::LOCALHOST.into());
-        let found = match interface_to(here, here) {
-            Ok(found) => found,
+        let address_of = |ip: IpAddr| SocketAddr::new(ip, 1);
+        let local = address_of(Ipv4Addr::LOCALHOST.into());
+        let interface = match route_interface(local, local) {
+            Ok(name) => name,
             Err(error) => {
                 return MissingRequirement::machine(format!("no rtnetlink: {error}"))
                     .report_skip("a route by loopback");
             }
         };
-        assert_eq!(found, "lo");
-        assert_eq!(interface_to(at(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()), here).unwrap(), "lo");
-        let mixed = interface_to(at(Ipv6Addr::LOCALHOST.into()), here).unwrap_err();
+        assert_eq!(interface, "lo");
+        assert_eq!(route_interface(address_of(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()), local).unwrap(), "lo");
+        let mixed = route_interface(address_of(Ipv6Addr::LOCALHOST.into()), local).unwrap_err();
         assert_eq!(mixed.kind(), std::io::ErrorKind::InvalidInput);
         // An address that this machine does not have cannot be a source.
-        assert!(interface_to(here, at(Ipv4Addr::new(192, 0, 2, 1).into())).is_err());
+        assert!(route_interface(local, address_of(Ipv4Addr::new(192, 0, 2, 1).into())).is_err());
     }
 
     #[test]
     fn own_addresses_route_over_loopback() {
-        let what = "the route to an address of this machine";
+        let description = "the route to an address of this machine";
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-        let Ok(own) = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) else {
-            return MissingRequirement::machine("this machine has no route to other hosts").report_skip(what);
+        let Ok(local_address) = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) else {
+            return MissingRequirement::machine("this machine has no route to other hosts").report_skip(description);
         };
-        if own.ip().is_loopback() {
-            return MissingRequirement::machine("this machine has only loopback addresses").report_skip(what);
+        if local_address.ip().is_loopback() {
+            return MissingRequirement::machine("this machine has only loopback addresses").report_skip(description);
         }
-        assert_eq!(interface_to(own, own).unwrap(), "lo");
-        let out = interface_to("192.0.2.1:9".parse().unwrap(), own).unwrap();
-        assert_eq!(Some(out), interface::with_address(own).unwrap());
+        assert_eq!(route_interface(local_address, local_address).unwrap(), "lo");
+        let out = route_interface("192.0.2.1:9".parse().unwrap(), local_address).unwrap();
+        assert_eq!(Some(out), interface::with_address(local_address).unwrap());
     }
 
     #[test]

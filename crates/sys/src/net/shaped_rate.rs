@@ -50,31 +50,31 @@ fn shaped_rate(disciplines: &[QueueNode], classes: &[QueueNode]) -> Option<f64> 
     if root.kind == "htb" {
         return class_ceiling(classes);
     }
-    // Of those below each other, the slowest. The major number of a parent's class is that of the parent.
-    let (mut node, mut lowest) = (root, None::<f64>);
+    // Of nested ones, the slowest. The major number of a parent's class is that of the parent.
+    let (mut node, mut min_rate) = (root, None::<f64>);
     for _ in 0..disciplines.len() {
         // All that passes an interface passes one queue of these.
         if !matches!(node.kind.as_str(), "tbf" | "netem" | "cake") {
-            return lowest;
+            return min_rate;
         }
-        lowest = lowest.into_iter().chain(node.rate).reduce(f64::min);
-        let below = |child: &&QueueNode| child.parent != TC_H_ROOT && child.parent >> 16 == node.handle >> 16;
-        let Some(next) = disciplines.iter().find(below) else { break };
+        min_rate = min_rate.into_iter().chain(node.rate).reduce(f64::min);
+        let is_child = |child: &&QueueNode| child.parent != TC_H_ROOT && child.parent >> 16 == node.handle >> 16;
+        let Some(next) = disciplines.iter().find(is_child) else { break };
         node = next;
     }
-    lowest
+    min_rate
 }
 
 fn class_ceiling(classes: &[QueueNode]) -> Option<f64> {
     let is_leaf = |class: &&QueueNode| classes.iter().all(|child| child.parent != class.handle);
-    let leaves = classes.iter().filter(is_leaf).map(|class| class.rate);
-    let highest = leaves.reduce(|highest, rate| Some(highest?.max(rate?)))??;
-    let mut tops = classes.iter().filter(|class| class.parent == TC_H_ROOT || class.parent & 0xffff == 0);
-    let top = match (tops.next(), tops.next()) {
+    let leaf_rates = classes.iter().filter(is_leaf).map(|class| class.rate);
+    let max_rate = leaf_rates.reduce(|max, rate| Some(max?.max(rate?)))??;
+    let mut top_classes = classes.iter().filter(|class| class.parent == TC_H_ROOT || class.parent & 0xffff == 0);
+    let top_rate = match (top_classes.next(), top_classes.next()) {
         (Some(top), None) => top.rate,
         _ => None,
     };
-    Some(top.map_or(highest, |top| highest.min(top)))
+    Some(top_rate.map_or(max_rate, |rate| max_rate.min(rate)))
 }
 
 /// All disciplines, or classes, of an interface.
@@ -82,24 +82,25 @@ fn read_nodes(question: TcQuery, interface: u32) -> Result<Vec<QueueNode>> {
     let mut nodes = Vec::new();
     question.for_each_node(&netlink::open()?, interface, |node| {
         let Some(kind) = kind_name(node.attributes) else { return };
-        let rate = find_attribute(node.attributes, OPTIONS).and_then(|options| rate_of(&kind, options));
+        let rate = find_attribute(node.attributes, OPTIONS).and_then(|options| option_rate(&kind, options));
         let rate = rate.filter(|&rate| rate > 0.0);
         nodes.push(QueueNode { kind, handle: node.handle, parent: node.parent, rate });
     })?;
     Ok(nodes)
 }
 
-/// Bytes a second among the options of a discipline or a class. The kernel tells the wide figure where the narrow one cannot hold it.
-fn rate_of(kind: &str, options: &[u8]) -> Option<f64> {
-    let wide = |options: &[u8], number| Some(u64_at(find_attribute(options, number)?, 0)? as f64);
-    let either = |options: &[u8], (narrow, broad): (u16, u16), offset: usize| {
-        wide(options, broad).or_else(|| u32_at(find_attribute(options, narrow)?, offset).map(f64::from))
+/// Bytes a second among the options of a discipline or a class. The kernel reports the 64-bit figure where the 32-bit one cannot hold it.
+fn option_rate(kind: &str, options: &[u8]) -> Option<f64> {
+    let wide_rate = |options: &[u8], number| Some(u64_at(find_attribute(options, number)?, 0)? as f64);
+    let rate_of_any_width = |options: &[u8], (narrow_number, wide_number): (u16, u16), offset: usize| {
+        wide_rate(options, wide_number)
+            .or_else(|| u32_at(find_attribute(options, narrow_number)?, offset).map(f64::from))
     };
     match kind {
-        "tbf" => either(options, TBF, RATE_OFFSET),
-        "htb" => either(options, HTB, CEILING_OFFSET),
-        "netem" => either(options.get(NETEM_HEAD_BYTES..)?, NETEM, 0),
-        "cake" => wide(options, CAKE),
+        "tbf" => rate_of_any_width(options, TBF, RATE_OFFSET),
+        "htb" => rate_of_any_width(options, HTB, CEILING_OFFSET),
+        "netem" => rate_of_any_width(options.get(NETEM_HEAD_BYTES..)?, NETEM, 0),
+        "cake" => wide_rate(options, CAKE),
         _ => None,
     }
 }
@@ -118,8 +119,8 @@ mod tests {
     fn only_whole_interface_shapers_count() {
         let fair = node("fq_codel", [0, TC_H_ROOT], None);
         assert_eq!(shaped_rate(&[fair], &[]), None);
-        let delayed = [node("netem", [0x1_0000, TC_H_ROOT], None), node("tbf", [0x2_0000, 0x1_0001], Some(1e6))];
-        assert_eq!(shaped_rate(&delayed, &[]), Some(1e6));
+        let netem_tree = [node("netem", [0x1_0000, TC_H_ROOT], None), node("tbf", [0x2_0000, 0x1_0001], Some(1e6))];
+        assert_eq!(shaped_rate(&netem_tree, &[]), Some(1e6));
         // A bucket of one band of several is not of all.
         let bands = [node("prio", [0x1_0000, TC_H_ROOT], None), node("tbf", [0x2_0000, 0x1_0001], Some(1e6))];
         assert_eq!(shaped_rate(&bands, &[]), None);
@@ -135,8 +136,8 @@ mod tests {
 
     #[test]
     fn kernel_reports_configured_rate() {
-        let done = std::thread::spawn(|| {
-            let Ok(_apart) = Namespace::enter_new() else { return Err("no right to make a namespace") };
+        let thread = std::thread::spawn(|| {
+            let Ok(_namespace) = Namespace::enter_new() else { return Err("no right to make a namespace") };
             let tc = |words: &str| configure("tc", &words.split(' ').collect::<Vec<_>>());
             assert_eq!(interface_rate("lo").unwrap(), None);
             assert!(interface_rate("nosuchif0").is_err());
@@ -154,7 +155,7 @@ mod tests {
             assert_eq!(interface_rate("lo").unwrap(), Some(50e9));
             Ok(())
         });
-        match done.join() {
+        match thread.join() {
             Ok(Ok(())) => {}
             Ok(Err(missing)) => {
                 kelvin_testing::MissingRequirement::machine(missing).report_skip("the rates of some shapers")

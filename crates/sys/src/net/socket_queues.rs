@@ -17,7 +17,7 @@ const QUEUE_OFFSET: usize = 28;
 const LOST_OFFSET: usize = 32;
 const RETRANSMITTED_OFFSET: usize = 36;
 const LAST_SENT_OFFSET: usize = 44;
-const NOT_SENT_OFFSET: usize = 144;
+const UNSENT_OFFSET: usize = 144;
 /// Where `tcpi_bytes_received` is.
 const RECEIVED_OFFSET: usize = 128;
 const MIN_ROUND_TRIP_OFFSET: usize = 148;
@@ -67,26 +67,26 @@ pub struct SendCounters {
     /// Of these, when it could not send them.
     pub limited: LimitedTime,
     /// Bytes that were not sent yet.
-    pub not_sent: u32,
+    pub unsent_bytes: u32,
     /// Segments with data that were sent, and those that were sent again.
     pub segments: u32,
     /// See `segments`.
     pub retransmitted: u32,
     /// The shortest round trip so far, in nanoseconds, and the smoothed one.
     pub min_round_trip: u64,
-    /// See `least_round_trip`.
+    /// See `min_round_trip`.
     pub round_trip: u64,
-    /// Bytes of the other end's receive window now; 0 where the kernel does not say.
+    /// Bytes of the other end's receive window now; 0 where the kernel does not report it.
     pub window: u32,
     /// Bytes in the send buffer now: that were not sent, or are not acknowledged.
-    pub in_buffer: u32,
+    pub buffered_bytes: u32,
 }
 
 /// What of a connection is on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InTransit {
     /// Bytes that were not sent yet.
-    pub not_sent: u32,
+    pub unsent_bytes: u32,
     /// Segments that were sent and are not acknowledged.
     pub segments: u32,
     /// Whether some of them are lost, or were sent again.
@@ -164,7 +164,7 @@ pub fn unread_bytes(socket: &impl AsFd) -> Result<u32> {
 /// # Errors
 /// As [`send_time`].
 pub fn received_bytes(socket: &impl AsFd) -> Result<u64> {
-    Ok(TcpInfoBytes::read(socket)?.long(RECEIVED_OFFSET))
+    Ok(TcpInfoBytes::read(socket)?.double_word(RECEIVED_OFFSET))
 }
 
 /// What is on its way.
@@ -174,7 +174,7 @@ pub fn received_bytes(socket: &impl AsFd) -> Result<u64> {
 pub fn in_transit(socket: &impl AsFd) -> Result<InTransit> {
     let info = TcpInfoBytes::read(socket)?;
     Ok(InTransit {
-        not_sent: info.word(NOT_SENT_OFFSET),
+        unsent_bytes: info.word(UNSENT_OFFSET),
         segments: info.word(QUEUED_OFFSET),
         is_recovering: info.word(LOST_OFFSET) > 0 || info.word(RETRANSMITTED_OFFSET) > 0,
         min_round_trip: u64::from(info.word(MIN_ROUND_TRIP_OFFSET)) * 1000,
@@ -190,16 +190,16 @@ pub fn send_counters(socket: &impl AsFd) -> Result<SendCounters> {
     let info = TcpInfoBytes::read(socket)?;
     let SendTime { busy, limited } = info.send_time();
     Ok(SendCounters {
-        bytes: info.long(ACKNOWLEDGED_OFFSET),
+        bytes: info.double_word(ACKNOWLEDGED_OFFSET),
         busy,
         limited,
-        not_sent: info.word(NOT_SENT_OFFSET),
+        unsent_bytes: info.word(UNSENT_OFFSET),
         segments: info.word(TOTAL_SENT_OFFSET),
         retransmitted: info.word(TOTAL_RETRANSMITTED_OFFSET),
         min_round_trip: u64::from(info.word(MIN_ROUND_TRIP_OFFSET)) * 1000,
         round_trip: u64::from(info.word(ROUND_TRIP_OFFSET)) * 1000,
         window: info.word(WINDOW_OFFSET),
-        in_buffer: unacknowledged_bytes(socket)?,
+        buffered_bytes: unacknowledged_bytes(socket)?,
     })
 }
 
@@ -237,13 +237,13 @@ impl TcpInfoBytes {
         u32::from_ne_bytes(std::array::from_fn(|index| self.0[offset + index]))
     }
 
-    fn long(&self, offset: usize) -> u64 {
+    fn double_word(&self, offset: usize) -> u64 {
         u64::from_ne_bytes(std::array::from_fn(|index| self.0[offset + index]))
     }
 
     fn send_time(&self) -> SendTime {
         let [busy, by_window, by_buffer] = [BUSY_OFFSET, WINDOW_LIMITED_OFFSET, BUFFER_LIMITED_OFFSET]
-            .map(|offset| self.long(offset).saturating_mul(1000));
+            .map(|offset| self.double_word(offset).saturating_mul(1000));
         SendTime { busy, limited: LimitedTime { by_window, by_buffer } }
     }
 }
@@ -258,53 +258,68 @@ mod tests {
     fn queued_bytes_are_counted_at_both_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         super::super::set_backlog(&listener, 7).unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(accept_queue(&listener).unwrap(), ListenQueue { length: 1, capacity: 7 });
-        let mut far = listener.accept().unwrap().0;
+        let mut server = listener.accept().unwrap().0;
         assert_eq!(accept_queue(&listener).unwrap().length, 0);
-        (&near).write_all(&[1; 1000]).unwrap();
-        far.peek(&mut [0]).unwrap();
-        assert_eq!((unread_bytes(&far).unwrap(), received_bytes(&far).unwrap()), (1000, 1000));
-        far.read_exact(&mut [0; 1000]).unwrap();
-        assert_eq!((unread_bytes(&far).unwrap(), received_bytes(&far).unwrap()), (0, 1000));
-        assert_eq!(received_bytes(&near).unwrap(), 0);
+        (&client).write_all(&[1; 1000]).unwrap();
+        server.peek(&mut [0]).unwrap();
+        assert_eq!((unread_bytes(&server).unwrap(), received_bytes(&server).unwrap()), (1000, 1000));
+        server.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!((unread_bytes(&server).unwrap(), received_bytes(&server).unwrap()), (0, 1000));
+        assert_eq!(received_bytes(&client).unwrap(), 0);
     }
 
     #[test]
     fn nonreading_end_fills_window() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut far = listener.accept().unwrap().0;
-        near.set_nonblocking(true).unwrap();
-        assert_eq!(send_time(&near).unwrap().limited.by_window, 0);
-        let mut written = 0;
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        client.set_nonblocking(true).unwrap();
+        assert_eq!(send_time(&client).unwrap().limited.by_window, 0);
+        let mut written_bytes = 0;
         // Both buffers, each of which may grow while it is filled.
-        while let Ok(some) = near.write(&[1; 1 << 20]) {
-            written += some;
+        while let Ok(count) = client.write(&[1; 1 << 20]) {
+            written_bytes += count;
         }
-        let waits = unacknowledged_bytes(&near).unwrap();
-        assert!(waits > 0 && waits as usize <= written);
-        let carried_before = send_counters(&near).unwrap();
-        let way = in_transit(&near).unwrap();
-        assert!(way.not_sent > 0 && way.not_sent <= waits && !way.is_recovering && way.min_round_trip > 0, "{way:?}");
+        let unacknowledged = unacknowledged_bytes(&client).unwrap();
+        assert!(unacknowledged > 0 && unacknowledged as usize <= written_bytes);
+        let carried_before = send_counters(&client).unwrap();
+        let transit = in_transit(&client).unwrap();
+        assert!(
+            transit.unsent_bytes > 0
+                && transit.unsent_bytes <= unacknowledged
+                && !transit.is_recovering
+                && transit.min_round_trip > 0,
+            "{transit:?}"
+        );
         // The kernel counts in ticks of its clock, one of which may have passed before.
-        while send_time(&near).unwrap().limited.by_window == 0
-            || send_counters(&near).unwrap().busy <= carried_before.busy
+        while send_time(&client).unwrap().limited.by_window == 0
+            || send_counters(&client).unwrap().busy <= carried_before.busy
         {}
-        let waited = send_counters(&near).unwrap();
-        assert!(waited.busy >= waited.limited.by_window && waited.busy > carried_before.busy, "{waited:?}");
-        assert!(waited.not_sent > 0 && waited.bytes < written as u64 && waited.min_round_trip > 0, "{waited:?}");
-        assert!(waited.segments > 0 && waited.retransmitted <= waited.segments, "{waited:?}");
-        assert!(waited.round_trip >= waited.min_round_trip, "{waited:?}");
-        assert!(waited.in_buffer >= waited.not_sent && waited.in_buffer as usize <= written, "{waited:?}");
+        let counters = send_counters(&client).unwrap();
+        assert!(counters.busy >= counters.limited.by_window && counters.busy > carried_before.busy, "{counters:?}");
+        assert!(
+            counters.unsent_bytes > 0 && counters.bytes < written_bytes as u64 && counters.min_round_trip > 0,
+            "{counters:?}"
+        );
+        assert!(counters.segments > 0 && counters.retransmitted <= counters.segments, "{counters:?}");
+        assert!(counters.round_trip >= counters.min_round_trip, "{counters:?}");
+        assert!(
+            counters.buffered_bytes >= counters.unsent_bytes && counters.buffered_bytes as usize <= written_bytes,
+            "{counters:?}"
+        );
         std::thread::scope(|scope| {
-            scope.spawn(|| far.read_exact(&mut vec![0; written]).unwrap());
+            scope.spawn(|| server.read_exact(&mut vec![0; written_bytes]).unwrap());
         });
-        while unacknowledged_bytes(&near).unwrap() > 0 {}
-        let after = in_transit(&near).unwrap();
-        assert_eq!((after.not_sent, after.segments, after.is_recovering), (0, 0, false));
-        let carried = send_counters(&near).unwrap();
+        while unacknowledged_bytes(&client).unwrap() > 0 {}
+        let after = in_transit(&client).unwrap();
+        assert_eq!((after.unsent_bytes, after.segments, after.is_recovering), (0, 0, false));
+        let carried = send_counters(&client).unwrap();
         // The kernel may count what opened the connection as well.
-        assert!((written as u64..=written as u64 + 1).contains(&carried.bytes), "{carried:?} of {written}");
+        assert!(
+            (written_bytes as u64..=written_bytes as u64 + 1).contains(&carried.bytes),
+            "{carried:?} of {written_bytes}"
+        );
     }
 }

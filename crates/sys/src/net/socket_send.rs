@@ -28,13 +28,13 @@ const FILE_ENDED: &str = "the file ended before all of it was sent";
 /// Sends the first `bytes` of a file by sendfile(2).
 ///
 /// # Errors
-/// What the call says; a file that is shorter.
-pub fn send_file(to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
+/// Those of the call; a file that is shorter.
+pub fn send_file(socket: &impl AsFd, file: &File, bytes: usize) -> Result<()> {
     let mut offset: libc::off_t = 0;
     while (offset as usize) < bytes {
-        let (to, from) = (to.as_fd().as_raw_fd(), from.as_raw_fd());
+        let (socket, file) = (socket.as_fd().as_raw_fd(), file.as_raw_fd());
         // SAFETY: the offset is valid to read and write; the kernel moves it on by what was sent.
-        let sent = unsafe { libc::sendfile(to, from, &raw mut offset, bytes - offset as usize) };
+        let sent = unsafe { libc::sendfile(socket, file, &raw mut offset, bytes - offset as usize) };
         nonzero(byte_count(sent)?, FILE_ENDED)?;
     }
     Ok(())
@@ -65,19 +65,19 @@ impl Splicer {
     /// Sends the first `bytes` of a file.
     ///
     /// # Errors
-    /// What the calls say; a file that is shorter.
-    pub fn send(&self, to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
+    /// Those of the calls; a file that is shorter.
+    pub fn send(&self, socket: &impl AsFd, file: &File, bytes: usize) -> Result<()> {
         let [read, write] = [&self.pipe.read, &self.pipe.write].map(AsRawFd::as_raw_fd);
         let mut offset = 0;
         while offset < bytes {
             let position = Some(offset as u64);
-            let moved = splice((from.as_raw_fd(), position), (write, None), bytes - offset, 0)?;
-            let mut in_pipe = nonzero(moved, FILE_ENDED)?;
-            offset += in_pipe;
-            let more = if offset < bytes { libc::SPLICE_F_MORE } else { 0 };
-            while in_pipe > 0 {
-                let sent = splice((read, None), (to.as_fd().as_raw_fd(), None), in_pipe, more)?;
-                in_pipe -= nonzero(sent, "the pipe gave nothing of what it holds")?;
+            let spliced_bytes = splice((file.as_raw_fd(), position), (write, None), bytes - offset, 0)?;
+            let mut piped = nonzero(spliced_bytes, FILE_ENDED)?;
+            offset += piped;
+            let flags = if offset < bytes { libc::SPLICE_F_MORE } else { 0 };
+            while piped > 0 {
+                let sent = splice((read, None), (socket.as_fd().as_raw_fd(), None), piped, flags)?;
+                piped -= nonzero(sent, "the pipe gave nothing of what it holds")?;
             }
         }
         Ok(())
@@ -87,11 +87,11 @@ impl Splicer {
 /// Sends a whole message with MSG_MORE, so that no packet leaves before it is full or something is sent without it.
 ///
 /// # Errors
-/// What the call says.
+/// Those of the call.
 #[inline(always)]
-pub fn send_with_more(to: &impl AsFd, mut message: &[u8]) -> Result<()> {
+pub fn send_with_more(socket: &impl AsFd, mut message: &[u8]) -> Result<()> {
     while !message.is_empty() {
-        let sent = send(to.as_fd().as_raw_fd(), message, libc::MSG_MORE | libc::MSG_NOSIGNAL)?;
+        let sent = send(socket.as_fd().as_raw_fd(), message, libc::MSG_MORE | libc::MSG_NOSIGNAL)?;
         message = &message[sent..];
     }
     Ok(())
@@ -106,12 +106,12 @@ pub fn set_zero_copy(socket: &impl AsFd) -> Result<()> {
 /// bytes must not change until then.
 ///
 /// # Errors
-/// What the call says; `ENOBUFS` before any byte was sent if too many calls are not completed.
-pub fn send_without_copy(to: &impl AsFd, message: &[u8]) -> Result<u32> {
+/// Those of the call; `ENOBUFS` before any byte was sent if too many calls are not completed.
+pub fn send_without_copy(stream: &impl AsFd, message: &[u8]) -> Result<u32> {
     let (mut sent, mut calls) = (0, 0);
     while sent < message.len() {
-        let (socket, rest) = (to.as_fd().as_raw_fd(), &message[sent..]);
-        let moved = match send(socket, rest, libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL) {
+        let (socket, rest) = (stream.as_fd().as_raw_fd(), &message[sent..]);
+        let sent_bytes = match send(socket, rest, libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL) {
             // A message that has begun must be ended; one more copy does no harm.
             Err(error) if is_queue_full(&error) && sent > 0 => send(socket, rest, libc::MSG_NOSIGNAL)?,
             result => {
@@ -119,12 +119,12 @@ pub fn send_without_copy(to: &impl AsFd, message: &[u8]) -> Result<u32> {
                 result?
             }
         };
-        sent += nonzero(moved, "nothing of the message was sent")?;
+        sent += nonzero(sent_bytes, "nothing of the message was sent")?;
     }
     Ok(calls)
 }
 
-/// Whether an error of [`send_without_copy`] says that too many calls are not completed.
+/// Whether an error of [`send_without_copy`] means that too many calls are not completed.
 pub fn is_queue_full(error: &Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
@@ -176,7 +176,7 @@ const CONTROL_DATA_BYTES: usize = 128;
 /// The next message of a socket's error queue, if there is one: the data of its first control message of a kind, by level and type.
 pub(super) fn next_queued_error(
     socket: &impl AsFd,
-    is_wanted: impl Fn((libc::c_int, libc::c_int)) -> bool,
+    is_match: impl Fn((libc::c_int, libc::c_int)) -> bool,
 ) -> Result<Option<Option<[u8; CONTROL_DATA_BYTES]>>> {
     #[repr(C, align(8))]
     struct Control([u8; 256]);
@@ -193,7 +193,7 @@ pub(super) fn next_queued_error(
         }
         let mut next = libc::CMSG_FIRSTHDR(&raw const header);
         while let Some(message) = next.as_ref() {
-            if is_wanted((message.cmsg_level, message.cmsg_type)) {
+            if is_match((message.cmsg_level, message.cmsg_type)) {
                 let length = message.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let mut data = [0; CONTROL_DATA_BYTES];
                 std::ptr::copy_nonoverlapping(libc::CMSG_DATA(next), data.as_mut_ptr(), length.min(data.len()));
@@ -214,16 +214,16 @@ pub(super) fn send(socket: RawFd, bytes: &[u8], flags: libc::c_int) -> Result<us
 
 /// Moves bytes from one end to the other, each a descriptor and, of a file, an offset.
 pub(super) fn splice(
-    from: (RawFd, Option<u64>),
-    to: (RawFd, Option<u64>),
+    source: (RawFd, Option<u64>),
+    target: (RawFd, Option<u64>),
     bytes: usize,
     flags: libc::c_uint,
 ) -> Result<usize> {
-    let mut offsets = [from.1, to.1].map(|offset| offset.map(|offset| offset as libc::loff_t));
+    let mut offsets = [source.1, target.1].map(|offset| offset.map(|offset| offset as libc::loff_t));
     let [from_offset, to_offset] =
         offsets.each_mut().map(|offset| offset.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut));
     // SAFETY: each offset is null, or valid to read and write.
-    byte_count(unsafe { libc::splice(from.0, from_offset, to.0, to_offset, bytes, flags) })
+    byte_count(unsafe { libc::splice(source.0, from_offset, target.0, to_offset, bytes, flags) })
 }
 
 /// How many bytes a call moved.
@@ -252,49 +252,52 @@ mod tests {
     /// Sends noise over a connection, and whether it arrived.
     fn arrives(send: impl FnOnce(&TcpStream, &[u8])) -> bool {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut far = listener.accept().unwrap().0;
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
         let receiving = std::thread::spawn(move || {
-            let mut arrived = Vec::new();
-            far.read_to_end(&mut arrived).unwrap();
-            arrived
+            let mut received = Vec::new();
+            server.read_to_end(&mut received).unwrap();
+            received
         });
         let noise = random_bytes();
-        send(&near, &noise);
-        near.shutdown(std::net::Shutdown::Write).unwrap();
+        send(&client, &noise);
+        client.shutdown(std::net::Shutdown::Write).unwrap();
         receiving.join().unwrap() == noise
     }
 
     #[test]
     fn file_arrives_by_sendfile_and_splice() {
         let file = memory_file_with(&random_bytes()).unwrap();
-        assert!(arrives(|near, _| send_file(near, &file, BYTES).unwrap()));
+        assert!(arrives(|client, _| send_file(client, &file, BYTES).unwrap()));
         let splicer = Splicer::new(64 << 10).unwrap();
         assert!(splicer.capacity().unwrap() >= 4096);
-        assert!(arrives(|near, _| splicer.send(near, &file, BYTES).unwrap()));
+        assert!(arrives(|client, _| splicer.send(client, &file, BYTES).unwrap()));
     }
 
     #[test]
     fn short_file_is_an_error() {
         let file = memory_file_with(&[1; 100]).unwrap();
-        assert!(!arrives(|near, _| assert!(send_file(near, &file, 101).is_err())));
-        assert!(!arrives(|near, _| assert!(Splicer::new(4096).unwrap().send(near, &file, 101).is_err())));
+        assert!(!arrives(|client, _| assert!(send_file(client, &file, 101).is_err())));
+        assert!(!arrives(|client, _| assert!(Splicer::new(4096).unwrap().send(client, &file, 101).is_err())));
     }
 
     #[test]
     fn zero_copy_send_arrives_and_completes() {
-        assert!(arrives(|near, noise| {
-            set_zero_copy(near).unwrap();
-            let calls = send_without_copy(near, noise).unwrap();
-            let mut done = ZeroCopyCompletions::default();
-            while done.calls < calls {
-                let more = take_completions(near).unwrap();
-                done = ZeroCopyCompletions { calls: done.calls + more.calls, copied: done.copied + more.copied };
+        assert!(arrives(|client, noise| {
+            set_zero_copy(client).unwrap();
+            let calls = send_without_copy(client, noise).unwrap();
+            let mut completions = ZeroCopyCompletions::default();
+            while completions.calls < calls {
+                let new_completions = take_completions(client).unwrap();
+                completions = ZeroCopyCompletions {
+                    calls: completions.calls + new_completions.calls,
+                    copied: completions.copied + new_completions.copied,
+                };
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            assert_eq!(done.calls, calls);
+            assert_eq!(completions.calls, calls);
             // Loopback delivers the bytes to the receiver's socket, so it must copy them.
-            assert_eq!(done.copied, calls);
+            assert_eq!(completions.copied, calls);
         }));
     }
 }

@@ -45,7 +45,7 @@ pub struct FileSlice<'a> {
 pub enum TransferCall<'a> {
     /// From memory to the socket (send).
     Send(&'a [u8], MoreFollows),
-    /// From memory to the socket without a copy (MSG_ZEROCOPY): the bytes must stay as they are until the error queue says that
+    /// From memory to the socket without a copy (MSG_ZEROCOPY): the bytes must stay as they are until the error queue reports that
     /// they are no longer used.
     SendZeroCopy(&'a [u8], MoreFollows),
     /// From a mapping to the socket (send): EFAULT where the file has become shorter.
@@ -71,12 +71,12 @@ pub enum TransferCall<'a> {
 }
 
 /// What holds bytes back only for what follows.
-fn flags(follows: MoreFollows) -> libc::c_int {
-    libc::MSG_NOSIGNAL | if follows == MoreFollows::Yes { libc::MSG_MORE } else { 0 }
+fn flags(more_follows: MoreFollows) -> libc::c_int {
+    libc::MSG_NOSIGNAL | if more_follows == MoreFollows::Yes { libc::MSG_MORE } else { 0 }
 }
 
-fn splice_flags(follows: MoreFollows) -> libc::c_uint {
-    libc::SPLICE_F_MOVE | if follows == MoreFollows::Yes { libc::SPLICE_F_MORE } else { 0 }
+fn splice_flags(more_follows: MoreFollows) -> libc::c_uint {
+    libc::SPLICE_F_MOVE | if more_follows == MoreFollows::Yes { libc::SPLICE_F_MORE } else { 0 }
 }
 
 /// Bytes that one request of a ring can move: it counts them in 32 bits.
@@ -86,7 +86,7 @@ fn ring_length(bytes: usize) -> u32 {
 
 impl TransferCall<'_> {
     /// What the socket must be for it; `None` if it does not touch the socket.
-    pub fn awaited(&self) -> Option<SocketEvent> {
+    pub fn wait_event(&self) -> Option<SocketEvent> {
         match self {
             Self::Send(..)
             | Self::SendZeroCopy(..)
@@ -101,7 +101,7 @@ impl TransferCall<'_> {
     /// Makes it as a system call, once, and returns how many bytes were moved.
     ///
     /// # Errors
-    /// What the call says: `WouldBlock` where the socket is non-blocking, or its time is over. A peer that is gone is an error
+    /// Those of the call: `WouldBlock` where the socket is non-blocking, or its time is over. A peer that is gone is an error
     /// (EPIPE): the Rust runtime ignores SIGPIPE, which sendfile and splice would raise.
     #[inline]
     pub fn execute(&mut self, socket: &impl AsFd) -> Result<usize> {
@@ -191,25 +191,25 @@ const NO_OFFSET: i64 = -1;
 
 /// A splice from one end to the other, each a descriptor and an offset.
 fn splice_entry(
-    (from, from_offset): (&impl AsRawFd, i64),
-    (to, to_offset): (&impl AsRawFd, i64),
+    (source, from_offset): (&impl AsRawFd, i64),
+    (target, to_offset): (&impl AsRawFd, i64),
     bytes: usize,
-    follows: MoreFollows,
+    more_follows: MoreFollows,
 ) -> squeue::Entry {
-    let [from, to] = [from.as_raw_fd(), to.as_raw_fd()].map(types::Fd);
-    let entry = opcode::Splice::new(from, from_offset, to, to_offset, ring_length(bytes));
-    entry.flags(splice_flags(follows)).build()
+    let [source, target] = [source.as_raw_fd(), target.as_raw_fd()].map(types::Fd);
+    let entry = opcode::Splice::new(source, from_offset, target, to_offset, ring_length(bytes));
+    entry.flags(splice_flags(more_follows)).build()
 }
 
 /// Sends several pieces of memory as one message, once.
 ///
 /// # Errors
 /// As [`TransferCall::execute`].
-pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], follows: MoreFollows) -> Result<usize> {
+pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], more_follows: MoreFollows) -> Result<usize> {
     // The kernel takes no more of them (UIO_MAXIOV); the rest is for the next call.
-    const MOST: usize = 1024;
-    let pieces = &pieces[..pieces.len().min(MOST)];
-    let flags = SendFlags::from_bits_retain(flags(follows) as u32);
+    const MAX_VECTORS: usize = 1024;
+    let pieces = &pieces[..pieces.len().min(MAX_VECTORS)];
+    let flags = SendFlags::from_bits_retain(flags(more_follows) as u32);
     Ok(rustix::net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)?)
 }
 

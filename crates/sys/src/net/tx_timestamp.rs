@@ -21,7 +21,7 @@ pub fn enable(socket: &impl AsFd) -> Result<()> {
 /// # Errors
 /// Those of setsockopt.
 pub fn last_departure(socket: &impl AsFd) -> Result<Option<u64>> {
-    // Set before it was sent, the flag by which the kernel tells would have every arrival tell its time twice.
+    // Set before it was sent, the flag by which the kernel reports it would report the time of every arrival twice.
     timestamping(socket, libc::SOF_TIMESTAMPING_SOFTWARE)?;
     let last = std::iter::from_fn(|| next_message(socket)).flatten().max();
     timestamping(socket, 0)?;
@@ -32,7 +32,7 @@ fn timestamping(socket: &impl AsFd, flags: libc::c_uint) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
-/// The time of the next packet that left; none where a message of the queue tells none.
+/// The time of the next packet that left; none where a message of the queue has none.
 fn next_message(socket: &impl AsFd) -> Option<Option<u64>> {
     next_queued_error(socket, |kind| kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)).ok()?.map(|time| {
         // SAFETY: a message of that kind begins with a timespec.
@@ -42,8 +42,8 @@ fn next_message(socket: &impl AsFd) -> Option<Option<u64>> {
 }
 
 /// For how many nanoseconds what left at that time has been on its way; nothing if the clock was set back.
-pub fn time_since(left: u64) -> Option<u64> {
-    crate::clock::nanoseconds(libc::CLOCK_REALTIME).checked_sub(left)
+pub fn time_since(departure: u64) -> Option<u64> {
+    crate::clock::nanoseconds(libc::CLOCK_REALTIME).checked_sub(departure)
 }
 
 #[cfg(test)]
@@ -56,26 +56,26 @@ mod tests {
     #[test]
     fn departure_falls_within_send() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut far = listener.accept().unwrap().0;
-        super::super::rx_timestamp::enable(&near).unwrap();
-        near.write_all(b"before").unwrap();
-        enable(&near).unwrap();
-        assert_eq!(last_departure(&near).unwrap(), None, "nothing was sent since");
-        enable(&near).unwrap();
-        near.write_all(b"first").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        super::super::rx_timestamp::enable(&client).unwrap();
+        client.write_all(b"before").unwrap();
+        enable(&client).unwrap();
+        assert_eq!(last_departure(&client).unwrap(), None, "nothing was sent since");
+        enable(&client).unwrap();
+        client.write_all(b"first").unwrap();
         let before = nanoseconds(libc::CLOCK_REALTIME);
-        near.write_all(b"second").unwrap();
+        client.write_all(b"second").unwrap();
         let after = nanoseconds(libc::CLOCK_REALTIME);
-        let left = last_departure(&near).unwrap().unwrap();
-        assert!((before..=after).contains(&left), "{before} {left} {after}");
-        assert!(time_since(left).is_some_and(|ago| ago >= after - left) && time_since(u64::MAX).is_none());
-        near.write_all(b"third").unwrap();
-        assert_eq!(last_departure(&near).unwrap(), None, "no others are kept");
+        let departure = last_departure(&client).unwrap().unwrap();
+        assert!((before..=after).contains(&departure), "{before} {departure} {after}");
+        assert!(time_since(departure).is_some_and(|age| age >= after - departure) && time_since(u64::MAX).is_none());
+        client.write_all(b"third").unwrap();
+        assert_eq!(last_departure(&client).unwrap(), None, "no others are kept");
         // What comes is read as before.
-        far.write_all(b"answer").unwrap();
+        server.write_all(b"answer").unwrap();
         let mut answer = [0; 6];
-        near.read_exact(&mut answer).unwrap();
+        client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"answer");
     }
 }

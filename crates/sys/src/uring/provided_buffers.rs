@@ -20,7 +20,7 @@ pub(super) struct ProvidedBuffers {
     buffers: Arena,
     entries: Arena,
     /// How many were put into the ring in all.
-    given: u16,
+    tail: u16,
 }
 
 /// Bytes that have arrived, in a buffer that is to be given back.
@@ -29,13 +29,13 @@ pub struct ReceivedChunk {
     buffer: u16,
     begin: usize,
     bytes: usize,
-    at: Option<u64>,
+    arrival: Option<u64>,
 }
 
 impl ReceivedChunk {
     /// How many they are, and when they came, where that was asked for.
     pub fn timed_read(&self) -> TimedRead {
-        TimedRead { length: self.bytes, at: self.at }
+        TimedRead { length: self.bytes, arrival: self.arrival }
     }
 }
 
@@ -47,7 +47,7 @@ impl ProvidedBuffers {
     pub(super) fn register(ring: &IoUring) -> Result<Self> {
         let buffers = Arena::map(usize::from(BUFFER_COUNT) * BUFFER_BYTES, PagePolicy::Base)?;
         let entries = Arena::map(usize::from(BUFFER_COUNT) * size_of::<BufRingEntry>(), PagePolicy::Base)?;
-        let mut provided = Self { buffers, entries, given: 0 };
+        let mut provided = Self { buffers, entries, tail: 0 };
         let address = provided.entries.as_mut_slice().as_mut_ptr() as u64;
         // SAFETY: the entries are whole pages of zeros, and stay mapped until the ring has ended or for ever: see the drop of both.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, BUFFER_COUNT, Self::GROUP, 0) }?;
@@ -55,24 +55,25 @@ impl ProvidedBuffers {
         Ok(provided)
     }
 
-    /// What a completion says that was received; nothing at the end of a stream.
+    /// The chunk that a completion received; nothing at the end of a stream.
     pub(super) fn chunk(&self, flags: u32, bytes: usize) -> Option<ReceivedChunk> {
-        let chunk = |buffer| ReceivedChunk { buffer, begin: 0, bytes: bytes.min(BUFFER_BYTES), at: None };
+        let chunk = |buffer| ReceivedChunk { buffer, begin: 0, bytes: bytes.min(BUFFER_BYTES), arrival: None };
         cqueue::buffer_select(flags).map(chunk)
     }
 
     /// Like `chunk`, of a message with this header, which the kernel puts before its bytes.
     pub(super) fn timed_chunk(&mut self, flags: u32, bytes: usize, header: &libc::msghdr) -> Option<ReceivedChunk> {
         let received = self.chunk(flags, bytes)?;
-        let (begin, bytes, at) = RecvMsgOut::parse(self.bytes(&received), header).map_or((0, 0, None), |message| {
-            let content = message.payload_data();
-            (received.bytes - content.len(), content.len(), parse_time(message.control_data()))
-        });
+        let (begin, bytes, arrival) =
+            RecvMsgOut::parse(self.bytes(&received), header).map_or((0, 0, None), |message| {
+                let content = message.payload_data();
+                (received.bytes - content.len(), content.len(), parse_time(message.control_data()))
+            });
         if bytes == 0 {
             self.give_back(received);
             return None;
         }
-        Some(ReceivedChunk { buffer: received.buffer, begin, bytes, at })
+        Some(ReceivedChunk { buffer: received.buffer, begin, bytes, arrival })
     }
 
     pub(super) fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
@@ -92,16 +93,16 @@ impl ProvidedBuffers {
 
     fn provide(&mut self, buffer: u16) {
         let entries = self.entries.start().cast::<BufRingEntry>();
-        let place = self.buffer_ptr(buffer) as u64;
-        // SAFETY: the entry lies within the arena and is one that the kernel does not read before the tail says so; the tail, which
+        let address = self.buffer_ptr(buffer) as u64;
+        // SAFETY: the entry lies within the arena and is one that the kernel does not read before the tail includes it; the tail, which
         // overlaps none of its other fields, is read by the kernel and written by this thread alone.
         unsafe {
-            let entry = &mut *entries.add(usize::from(self.given % BUFFER_COUNT));
-            entry.set_addr(place);
+            let entry = &mut *entries.add(usize::from(self.tail % BUFFER_COUNT));
+            entry.set_addr(address);
             entry.set_len(BUFFER_BYTES as u32);
             entry.set_bid(buffer);
-            self.given = self.given.wrapping_add(1);
-            AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(self.given, Ordering::Release);
+            self.tail = self.tail.wrapping_add(1);
+            AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(self.tail, Ordering::Release);
         }
     }
 }

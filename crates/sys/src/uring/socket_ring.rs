@@ -29,7 +29,7 @@ pub struct SocketRing<F> {
     ring: ManuallyDrop<IoUring>,
     provided: ManuallyDrop<ProvidedBuffers>,
     requests: Vec<Option<PendingRequest<F>>>,
-    free: Vec<usize>,
+    free_slots: Vec<usize>,
     in_flight: usize,
     serial: u32,
 }
@@ -38,7 +38,7 @@ pub struct SocketRing<F> {
 struct PendingRequest<F> {
     id: RequestId,
     token: u64,
-    holds: HeldResources<F>,
+    resources: HeldResources<F>,
 }
 
 enum HeldResources<F> {
@@ -115,7 +115,7 @@ impl<F: AsFd> SocketRing<F> {
         builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(COMPLETION_ENTRIES);
         let ring = ManuallyDrop::new(builder.build(SUBMISSION_ENTRIES)?);
         let provided = ManuallyDrop::new(ProvidedBuffers::register(&ring)?);
-        Ok(Self { ring, provided, requests: Vec::new(), free: Vec::new(), in_flight: 0, serial: 0 })
+        Ok(Self { ring, provided, requests: Vec::new(), free_slots: Vec::new(), in_flight: 0, serial: 0 })
     }
 
     /// Accepts connections, one after another until an error. The listening socket must be one that waits (without O_NONBLOCK), and
@@ -180,10 +180,10 @@ impl<F: AsFd> SocketRing<F> {
         (file, offset): (F, u64),
         (mut buffer, within): (Vec<u8>, BufferRange),
     ) -> Result<RequestId> {
-        let part = &mut buffer[within.begin..][..within.bytes];
-        let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+        let target = &mut buffer[within.begin..][..within.bytes];
+        let length = u32::try_from(target.len()).unwrap_or(u32::MAX);
         let descriptor = types::Fd(file.as_fd().as_raw_fd());
-        let entry = opcode::Read::new(descriptor, part.as_mut_ptr(), length).offset(offset).build();
+        let entry = opcode::Read::new(descriptor, target.as_mut_ptr(), length).offset(offset).build();
         self.push(token, entry, HeldResources::Read(file, buffer))
     }
 
@@ -191,8 +191,8 @@ impl<F: AsFd> SocketRing<F> {
     ///
     /// # Errors
     /// As above.
-    pub fn await_ready(&mut self, token: u64, descriptor: &Arc<OwnedFd>, to: Readiness) -> Result<RequestId> {
-        let events = match to {
+    pub fn await_ready(&mut self, token: u64, descriptor: &Arc<OwnedFd>, readiness: Readiness) -> Result<RequestId> {
+        let events = match readiness {
             Readiness::Read => libc::POLLIN,
             Readiness::Write => libc::POLLOUT,
         };
@@ -200,12 +200,12 @@ impl<F: AsFd> SocketRing<F> {
         self.push(token, entry, HeldResources::Await(Arc::clone(descriptor)))
     }
 
-    /// Has a request end, if it is not done: its last event says so.
+    /// Has a request end, if it is not done: its last event reports it.
     ///
     /// # Errors
     /// As above.
     pub fn cancel(&mut self, id: RequestId) -> Result<()> {
-        let request = self.requests.get(slot_of(id)).and_then(Option::as_ref);
+        let request = self.requests.get(request_slot(id)).and_then(Option::as_ref);
         let is_pending = request.is_some_and(|request| request.id == id);
         let entry = opcode::AsyncCancel::new(id.0).build().user_data(CANCEL_TOKEN);
         if is_pending { self.queue(&entry) } else { Ok(()) }
@@ -216,10 +216,10 @@ impl<F: AsFd> SocketRing<F> {
     /// # Errors
     /// As above; that the time is over, or an interruption, is none.
     #[inline]
-    pub fn wait(&mut self, at_most: Duration) -> Result<()> {
-        let time = types::Timespec::from(at_most);
-        let limited = types::SubmitArgs::new().timespec(&time);
-        match self.ring.submitter().submit_with_args(1, &limited) {
+    pub fn wait(&mut self, timeout: Duration) -> Result<()> {
+        let time = types::Timespec::from(timeout);
+        let arguments = types::SubmitArgs::new().timespec(&time);
+        match self.ring.submitter().submit_with_args(1, &arguments) {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 // EBUSY: what has happened must be taken first.
@@ -229,19 +229,19 @@ impl<F: AsFd> SocketRing<F> {
         }
     }
 
-    fn push(&mut self, token: u64, entry: Entry, holds: HeldResources<F>) -> Result<RequestId> {
-        let number = self.free.pop().unwrap_or_else(|| {
+    fn push(&mut self, token: u64, entry: Entry, resources: HeldResources<F>) -> Result<RequestId> {
+        let number = self.free_slots.pop().unwrap_or_else(|| {
             self.requests.push(None);
             self.requests.len() - 1
         });
         self.serial = self.serial.wrapping_add(1) & (u32::MAX >> 1);
         let id = RequestId(u64::from(self.serial) << 32 | number as u64);
         // From here on the ring holds what the entry points to.
-        self.requests[number] = Some(PendingRequest { id, token, holds });
+        self.requests[number] = Some(PendingRequest { id, token, resources });
         let queued = self.queue(&entry.user_data(id.0));
         if queued.is_err() {
             self.requests[number] = None;
-            self.free.push(number);
+            self.free_slots.push(number);
         } else {
             self.in_flight += 1;
         }
@@ -276,11 +276,11 @@ impl<F> SocketRing<F> {
     }
 
     fn take_event(&mut self, entry: &cqueue::Entry) -> RingEvent {
-        let (number, is_last) = (slot_of(RequestId(entry.user_data())), !cqueue::more(entry.flags()));
+        let (number, is_last) = (request_slot(RequestId(entry.user_data())), !cqueue::more(entry.flags()));
         let result = completion_result(entry);
         let mut request = self.requests[number].take().expect("the kernel completes a request that it has");
         let token = request.token;
-        let outcome = match &mut request.holds {
+        let outcome = match &mut request.resources {
             HeldResources::Accept(_) => RingOutcome::Accepted(result.map(|descriptor| {
                 // SAFETY: the kernel has just made this descriptor for this process, and nobody else knows its number.
                 unsafe { OwnedFd::from_raw_fd(descriptor as i32) }
@@ -289,15 +289,15 @@ impl<F> SocketRing<F> {
                 RingOutcome::Received(result.map(|bytes| self.provided.chunk(entry.flags(), bytes)))
             }
             HeldResources::ReceiveWithTime(_, header) => {
-                let taken = |bytes| self.provided.timed_chunk(entry.flags(), bytes, &header.0);
-                RingOutcome::Received(result.map(taken))
+                let chunk = |bytes| self.provided.timed_chunk(entry.flags(), bytes, &header.0);
+                RingOutcome::Received(result.map(chunk))
             }
             HeldResources::Send(_, buffer) => RingOutcome::Sent(result, std::mem::take(buffer)),
             HeldResources::Read(_, buffer) => RingOutcome::Read(result, std::mem::take(buffer)),
             HeldResources::Await(_) => RingOutcome::Ready(result.map(drop)),
         };
         if is_last {
-            self.free.push(number);
+            self.free_slots.push(number);
             self.in_flight -= 1;
         } else {
             self.requests[number] = Some(request);
@@ -350,7 +350,7 @@ impl<F> Drop for SocketRing<F> {
     }
 }
 
-fn slot_of(RequestId(id): RequestId) -> usize {
+fn request_slot(RequestId(id): RequestId) -> usize {
     id as u32 as usize
 }
 

@@ -33,7 +33,7 @@ macro_rules! words {
             type Err = String;
 
             fn from_str(word: &str) -> Result<Self, String> {
-                Self::ALL.iter().copied().find(|known| known.word() == word).ok_or_else(|| {
+                Self::ALL.iter().copied().find(|value| value.word() == word).ok_or_else(|| {
                     format!(concat!("no such ", $what, "; there is: {}"), [$($word),+].join(", "))
                 })
             }
@@ -46,10 +46,10 @@ words! { "method of sending",
     /// How bytes get from a file to the socket.
     SendMethod {
         /// pread(2) into a buffer, send(2) from it: two calls and two copies for each buffer. The one that is seen to win for small
-        /// files and for cached ones, because the buffer stays in the processor's cache and nothing has to be set up; it loses
+        /// files and for cached ones. There the buffer stays in the processor's cache and nothing has to be set up. It loses
         /// where memory bandwidth or the CPU is the limit. With a small buffer (512 bytes) it is all calls.
         ReadWrite = "rw",
-        /// The file mapped a window at a time (mmap(2)), sent from there: one copy, but a page fault for every 16 pages or so, and a
+        /// The file mapped a window at a time (mmap(2)), sent from there. One copy, but a page fault for every 16 pages or so, and a
         /// change of mappings for each window, which other threads of the process feel. It wins over small buffers, whose calls it
         /// saves, at most over large ones. A file that becomes shorter meanwhile may send zeros up to the end of its last page.
         Mmap = "mmap",
@@ -57,15 +57,15 @@ words! { "method of sending",
         /// wins for large files and where the sender's CPU is the limit; for a small one its call costs more than a copy. On
         /// loopback the receiver copies from the same pages. A file that is written meanwhile may send its new bytes.
         Sendfile = "sendfile",
-        /// splice(2) from the file into a pipe and from there to the socket: as sendfile, which does the same inside, with two calls
+        /// splice(2) from the file into a pipe and from there to the socket. It is as sendfile, which does the same inside, with two calls
         /// and a pipe whose size bounds each of them. A user's limit on pipes may refuse a larger one.
         Splice = "splice",
         /// pread(2) into one of several buffers, send(2) with MSG_ZEROCOPY: one copy, of which the kernel says later when the
-        /// buffer is free. It wins where a network device sends large buffers from memory by itself; pinning pages and asking
+        /// buffer is free. It wins where a network device sends large buffers from memory by itself. Pinning pages and asking
         /// for completions cost more than copying up to about 10 KiB. Where the kernel copies after all, as on loopback, that
         /// cost comes on top of the copy: see [`super::IoCounts::copied`].
         ZeroCopy = "zerocopy",
-        /// io_uring with many requests in flight: the file is read ahead into several buffers while others are sent, in order, as
+        /// io_uring with many requests in flight. The file is read ahead into several buffers while others are sent, in order, as
         /// a chain of linked requests. As many copies as `rw`, fewer calls; reading from a disk and sending overlap.
         Uring = "uring",
     }
@@ -78,11 +78,11 @@ words! { "method of receiving",
         /// cache. The write finds or makes the pages of the file many at a time, which is why it is hard to beat.
         ReadWrite = "rw",
         /// recv(2) into the file, mapped a window at a time: one copy, but a page fault for each page, which also clears it or reads
-        /// it. The file must be open for reading and writing and as long as what arrives (sparse if need be); a page for
+        /// it. The file must be open for reading and writing and as long as what arrives (sparse if need be). A page for
         /// which there is no room is an error of the call.
         Mmap = "mmap",
         /// splice(2) from the socket into a pipe and from there to the file: no byte in this process. What has arrived does not lie
-        /// as the pages of a file do, so most file systems copy it into them all the same, a segment at a time.
+        /// as the pages of a file do. So most file systems copy it into them all the same, a segment at a time.
         Splice = "splice",
         /// io_uring: the next bytes are received while those before are written, into several buffers. It wins where writing waits,
         /// as for a file system that commits; it makes about half of the calls of `rw`.
@@ -108,7 +108,7 @@ words! { "way to wait",
 
 /// Buffers that are filled and emptied at a time: more would only leave the processor's cache.
 const MAX_IN_FLIGHT: usize = 16;
-/// Buffers to be sent without a copy: they wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
+/// Buffers to be sent without a copy. They wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
 /// full segment. Of the smallest ones, this many make two on loopback, where segments are largest.
 const MAX_UNACKNOWLEDGED: usize = 256;
 
@@ -215,7 +215,7 @@ impl<M: PathMethod> PathSetup<M> {
             return Err(format!("a window of {window} pages: there must be 1 to {pages}"));
         }
         if self.timeout.is_zero() {
-            return Err("no patience: the peer must be given some time".into());
+            return Err("no time to wait: the peer must be given some".into());
         }
         Ok(())
     }
@@ -279,10 +279,9 @@ mod tests {
         }
         let mut receivers = 0;
         for &method in ReceiveMethod::ALL {
-            let SendSetup { buffer, window, timeout: patience, .. } = SEND;
-            let makes_sense =
-                |&&mode: &&Mode| ReceiveSetup { method, mode, buffer, window, timeout: patience }.check().is_ok();
-            receivers += Mode::ALL.iter().filter(makes_sense).count();
+            let SendSetup { buffer, window, timeout, .. } = SEND;
+            let is_valid = |&&mode: &&Mode| ReceiveSetup { method, mode, buffer, window, timeout }.check().is_ok();
+            receivers += Mode::ALL.iter().filter(is_valid).count();
         }
         assert_eq!((senders, receivers), (6 * 4 - 1 - 3, 4 * 4 - 3));
     }

@@ -67,7 +67,7 @@ impl<M: PathMethod> DataPath<M> {
         self.method.reconnect(&mut self.socket)
     }
 
-    /// Moves these bytes of a file, and returns how many have gone through the socket: fewer only if the file that is sent, or the stream
+    /// Moves these bytes of a file, and returns how many have gone through the socket. They are fewer only if the file that is sent, or the stream
     /// that is received, ends before. The observer gets them if the method shows them ([`PathMethod::shows_bytes`]).
     ///
     /// A range that is sent is one message: what does not fill a segment waits for the rest of it, 200 ms at most. Where the file
@@ -86,7 +86,7 @@ impl<M: PathMethod> DataPath<M> {
     }
 
     /// Waits until the kernel no longer uses any buffer that is sent without a copy, and so until the peer has acknowledged it. That
-    /// takes up to 40 ms if the peer has nothing to say (delayed acknowledgements): a reply comes first, where there is one.
+    /// takes up to 40 ms if the peer has nothing to send (delayed acknowledgements): a reply comes first, where there is one.
     ///
     /// # Errors
     /// As [`Self::transfer`].

@@ -10,7 +10,7 @@ use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows, PageAccess};
 pub type ByteObserver<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
 /// A range of a file that is being moved.
-pub struct RangeCursor<'a, 'seen> {
+pub struct RangeCursor<'a, 'observer> {
     pub file: &'a File,
     /// Whether the file is read and sent, or received and written.
     pub access: PageAccess,
@@ -19,11 +19,11 @@ pub struct RangeCursor<'a, 'seen> {
     pub end: u64,
     /// Bytes that have gone into the socket, or come out of it.
     pub moved: u64,
-    observer: ByteObserver<'seen>,
+    observer: ByteObserver<'observer>,
 }
 
-impl<'a, 'seen> RangeCursor<'a, 'seen> {
-    pub fn new(file: &'a File, access: PageAccess, range: Range<u64>, observer: ByteObserver<'seen>) -> Self {
+impl<'a, 'observer> RangeCursor<'a, 'observer> {
+    pub fn new(file: &'a File, access: PageAccess, range: Range<u64>, observer: ByteObserver<'observer>) -> Self {
         Self { file, access, offset: range.start, end: range.end.max(range.start), moved: 0, observer }
     }
 
@@ -48,8 +48,8 @@ impl<'a, 'seen> RangeCursor<'a, 'seen> {
     }
 
     /// Whether more follows what ends at this place in the file.
-    pub fn more_follows_at(&self, place: u64) -> MoreFollows {
-        if place < self.end { MoreFollows::Yes } else { MoreFollows::No }
+    pub fn more_follows_at(&self, position: u64) -> MoreFollows {
+        if position < self.end { MoreFollows::Yes } else { MoreFollows::No }
     }
 
     /// This many bytes have come from the file or out of the socket, and go on from a buffer.

@@ -31,8 +31,8 @@ pub struct IoCounts {
 
 impl IoCounts {
     /// Counts a send without a copy that is completed.
-    pub(super) fn count_release(&mut self, done: &Completion) {
-        if let Completion::Released { copied, .. } = done {
+    pub(super) fn count_release(&mut self, completion: &Completion) {
+        if let Completion::Released { copied, .. } = completion {
             *(if *copied { &mut self.copied } else { &mut self.zero_copied }) += 1;
         }
     }
@@ -79,15 +79,15 @@ impl SocketIo {
                 Backend::Ring { stream, requests: Box::new(TransferRing::new(setup.slots(), setup.buffer)?) }
             }
         };
-        Ok(Self::over(backend, setup))
+        Ok(Self::from_backend(backend, setup))
     }
 
     /// A socket in the kernel, behind a device.
     pub fn over_device<M: PathMethod>(device: KernelSocket, setup: &PathSetup<M>) -> Self {
-        Self::over(Backend::Device(device), setup)
+        Self::from_backend(Backend::Device(device), setup)
     }
 
-    fn over<M: PathMethod>(backend: Backend, setup: &PathSetup<M>) -> Self {
+    fn from_backend<M: PathMethod>(backend: Backend, setup: &PathSetup<M>) -> Self {
         let setup = setup.as_sending();
         Self { backend, setup, counts: IoCounts::default(), zero_copies: None, incoming: None }
     }
@@ -130,7 +130,7 @@ impl SocketIo {
         if let Backend::Device(device) = self.backend { Some(device) } else { None }
     }
 
-    /// Has the calls of the socket wait as a mode has them, for so long.
+    /// Has the calls of the socket wait as a mode has them, for this time.
     pub fn set_waiting(&self, mode: Mode, timeout: Duration) -> Result<()> {
         self.stream().map_or(Ok(()), |socket| set_waiting(socket, mode, timeout))
     }
@@ -142,19 +142,19 @@ impl SocketIo {
         Some(RingIo { socket: stream, requests, counts: &mut self.counts, timeout, incoming })
     }
 
-    /// Makes a call until it has moved something, or says that there is nothing more.
+    /// Makes a call until it has moved something, or returns that there is nothing more.
     pub fn call(&mut self, call: TransferCall<'_>) -> Result<usize> {
-        if self.incoming.is_none() || call.awaited() != Some(SocketEvent::Readable) {
+        if self.incoming.is_none() || call.wait_event() != Some(SocketEvent::Readable) {
             return self.call_unmeasured(call);
         }
-        let begun = coarse_now();
+        let start = coarse_now();
         let moved = self.call_unmeasured(call)?;
-        record_progress(self.incoming.as_mut(), coarse_now().saturating_sub(begun), moved)?;
+        record_progress(self.incoming.as_mut(), coarse_now().saturating_sub(start), moved)?;
         Ok(moved)
     }
 
     fn call_unmeasured(&mut self, mut call: TransferCall<'_>) -> Result<usize> {
-        let awaited = call.awaited();
+        let awaited = call.wait_event();
         if let Backend::Ring { stream, requests } = &mut self.backend {
             self.counts.system_calls += 1;
             self.counts.waits += 1;
@@ -169,7 +169,7 @@ impl SocketIo {
             Backend::Device(device) => match &mut call {
                 TransferCall::Send(bytes, _) => (&*device).write(bytes),
                 TransferCall::Receive(buffer) => (&*device).read(buffer),
-                others => others.execute(device),
+                other_call => other_call.execute(device),
             },
         })
     }
@@ -189,9 +189,9 @@ impl SocketIo {
         awaited: Option<SocketEvent>,
         mut attempt: impl FnMut(&mut Backend) -> Result<T>,
     ) -> Result<T> {
-        let mut begun = None;
+        let mut start = None;
         loop {
-            stop_if_asked()?;
+            check_stop_signal()?;
             self.counts.system_calls += 1;
             match (attempt(&mut self.backend), awaited) {
                 (Err(error), _) if error.kind() == ErrorKind::Interrupted => {}
@@ -200,7 +200,7 @@ impl SocketIo {
                         return Err(ErrorKind::TimedOut.into());
                     }
                     self.take_completions()?;
-                    self.wait(awaited, *begun.get_or_insert_with(Instant::now))?;
+                    self.wait(awaited, *start.get_or_insert_with(Instant::now))?;
                 }
                 (outcome, _) => return outcome,
             }
@@ -209,17 +209,17 @@ impl SocketIo {
 
     /// Waits for something, for what is left of the timeout since this instant.
     fn wait(&mut self, awaited: SocketEvent, since: Instant) -> Result<()> {
-        let left = self.setup.timeout.saturating_sub(since.elapsed());
+        let remaining = self.setup.timeout.saturating_sub(since.elapsed());
         let Backend::Calls(socket) = &mut self.backend else { return Ok(()) };
         self.counts.system_calls += 1;
         self.counts.waits += 1;
-        if left.is_zero() || !socket.wait(awaited, left)? {
+        if remaining.is_zero() || !socket.wait(awaited, remaining)? {
             return Err(ErrorKind::TimedOut.into());
         }
         Ok(())
     }
 
-    /// Takes what the error queue says of sends without a copy. What stays in it wakes every wait at once.
+    /// Takes what the error queue reports of sends without a copy. What stays in it wakes every wait at once.
     pub fn take_completions(&mut self) -> Result<bool> {
         match (&mut self.zero_copies, &self.backend) {
             (Some(zero_copies), Backend::Calls(socket)) => {
@@ -231,13 +231,13 @@ impl SocketIo {
 
     /// Waits until some sends without a copy are completed.
     pub fn wait_completions(&mut self) -> Result<()> {
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
-            stop_if_asked()?;
+            check_stop_signal()?;
             if self.take_completions()? {
                 return Ok(());
             }
-            self.wait(SocketEvent::ErrorQueue, begun)?;
+            self.wait(SocketEvent::ErrorQueue, start)?;
         }
     }
 
@@ -294,13 +294,13 @@ impl SocketIo {
     }
 }
 
-/// This many bytes have come after so long; an error if they are too few.
+/// This many bytes have come after this time; an error if they are too few.
 pub fn record_progress(incoming: Option<&mut ProgressMeter>, waited: Duration, bytes: usize) -> Result<()> {
-    let measured = incoming.map_or(Ok(()), |incoming| incoming.record(waited, bytes));
-    measured.map_err(|shortfall| Error::new(ErrorKind::TimedOut, shortfall))
+    let progress = incoming.map_or(Ok(()), |incoming| incoming.record(waited, bytes));
+    progress.map_err(|shortfall| Error::new(ErrorKind::TimedOut, shortfall))
 }
 
-/// A time to a few milliseconds, for a hundredth of the cost of a small call: waits that are shorter come to as much on average.
+/// A time to a few milliseconds, for a hundredth of the cost of a small call. Waits that are shorter come to as much on average.
 pub fn coarse_now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -316,7 +316,7 @@ fn wait_mode(mode: Mode) -> Option<SocketWaitMode> {
     }
 }
 
-/// Has the calls of a socket wait as a mode has them. Requests of a ring that the socket is not ready for wait in the kernel: it must block,
+/// Has the calls of a socket wait as a mode has them. Requests of a ring that the socket is not ready for wait in the kernel. It must block,
 /// and a splice, which a thread of the kernel does, gives up by itself.
 fn set_waiting(stream: &TcpStream, mode: Mode, timeout: Duration) -> Result<()> {
     stream.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))?;
@@ -325,7 +325,7 @@ fn set_waiting(stream: &TcpStream, mode: Mode, timeout: Duration) -> Result<()> 
 }
 
 /// An error if a signal asked to stop.
-pub fn stop_if_asked() -> Result<()> {
+pub fn check_stop_signal() -> Result<()> {
     match stop_signals::stop_signal() {
         Some(signal) => Err(Error::new(ErrorKind::Interrupted, format!("interrupted by {signal}"))),
         None => Ok(()),
@@ -367,34 +367,34 @@ impl PendingSends {
         self.uses[slot] += 1;
     }
 
-    /// Takes what the socket's error queue says, and whether it said anything.
+    /// Takes what the socket's error queue reports, and returns whether it had anything.
     fn take_completions(&mut self, socket: &TcpStream, counts: &mut IoCounts) -> Result<bool> {
-        let mut any = false;
+        let mut has_completions = false;
         loop {
             counts.system_calls += 1;
-            let Some((numbers, copied)) = next_completion(socket)? else { return Ok(any) };
-            any = true;
+            let Some((numbers, copied)) = next_completion(socket)? else { return Ok(has_completions) };
+            has_completions = true;
             let completed = self.complete_sends(*numbers.start(), *numbers.end());
             *(if copied { &mut counts.copied } else { &mut counts.zero_copied }) += completed;
         }
     }
 
     /// The sends from one number to another are completed; returns how many of them were not before.
-    fn complete_sends(&mut self, from: u32, to: u32) -> u64 {
-        let places = from.wrapping_sub(self.first) as usize..=to.wrapping_sub(self.first) as usize;
-        let mut ended = 0;
-        for (place, send) in self.sends.iter_mut().enumerate() {
-            if let (true, Some(slot)) = (places.contains(&place), send.as_mut()) {
+    fn complete_sends(&mut self, first_send: u32, last_send: u32) -> u64 {
+        let indexes = first_send.wrapping_sub(self.first) as usize..=last_send.wrapping_sub(self.first) as usize;
+        let mut completed = 0;
+        for (index, send) in self.sends.iter_mut().enumerate() {
+            if let (true, Some(slot)) = (indexes.contains(&index), send.as_mut()) {
                 self.uses[*slot] -= 1;
                 *send = None;
-                ended += 1;
+                completed += 1;
             }
         }
         while self.sends.front() == Some(&None) {
             self.sends.pop_front();
             self.first = self.first.wrapping_add(1);
         }
-        ended
+        completed
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every sender to every receiver, byte for byte, and what hostile ends are told.
+//! Every sender to every receiver, byte for byte, and what is sent to hostile ends.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -38,20 +38,21 @@ fn listener() -> TcpListener {
 fn files(directory: &Path) -> Vec<PathBuf> {
     let (page, window) = (page_bytes(), WINDOW_PAGES * page_bytes());
     let lengths = [0, 1, 511, 512, page - 1, page, page + 1, window, window + 1, 3 * window + 17];
-    let make = |(number, length): (usize, usize)| {
+    let make_file = |(number, length): (usize, usize)| {
         let path = directory.join(format!("file {number}"));
-        let content: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let content: Vec<u8> =
+            (0..length as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         fs::write(&path, content).unwrap();
         let mode = if number == 3 { 0o400 } else { 0o600 };
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     };
-    lengths.into_iter().enumerate().map(make).collect()
+    lengths.into_iter().enumerate().map(make_file).collect()
 }
 
 /// What is in the files of a directory, by name.
 fn content(directory: &Path) -> Vec<(String, u32, Vec<u8>)> {
-    let mut all: Vec<_> = fs::read_dir(directory)
+    let mut entries: Vec<_> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| {
             let entry = entry.unwrap();
@@ -59,66 +60,67 @@ fn content(directory: &Path) -> Vec<(String, u32, Vec<u8>)> {
             (entry.file_name().into_string().unwrap(), mode, fs::read(entry.path()).unwrap())
         })
         .collect();
-    all.sort();
-    all
+    entries.sort();
+    entries
 }
 
 fn transfer_files(
     files: &[PathBuf],
-    how: (&RawSendOptions, &RawReceiveOptions),
+    options: (&RawSendOptions, &RawReceiveOptions),
 ) -> (TempDir, RawTotals, RawTotals, Vec<u64>) {
-    let (there, listener) = (tempfile::tempdir().unwrap(), listener());
-    let to = listener.local_addr().unwrap();
-    let (sent, (received, told)) = thread::scope(|scope| {
-        let directory = there.path();
+    let (target_directory, listener) = (tempfile::tempdir().unwrap(), listener());
+    let address = listener.local_addr().unwrap();
+    let (sent, (received, reported_lengths)) = thread::scope(|scope| {
+        let directory = target_directory.path();
         let receiver = scope.spawn(move || {
-            let mut told = Vec::new();
-            let received = receive(&listener, directory, how.1, &mut |arrived| {
-                // It has its length when it is told of.
-                told.push(fs::metadata(arrived).unwrap().len());
+            let mut reported_lengths = Vec::new();
+            let received = receive(&listener, directory, options.1, &mut |arrived| {
+                // It has its length when it is reported.
+                reported_lengths.push(fs::metadata(arrived).unwrap().len());
             });
-            (received, told)
+            (received, reported_lengths)
         });
-        (send(files, to, how.0, |_| Ok(())), receiver.join().unwrap())
+        (send(files, address, options.0, |_| Ok(())), receiver.join().unwrap())
     });
-    (there, sent.unwrap(), received.unwrap(), told)
+    (target_directory, sent.unwrap(), received.unwrap(), reported_lengths)
 }
 
 #[test]
 fn files_arrive_intact_by_every_method() {
-    let from = tempfile::tempdir().unwrap();
-    let files = files(from.path());
-    let expected = content(from.path());
+    let source_directory = tempfile::tempdir().unwrap();
+    let files = files(source_directory.path());
+    let expected = content(source_directory.path());
     let lengths: Vec<u64> = expected.iter().map(|(.., bytes)| bytes.len() as u64).collect();
     let senders = SendMethod::ALL.iter().filter(|&&method| method != SendMethod::Uring);
     let receivers = || ReceiveMethod::ALL.iter().filter(|&&method| method != ReceiveMethod::Uring);
     for (&send, &receive) in senders.flat_map(|send| receivers().map(move |receive| (send, receive))) {
         for connection in [ConnectionLifetime::PerFile, ConnectionLifetime::Persistent] {
             for (reply, digest) in [(false, false), (true, false), (false, true), (true, true)] {
-                let sending = RawSendOptions { reply, digest, ..send_options(send, connection) };
-                let (there, sent, received, told) =
-                    transfer_files(&files, (&sending, &receive_options(receive, connection)));
-                assert!(content(there.path()) == expected, "{sending:?} to {receive}");
-                assert_eq!(told, lengths);
-                let all = (files.len() as u64, lengths.iter().sum());
-                assert_eq!([(sent.files, sent.bytes), (received.files, received.bytes)], [all; 2]);
+                let options = RawSendOptions { reply, digest, ..send_options(send, connection) };
+                let (target_directory, sent, received, reported_lengths) =
+                    transfer_files(&files, (&options, &receive_options(receive, connection)));
+                assert!(content(target_directory.path()) == expected, "{options:?} to {receive}");
+                assert_eq!(reported_lengths, lengths);
+                let totals = (files.len() as u64, lengths.iter().sum());
+                assert_eq!([(sent.files, sent.bytes), (received.files, received.bytes)], [totals; 2]);
                 assert!(sent.counts.system_calls > 0 && received.counts.system_calls > 0);
             }
         }
     }
 }
 
-/// What a receiver of at most two files and 1000 bytes says to these bytes, and what it leaves.
+/// What a receiver of at most two files and 1000 bytes answers to these bytes, and what it leaves.
 fn receive_bytes(bytes: &[u8]) -> (Result<RawTotals>, Vec<String>) {
-    let (there, listener) = (tempfile::tempdir().unwrap(), listener());
-    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    far.write_all(bytes).unwrap();
-    far.shutdown(std::net::Shutdown::Write).unwrap();
+    let (directory, listener) = (tempfile::tempdir().unwrap(), listener());
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.write_all(bytes).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
     let limits = RawReceiveLimits { files: 2, bytes: 1000 };
-    let how = RawReceiveOptions { limits, ..receive_options(ReceiveMethod::ReadWrite, ConnectionLifetime::Persistent) };
-    let outcome = receive(&listener, there.path(), &how, &mut |_| {});
-    let left = content(there.path()).into_iter().map(|(name, ..)| name).collect();
-    (outcome, left)
+    let options =
+        RawReceiveOptions { limits, ..receive_options(ReceiveMethod::ReadWrite, ConnectionLifetime::Persistent) };
+    let outcome = receive(&listener, directory.path(), &options, &mut |_| {});
+    let remaining = content(directory.path()).into_iter().map(|(name, ..)| name).collect();
+    (outcome, remaining)
 }
 
 fn file(name: &[u8], size: u64, content: &[u8]) -> Vec<u8> {
@@ -129,89 +131,90 @@ fn file(name: &[u8], size: u64, content: &[u8]) -> Vec<u8> {
 #[test]
 fn hostile_sender_leaves_only_whole_files() {
     let end = RawHeader::End.to_bytes();
-    let whole = [&file(b"a", 3, b"abc")[..], &file(b"b", 0, b""), &end].concat();
-    let (outcome, left) = receive_bytes(&whole);
-    assert_eq!((outcome.unwrap().bytes, left), (3, vec!["a".to_owned(), "b".to_owned()]));
+    let stream = [&file(b"a", 3, b"abc")[..], &file(b"b", 0, b""), &end].concat();
+    let (outcome, remaining) = receive_bytes(&stream);
+    assert_eq!((outcome.unwrap().bytes, remaining), (3, vec!["a".to_owned(), "b".to_owned()]));
     for name in [&b"../a"[..], b"/etc/a", b"..", b".", b"a/b", b"a\0b"] {
-        let (outcome, left) = receive_bytes(&file(name, 3, b"abc"));
-        assert!(matches!(outcome, Err(Error::ProtocolViolation(_))) && left.is_empty(), "{name:?}: {outcome:?}");
+        let (outcome, remaining) = receive_bytes(&file(name, 3, b"abc"));
+        assert!(matches!(outcome, Err(Error::ProtocolViolation(_))) && remaining.is_empty(), "{name:?}: {outcome:?}");
     }
     // A size that lies, more bytes and more files than are taken, an end without a marker, a name twice.
-    let kept = |bytes: &[u8]| {
-        let (outcome, left) = receive_bytes(bytes);
+    let remaining_after = |bytes: &[u8]| {
+        let (outcome, remaining) = receive_bytes(bytes);
         assert!(outcome.is_err(), "{outcome:?}");
-        left
+        remaining
     };
-    assert!(kept(&file(b"a", 4, b"abc")).is_empty());
-    assert!(kept(&file(b"a", 1001, &[0; 1001])).is_empty());
-    assert!(kept(&file(b"a", u64::MAX, b"abc")).is_empty());
-    assert_eq!(kept(&[file(b"a", 600, &[0; 600]), file(b"b", 600, &[0; 600])].concat()), ["a"]);
-    assert_eq!(kept(&[file(b"a", 0, b""), file(b"b", 0, b""), file(b"c", 0, b"")].concat()), ["a", "b"]);
-    assert_eq!(kept(&file(b"a", 3, b"abc")), ["a"]);
-    assert_eq!(kept(&[file(b"a", 3, b"abc"), file(b"a", 3, b"xyz")].concat()), ["a"]);
-    assert!(kept(b"").is_empty() && kept(&end[..23]).is_empty());
+    assert!(remaining_after(&file(b"a", 4, b"abc")).is_empty());
+    assert!(remaining_after(&file(b"a", 1001, &[0; 1001])).is_empty());
+    assert!(remaining_after(&file(b"a", u64::MAX, b"abc")).is_empty());
+    assert_eq!(remaining_after(&[file(b"a", 600, &[0; 600]), file(b"b", 600, &[0; 600])].concat()), ["a"]);
+    assert_eq!(remaining_after(&[file(b"a", 0, b""), file(b"b", 0, b""), file(b"c", 0, b"")].concat()), ["a", "b"]);
+    assert_eq!(remaining_after(&file(b"a", 3, b"abc")), ["a"]);
+    assert_eq!(remaining_after(&[file(b"a", 3, b"abc"), file(b"a", 3, b"xyz")].concat()), ["a"]);
+    assert!(remaining_after(b"").is_empty() && remaining_after(&end[..23]).is_empty());
 }
 
 #[test]
 fn existing_symlink_is_not_followed() {
-    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let victim = here.path().join("victim");
+    let (victim_directory, target_directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = victim_directory.path().join("victim");
     fs::write(&victim, "as it was").unwrap();
-    std::os::unix::fs::symlink(&victim, there.path().join("a")).unwrap();
+    std::os::unix::fs::symlink(&victim, target_directory.path().join("a")).unwrap();
     let listener = listener();
-    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    far.write_all(&file(b"a", 3, b"abc")).unwrap();
-    let how = receive_options(ReceiveMethod::ReadWrite, ConnectionLifetime::Persistent);
-    assert!(matches!(receive(&listener, there.path(), &how, &mut |_| {}), Err(Error::File(_))));
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.write_all(&file(b"a", 3, b"abc")).unwrap();
+    let options = receive_options(ReceiveMethod::ReadWrite, ConnectionLifetime::Persistent);
+    assert!(matches!(receive(&listener, target_directory.path(), &options, &mut |_| {}), Err(Error::File(_))));
     assert_eq!(fs::read(&victim).unwrap(), b"as it was");
 }
 
 #[test]
 fn wrong_digest_discards_file() {
     let header = RawHeader::File { name: 1, mode: 0o644, size: 3, digest: true, reply: false };
-    let with = |digest: &[u8]| [&header.to_bytes()[..], b"aabc", digest, &RawHeader::End.to_bytes()].concat();
-    let (outcome, left) = receive_bytes(&with(crate::wire::hash(b"abc").as_bytes()));
-    assert!(outcome.is_ok() && left == ["a"]);
-    let (outcome, left) = receive_bytes(&with(crate::wire::hash(b"abd").as_bytes()));
-    assert!(matches!(outcome, Err(Error::DigestMismatch)) && left.is_empty());
+    let stream_with_digest =
+        |digest: &[u8]| [&header.to_bytes()[..], b"aabc", digest, &RawHeader::End.to_bytes()].concat();
+    let (outcome, remaining) = receive_bytes(&stream_with_digest(crate::wire::hash(b"abc").as_bytes()));
+    assert!(outcome.is_ok() && remaining == ["a"]);
+    let (outcome, remaining) = receive_bytes(&stream_with_digest(crate::wire::hash(b"abd").as_bytes()));
+    assert!(matches!(outcome, Err(Error::DigestMismatch)) && remaining.is_empty());
 }
 
 #[test]
 fn wrong_reply_is_an_error() {
-    let from = tempfile::tempdir().unwrap();
-    let files = files(from.path());
-    let how = RawSendOptions { reply: true, ..send_options(SendMethod::ReadWrite, ConnectionLifetime::Persistent) };
-    let answered = |answer: &'static [u8]| {
+    let source_directory = tempfile::tempdir().unwrap();
+    let files = files(source_directory.path());
+    let options = RawSendOptions { reply: true, ..send_options(SendMethod::ReadWrite, ConnectionLifetime::Persistent) };
+    let send_with_reply = |answer: &'static [u8]| {
         let listener = listener();
-        let to = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let receiver = thread::spawn(move || {
-            let mut near = listener.accept().unwrap().0;
-            near.read_exact(&mut [0; HEADER_BYTES]).unwrap();
-            near.write_all(answer).unwrap();
+            let mut server = listener.accept().unwrap().0;
+            server.read_exact(&mut [0; HEADER_BYTES]).unwrap();
+            server.write_all(answer).unwrap();
         });
-        let outcome = send(&files[..2], to, &how, |_| Ok(()));
+        let outcome = send(&files[..2], address, &options, |_| Ok(()));
         receiver.join().unwrap();
         outcome
     };
-    assert!(matches!(answered(b"?"), Err(Error::ProtocolViolation(_) | Error::Connection(_))));
-    assert!(matches!(answered(b""), Err(Error::Connection(_))));
+    assert!(matches!(send_with_reply(b"?"), Err(Error::ProtocolViolation(_) | Error::Connection(_))));
+    assert!(matches!(send_with_reply(b""), Err(Error::Connection(_))));
 }
 
 #[test]
 fn socket_is_prepared_before_connect() {
     let listener = listener();
     listener.set_nonblocking(true).unwrap();
-    let how = send_options(SendMethod::ReadWrite, ConnectionLifetime::Persistent);
-    let outcome = send(&[], listener.local_addr().unwrap(), &how, |_| Err(std::io::Error::other("not ready")));
+    let options = send_options(SendMethod::ReadWrite, ConnectionLifetime::Persistent);
+    let outcome = send(&[], listener.local_addr().unwrap(), &options, |_| Err(std::io::Error::other("not ready")));
     assert!(outcome.unwrap_err().to_string().contains("not ready"));
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody has connected");
 }
 
 #[test]
 fn remote_address_is_refused() {
-    let how = send_options(SendMethod::ReadWrite, ConnectionLifetime::Persistent);
+    let options = send_options(SendMethod::ReadWrite, ConnectionLifetime::Persistent);
     // 192.0.2.0/24 is for documentation (RFC 5737).
-    let outcome = send(&[], "192.0.2.1:7".parse().unwrap(), &how, |_| Ok(()));
+    let outcome = send(&[], "192.0.2.1:7".parse().unwrap(), &options, |_| Ok(()));
     let why = outcome.unwrap_err().to_string();
     assert_eq!(why, "192.0.2.1:7 is another host: what is not encrypted stays on this one");
 }
@@ -230,13 +233,13 @@ fn header_bytes_are_fixed() {
 
 #[test]
 fn invalid_header_is_refused() {
-    let changed = |at: usize, byte: u8| {
+    let changed = |index: usize, byte: u8| {
         let mut bytes = FULL.to_bytes();
-        bytes[at] = byte;
+        bytes[index] = byte;
         RawHeader::from_bytes(&bytes)
     };
-    for (at, byte) in [(0, b'K'), (3, 0), (4, 4), (5, 1), (7, 1), (9, 2), (11, 0x80), (12, 1), (15, 0xff)] {
-        assert!(matches!(changed(at, byte), Err(Error::ProtocolViolation(_))), "{byte} at {at}");
+    for (index, byte) in [(0, b'K'), (3, 0), (4, 4), (5, 1), (7, 1), (9, 2), (11, 0x80), (12, 1), (15, 0xff)] {
+        assert!(matches!(changed(index, byte), Err(Error::ProtocolViolation(_))), "{byte} at {index}");
     }
     assert!(matches!(changed(6, 0), Err(Error::ProtocolViolation(_))), "no name");
     let mut end = RawHeader::End.to_bytes();

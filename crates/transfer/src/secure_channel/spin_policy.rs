@@ -3,7 +3,7 @@
 /// After looking in vain, most waits without looking.
 const MAX_SKIPPED_SPINS: u32 = 64;
 
-/// Whether it is worth looking for bytes before sleeping: not where they take long to come, and not on one processor, which the
+/// Whether it is worth looking for bytes before sleeping. Not where they take long to come, and not on one processor, which the
 /// other end may need to send them.
 pub(super) struct SpinPolicy {
     is_enabled: bool,
@@ -39,16 +39,16 @@ mod tests {
 
     #[test]
     fn failed_spins_back_off() {
-        let mut looking = SpinPolicy { is_enabled: true, to_skip: 0, skipped: 0 };
+        let mut policy = SpinPolicy { is_enabled: true, to_skip: 0, skipped: 0 };
         let mut waits_until_due = || {
-            let waits = (1..).find(|_| looking.is_due());
-            looking.on_failure();
+            let waits = (1..).find(|_| policy.is_due());
+            policy.on_failure();
             waits
         };
         let waits: Vec<u32> = std::iter::from_fn(&mut waits_until_due).take(9).collect();
         assert_eq!(waits, [1, 2, 3, 5, 9, 17, 33, 65, 65]);
-        looking.on_success();
-        assert!(looking.is_due() && looking.is_due());
+        policy.on_success();
+        assert!(policy.is_due() && policy.is_due());
         assert!(!SpinPolicy { is_enabled: false, to_skip: 0, skipped: 0 }.is_due());
     }
 }

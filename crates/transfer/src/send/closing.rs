@@ -23,28 +23,28 @@ impl<S: TransferStream> SendSession<'_, S> {
     pub(super) fn finish(mut self) -> Result<SendResult> {
         self.methods.finish()?;
         let method = self.methods.method();
-        let chosen = self.tuner.as_ref().and_then(StreamTuner::choice);
+        let choice = self.tuner.as_ref().and_then(StreamTuner::choice);
         let carried = self.channels.link_usage();
         let unread = std::mem::take(&mut self.collection.unread);
         let unread = unread.into_iter().map(|(path, why)| UnsentFile { path, why });
         let unsent: Vec<UnsentFile> = unread.chain(std::mem::take(&mut self.unsent)).collect();
         let failed = unsent.len() as u64;
         self.channels.first.send(&SenderMessage::End)?;
-        let finished = loop {
+        let report = loop {
             match self.channels.first.receive()? {
-                ReceiverMessage::Finished(finished) => break finished,
+                ReceiverMessage::Finished(report) => break report,
                 // Of files that were abandoned.
                 ReceiverMessage::Verdicts(_) | ReceiverMessage::JoinInvitation(_) | ReceiverMessage::Arrived(_) => {}
                 ReceiverMessage::Refused(RefusalReason(why)) => return Err(Error::RefusedAll(why)),
-                _ => return Err(Error::ProtocolViolation("it does not say what it measured")),
+                _ => return Err(Error::ProtocolViolation("it does not report what it measured")),
             }
         };
-        let nanoseconds = (self.started_at.elapsed().as_nanos() as u64).saturating_sub(finished.since);
+        let nanoseconds = (self.started_at.elapsed().as_nanos() as u64).saturating_sub(report.since);
         let load = self.meter.finish(self.channels.first.times, source_storage(&self.collection.sources));
         let settings = self.options.settings;
-        let streams = chosen.map_or(settings.streams, |chosen| chosen.streams);
-        let sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen };
-        let mut summary = TransferSummary { moved: self.moved, settings, streams, sent, received: finished };
+        let streams = choice.map_or(settings.streams, |choice| choice.streams);
+        let sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen: choice };
+        let mut summary = TransferSummary { moved: self.moved, settings, streams, sent, received: report };
         // What several threads take from each other is not known.
         let is_predictable = streams == 1 && summary.is_predictable();
         summary.sent.expected = if is_predictable { self.predict_rate(&summary) } else { None };
@@ -62,21 +62,21 @@ impl<S: TransferStream> SendSession<'_, S> {
             // What connecting takes is not known.
             return None;
         }
-        let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
-        let [sender, _] = stage_costs::stage_costs(&self.options.settings, at_once).ok()?;
-        let read = first_large_cost(sources, stage_costs::reading_cost).ok()?;
+        let call_bytes = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
+        let [sender, _] = stage_costs::stage_costs(&self.options.settings, call_bytes).ok()?;
+        let read_cost = first_large_cost(sources, stage_costs::reading_cost).ok()?;
         let per_file = source_opening_cost(sources).ok()?;
         let sender = match setup {
             // It reads and sends, and what it does not show is read again to be hashed.
             Some(setup) => {
-                let file = if verify && !setup.method.shows_bytes() { read } else { 0 };
-                let sending = |source: &File, bytes| stage_costs::send_method_cost(source, bytes, setup);
-                StageCosts { file, per_file, connection: first_large_cost(sources, sending).ok()?, ..sender }
+                let file = if verify && !setup.method.shows_bytes() { read_cost } else { 0 };
+                let send_cost = |source: &File, bytes| stage_costs::send_method_cost(source, bytes, setup);
+                StageCosts { file, per_file, connection: first_large_cost(sources, send_cost).ok()?, ..sender }
             }
-            None => StageCosts { file: read, per_file, ..sender },
+            None => StageCosts { file: read_cost, per_file, ..sender },
         };
-        let (MovedFiles { amount, small, .. }, link) = (summary.moved, summary.link_rate());
-        let work = TransferWork { bytes: amount.moved, small, limit: self.options.limit, link };
+        let (MovedFiles { amount, small_files: small, .. }, link) = (summary.moved, summary.link_rate());
+        let work = TransferWork { bytes: amount.moved, small_files: small, limit: self.options.limit, link };
         RatePrediction::from_costs([sender, receiver], work)
     }
 }
@@ -97,11 +97,11 @@ fn first_large_cost(sources: &[Arc<SourceEntry>], cost: impl FnOnce(&File, u64) 
 
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
 fn source_opening_cost(sources: &[Arc<SourceEntry>]) -> io::Result<u64> {
-    let small = sources.iter().filter(|source| source.entry.is_small()).take(stage_costs::MAX_TIMED_FILES);
-    let small: Vec<&Arc<SourceEntry>> = small.collect();
+    let small_files = sources.iter().filter(|source| source.entry.is_small()).take(stage_costs::MAX_TIMED_FILES);
+    let small_files: Vec<&Arc<SourceEntry>> = small_files.collect();
     let (mut content, mut opener) = (vec![0; MAX_SMALL_FILE as usize + 1], SourceOpener::default());
     let mut read =
         |source: &&Arc<SourceEntry>| read_whole(source, opener.open(source)?, &mut content[..=source.bytes() as usize]);
-    let spent = stage_costs::cpu_time(|| small.iter().try_for_each(&mut read).map_err(io::Error::other))?;
-    Ok(spent / small.len().max(1) as u64)
+    let cpu_time = stage_costs::cpu_time(|| small_files.iter().try_for_each(&mut read).map_err(io::Error::other))?;
+    Ok(cpu_time / small_files.len().max(1) as u64)
 }

@@ -1,4 +1,4 @@
-//! More connections of a sender, which join its session: as streams that carry whole blocks of the file that is being sent, or each for
+//! More connections of a sender, which join its session. They are streams that carry whole blocks of the file that is being sent, or each for
 //! the content of one file.
 
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ use crate::wire::secret::Secret;
 use crate::{Error, Result};
 
 impl Sender {
-    /// Has more connections join the session, once the receiver has said by what: as streams, or one for each file.
+    /// Has more connections join the session, once the receiver has sent the means: as streams, or one for each file.
     pub(super) fn join(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
         self.channel.flush()?;
         let session = match self.channel.receive()? {
@@ -55,16 +55,16 @@ const MAX_UNACKED_CONNECTIONS: usize = 4;
 impl<S: TransferStream> SendSession<'_, S> {
     /// Has a file go over a connection of its own, if each does.
     pub(super) fn open_file_connection(&mut self, number: usize) -> Result<()> {
-        let Some(another) = self.connect_for_file.take() else { return Ok(()) };
+        let Some(connect_file) = self.connect_for_file.take() else { return Ok(()) };
         while !self.can_bypass_channel() || self.is_far_ahead() {
             self.receive_message()?;
         }
         let file = number as EntryNumber;
-        let own = add_elapsed(&mut self.channels.first.times.connection, || another(file))?;
-        self.connect_for_file = Some(another);
+        let file_channel = add_elapsed(&mut self.channels.first.times.connection, || connect_file(file))?;
+        self.connect_for_file = Some(connect_file);
         // It joins first, so that the receiver need not wait for it.
         self.channels.first.send(&SenderMessage::FileConnection(file))?;
-        self.channels.open(own);
+        self.channels.open(file_channel);
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         self.methods.finish()?;
         self.methods.reset_socket();
         self.channels.current().send(&SenderMessage::End)?;
-        self.closing.extend(self.channels.close().map(|own| (number, own)));
+        self.closing.extend(self.channels.close().map(|file_channel| (number, file_channel)));
         Ok(())
     }
 }
@@ -111,7 +111,7 @@ impl StreamConnector {
     }
 }
 
-/// The streams beside the first one that have joined and carry nothing now, and how more of them are had.
+/// The streams after the first one that have joined and carry nothing now, and how more of them are had.
 #[derive(Default)]
 pub(super) struct ExtraStreams {
     pub(super) idle: Vec<JoinedSendStream>,
@@ -123,14 +123,14 @@ pub(super) struct ExtraStreams {
 }
 
 impl ExtraStreams {
-    /// Takes those that have joined since; says whether one could not.
+    /// Takes those that have joined since; returns whether one could not.
     pub(super) fn take_new(&mut self) -> bool {
         let Some(opening) = &self.opening else { return false };
         let mut has_failed = false;
-        for opened in opening.try_iter() {
+        for outcome in opening.try_iter() {
             self.pending -= 1;
-            match opened {
-                Ok(joined) => self.idle.push(joined),
+            match outcome {
+                Ok(stream) => self.idle.push(stream),
                 Err(_) => has_failed = true,
             }
         }
@@ -142,15 +142,15 @@ impl ExtraStreams {
     ///
     /// # Errors
     /// That of a system that starts no thread.
-    pub(super) fn open(&mut self, more: usize, session: SessionId) -> std::io::Result<()> {
+    pub(super) fn open(&mut self, count: usize, session: SessionId) -> std::io::Result<()> {
         let Some(connector) = self.connector.clone().filter(|_| self.pending == 0) else { return Ok(()) };
-        let (joined, opening) = channel();
+        let (sender, opening) = channel();
         let open = move || {
             // Where all was sent, nobody listens any more.
-            let _ = (0..more).all(|_| joined.send(connector.join(session)).is_ok());
+            let _ = (0..count).all(|_| sender.send(connector.join(session)).is_ok());
         };
         ThreadBuilder::named("joining").start(open)?;
-        self.pending = more;
+        self.pending = count;
         self.opening = Some(opening);
         Ok(())
     }

@@ -64,13 +64,13 @@ impl<S: TransferStream> SendSession<'_, S> {
                 Err(why) if why.is_per_file() => self.abandon(number, why)?,
                 Err(why) => return Err(why),
             }
-            let room = max_bytes.saturating_sub(filled as u64);
+            let remaining_bytes = max_bytes.saturating_sub(filled as u64);
             let is_full = self.options.acknowledge || self.connect_for_file.is_some() || files.len() == MAX_BATCH_FILES;
-            let fits = |file: &mut WantedFile| {
+            let fits_batch = |file: &mut WantedFile| {
                 let source = &self.collection.sources[file.number];
-                !is_full && source.entry.is_small() && source.bytes() <= room
+                !is_full && source.entry.is_small() && source.bytes() <= remaining_bytes
             };
-            next = self.ready.pop_front_if(fits).map(|file| file.number);
+            next = self.ready_files.pop_front_if(fits_batch).map(|file| file.number);
         }
         if !files.is_empty() {
             let verify = self.options.settings.verify;
@@ -94,7 +94,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         })
     }
 
-    /// Tells the receiver that a file will not come.
+    /// Reports that a file will not come.
     fn abandon(&mut self, number: usize, why: Error) -> Result<()> {
         let source = Arc::clone(&self.collection.sources[number]);
         self.channels.first.queue(&SenderMessage::Abandoned { file: number as EntryNumber, why: why.wire_text() })?;
@@ -106,7 +106,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Sends the blocks of a file that the receiver does not have.
     fn send_large(&mut self, number: usize, source: &SourceEntry, valid_blocks: &[u8]) -> Result<()> {
-        let passed = self.settled_bytes;
+        let settled_before = self.settled_bytes;
         if valid_blocks.is_empty() {
             self.unacked.insert(number, ByteCounts::default());
         } else if !self.unacked.contains_key(&number) {
@@ -124,7 +124,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         });
         match sent {
             Err(why) if why.is_per_file() => {
-                self.settled_bytes = passed;
+                self.settled_bytes = settled_before;
                 self.abandon(number, why)
             }
             Err(why) => Err(why.during(source.entry.name.as_os_str())),
@@ -132,7 +132,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
     }
 
-    /// That a file can be mapped, where it is to be sent so whatever else there is.
+    /// That a file can be mapped, where it must be sent in this way.
     fn check_mapping(&self, source: &SourceEntry, file: &File) -> Result<()> {
         let is_mapped = self.options.method.is_some_and(|setup| setup.method == SendMethod::Mmap);
         if is_mapped && FileMapping::whole(file, 1).is_err_and(|error| is_unmappable(&error)) {
@@ -145,12 +145,13 @@ impl<S: TransferStream> SendSession<'_, S> {
         let OutgoingFile { number, source, file, valid_blocks } = outgoing;
         let count = blocks::block_count(source.bytes()).max(1);
         let Some(first) = self.send_parallel(outgoing)? else { return Ok(()) };
-        let mut missing = (first..count).filter(|block| !is_bit_set(valid_blocks, *block)).peekable();
-        while let Some(block) = missing.next() {
+        let mut missing_blocks = (first..count).filter(|block| !is_bit_set(valid_blocks, *block)).peekable();
+        while let Some(block) = missing_blocks.next() {
             let range = blocks::block_range(block, source.bytes());
             let mut pieces = data_and_holes(source, file, range).into_iter().peekable();
             while let Some(((offset, end), is_hole)) = pieces.next() {
-                let (bytes, is_last) = ((end - offset) as u32, missing.peek().is_none() && pieces.peek().is_none());
+                let (bytes, is_last) =
+                    ((end - offset) as u32, missing_blocks.peek().is_none() && pieces.peek().is_none());
                 let piece = FilePiece { file: number, offset, bytes, is_last };
                 match (is_hole, is_last) {
                     (true, _) => {
@@ -172,11 +173,11 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
+    /// Whether the receiver has not refused a file that is being sent; else reports that the rest will not come.
     pub(super) fn is_still_wanted(&mut self, number: EntryNumber) -> Result<bool> {
         Error::check_stop()?;
         self.receive_available()?;
-        let is_refused = self.refused == Some(number as usize);
+        let is_refused = self.refused_file == Some(number as usize);
         if is_refused {
             let why = "the receiver wants no more of it".to_owned();
             self.channels.first.send(&SenderMessage::Abandoned { file: number, why })?;
@@ -188,17 +189,16 @@ impl<S: TransferStream> SendSession<'_, S> {
     fn send_last_piece(&mut self, outgoing: OutgoingFile<'_>, piece: FilePiece) -> Result<()> {
         let OutgoingFile { source, file, .. } = outgoing;
         let bytes = self.limiter.max_burst(PART_BYTES as u64).min(piece.bytes.into()) as u32;
-        let before = piece.bytes - bytes;
-        if before > 0 {
-            self.send_piece(outgoing, FilePiece { bytes: before, is_last: false, ..piece })?;
+        let head_bytes = piece.bytes - bytes;
+        if head_bytes > 0 {
+            self.send_piece(outgoing, FilePiece { bytes: head_bytes, is_last: false, ..piece })?;
         }
-        let end = FilePiece { offset: piece.offset + u64::from(before), bytes, ..piece };
+        let end = FilePiece { offset: piece.offset + u64::from(head_bytes), bytes, ..piece };
         let mut buffer = self.take_buffer();
         let content = &mut buffer[..bytes as usize];
         let read = self.channels.first.times.time_file(|| file.read_exact_at(content, end.offset));
-        let is_right =
-            read.map_err(|_| shortened_error(source, file)).and_then(|()| source.check_unchanged_at_end(file));
-        let sent = is_right.and_then(|()| self.send_block(end, content));
+        let check = read.map_err(|_| shortened_error(source, file)).and_then(|()| source.check_unchanged_at_end(file));
+        let sent = check.and_then(|()| self.send_block(end, content));
         self.buffer = buffer;
         sent
     }
@@ -232,49 +232,51 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         let (channel, bytes) = (self.channels.current(), range.end - range.start);
         let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
-        let begun = Instant::now();
+        let start = Instant::now();
         let sent = match &mut method.path {
             None => Some(self.send_buffered(file, range.clone())),
             Some(path) => self.send_direct(path, file, range.clone()).transpose(),
         };
-        self.methods.record(method, if sent.is_some() { bytes } else { 0 }, begun);
+        self.methods.record(method, if sent.is_some() { bytes } else { 0 }, start);
         sent.unwrap_or_else(|| {
-            let (begun, is_whole) = (Instant::now(), self.send_buffered(file, range));
-            self.methods.record(PieceMethod::BUFFERED, bytes, begun);
+            let (start, is_whole) = (Instant::now(), self.send_buffered(file, range));
+            self.methods.record(PieceMethod::BUFFERED, bytes, start);
             is_whole
         })
     }
 
-    /// Whether so little can come from the receiver that it finds room in the socket while nobody listens: no digests of parts, no
+    /// Whether so little can come from the receiver that it finds room in the socket while nobody listens. That is, no digests of parts, no
     /// decisions, and few verdicts.
     pub(super) fn can_bypass_channel(&self) -> bool {
-        self.resumed.is_empty() && self.decided == self.offered && self.unacked.len() <= MAX_BATCH_FILES
+        self.resume_infos.is_empty()
+            && self.decided_count == self.offered_count
+            && self.unacked.len() <= MAX_BATCH_FILES
     }
 
-    /// Sends as many bytes as were announced by a method of its own, with zeros for those that are not there any more; says whether
+    /// Sends as many bytes as were announced by a method of its own, with zeros for those that are not there any more. Returns whether
     /// all were, or nothing of a file that cannot be mapped, of which none has gone.
     fn send_direct(&mut self, path: &mut SendPath, file: &File, range: Range<u64>) -> Result<Option<bool>> {
-        let (verify, shows) = (self.options.settings.verify, path.setup.method.shows_bytes());
+        let (verify, shows_bytes) = (self.options.settings.verify, path.setup.method.shows_bytes());
         let (mut hasher, mut is_whole) = (Hasher::new(), true);
         self.channels.current().flush()?;
-        for (start, part) in blocks::parts(range.clone(), self.limiter.max_burst(u64::MAX)) {
-            let (begun, mut hashing) = (Instant::now(), 0);
-            let mut hash = |shown: &[u8]| hash_timed(&mut hasher, shown, &mut hashing);
-            let observer = (verify && shows).then_some(&mut hash as &mut dyn FnMut(&[u8]));
-            let sent = match method_chooser::send_range(path, file, start..start + part as u64, observer)? {
-                None if start == range.start => return Ok(None),
+        for (offset, part) in blocks::parts(range.clone(), self.limiter.max_burst(u64::MAX)) {
+            let (start, mut hash_time) = (Instant::now(), 0);
+            let mut hash = |bytes: &[u8]| hash_timed(&mut hasher, bytes, &mut hash_time);
+            let observer = (verify && shows_bytes).then_some(&mut hash as &mut dyn FnMut(&[u8]));
+            let sent = match method_chooser::send_range(path, file, offset..offset + part as u64, observer)? {
+                None if offset == range.start => return Ok(None),
                 sent => sent.unwrap_or_default(),
             };
             let times = &mut self.channels.first.times;
-            times.verify += hashing;
-            times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
-            if verify && !shows {
-                self.hash_from_file(file, start..start + sent, &mut hasher);
+            times.verify += hash_time;
+            times.connection += (start.elapsed().as_nanos() as u64).saturating_sub(hash_time);
+            if verify && !shows_bytes {
+                self.hash_from_file(file, offset..offset + sent, &mut hasher);
             }
             self.limit_rate(sent);
             self.advance(sent);
             if sent < part as u64 {
-                for (_, zeros) in blocks::parts(start + sent..range.end, ZERO_BUFFER_BYTES as u64) {
+                for (_, zeros) in blocks::parts(offset + sent..range.end, ZERO_BUFFER_BYTES as u64) {
                     self.send_bytes(&[0; ZERO_BUFFER_BYTES][..zeros])?;
                 }
                 is_whole = false;
@@ -299,7 +301,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         self.buffer = buffer;
     }
 
-    /// Sends as many bytes as were announced, with zeros for parts that are not there any more; says whether all were.
+    /// Sends as many bytes as were announced, with zeros for parts that are not there any more; returns whether all were.
     fn send_buffered(&mut self, file: &File, range: Range<u64>) -> Result<bool> {
         let (mut is_whole, mut hasher, mut buffer) = (true, Hasher::new(), self.take_buffer());
         for (start, part) in blocks::parts(range, self.limiter.max_burst(PART_BYTES as u64)) {
@@ -322,7 +324,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    /// Says the digest of a piece that was sent.
+    /// Sends the digest of a piece that was sent.
     fn send_digest(&mut self, hasher: &Hasher) -> Result<()> {
         if !self.options.settings.verify {
             return Ok(());
@@ -376,25 +378,25 @@ pub(super) struct OutgoingFile<'a> {
     pub(super) valid_blocks: &'a [u8],
 }
 
-/// Reads the content of a small file, if it is what was offered, into room for a byte more: that there is none shows its end without
+/// Reads the content of a small file, if it is what was offered, into room for a byte more. That there is none shows its end without
 /// another call.
 pub(super) fn read_whole(source: &SourceEntry, file: File, content: &mut [u8]) -> Result<()> {
-    let (bytes, mut done) = (source.bytes() as usize, 0);
+    let (bytes, mut filled) = (source.bytes() as usize, 0);
     let read = loop {
-        match retry_on_intr(|| rustix::io::read(&file, &mut content[done..])) {
-            Ok(read) if read > 0 && done + read < bytes => done += read,
+        match retry_on_intr(|| rustix::io::read(&file, &mut content[filled..])) {
+            Ok(read) if read > 0 && filled + read < bytes => filled += read,
             Ok(read) => {
-                done += read;
+                filled += read;
                 break Ok(());
             }
             Err(error) => break Err(std::io::Error::from(error)),
         }
     };
-    // A file that was written says so itself.
+    // A file that was written reports it itself.
     source.check_unchanged(&file)?;
     read.map_err(|error| FileError::call("read", &source.path, error))?;
-    match done.cmp(&bytes) {
-        Ordering::Less => Err(source.changed_error(format!("it ended after {done} of {bytes} bytes"))),
+    match filled.cmp(&bytes) {
+        Ordering::Less => Err(source.changed_error(format!("it ended after {filled} of {bytes} bytes"))),
         Ordering::Equal => Ok(()),
         Ordering::Greater => Err(source.longer_error()),
     }
@@ -405,7 +407,7 @@ fn data_and_holes(source: &SourceEntry, file: &File, range: Range<u64>) -> Vec<(
     if !source.has_holes {
         return vec![((range.start, range.end), false)];
     }
-    let seek = |to| rustix::fs::seek(file, to).map_or(range.end, |position| position.min(range.end));
+    let seek = |target| rustix::fs::seek(file, target).map_or(range.end, |position| position.min(range.end));
     let (mut parts, mut position) = (Vec::new(), range.start);
     while position < range.end {
         // None behind it: the rest is a hole. A file system that does not know holes calls everything data.
@@ -422,7 +424,7 @@ fn data_and_holes(source: &SourceEntry, file: &File, range: Range<u64>) -> Vec<(
     parts
 }
 
-/// Reads a part of a file; zeros, where not all of it is there. Says whether it is.
+/// Reads a part of a file; zeros, where not all of it is there. Returns whether it is.
 pub(super) fn read_or_zero(file: &File, part: &mut [u8], offset: u64) -> bool {
     let is_read = file.read_exact_at(part, offset).is_ok();
     if !is_read {
@@ -438,7 +440,7 @@ pub(super) fn shortened_error(source: &SourceEntry, file: &File) -> Error {
         return FileError::size_overstated(source.display_path(), source.bytes()).into();
     }
     match source.check_unchanged(file) {
-        Err(changed) => changed,
+        Err(error) => error,
         Ok(()) => source.changed_error("some of its bytes could not be read".into()),
     }
 }
@@ -452,7 +454,7 @@ mod tests {
 
     /// A file of /sys states a page, and may have another time of modification at each look.
     #[test]
-    fn a_file_of_the_kernel_that_has_fewer_bytes_than_it_states_was_not_changed() {
+    fn short_kernel_file_is_not_changed() {
         let path = PathBuf::from("/sys/devices/system/cpu/online");
         let list = SourceList::collect(&[path], PreserveOptions::default()).unwrap();
         let mut source = SourceEntry::clone(&list.sources[0]);

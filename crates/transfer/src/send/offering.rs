@@ -18,10 +18,10 @@ const MAX_OFFER_ENTRIES: usize = 256;
 const MAX_OFFER_BYTES: usize = 40 << 10;
 /// Files that are ready to be sent, of which no more need be offered: this many are under way while the receiver decides on others.
 const MAX_READY_FILES: usize = MAX_WANTED_FILES / 4;
-/// Bytes of an entry beside its name and attributes, at most.
+/// Bytes of an entry in addition to its name and attributes, at most.
 const MAX_ENTRY_OVERHEAD: usize = 64;
 
-/// What the receiver said of the blocks of a file.
+/// What the receiver reported of the blocks of a file.
 pub(super) struct ResumeInfo {
     /// Those that are right.
     pub(super) valid_blocks: Vec<u8>,
@@ -36,38 +36,40 @@ pub(super) enum SpaceCheck {
     Pending,
     /// For as much as there is at most.
     UpperBoundFits,
-    /// Not for so much, or there is more: how much it is must be known before more is sent.
+    /// Not for that much, or there is more: how much it is must be known before more is sent.
     Insufficient,
-    /// For all, however much it is: it was told, and would have refused it.
+    /// For all, however much it is: the receiver knows it, and would have refused it.
     TotalFits,
 }
 
 impl<S: TransferStream> SendSession<'_, S> {
-    /// Offers some entries, where few are ready to be sent and the receiver takes more before it has the content of others; says
+    /// Offers some entries, where few are ready to be sent and the receiver takes more before it has the content of others. Returns
     /// whether it did.
     pub(super) fn offer(&mut self) -> Result<bool> {
-        let is_due = self.ready.len() < MAX_READY_FILES && self.in_flight() + MAX_OFFER_ENTRIES <= MAX_WANTED_FILES;
-        if is_due && self.offered == self.collection.sources.len() && !self.collection.is_complete() {
+        let is_due =
+            self.ready_files.len() < MAX_READY_FILES && self.in_flight() + MAX_OFFER_ENTRIES <= MAX_WANTED_FILES;
+        if is_due && self.offered_count == self.collection.sources.len() && !self.collection.is_complete() {
             self.collection.find_more(MAX_OFFER_ENTRIES)?;
             self.send_total()?;
         }
-        let has_more = is_due && self.offered < self.collection.sources.len();
+        let has_more = is_due && self.offered_count < self.collection.sources.len();
         if has_more {
             let mut bytes = 0;
-            let fits = |source: &&Arc<SourceEntry>| {
+            let fits_offer = |source: &&Arc<SourceEntry>| {
                 bytes += entry_bytes(&source.entry);
                 bytes <= MAX_OFFER_BYTES
             };
-            let some = self.collection.sources[self.offered..].iter().take(MAX_OFFER_ENTRIES).take_while(fits);
-            let entries: Vec<FileEntry> = some.map(|source| source.entry.clone()).collect();
-            self.offered += entries.len();
+            let sources =
+                self.collection.sources[self.offered_count..].iter().take(MAX_OFFER_ENTRIES).take_while(fits_offer);
+            let entries: Vec<FileEntry> = sources.map(|source| source.entry.clone()).collect();
+            self.offered_count += entries.len();
             self.channels.first.queue(&SenderMessage::Offer(entries))?;
         }
         self.channels.first.flush()?;
         Ok(has_more)
     }
 
-    /// Says how much there is once all is found; more than there was said to be at most is no more known to find room.
+    /// Reports how much there is once all is found; more than the announced maximum is no more known to find room.
     pub(super) fn send_total(&mut self) -> Result<()> {
         let bytes = self.collection.stored_bytes.unwrap_or_default();
         if self.collection.is_complete() && self.space != SpaceCheck::TotalFits {
@@ -81,9 +83,9 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    /// Whether there is room for as much as there is at most. By now all may be found, and said.
+    /// Whether there is room for as much as there is at most. By now all may be found, and reported.
     pub(super) fn on_space_answer(&mut self, is_enough: bool) -> Result<()> {
-        Error::ensure(self.options.settings.at_most.is_some(), "it speaks of room that was not asked for")?;
+        Error::ensure(self.options.settings.at_most.is_some(), "it reports room that was not asked for")?;
         if self.space == SpaceCheck::Pending {
             self.space = if is_enough { SpaceCheck::UpperBoundFits } else { SpaceCheck::Insufficient };
         }
@@ -91,9 +93,9 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     pub(super) fn on_decision(&mut self, decision: EntryDecision) -> Result<()> {
-        let number = self.decided;
-        let source = Arc::clone(self.collection.sources[..self.offered].get(number).ok_or(UNKNOWN_FILE)?);
-        self.decided += 1;
+        let number = self.decided_count;
+        let source = Arc::clone(self.collection.sources[..self.offered_count].get(number).ok_or(UNKNOWN_FILE)?);
+        self.decided_count += 1;
         let is_dry = self.options.settings.dry_run;
         match decision {
             EntryDecision::Wanted | EntryDecision::Resumed if !source.is_file() => return Err(UNKNOWN_FILE),
@@ -101,10 +103,10 @@ impl<S: TransferStream> SendSession<'_, S> {
             EntryDecision::Wanted | EntryDecision::Resumed if is_dry => {
                 self.planned.push(source.display_path().to_owned())
             }
-            EntryDecision::Wanted => self.ready.push_back(WantedFile { number, valid_blocks: Vec::new() }),
+            EntryDecision::Wanted => self.ready_files.push_back(WantedFile { number, valid_blocks: Vec::new() }),
             EntryDecision::Resumed => {
                 let valid_blocks = vec![0; blocks::block_count(source.bytes()).div_ceil(8) as usize];
-                self.resumed.insert(number, ResumeInfo { valid_blocks, next_block: 0 });
+                self.resume_infos.insert(number, ResumeInfo { valid_blocks, next_block: 0 });
             }
             EntryDecision::Unchanged => {
                 self.unchanged += 1;
@@ -128,42 +130,42 @@ impl<S: TransferStream> SendSession<'_, S> {
     ) -> Result<()> {
         let number = file as usize;
         let source = Arc::clone(self.collection.sources.get(number).ok_or(UNKNOWN_FILE)?);
-        let ResumeInfo { valid_blocks, next_block } = self.resumed.get_mut(&number).ok_or(UNKNOWN_FILE)?;
+        let ResumeInfo { valid_blocks, next_block } = self.resume_infos.get_mut(&number).ok_or(UNKNOWN_FILE)?;
         // Each block is read once, however often the receiver would speak of it.
         let next = first.checked_add(digests.len() as u32).ok_or(UNKNOWN_FILE)?;
         let is_next = first == std::mem::replace(next_block, next);
         let is_possible = is_next && u64::from(next) <= blocks::block_count(source.bytes());
-        Error::ensure(is_possible, "it speaks of blocks that it cannot have")?;
-        let mut begun = Instant::now();
-        // A file that cannot be read says so when it is sent.
+        Error::ensure(is_possible, "it names blocks that it cannot have")?;
+        let mut last_keepalive = Instant::now();
+        // A file that cannot be read fails when it is sent.
         if let Ok(file) = source.open() {
-            for (block, theirs) in (u64::from(first)..).zip(digests) {
+            for (block, peer_digest) in (u64::from(first)..).zip(digests) {
                 let range = blocks::block_range(block, source.bytes());
-                if range_digest(&file, range, &mut self.buffer).is_ok_and(|own| own == *theirs) {
+                if range_digest(&file, range, &mut self.buffer).is_ok_and(|local_digest| local_digest == *peer_digest) {
                     set_bit(valid_blocks, block);
                 }
                 // The receiver waits meanwhile, and a disk may be slow.
-                let signs = begun.elapsed().as_millis() / KEEPALIVE_INTERVAL.as_millis();
-                if signs > 0 {
-                    begun = Instant::now();
-                    (0..signs).try_for_each(|_| self.channels.first.queue(&SenderMessage::Digests(Vec::new())))?;
+                let keepalives = last_keepalive.elapsed().as_millis() / KEEPALIVE_INTERVAL.as_millis();
+                if keepalives > 0 {
+                    last_keepalive = Instant::now();
+                    (0..keepalives).try_for_each(|_| self.channels.first.queue(&SenderMessage::Digests(Vec::new())))?;
                     self.channels.first.flush()?;
                 }
             }
         }
-        if is_all && let Some(ResumeInfo { valid_blocks, .. }) = self.resumed.remove(&number) {
+        if is_all && let Some(ResumeInfo { valid_blocks, .. }) = self.resume_infos.remove(&number) {
             let resumed = blocks::present_bytes(&valid_blocks, source.bytes());
             // Its verdict comes at once if nothing of it is missing.
             self.unacked.insert(number, ByteCounts { resumed, ..ByteCounts::default() });
             self.advance(resumed);
             self.channels.first.send(&SenderMessage::ValidBlocks { file, blocks: valid_blocks.clone() })?;
-            self.ready.push_back(WantedFile { number, valid_blocks });
+            self.ready_files.push_back(WantedFile { number, valid_blocks });
         }
         Ok(())
     }
 }
 
-/// In the time that it reads its own blocks to compare them, a sender says digests of nothing, one for each so much time: several times
+/// In the time that it reads its own blocks to compare them, a sender sends digests of nothing, one after each such time. That is several times
 /// as many bytes as a receiver waits for ([`crate::progress`]).
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -1,7 +1,7 @@
 //! A file whose blocks are sent over several streams.
 //!
-//! All streams take blocks of it from one place, the first one too, and the last block is left to the first one: when it goes,
-//! the receiver has said of all others that it has them. Between two pieces of its own the first one has others begin and stop.
+//! All streams take blocks of it from one place, the first one too, and the last block is left to the first one. When it goes,
+//! the receiver has confirmed all others. Between two pieces of its own the first one has others begin and stop.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +23,10 @@ use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::wire::Hasher;
 use crate::{Error, Result};
 
-/// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
+/// How often the first stream sends something while it waits for the others, so that the receiver does not take it for gone, and
 /// looks whether it is to stop.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(100);
-/// What the first stream sends at once while its number is chosen, at least; and where several methods are tried, which are told apart
+/// What the first stream sends at once while its number is chosen, at least; and where several methods are tried, which are distinguished
 /// by pieces of this length.
 const MIN_FIRST_STREAM_BYTES: u64 = 64 << 10;
 const MIN_TIMED_PIECE_BYTES: u64 = 1 << 20;
@@ -44,7 +44,7 @@ struct BlockQueue<'a> {
 /// The first block that may be next, and how many there are.
 struct NextBlock {
     block: u64,
-    left: u64,
+    remaining_blocks: u64,
 }
 
 impl BlockQueue<'_> {
@@ -52,19 +52,19 @@ impl BlockQueue<'_> {
     fn next_block(&self) -> Option<FilePiece> {
         let mut next = lock(&self.next);
         let block = (next.block..self.last).find(|block| !is_bit_set(self.outgoing.valid_blocks, *block))?;
-        *next = NextBlock { block: block + 1, left: next.left.saturating_sub(1) };
+        *next = NextBlock { block: block + 1, remaining_blocks: next.remaining_blocks.saturating_sub(1) };
         let (file, offset) = (self.outgoing.number, block * BLOCK_BYTES);
         Some(FilePiece { file, offset, bytes: BLOCK_BYTES as u32, is_last: false })
     }
 
     /// Bytes that are left to be taken.
     fn remaining_bytes(&self) -> u64 {
-        lock(&self.next).left * BLOCK_BYTES
+        lock(&self.next).remaining_blocks * BLOCK_BYTES
     }
 
     /// No more of it is to be sent.
     fn clear(&self) {
-        *lock(&self.next) = NextBlock { block: self.last, left: 0 };
+        *lock(&self.next) = NextBlock { block: self.last, remaining_blocks: 0 };
     }
 }
 
@@ -74,15 +74,15 @@ struct RunningStream<'scope> {
     thread: ScopedJoinHandle<'scope, (JoinedSendStream, Result<()>)>,
 }
 
-/// The streams that carry blocks of a file beside the first one.
+/// The streams that carry blocks of a file in addition to the first one.
 struct ParallelStreams<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     queue: &'env BlockQueue<'env>,
     progress: Option<ChannelSender<u64>>,
     running: Vec<RunningStream<'scope>>,
-    /// Those that were told to stop.
+    /// Those that were asked to stop.
     stopping: Vec<RunningStream<'scope>>,
-    ended: Vec<Result<()>>,
+    results: Vec<Result<()>>,
     /// Since when these are at work, and no others but those that are stopping.
     since: Instant,
     /// Whether the receiver knows that others carry blocks of it.
@@ -90,25 +90,25 @@ struct ParallelStreams<'scope, 'env> {
 }
 
 impl<'scope, 'env> ParallelStreams<'scope, 'env> {
-    fn in_use(&self) -> u32 {
+    fn active_streams(&self) -> u32 {
         1 + self.running.len() as u32
     }
 
     /// For how long those that are in use have been at work, and no others.
-    fn stable_for(&self) -> Duration {
+    fn stable_time(&self) -> Duration {
         if self.stopping.is_empty() { self.since.elapsed() } else { Duration::ZERO }
     }
 
-    fn start(&mut self, mut joined: JoinedSendStream) -> std::io::Result<()> {
+    fn start(&mut self, mut stream: JoinedSendStream) -> std::io::Result<()> {
         let Some(progress) = self.progress.clone() else { return Ok(()) };
         let (is_to_stop, queue) = (Arc::new(AtomicBool::new(false)), self.queue);
         let stop = Arc::clone(&is_to_stop);
         let work = move || {
-            let sent = joined.send(queue, &stop, &progress);
-            if sent.is_err() {
+            let outcome = stream.send(queue, &stop, &progress);
+            if outcome.is_err() {
                 queue.clear();
             }
-            (joined, sent)
+            (stream, outcome)
         };
         let thread = ThreadBuilder::named("stream").start_in(self.scope, work)?;
         self.running.push(RunningStream { is_to_stop, thread });
@@ -125,25 +125,25 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
 
     /// Those of them that have stopped.
     fn take_stopped(&mut self) -> Vec<JoinedSendStream> {
-        let stopped: Vec<_> = self.stopping.extract_if(.., |stream| stream.thread.is_finished()).collect();
-        if !stopped.is_empty() {
+        let stopped_streams: Vec<_> = self.stopping.extract_if(.., |stream| stream.thread.is_finished()).collect();
+        if !stopped_streams.is_empty() {
             self.since = Instant::now();
         }
-        self.join(stopped)
+        self.join(stopped_streams)
     }
 
     /// All of them, when they have ended.
     fn join_all(mut self) -> (Vec<JoinedSendStream>, Vec<Result<()>>) {
         let streams = self.running.drain(..).chain(self.stopping.drain(..)).collect();
-        (self.join(streams), self.ended)
+        (self.join(streams), self.results)
     }
 
     fn join(&mut self, streams: Vec<RunningStream<'_>>) -> Vec<JoinedSendStream> {
         let join =
             |stream: RunningStream<'_>| stream.thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
-        let (joined, ended): (Vec<_>, Vec<_>) = streams.into_iter().map(join).unzip();
-        self.ended.extend(ended);
-        joined
+        let (joined_streams, results): (Vec<_>, Vec<_>) = streams.into_iter().map(join).unzip();
+        self.results.extend(results);
+        joined_streams
     }
 }
 
@@ -170,15 +170,15 @@ impl JoinedSendStream {
         {
             answers.outstanding += 1;
             let is_whole = self.send_block(queue, &piece)?;
-            // Whoever would hear of it may have given up.
+            // The one that waits for it may have given up.
             let _ = progress.send(piece.bytes.into());
             while let Some(answer) = self.channel.try_receive()? {
                 answers.on_answer(answer)?;
             }
             if !is_whole {
-                answers.failed.get_or_insert(shortened_error(queue.outgoing.source, queue.outgoing.file));
+                answers.failure.get_or_insert(shortened_error(queue.outgoing.source, queue.outgoing.file));
             }
-            if answers.failed.is_some() {
+            if answers.failure.is_some() {
                 queue.clear();
             }
         }
@@ -186,10 +186,10 @@ impl JoinedSendStream {
         while answers.outstanding > 0 {
             answers.on_answer(self.channel.receive()?)?;
         }
-        answers.failed.map_or(Ok(()), Err)
+        answers.failure.map_or(Ok(()), Err)
     }
 
-    /// Sends a whole block, since so much was announced; says whether the file had all of it.
+    /// Sends a whole block, since that was announced; returns whether the file had all of it.
     fn send_block(&mut self, queue: &BlockQueue<'_>, piece: &FilePiece) -> Result<bool> {
         self.channel.queue(&SenderMessage::Block(*piece))?;
         let (mut is_whole, mut hasher) = (true, Hasher::new());
@@ -211,41 +211,41 @@ impl JoinedSendStream {
     }
 }
 
-/// What the receiver said of the blocks of a stream.
+/// What the receiver reported of the blocks of a stream.
 #[derive(Default)]
 struct BlockAnswers {
-    /// Of how many blocks it has said nothing.
+    /// Of how many blocks it has reported nothing.
     outstanding: u64,
     /// Why the file will not be whole.
-    failed: Option<Error>,
+    failure: Option<Error>,
 }
 
 impl BlockAnswers {
     fn on_answer(&mut self, answer: ReceiverMessage) -> Result<()> {
-        let nonsense = Error::ProtocolViolation("it says something else than what became of a block");
-        let ReceiverMessage::BlockWritten(why) = answer else { return Err(nonsense) };
-        self.outstanding = self.outstanding.checked_sub(1).ok_or(nonsense)?;
+        let violation = Error::ProtocolViolation("it reports something else than the result of a block");
+        let ReceiverMessage::BlockWritten(why) = answer else { return Err(violation) };
+        self.outstanding = self.outstanding.checked_sub(1).ok_or(violation)?;
         if let Some(RefusalReason(why)) = why {
-            self.failed.get_or_insert(Error::Refused(why));
+            self.failure.get_or_insert(Error::Refused(why));
         }
         Ok(())
     }
 }
 
 impl<S: TransferStream> SendSession<'_, S> {
-    /// Sends all blocks of a file but the last one over all streams, if there are several streams and blocks; returns the first
+    /// Sends all blocks of a file but the last one over all streams, if there are several streams and blocks. Returns the first
     /// block that was not sent, or nothing if the file is not wanted any more.
     pub(super) fn send_parallel(&mut self, outgoing: OutgoingFile<'_>) -> Result<Option<u64>> {
         let is_missing = |block: &u64| !is_bit_set(outgoing.valid_blocks, *block);
         let last = (0..blocks::block_count(outgoing.source.bytes())).rfind(is_missing).unwrap_or_default();
         let is_alone =
             self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|tuner| tuner.max_useful() == 1);
-        // Where the holes are is said in order.
+        // Where the holes are is sent in order.
         if is_alone || outgoing.source.has_holes || (0..last).find(is_missing).is_none() {
             return Ok(Some(0));
         }
         let (limiter, verify) = (self.limiter.clone(), self.options.settings.verify);
-        let next = Mutex::new(NextBlock { block: 0, left: (0..last).filter(is_missing).count() as u64 });
+        let next = Mutex::new(NextBlock { block: 0, remaining_blocks: (0..last).filter(is_missing).count() as u64 });
         let queue = BlockQueue { outgoing, next, last, limiter: &limiter, verify };
         let (progress, sent_bytes) = channel();
         let is_wanted = std::thread::scope(|scope| {
@@ -255,17 +255,17 @@ impl<S: TransferStream> SendSession<'_, S> {
                 progress: Some(progress),
                 running: Vec::new(),
                 stopping: Vec::new(),
-                ended: Vec::new(),
+                results: Vec::new(),
                 since: Instant::now(),
                 is_announced: false,
             };
-            let own = self.send_own_share(&mut team, &sent_bytes);
+            let first_result = self.send_own_share(&mut team, &sent_bytes);
             queue.clear();
-            let (joined, ended) = team.join_all();
+            let (joined_streams, results) = team.join_all();
             self.has_parallel_streams = false;
-            self.extra_streams.idle.extend(joined);
+            self.extra_streams.idle.extend(joined_streams);
             self.tuner.as_mut().map(StreamTuner::end_file);
-            ended.into_iter().fold(own, merge_results)
+            results.into_iter().fold(first_result, merge_results)
         });
         Ok(is_wanted?.then_some(last))
     }
@@ -295,7 +295,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
     }
 
-    /// Sends a block, and looks after the others; says whether the file is still wanted.
+    /// Sends a block, and looks after the others; returns whether the file is still wanted.
     fn send_own_block(
         &mut self,
         team: &mut ParallelStreams<'_, '_>,
@@ -305,7 +305,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let (mut offset, end) = (block.offset, block.range().end);
         while offset < end {
             self.apply_tuning(team)?;
-            let bytes = self.bytes_at_once().min(end - offset) as u32;
+            let bytes = self.max_piece_bytes().min(end - offset) as u32;
             self.send_piece(team.queue.outgoing, FilePiece { offset, bytes, ..block })?;
             offset += u64::from(bytes);
             sent_bytes.try_iter().for_each(|bytes| self.count_sent(block.file, bytes));
@@ -317,31 +317,31 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// How much the first stream sends before others may have to begin or stop.
-    fn bytes_at_once(&self) -> u64 {
+    fn max_piece_bytes(&self) -> u64 {
         let min_bytes = if self.options.settings.plain { MIN_TIMED_PIECE_BYTES } else { MIN_FIRST_STREAM_BYTES };
-        let max_bytes = self.tuner.as_ref().and_then(StreamTuner::bytes_at_once);
+        let max_bytes = self.tuner.as_ref().and_then(StreamTuner::max_piece_bytes);
         max_bytes.map_or(BLOCK_BYTES, |max_bytes| max_bytes.clamp(min_bytes, BLOCK_BYTES))
     }
 
     /// Has as many streams at work as are to be now, where that is chosen.
     fn apply_tuning(&mut self, team: &mut ParallelStreams<'_, '_>) -> Result<()> {
         self.extra_streams.idle.extend(team.take_stopped());
-        self.has_parallel_streams = team.in_use() > 1 || !team.stopping.is_empty();
+        self.has_parallel_streams = team.active_streams() > 1 || !team.stopping.is_empty();
         let Some(tuner) = &mut self.tuner else { return Ok(()) };
-        let (in_use, settled) = (team.in_use(), team.stable_for());
-        let now = TunerInput {
+        let (active_streams, stable_time) = (team.active_streams(), team.stable_time());
+        let input = TunerInput {
             time: Instant::now(),
-            in_use,
-            stable_for: settled,
+            active_streams,
+            stable_time,
             settled_bytes: self.settled_bytes,
-            left: team.queue.remaining_bytes(),
+            remaining_bytes: team.queue.remaining_bytes(),
         };
-        match tuner.next_action(&now) {
+        match tuner.next_action(&input) {
             TunerAction::QueryJoin => self.channels.first.send(&SenderMessage::QueryJoin),
             TunerAction::QueryArrived => self.channels.first.send(&SenderMessage::QueryArrived),
             TunerAction::UseStreams(streams) => self.set_stream_count(team, streams as usize),
             TunerAction::Nothing => {
-                if tuner.max_useful() == in_use {
+                if tuner.max_useful() == active_streams {
                     // They were no faster.
                     self.extra_streams.idle.clear();
                 }
@@ -353,25 +353,25 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Has this many streams at work, the first one included, as soon as there are this many.
     fn set_stream_count(&mut self, team: &mut ParallelStreams<'_, '_>, streams: usize) -> Result<()> {
         team.reduce_to(streams - 1);
-        let (has_failed, more) = (self.extra_streams.take_new(), streams - 1 - team.running.len());
-        let missing = more.saturating_sub(self.extra_streams.idle.len());
+        let (has_failed, new_streams) = (self.extra_streams.take_new(), streams - 1 - team.running.len());
+        let missing_streams = new_streams.saturating_sub(self.extra_streams.idle.len());
         // Those that are stopping come back.
-        if missing > 0 && team.stopping.is_empty() {
+        if missing_streams > 0 && team.stopping.is_empty() {
             let invitation = self.tuner.as_ref().and_then(|tuner| tuner.invitation).filter(|_| !has_failed);
-            let opened = invitation.map(|invitation| self.extra_streams.open(missing, invitation.session));
-            if opened.is_none_or(|opened| opened.is_err()) {
+            let open_result = invitation.map(|invitation| self.extra_streams.open(missing_streams, invitation.session));
+            if open_result.is_none_or(|outcome| outcome.is_err()) {
                 self.tuner.as_mut().map(StreamTuner::stop);
             }
         }
-        if more == 0 || more > self.extra_streams.idle.len() {
+        if new_streams == 0 || new_streams > self.extra_streams.idle.len() {
             return Ok(());
         }
         if !std::mem::replace(&mut team.is_announced, true) {
             self.channels.first.send(&SenderMessage::Split(team.queue.outgoing.number))?;
         }
         self.has_parallel_streams = true;
-        let started = self.extra_streams.idle.drain(..more).try_for_each(|joined| team.start(joined));
-        match (started, &mut self.tuner) {
+        let start_result = self.extra_streams.idle.drain(..new_streams).try_for_each(|stream| team.start(stream));
+        match (start_result, &mut self.tuner) {
             // Those that could be started are enough where none were asked for.
             (Err(_), Some(tuner)) => tuner.stop(),
             (Err(error), None) => return Err(Error::Thread(error)),

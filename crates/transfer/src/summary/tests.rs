@@ -26,7 +26,7 @@ fn summary(sender: EndLoad, receiver: EndLoad) -> TransferSummary {
         chosen: None,
     };
     TransferSummary {
-        moved: MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(1_000_000_000) },
+        moved: MovedFiles { files: 1, small_files: 0, amount: ByteCounts::from_sent(1_000_000_000) },
         settings: SessionSettings::DEFAULT,
         streams: 1,
         sent,
@@ -56,23 +56,23 @@ fn limiting_stage_is_named() {
     let flushing =
         EndLoad { times: StageTimes { sync: thousandths_of_transfer(800), ..StageTimes::default() }, ..idle };
     assert!(limit_sentence(idle, flushing).starts_with("limited by the target's disk, "));
-    let mut mostly = summary(idle, end_load(900, 0));
-    mostly.settings.sync = true;
-    mostly.received.since = thousandths_of_transfer(1500);
-    mostly.received.load.times = StageTimes { sync: thousandths_of_transfer(1500), ..StageTimes::default() };
-    assert_eq!(mostly.limit_sentence(), "limited by the target's disk, which was waited for 60 % of the time");
-    assert!(mostly.to_string().ends_with("; flushed to the target's disk in 3.00 s more"), "{mostly}");
-    let asked = EndLoad {
+    let mut flush_limited = summary(idle, end_load(900, 0));
+    flush_limited.settings.sync = true;
+    flush_limited.received.since = thousandths_of_transfer(1500);
+    flush_limited.received.load.times = StageTimes { sync: thousandths_of_transfer(1500), ..StageTimes::default() };
+    assert_eq!(flush_limited.limit_sentence(), "limited by the target's disk, which was waited for 60 % of the time");
+    assert!(flush_limited.to_string().ends_with("; flushed to the target's disk in 3.00 s more"), "{flush_limited}");
+    let rate_limited = EndLoad {
         times: StageTimes { limit: thousandths_of_transfer(930), ..StageTimes::default() },
         ..end_load(50, 0)
     };
-    assert_eq!(limit_sentence(asked, idle), "held back by the limit that was set, 93 % of the time");
+    assert_eq!(limit_sentence(rate_limited, idle), "held back by the limit that was set, 93 % of the time");
 }
 
 /// Ends that wait 90 % of 2 s, in which the connection carried as much as at 10 MB/s takes this many thousandths of that.
-fn waiting_summary(full: u64, carried: LinkUsage) -> TransferSummary {
-    let bytes = thousandths_of_transfer(full) / 100;
-    let moved = MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(bytes / 2) };
+fn waiting_summary(link_share: u64, carried: LinkUsage) -> TransferSummary {
+    let bytes = thousandths_of_transfer(link_share) / 100;
+    let moved = MovedFiles { files: 1, small_files: 0, amount: ByteCounts::from_sent(bytes / 2) };
     let waiting = summary(end_load(100, 0), end_load(100, 0));
     let sent = SenderReport { carried: Some(LinkUsage { bytes, ..carried }), ..waiting.sent };
     TransferSummary { moved, sent, ..waiting }
@@ -82,29 +82,29 @@ const RATE: u64 = 10_000_000;
 
 #[test]
 fn full_and_idle_link_are_distinguished() {
-    let known = LinkUsage { link_rate: Some(RATE), ..LinkUsage::default() };
-    let full = waiting_summary(970, known);
-    assert_eq!(full.limit_sentence(), "limited by the link, which was full 97 % of the time at 10.0 MB/s");
+    let usage = LinkUsage { link_rate: Some(RATE), ..LinkUsage::default() };
+    let full_link = waiting_summary(970, usage);
+    assert_eq!(full_link.limit_sentence(), "limited by the link, which was full 97 % of the time at 10.0 MB/s");
     // An end that works meanwhile does not make it less full; one that never waits for it is the limit.
-    let works = with_receiver(end_load(550, 0), full);
-    assert_eq!(works.limit_sentence(), full.limit_sentence());
-    let busy = with_receiver(end_load(970, 0), full);
+    let works = with_receiver(end_load(550, 0), full_link);
+    assert_eq!(works.limit_sentence(), full_link.limit_sentence());
+    let busy = with_receiver(end_load(970, 0), full_link);
     assert!(busy.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", busy.limit_sentence());
     let idle = waiting_summary(
         200,
-        LinkUsage { response_wait: thousandths_of_transfer(780), answers: 2, round_trip: 50_000, ..known },
+        LinkUsage { response_wait: thousandths_of_transfer(780), answers: 2, round_trip: 50_000, ..usage },
     );
     assert_eq!(
         idle.limit_sentence(),
         "what limited it is not known: both ends waited 70 % of the time, the sender for answers 78 % of the time, and the link was idle \
          80 % of the time; kelvin study peer would measure the link alone"
     );
-    assert!(full.is_predictable() && !idle.is_predictable());
+    assert!(full_link.is_predictable() && !idle.is_predictable());
     // Another stream, which was no faster, has carried some of it.
-    let moved = MovedFiles { amount: ByteCounts::from_sent(thousandths_of_transfer(970) / 100), ..full.moved };
-    let shared = TransferSummary { moved, ..waiting_summary(500, known) };
-    assert_eq!(shared.limit_sentence(), full.limit_sentence());
-    let half = waiting_summary(500, known);
+    let moved = MovedFiles { amount: ByteCounts::from_sent(thousandths_of_transfer(970) / 100), ..full_link.moved };
+    let shared = TransferSummary { moved, ..waiting_summary(500, usage) };
+    assert_eq!(shared.limit_sentence(), full_link.limit_sentence());
+    let half = waiting_summary(500, usage);
     assert!(
         half.limit_sentence().starts_with("limited by no part alone: the link was the busiest, 50 %"),
         "{}",
@@ -114,13 +114,13 @@ fn full_and_idle_link_are_distinguished() {
 
 #[test]
 fn losses_and_full_link_are_distinguished() {
-    let known = LinkUsage { link_rate: Some(RATE), segments: 5000, round_trip: 40_000_000, ..LinkUsage::default() };
+    let usage = LinkUsage { link_rate: Some(RATE), segments: 5000, round_trip: 40_000_000, ..LinkUsage::default() };
     let sentence = |retransmitted, link_round_trip| {
-        waiting_summary(970, LinkUsage { retransmitted, link_round_trip, ..known }).limit_sentence()
+        waiting_summary(970, LinkUsage { retransmitted, link_round_trip, ..usage }).limit_sentence()
     };
-    let full = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
-    assert_eq!(sentence(4, 41_000_000), full);
-    assert_eq!(sentence(60, 55_000_000), format!("{full}; 1.20 % of the segments were sent again"));
+    let full_link_text = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
+    assert_eq!(sentence(4, 41_000_000), full_link_text);
+    assert_eq!(sentence(60, 55_000_000), format!("{full_link_text}; 1.20 % of the segments were sent again"));
     assert_eq!(
         sentence(60, 41_000_000),
         "limited by losses on the link, or by a limit of its rate that drops what is above it, 97 % of the time: 1.20 % of the segments \
@@ -132,7 +132,7 @@ fn losses_and_full_link_are_distinguished() {
         retransmitted: 60,
         link_round_trip: 41_000_000,
         busy: thousandths_of_transfer(950),
-        ..known
+        ..usage
     };
     assert!(
         waiting_summary(970, unknown)
@@ -145,19 +145,19 @@ fn losses_and_full_link_are_distinguished() {
 
 #[test]
 fn link_rate_needs_unlimited_moment() {
-    let short = waiting_summary(800, LinkUsage::default());
+    let without_rate = waiting_summary(800, LinkUsage::default());
     let words = "what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 % of the time, and the rate \
                  of the link is not known; kelvin study peer would measure the link alone";
-    assert_eq!(short.limit_sentence(), words);
-    assert!(!short.is_predictable());
-    // An end that always works is the limit whatever the link can.
+    assert_eq!(without_rate.limit_sentence(), words);
+    assert!(!without_rate.is_predictable());
+    // An end that always works is the limit, no matter what the link can.
     let slow = with_receiver(end_load(900, 0), waiting_summary(1000, LinkUsage::default()));
     assert!(slow.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", slow.limit_sentence());
 }
 
 #[test]
 fn response_waits_are_named_round_trips() {
-    let known = LinkUsage {
+    let usage = LinkUsage {
         answers: 40,
         round_trip: thousandths_of_transfer(20),
         response_wait: thousandths_of_transfer(850),
@@ -165,28 +165,28 @@ fn response_waits_are_named_round_trips() {
         ..LinkUsage::default()
     };
     assert_eq!(
-        waiting_summary(100, known).limit_sentence(),
+        waiting_summary(100, usage).limit_sentence(),
         "limited by round trips: the sender waited for 40 answers, each of which takes 40.0 ms or more; the link was idle 90 % of \
          the time"
     );
     let unknown = summary(end_load(100, 0), end_load(100, 0));
     assert_eq!(
         unknown.limit_sentence(),
-        "limited by the connection, for which both ends waited 90 % of the time, and of which nothing is known"
+        "limited by the connection, for which both ends waited 90 % of the time; nothing more is known of it"
     );
     assert!(!unknown.is_predictable());
 }
 
 #[test]
 fn full_window_or_buffer_is_named() {
-    let known = LinkUsage { round_trip: 40_000_000, busy: thousandths_of_transfer(990), ..LinkUsage::default() };
-    let window = LinkUsage { window_limited: thousandths_of_transfer(850), window: 4 << 20, ..known };
+    let usage = LinkUsage { round_trip: 40_000_000, busy: thousandths_of_transfer(990), ..LinkUsage::default() };
+    let window = LinkUsage { window_limited: thousandths_of_transfer(850), window: 4 << 20, ..usage };
     let words = "limited by the receiver's window: 4.00 MiB over 40.0 ms, full 85 % of the time";
     assert_eq!(waiting_summary(300, window).limit_sentence(), words);
     // What it lets through is not what the link can.
     let window = waiting_summary(990, window);
     assert_eq!(window.limit_sentence(), words);
-    let older = waiting_summary(990, LinkUsage { window_limited: thousandths_of_transfer(850), ..known });
+    let older = waiting_summary(990, LinkUsage { window_limited: thousandths_of_transfer(850), ..usage });
     assert_eq!(older.limit_sentence(), "limited by the receiver's window, over 40.0 ms, full 85 % of the time");
     let buffer = waiting_summary(
         300,
@@ -194,7 +194,7 @@ fn full_window_or_buffer_is_named() {
             buffer_limited: thousandths_of_transfer(700),
             window_limited: thousandths_of_transfer(100),
             buffer: 200 << 10,
-            ..known
+            ..usage
         },
     );
     assert_eq!(buffer.limit_sentence(), "limited by the sender's buffer: 200 KiB over 40.0 ms, full 80 % of the time");
@@ -275,7 +275,7 @@ fn each_storage_kind_has_own_wording() {
         limit_sentence(end_load(100, 0), waits)
     };
     assert!(sentence(StorageKind::Pipe).starts_with("limited by what reads the receiver's standard output, which was"));
-    assert!(sentence(StorageKind::Served).starts_with("limited by whoever serves the target's file system, "));
+    assert!(sentence(StorageKind::Served).starts_with("limited by the server of the target's file system, "));
 }
 
 #[test]
@@ -290,12 +290,12 @@ fn sentence_has_amount_rate_and_limit() {
     let method = Some(SendMethod::Sendfile);
     let sent = SenderReport { expected, method, ..slow.sent };
     let received = ReceiverReport { unwritten_bytes: Some(700 << 20), ..slow.received };
-    let more = TransferSummary { sent, received, ..slow }.to_string();
-    assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
+    let with_prediction = TransferSummary { sent, received, ..slow }.to_string();
+    assert!(with_prediction.contains(", encrypted, verified, by sendfile; limited by "), "{with_prediction}");
     let received = ReceiverReport { method: Some(ReceiveMethod::Splice), ..slow.received };
-    let both = TransferSummary { sent: SenderReport { method, ..slow.sent }, received, ..slow }.to_string();
-    assert!(both.contains(", verified, by sendfile, received by splice; limited by "), "{both}");
-    assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
+    let both_methods = TransferSummary { sent: SenderReport { method, ..slow.sent }, received, ..slow }.to_string();
+    assert!(both_methods.contains(", verified, by sendfile, received by splice; limited by "), "{both_methods}");
+    assert!(with_prediction.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{with_prediction}");
     assert_eq!(range_text(&RatePrediction { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
     let split = TransferSummary { streams: 4, ..slow }.to_string();
     assert!(split.contains(": 500 MB/s, over 4 streams, encrypted, "), "{split}");
@@ -306,9 +306,12 @@ fn sentence_has_amount_rate_and_limit() {
     let single = TransferSummary { sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
     assert!(single.contains(": 500 MB/s, over one stream (2 were no faster), encrypted, "), "{single}");
     let settings = SessionSettings { connection: ConnectionLifetime::PerFile, ..SessionSettings::DEFAULT };
-    let apart = TransferSummary { settings, ..slow }.to_string();
-    assert!(apart.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{apart}");
-    assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");
+    let per_file = TransferSummary { settings, ..slow }.to_string();
+    assert!(per_file.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{per_file}");
+    assert!(
+        with_prediction.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"),
+        "{with_prediction}"
+    );
     let amount = ByteCounts { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
     let partly = TransferSummary { moved: MovedFiles { amount, ..slow.moved }, ..slow };
     assert!(partly.to_string().starts_with("moved 1 file, 8 MiB (3 MiB there from before, 1 MiB of holes), in 2.00 s"));
@@ -343,10 +346,10 @@ fn extreme_figures_are_handled() {
                 answers: max,
                 response_wait: max,
             };
-            let mut odd = TransferSummary { streams, ..summary(load, load) };
-            (odd.sent.nanoseconds, odd.sent.carried) = (0, Some(carried));
-            let shares = odd.stages().into_iter().chain(odd.utilisation());
-            assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{odd}");
+            let mut extreme = TransferSummary { streams, ..summary(load, load) };
+            (extreme.sent.nanoseconds, extreme.sent.carried) = (0, Some(carried));
+            let shares = extreme.stages().into_iter().chain(extreme.utilisation());
+            assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{extreme}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::secure_channel::{PART_BYTES, SecureChannel};
 /// A channel, and what it sends and is sent.
 type End = (SecureChannel<ScriptedStream>, ScriptedStream);
 
-/// A sender's end and a receiver's, of which neither hears the other by itself.
+/// A sender's end and a receiver's, of which neither receives from the other by itself.
 fn ends(plain: bool) -> (End, End) {
     let end = |halves| {
         let stream = ScriptedStream::default();
@@ -23,15 +23,16 @@ fn ends(plain: bool) -> (End, End) {
 }
 
 /// Has these bytes come.
-fn feed(here: &ScriptedStream, frame: Vec<u8>) {
-    here.script.borrow_mut().push_back(super::ScriptedFrame { frame, is_late: false });
+fn feed(stream: &ScriptedStream, frame: Vec<u8>) {
+    stream.script.borrow_mut().push_back(super::ScriptedFrame { frame, is_late: false });
 }
 
 /// What becomes of two messages that were changed on their way.
 fn receive_tampered(change: fn(&mut Vec<u8>)) -> [crate::Result<()>; 2] {
     let mut hostile = HostileEnd::new();
-    hostile.begin().say(&SenderMessage::End);
-    let mut frames: Vec<u8> = hostile.stream.script.borrow_mut().drain(..).flat_map(|said| said.frame).collect();
+    hostile.begin().send(&SenderMessage::End);
+    let mut frames: Vec<u8> =
+        hostile.stream.script.borrow_mut().drain(..).flat_map(|scripted_frame| scripted_frame.frame).collect();
     change(&mut frames);
     hostile.raw(&frames);
     [(); 2].map(|()| hostile.channel.receive::<SenderMessage>().map(drop))
@@ -69,20 +70,20 @@ fn trailing_bytes_invalidate_message() {
 fn bytes_of_every_length_arrive() {
     let content = content(3 * PART_BYTES, 1);
     for plain in [false, true] {
-        let ((mut sender, there), (mut receiver, here)) = ends(plain);
+        let ((mut sender, sender_stream), (mut receiver, receiver_stream)) = ends(plain);
         for length in
             [1, 4095, 4096, 4097, 32_767, 32_768, 32_769, 65_536, PART_BYTES, 2 * PART_BYTES + 1, 3 * PART_BYTES]
         {
             sender.send_data(&content[..length]).unwrap();
-            let frame = there.received.take();
+            let frame = sender_stream.received.take();
             // A few bytes can be among encrypted ones by chance.
             let is_readable = length > 1000 && frame.windows(1000).any(|window| *window == content[..1000]);
             assert_eq!(is_readable, plain && length > 1000, "{length}");
-            feed(&here, frame);
+            feed(&receiver_stream, frame);
             // With room for a tag, and without.
-            let mut came = vec![0; length + TAG_BYTES * (length % 2)];
-            receiver.receive_data(&mut came, length).unwrap();
-            assert!(came[..length] == content[..length], "{length}");
+            let mut received = vec![0; length + TAG_BYTES * (length % 2)];
+            receiver.receive_data(&mut received, length).unwrap();
+            assert!(received[..length] == content[..length], "{length}");
         }
     }
 }
@@ -91,16 +92,16 @@ fn bytes_of_every_length_arrive() {
 fn read_does_not_wait_for_buffered_bytes() {
     let content = content(2 * PART_BYTES, 1);
     for plain in [false, true] {
-        let ((mut sender, there), (mut receiver, here)) = ends(plain);
+        let ((mut sender, sender_stream), (mut receiver, receiver_stream)) = ends(plain);
         sender.queue(&SenderMessage::End).unwrap();
         sender.send_data(&content).unwrap();
-        let frames = there.received.take();
+        let frames = sender_stream.received.take();
         // Some of the bytes come with the message before them, and the others in two parts.
-        frames.chunks(frames.len() / 3 + 1).for_each(|frame| feed(&here, frame.to_vec()));
+        frames.chunks(frames.len() / 3 + 1).for_each(|frame| feed(&receiver_stream, frame.to_vec()));
         receiver.receive::<SenderMessage>().unwrap();
-        let mut came = vec![0; content.len() + TAG_BYTES];
-        receiver.receive_data(&mut came, content.len()).unwrap();
-        assert!(came[..content.len()] == content && !here.waited_in_vain.get(), "plain: {plain}");
+        let mut received = vec![0; content.len() + TAG_BYTES];
+        receiver.receive_data(&mut received, content.len()).unwrap();
+        assert!(received[..content.len()] == content && !receiver_stream.waited_in_vain.get(), "plain: {plain}");
     }
 }
 
@@ -108,19 +109,19 @@ fn read_does_not_wait_for_buffered_bytes() {
 fn wide_window_raises_low_water() {
     let content = content(PART_BYTES, 1);
     for plain in [false, true] {
-        let ((mut sender, there), (mut receiver, here)) = ends(plain);
-        let mut came = vec![0; content.len() + TAG_BYTES];
-        let mut waited_for = |is_narrow| {
-            here.is_narrow.set(is_narrow);
+        let ((mut sender, sender_stream), (mut receiver, receiver_stream)) = ends(plain);
+        let mut received = vec![0; content.len() + TAG_BYTES];
+        let mut max_low_water = |is_narrow| {
+            receiver_stream.is_narrow.set(is_narrow);
             sender.send_data(&content).unwrap();
-            feed(&here, there.received.take());
-            receiver.receive_data(&mut came, content.len()).unwrap();
-            here.most.take()
+            feed(&receiver_stream, sender_stream.received.take());
+            receiver.receive_data(&mut received, content.len()).unwrap();
+            receiver_stream.max_low_water.take()
         };
-        assert!(waited_for(true) <= 1, "plain: {plain}");
-        let waited = waited_for(false);
+        assert!(max_low_water(true) <= 1, "plain: {plain}");
+        let low_water = max_low_water(false);
         // A window does not become narrow again.
-        assert!(waited > 1 && waited_for(true) == waited, "plain: {plain}");
+        assert!(low_water > 1 && max_low_water(true) == low_water, "plain: {plain}");
     }
 }
 
@@ -128,15 +129,15 @@ fn wide_window_raises_low_water() {
 fn skipped_bytes_match_announcement() {
     let content = content(2 * PART_BYTES + 7, 1);
     for plain in [false, true] {
-        let ((mut sender, there), (mut receiver, here)) = ends(plain);
+        let ((mut sender, sender_stream), (mut receiver, receiver_stream)) = ends(plain);
         sender.queue(&SenderMessage::End).unwrap();
         sender.send_data(&content).unwrap();
         sender.send(&SenderMessage::End).unwrap();
-        let frames = there.received.take();
-        frames.chunks(PART_BYTES / 2 + 1).for_each(|frame| feed(&here, frame.to_vec()));
+        let frames = sender_stream.received.take();
+        frames.chunks(PART_BYTES / 2 + 1).for_each(|frame| feed(&receiver_stream, frame.to_vec()));
         assert!(matches!(receiver.receive().unwrap(), SenderMessage::End));
         receiver.skip_data(content.len(), &mut vec![0; PART_BYTES + TAG_BYTES]).unwrap();
         assert!(matches!(receiver.receive().unwrap(), SenderMessage::End), "plain: {plain}");
-        assert!(!here.waited_in_vain.get(), "plain: {plain}");
+        assert!(!receiver_stream.waited_in_vain.get(), "plain: {plain}");
     }
 }

@@ -1,6 +1,6 @@
 //! A million frames that nobody should send, on either end: no panic, no wait without end, and only whole files have names.
 //!
-//! Each test says how many are its share; the numbers that choose them begin with a constant, so that a failure can be repeated.
+//! Each test states how many are its share; the numbers that choose them begin with a constant, so that a failure can be repeated.
 //! `KELVIN_FUZZ_TIMES=3` has three times as many, which are more than a million on either end.
 
 use std::fs;
@@ -40,8 +40,8 @@ fn fuzz_cases_sum_to_million() {
 
 /// How many of a share are tried.
 fn case_count(share: u64) -> u64 {
-    let by = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |by| by.parse().unwrap());
-    share * by
+    let factor = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |factor| factor.parse().unwrap());
+    share * factor
 }
 
 /// Bytes that mean something in a message.
@@ -51,27 +51,27 @@ const SPECIAL_BYTES: &[u8] = &[0, 1, 2, 3, 4, 0x7f, 0x80, 0xff, b'.', b'/'];
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    fn next_below(&mut self, bound: usize) -> usize {
         (split_mix(&mut self.0) % bound.max(1) as u64) as usize
     }
 
-    fn pick<T: Clone>(&mut self, some: &[T]) -> T {
-        some[self.below(some.len())].clone()
+    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.next_below(choices.len())].clone()
     }
 
     /// Bytes near valid ones: some of them changed, left out or repeated; or any bytes at all.
     fn mutated(&mut self, valid: &[u8]) -> Vec<u8> {
         let mut bytes = valid.to_vec();
-        if self.below(16) == 0 {
-            bytes = (0..self.below(64)).map(|_| self.below(256) as u8).collect();
+        if self.next_below(16) == 0 {
+            bytes = (0..self.next_below(64)).map(|_| self.next_below(256) as u8).collect();
         }
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len());
-            match self.below(4) {
-                0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-                1 if !bytes.is_empty() => bytes[at] = self.pick(SPECIAL_BYTES),
-                2 => bytes.truncate(at),
-                _ => bytes.extend_from_within(at..),
+        for _ in 0..=self.next_below(4) {
+            let index = self.next_below(bytes.len());
+            match self.next_below(4) {
+                0 if !bytes.is_empty() => bytes[index] ^= 1 << self.next_below(8),
+                1 if !bytes.is_empty() => bytes[index] = self.pick(SPECIAL_BYTES),
+                2 => bytes.truncate(index),
+                _ => bytes.extend_from_within(index..),
             }
         }
         // What fits into a frame, however often it was doubled.
@@ -118,7 +118,7 @@ fn sender_messages() -> Vec<SenderMessage> {
 
 fn receiver_messages() -> Vec<ReceiverMessage> {
     let refused = || RefusalReason("there is no room".into());
-    let all = [
+    let decisions = [
         EntryDecision::Wanted,
         EntryDecision::Resumed,
         EntryDecision::Unchanged,
@@ -126,7 +126,7 @@ fn receiver_messages() -> Vec<ReceiverMessage> {
         EntryDecision::Refused(refused()),
     ];
     vec![
-        ReceiverMessage::Decisions(all.to_vec()),
+        ReceiverMessage::Decisions(decisions.to_vec()),
         ReceiverMessage::PresentBlocks { file: 1, first: 0, digests: vec![[7; 32]; 2], is_all: true },
         ReceiverMessage::Verdicts(vec![Verdict { file: 1, why: None }, Verdict { file: 2, why: Some(refused()) }]),
         ReceiverMessage::Refused(refused()),
@@ -144,8 +144,8 @@ fn receiver_messages() -> Vec<ReceiverMessage> {
     ]
 }
 
-/// Has this many messages near these be received, and says how many could be read.
-fn read_all<T: DeserializeOwned + Serialize>(valid: &[T], count: u64, reads: impl Fn(T)) -> u64 {
+/// Has this many messages near these be received, and returns how many could be read.
+fn read_all<T: DeserializeOwned + Serialize>(valid: &[T], count: u64, check: impl Fn(T)) -> u64 {
     let valid: Vec<Vec<u8>> = valid.iter().map(|message| postcard::to_stdvec(message).unwrap()).collect();
     let (mut random, mut read) = (Random(7), 0);
     let mut hostile = HostileEnd::new();
@@ -154,7 +154,7 @@ fn read_all<T: DeserializeOwned + Serialize>(valid: &[T], count: u64, reads: imp
         hostile.frame(&text);
         if let Ok(message) = hostile.channel.receive::<T>() {
             read += 1;
-            reads(message);
+            check(message);
         }
     }
     assert!(hostile.stream.script.borrow().is_empty());
@@ -191,20 +191,20 @@ fn any_receiver_message_parses_bounded() {
     assert!((1000..case_count(RECEIVER_MESSAGE_CASES) - 1000).contains(&read), "{read}");
 }
 
-/// Frames of any length and content but those that the other side has sealed: none is read, as a message or as bytes of a file.
+/// Frames of any length and content but those that the other side has sealed. None is read, as a message or as bytes of a file.
 #[test]
 fn unsealed_frames_are_not_opened() {
     let mut random = Random(3);
     let mut hostile = HostileEnd::new();
     for number in 0..case_count(FRAME_CASES) {
-        let length = random.below(200);
-        let mut frame: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
-        let claimed = if random.below(8) == 0 { random.0 as u32 } else { length as u32 };
+        let length = random.next_below(200);
+        let mut frame: Vec<u8> = (0..length).map(|_| random.next_below(256) as u8).collect();
+        let claimed = if random.next_below(8) == 0 { random.0 as u32 } else { length as u32 };
         frame.splice(0..0, claimed.to_le_bytes());
         hostile.raw(&frame);
         let is_opened = match number % 2 {
             0 => hostile.channel.receive::<SenderMessage>().is_ok(),
-            _ => hostile.channel.receive_data(&mut [0; 200], 1 + random.below(100)).is_ok(),
+            _ => hostile.channel.receive_data(&mut [0; 200], 1 + random.next_below(100)).is_ok(),
         };
         assert!(!is_opened, "{number}");
         // What is left of a frame that was longer or shorter than it claimed.
@@ -216,12 +216,12 @@ fn unsealed_frames_are_not_opened() {
     assert!(hostile.channel.receive::<SenderMessage>().is_ok(), "the next message that was sealed");
 }
 
-/// A sender that often says what makes sense: else no session would be long.
+/// A sender that often sends what makes sense: else no session would be long.
 struct RandomSender<'a> {
     hostile: &'a mut HostileEnd,
     random: &'a mut Random,
     /// How many entries it has offered, and the files among them that did not follow yet.
-    offered: u32,
+    offered_count: u32,
     files: Vec<u32>,
 }
 
@@ -235,31 +235,31 @@ impl RandomSender<'_> {
             EntryKind::Link { target: b"elsewhere".to_vec() },
         ];
         let mut entries = Vec::new();
-        for _ in 0..1 + self.random.below(5) {
+        for _ in 0..1 + self.random.next_below(5) {
             let kind = self.random.pick(&kinds);
             if matches!(kind, EntryKind::File { .. } | EntryKind::Stream) {
-                self.files.push(self.offered);
+                self.files.push(self.offered_count);
             }
             // Few names, so that some are there already.
-            let name = if self.random.below(8) == 0 { "a".to_owned() } else { self.offered.to_string() };
-            let parent = if self.random.below(64) == 0 { 1 } else { 0 };
+            let name = if self.random.next_below(8) == 0 { "a".to_owned() } else { self.offered_count.to_string() };
+            let parent = if self.random.next_below(64) == 0 { 1 } else { 0 };
             entries.push(entry(parent, &name, kind));
-            self.offered += 1;
+            self.offered_count += 1;
         }
         self.hostile.offer(&entries);
     }
 
     /// The number of a file, most often of one that is wanted.
     fn file(&mut self) -> u32 {
-        if self.files.is_empty() || self.random.below(64) == 0 {
-            return self.random.below(8) as u32;
+        if self.files.is_empty() || self.random.next_below(64) == 0 {
+            return self.random.next_below(8) as u32;
         }
-        let index = self.random.below(self.files.len());
+        let index = self.random.next_below(self.files.len());
         self.files.swap_remove(index)
     }
 
-    fn say_next(&mut self) {
-        let number = if self.files.is_empty() { 0 } else { 1 + self.random.below(40) };
+    fn send_next(&mut self) {
+        let number = if self.files.is_empty() { 0 } else { 1 + self.random.next_below(40) };
         if number <= 8 {
             return self.offer();
         }
@@ -268,16 +268,16 @@ impl RandomSender<'_> {
         let piece = FilePiece { is_last: true, ..piece };
         let hostile = &mut *self.hostile;
         match number {
-            9 => hostile.say(&SenderMessage::Hole(piece)),
-            10 => hostile.say(&SenderMessage::ValidBlocks { file, blocks: vec![1] }),
+            9 => hostile.send(&SenderMessage::Hole(piece)),
+            10 => hostile.send(&SenderMessage::ValidBlocks { file, blocks: vec![1] }),
             11 => hostile.data(b"hi"),
-            12 => hostile.say(&SenderMessage::Digests(vec![digest(b"hi")])),
+            12 => hostile.send(&SenderMessage::Digests(vec![digest(b"hi")])),
             13 => {
                 let valid = postcard::to_stdvec(&self.random.pick(&sender_messages())).unwrap();
                 hostile.frame(&self.random.mutated(&valid))
             }
-            14..=16 => hostile.say(&SenderMessage::Abandoned { file, why: "no reason".into() }),
-            17 => hostile.say(&SenderMessage::Block(piece)).data(&b"hi"[..piece.bytes as usize]),
+            14..=16 => hostile.send(&SenderMessage::Abandoned { file, why: "no reason".into() }),
+            17 => hostile.send(&SenderMessage::Block(piece)).data(&b"hi"[..piece.bytes as usize]),
             18..=28 => hostile.block(piece, &b"hi"[..piece.bytes as usize]),
             _ => hostile.batch(&[(file, b"hi")]),
         };
@@ -285,15 +285,15 @@ impl RandomSender<'_> {
 }
 
 /// Files below a directory but directories and links, as paths from it.
-fn files_below(directory: &Path, below: &Path, found: &mut Vec<std::path::PathBuf>) {
+fn files_below(directory: &Path, relative_path: &Path, files: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
-        let (path, below) = (entry.path(), below.join(entry.file_name()));
+        let (path, relative_path) = (entry.path(), relative_path.join(entry.file_name()));
         let kind = entry.file_type().unwrap();
         if kind.is_dir() {
-            files_below(&path, &below, found);
+            files_below(&path, &relative_path, files);
         } else if kind.is_file() {
-            found.push(below);
+            files.push(relative_path);
         }
     }
 }
@@ -302,35 +302,37 @@ fn files_below(directory: &Path, below: &Path, found: &mut Vec<std::path::PathBu
 #[test]
 fn any_message_order_leaves_whole_files() {
     let (outer, inner) = super::target_directory();
-    let (mut heard, mut kept, mut random) = (0, 0, Random(1));
-    while heard < case_count(SESSION_CASES) {
+    let (mut frame_count, mut stored_count, mut random) = (0, 0, Random(1));
+    while frame_count < case_count(SESSION_CASES) {
         let mut hostile = HostileEnd::new();
         hostile.begin();
-        let mut sayer = RandomSender { hostile: &mut hostile, random: &mut random, offered: 0, files: Vec::new() };
-        (0..40).for_each(|_| sayer.say_next());
-        let events = hostile.run_session_with(&directory_destination(&inner), random.below(8) != 0, &|_| {}).events;
-        heard += hostile.stream.frames_read.get();
-        let mut found = Vec::new();
-        files_below(&inner, Path::new(""), &mut found);
-        let was_kept = |path: &std::path::PathBuf| {
-            events.iter().any(|event| matches!(event, SessionEvent::FileStored(one) if one == path))
+        let mut sender =
+            RandomSender { hostile: &mut hostile, random: &mut random, offered_count: 0, files: Vec::new() };
+        (0..40).for_each(|_| sender.send_next());
+        let events =
+            hostile.run_session_with(&directory_destination(&inner), random.next_below(8) != 0, &|_| {}).events;
+        frame_count += hostile.stream.frames_read.get();
+        let mut files = Vec::new();
+        files_below(&inner, Path::new(""), &mut files);
+        let is_stored = |path: &std::path::PathBuf| {
+            events.iter().any(|event| matches!(event, SessionEvent::FileStored(stored_path) if stored_path == path))
         };
-        assert!(found.iter().all(was_kept), "{found:?} {events:?}");
-        kept += found.len();
+        assert!(files.iter().all(is_stored), "{files:?} {events:?}");
+        stored_count += files.len();
         assert_eq!(names(outer.path()), ["in"]);
         fs::remove_dir_all(&inner).unwrap();
         fs::create_dir(&inner).unwrap();
     }
-    assert!(kept > 1000, "{kept}");
+    assert!(stored_count > 1000, "{stored_count}");
 }
 
-/// The next thing that a receiver might say to the offer of a directory, three files and a link.
+/// The next thing that a receiver might send after the offer of a directory, three files and a link.
 fn random_answer(hostile: &mut HostileEnd, random: &mut Random) {
     let files = [1, 2, 3];
     let why = random.pick(&[None, None, Some(RefusalReason("no reason".into()))]);
-    match random.below(16) {
-        0 => hostile.say(&random.pick(&receiver_messages())),
-        1 => hostile.say(&ReceiverMessage::PresentBlocks {
+    match random.next_below(16) {
+        0 => hostile.send(&random.pick(&receiver_messages())),
+        1 => hostile.send(&ReceiverMessage::PresentBlocks {
             file: random.pick(&files),
             first: 0,
             digests: vec![],
@@ -340,14 +342,14 @@ fn random_answer(hostile: &mut HostileEnd, random: &mut Random) {
             let valid = postcard::to_stdvec(&random.pick(&receiver_messages())).unwrap();
             hostile.frame(&random.mutated(&valid))
         }
-        3 => hostile.say(&ReceiverMessage::Finished(ReceiverReport {
+        3 => hostile.send(&ReceiverMessage::Finished(ReceiverReport {
             since: 1,
             load: EndLoad::default(),
             costs: None,
             unwritten_bytes: None,
             method: None,
         })),
-        _ => hostile.say(&ReceiverMessage::Verdicts(vec![Verdict { file: random.pick(&files), why }])),
+        _ => hostile.send(&ReceiverMessage::Verdicts(vec![Verdict { file: random.pick(&files), why }])),
     };
 }
 
@@ -359,27 +361,28 @@ fn any_answer_order_is_survived() {
     fs::create_dir(&tree).unwrap();
     (1..=3).for_each(|number| fs::write(tree.join(number.to_string()), "hi").unwrap());
     std::os::unix::fs::symlink("elsewhere", tree.join("4")).unwrap();
-    let keep = PreserveOptions { recursive: true, links: true, ..PreserveOptions::default() };
-    let (mut heard, mut finished, mut random) = (0, 0, Random(1));
-    while heard < case_count(SENDER_CASES) {
+    let preserve = PreserveOptions { recursive: true, links: true, ..PreserveOptions::default() };
+    let (mut frame_count, mut finished, mut random) = (0, 0, Random(1));
+    while frame_count < case_count(SENDER_CASES) {
         let mut hostile = HostileEnd::new();
-        hostile.is_late = random.below(2) == 0;
-        let of_files = [
+        hostile.is_late = random.next_below(2) == 0;
+        let file_decisions = [
             EntryDecision::Wanted,
             EntryDecision::Wanted,
             EntryDecision::Wanted,
             EntryDecision::Resumed,
             EntryDecision::Unchanged,
         ];
-        let files = [(); 3].map(|()| random.pick(&of_files));
-        let all = [&[EntryDecision::Made][..], &files, &[EntryDecision::Made]].concat();
-        hostile.say(&ReceiverMessage::Decisions(all)).late();
+        let files = [(); 3].map(|()| random.pick(&file_decisions));
+        let decisions = [&[EntryDecision::Made][..], &files, &[EntryDecision::Made]].concat();
+        hostile.send(&ReceiverMessage::Decisions(decisions)).late();
         (0..40).for_each(|_| random_answer(&mut hostile, &mut random));
-        let counted = Rc::clone(&hostile.stream.frames_read);
+        let frames_read = Rc::clone(&hostile.stream.frames_read);
         let sender = Sender::from_channel(hostile.channel, (sender_options(DEFAULT_SETTINGS), Instant::now())).unwrap();
-        finished +=
-            u64::from(sender.send(SourceList::collect(std::slice::from_ref(&tree), keep).unwrap(), &|_, _| {}).is_ok());
-        heard += counted.get();
+        finished += u64::from(
+            sender.send(SourceList::collect(std::slice::from_ref(&tree), preserve).unwrap(), &|_, _| {}).is_ok(),
+        );
+        frame_count += frames_read.get();
     }
     assert!(finished > 100, "{finished}");
 }

@@ -19,9 +19,9 @@ use crate::stage_times::EndLoad;
 
 /// What the sender has: in the order of its offer a directory, and in it a large file, a link and a small file.
 const NUMBERS: [EntryNumber; 4] = [0, 1, 2, 3];
-const SMALL: &[u8] = b"small content";
+const SMALL_CONTENT: &[u8] = b"small content";
 
-/// Makes it, beside what was not named; returns its path and the content of the large file.
+/// Makes it, next to what was not named; returns its path and the content of the large file.
 fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let outer = tempfile::tempdir().unwrap();
     let tree = outer.path().join("tree");
@@ -30,7 +30,7 @@ fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let large = content(BLOCK_BYTES as usize + 9, 1);
     fs::write(tree.join("1 large"), &large).unwrap();
     symlink("../secret", tree.join("2 link")).unwrap();
-    fs::write(tree.join("3 small"), SMALL).unwrap();
+    fs::write(tree.join("3 small"), SMALL_CONTENT).unwrap();
     (outer, tree, large)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn sender_options(settings: SessionSettings) -> SenderOptions {
     SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None }
 }
 
-/// What the sender said, and the bytes of files among it.
+/// What the sender sent, and the bytes of files among it.
 fn sent_messages(mut frames: std::vec::IntoIter<Vec<u8>>) -> (Vec<SenderMessage>, Vec<u8>) {
     let (mut messages, mut bytes) = (Vec::new(), Vec::new());
     while let Some(frame) = frames.next() {
@@ -60,7 +60,7 @@ fn sent_messages(mut frames: std::vec::IntoIter<Vec<u8>>) -> (Vec<SenderMessage>
 
 /// How the sending ends, and what was sent.
 struct SendRun {
-    ended: Result<SendResult>,
+    result: Result<SendResult>,
     messages: Vec<SenderMessage>,
     bytes: Vec<u8>,
 }
@@ -68,9 +68,9 @@ struct SendRun {
 fn send_to(receiver: HostileEnd, collection: SourceList, settings: SessionSettings) -> SendRun {
     let HostileEnd { mut opener, channel, stream, .. } = receiver;
     let sender = Sender::from_channel(channel, (sender_options(settings), Instant::now())).unwrap();
-    let ended = sender.send(collection, &|_, _| {});
+    let result = sender.send(collection, &|_, _| {});
     let (messages, bytes) = sent_messages(open_frames(&mut opener, &stream.received.take()).into_iter());
-    SendRun { ended, messages, bytes }
+    SendRun { result, messages, bytes }
 }
 
 const PRESERVE: PreserveOptions =
@@ -106,56 +106,56 @@ const MADE: EntryDecision = EntryDecision::Made;
 const WANTED: EntryDecision = EntryDecision::Wanted;
 const RESUMED: EntryDecision = EntryDecision::Resumed;
 
-type Says = fn(&mut HostileEnd) -> &mut HostileEnd;
+type HostileScript = fn(&mut HostileEnd) -> &mut HostileEnd;
 
 #[test]
 fn invalid_answers_end_sending() {
-    const UNKNOWN: &str = "it speaks of a file that was not offered";
-    const BLOCKS: &str = "it speaks of blocks that it cannot have";
-    let cases: &[(Says, &str)] = &[
+    const UNKNOWN: &str = "it names a file that was not offered";
+    const BLOCKS: &str = "it names blocks that it cannot have";
+    let cases: &[(HostileScript, &str)] = &[
         (|h| h, "closed the connection"),
         (|h| h.frame(&[0xff; 9]), "malformed message"),
         (|h| h.frame(&[]), "malformed message"),
         (|h| h.raw(&[0xff; 9]), "a frame of 4294967295 bytes"),
         (|h| h.frame(&[0, 0xff, 0xff, 0xff, 0xff, 0x0f]), "malformed message"),
-        (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED, WANTED])), UNKNOWN),
-        (|h| h.say(&decisions(&[WANTED])), UNKNOWN),
-        (|h| h.say(&decisions(&[RESUMED])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, WANTED, WANTED])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, WANTED, RESUMED])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, MADE])), UNKNOWN),
-        (|h| h.say(&present_blocks(1, 0, &[])), UNKNOWN),
-        (|h| h.say(&present_blocks(u32::MAX, 0, &[])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(3, 0, &[])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, WANTED, MADE, WANTED, WANTED])), UNKNOWN),
+        (|h| h.send(&decisions(&[WANTED])), UNKNOWN),
+        (|h| h.send(&decisions(&[RESUMED])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, WANTED, WANTED])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, WANTED, RESUMED])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, MADE])), UNKNOWN),
+        (|h| h.send(&present_blocks(1, 0, &[])), UNKNOWN),
+        (|h| h.send(&present_blocks(u32::MAX, 0, &[])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, RESUMED])).send(&present_blocks(3, 0, &[])), UNKNOWN),
         (
-            |h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, 0, &[])).say(&present_blocks(1, 0, &[])),
+            |h| h.send(&decisions(&[MADE, RESUMED])).send(&present_blocks(1, 0, &[])).send(&present_blocks(1, 0, &[])),
             UNKNOWN,
         ),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, 1, &[])), BLOCKS),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, u32::MAX, &[[1; 32]])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, 0, &[[1; 32]; 3])), BLOCKS),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have_one_block(0)).say(&have_one_block(0)), BLOCKS),
-        (|h| h.say(&verdicts(&[3])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[4])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[u32::MAX])), UNKNOWN),
-        (|h| h.say(&finished()), "it has finished before all was sent"),
-        (|h| h.say(&ReceiverMessage::SpaceAvailable(true)), "it speaks of room that was not asked for"),
-        (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&finished()), "it has finished before"),
-        (|h| h.say(&ReceiverMessage::Refused(RefusalReason("no room".into()))), "the receiver says: no room"),
-        (|h| all_moved(h).say(&decisions(&[MADE])), "it does not say what it measured"),
+        (|h| h.send(&decisions(&[MADE, RESUMED])).send(&present_blocks(1, 1, &[])), BLOCKS),
+        (|h| h.send(&decisions(&[MADE, RESUMED])).send(&present_blocks(1, u32::MAX, &[[1; 32]])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, RESUMED])).send(&present_blocks(1, 0, &[[1; 32]; 3])), BLOCKS),
+        (|h| h.send(&decisions(&[MADE, RESUMED])).send(&have_one_block(0)).send(&have_one_block(0)), BLOCKS),
+        (|h| h.send(&verdicts(&[3])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, WANTED, MADE, WANTED])).send(&verdicts(&[4])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, WANTED, MADE, WANTED])).send(&verdicts(&[u32::MAX])), UNKNOWN),
+        (|h| h.send(&finished()), "it has finished before all was sent"),
+        (|h| h.send(&ReceiverMessage::SpaceAvailable(true)), "it reports room that was not asked for"),
+        (|h| h.send(&decisions(&[MADE, WANTED, MADE, WANTED])).late().send(&finished()), "it has finished before"),
+        (|h| h.send(&ReceiverMessage::Refused(RefusalReason("no room".into()))), "the receiver says: no room"),
+        (|h| all_moved(h).send(&decisions(&[MADE])), "it does not report what it measured"),
         (|h| all_moved(h), "closed the connection"),
         // It was never sent, so nobody waits for it; but the other one's verdict does not come.
-        (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[2, 1, 3])), "closed the connection"),
+        (|h| h.send(&decisions(&[MADE, WANTED, MADE, WANTED])).send(&verdicts(&[2, 1, 3])), "closed the connection"),
     ];
     let (_outer, tree, large) = sources();
-    for (number, (says, words)) in cases.iter().enumerate() {
+    for (number, (script, words)) in cases.iter().enumerate() {
         let mut hostile = HostileEnd::new();
-        says(&mut hostile);
-        let SendRun { ended, bytes, .. } = send_to(hostile, collection(tree.clone()), DEFAULT_SETTINGS);
-        let why = ended.unwrap_err().to_string();
+        script(&mut hostile);
+        let SendRun { result, bytes, .. } = send_to(hostile, collection(tree.clone()), DEFAULT_SETTINGS);
+        let why = result.unwrap_err().to_string();
         assert!(why.contains(words), "{number}: no {words:?} in {why}");
-        let named = [&large[..], SMALL].concat();
-        assert!(named.starts_with(&bytes), "{number}: it sent what was not asked for");
+        let source_content = [&large[..], SMALL_CONTENT].concat();
+        assert!(source_content.starts_with(&bytes), "{number}: it sent what was not asked for");
     }
 }
 
@@ -164,52 +164,60 @@ fn invalid_answers_end_sending() {
 fn content_waits_for_space_answer() {
     let outer = tempfile::tempdir().unwrap();
     // More than are offered before one of them is sent.
-    (0..2 * MAX_WANTED_FILES).for_each(|number| fs::write(outer.path().join(format!("{number:05}")), SMALL).unwrap());
+    (0..2 * MAX_WANTED_FILES)
+        .for_each(|number| fs::write(outer.path().join(format!("{number:05}")), SMALL_CONTENT).unwrap());
     let settings = SessionSettings { at_most: Some(1 << 40), ..DEFAULT_SETTINGS };
     for is_enough in [None, Some(true), Some(false)] {
         let mut hostile = HostileEnd::new();
-        is_enough.map(|is_enough| hostile.say(&ReceiverMessage::SpaceAvailable(is_enough)));
-        hostile.say(&decisions(&[MADE, WANTED, WANTED]));
+        is_enough.map(|is_enough| hostile.send(&ReceiverMessage::SpaceAvailable(is_enough)));
+        hostile.send(&decisions(&[MADE, WANTED, WANTED]));
         let mut collection = SourceList::begin(&[outer.path().to_owned()], PRESERVE).unwrap();
         collection.find_more(2).unwrap();
-        let SendRun { ended, messages, bytes } = send_to(hostile, collection, settings);
-        assert!(ended.unwrap_err().to_string().contains("closed the connection"));
-        let place = |is_it: fn(&SenderMessage) -> bool| messages.iter().position(is_it);
-        let found = place(|message| matches!(message, SenderMessage::TotalFound(_)));
-        let sent = place(|message| matches!(message, SenderMessage::Batch { .. }));
-        assert_eq!(bytes, if is_enough.is_some() { SMALL.repeat(2) } else { Vec::new() });
-        // Where there may not be room, all is found and said first; else it is sent meanwhile.
-        assert_eq!((found.is_some(), found < sent), (is_enough == Some(false), is_enough.is_some()), "{is_enough:?}");
+        let SendRun { result, messages, bytes } = send_to(hostile, collection, settings);
+        assert!(result.unwrap_err().to_string().contains("closed the connection"));
+        let position_of = |predicate: fn(&SenderMessage) -> bool| messages.iter().position(predicate);
+        let total_position = position_of(|message| matches!(message, SenderMessage::TotalFound(_)));
+        let batch_position = position_of(|message| matches!(message, SenderMessage::Batch { .. }));
+        assert_eq!(bytes, if is_enough.is_some() { SMALL_CONTENT.repeat(2) } else { Vec::new() });
+        // Where there may not be room, all is found and counted first; else it is sent meanwhile.
+        assert_eq!(
+            (total_position.is_some(), total_position < batch_position),
+            (is_enough == Some(false), is_enough.is_some()),
+            "{is_enough:?}"
+        );
     }
 }
 
-/// Speaks of one block, and says that more follow.
+/// Sends a message about one block, and that more follow.
 fn have_one_block(first: u32) -> ReceiverMessage {
     ReceiverMessage::PresentBlocks { file: 1, first, digests: vec![[1; 32]], is_all: false }
 }
 
 fn all_moved(hostile: &mut HostileEnd) -> &mut HostileEnd {
-    hostile.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&verdicts(&[1, 3]))
+    hostile.send(&decisions(&[MADE, WANTED, MADE, WANTED])).late().send(&verdicts(&[1, 3]))
 }
 
 #[test]
 fn only_differing_blocks_are_resent() {
     let (_outer, tree, large) = sources();
     let first = digest(&large[..BLOCK_BYTES as usize]);
-    for (digests, kept) in
+    for (digests, resumed_bytes) in
         [(vec![[1; 32], [2; 32]], 0), (vec![first], BLOCK_BYTES as usize), (vec![first, [2; 32]], BLOCK_BYTES as usize)]
     {
         let mut hostile = HostileEnd::new();
-        hostile.say(&decisions(&[MADE, RESUMED, MADE, WANTED])).say(&present_blocks(1, 0, &digests));
-        hostile.late().say(&verdicts(&[1, 3])).say(&finished());
-        let SendRun { ended, messages, bytes } = send_to(hostile, collection(tree.clone()), DEFAULT_SETTINGS);
-        let amount = ended.unwrap().summary.moved.amount;
-        assert_eq!((amount.resumed, amount.moved), (kept as u64, (large.len() - kept + SMALL.len()) as u64));
-        let sent = [&large[kept..], SMALL].concat();
-        let other_order = [SMALL, &large[kept..]].concat();
+        hostile.send(&decisions(&[MADE, RESUMED, MADE, WANTED])).send(&present_blocks(1, 0, &digests));
+        hostile.late().send(&verdicts(&[1, 3])).send(&finished());
+        let SendRun { result, messages, bytes } = send_to(hostile, collection(tree.clone()), DEFAULT_SETTINGS);
+        let amount = result.unwrap().summary.moved.amount;
+        assert_eq!(
+            (amount.resumed, amount.moved),
+            (resumed_bytes as u64, (large.len() - resumed_bytes + SMALL_CONTENT.len()) as u64)
+        );
+        let sent = [&large[resumed_bytes..], SMALL_CONTENT].concat();
+        let other_order = [SMALL_CONTENT, &large[resumed_bytes..]].concat();
         assert!(bytes == sent || bytes == other_order);
-        let keep = SenderMessage::ValidBlocks { file: 1, blocks: vec![u8::from(kept > 0)] };
-        assert!(messages.contains(&keep) && matches!(messages.last(), Some(SenderMessage::Finish(_))));
+        let valid_blocks = SenderMessage::ValidBlocks { file: 1, blocks: vec![u8::from(resumed_bytes > 0)] };
+        assert!(messages.contains(&valid_blocks) && matches!(messages.last(), Some(SenderMessage::Finish(_))));
     }
 }
 
@@ -218,16 +226,18 @@ fn refused_files_are_reported_unsent() {
     let (_outer, tree, large) = sources();
     let refused = || EntryDecision::Refused(RefusalReason("not this one".into()));
     let mut hostile = HostileEnd::new();
-    hostile.say(&decisions(&[MADE, WANTED, refused(), refused()])).late();
+    hostile.send(&decisions(&[MADE, WANTED, refused(), refused()])).late();
     let verdict = Verdict { file: 1, why: Some(RefusalReason("disk full".into())) };
-    hostile.say(&ReceiverMessage::Verdicts(vec![verdict])).say(&finished());
-    let SendRun { ended, bytes, .. } = send_to(hostile, collection(tree), DEFAULT_SETTINGS);
-    let unsent = ended.unwrap().unsent;
-    let said: Vec<_> =
-        unsent.iter().map(|one| (one.path.file_name().unwrap().to_str().unwrap(), one.why.to_string())).collect();
+    hostile.send(&ReceiverMessage::Verdicts(vec![verdict])).send(&finished());
+    let SendRun { result, bytes, .. } = send_to(hostile, collection(tree), DEFAULT_SETTINGS);
+    let unsent = result.unwrap().unsent;
+    let reports: Vec<_> = unsent
+        .iter()
+        .map(|unsent_file| (unsent_file.path.file_name().unwrap().to_str().unwrap(), unsent_file.why.to_string()))
+        .collect();
     let why = |words: &str| format!("the other side says: {words}");
     assert_eq!(
-        said,
+        reports,
         [("2 link", why("not this one")), ("3 small", why("not this one")), ("1 large", why("disk full"))]
     );
     assert!(bytes == large);
@@ -237,12 +247,12 @@ fn refused_files_are_reported_unsent() {
 fn dry_run_sends_no_content() {
     let (_outer, tree, _) = sources();
     let mut hostile = HostileEnd::new();
-    hostile.say(&decisions(&[MADE, RESUMED, MADE, WANTED])).late().say(&finished());
-    let SendRun { ended, messages, bytes } =
+    hostile.send(&decisions(&[MADE, RESUMED, MADE, WANTED])).late().send(&finished());
+    let SendRun { result, messages, bytes } =
         send_to(hostile, collection(tree), SessionSettings { dry_run: true, ..DEFAULT_SETTINGS });
-    assert_eq!((ended.unwrap().planned.len(), bytes.len(), NUMBERS.len()), (2, 0, 4));
+    assert_eq!((result.unwrap().planned.len(), bytes.len(), NUMBERS.len()), (2, 0, 4));
     assert!(
-        matches!(&messages[..], [_, SenderMessage::Offer(four), SenderMessage::End, _] if four.len() == NUMBERS.len())
+        matches!(&messages[..], [_, SenderMessage::Offer(entries), SenderMessage::End, _] if entries.len() == NUMBERS.len())
     );
 }
 
@@ -250,15 +260,15 @@ fn dry_run_sends_no_content() {
 #[test]
 fn link_replacing_file_is_not_followed() {
     let (outer, tree, large) = sources();
-    let found = collection(tree.clone());
+    let source_list = collection(tree.clone());
     fs::remove_file(tree.join("3 small")).unwrap();
     symlink(outer.path().join("secret"), tree.join("3 small")).unwrap();
     fs::rename(tree.join("1 large"), tree.join("moved")).unwrap();
     fs::write(tree.join("1 large"), &large).unwrap();
     let mut hostile = HostileEnd::new();
-    hostile.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&finished());
-    let SendRun { ended, messages, bytes } = send_to(hostile, found, DEFAULT_SETTINGS);
-    let unsent = ended.unwrap().unsent;
+    hostile.send(&decisions(&[MADE, WANTED, MADE, WANTED])).late().send(&finished());
+    let SendRun { result, messages, bytes } = send_to(hostile, source_list, DEFAULT_SETTINGS);
+    let unsent = result.unwrap().unsent;
     assert_eq!((unsent.len(), bytes.len()), (2, 0));
     assert_eq!(messages.iter().filter(|message| matches!(message, SenderMessage::Abandoned { .. })).count(), 2);
 }

@@ -45,15 +45,18 @@ fn files_keep_mtime_and_permitted_modes() {
     let (_outer, inner) = target_directory();
     let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[file("a", 5), file("empty", 0)]).batch(&[(0, b"hello"), (1, b"")]);
-    hostile.say(&SenderMessage::End).say(&finish());
-    let heard = hostile.run_session(&inner);
-    assert_eq!(heard.ended.as_ref().map(|summary| summary.moved.files).unwrap(), 2);
-    assert_eq!(heard.stored(), [Path::new("a"), Path::new("empty")]);
+    hostile.send(&SenderMessage::End).send(&finish());
+    let outcome = hostile.run_session(&inner);
+    assert_eq!(outcome.result.as_ref().map(|summary| summary.moved.files).unwrap(), 2);
+    assert_eq!(outcome.stored(), [Path::new("a"), Path::new("empty")]);
     assert!(
-        matches!(&heard.answers[..], [_, ReceiverMessage::Verdicts(two), ReceiverMessage::Finished(_)] if two.len() == 2)
+        matches!(&outcome.answers[..], [_, ReceiverMessage::Verdicts(verdicts), ReceiverMessage::Finished(_)] if verdicts.len() == 2)
     );
-    let found = inner.join("a").metadata().unwrap();
-    assert_eq!((found.permissions().mode() & 0o7777, found.mtime(), found.mtime_nsec()), (0o755, 1_000_000_000, 5));
+    let metadata = inner.join("a").metadata().unwrap();
+    assert_eq!(
+        (metadata.permissions().mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec()),
+        (0o755, 1_000_000_000, 5)
+    );
     assert_eq!(fs::read_to_string(inner.join("a")).unwrap(), "hello");
 }
 
@@ -63,25 +66,25 @@ fn verdicts_are_batched_until_sender_waits() {
         let (_outer, inner) = target_directory();
         let mut hostile = HostileEnd::new();
         let entries: Vec<FileEntry> = (0..files).map(|number| file(&number.to_string(), 1)).collect();
-        hostile.say(&SenderMessage::Begin(SessionSettings { sync, ..DEFAULT_SETTINGS })).offer(&entries);
+        hostile.send(&SenderMessage::Begin(SessionSettings { sync, ..DEFAULT_SETTINGS })).offer(&entries);
         hostile.is_late = waits;
         for number in 0..files {
             hostile.batch(&[(number, b"x")]);
         }
-        hostile.late().say(&SenderMessage::End).say(&finish());
-        let heard = hostile.run_session(&inner);
-        assert_eq!(heard.ended.unwrap().moved.files, u64::from(files));
-        let of = |answer: &ReceiverMessage| {
-            if let ReceiverMessage::Verdicts(some) = answer { Some(some.len()) } else { None }
+        hostile.late().send(&SenderMessage::End).send(&finish());
+        let outcome = hostile.run_session(&inner);
+        assert_eq!(outcome.result.unwrap().moved.files, u64::from(files));
+        let verdict_count = |answer: &ReceiverMessage| {
+            if let ReceiverMessage::Verdicts(batch) = answer { Some(batch.len()) } else { None }
         };
-        heard.answers.iter().filter_map(of).collect::<Vec<usize>>()
+        outcome.answers.iter().filter_map(verdict_count).collect::<Vec<usize>>()
     };
     assert_eq!(verdicts(300, false, false), [128, 128, 44]);
     assert_eq!(verdicts(300, false, true), [1; 300]);
     assert_eq!(verdicts(3, true, false), [1; 3]);
 }
 
-/// An offer of a name that no [`crate::name::FileName`] can be.
+/// An offer of a name that no [`crate::file_name::FileName`] can be.
 #[derive(Serialize)]
 enum Forged<'a> {
     _Begin,
@@ -109,33 +112,33 @@ fn escaping_names_are_refused_on_read() {
             let (kind, attributes) = (kind.clone(), Vec::new());
             let forged = ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes };
             let mut hostile = HostileEnd::new();
-            hostile.begin().say(&Forged::Offer(vec![forged])).batch(&[(0, b"x")]);
-            let heard = hostile.run_session(&inner);
-            assert!(heard.errors().starts_with("malformed message"), "{name:?}: {}", heard.errors());
-            assert_eq!((heard.answers, heard.events.len()), (vec![], 0));
+            hostile.begin().send(&Forged::Offer(vec![forged])).batch(&[(0, b"x")]);
+            let outcome = hostile.run_session(&inner);
+            assert!(outcome.errors().starts_with("malformed message"), "{name:?}: {}", outcome.errors());
+            assert_eq!((outcome.answers, outcome.events.len()), (vec![], 0));
             assert_eq!((names(outer.path()), names(&inner)), (vec!["in".to_owned()], vec![]));
         }
     }
 }
 
-/// What a hostile sender says after it has begun.
-type Says = fn(&mut HostileEnd) -> &mut HostileEnd;
+/// What a hostile sender sends after it has begun.
+type HostileScript = fn(&mut HostileEnd) -> &mut HostileEnd;
 
-/// Hears each of them; the errors contain these words, and nothing is left but this many parts.
-fn assert_nothing_left(cases: &[(Says, &str, usize)]) {
-    for (number, (says, words, parts)) in cases.iter().enumerate() {
+/// Runs each of them; the errors contain these words, and nothing is left but this many parts.
+fn assert_nothing_left(cases: &[(HostileScript, &str, usize)]) {
+    for (number, (script, words, parts)) in cases.iter().enumerate() {
         let (outer, inner) = target_directory();
         let mut hostile = HostileEnd::new();
-        says(hostile.begin());
-        let heard = hostile.run_session_with(&directory_destination(&inner), true, &|_| {});
-        assert!(heard.errors().contains(words), "{number}: no {words:?} in {}", heard.errors());
+        script(hostile.begin());
+        let outcome = hostile.run_session_with(&directory_destination(&inner), true, &|_| {});
+        assert!(outcome.errors().contains(words), "{number}: no {words:?} in {}", outcome.errors());
         assert_eq!((names(outer.path()), final_names(&inner)), (vec!["in".to_owned()], (vec![], *parts)), "{number}");
     }
 }
 
 const UNKNOWN: &str = "it sends a file that is not wanted";
 const UNKNOWN_DIRECTORY: &str = "it names a directory that it did not offer";
-const BEYOND: &str = "it sent bytes beyond the end of a file or of a block";
+const BEYOND_END: &str = "it sent bytes beyond the end of a file or of a block";
 const OUT_OF_ORDER: &str = "it sent bytes of a file out of order";
 const LARGE: u64 = 2 * BLOCK_BYTES + 100;
 
@@ -146,15 +149,15 @@ fn in_directory(parent: u32, kind: EntryKind) -> [FileEntry; 1] {
 #[test]
 fn message_order_violation_ends_session() {
     let mut hostile = HostileEnd::new();
-    hostile.say(&SenderMessage::End);
+    hostile.send(&SenderMessage::End);
     let (_outer, inner) = target_directory();
     assert!(hostile.run_session(&inner).errors().contains("it does not begin"));
     assert_nothing_left(&[
         (|h| h.begin(), "neither offers nor sends", 0),
-        (|h| h.say(&finish()), "neither offers nor sends", 0),
-        (|h| h.say(&SenderMessage::Digests(vec![[1; 32]])), "the digest of nothing", 0),
-        (|h| h.say(&SenderMessage::End).say(&SenderMessage::End), "it does not say what it measured", 0),
-        (|h| h.say(&SenderMessage::End), "closed the connection", 0),
+        (|h| h.send(&finish()), "neither offers nor sends", 0),
+        (|h| h.send(&SenderMessage::Digests(vec![[1; 32]])), "the digest of nothing", 0),
+        (|h| h.send(&SenderMessage::End).send(&SenderMessage::End), "it does not report what it measured", 0),
+        (|h| h.send(&SenderMessage::End), "closed the connection", 0),
         (|h| h.frame(&[]), "malformed message", 0),
         (|h| h.frame(&[0xff; 100]), "malformed message", 0),
         (|h| h.raw(&[0xff; 100]), "a frame of 4294967295 bytes", 0),
@@ -172,19 +175,19 @@ fn unoffered_or_unwanted_files_are_refused() {
     assert_nothing_left(&[
         (|h| h.batch(&[(0, b"x")]), UNKNOWN, 0),
         (|h| h.block(piece(u32::MAX, 0, 1), b"x"), UNKNOWN, 0),
-        (|h| h.say(&SenderMessage::Hole(piece(0, 0, 1))), UNKNOWN, 0),
-        (|h| h.say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }), UNKNOWN, 0),
+        (|h| h.send(&SenderMessage::Hole(piece(0, 0, 1))), UNKNOWN, 0),
+        (|h| h.send(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }), UNKNOWN, 0),
         (
-            |h| h.offer(&[file("a", BLOCK_BYTES + 1)]).say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![] }),
+            |h| h.offer(&[file("a", BLOCK_BYTES + 1)]).send(&SenderMessage::ValidBlocks { file: 0, blocks: vec![] }),
             UNKNOWN,
             0,
         ),
         (
-            |h| h.offer(&[file("a", BLOCK_BYTES + 1)]).say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }),
+            |h| h.offer(&[file("a", BLOCK_BYTES + 1)]).send(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }),
             "not there",
             0,
         ),
-        (|h| h.say(&SenderMessage::Abandoned { file: 0, why: String::new() }), UNKNOWN, 0),
+        (|h| h.send(&SenderMessage::Abandoned { file: 0, why: String::new() }), UNKNOWN, 0),
         (|h| h.offer(&in_directory(1, EntryKind::Directory)), UNKNOWN_DIRECTORY, 0),
         (|h| h.offer(&in_directory(1, EntryKind::Stream)), UNKNOWN_DIRECTORY, 0),
         (|h| h.offer(&in_directory(u32::MAX, EntryKind::File { bytes: 1, stored: 1 })), UNKNOWN_DIRECTORY, 0),
@@ -208,8 +211,8 @@ fn arrived_file_is_not_accepted_again() {
     let (_outer, inner) = target_directory();
     let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[file("a", 1)]).block(piece(0, 0, 1), b"x").block(piece(0, 0, 1), b"y");
-    let heard = hostile.run_session(&inner);
-    assert!(heard.errors().contains(UNKNOWN), "{}", heard.errors());
+    let outcome = hostile.run_session(&inner);
+    assert!(outcome.errors().contains(UNKNOWN), "{}", outcome.errors());
     assert_eq!(fs::read(inner.join("a")).unwrap(), b"x");
 }
 
@@ -218,17 +221,17 @@ fn wrong_sizes_leave_nothing() {
     assert_nothing_left(&[
         (|h| h.offer(&[file("a", 5)]).batch(&[(0, b"hell")]), "another number of bytes", 0),
         (|h| h.offer(&[file("a", 5)]).batch(&[(0, b"hello, world")]), "another number of bytes", 0),
-        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"hello, world"), "more bytes of a file", 0),
+        (|h| h.offer(&[file("a", 5)]).send(&batch(&[5])).data(b"hello, world"), "more bytes of a file", 0),
         (
-            |h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he").say(&SenderMessage::End),
+            |h| h.offer(&[file("a", 5)]).send(&batch(&[5])).data(b"he").send(&SenderMessage::End),
             "closed the connection",
             0,
         ),
-        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).frame(b""), "fewer bytes of a file", 0),
-        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he"), "closed the connection", 0),
-        (|h| h.say(&batch(&[0; MAX_BATCH_FILES + 1])), "too many files at once", 0),
-        (|h| h.say(&batch(&[MAX_BATCH_BYTES as u32, 1])), "too many files at once", 0),
-        (|h| h.say(&batch(&[u32::MAX; MAX_BATCH_FILES])), "too many files at once", 0),
+        (|h| h.offer(&[file("a", 5)]).send(&batch(&[5])).frame(b""), "fewer bytes of a file", 0),
+        (|h| h.offer(&[file("a", 5)]).send(&batch(&[5])).data(b"he"), "closed the connection", 0),
+        (|h| h.send(&batch(&[0; MAX_BATCH_FILES + 1])), "too many files at once", 0),
+        (|h| h.send(&batch(&[MAX_BATCH_BYTES as u32, 1])), "too many files at once", 0),
+        (|h| h.send(&batch(&[u32::MAX; MAX_BATCH_FILES])), "too many files at once", 0),
         (|h| h.offer(&[file("a", LARGE)]).batch(&[(0, b"x")]), "another number of bytes", 0),
         (|h| h.offer(&[file("a", u64::MAX)]).block(piece(0, 0, 1), b"x"), "a cannot have 18446744073709551615", 0),
         (|h| h.offer(&[file("a", i64::MAX as u64)]).block(piece(0, 0, 1), b"x"), "a cannot have 92233720368547", 0),
@@ -254,59 +257,63 @@ fn offer_three(hostile: &mut HostileEnd) -> &mut HostileEnd {
 #[test]
 fn inconsistent_pieces_leave_no_file() {
     assert_nothing_left(&[
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32 + 1))), "longer than a block", 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(2, 0, u32::MAX))), "longer than a block", 0),
-        (|h| offer_three(h).say(&SenderMessage::Hole(piece(2, 0, u32::MAX))), "longer than a block", 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 1, 5))), OUT_OF_ORDER, 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, BLOCK_BYTES - 1, 2))), BEYOND, 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 2 * BLOCK_BYTES, 101))), BEYOND, 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, LARGE, 1))), BEYOND, 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, u64::MAX, 1))), BEYOND, 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, u64::MAX - 1, 1))), BEYOND, 0),
-        (|h| offer_three(h).say(&SenderMessage::Hole(piece(0, u64::MAX - 5, 5))), BEYOND, 0),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 0, 0))), BEYOND, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32 + 1))), "longer than a block", 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(2, 0, u32::MAX))), "longer than a block", 0),
+        (|h| offer_three(h).send(&SenderMessage::Hole(piece(2, 0, u32::MAX))), "longer than a block", 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, 1, 5))), OUT_OF_ORDER, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, BLOCK_BYTES - 1, 2))), BEYOND_END, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, 2 * BLOCK_BYTES, 101))), BEYOND_END, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, LARGE, 1))), BEYOND_END, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, u64::MAX, 1))), BEYOND_END, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, u64::MAX - 1, 1))), BEYOND_END, 0),
+        (|h| offer_three(h).send(&SenderMessage::Hole(piece(0, u64::MAX - 5, 5))), BEYOND_END, 0),
+        (|h| offer_three(h).send(&SenderMessage::Block(piece(0, 0, 0))), BEYOND_END, 0),
         (|h| offer_three(h).block(piece(1, 0, 9), b"more than 9"), "more bytes of a file", 0),
         (
-            |h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::Block(piece(1, 4, 5))),
+            |h| offer_three(h).block(piece(1, 0, 5), b"hello").send(&SenderMessage::Block(piece(1, 4, 5))),
             OUT_OF_ORDER,
             0,
         ),
         (
-            |h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::Block(piece(1, 6, 3))),
+            |h| offer_three(h).block(piece(1, 0, 5), b"hello").send(&SenderMessage::Block(piece(1, 6, 3))),
             OUT_OF_ORDER,
             0,
         ),
-        (|h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::Block(piece(1, 5, 5))), BEYOND, 0),
+        (|h| offer_three(h).block(piece(1, 0, 5), b"hello").send(&SenderMessage::Block(piece(1, 5, 5))), BEYOND_END, 0),
         (|h| begin_files(h, MAX_OPEN_FILES + 1), "it begins more files than it may", 0),
         (
-            |h| begin_files(h, MAX_OPEN_FILES).say(&SenderMessage::Hole(piece(MAX_OPEN_FILES as u32, 0, 1))),
+            |h| begin_files(h, MAX_OPEN_FILES).send(&SenderMessage::Hole(piece(MAX_OPEN_FILES as u32, 0, 1))),
             "it begins more files",
             0,
         ),
         (
-            |h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::End),
+            |h| offer_three(h).block(piece(1, 0, 5), b"hello").send(&SenderMessage::End),
             "it ends before a file has ended",
             0,
         ),
         (|h| offer_three(h).block(piece(2, 0, 5), b"hello").block(piece(2, 6, 1), b"x"), OUT_OF_ORDER, 0),
-        (|h| offer_three(h).block(piece(2, 0, 5), b"hello").say(&SenderMessage::Hole(piece(2, 0, 1))), OUT_OF_ORDER, 0),
+        (
+            |h| offer_three(h).block(piece(2, 0, 5), b"hello").send(&SenderMessage::Hole(piece(2, 0, 1))),
+            OUT_OF_ORDER,
+            0,
+        ),
         (|h| offer_three(h).block(piece(2, 0, 5), b"hello"), "closed the connection", 0),
         (
-            |h| offer_three(h).say(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").say(&SenderMessage::End),
+            |h| offer_three(h).send(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").send(&SenderMessage::End),
             "it ends before",
             0,
         ),
         // Whole blocks of a large file stay as a part.
         (|h| offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)), "closed the connection", 1),
         (
-            |h| offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).say(&SenderMessage::End),
+            |h| offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).send(&SenderMessage::End),
             "it ends before",
             1,
         ),
         (
             |h| {
-                let again = SenderMessage::Hole(whole_block());
-                offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).say(&again)
+                let hole = SenderMessage::Hole(whole_block());
+                offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).send(&hole)
             },
             OUT_OF_ORDER,
             1,
@@ -331,23 +338,27 @@ fn begin_files(hostile: &mut HostileEnd, count: usize) -> &mut HostileEnd {
 #[test]
 fn wrong_or_missing_digest_leaves_nothing() {
     const DIFFERS: &str = "what arrived differs from what was sent";
-    const NOTHING: &str = "it says the digest of nothing";
+    const NOTHING: &str = "it sends the digest of nothing";
     assert_nothing_left(&[
-        (|h| h.offer(&[file("a", 1)]).say(&batch(&[1])).data(b"x"), DIFFERS, 0),
-        (|h| h.offer(&[file("a", 0)]).say(&batch(&[0])), DIFFERS, 0),
+        (|h| h.offer(&[file("a", 1)]).send(&batch(&[1])).data(b"x"), DIFFERS, 0),
+        (|h| h.offer(&[file("a", 0)]).send(&batch(&[0])), DIFFERS, 0),
         (
-            |h| offer_three(h).say(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(0)),
+            |h| offer_three(h).send(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").send(&digests(0)),
             "closed",
             0,
         ),
-        (|h| offer_three(h).say(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(1)), DIFFERS, 0),
-        (|h| offer_three(h).block(piece(0, 0, 9), b"123456789").say(&digests(1)), NOTHING, 0),
-        (|h| offer_three(h).say(&SenderMessage::Hole(piece(0, 0, 9))).say(&digests(1)), NOTHING, 0),
+        (
+            |h| offer_three(h).send(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").send(&digests(1)),
+            DIFFERS,
+            0,
+        ),
+        (|h| offer_three(h).block(piece(0, 0, 9), b"123456789").send(&digests(1)), NOTHING, 0),
+        (|h| offer_three(h).send(&SenderMessage::Hole(piece(0, 0, 9))).send(&digests(1)), NOTHING, 0),
         (
             |h| {
                 let second = SenderMessage::Block(piece(0, BLOCK_BYTES, 9));
-                let large = offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).say(&second);
-                large.data(b"123456789").say(&digests(1))
+                let large = offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).send(&second);
+                large.data(b"123456789").send(&digests(1))
             },
             DIFFERS,
             0,
@@ -355,12 +366,12 @@ fn wrong_or_missing_digest_leaves_nothing() {
         (
             |h| {
                 let pieces = 0..=MAX_PENDING_CHECKS as u64;
-                pieces.fold(offer_three(h), |h, first| h.say(&SenderMessage::Block(piece(2, first, 1))).data(b"x"))
+                pieces.fold(offer_three(h), |h, first| h.send(&SenderMessage::Block(piece(2, first, 1))).data(b"x"))
             },
-            "it sends more than it may before it says digests",
+            "it sends more than it may before it sends digests",
             0,
         ),
-        (|h| offer_three(h).block(piece(0, 0, 9), b"123456789").say(&abandoned(0)).say(&abandoned(0)), UNKNOWN, 0),
+        (|h| offer_three(h).block(piece(0, 0, 9), b"123456789").send(&abandoned(0)).send(&abandoned(0)), UNKNOWN, 0),
     ]);
 }
 
@@ -374,12 +385,12 @@ fn digests(count: usize) -> SenderMessage {
 fn content_of_failed_file_is_skipped() {
     let (_outer, inner) = target_directory();
     let mut hostile = HostileEnd::new();
-    offer_three(hostile.begin()).say(&SenderMessage::Block(piece(0, 0, 3))).data(b"abc").say(&digests(1));
-    hostile.block(piece(0, 3, 3), b"def").say(&SenderMessage::Hole(piece(0, 6, 1))).say(&abandoned(0));
+    offer_three(hostile.begin()).send(&SenderMessage::Block(piece(0, 0, 3))).data(b"abc").send(&digests(1));
+    hostile.block(piece(0, 3, 3), b"def").send(&SenderMessage::Hole(piece(0, 6, 1))).send(&abandoned(0));
     hostile.batch(&[(1, b"123456789")]).block(FilePiece { is_last: true, ..piece(2, 0, 2) }, b"in");
-    hostile.say(&SenderMessage::End).say(&finish());
-    let heard = hostile.run_session(&inner);
-    assert!(heard.ended.is_ok(), "{}", heard.errors());
+    hostile.send(&SenderMessage::End).send(&finish());
+    let outcome = hostile.run_session(&inner);
+    assert!(outcome.result.is_ok(), "{}", outcome.errors());
     assert_eq!(final_names(&inner), (vec!["small".into(), "stream".into()], 0));
 }
 
@@ -387,12 +398,12 @@ fn content_of_failed_file_is_skipped() {
 fn unverified_content_is_still_bounded() {
     let (_outer, inner) = target_directory();
     let mut hostile = HostileEnd::new();
-    hostile.say(&SenderMessage::Begin(SessionSettings { verify: false, plain: true, ..DEFAULT_SETTINGS }));
-    offer_three(&mut hostile).say(&batch_of(1, 9)).raw(b"123456789");
-    hostile.say(&SenderMessage::Block(piece(0, 0, 9))).raw(b"123456789");
-    let heard = hostile.run_session(&inner);
+    hostile.send(&SenderMessage::Begin(SessionSettings { verify: false, plain: true, ..DEFAULT_SETTINGS }));
+    offer_three(&mut hostile).send(&batch_of(1, 9)).raw(b"123456789");
+    hostile.send(&SenderMessage::Block(piece(0, 0, 9))).raw(b"123456789");
+    let outcome = hostile.run_session(&inner);
     assert_eq!(
-        (final_names(&inner).0, heard.errors()),
+        (final_names(&inner).0, outcome.errors()),
         (vec!["small".into()], "the other side closed the connection".into())
     );
 }
@@ -421,16 +432,16 @@ fn existing_files_stay_without_overwrite() {
     fs::write(inner.join("old"), "old").unwrap();
     symlink("../victim", inner.join("link")).unwrap();
     fs::create_dir(inner.join("directory")).unwrap();
-    for (overwrite, of_old) in [(false, Some("old exists, and is replaced only with --overwrite")), (true, None)] {
+    for (overwrite, old_refusal) in [(false, Some("old exists, and is replaced only with --overwrite")), (true, None)] {
         let mut hostile = HostileEnd::new();
         hostile.begin().offer(&["old", "link", "directory"].map(|name| file(name, 3)));
-        let heard = hostile.run_session_with(&directory_destination(&inner), overwrite, &|_| {});
+        let outcome = hostile.run_session_with(&directory_destination(&inner), overwrite, &|_| {});
         let expected = [
-            of_old,
+            old_refusal,
             Some("link is a symbolic link, and no regular file"),
             Some("directory is a directory, and no regular file"),
         ];
-        assert_eq!(refusals(&heard.answers), expected.map(|why| why.map(str::to_owned)));
+        assert_eq!(refusals(&outcome.answers), expected.map(|why| why.map(str::to_owned)));
     }
     let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[file("old", 3)]).batch(&[(0, b"new")]);
@@ -464,14 +475,14 @@ fn file_or_link_parent_is_refused() {
     ];
     for overwrite in [false, true] {
         let mut hostile = HostileEnd::new();
-        hostile.begin().offer(&offers).say(&SenderMessage::End).say(&finish());
-        let heard = hostile.run_session_with(&directory_destination(&inner), overwrite, &|_| {});
-        let are_refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
+        hostile.begin().offer(&offers).send(&SenderMessage::End).send(&finish());
+        let outcome = hostile.run_session_with(&directory_destination(&inner), overwrite, &|_| {});
+        let are_refused: Vec<_> = refusals(&outcome.answers).iter().map(Option::is_some).collect();
         assert_eq!(
             are_refused,
             offers.each_ref().map(|entry| entry.name.as_os_str() != "own" || entry.kind == EntryKind::Directory)
         );
-        assert!(heard.ended.is_ok(), "{}", heard.errors());
+        assert!(outcome.result.is_ok(), "{}", outcome.errors());
         assert_eq!((names(&elsewhere), names(&inner)), (vec![], vec!["file".into(), "link".into(), "own".into()]));
         assert_eq!(fs::read(inner.join("file")).unwrap(), b"a file");
     }
@@ -480,40 +491,40 @@ fn file_or_link_parent_is_refused() {
 /// Somebody swaps a directory for a link while files arrive in it: whether it is held open or not, none arrives elsewhere.
 #[test]
 fn directory_swapped_for_link_is_not_followed() {
-    for others in [0, 40] {
+    for directory_count in [0, 40] {
         let (outer, inner) = target_directory();
         let elsewhere = outer.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
         let inside = |name| entry(1, name, EntryKind::File { bytes: 1, stored: 1 });
         let mut offers = vec![directory(0, "swapped"), inside("first"), inside("second")];
-        // So many that the first is not held open any more.
-        offers.extend((0..others).map(|number| directory(0, &format!("{number}"))));
+        // Enough that the first is not held open any more.
+        offers.extend((0..directory_count).map(|number| directory(0, &format!("{number}"))));
         let mut hostile = HostileEnd::new();
         hostile.begin().offer(&offers).batch(&[(1, b"x")]);
-        let others: Vec<_> = (0..others).map(|other| entry(other + 2, "z", EntryKind::Stream)).collect();
+        let entries: Vec<_> = (0..directory_count).map(|index| entry(index + 2, "z", EntryKind::Stream)).collect();
         let number = offers.len() as u32;
         hostile
-            .offer(&others)
+            .offer(&entries)
             .batch(&[(2, b"x")])
             .offer(&[inside("third")])
-            .batch(&[(number + others.len() as u32, b"x")]);
+            .batch(&[(number + entries.len() as u32, b"x")]);
         let swap = |event: &SessionEvent| {
             if matches!(event, SessionEvent::FileStored(path) if path == Path::new("swapped/first")) {
                 fs::rename(inner.join("swapped"), outer.path().join("moved")).unwrap();
                 symlink("../elsewhere", inner.join("swapped")).unwrap();
             }
         };
-        let heard = hostile.run_session_with(&directory_destination(&inner), true, &swap);
+        let outcome = hostile.run_session_with(&directory_destination(&inner), true, &swap);
         assert_eq!(names(&elsewhere), Vec::<String>::new());
         let arrived = names(&outer.path().join("moved"));
-        if others.is_empty() {
-            assert_eq!(arrived, ["first", "second", "third"], "{}", heard.errors());
+        if entries.is_empty() {
+            assert_eq!(arrived, ["first", "second", "third"], "{}", outcome.errors());
         } else {
             assert_eq!(arrived, ["first"]);
             assert!(
-                heard.errors().contains("cannot open the directory swapped: Not a directory"),
+                outcome.errors().contains("cannot open the directory swapped: Not a directory"),
                 "{}",
-                heard.errors()
+                outcome.errors()
             );
         }
     }
@@ -522,28 +533,31 @@ fn directory_swapped_for_link_is_not_followed() {
 #[test]
 fn directory_limits_are_enforced() {
     let dry = SenderMessage::Begin(SessionSettings { dry_run: true, ..DEFAULT_SETTINGS });
-    let heard = |offers: &mut dyn Iterator<Item = FileEntry>| {
+    let session_errors = |offers: &mut dyn Iterator<Item = FileEntry>| {
         let (_outer, inner) = target_directory();
         let mut hostile = HostileEnd::new();
-        hostile.say(&dry);
+        hostile.send(&dry);
         let offers: Vec<_> = offers.collect();
         offers.chunks(200).fold(&mut hostile, HostileEnd::offer);
-        let heard = hostile.run_session(&inner);
+        let outcome = hostile.run_session(&inner);
         assert!(names(&inner).is_empty());
-        heard.errors()
+        outcome.errors()
     };
-    let (gone, too_many) =
+    let (closed, too_many) =
         ("the other side closed the connection", "it offers more directories than one transfer can have");
     let mut flat = (0..directory_tree::MAX_DIRECTORIES).map(|number| directory(0, &format!("{number:x}")));
-    assert_eq!(heard(&mut flat), gone);
+    assert_eq!(session_errors(&mut flat), closed);
     assert!(
-        heard(&mut (0..=directory_tree::MAX_DIRECTORIES).map(|number| directory(0, &format!("{number:x}"))))
+        session_errors(&mut (0..=directory_tree::MAX_DIRECTORIES).map(|number| directory(0, &format!("{number:x}"))))
             .contains(too_many)
     );
-    let long = "x".repeat(255);
-    assert!(heard(&mut (0..directory_tree::MAX_NAME_BYTES / 255 + 1).map(|_| directory(0, &long))).contains(too_many));
-    assert_eq!(heard(&mut (0..2048).map(|above| directory(above, "x"))), gone);
-    assert!(heard(&mut (0..2049).map(|above| directory(above, "x"))).contains(too_many));
+    let name = "x".repeat(255);
+    assert!(
+        session_errors(&mut (0..directory_tree::MAX_NAME_BYTES / 255 + 1).map(|_| directory(0, &name)))
+            .contains(too_many)
+    );
+    assert_eq!(session_errors(&mut (0..2048).map(|parent| directory(parent, "x"))), closed);
+    assert!(session_errors(&mut (0..2049).map(|parent| directory(parent, "x"))).contains(too_many));
 }
 
 #[test]
@@ -561,10 +575,10 @@ fn invalid_link_targets_are_refused() {
         link("right", b"elsewhere"),
     ];
     hostile.begin().offer(&offers).batch(&[(3, b"new")]);
-    let heard = hostile.run_session(&inner);
-    let refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
+    let outcome = hostile.run_session(&inner);
+    let refused: Vec<_> = refusals(&outcome.answers).iter().map(Option::is_some).collect();
     assert_eq!(refused, [true, true, true, false, true, true]);
-    assert!(heard.errors().contains(UNKNOWN));
+    assert!(outcome.errors().contains(UNKNOWN));
     assert_eq!(
         (names(&inner), fs::read_link(inner.join("right")).unwrap().as_path()),
         (vec!["right".into()], Path::new("../victim"))
@@ -574,24 +588,24 @@ fn invalid_link_targets_are_refused() {
 
 #[test]
 fn invalid_attributes_fail_only_their_file() {
-    let with = |name: &[u8], value: usize| {
+    let with_attribute = |name: &[u8], value: usize| {
         let attributes = vec![Attribute { name: name.to_vec(), value: vec![b'x'; value] }];
         FileEntry { attributes, ..file("a", 1) }
     };
-    for wrong in [with(b"", 1), with(b"a\0b", 1), with(&[b'x'; 255], 1)] {
+    for invalid_entry in [with_attribute(b"", 1), with_attribute(b"a\0b", 1), with_attribute(&[b'x'; 255], 1)] {
         let (_outer, inner) = target_directory();
         let mut hostile = HostileEnd::new();
-        hostile.begin().offer(&[wrong, file("b", 1)]).batch(&[(0, b"x"), (1, b"x")]);
-        let heard = hostile.run_session(&inner);
-        assert!(heard.errors().contains("cannot keep an extended attribute of a: "), "{}", heard.errors());
+        hostile.begin().offer(&[invalid_entry, file("b", 1)]).batch(&[(0, b"x"), (1, b"x")]);
+        let outcome = hostile.run_session(&inner);
+        assert!(outcome.errors().contains("cannot keep an extended attribute of a: "), "{}", outcome.errors());
         assert_eq!(names(&inner), ["b"]);
     }
-    let too_long = with(b"a", MAX_ATTRIBUTE_BYTES);
+    let too_long = with_attribute(b"a", MAX_ATTRIBUTE_BYTES);
     let attributes = vec![Attribute { name: Vec::new(), value: Vec::new() }; MAX_ATTRIBUTES + 1];
-    for wrong in [too_long, FileEntry { attributes, ..file("a", 1) }] {
+    for invalid_entry in [too_long, FileEntry { attributes, ..file("a", 1) }] {
         let (_outer, inner) = target_directory();
         let mut hostile = HostileEnd::new();
-        hostile.begin().offer(&[wrong]).batch(&[(0, b"x")]);
+        hostile.begin().offer(&[invalid_entry]).batch(&[(0, b"x")]);
         assert!(hostile.run_session(&inner).errors().starts_with("malformed message"));
         assert!(names(&inner).is_empty());
     }
@@ -603,8 +617,8 @@ fn invalid_mtime_fails_only_its_file() {
     let modified = Mtime { seconds: 0, nanoseconds: u32::MAX };
     let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[FileEntry { modified, ..file("a", 1) }, file("b", 1)]).batch(&[(0, b"x"), (1, b"y")]);
-    let heard = hostile.run_session(&inner);
-    assert!(heard.errors().contains("cannot keep the time of a"), "{}", heard.errors());
+    let outcome = hostile.run_session(&inner);
+    assert!(outcome.errors().contains("cannot keep the time of a"), "{}", outcome.errors());
     assert_eq!(names(&inner), ["b"]);
 }
 
@@ -613,19 +627,19 @@ fn invalid_mtime_fails_only_its_file() {
 fn space_is_reserved_once_and_released() {
     let (_outer, inner) = target_directory();
     let root = crate::open_directory::OpenDirectory::open_root(&inner).unwrap();
-    let Some(room) = crate::directory_tree::DirectoryTree::new(root).free_bytes().unwrap() else {
+    let Some(free_bytes) = crate::directory_tree::DirectoryTree::new(root).free_bytes().unwrap() else {
         return no_known_space();
     };
-    // Two of them are too many, whatever others do to the file system meanwhile.
-    let most = room / 10 * 7;
-    let large = |name| entry(0, name, EntryKind::File { bytes: most, stored: most });
+    // Two of them are too many, even if others use the file system meanwhile.
+    let file_bytes = free_bytes / 10 * 7;
+    let large = |name| entry(0, name, EntryKind::File { bytes: file_bytes, stored: file_bytes });
     let mut hostile = HostileEnd::new();
-    hostile.begin().offer(&[large("a")]).offer(&[large("b")]).say(&abandoned(0)).offer(&[large("c")]);
+    hostile.begin().offer(&[large("a")]).offer(&[large("b")]).send(&abandoned(0)).offer(&[large("c")]);
     // One that is begun, and then abandoned.
-    hostile.block(piece(2, 0, 1), b"x").say(&abandoned(2)).offer(&[large("d")]);
-    let heard = hostile.run_session(&inner);
-    let refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
-    assert_eq!(refused, [false, true, false, false], "{}", heard.errors());
+    hostile.block(piece(2, 0, 1), b"x").send(&abandoned(2)).offer(&[large("d")]);
+    let outcome = hostile.run_session(&inner);
+    let refused: Vec<_> = refusals(&outcome.answers).iter().map(Option::is_some).collect();
+    assert_eq!(refused, [false, true, false, false], "{}", outcome.errors());
     assert_eq!(final_names(&inner), (vec![], 0));
 }
 
@@ -642,14 +656,20 @@ fn stdout_takes_one_file_and_discard_none() {
     let mut hostile = HostileEnd::new();
     let offers =
         [file("a", 2), file("b", 1), directory(0, "c"), entry(0, "d", EntryKind::Link { target: b"x".into() })];
-    hostile.begin().offer(&offers).batch(&[(0, b"in")]).offer(&[file("e", 1)]).say(&SenderMessage::End).say(&finish());
-    let heard = hostile.run_session_with(&output, true, &|_| {});
-    assert_eq!(refusals(&heard.answers).iter().filter(|why| why.is_some()).count(), 4);
+    hostile
+        .begin()
+        .offer(&offers)
+        .batch(&[(0, b"in")])
+        .offer(&[file("e", 1)])
+        .send(&SenderMessage::End)
+        .send(&finish());
+    let outcome = hostile.run_session_with(&output, true, &|_| {});
+    assert_eq!(refusals(&outcome.answers).iter().filter(|why| why.is_some()).count(), 4);
     assert_eq!(fs::read(&path).unwrap(), b"in");
     let mut hostile = HostileEnd::new();
-    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&SenderMessage::End).say(&finish());
-    let heard = hostile.run_session_with(&Destination::Nothing, false, &|_| {});
-    assert_eq!(heard.ended.map(|summary| summary.moved.files).unwrap(), 2);
+    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).send(&SenderMessage::End).send(&finish());
+    let outcome = hostile.run_session_with(&Destination::Nothing, false, &|_| {});
+    assert_eq!(outcome.result.map(|summary| summary.moved.files).unwrap(), 2);
     assert_eq!(names(outer.path()), ["in", "out"]);
 }
 
@@ -657,16 +677,16 @@ fn stdout_takes_one_file_and_discard_none() {
 #[test]
 fn link_at_part_name_is_not_followed() {
     let (outer, inner) = target_directory();
-    let all = content(BLOCK_BYTES as usize + 1, 1);
-    let large = file("large", all.len() as u64);
+    let data = content(BLOCK_BYTES as usize + 1, 1);
+    let large = file("large", data.len() as u64);
     let part = leave_part(&inner, &large, b"");
     fs::remove_file(&part).unwrap();
     fs::write(outer.path().join("victim"), "the user's").unwrap();
     symlink(outer.path().join("victim"), &part).unwrap();
     let mut hostile = HostileEnd::new();
-    hostile.begin().offer(&[large]).say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] });
-    let heard = hostile.run_session(&inner);
-    assert!(refusals(&heard.answers)[0].is_some());
+    hostile.begin().offer(&[large]).send(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] });
+    let outcome = hostile.run_session(&inner);
+    assert!(refusals(&outcome.answers)[0].is_some());
     assert_eq!(fs::read(outer.path().join("victim")).unwrap(), b"the user's");
     assert_eq!(digest(&fs::read(&part).unwrap()), digest(b"the user's"));
 }

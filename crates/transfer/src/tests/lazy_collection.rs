@@ -33,22 +33,22 @@ const PRESERVE: PreserveOptions = PreserveOptions {
 /// A tree of small files in three directories, the last of which has a larger one as well.
 fn make_tree(top: &Path) {
     for number in 0..FILES {
-        let below = top.join((number % 3).to_string());
-        fs::create_dir_all(&below).unwrap();
-        fs::write(below.join(format!("{number}")), content(number % 50, number as u32)).unwrap();
+        let directory = top.join((number % 3).to_string());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("{number}")), content(number % 50, number as u32)).unwrap();
     }
     fs::write(top.join("2/large"), content(100_000, 1)).unwrap();
 }
 
-fn assert_same_tree(one: &Path, other: &Path) {
-    let all = names(one);
-    assert_eq!(all, names(other));
-    for name in all {
-        let (one, other) = (one.join(&name), other.join(&name));
-        if one.is_dir() {
-            assert_same_tree(&one, &other);
+fn assert_same_tree(left: &Path, right: &Path) {
+    let entries = names(left);
+    assert_eq!(entries, names(right));
+    for name in entries {
+        let (left, right) = (left.join(&name), right.join(&name));
+        if left.is_dir() {
+            assert_same_tree(&left, &right);
         } else {
-            assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "{}", one.display());
+            assert!(fs::read(&left).unwrap() == fs::read(&right).unwrap(), "{}", left.display());
         }
     }
 }
@@ -60,18 +60,18 @@ fn collect_lazily(tree: &Path) -> SourceList {
     collection
 }
 
-/// Sends a tree that is said to have no more than this many bytes, found or not.
+/// Sends a tree that is announced to have no more than this many bytes, found or not.
 fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>, Result<TransferSummary>) {
     let (sender, receiver) = connected_halves();
-    let (one, other) = LocalStream::pair();
+    let (sender_stream, receiver_stream) = LocalStream::pair();
     let settings = SessionSettings { plain: true, at_most: Some(at_most), ..DEFAULT_SETTINGS };
-    let manner = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
+    let options = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
-            let channel = SecureChannel::new(one, sender)?;
-            Sender::from_channel(channel, (manner, Instant::now()))?.send(collect_lazily(tree), &|_, _| {})
+            let channel = SecureChannel::new(sender_stream, sender)?;
+            Sender::from_channel(channel, (options, Instant::now()))?.send(collect_lazily(tree), &|_, _| {})
         });
-        let mut channel = SecureChannel::new(other, receiver).unwrap();
+        let mut channel = SecureChannel::new(receiver_stream, receiver).unwrap();
         let policy = OfferPolicy::new(&directory_destination(directory), false).unwrap();
         let first = channel.receive();
         let received = ReceiveSession::new(&mut channel, policy, &|_| {}).serve(first);
@@ -80,7 +80,7 @@ fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>
     })
 }
 
-/// There is room for what it has at most; or there is not, and all must be found first; or it has more than was said.
+/// There is room for what it has at most. Or there is not, and all must be found first. Or it has more than was announced.
 #[test]
 fn lazily_found_tree_arrives_whole() {
     let (outer, _) = target_directory();
@@ -102,27 +102,27 @@ fn lazy_and_eager_collection_match() {
     let tree = outer.path().join("tree");
     make_tree(&tree);
     fs::create_dir_all(tree.join("1/empty/below")).unwrap();
-    let at_once = SourceList::collect(std::slice::from_ref(&tree), PRESERVE).unwrap();
-    for some in [1, 2, 7, 1000] {
-        let mut later = SourceList::begin(std::slice::from_ref(&tree), PRESERVE).unwrap();
-        while !later.is_complete() {
-            let before = later.sources.len();
-            later.find_more(some).unwrap();
-            assert!(later.sources.len() <= before + some);
+    let eager = SourceList::collect(std::slice::from_ref(&tree), PRESERVE).unwrap();
+    for batch in [1, 2, 7, 1000] {
+        let mut lazy = SourceList::begin(std::slice::from_ref(&tree), PRESERVE).unwrap();
+        while !lazy.is_complete() {
+            let before = lazy.sources.len();
+            lazy.find_more(batch).unwrap();
+            assert!(lazy.sources.len() <= before + batch);
         }
-        let paths = |found: &SourceList| found.sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>();
-        assert_eq!(paths(&later), paths(&at_once));
-        assert_eq!((later.stored_bytes, later.bytes()), (at_once.stored_bytes, at_once.bytes()));
-        assert!(later.max_stored_bytes >= later.stored_bytes);
+        let paths = |list: &SourceList| list.sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>();
+        assert_eq!(paths(&lazy), paths(&eager));
+        assert_eq!((lazy.stored_bytes, lazy.bytes()), (eager.stored_bytes, eager.bytes()));
+        assert!(lazy.max_stored_bytes >= lazy.stored_bytes);
     }
 }
 
-fn space_answers(heard: &SessionOutcome) -> Vec<bool> {
-    let room = heard.answers.iter().filter_map(|answer| match answer {
+fn space_answers(outcome: &SessionOutcome) -> Vec<bool> {
+    let answers = outcome.answers.iter().filter_map(|answer| match answer {
         ReceiverMessage::SpaceAvailable(is_enough) => Some(*is_enough),
         _ => None,
     });
-    room.collect()
+    answers.collect()
 }
 
 /// A file system of 64 MiB.
@@ -133,33 +133,33 @@ fn oversized_tree_is_refused() {
         Ok(mounted) => mounted,
         Err(missing) => return missing.report_skip("room for trees that are found later"),
     };
-    let small = entry(0, "small", EntryKind::File { bytes: 5, stored: 5 });
-    // At most so much, and then so much: what is said of room, and whether all is refused.
+    let small_file = entry(0, "small", EntryKind::File { bytes: 5, stored: 5 });
+    // At most this much, and then this much: what is announced of room, and whether all is refused.
     let cases = [(32_u64, 16_u64, true, false), (128, 16, false, false), (128, 65, false, true)];
     for (at_most, bytes, has_room, is_refused) in cases {
         let settings = SessionSettings { at_most: Some(at_most << 20), ..DEFAULT_SETTINGS };
         let mut hostile = HostileEnd::new();
-        hostile.say(&SenderMessage::Begin(settings)).offer(std::slice::from_ref(&small));
-        let heard = hostile.say(&SenderMessage::TotalFound(bytes << 20)).run_session(&mounted.path());
-        assert_eq!(space_answers(&heard), [has_room]);
-        let refused = heard.answers.iter().any(|answer| matches!(answer, ReceiverMessage::Refused(_)));
-        let is_wanted = heard.answers.contains(&ReceiverMessage::Decisions(vec![EntryDecision::Wanted]));
+        hostile.send(&SenderMessage::Begin(settings)).offer(std::slice::from_ref(&small_file));
+        let outcome = hostile.send(&SenderMessage::TotalFound(bytes << 20)).run_session(&mounted.path());
+        assert_eq!(space_answers(&outcome), [has_room]);
+        let refused = outcome.answers.iter().any(|answer| matches!(answer, ReceiverMessage::Refused(_)));
+        let is_wanted = outcome.answers.contains(&ReceiverMessage::Decisions(vec![EntryDecision::Wanted]));
         assert_eq!((refused, is_wanted), (is_refused, true));
         let why = if is_refused { "there is room for" } else { "closed the connection" };
-        assert!(heard.errors().contains(why), "{}", heard.errors());
+        assert!(outcome.errors().contains(why), "{}", outcome.errors());
     }
 }
 
 #[test]
 fn total_is_sent_once_if_unknown() {
-    let known = SessionSettings { bytes: Some(5), ..DEFAULT_SETTINGS };
-    let unknown = SessionSettings { at_most: Some(5), ..DEFAULT_SETTINGS };
-    for (settings, times) in [(known, 1), (DEFAULT_SETTINGS, 1), (unknown, 2)] {
+    let known_total = SessionSettings { bytes: Some(5), ..DEFAULT_SETTINGS };
+    let unknown_total = SessionSettings { at_most: Some(5), ..DEFAULT_SETTINGS };
+    for (settings, times) in [(known_total, 1), (DEFAULT_SETTINGS, 1), (unknown_total, 2)] {
         let (_outer, inner) = target_directory();
         let mut hostile = HostileEnd::new();
-        hostile.say(&SenderMessage::Begin(settings));
+        hostile.send(&SenderMessage::Begin(settings));
         for _ in 0..times {
-            hostile.say(&SenderMessage::TotalFound(5));
+            hostile.send(&SenderMessage::TotalFound(5));
         }
         let errors = hostile.run_session(&inner).errors();
         assert!(errors.contains("it says again how much there is"), "{errors}");

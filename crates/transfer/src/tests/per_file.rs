@@ -1,4 +1,4 @@
-//! A connection for each file, over real ones: whole files whatever their size and method, and connections that join and misbehave.
+//! A connection for each file, over real ones: whole files of any size and by any method, and connections that join and misbehave.
 
 use std::fs;
 use std::io::copy;
@@ -36,11 +36,11 @@ fn setup(method: SendMethod) -> SendSetup {
     SendSetup { method, mode, buffer: 64 << 10, window: 16, timeout: Duration::from_secs(120) }
 }
 
-fn send_by(served: &TestReceiver<'_>, paths: &[PathBuf], manner: send::SenderOptions) -> Result<SendResult> {
+fn send_by(receiver: &TestReceiver<'_>, paths: &[PathBuf], options: send::SenderOptions) -> Result<SendResult> {
     let collection =
         SourceList::collect(paths, PreserveOptions { recursive: true, ..PreserveOptions::default() }).unwrap();
-    let (address, secret) = (served.0.address().unwrap(), crate::wire::secret::Secret::none());
-    Sender::connect(&[address], &secret, manner)?.send(collection, &|_, _| {})
+    let (address, secret) = (receiver.0.address().unwrap(), crate::wire::secret::Secret::none());
+    Sender::connect(&[address], &secret, options)?.send(collection, &|_, _| {})
 }
 
 fn sender_options(settings: SessionSettings) -> send::SenderOptions {
@@ -48,8 +48,8 @@ fn sender_options(settings: SessionSettings) -> send::SenderOptions {
 }
 
 /// The first connection of a session with these files, all of which are wanted.
-fn begin(served: &TestReceiver<'_>, sizes: &[usize]) -> (SecureChannel, SessionId) {
-    let mut channel = served.connect();
+fn begin(receiver: &TestReceiver<'_>, sizes: &[usize]) -> (SecureChannel, SessionId) {
+    let mut channel = receiver.connect();
     channel.send(&SenderMessage::Begin(PER_FILE)).unwrap();
     let ReceiverMessage::Session(id) = channel.receive().unwrap() else { panic!("no session") };
     let entries = sizes.iter().enumerate().map(|(number, bytes)| file(&format!("{number}"), *bytes as u64));
@@ -58,9 +58,9 @@ fn begin(served: &TestReceiver<'_>, sizes: &[usize]) -> (SecureChannel, SessionI
     (channel, id)
 }
 
-/// A connection that says that it joins; whether it is let in, it learns later.
-fn join(served: &TestReceiver<'_>, session: SessionId, file: Option<EntryNumber>) -> SecureChannel {
-    let mut channel = served.connect();
+/// A connection that asks to join; whether it is let in, it learns later.
+fn join(receiver: &TestReceiver<'_>, session: SessionId, file: Option<EntryNumber>) -> SecureChannel {
+    let mut channel = receiver.connect();
     channel.send(&SenderMessage::Join(JoinRequest { session, file })).unwrap();
     channel
 }
@@ -80,38 +80,38 @@ fn faults(events: &[SessionEvent]) -> String {
 fn per_file_connections_deliver_whole_files() {
     let (_directory, paths) = sources(&SIZES);
     let plain = SessionSettings { plain: true, ..PER_FILE };
-    let by = |method| send::SenderOptions { method: Some(setup(method)), ..sender_options(plain) };
-    let manners = [
+    let with_method = |method| send::SenderOptions { method: Some(setup(method)), ..sender_options(plain) };
+    let option_sets = [
         sender_options(PER_FILE),
         send::SenderOptions { acknowledge: true, ..sender_options(PER_FILE) },
         sender_options(SessionSettings { sync: true, ..plain }),
         sender_options(SessionSettings { verify: false, ..plain }),
-        by(SendMethod::ReadWrite),
-        by(SendMethod::Mmap),
-        by(SendMethod::Sendfile),
-        by(SendMethod::Splice),
-        by(SendMethod::ZeroCopy),
-        by(SendMethod::Uring),
+        with_method(SendMethod::ReadWrite),
+        with_method(SendMethod::Mmap),
+        with_method(SendMethod::Sendfile),
+        with_method(SendMethod::Splice),
+        with_method(SendMethod::ZeroCopy),
+        with_method(SendMethod::Uring),
     ];
-    for manner in manners {
+    for options in option_sets {
         let (_outer, inner) = target_directory();
-        let events = with_receiver(directory_destination(&inner), |served| {
-            let sent = send_by(served, &paths, manner).unwrap();
+        let events = with_receiver(directory_destination(&inner), |receiver| {
+            let sent = send_by(receiver, &paths, options).unwrap();
             let summary = sent.summary;
-            assert!(sent.unsent.is_empty(), "{manner:?}: {:?}", sent.unsent);
+            assert!(sent.unsent.is_empty(), "{options:?}: {:?}", sent.unsent);
             assert_eq!((summary.moved.files, summary.streams), (SIZES.len() as u64, 1));
             assert!(summary.to_string().contains(", over a connection for each file, "), "{summary}");
         });
         assert_equal_files(&paths, &inner);
-        assert_eq!((final_names(&inner).1, faults(&events).as_str()), (0, ""), "{manner:?}");
+        assert_eq!((final_names(&inner).1, faults(&events).as_str()), (0, ""), "{options:?}");
     }
 }
 
 /// Passes on what comes until it ends.
-fn forward(from: &TcpStream, to: &TcpStream) {
+fn forward(source: &TcpStream, target: &TcpStream) {
     // Either side may end as it likes.
-    let _ = copy(&mut &*from, &mut &*to);
-    let _ = to.shutdown(Shutdown::Write);
+    let _ = copy(&mut &*source, &mut &*target);
+    let _ = target.shutdown(Shutdown::Write);
 }
 
 #[test]
@@ -122,22 +122,22 @@ fn one_connection_per_file_plus_control() {
     (0..300).for_each(|number| fs::write(tree.join(format!("{number}")), content(number, 3)).unwrap());
     fs::write(tree.join("large"), content(BYTES, 1)).unwrap();
     let (_outer, inner) = target_directory();
-    let between = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = between.local_addr().unwrap();
-    let passed = AtomicUsize::new(0);
-    with_receiver(directory_destination(&inner), |served| {
-        let to = served.0.address().unwrap();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    let connection_count = AtomicUsize::new(0);
+    with_receiver(directory_destination(&inner), |receiver| {
+        let receiver_address = receiver.0.address().unwrap();
         let collection =
             SourceList::collect(&[tree], PreserveOptions { recursive: true, ..PreserveOptions::default() }).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..302 {
-                    let (near, far) = (between.accept().unwrap().0, TcpStream::connect(to).unwrap());
-                    passed.fetch_add(1, Ordering::Relaxed);
+                    let (client, server) = (proxy.accept().unwrap().0, TcpStream::connect(receiver_address).unwrap());
+                    connection_count.fetch_add(1, Ordering::Relaxed);
                     scope.spawn(move || {
-                        std::thread::scope(|both| {
-                            both.spawn(|| forward(&near, &far));
-                            forward(&far, &near);
+                        std::thread::scope(|pair_scope| {
+                            pair_scope.spawn(|| forward(&client, &server));
+                            forward(&server, &client);
                         });
                     });
                 }
@@ -148,43 +148,43 @@ fn one_connection_per_file_plus_control() {
             assert_eq!((sent.summary.moved.files, sent.unsent.len()), (301, 0));
         });
     });
-    assert_eq!(passed.into_inner(), 302);
+    assert_eq!(connection_count.into_inner(), 302);
     assert_eq!(final_names(&inner.join("tree")).0.len(), 301);
 }
 
 #[test]
 fn transfer_resumes_after_any_cut() {
-    let all = content(3 * BYTES, 0);
+    let data = content(3 * BYTES, 0);
     for cuts_first in [false, true] {
         let (_directory, paths) = sources(&[3 * BYTES]);
         let (_outer, inner) = target_directory();
         let collection = SourceList::collect(&paths, PreserveOptions::default()).unwrap();
-        leave_part(&inner, &collection.sources[0].entry, &all[..BYTES]);
-        let events = with_receiver(directory_destination(&inner), |served| {
-            let mut first = served.connect();
+        leave_part(&inner, &collection.sources[0].entry, &data[..BYTES]);
+        let events = with_receiver(directory_destination(&inner), |receiver| {
+            let mut first = receiver.connect();
             first.send(&SenderMessage::Begin(PER_FILE)).unwrap();
             let ReceiverMessage::Session(id) = first.receive().unwrap() else { panic!("no session") };
             first.send(&SenderMessage::Offer(vec![collection.sources[0].entry.clone()])).unwrap();
             assert!(matches!(first.receive().unwrap(), ReceiverMessage::Decisions(_)));
             assert!(matches!(first.receive().unwrap(), ReceiverMessage::PresentBlocks { .. }));
-            let mut own = join(served, id, Some(0));
+            let mut file_channel = join(receiver, id, Some(0));
             first.send(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }).unwrap();
             first.send(&SenderMessage::FileConnection(0)).unwrap();
-            own.queue(&SenderMessage::Block(piece(0, BLOCK_BYTES, BLOCK_BYTES as u32))).unwrap();
-            own.send_data(&all[BYTES..2 * BYTES]).unwrap();
-            own.send(&SenderMessage::Digests(vec![digest(&all[BYTES..2 * BYTES])])).unwrap();
-            let (cut, other) = if cuts_first { (first, own) } else { (own, first) };
+            file_channel.queue(&SenderMessage::Block(piece(0, BLOCK_BYTES, BLOCK_BYTES as u32))).unwrap();
+            file_channel.send_data(&data[BYTES..2 * BYTES]).unwrap();
+            file_channel.send(&SenderMessage::Digests(vec![digest(&data[BYTES..2 * BYTES])])).unwrap();
+            let (cut, survivor) = if cuts_first { (first, file_channel) } else { (file_channel, first) };
             drop(cut);
             if cuts_first {
                 // What the session waits for is its file's connection. Its end is waited for: a receiver that stops drops what is on
                 // the way to it.
-                other.socket().unwrap().unwrap().shutdown(Shutdown::Write).unwrap();
+                survivor.socket().unwrap().unwrap().shutdown(Shutdown::Write).unwrap();
             }
-            assert!(is_closed(other));
+            assert!(is_closed(survivor));
         });
         assert!(events.iter().any(|event| matches!(event, SessionEvent::PartKept(_))), "{events:?}");
-        with_receiver(directory_destination(&inner), |served| {
-            let amount = send_by(served, &paths, sender_options(PER_FILE)).unwrap().summary.moved.amount;
+        with_receiver(directory_destination(&inner), |receiver| {
+            let amount = send_by(receiver, &paths, sender_options(PER_FILE)).unwrap().summary.moved.amount;
             assert_eq!((amount.moved, amount.resumed), (BLOCK_BYTES, 2 * BLOCK_BYTES));
         });
         assert_equal_files(&paths, &inner);
@@ -196,11 +196,11 @@ fn transfer_resumes_after_any_cut() {
 fn shortened_source_fails_alone() {
     let (_directory, paths) = sources(&[2 * BYTES, 5, 2 * BYTES]);
     let (_outer, inner) = target_directory();
-    with_receiver(directory_destination(&inner), |served| {
+    with_receiver(directory_destination(&inner), |receiver| {
         let collection = SourceList::collect(&paths, PreserveOptions::default()).unwrap();
         fs::File::options().write(true).open(&paths[0]).unwrap().set_len(BLOCK_BYTES).unwrap();
         fs::File::options().write(true).open(&paths[1]).unwrap().set_len(2).unwrap();
-        let (address, secret) = (served.0.address().unwrap(), crate::wire::secret::Secret::none());
+        let (address, secret) = (receiver.0.address().unwrap(), crate::wire::secret::Secret::none());
         let sent = Sender::connect(&[address], &secret, sender_options(PER_FILE))
             .unwrap()
             .send(collection, &|_, _| {})
@@ -214,21 +214,21 @@ fn shortened_source_fails_alone() {
 #[test]
 fn mismatched_join_is_refused() {
     let (_outer, inner) = target_directory();
-    let events = with_receiver(directory_destination(&inner), |served| {
-        assert!(is_closed(join(served, [7; 32], Some(0))));
-        let (_streams, id) = served.begin(2);
-        assert!(is_closed(join(served, id, Some(0))));
-        let (first, id) = begin(served, &[5; 9]);
-        assert!(is_closed(join(served, id, None)));
-        let mut all: Vec<_> = (0..MAX_STREAMS - 1).map(|number| join(served, id, Some(number))).collect();
-        all.push(join(served, id, Some(MAX_STREAMS)));
+    let events = with_receiver(directory_destination(&inner), |receiver| {
+        assert!(is_closed(join(receiver, [7; 32], Some(0))));
+        let (_streams, id) = receiver.begin(2);
+        assert!(is_closed(join(receiver, id, Some(0))));
+        let (first, id) = begin(receiver, &[5; 9]);
+        assert!(is_closed(join(receiver, id, None)));
+        let mut channels: Vec<_> = (0..MAX_STREAMS - 1).map(|number| join(receiver, id, Some(number))).collect();
+        channels.push(join(receiver, id, Some(MAX_STREAMS)));
         // Any of them may be the one that has come last.
-        while !all.iter_mut().any(|one| one.try_receive::<ReceiverMessage>().is_err()) {
+        while !channels.iter_mut().any(|channel| channel.try_receive::<ReceiverMessage>().is_err()) {
             std::thread::yield_now();
         }
         drop(first);
-        assert!(all.into_iter().all(is_closed), "the end of the session is that of all its connections");
-        assert!(is_closed(join(served, id, Some(1))), "the session has ended");
+        assert!(channels.into_iter().all(is_closed), "the end of the session is that of all its connections");
+        assert!(is_closed(join(receiver, id, Some(1))), "the session has ended");
     });
     let strangers =
         events.iter().filter(|event| matches!(event, SessionEvent::Fault(Error::ProtocolViolation(_)))).count();
@@ -238,7 +238,7 @@ fn mismatched_join_is_refused() {
 
 #[test]
 fn invalid_file_connection_message_ends_session() {
-    let wrong = [
+    let messages = [
         SenderMessage::Offer(vec![file("other", 1)]),
         SenderMessage::Split(0),
         SenderMessage::FileConnection(0),
@@ -246,16 +246,16 @@ fn invalid_file_connection_message_ends_session() {
         SenderMessage::Begin(PER_FILE),
         SenderMessage::Batch { files: vec![WholeFile { file: 1, bytes: 0 }], digest: Some(digest(b"")) },
     ];
-    for wrong in wrong {
+    for message in messages {
         let (_outer, inner) = target_directory();
-        let events = with_receiver(directory_destination(&inner), |served| {
-            let (mut first, id) = begin(served, &[5]);
-            let mut own = join(served, id, Some(0));
+        let events = with_receiver(directory_destination(&inner), |receiver| {
+            let (mut first, id) = begin(receiver, &[5]);
+            let mut file_channel = join(receiver, id, Some(0));
             first.send(&SenderMessage::FileConnection(0)).unwrap();
-            own.send(&wrong).unwrap();
-            assert!(is_closed(own) && is_closed(first), "{wrong:?}");
+            file_channel.send(&message).unwrap();
+            assert!(is_closed(file_channel) && is_closed(first), "{message:?}");
         });
-        assert!(faults(&events).contains("breaks the protocol"), "{wrong:?}: {events:?}");
+        assert!(faults(&events).contains("breaks the protocol"), "{message:?}: {events:?}");
         assert_eq!(final_names(&inner), (vec![], 0));
     }
 }
@@ -263,9 +263,9 @@ fn invalid_file_connection_message_ends_session() {
 #[test]
 fn missing_file_connection_times_out() {
     let (_outer, inner) = target_directory();
-    let events = with_receiver(directory_destination(&inner), |served| {
-        let (mut first, id) = begin(served, &[5, 5]);
-        let _other = join(served, id, Some(1));
+    let events = with_receiver(directory_destination(&inner), |receiver| {
+        let (mut first, id) = begin(receiver, &[5, 5]);
+        let _second_channel = join(receiver, id, Some(1));
         first.send(&SenderMessage::FileConnection(0)).unwrap();
         let ReceiverMessage::Refused(RefusalReason(why)) = first.receive().unwrap() else { panic!("no reason") };
         assert!(why.contains("did not send anything") && is_closed(first), "{why}");
@@ -277,8 +277,8 @@ fn missing_file_connection_times_out() {
 fn per_file_connections_never_split() {
     let words = |message: &SenderMessage, settings| {
         let (_outer, inner) = target_directory();
-        let events = with_receiver(directory_destination(&inner), |served| {
-            let mut first = served.connect();
+        let events = with_receiver(directory_destination(&inner), |receiver| {
+            let mut first = receiver.connect();
             first.send(&SenderMessage::Begin(settings)).unwrap();
             first.send(message).unwrap();
             while first.receive::<ReceiverMessage>().is_ok() {}
@@ -295,8 +295,8 @@ fn per_file_connections_never_split() {
 fn stdout_accepts_per_file_connection() {
     let (_directory, paths) = sources(&[3 * BYTES + 1]);
     let mut output = tempfile::tempfile().unwrap();
-    with_receiver(Destination::Output(output.try_clone().unwrap()), |served| {
-        assert!(send_by(served, &paths, sender_options(PER_FILE)).unwrap().unsent.is_empty());
+    with_receiver(Destination::Output(output.try_clone().unwrap()), |receiver| {
+        assert!(send_by(receiver, &paths, sender_options(PER_FILE)).unwrap().unsent.is_empty());
     });
     let mut arrived = Vec::new();
     std::io::Seek::rewind(&mut output).unwrap();
@@ -305,7 +305,7 @@ fn stdout_accepts_per_file_connection() {
     // One without sessions that can be joined.
     let (_outer, inner) = target_directory();
     let mut hostile = HostileEnd::new();
-    hostile.say(&SenderMessage::Begin(PER_FILE));
+    hostile.send(&SenderMessage::Begin(PER_FILE));
     let refused = hostile.run_session(&inner).errors();
     assert!(refused.contains("send without --connection per-file"), "{refused}");
 }

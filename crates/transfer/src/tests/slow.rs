@@ -1,4 +1,4 @@
-//! Senders who say nothing, or next to nothing, over real connections: they end, are told why, and leave their places.
+//! Senders that send nothing, or almost nothing, over real connections: they end, receive the reason, and leave their places.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::session::SessionEvent;
 use crate::{Error, Result};
 
 /// Far more than the senders here move.
-const MIN_PROGRESS: MinProgress = MinProgress { bytes: 1 << 20, within: Duration::from_millis(500) };
+const MIN_PROGRESS: MinProgress = MinProgress { bytes: 1 << 20, interval: Duration::from_millis(500) };
 /// What the first message alone keeps, also where the time begins before it has come: only silence is too little.
 const MIN_ONE_BYTE: MinProgress = MinProgress { bytes: 1, ..MIN_PROGRESS };
 /// The pause between two bytes.
@@ -30,22 +30,22 @@ fn events(
     test: impl FnOnce(&TestReceiver<'_>),
 ) -> Vec<SessionEvent> {
     let mode = if method == Some(ReceiveMethod::Uring) { Mode::Uring } else { Mode::Blocking };
-    let patience = Duration::from_secs(1);
-    let moving = method.map(|method| ReceiveSetup { method, mode, buffer: 64 << 10, window: 16, timeout: patience });
+    let timeout = Duration::from_secs(1);
+    let setup = method.map(|method| ReceiveSetup { method, mode, buffer: 64 << 10, window: 16, timeout });
     let (_outer, inner) = target_directory();
-    let manner = ReceiverOptions { overwrite: true, method: moving, min_progress, ..ReceiverOptions::default() };
-    let events = with_receiver_options(manner, directory_destination(&inner), test);
+    let options = ReceiverOptions { overwrite: true, method: setup, min_progress, ..ReceiverOptions::default() };
+    let events = with_receiver_options(options, directory_destination(&inner), test);
     // A part of a large file may be left, to be gone on with.
     assert_eq!(final_names(&inner).0, [""; 0]);
     events
 }
 
 /// A sender who has begun, and whose large file is wanted.
-fn begin(served: &TestReceiver<'_>, settings: SessionSettings) -> SecureChannel {
-    let mut channel = served.connect();
+fn begin(receiver: &TestReceiver<'_>, settings: SessionSettings) -> SecureChannel {
+    let mut channel = receiver.connect();
     channel.send(&SenderMessage::Begin(settings)).unwrap();
     channel.send(&SenderMessage::Offer(vec![file("large", 3 * BLOCK_BYTES)])).unwrap();
-    assert!(matches!(channel.receive().unwrap(), ReceiverMessage::Decisions(one) if one.len() == 1));
+    assert!(matches!(channel.receive().unwrap(), ReceiverMessage::Decisions(decisions) if decisions.len() == 1));
     channel
 }
 
@@ -72,10 +72,10 @@ fn trickled_plain_bytes_end_connection() {
     if let Err(error) = &ring {
         MissingRequirement::machine(format!("no io_uring: {error}")).report_skip("slow senders to a receiver by uring");
     }
-    let is_there = |method: &&ReceiveMethod| **method != ReceiveMethod::Uring || ring.is_ok();
-    for method in [None].into_iter().chain(ReceiveMethod::ALL.iter().filter(is_there).copied().map(Some)) {
-        let events = events(MIN_PROGRESS, method, |served| {
-            let mut channel = begin(served, plain);
+    let is_available = |method: &&ReceiveMethod| **method != ReceiveMethod::Uring || ring.is_ok();
+    for method in [None].into_iter().chain(ReceiveMethod::ALL.iter().filter(is_available).copied().map(Some)) {
+        let events = events(MIN_PROGRESS, method, |receiver| {
+            let mut channel = begin(receiver, plain);
             channel.plain = true;
             channel.send(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32))).unwrap();
             repeat_until_error(|| channel.send_data(&[7]));
@@ -86,11 +86,11 @@ fn trickled_plain_bytes_end_connection() {
 
 #[test]
 fn trickled_encrypted_bytes_end_connection() {
-    let faults = events(MIN_PROGRESS, None, |served| {
-        let mut bytes = begin(served, DEFAULT_SETTINGS);
+    let faults = events(MIN_PROGRESS, None, |receiver| {
+        let mut bytes = begin(receiver, DEFAULT_SETTINGS);
         bytes.send(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32))).unwrap();
         repeat_until_error(|| bytes.send_data(&[7]));
-        let mut messages = begin(served, DEFAULT_SETTINGS);
+        let mut messages = begin(receiver, DEFAULT_SETTINGS);
         repeat_until_error(|| messages.send(&SenderMessage::Digests(Vec::new())));
     });
     assert_eq!(slow_faults(&faults), [true; 2], "{faults:?}");
@@ -98,8 +98,8 @@ fn trickled_encrypted_bytes_end_connection() {
 
 #[test]
 fn silent_sender_gets_the_reason() {
-    let faults = events(MIN_ONE_BYTE, None, |served| {
-        let mut silent = begin(served, DEFAULT_SETTINGS);
+    let faults = events(MIN_ONE_BYTE, None, |receiver| {
+        let mut silent = begin(receiver, DEFAULT_SETTINGS);
         let ReceiverMessage::Refused(RefusalReason(why)) = silent.receive().unwrap() else { panic!("no reason") };
         assert!(why.contains("did not send anything within"), "{why}");
     });
@@ -108,20 +108,20 @@ fn silent_sender_gets_the_reason() {
 
 #[test]
 fn joined_stream_may_stay_silent() {
-    let least = MinProgress { bytes: 64 << 10, within: Duration::from_secs(2) };
-    let events = events(least, None, |served| {
-        let (mut first, session) = served.begin(2);
-        let mut joined = served.join(session).unwrap();
+    let min_progress = MinProgress { bytes: 64 << 10, interval: Duration::from_secs(2) };
+    let events = events(min_progress, None, |receiver| {
+        let (mut first, session) = receiver.begin(2);
+        let mut stream = receiver.join(session).unwrap();
         // Files for which there is no room.
         let entries = (0..100).map(|number| file(&format!("{number:0>250}"), 1 << 60));
-        let (offer, until) = (SenderMessage::Offer(entries.collect()), Instant::now() + 2 * least.within);
+        let (offer, until) = (SenderMessage::Offer(entries.collect()), Instant::now() + 2 * min_progress.interval);
         while Instant::now() < until {
             first.send(&offer).unwrap();
             let ReceiverMessage::Decisions(_) = first.receive().unwrap() else { panic!("no decisions") };
             // More than it must send, and no more files than it may offer.
-            std::thread::sleep(least.within / 10);
+            std::thread::sleep(min_progress.interval / 10);
         }
-        assert!(joined.try_receive::<ReceiverMessage>().unwrap().is_none());
+        assert!(stream.try_receive::<ReceiverMessage>().unwrap().is_none());
     });
     assert_eq!(slow_faults(&events), [false], "its end without a word is all");
 }

@@ -23,15 +23,15 @@ fn collect(path: &Path, attributes: AttributePolicy) -> SourceList {
 
 fn send(collection: SourceList, inner: &Path) -> SendResult {
     let mut sent = None;
-    with_receiver(directory_destination(inner), |served| {
-        let manner = SenderOptions {
+    with_receiver(directory_destination(inner), |receiver| {
+        let options = SenderOptions {
             settings: DEFAULT_SETTINGS,
             acknowledge: false,
             limit: None,
             method: None,
             stream_tuning: None,
         };
-        let sender = Sender::connect(&[served.0.address().unwrap()], &Secret::none(), manner).unwrap();
+        let sender = Sender::connect(&[receiver.0.address().unwrap()], &Secret::none(), options).unwrap();
         sent = Some(sender.send(collection, &|_, _| {}).unwrap());
     });
     sent.unwrap()
@@ -51,13 +51,13 @@ fn deep_tree_arrives_whole() {
     assert!(collection.unread.is_empty(), "{:?}", collection.unread);
     let sent = send(collection, &inner);
     assert_eq!((sent.summary.moved.files, sent.unsent.len()), (2 * 79, 0));
-    let (mut from, mut to) = (top, inner.join("0"));
-    while from.exists() {
-        assert_eq!(names(&from), names(&to));
+    let (mut source, mut target) = (top, inner.join("0"));
+    while source.exists() {
+        assert_eq!(names(&source), names(&target));
         ["a", "z"]
             .iter()
-            .for_each(|name| assert!(fs::read(from.join(name)).unwrap() == fs::read(to.join(name)).unwrap()));
-        (from, to) = (from.join("m"), to.join("m"));
+            .for_each(|name| assert!(fs::read(source.join(name)).unwrap() == fs::read(target.join(name)).unwrap()));
+        (source, target) = (source.join("m"), target.join("m"));
     }
 }
 
@@ -75,9 +75,9 @@ fn unpreserved_attributes_are_counted_once() {
                 .report_skip("counting files that have some");
         }
     }
-    let found = |attributes| collect(&tree, attributes).skipped.attributes;
-    let found = [AttributePolicy::Preserve, AttributePolicy::CountWhenFound, AttributePolicy::CountWhenSent].map(found);
-    assert_eq!(found, [0, 2, 0]);
+    let attribute_count = |attributes| collect(&tree, attributes).skipped.attributes;
+    let policies = [AttributePolicy::Preserve, AttributePolicy::CountWhenFound, AttributePolicy::CountWhenSent];
+    assert_eq!(policies.map(attribute_count), [0, 2, 0]);
     assert_eq!(send(collect(&tree, AttributePolicy::CountWhenSent), &inner).omitted.attributes, 2);
     fs::remove_dir_all(inner.join("tree")).unwrap();
     assert_eq!(send(collect(&tree, AttributePolicy::CountWhenFound), &inner).omitted.attributes, 2);
@@ -87,11 +87,11 @@ fn unpreserved_attributes_are_counted_once() {
 fn replaced_directory_yields_no_files() {
     let outer = tempfile::tempdir().unwrap();
     let tree = outer.path().join("tree");
-    let make = |bytes: &str| {
+    let make_tree = |bytes: &str| {
         fs::create_dir_all(tree.join("below")).unwrap();
         ["a", "b", "c"].iter().for_each(|name| fs::write(tree.join("below").join(name), bytes).unwrap());
     };
-    make("own");
+    make_tree("own");
     let collection = collect(&tree, AttributePolicy::default());
     let files: Vec<_> = collection.sources.iter().filter(|source| source.is_file()).collect();
     let mut opener = SourceOpener::default();
@@ -100,7 +100,7 @@ fn replaced_directory_yields_no_files() {
         assert!(source.check_unchanged(&opener.open(source).unwrap()).is_ok());
     }
     fs::rename(tree.join("below"), tree.join("elsewhere")).unwrap();
-    make("not");
+    make_tree("not");
     assert!(files[2].check_unchanged(&opener.open(files[2]).unwrap()).is_ok());
     let mut opener = SourceOpener::default();
     for source in files {

@@ -1,4 +1,4 @@
-//! Streams whose number is chosen while a file is sent: whatever is chosen, and whenever, every byte is right, and both ends say the
+//! Streams whose number is chosen while a file is sent: for any choice, at any time, every byte is right, and both ends report the
 //! same of it. Moments are as short as can be here, so that much is chosen in little.
 
 use std::fs;
@@ -31,22 +31,22 @@ const TUNING: SenderOptions = SenderOptions {
     stream_tuning: Some(ZERO_WINDOW),
 };
 
-fn send(served: &TestReceiver<'_>, paths: &[PathBuf], manner: SenderOptions) -> SendResult {
+fn send(receiver: &TestReceiver<'_>, paths: &[PathBuf], options: SenderOptions) -> SendResult {
     let collection = SourceList::collect(paths, PreserveOptions::default()).unwrap();
-    let sender = Sender::connect(&[served.0.address().unwrap()], &Secret::none(), manner).unwrap();
+    let sender = Sender::connect(&[receiver.0.address().unwrap()], &Secret::none(), options).unwrap();
     sender.send(collection, &|_, _| {}).unwrap()
 }
 
-/// That both ends say the same of how many streams there were, and why; returns how many.
+/// That both ends report the same of how many streams there were, and why; returns how many.
 fn streams_reported_by_both(sent: &SendResult, events: &[SessionEvent]) -> u32 {
     assert!(sent.unsent.is_empty(), "{:?}", sent.unsent);
     assert!(!events.iter().any(|event| matches!(event, SessionEvent::Fault(_))), "{events:?}");
-    let done = events
+    let summary = events
         .iter()
-        .find_map(|event| if let SessionEvent::Finished(done) = event { Some(done) } else { None })
+        .find_map(|event| if let SessionEvent::Finished(summary) = event { Some(summary) } else { None })
         .unwrap();
-    assert_eq!(done.to_string(), sent.summary.to_string());
-    assert_eq!((done.streams, done.sent.chosen), (sent.summary.streams, sent.summary.sent.chosen));
+    assert_eq!(summary.to_string(), sent.summary.to_string());
+    assert_eq!((summary.streams, summary.sent.chosen), (sent.summary.streams, sent.summary.sent.chosen));
     sent.summary.streams
 }
 
@@ -58,9 +58,9 @@ fn tuned_files_arrive_whole() {
     for (plain, verify) in [(false, true), (true, true), (true, false), (false, false)] {
         let (_outer, inner) = target_directory();
         let mut sent = None;
-        let events = with_receiver(directory_destination(&inner), |served| {
-            let manner = SenderOptions { settings: SessionSettings { plain, verify, ..DEFAULT_SETTINGS }, ..TUNING };
-            sent = Some(send(served, &paths, manner));
+        let events = with_receiver(directory_destination(&inner), |receiver| {
+            let options = SenderOptions { settings: SessionSettings { plain, verify, ..DEFAULT_SETTINGS }, ..TUNING };
+            sent = Some(send(receiver, &paths, options));
         });
         assert_equal_files(&paths, &inner);
         let sent = sent.unwrap();
@@ -78,8 +78,8 @@ fn tuned_transfer_resumes_partial_file() {
     let (_outer, inner) = target_directory();
     let entry = &SourceList::collect(&paths, PreserveOptions::default()).unwrap().sources[0].entry;
     super::leave_part(&inner, entry, &content(bytes, 0)[..6 * BYTES]);
-    with_receiver(directory_destination(&inner), |served| {
-        let amount = send(served, &paths, TUNING).summary.moved.amount;
+    with_receiver(directory_destination(&inner), |receiver| {
+        let amount = send(receiver, &paths, TUNING).summary.moved.amount;
         assert_eq!((amount.moved, amount.resumed), (14 * BLOCK_BYTES + 9, 6 * BLOCK_BYTES));
     });
     assert_equal_files(&paths, &inner);
@@ -91,9 +91,9 @@ fn tuned_changing_source_is_not_whole() {
     let (_outer, inner) = target_directory();
     for after in [1, 4, 9] {
         let (_directory, paths) = sources(&[20 * BYTES, 3 * BYTES]);
-        let events = with_receiver(directory_destination(&inner), |served| {
+        let events = with_receiver(directory_destination(&inner), |receiver| {
             let collection = SourceList::collect(&paths, PreserveOptions::default()).unwrap();
-            let sender = Sender::connect(&[served.0.address().unwrap()], &Secret::none(), TUNING).unwrap();
+            let sender = Sender::connect(&[receiver.0.address().unwrap()], &Secret::none(), TUNING).unwrap();
             let is_cut = std::cell::Cell::new(false);
             let cut = |bytes, _| {
                 if bytes > after * BLOCK_BYTES && !is_cut.replace(true) {
@@ -101,7 +101,11 @@ fn tuned_changing_source_is_not_whole() {
                 }
             };
             let sent = sender.send(collection, &cut).unwrap();
-            assert!(matches!(&sent.unsent[..], [one] if one.why.to_string().contains("changed")), "{:?}", sent.unsent);
+            assert!(
+                matches!(&sent.unsent[..], [unsent_file] if unsent_file.why.to_string().contains("changed")),
+                "{:?}",
+                sent.unsent
+            );
         });
         assert!(!events.iter().any(|event| matches!(event, SessionEvent::Fault(_))), "{events:?}");
         assert_eq!(final_names(&inner), (vec!["1".to_owned()], 0));
@@ -109,7 +113,7 @@ fn tuned_changing_source_is_not_whole() {
     }
 }
 
-/// One that writes to standard output, and one that was told a method.
+/// One that writes to standard output, and one that was given a method.
 #[test]
 fn single_stream_receiver_gets_no_more() {
     let (_directory, paths) = sources(&[12 * BYTES]);
@@ -119,43 +123,46 @@ fn single_stream_receiver_gets_no_more() {
     let setup =
         ReceiveSetup { method, mode: Mode::Blocking, buffer: 1 << 20, window: 1, timeout: Duration::from_secs(30) };
     let plain = SenderOptions { settings: SessionSettings { plain: true, ..DEFAULT_SETTINGS }, ..TUNING };
-    let one = |destination, moving, manner, arrived: &Path| {
+    let check_single_stream = |destination, method_setup, options, arrived: &Path| {
         let mut sent = None;
-        let by = receive::ReceiverOptions { overwrite: true, method: moving, ..receive::ReceiverOptions::default() };
-        let events = with_receiver_options(by, destination, |served| sent = Some(send(served, &paths, manner)));
+        let receiver_options =
+            receive::ReceiverOptions { overwrite: true, method: method_setup, ..receive::ReceiverOptions::default() };
+        let events = with_receiver_options(receiver_options, destination, |receiver| {
+            sent = Some(send(receiver, &paths, options))
+        });
         let sent = sent.unwrap();
         assert_eq!((streams_reported_by_both(&sent, &events), sent.summary.sent.chosen), (1, None));
         assert!(!sent.summary.to_string().contains("stream"), "{}", sent.summary);
         assert!(fs::read(&paths[0]).unwrap() == fs::read(arrived).unwrap());
     };
-    one(Destination::Output(output.reopen().unwrap()), None, TUNING, output.path());
-    one(directory_destination(&inner), Some(setup), plain, &inner.join("0"));
+    check_single_stream(Destination::Output(output.reopen().unwrap()), None, TUNING, output.path());
+    check_single_stream(directory_destination(&inner), Some(setup), plain, &inner.join("0"));
 }
 
 #[test]
 fn invitations_are_single_and_bounded() {
     let (_outer, inner) = target_directory();
-    let events = with_receiver(directory_destination(&inner), |served| {
-        let (mut announced, _) = served.begin(2);
+    let events = with_receiver(directory_destination(&inner), |receiver| {
+        let (mut announced, _) = receiver.begin(2);
         announced.send(&SenderMessage::QueryJoin).unwrap();
         assert!(announced.receive::<ReceiverMessage>().is_err());
 
-        let mut first = served.connect();
+        let mut first = receiver.connect();
         first.send(&SenderMessage::Begin(DEFAULT_SETTINGS)).unwrap();
         first.send(&SenderMessage::Offer(vec![file("large", 5 * BLOCK_BYTES)])).unwrap();
-        assert!(matches!(first.receive().unwrap(), ReceiverMessage::Decisions(one) if one.len() == 1));
+        assert!(matches!(first.receive().unwrap(), ReceiverMessage::Decisions(decisions) if decisions.len() == 1));
         first.send(&SenderMessage::QueryJoin).unwrap();
         let ReceiverMessage::JoinInvitation(Some(invitation)) = first.receive().unwrap() else {
             panic!("nobody is invited")
         };
         assert_eq!(invitation.max_streams, MAX_STREAMS);
-        let mut all: Vec<_> = (1..MAX_STREAMS).map(|_| served.join(invitation.session).unwrap()).collect();
-        assert!(served.join(invitation.session).is_err());
+        let mut streams: Vec<_> = (1..MAX_STREAMS).map(|_| receiver.join(invitation.session).unwrap()).collect();
+        assert!(receiver.join(invitation.session).is_err());
         first.send(&SenderMessage::QueryArrived).unwrap();
         assert!(matches!(first.receive().unwrap(), ReceiverMessage::Arrived(arrived) if arrived.bytes == 0));
         first.send(&SenderMessage::QueryJoin).unwrap();
         assert!(first.receive::<ReceiverMessage>().is_err());
-        assert!(all[0].receive::<ReceiverMessage>().is_err(), "the session has ended");
+        assert!(streams[0].receive::<ReceiverMessage>().is_err(), "the session has ended");
     });
     let faults =
         events.iter().filter(|event| matches!(event, SessionEvent::Fault(Error::ProtocolViolation(_)))).count();
@@ -166,23 +173,23 @@ fn invitations_are_single_and_bounded() {
 fn arrived_bytes_cover_all_streams() {
     let (_outer, inner) = target_directory();
     let bytes = 3 * BYTES;
-    let all = content(bytes, 1);
-    with_receiver(directory_destination(&inner), |served| {
-        let (mut first, id) = served.split(bytes);
-        let mut joined = served.join(id).unwrap();
+    let data = content(bytes, 1);
+    with_receiver(directory_destination(&inner), |receiver| {
+        let (mut first, id) = receiver.split(bytes);
+        let mut stream = receiver.join(id).unwrap();
         for (number, arrived) in [(0, 1), (1, 2)] {
             let range = number * BYTES..(number + 1) * BYTES;
             let piece = super::piece(0, range.start as u64, BYTES as u32);
-            let channel = if number == 0 { &mut joined } else { &mut first };
+            let channel = if number == 0 { &mut stream } else { &mut first };
             channel.queue(&SenderMessage::Block(piece)).unwrap();
-            channel.send_data(&all[range.clone()]).unwrap();
-            channel.send(&SenderMessage::Digests(vec![super::digest(&all[range])])).unwrap();
+            channel.send_data(&data[range.clone()]).unwrap();
+            channel.send(&SenderMessage::Digests(vec![super::digest(&data[range])])).unwrap();
             if number == 0 {
                 assert_eq!(channel.receive::<ReceiverMessage>().unwrap(), ReceiverMessage::BlockWritten(None));
             }
             first.send(&SenderMessage::QueryArrived).unwrap();
-            let told = first.receive().unwrap();
-            assert!(matches!(told, ReceiverMessage::Arrived(told) if told.bytes == arrived * BLOCK_BYTES), "{told:?}");
+            let answer = first.receive().unwrap();
+            assert!(matches!(answer, ReceiverMessage::Arrived(r) if r.bytes == arrived * BLOCK_BYTES), "{answer:?}");
         }
     });
 }

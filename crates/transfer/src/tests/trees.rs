@@ -33,30 +33,30 @@ struct TreeGenerator<'a> {
 }
 
 impl TreeGenerator<'_> {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn next_below(&mut self, bound: u64) -> u64 {
         split_mix(self.random) % bound
     }
 
     fn grow(&mut self, directory: &Path, depth: u32) {
         fs::create_dir(directory).unwrap();
-        for number in 0..self.below(9) {
+        for number in 0..self.next_below(9) {
             let path = directory.join(format!("{number}"));
-            match self.below(8) {
+            match self.next_below(8) {
                 0 | 1 if depth < 4 => self.grow(&path, depth + 1),
                 2 => symlink(format!("{number}/../elsewhere"), &path).unwrap(),
                 3 => self.sparse(&path),
                 _ => self.file(&path),
             }
         }
-        let mode = 0o700 | self.below(0o100) as u32;
+        let mode = 0o700 | self.next_below(0o100) as u32;
         fs::set_permissions(directory, Permissions::from_mode(mode)).unwrap();
         self.describe(&File::open(directory).unwrap());
     }
 
     fn length(&mut self) -> u64 {
         let edge =
-            [0, 1, 4096, MAX_SMALL_FILE, PART_BYTES as u64, BLOCK_BYTES, 2 * BLOCK_BYTES][self.below(7) as usize];
-        let length = (edge + self.below(3)).saturating_sub(1);
+            [0, 1, 4096, MAX_SMALL_FILE, PART_BYTES as u64, BLOCK_BYTES, 2 * BLOCK_BYTES][self.next_below(7) as usize];
+        let length = (edge + self.next_below(3)).saturating_sub(1);
         if length <= PART_BYTES as u64 || self.large == 0 {
             return length % (2 * MAX_SMALL_FILE);
         }
@@ -65,7 +65,7 @@ impl TreeGenerator<'_> {
     }
 
     fn file(&mut self, path: &Path) {
-        let content = content(self.length() as usize, self.below(1 << 30) as u32);
+        let content = content(self.length() as usize, self.next_below(1 << 30) as u32);
         fs::write(path, content).unwrap();
         self.set_rights(path);
     }
@@ -75,30 +75,30 @@ impl TreeGenerator<'_> {
         let file = File::create(path).unwrap();
         let length = self.length();
         file.set_len(length).unwrap();
-        for _ in 0..self.below(4) {
-            let first = self.below(length + 1);
-            let bytes = self.below(20_000).min(length - first);
+        for _ in 0..self.next_below(4) {
+            let first = self.next_below(length + 1);
+            let bytes = self.next_below(20_000).min(length - first);
             file.write_all_at(&content(bytes as usize, first as u32), first).unwrap();
         }
         self.set_rights(path);
     }
 
     fn set_rights(&mut self, path: &Path) {
-        fs::set_permissions(path, Permissions::from_mode(0o600 | self.below(0o100) as u32)).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o600 | self.next_below(0o100) as u32)).unwrap();
         self.describe(&File::options().write(true).open(path).unwrap());
     }
 
     /// Gives it an attribute and an owner, perhaps, and a time.
     fn describe(&mut self, file: &File) {
-        if self.below(4) == 0 {
-            let value = content(self.below(100) as usize, 1);
+        if self.next_below(4) == 0 {
+            let value = content(self.next_below(100) as usize, 1);
             // Not every file system has them; then there are none to be compared.
             let _ = rustix::fs::fsetxattr(file, "user.of", &value, rustix::fs::XattrFlags::empty());
         }
-        if self.below(4) == 0 && kelvin_testing::is_root() {
+        if self.next_below(4) == 0 && kelvin_testing::is_root() {
             fchown(file, Some(4711), Some(4712)).unwrap();
         }
-        let time = Duration::new(self.below(2_000_000_000), self.below(1_000_000_000) as u32);
+        let time = Duration::new(self.next_below(2_000_000_000), self.next_below(1_000_000_000) as u32);
         file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + time)).unwrap();
     }
 }
@@ -121,15 +121,15 @@ struct FileFacts {
 }
 
 fn read_facts(path: &Path) -> FileFacts {
-    let found = path.symlink_metadata().unwrap();
+    let metadata = path.symlink_metadata().unwrap();
     let mut value = vec![0; 200];
     let attribute = rustix::fs::lgetxattr(path, "user.of", &mut value).ok().map(|length| value[..length].to_vec());
     FileFacts {
-        kind: found.mode() & 0o170_000,
-        rights: found.mode() & 0o7777,
-        modified: (found.mtime(), found.mtime_nsec()),
-        owner: (found.uid(), found.gid()),
-        bytes: found.is_file().then_some(found.len()),
+        kind: metadata.mode() & 0o170_000,
+        rights: metadata.mode() & 0o7777,
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        owner: (metadata.uid(), metadata.gid()),
+        bytes: metadata.is_file().then_some(metadata.len()),
         link: fs::read_link(path).ok(),
         attribute,
     }
@@ -137,17 +137,20 @@ fn read_facts(path: &Path) -> FileFacts {
 
 /// That two trees are the same, or that one is, as far as it has come.
 fn assert_same_tree(source: &Path, target: &Path, is_whole: bool) {
-    let (expected, there) = (read_facts(source), read_facts(target));
+    let (expected, actual) = (read_facts(source), read_facts(target));
     if is_whole || expected.bytes.is_some() {
-        assert_eq!(there, expected, "{}", target.display());
+        assert_eq!(actual, expected, "{}", target.display());
     }
     if expected.bytes.is_some() {
         assert!(fs::read(source).unwrap() == fs::read(target).unwrap(), "{}", target.display());
     } else if source.is_dir() && expected.link.is_none() {
-        let (mut own, all) = (names(target), names(source));
-        own.retain(|name| is_whole || !name.starts_with(open_directory::PART_PREFIX));
-        assert!(own == all || (!is_whole && own.iter().all(|name| all.contains(name))), "{own:?} of {all:?}");
-        own.iter().for_each(|name| assert_same_tree(&source.join(name), &target.join(name), is_whole));
+        let (mut target_names, source_names) = (names(target), names(source));
+        target_names.retain(|name| is_whole || !name.starts_with(open_directory::PART_PREFIX));
+        assert!(
+            target_names == source_names || (!is_whole && target_names.iter().all(|name| source_names.contains(name))),
+            "{target_names:?} of {source_names:?}"
+        );
+        target_names.iter().for_each(|name| assert_same_tree(&source.join(name), &target.join(name), is_whole));
     }
 }
 
@@ -164,32 +167,34 @@ const NO_CUT: CutPoints = CutPoints { sender: usize::MAX, receiver: usize::MAX }
 fn exchange(
     tree: &Path,
     directory: &Path,
-    manner: SenderOptions,
+    options: SenderOptions,
     cut: CutPoints,
 ) -> (Result<SendResult>, Result<TransferSummary>) {
-    exchange_with(tree, directory, (manner, &|_| {}), cut)
+    exchange_with(tree, directory, (options, &|_| {}), cut)
 }
 
 /// Like `exchange`, where something is done as bytes are sent.
 fn exchange_with(
     tree: &Path,
     directory: &Path,
-    (manner, progress): (SenderOptions, &(dyn Fn(u64) + Sync)),
+    (options, progress): (SenderOptions, &(dyn Fn(u64) + Sync)),
     cut: CutPoints,
 ) -> (Result<SendResult>, Result<TransferSummary>) {
     let (sender, receiver) = connected_halves();
-    let (mut one, mut other) = LocalStream::pair();
-    (one.cut_after, other.cut_after) = (cut.sender, cut.receiver);
+    let (mut sender_stream, mut receiver_stream) = LocalStream::pair();
+    (sender_stream.cut_after, receiver_stream.cut_after) = (cut.sender, cut.receiver);
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
-            let channel = SecureChannel::new(one, sender)?;
+            let channel = SecureChannel::new(sender_stream, sender)?;
             let collection = SourceList::collect(&[tree.to_owned()], PRESERVE_ALL)?;
-            Sender::from_channel(channel, (manner, Instant::now())).unwrap().send(collection, &|sent, _| progress(sent))
+            Sender::from_channel(channel, (options, Instant::now()))
+                .unwrap()
+                .send(collection, &|sent, _| progress(sent))
         });
-        let mut channel = SecureChannel::new(other, receiver).unwrap();
-        let desk = OfferPolicy::new(&directory_destination(directory), false).unwrap();
+        let mut channel = SecureChannel::new(receiver_stream, receiver).unwrap();
+        let policy = OfferPolicy::new(&directory_destination(directory), false).unwrap();
         let first = channel.receive();
-        let received = ReceiveSession::new(&mut channel, desk, &|_| {}).serve(first);
+        let received = ReceiveSession::new(&mut channel, policy, &|_| {}).serve(first);
         drop(channel);
         (sending.join().unwrap(), received)
     })
@@ -218,10 +223,10 @@ fn any_tree_arrives_unchanged() {
         assert_eq!((sent.summary.moved.amount, sent.summary.sent.failed), (received.moved.amount, 0), "{number}");
         assert_same_tree(&source, &inner.join("tree"), true);
         // Once more, and nothing has to be sent.
-        let (again, _) = exchange(&source, &inner, random_options(number), NO_CUT);
-        let again = again.unwrap();
+        let (repeated, _) = exchange(&source, &inner, random_options(number), NO_CUT);
+        let repeated = repeated.unwrap();
         assert_eq!(
-            (again.unchanged, again.summary.moved.files, again.unsent.len()),
+            (repeated.unchanged, repeated.summary.moved.files, repeated.unsent.len()),
             (received.moved.files, 0, 0),
             "{number}"
         );
@@ -229,7 +234,7 @@ fn any_tree_arrives_unchanged() {
     }
 }
 
-/// A file that is written while it is sent: its digests may be there at once or late, its end may be a hole or bytes.
+/// A file that is written while it is sent. Its digests may be there at once or late, its end may be a hole or bytes.
 #[test]
 fn file_changed_during_send_is_not_stored() {
     let large = 2 * BLOCK_BYTES as usize + 5;
@@ -245,13 +250,13 @@ fn file_changed_during_send_is_not_stored() {
         // Long ago: a clock's tick may be longer than all of this.
         file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
         let settings = SessionSettings { verify, ..DEFAULT_SETTINGS };
-        let manner = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
+        let options = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
         let write = |sent| {
             if sent > 0 {
                 file.write_all_at(b"other", 0).unwrap();
             }
         };
-        let (sent, received) = exchange_with(&source, &inner, (manner, &write), NO_CUT);
+        let (sent, received) = exchange_with(&source, &inner, (options, &write), NO_CUT);
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert_eq!((sent.unsent.len(), received.moved.files), (1, 0), "{verify} {has_hole}");
         let why = sent.unsent[0].why.to_string();
@@ -260,21 +265,21 @@ fn file_changed_during_send_is_not_stored() {
     }
 }
 
-/// The receiver has much to say, that it refuses most files, while the sender sends others: neither waits for the other to read.
+/// The receiver sends much, as it refuses most files, while the sender sends others: neither waits for the other to read.
 #[test]
 fn refusals_and_content_do_not_deadlock() {
     let (outer, inner) = target_directory();
-    let (source, long) = (outer.path().join("tree"), "x".repeat(240));
-    let deep = Path::new(&long).join(&long);
-    let there = inner.join("tree").join(&deep);
-    for directory in [&source.join(&deep), &there] {
+    let (source, long_name) = (outer.path().join("tree"), "x".repeat(240));
+    let relative_path = Path::new(&long_name).join(&long_name);
+    let target = inner.join("tree").join(&relative_path);
+    for directory in [&source.join(&relative_path), &target] {
         fs::create_dir_all(directory).unwrap();
     }
     for number in 0..2000 {
         let name = format!("{number:0>240}");
-        fs::write(source.join(&deep).join(&name), content(16 << 10, number)).unwrap();
+        fs::write(source.join(&relative_path).join(&name), content(16 << 10, number)).unwrap();
         if number % 4 > 0 {
-            fs::write(there.join(&name), "there already").unwrap();
+            fs::write(target.join(&name), "there already").unwrap();
         }
     }
     let (sent, received) = exchange(&source, &inner, random_options(0), NO_CUT);
@@ -307,11 +312,11 @@ fn cut_transfer_leaves_whole_files_and_resumes() {
         fs::write(source.join("large"), content(2 * BLOCK_BYTES as usize + 5, number as u32)).unwrap();
         for turn in 0..8_u64 {
             // Of any order of size: later connections have less to send.
-            let mut some = || split_mix(&mut random) as usize % ((3 * BLOCK_BYTES as usize) >> (3 * (turn / 2)));
+            let mut random_cut = || split_mix(&mut random) as usize % ((3 * BLOCK_BYTES as usize) >> (3 * (turn / 2)));
             let cut = if turn % 2 == 0 {
-                CutPoints { sender: some(), ..NO_CUT }
+                CutPoints { sender: random_cut(), ..NO_CUT }
             } else {
-                CutPoints { receiver: some() >> 12, ..NO_CUT }
+                CutPoints { receiver: random_cut() >> 12, ..NO_CUT }
             };
             let (sent, received) = exchange(&source, &inner, random_options(number + turn), cut);
             resumed += sent.as_ref().map_or(0, |sent| sent.summary.moved.amount.resumed);
@@ -344,14 +349,15 @@ fn cut_transfer_leaves_whole_files_and_resumes() {
 fn colliding_names_replace_nothing() {
     let (_outer, inner) = target_directory();
     fs::write(inner.join("before"), "before").unwrap();
-    let mut desk = OfferPolicy::new(&directory_destination(&inner), true).unwrap();
+    let mut policy = OfferPolicy::new(&directory_destination(&inner), true).unwrap();
     let settings = SessionSettings { update: true, ..DEFAULT_SETTINGS };
-    desk.write_small(&file("Case", 5), b"first", false).unwrap();
+    policy.write_small(&file("Case", 5), b"first", false).unwrap();
     fs::hard_link(inner.join("Case"), inner.join("case")).unwrap();
     for (name, is_taken) in [("case", true), ("before", false), ("new", false)] {
         let offered = file(name, 5);
-        let (decided, put) = (desk.decide(&offered, &settings, true), desk.write_small(&offered, b"other", false));
-        for refused in [decided.err(), put.err()] {
+        let (decision, write_result) =
+            (policy.decide(&offered, &settings, true), policy.write_small(&offered, b"other", false));
+        for refused in [decision.err(), write_result.err()] {
             assert_eq!(matches!(refused, Some(Error::NameCollision(_))), is_taken, "{name}: {refused:?}");
         }
         assert_eq!(fs::read(inner.join(name)).unwrap(), if is_taken { b"first" } else { b"other" }, "{name}");

@@ -18,30 +18,30 @@ use crate::message::{EntryDecision, EntryKind, FileEntry, ReceiverMessage, Sende
 use crate::open_directory::{OpenDirectory, PART_PREFIX};
 
 fn rights_and_time(path: &Path) -> (u32, i64) {
-    let found = path.metadata().unwrap();
-    (found.mode() & 0o7777, found.mtime())
+    let metadata = path.metadata().unwrap();
+    (metadata.mode() & 0o7777, metadata.mtime())
 }
 
 /// Offers directories, and one in the first of them; their transfer ends, or is cut off.
 fn offer_directories(hostile: &mut HostileEnd, is_cut: bool) -> &mut HostileEnd {
     hostile.begin().offer(&[directory(0, "new"), directory(0, "own"), directory(1, "below")]);
-    if is_cut { hostile } else { hostile.say(&SenderMessage::End) }
+    if is_cut { hostile } else { hostile.send(&SenderMessage::End) }
 }
 
 #[test]
 fn interrupted_directories_are_finished_by_next() {
     let (_outer, inner) = target_directory();
     DirBuilder::new().mode(0o700).create(inner.join("own")).unwrap();
-    let own = rights_and_time(&inner.join("own"));
+    let initial = rights_and_time(&inner.join("own"));
     for (is_cut, rights) in [(true, 0o1700), (true, 0o1700), (false, 0o755)] {
         let mut hostile = HostileEnd::new();
         offer_directories(&mut hostile, is_cut);
         assert!(hostile.run_session(&inner).errors().contains("closed the connection"));
-        for made in ["new", "new/below"] {
-            let (found, time) = rights_and_time(&inner.join(made));
-            assert_eq!((found, time == 1_000_000_000), (rights, !is_cut), "{made}");
+        for name in ["new", "new/below"] {
+            let (mode, time) = rights_and_time(&inner.join(name));
+            assert_eq!((mode, time == 1_000_000_000), (rights, !is_cut), "{name}");
         }
-        assert_eq!(rights_and_time(&inner.join("own")), own);
+        assert_eq!(rights_and_time(&inner.join("own")), initial);
     }
     // What is finished is the user's.
     fs::set_permissions(inner.join("new"), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
@@ -50,8 +50,8 @@ fn interrupted_directories_are_finished_by_next() {
 }
 
 /// The reason why each entry was refused.
-fn refusals(heard: &SessionOutcome) -> Vec<Option<String>> {
-    let decisions = heard.answers.iter().filter_map(|answer| match answer {
+fn refusals(outcome: &SessionOutcome) -> Vec<Option<String>> {
+    let decisions = outcome.answers.iter().filter_map(|answer| match answer {
         ReceiverMessage::Decisions(decisions) => Some(decisions),
         _ => None,
     });
@@ -66,15 +66,15 @@ fn refusals(heard: &SessionOutcome) -> Vec<Option<String>> {
 fn reserved_names_are_refused() {
     let kinds = [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory];
     for kind in [&kinds[..], &[EntryKind::Link { target: b"x".to_vec() }]].concat() {
-        for beginning in [PART_PREFIX, ".kelvin-scratch-", ".kelvin-unfinished-"] {
+        for prefix in [PART_PREFIX, ".kelvin-scratch-", ".kelvin-unfinished-"] {
             let (_outer, inner) = target_directory();
-            let name = format!("{beginning}of a user");
+            let name = format!("{prefix}of a user");
             // What follows it has its number.
-            let others = [directory(0, "directory"), file(".kelvin", 1)];
+            let other_entries = [directory(0, "directory"), file(".kelvin", 1)];
             let mut hostile = HostileEnd::new();
-            hostile.begin().offer(&[&[entry(0, &name, kind.clone())][..], &others].concat()).batch(&[(2, b"x")]);
-            let heard = hostile.run_session(&inner);
-            let why = refusals(&heard);
+            hostile.begin().offer(&[&[entry(0, &name, kind.clone())][..], &other_entries].concat()).batch(&[(2, b"x")]);
+            let outcome = hostile.run_session(&inner);
+            let why = refusals(&outcome);
             assert!(matches!(&why[..], [Some(why), None, None] if why.contains(&name)), "{kind:?}: {why:?}");
             assert_eq!(names(&inner), [".kelvin", "directory"]);
         }
@@ -87,15 +87,15 @@ fn refused_directory_takes_nothing() {
     let name = format!("{PART_PREFIX}of a user");
     fs::create_dir(inner.join(&name)).unwrap();
     let mut hostile = HostileEnd::new();
-    let one = EntryKind::File { bytes: 1, stored: 1 };
+    let kind = EntryKind::File { bytes: 1, stored: 1 };
     hostile.begin().offer(&[
         directory(0, &name),
         directory(1, "below"),
-        entry(1, "a", one.clone()),
-        entry(2, "b", one),
+        entry(1, "a", kind.clone()),
+        entry(2, "b", kind),
     ]);
-    let heard = hostile.run_session(&inner);
-    assert!(refusals(&heard).iter().all(Option::is_some) && heard.answers.len() == 1, "{:?}", heard.answers);
+    let outcome = hostile.run_session(&inner);
+    assert!(refusals(&outcome).iter().all(Option::is_some) && outcome.answers.len() == 1, "{:?}", outcome.answers);
     assert_eq!(names(&inner.join(&name)), Vec::<String>::new());
 }
 
@@ -106,10 +106,10 @@ fn sized_file(name: &str, mebibytes: u64) -> FileEntry {
 
 #[test]
 fn used_space_is_not_reserved_twice() {
-    let what = "room of arriving files";
+    let subject = "room of arriving files";
     let mounted = match MountedFs::new(FileSystemKind::Tmpfs, &std::env::temp_dir()) {
         Ok(mounted) => mounted,
-        Err(missing) => return missing.report_skip(what),
+        Err(missing) => return missing.report_skip(subject),
     };
     let mut hostile = HostileEnd::new();
     // Of 64 MiB, 40 are promised, 20 of them taken: 24 are left.
@@ -120,12 +120,12 @@ fn used_space_is_not_reserved_twice() {
     hostile.offer(&[sized_file("b", 22)]).offer(&[sized_file("c", 4)]);
     // What it has taken and was promised is free again.
     hostile
-        .say(&SenderMessage::Abandoned { file: 0, why: "no reason".into() })
+        .send(&SenderMessage::Abandoned { file: 0, why: "no reason".into() })
         .offer(&[sized_file("d", 40)])
         .offer(&[sized_file("e", 4)]);
-    let heard = hostile.run_session_with(&directory_destination(&mounted.path()), false, &|_| {});
-    let refused: Vec<_> = refusals(&heard).iter().map(Option::is_some).collect();
-    assert_eq!(refused, [false, false, true, false, true], "{}", heard.errors());
+    let outcome = hostile.run_session_with(&directory_destination(&mounted.path()), false, &|_| {});
+    let refused: Vec<_> = refusals(&outcome).iter().map(Option::is_some).collect();
+    assert_eq!(refused, [false, false, true, false, true], "{}", outcome.errors());
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn directory_is_listed_once() {
     /// More than are held open at one time.
     const DIRECTORIES: u32 = 40;
     let base = tempfile::tempdir().unwrap();
-    let (mounted, asked) = match MountedFs::serve(FuseBehavior::default(), base.path()) {
-        Ok(served) => served,
+    let (mounted, requests) = match MountedFs::serve(FuseBehavior::default(), base.path()) {
+        Ok(mount) => mount,
         Err(missing) => return missing.report_skip("listings of directories that are opened again"),
     };
-    let listings = || asked.listings.swap(0, Ordering::Relaxed);
+    let listings = || requests.listings.swap(0, Ordering::Relaxed);
     (0..DIRECTORIES).for_each(|number| fs::create_dir(mounted.path().join(number.to_string())).unwrap());
     let mut tree = DirectoryTree::new(OpenDirectory::open_root(&mounted.path()).unwrap());
     assert_eq!(listings(), 1);

@@ -30,16 +30,16 @@ const SIZES: [usize; 9] = [
 /// Both ends of a connection.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    near.set_nodelay(true).unwrap();
-    (near, listener.accept().unwrap().0)
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.set_nodelay(true).unwrap();
+    (client, listener.accept().unwrap().0)
 }
 
 /// A channel that hands over what it sends, the connection into which that goes, and the channel at the end of it.
 struct ChannelPair {
     sealing: SecureChannel<ScriptedStream>,
     sealed: ScriptedStream,
-    near: TcpStream,
+    client: TcpStream,
     receiver: SecureChannel,
     /// Of the receiver's socket.
     handle: TcpStream,
@@ -49,47 +49,47 @@ impl ChannelPair {
     fn new(plain: bool) -> Self {
         let (sender, receiver) = connected_halves();
         let sealed = ScriptedStream::default();
-        let (near, far) = connection();
-        let handle = far.try_clone().unwrap();
+        let (client, server) = connection();
+        let handle = server.try_clone().unwrap();
         let mut sealing = SecureChannel::new(sealed.clone(), sender).unwrap();
-        let mut receiver = SecureChannel::new(far, receiver).unwrap();
+        let mut receiver = SecureChannel::new(server, receiver).unwrap();
         sealing.plain = plain;
         receiver.plain = plain;
-        Self { sealing, sealed, near, receiver, handle }
+        Self { sealing, sealed, client, receiver, handle }
     }
 
     /// Has the kernel widen the window, without which nothing waits for many bytes.
     fn widen(&mut self) {
-        let (all, mut came) = (content(PART_BYTES, 1), vec![0; PART_BYTES + TAG_BYTES]);
+        let (data, mut received) = (content(PART_BYTES, 1), vec![0; PART_BYTES + TAG_BYTES]);
         for _ in 0..1000 {
             if self.handle.receive_window().unwrap() >= 4 * PART_BYTES {
                 return;
             }
-            self.deliver(&all, (0, &mut came));
+            self.deliver(&data, (0, &mut received));
         }
         panic!("the window stays narrow");
     }
 
     /// Has bytes come, this many of them before they are waited for and the others when the receiver sleeps.
-    fn deliver(&mut self, all: &[u8], (before, came): (usize, &mut Vec<u8>)) {
-        self.sealing.send_data(all).unwrap();
+    fn deliver(&mut self, data: &[u8], (early_bytes, received): (usize, &mut Vec<u8>)) {
+        self.sealing.send_data(data).unwrap();
         let frames = self.sealed.received.take();
-        let (first, rest) = frames.split_at(before);
-        let Self { near, receiver, .. } = self;
-        near.write_all(first).unwrap();
+        let (first, rest) = frames.split_at(early_bytes);
+        let Self { client, receiver, .. } = self;
+        client.write_all(first).unwrap();
         std::thread::scope(|scope| {
-            let (tell, told) = channel();
+            let (path_sender, path_receiver) = channel();
             let receiving = scope.spawn(move || {
-                tell.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
-                receiver.receive_data(came, all.len()).unwrap();
-                assert!(came[..all.len()] == *all);
+                path_sender.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                receiver.receive_data(received, data.len()).unwrap();
+                assert!(received[..data.len()] == *data);
             });
-            let stat = std::path::Path::new("/proc").join(told.recv().unwrap()).join("stat");
-            let sleeps = || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
-            while before > 0 && !sleeps() && !receiving.is_finished() {
+            let stat = std::path::Path::new("/proc").join(path_receiver.recv().unwrap()).join("stat");
+            let is_sleeping = || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
+            while early_bytes > 0 && !is_sleeping() && !receiving.is_finished() {
                 std::thread::yield_now();
             }
-            near.write_all(rest).unwrap();
+            client.write_all(rest).unwrap();
         });
     }
 }
@@ -100,10 +100,10 @@ fn last_bytes_wake_reader() {
         let mut ends = ChannelPair::new(plain);
         ends.widen();
         for bytes in SIZES {
-            let (all, mut came) = (content(bytes, 1), vec![0; bytes + TAG_BYTES]);
-            for before in [1, 1448, bytes / 2, bytes - 1] {
-                ends.deliver(&all, (before, &mut came));
-                assert_eq!(ends.receiver.missed_wakeups, 0, "{before} of {bytes} bytes, plain: {plain}");
+            let (data, mut received) = (content(bytes, 1), vec![0; bytes + TAG_BYTES]);
+            for early_bytes in [1, 1448, bytes / 2, bytes - 1] {
+                ends.deliver(&data, (early_bytes, &mut received));
+                assert_eq!(ends.receiver.missed_wakeups, 0, "{early_bytes} of {bytes} bytes, plain: {plain}");
             }
         }
     }
@@ -111,42 +111,42 @@ fn last_bytes_wake_reader() {
 
 /// A loopback device alone, which carries 100 Mbit/s in segments of a network.
 fn shaped_loopback() -> Result<Namespace, MissingRequirement> {
-    let by = |program: &str, package, line: &str| {
+    let run_program = |program: &str, package, line: &str| {
         let output = Command::new(program).args(line.split(' ')).output();
         let output = output.map_err(|error| MissingRequirement::program(program, package, &error))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let message = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             Ok(())
         } else {
-            Err(MissingRequirement::privilege(format!("{program} {line} (root may): {said}")))
+            Err(MissingRequirement::privilege(format!("{program} {line} (root may): {message}")))
         }
     };
-    let own = Namespace::enter_new().map_err(MissingRequirement::privilege)?;
-    by("ip", "iproute2", "link set lo mtu 1500 up")?;
-    by("tc", "iproute2", "qdisc add dev lo root tbf rate 100mbit burst 16kb latency 100ms")?;
-    Ok(own)
+    let namespace = Namespace::enter_new().map_err(MissingRequirement::privilege)?;
+    run_program("ip", "iproute2", "link set lo mtu 1500 up")?;
+    run_program("tc", "iproute2", "qdisc add dev lo root tbf rate 100mbit burst 16kb latency 100ms")?;
+    Ok(namespace)
 }
 
 #[test]
 fn no_wakeup_is_missed_over_link() {
     // A thread of its own: the others stay in their network.
-    let apart = std::thread::spawn(|| match shaped_loopback() {
-        Ok(own) => {
+    let thread = std::thread::spawn(|| match shaped_loopback() {
+        Ok(namespace) => {
             pass_over_link();
-            drop(own);
+            drop(namespace);
         }
         Err(missing) => missing.report_skip("waits for what comes over a link"),
     });
-    apart.join().unwrap();
+    thread.join().unwrap();
 }
 
 /// Sends one size after the other, each when the one before has arrived.
 fn pass_over_link() {
     for plain in [false, true] {
         let (sender, receiver) = connected_halves();
-        let (near, far) = connection();
+        let (client, server) = connection();
         let (mut sender, mut receiver) =
-            (SecureChannel::new(near, sender).unwrap(), SecureChannel::new(far, receiver).unwrap());
+            (SecureChannel::new(client, sender).unwrap(), SecureChannel::new(server, receiver).unwrap());
         sender.plain = plain;
         receiver.plain = plain;
         let sizes = || [PART_BYTES; 40].into_iter().chain(SIZES).chain(SIZES);
@@ -158,9 +158,9 @@ fn pass_over_link() {
                 }
             });
             for bytes in sizes() {
-                let mut came = vec![0; bytes + TAG_BYTES];
-                receiver.receive_data(&mut came, bytes).unwrap();
-                assert!(came[..bytes] == content(bytes, 1));
+                let mut received = vec![0; bytes + TAG_BYTES];
+                receiver.receive_data(&mut received, bytes).unwrap();
+                assert!(received[..bytes] == content(bytes, 1));
                 receiver.send(&SenderMessage::End).unwrap();
             }
         });

@@ -37,10 +37,10 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn parse_with_default_port(text: &str, usual: u16) -> Result<SocketAddr, String> {
+pub fn parse_with_default_port(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     let expected = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
     let (host, port) = split_host_port(text).ok_or(expected)?;
-    parse_literal((host, port.unwrap_or(usual)), parse_zone)?.ok_or_else(|| expected.into())
+    parse_literal((host, port.unwrap_or(default_port)), parse_zone)?.ok_or_else(|| expected.into())
 }
 
 /// The address that the host of a URL is, without its brackets; `None` for a name. Its zone is written `%25eth0` (RFC 6874), and is
@@ -95,8 +95,8 @@ fn decode_url_zone(zone: &str) -> Option<u32> {
 }
 
 fn parse_interface_number(zone: &str) -> Option<u32> {
-    let known = || zone.parse().ok().filter(|&number| interface::name(number).is_ok());
-    interface::number(zone).ok().or_else(known)
+    let parse_number = || zone.parse().ok().filter(|&number| interface::name(number).is_ok());
+    interface::number(zone).ok().or_else(parse_number)
 }
 
 /// An address with its zone by name, as it is written on the host where it was found.
@@ -169,22 +169,22 @@ impl SourceNetwork {
 mod tests {
     use super::*;
 
-    fn resolve_one(peer: &str) -> String {
+    fn first_address(peer: &str) -> String {
         DisplayAddr(resolve(peer).unwrap()[0]).to_string()
     }
 
     #[test]
     fn peer_parses_with_or_without_port() {
-        assert_eq!(resolve_one("192.0.2.7"), format!("192.0.2.7:{PORT}"));
-        assert_eq!(resolve_one("192.0.2.7:99"), "192.0.2.7:99");
-        assert_eq!(resolve_one("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
-        assert_eq!(resolve_one("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
-        assert_eq!(resolve_one("[2001:db8::1]:99"), "[2001:db8::1]:99");
+        assert_eq!(first_address("192.0.2.7"), format!("192.0.2.7:{PORT}"));
+        assert_eq!(first_address("192.0.2.7:99"), "192.0.2.7:99");
+        assert_eq!(first_address("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
+        assert_eq!(first_address("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
+        assert_eq!(first_address("[2001:db8::1]:99"), "[2001:db8::1]:99");
         assert!(resolve("localhost").unwrap().iter().all(|address| address.port() == PORT));
         assert!(resolve("localhost:7").unwrap().iter().all(|address| address.port() == 7));
-        for wrong in ["192.0.2.7:port", "192.0.2.7:99999", "", ":5", "[::1", "[::1]5", "[]:5", "no such host"] {
-            let why = resolve(wrong).unwrap_err();
-            assert!(why.contains(ADDRESS_FORM), "{wrong:?}: {why}");
+        for peer in ["192.0.2.7:port", "192.0.2.7:99999", "", ":5", "[::1", "[::1]5", "[]:5", "no such host"] {
+            let why = resolve(peer).unwrap_err();
+            assert!(why.contains(ADDRESS_FORM), "{peer:?}: {why}");
         }
     }
 
@@ -194,24 +194,24 @@ mod tests {
         for (written, port) in [("fe80::1%lo", PORT), ("[fe80::1%lo]", PORT), ("[fe80::1%lo]:99", 99)] {
             let numbered = written.replace("lo", &lo.to_string());
             for written in [written, &numbered] {
-                let shown = format!("[fe80::1%lo]:{port}");
+                let expected = format!("[fe80::1%lo]:{port}");
                 assert_eq!(
-                    (resolve_one(written), DisplayAddr(parse_address(written).unwrap()).to_string()),
-                    (shown.clone(), shown)
+                    (first_address(written), DisplayAddr(parse_address(written).unwrap()).to_string()),
+                    (expected.clone(), expected)
                 );
                 assert_eq!(interface::zone(resolve(written).unwrap()[0]), lo);
             }
         }
         for (written, port) in [("fe80::1%25lo", PORT), ("[fe80::1%25lo]:99", 99), ("[fe80::1%25%6co]:99", 99)] {
-            assert_eq!(resolve_one(written), format!("[fe80::1%lo]:{port}"), "{written}");
+            assert_eq!(first_address(written), format!("[fe80::1%lo]:{port}"), "{written}");
         }
         let why = |text: &str| (resolve(text).unwrap_err(), parse_address(text).unwrap_err());
-        let both = |why: String| (why.clone(), why);
-        assert_eq!(why("fe80::1"), both("it is link-local: write fe80::1%INTERFACE".into()));
-        assert_eq!(why("fe80::1%nosuchif0"), both("there is no interface nosuchif0".into()));
-        assert_eq!(why("fe80::1%4000000000"), both("there is no interface 4000000000".into()));
-        for wrong in ["2001:db8::1%lo", "192.0.2.7%lo", "host%lo", "fe80::1%lo%lo"] {
-            assert!(resolve(wrong).is_err(), "{wrong}");
+        let pair = |why: String| (why.clone(), why);
+        assert_eq!(why("fe80::1"), pair("it is link-local: write fe80::1%INTERFACE".into()));
+        assert_eq!(why("fe80::1%nosuchif0"), pair("there is no interface nosuchif0".into()));
+        assert_eq!(why("fe80::1%4000000000"), pair("there is no interface 4000000000".into()));
+        for peer in ["2001:db8::1%lo", "192.0.2.7%lo", "host%lo", "fe80::1%lo%lo"] {
+            assert!(resolve(peer).is_err(), "{peer}");
         }
         let url =
             |host: &str| parse_url_host(host, 80).map(|address| address.map(|address| UrlAddr(address).to_string()));
@@ -219,12 +219,12 @@ mod tests {
             assert_eq!(url(written), Ok(Some("[fe80::1%25lo]:80".into())), "{written}");
         }
         assert_eq!((url("::1"), url("host")), (Ok(Some("[::1]:80".into())), Ok(None)));
-        for wrong in ["fe80::1", "fe80::1%25", "fe80::1%25nosuchif0", "fe80::1%25l%6", "2001:db8::1%25lo"] {
-            assert!(url(wrong).is_err(), "{wrong}");
+        for host in ["fe80::1", "fe80::1%25", "fe80::1%25nosuchif0", "fe80::1%25l%6", "2001:db8::1%25lo"] {
+            assert!(url(host).is_err(), "{host}");
         }
         assert_eq!(HostHeaderAddr(parse_address("[fe80::1%lo]:99").unwrap()).to_string(), "[fe80::1]:99");
-        let gone = SocketAddrV6::new("fe80::1".parse().unwrap(), 99, 0, 4_000_000_000);
-        assert_eq!(DisplayAddr(gone.into()).to_string(), "[fe80::1%4000000000]:99");
+        let stale_address = SocketAddrV6::new("fe80::1".parse().unwrap(), 99, 0, 4_000_000_000);
+        assert_eq!(DisplayAddr(stale_address.into()).to_string(), "[fe80::1%4000000000]:99");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Each network has its own places, and a newcomer when all of them are taken gets that of the oldest of its network. When all
 //! places are taken, a newcomer gets the oldest one's, but only if that one has had time for a handshake, and else none. So a
-//! network that floods a listener takes nothing from others; and where many networks flood it, a client that retries has the
+//! network that floods a listener takes nothing from others. Where many networks flood it, a client that retries has the
 //! same chance as each of them, and keeps the place that it gets.
 
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub struct AdmissionLimits {
     pub total: usize,
     /// For those from one network: an IPv4 address, or the /64 of an IPv6 address.
     pub per_network: usize,
-    /// The time for which a connection keeps its place, whatever comes from other networks.
+    /// The time for which a connection keeps its place, no matter what comes from other networks.
     pub grace_period: Duration,
 }
 
@@ -77,13 +77,13 @@ pub struct AdmissionTable<T> {
 
 impl<T> AdmissionTable<T> {
     /// All of them free.
-    pub fn new(room: AdmissionLimits) -> Self {
-        Self { limits: room, entries: Vec::new() }
+    pub fn new(limits: AdmissionLimits) -> Self {
+        Self { limits, entries: Vec::new() }
     }
 
     /// A place for a connection from this address, if there is one, and who has to leave for it. It is to be put among the others.
-    pub fn reserve(&mut self, from: SocketAddr) -> Option<(AdmissionSlot, Option<T>)> {
-        self.reserve_at(AdmissionSlot { network: SourceNetwork::from_addr(from), since: Instant::now() })
+    pub fn reserve(&mut self, peer: SocketAddr) -> Option<(AdmissionSlot, Option<T>)> {
+        self.reserve_at(AdmissionSlot { network: SourceNetwork::from_addr(peer), since: Instant::now() })
     }
 
     fn reserve_at(&mut self, place: AdmissionSlot) -> Option<(AdmissionSlot, Option<T>)> {
@@ -130,20 +130,20 @@ enum SlotChoice {
 /// Slots of which each can be taken once.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotPool {
-    taken: Arc<AtomicUsize>,
+    used_slots: Arc<AtomicUsize>,
     capacity: usize,
 }
 
 impl SlotPool {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { taken: Arc::default(), capacity }
+        Self { used_slots: Arc::default(), capacity }
     }
 
     /// One of them, if one is free; given back when dropped.
     pub(crate) fn acquire(&self) -> Option<PoolSlot> {
-        let one_more = |taken: usize| (taken < self.capacity).then_some(taken + 1);
-        let took = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        took.is_ok().then(|| PoolSlot(Arc::clone(&self.taken)))
+        let one_more = |count: usize| (count < self.capacity).then_some(count + 1);
+        let update = self.used_slots.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        update.is_ok().then(|| PoolSlot(Arc::clone(&self.used_slots)))
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct PoolSlot(Arc<AtomicUsize>);
 
 impl PoolSlot {
     /// How many are taken now, this one included.
-    pub(crate) fn taken(&self) -> usize {
+    pub(crate) fn used_slots(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -172,19 +172,19 @@ mod tests {
     fn slot_is_taken_once_and_released() {
         let slots = SlotPool::new(2);
         let (first, _two) = (slots.acquire().unwrap(), slots.acquire().unwrap());
-        assert!(slots.acquire().is_none() && slots.clone().acquire().is_none() && first.taken() == 2);
+        assert!(slots.acquire().is_none() && slots.clone().acquire().is_none() && first.used_slots() == 2);
         drop(first);
         assert!(slots.acquire().is_some());
     }
 
     const LIMITS: AdmissionLimits = AdmissionLimits { total: 6, per_network: 2, grace_period: Duration::from_secs(1) };
 
-    /// Connections from these addresses, a hundredth of a second apart, and one more so long after the last.
+    /// Connections from these addresses, a hundredth of a second apart, and one more this time after the last.
     fn choice_after(addresses: &[&str], milliseconds: u64, newcomer: &str) -> SlotChoice {
-        let begun = Instant::now();
+        let start = Instant::now();
         let slot_since = |address: &str, milliseconds| AdmissionSlot {
             network: SourceNetwork::from_addr(format!("{address}:1").parse().unwrap()),
-            since: begun + Duration::from_millis(milliseconds),
+            since: start + Duration::from_millis(milliseconds),
         };
         let mut places = AdmissionTable::new(LIMITS);
         for (address, since) in addresses.iter().zip((0..).step_by(10)) {
@@ -210,12 +210,12 @@ mod tests {
 
     #[test]
     fn full_table_respects_grace_period() {
-        let full = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.4", "10.0.0.6"];
-        assert_eq!(choice_after(&full, 0, "10.0.0.7"), SlotChoice::None);
-        assert_eq!(choice_after(&full, 939, "10.0.0.7"), SlotChoice::None);
-        assert_eq!(choice_after(&full, 940, "10.0.0.7"), SlotChoice::Evict(0));
-        assert_eq!(choice_after(&full, 0, "10.0.0.4"), SlotChoice::Evict(3));
-        assert_eq!(choice_after(&full[..5], 0, "10.0.0.7"), SlotChoice::Free);
+        let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.4", "10.0.0.6"];
+        assert_eq!(choice_after(&addresses, 0, "10.0.0.7"), SlotChoice::None);
+        assert_eq!(choice_after(&addresses, 939, "10.0.0.7"), SlotChoice::None);
+        assert_eq!(choice_after(&addresses, 940, "10.0.0.7"), SlotChoice::Evict(0));
+        assert_eq!(choice_after(&addresses, 0, "10.0.0.4"), SlotChoice::Evict(3));
+        assert_eq!(choice_after(&addresses[..5], 0, "10.0.0.7"), SlotChoice::Free);
     }
 
     #[test]
@@ -240,27 +240,27 @@ mod tests {
     /// and has its second.
     #[test]
     fn retrying_client_gets_in_among_many_networks() {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut places = AdmissionTable::new(AdmissionLimits { per_network: 64, total: 512, ..LIMITS });
-        let (mut tries, mut is_in) = (0, false);
+        let (mut tries, mut is_admitted) = (0, false);
         // 1,000 a second, each from another address; every hundredth is the same one.
         for number in 0..20_000_u32 {
             let network = if number % 100 == 99 { 1 } else { 1000 + number };
             let address = SocketAddr::from((std::net::Ipv4Addr::from_bits(network), 1));
             let newcomer = AdmissionSlot {
                 network: SourceNetwork::from_addr(address),
-                since: begun + Duration::from_millis(number.into()),
+                since: start + Duration::from_millis(number.into()),
             };
             let vacated = places.reserve_at(newcomer);
             if let Some((place, evicted)) = vacated {
                 assert!(evicted.is_none_or(|since| newcomer.since - since >= LIMITS.grace_period));
                 places.entries.push((place, newcomer.since));
             }
-            if number > 2000 && number % 100 == 99 && !is_in {
+            if number > 2000 && number % 100 == 99 && !is_admitted {
                 tries += 1;
-                is_in = vacated.is_some();
+                is_admitted = vacated.is_some();
             }
         }
-        assert!(is_in && tries <= 20, "{tries}");
+        assert!(is_admitted && tries <= 20, "{tries}");
     }
 }

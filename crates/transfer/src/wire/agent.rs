@@ -83,7 +83,7 @@ impl Agent {
     /// # Errors
     /// A failed system call.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(Error::call("see the address"))
+        self.listener.local_addr().map_err(Error::call("read the address"))
     }
 
     /// Serves until it is to stop. Clients then lose their connections when the process ends.
@@ -112,8 +112,8 @@ impl CallerHandler for &Arc<AgentState> {
         (self.log)(peer, &AgentEvent::Authenticated);
         let state = Arc::clone(self);
         let serve = move || {
-            let served = state.serve_client(ControlChannel::new(stream, halves), peer);
-            (state.log)(peer, &served.map_or_else(AgentEvent::Fault, |()| AgentEvent::Disconnected));
+            let outcome = state.serve_client(ControlChannel::new(stream, halves), peer);
+            (state.log)(peer, &outcome.map_or_else(AgentEvent::Fault, |()| AgentEvent::Disconnected));
             drop(slot);
         };
         // Without a thread the connection ends, and the client sees that.
@@ -131,7 +131,7 @@ impl CallerHandler for &Arc<AgentState> {
 
 impl AgentState {
     /// Serves a client's requests, one after the other, until it leaves.
-    fn serve_client(&self, mut channel: ControlChannel, from: SocketAddr) -> Result<()> {
+    fn serve_client(&self, mut channel: ControlChannel, peer: SocketAddr) -> Result<()> {
         loop {
             let request: AgentRequest = match channel.receive(self.limits.idle_timeout) {
                 Ok(request) => request,
@@ -147,7 +147,7 @@ impl AgentState {
             if matches!(request, AgentRequest::Count | AgentRequest::End) {
                 continue;
             }
-            (self.log)(from, &AgentEvent::TestRequested(request.clone()));
+            (self.log)(peer, &AgentEvent::TestRequested(request.clone()));
             let files = self.start_file_server.get().map(Box::as_ref);
             let test = TestSession::begin(&mut channel, &self.limits, &self.running_tests);
             let response = match test.and_then(|test| test.serve(&request, files)) {

@@ -35,8 +35,8 @@ struct CipherState {
 ///
 /// # Errors
 /// A handshake that is not.
-pub(crate) fn split(shaken: HandshakeState) -> Result<(Sealer, Opener)> {
-    let noise = Arc::new(shaken.into_stateless_transport_mode().map_err(|_| Error::Tampered)?);
+pub(crate) fn split(state: HandshakeState) -> Result<(Sealer, Opener)> {
+    let noise = Arc::new(state.into_stateless_transport_mode().map_err(|_| Error::Tampered)?);
     Ok((Sealer(CipherState { noise: Arc::clone(&noise), count: 0 }), Opener(CipherState { noise, count: 0 })))
 }
 

@@ -21,7 +21,7 @@ use crate::wire::{Error, Result, control_channel::ControlChannel};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Attempts to connect while connections end before the handshake, and the time between two of them, up to twice that: they
+/// Attempts to connect while connections end before the handshake, and the time between two of them, up to twice that. They
 /// must not be in step with other load on the agent.
 const MAX_CONNECT_TRIES: u32 = 20;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ impl AgentClient {
         let connect = |agent| Ok((TcpStream::connect_timeout(&agent, HANDSHAKE_TIMEOUT)?, agent));
         let (stream, agent_addr) = connect_first(addresses, "connect to the agent", connect)?;
         stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
-        let local_addr = stream.local_addr().map_err(Error::call("see the address"))?;
+        let local_addr = stream.local_addr().map_err(Error::call("read the address"))?;
         // Any agent there has one: without it nobody would know who answers.
         if !secret.is_some() && !is_loopback(agent_addr) {
             return Err(Error::SecretRequired(PROTOCOL.listener.role));
@@ -104,8 +104,8 @@ impl AgentClient {
     }
 
     /// A socket for the datagrams of a test, registered with the agent.
-    fn introduced_socket(&mut self, ask: &AgentRequest) -> Result<UdpSocket> {
-        let (address, cookie) = self.request_test(ask)?;
+    fn introduced_socket(&mut self, request: &AgentRequest) -> Result<UdpSocket> {
+        let (address, cookie) = self.request_test(request)?;
         let open = || {
             let socket = UdpSocket::bind(with_port(self.local_addr, 0))?;
             socket.connect(address).map(|()| socket)
@@ -116,7 +116,7 @@ impl AgentClient {
     }
 
     /// Opens this many connections for bytes in one direction, with the requested socket options on both sides. The agent
-    /// receives all that arrives, or sends until it is told to stop, and counts.
+    /// receives all that arrives, or sends until it is asked to stop, and counts.
     ///
     /// # Errors
     /// An agent that refuses, or cannot be reached at the port that it names; socket options that this kernel refuses.
@@ -149,7 +149,7 @@ impl AgentClient {
     /// Has the agent serve its files. It goes on as long as something is asked of it at least every 30 s.
     ///
     /// # Errors
-    /// An agent that refuses, or says what cannot be.
+    /// An agent that refuses, or reports what cannot be.
     pub fn serve_files(mut self, design: &FileServerOptions) -> Result<RemoteFileServer> {
         let request = AgentRequest::ServeFiles(design.clone());
         let AgentResponse::Serving(info) = self.request(&request)? else { return Err(unexpected_response()) };
@@ -168,15 +168,15 @@ impl AgentClient {
     }
 
     /// The answer to a request, but for a refusal.
-    fn request(&mut self, ask: &AgentRequest) -> Result<AgentResponse> {
-        self.channel.send(ask, RESPONSE_TIMEOUT)?;
+    fn request(&mut self, request: &AgentRequest) -> Result<AgentResponse> {
+        self.channel.send(request, RESPONSE_TIMEOUT)?;
         self.answer()
     }
 
     /// Requests a test, and returns where it is.
-    fn request_test(&mut self, ask: &AgentRequest) -> Result<(SocketAddr, Cookie)> {
+    fn request_test(&mut self, request: &AgentRequest) -> Result<(SocketAddr, Cookie)> {
         self.last_counts = TestCounts::default();
-        let AgentResponse::Ready { port, cookie } = self.request(ask)? else { return Err(unexpected_response()) };
+        let AgentResponse::Ready { port, cookie } = self.request(request)? else { return Err(unexpected_response()) };
         Ok((with_port(self.agent_addr, port), cookie))
     }
 
@@ -194,8 +194,12 @@ impl AgentClient {
 ///
 /// # Errors
 /// Another side that is no agent, has another version or secret, or is busy.
-pub fn client_handshake<S: TimedStream>(mut stream: S, secret: &Secret, within: Duration) -> Result<ControlChannel<S>> {
-    let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(within) };
+pub fn client_handshake<S: TimedStream>(
+    mut stream: S,
+    secret: &Secret,
+    timeout: Duration,
+) -> Result<ControlChannel<S>> {
+    let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(timeout) };
     let halves = handshake.connect(&mut stream)?;
     Ok(ControlChannel::new(stream, halves))
 }
@@ -206,8 +210,8 @@ fn unexpected_response() -> Error {
 
 /// A connection of a test.
 fn connect_stream(address: SocketAddr, cookie: &Cookie, sockets: &TestSocketOptions) -> Result<TcpStream> {
-    let refused = |error| std::io::Error::other(format!("this host's kernel does not grant{sockets}: {error}"));
-    let prepare = |socket: &TcpStream| sockets.apply(socket).map_err(refused);
+    let option_error = |error| std::io::Error::other(format!("this host's kernel does not grant{sockets}: {error}"));
+    let prepare = |socket: &TcpStream| sockets.apply(socket).map_err(option_error);
     let stream = net::connect_prepared(address, HANDSHAKE_TIMEOUT, prepare);
     let mut stream = stream.map_err(Error::call("connect for the test"))?;
     stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
@@ -218,13 +222,13 @@ fn connect_stream(address: SocketAddr, cookie: &Cookie, sockets: &TestSocketOpti
 
 /// Sends the cookie until it comes back.
 fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
-    let failed = Error::call("set up the test");
-    socket.set_read_timeout(Some(FIRST_DATAGRAM_TIMEOUT)).map_err(failed)?;
+    let to_error = Error::call("set up the test");
+    socket.set_read_timeout(Some(FIRST_DATAGRAM_TIMEOUT)).map_err(to_error)?;
     for _ in 0..MAX_FIRST_DATAGRAMS {
-        socket.send(cookie).map_err(failed)?;
+        socket.send(cookie).map_err(to_error)?;
         let mut answer = Cookie::default();
         if matches!(socket.recv(&mut answer), Ok(count) if count == cookie.len() && answer == *cookie) {
-            return socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(failed);
+            return socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(to_error);
         }
     }
     let seconds = (FIRST_DATAGRAM_TIMEOUT * MAX_FIRST_DATAGRAMS).as_secs_f64();
@@ -299,12 +303,12 @@ impl<S> RunningTest<'_, S> {
     /// A lost connection, or an agent that is gone.
     pub fn counts(&mut self) -> Result<TestCounts> {
         let response = self.client.request(&AgentRequest::Count)?;
-        let AgentResponse::Counted(counted) = response else { return Err(unexpected_response()) };
-        if !counted.can_follow(&self.client.last_counts) {
+        let AgentResponse::Counted(counts) = response else { return Err(unexpected_response()) };
+        if !counts.can_follow(&self.client.last_counts) {
             return Err(Error::malformed("it has counted less than before"));
         }
-        self.client.last_counts = counted;
-        Ok(counted)
+        self.client.last_counts = counts;
+        Ok(counts)
     }
 }
 
@@ -312,12 +316,12 @@ impl<S> RunningTest<'_, S> {
 #[derive(Debug)]
 pub struct RemoteFileServer {
     client: AgentClient,
-    /// What the agent says of it.
+    /// What the agent reports of it.
     pub info: FileServerInfo,
 }
 
 impl RemoteFileServer {
-    /// Where it serves files over HTTP, and where it tells what it uses.
+    /// Where it serves files over HTTP, and where it reports what it uses.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [self.info.files_port, self.info.stats_port].map(|port| with_port(self.client.agent_addr, port))
     }
@@ -325,17 +329,17 @@ impl RemoteFileServer {
     /// Names of all files.
     ///
     /// # Errors
-    /// Other names than those of files in a directory, or more or fewer than it said.
+    /// Other names than those of files in a directory, or more or fewer than it announced.
     pub fn file_names(&mut self) -> Result<Vec<String>> {
         let files = self.info.files as usize;
         let mut names = Vec::new();
         while names.len() < files {
             let response = self.client.request(&AgentRequest::Names { from: names.len() as u32 })?;
-            let AgentResponse::Names(more) = response else { return Err(unexpected_response()) };
-            if more.is_empty() || names.len() + more.len() > files {
+            let AgentResponse::Names(batch) = response else { return Err(unexpected_response()) };
+            if batch.is_empty() || names.len() + batch.len() > files {
                 return Err(Error::malformed("it names more or fewer files than it has"));
             }
-            names.extend(more);
+            names.extend(batch);
         }
         Ok(names)
     }
@@ -353,19 +357,19 @@ impl RemoteFileServer {
     ///
     /// # Errors
     /// Files that cannot be brought there; [`Error::Closed`] if it is not to go on.
-    pub fn set_cache_state(&mut self, cache: FileCacheState, mut goes_on: impl FnMut() -> bool) -> Result<()> {
-        let mut from = 0;
-        while from < self.info.files {
-            match self.client.request(&AgentRequest::SetCacheState { cache, from })? {
-                AgentResponse::CacheStateSet(next) if from < next && goes_on() => from = next,
-                AgentResponse::CacheStateSet(next) if from < next => return Err(Error::Closed),
+    pub fn set_cache_state(&mut self, cache: FileCacheState, mut should_continue: impl FnMut() -> bool) -> Result<()> {
+        let mut first_file = 0;
+        while first_file < self.info.files {
+            match self.client.request(&AgentRequest::SetCacheState { cache, from: first_file })? {
+                AgentResponse::CacheStateSet(next) if first_file < next && should_continue() => first_file = next,
+                AgentResponse::CacheStateSet(next) if first_file < next => return Err(Error::Closed),
                 _ => return Err(unexpected_response()),
             }
         }
         Ok(())
     }
 
-    /// Says that this client is there.
+    /// Reports that this client is there.
     ///
     /// # Errors
     /// An agent that is gone.

@@ -14,7 +14,7 @@ pub(crate) fn connect_first<T>(
     let mut last = io::ErrorKind::AddrNotAvailable.into();
     for &address in addresses {
         match connect(address) {
-            Ok(connected) => return Ok(connected),
+            Ok(connection) => return Ok(connection),
             Err(error) => last = error,
         }
     }

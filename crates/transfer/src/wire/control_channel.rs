@@ -22,7 +22,7 @@ const LENGTH_BYTES: usize = 4;
 /// # Errors
 /// [`Error::FrameTooLong`], or see [`Deadline::write_full`].
 pub fn send_frame(stream: &mut impl TimedStream, bytes: &[u8], deadline: &Deadline, doing: &'static str) -> Result<()> {
-    let length = checked_length(bytes.len())? as u32;
+    let length = check_length(bytes.len())? as u32;
     deadline.write_full(stream, &[&length.to_le_bytes(), bytes].concat(), doing)
 }
 
@@ -33,13 +33,17 @@ pub fn send_frame(stream: &mut impl TimedStream, bytes: &[u8], deadline: &Deadli
 pub fn receive_frame(stream: &mut impl TimedStream, deadline: &Deadline, doing: &'static str) -> Result<Vec<u8>> {
     let mut length = [0; LENGTH_BYTES];
     deadline.read_full(stream, &mut length, doing)?;
-    let mut frame = vec![0; checked_length(u32::from_le_bytes(length) as usize)?];
+    let mut frame = vec![0; check_length(u32::from_le_bytes(length) as usize)?];
     deadline.read_full(stream, &mut frame, doing)?;
     Ok(frame)
 }
 
-fn checked_length(claimed: usize) -> Result<usize> {
-    if claimed > MAX_FRAME_BYTES { Err(Error::FrameTooLong { claimed, limit: MAX_FRAME_BYTES }) } else { Ok(claimed) }
+fn check_length(length: usize) -> Result<usize> {
+    if length > MAX_FRAME_BYTES {
+        Err(Error::FrameTooLong { claimed: length, limit: MAX_FRAME_BYTES })
+    } else {
+        Ok(length)
+    }
 }
 
 /// One end.
@@ -63,23 +67,23 @@ impl<S: TimedStream> ControlChannel<S> {
     ///
     /// # Errors
     /// Another side that is gone or does not read.
-    pub fn send(&mut self, message: &impl Serialize, within: Duration) -> Result<()> {
-        self.send_serialized(&serde_json::to_vec(message).map_err(Error::malformed)?, within)
+    pub fn send(&mut self, message: &impl Serialize, timeout: Duration) -> Result<()> {
+        self.send_serialized(&serde_json::to_vec(message).map_err(Error::malformed)?, timeout)
     }
 
     /// Like `send`, for a serialised message.
-    pub(crate) fn send_serialized(&mut self, text: &[u8], within: Duration) -> Result<()> {
+    pub(crate) fn send_serialized(&mut self, text: &[u8], timeout: Duration) -> Result<()> {
         let mut sealed = Vec::new();
         self.sealer.seal(text, &mut sealed)?;
-        send_frame(&mut self.stream, &sealed, &Deadline::within(within), "take a message")
+        send_frame(&mut self.stream, &sealed, &Deadline::within(timeout), "take a message")
     }
 
     /// Waits for a message.
     ///
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
-    pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T> {
-        let sealed = receive_frame(&mut self.stream, &Deadline::within(within), "say anything")?;
+    pub fn receive<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<T> {
+        let sealed = receive_frame(&mut self.stream, &Deadline::within(timeout), "say anything")?;
         let mut text = vec![0; sealed.len()];
         let length = self.opener.open(&sealed, &mut text)?;
         serde_json::from_slice(&text[..length]).map_err(Error::malformed)

@@ -27,7 +27,7 @@ pub struct CpuUsage {
     /// All of them together: 2 if two did nothing else.
     #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_SHARE }, _, _>")]
     pub threads: f64,
-    /// The least idle CPU, whatever it did; none where the system does not say.
+    /// The least idle CPU, in any kind of work; none where the system does not report it.
     pub cpu: Option<BusiestCpu>,
 }
 
@@ -48,8 +48,8 @@ impl CpuUsage {
     /// The most saturated of the test's possible limits: a thread of it, or a CPU as far as the test may fill it. A CPU's load
     /// beyond all threads of the test and the arriving packets is of other programs.
     pub fn max_share(&self) -> f64 {
-        let of_test = |cpu: BusiestCpu| cpu.share.min(self.threads + cpu.interrupts);
-        self.cpu.map_or(self.busiest_thread, |cpu| of_test(cpu).max(self.busiest_thread))
+        let test_share = |cpu: BusiestCpu| cpu.share.min(self.threads + cpu.interrupts);
+        self.cpu.map_or(self.busiest_thread, |cpu| test_share(cpu).max(self.busiest_thread))
     }
 
     /// Whether the test is CPU-bound.
@@ -121,9 +121,9 @@ impl<'a> CpuUsageMeter<'a> {
     /// How busy they were since it began, or since the last call.
     pub fn sample(&mut self) -> CpuUsage {
         let now = CpuSample::now(self.threads, self.cpus.as_mut());
-        let busy = now.since(&self.last);
+        let usage = now.since(&self.last);
         self.last = now;
-        busy
+        usage
     }
 }
 
@@ -134,22 +134,26 @@ impl CpuSample {
     }
 
     fn since(&self, earlier: &Self) -> CpuUsage {
-        let passed = (self.time - earlier.time).as_secs_f64().max(1e-9);
-        let used = self.threads.iter().enumerate().filter_map(|(number, now)| {
+        let elapsed = (self.time - earlier.time).as_secs_f64().max(1e-9);
+        let thread_shares = self.threads.iter().enumerate().filter_map(|(number, now)| {
             // One that was not there before has used all of it since.
             let before = earlier.threads.get(number).copied().flatten().unwrap_or_default();
-            Some(now.as_ref()?.saturating_sub(before).as_secs_f64() / passed)
+            Some(now.as_ref()?.saturating_sub(before).as_secs_f64() / elapsed)
         });
-        let used: Vec<f64> = used.collect();
-        let share = |ticks: u64| (ticks_to_nanoseconds(ticks) / 1e9 / passed).min(1.0);
+        let thread_shares: Vec<f64> = thread_shares.collect();
+        let share = |ticks: u64| (ticks_to_nanoseconds(ticks) / 1e9 / elapsed).min(1.0);
         let cpus = self.cpus.cpus.iter().filter_map(|(cpu, now)| {
-            let spent = now.since(*earlier.cpus.cpus.get(cpu)?);
-            Some(BusiestCpu { number: *cpu, share: 1.0 - share(spent.idle), interrupts: share(spent.interrupts) })
+            let ticks = now.since(*earlier.cpus.cpus.get(cpu)?);
+            Some(BusiestCpu { number: *cpu, share: 1.0 - share(ticks.idle), interrupts: share(ticks.interrupts) })
         });
         // Of several saturated ones, the one that receives the packets.
         let rank = |cpu: &BusiestCpu| (cpu.share.min(SATURATED_SHARE), cpu.interrupts);
         let cpu = cpus.max_by(|first, second| rank(first).partial_cmp(&rank(second)).unwrap_or(Ordering::Equal));
-        CpuUsage { busiest_thread: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
+        CpuUsage {
+            busiest_thread: thread_shares.iter().copied().fold(0.0, f64::max),
+            threads: thread_shares.iter().sum(),
+            cpu,
+        }
     }
 }
 
@@ -189,9 +193,9 @@ mod tests {
         let before = CpuSample { time, threads: vec![Some(second), None], cpus: stat(&[(0, 0, 0), (1, 50, 0)]) };
         let threads = vec![Some(second * 3), None, Some(second)];
         let after = CpuSample { time: time + second * 4, threads, cpus: stat(&[(0, 300, 4), (1, 60, 200), (2, 0, 0)]) };
-        let busy = after.since(&before);
-        assert_eq!((busy.busiest_thread, busy.threads), (0.5, 0.75));
-        assert_eq!(busy.cpu, Some(BusiestCpu { number: 1, share: 0.975, interrupts: 0.5 }));
+        let cpu_usage = after.since(&before);
+        assert_eq!((cpu_usage.busiest_thread, cpu_usage.threads), (0.5, 0.75));
+        assert_eq!(cpu_usage.cpu, Some(BusiestCpu { number: 1, share: 0.975, interrupts: 0.5 }));
     }
 
     #[test]
@@ -205,12 +209,12 @@ mod tests {
                     std::hint::spin_loop();
                 }
             });
-            let mut watch = CpuUsageMeter::start(&threads);
+            let mut meter = CpuUsageMeter::start(&threads);
             // Others may have the CPU for a while.
-            let looks = std::iter::repeat_with(|| (std::thread::sleep(Duration::from_millis(50)), watch.sample()).1);
-            let busy = looks.take(100).find(|busy| busy.busiest_thread > 0.0);
+            let samples = std::iter::repeat_with(|| (std::thread::sleep(Duration::from_millis(50)), meter.sample()).1);
+            let cpu_usage = samples.take(100).find(|sample| sample.busiest_thread > 0.0);
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(busy.as_ref().is_some_and(|busy| busy.busiest_thread == busy.threads), "{busy:?}");
+            assert!(cpu_usage.as_ref().is_some_and(|sample| sample.busiest_thread == sample.threads), "{cpu_usage:?}");
         });
     }
 }

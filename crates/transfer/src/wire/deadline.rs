@@ -45,7 +45,7 @@ impl Deadline {
     pub fn remaining(&self, doing: &'static str) -> Result<Duration> {
         match self.end.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(self.timed_out(doing)),
-            left => Ok(left),
+            remaining => Ok(remaining),
         }
     }
 
@@ -58,7 +58,7 @@ impl Deadline {
     /// # Errors
     /// [`Error::Closed`] if the stream ends before, [`Error::TimedOut`], or a failed call.
     pub fn read_full(&self, stream: &mut impl TimedStream, buffer: &mut [u8], doing: &'static str) -> Result<()> {
-        self.repeat(stream, buffer.len(), doing, |stream, done| stream.read(&mut buffer[done..]))
+        self.repeat(stream, buffer.len(), doing, |stream, position| stream.read(&mut buffer[position..]))
     }
 
     /// Writes all of a buffer to a stream.
@@ -66,7 +66,7 @@ impl Deadline {
     /// # Errors
     /// [`Error::Closed`] if nobody reads it any more, [`Error::TimedOut`], or a failed call.
     pub fn write_full(&self, stream: &mut impl TimedStream, buffer: &[u8], doing: &'static str) -> Result<()> {
-        self.repeat(stream, buffer.len(), doing, |stream, done| stream.write(&buffer[done..]))
+        self.repeat(stream, buffer.len(), doing, |stream, position| stream.write(&buffer[position..]))
     }
 
     /// Makes a call until it has moved this many bytes: again if it was interrupted, unless this process was asked to stop. One whose time
@@ -78,12 +78,12 @@ impl Deadline {
         doing: &'static str,
         mut call: impl FnMut(&mut S, usize) -> io::Result<usize>,
     ) -> Result<()> {
-        let mut done = 0;
-        while done < bytes {
+        let mut position = 0;
+        while position < bytes {
             stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
-            match call(stream, done) {
+            match call(stream, position) {
                 Ok(0) => return Err(Error::Closed),
-                Ok(count) => done += count,
+                Ok(count) => position += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted && stop_signal().is_none() => {}
                 Err(error) if is_timeout(&error) => return Err(self.timed_out(doing)),
                 Err(error) => return Err(Error::call(doing)(error)),

@@ -1,4 +1,4 @@
-//! Files that an agent serves to the load of a client: what can be asked of it, and what it says.
+//! Files that an agent serves to the load of a client: what can be asked of it, and what it reports.
 //!
 //! The agent itself knows nothing of files: whoever starts it gives it a function that starts a server ([`StartFileServer`]), or does not.
 
@@ -20,7 +20,7 @@ pub(crate) const NAMES_PER_MESSAGE: usize = 100;
 const MAX_WORD_BYTES: usize = 16;
 const MAX_TOKEN_BYTES: usize = 64;
 
-/// How the server is to serve; what is not said is as the server likes it.
+/// How the server is to serve; the server chooses what is not given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileServerOptions {
     /// Who serves connections, by the server's word for it.
@@ -57,9 +57,9 @@ pub struct FileServerInfo {
     pub files: u32,
     /// Bytes of each.
     pub bytes: u64,
-    /// Files of another size, and whatever else is not served.
+    /// Files of another size, and anything else that is not served.
     pub skipped: u64,
-    /// Bytes that the page cache of this host may hold, where its system says.
+    /// Bytes that the page cache of this host may hold, where its system reports it.
     pub cacheable_bytes: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ pub struct DiskRateReport {
     /// Bytes a second of files.
     #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
     pub bytes_per_second: f64,
-    /// Bytes a second that were read from the device for them, where the system says.
+    /// Bytes a second that were read from the device for them, where the system reports it.
     #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
     pub read_per_second: Option<f64>,
     /// Requests a second that it serves, and mean bytes of those for whole files, where both are known.
@@ -92,7 +92,7 @@ pub type StartFileServer = dyn Fn(&FileServerOptions, SocketAddr) -> Result<Box<
 
 /// A server of files that runs. Dropped, it ends.
 pub trait FileHost {
-    /// What the client is told of it.
+    /// What is reported to the client about it.
     fn info(&self) -> FileServerInfo;
 
     /// Names of its files.
@@ -108,12 +108,12 @@ pub trait FileHost {
     ///
     /// # Errors
     /// Why that is not possible, in words.
-    fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String>;
+    fn set_cache_state(&self, cache: FileCacheState, first_file: u32) -> Result<u32, String>;
 }
 
 /// Names of files, no more than a message has.
-pub(crate) fn file_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let names = Vec::<String>::deserialize(from)?;
+pub(crate) fn file_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
     if names.len() > NAMES_PER_MESSAGE {
         return Err(limits_serde::out_of_bounds("a list", names.len(), NAMES_PER_MESSAGE));
     }
@@ -122,8 +122,8 @@ pub(crate) fn file_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Strin
 
 /// Whether it is the name of a file in a directory, and of nothing else.
 pub fn is_file_name(name: &str) -> bool {
-    let is_whole = !name.is_empty() && name.len() <= MAX_FILE_NAME && name != "." && name != "..";
-    is_whole && name.chars().all(|letter| letter != '/' && is_visible(letter))
+    let is_component = !name.is_empty() && name.len() <= MAX_FILE_NAME && name != "." && name != "..";
+    is_component && name.chars().all(|letter| letter != '/' && is_visible(letter))
 }
 
 #[cfg(test)]
@@ -135,8 +135,8 @@ mod tests {
         assert!(
             ["a", "file-00000", "...", "a b", "ä", "%2e%2e", &"x".repeat(255)].iter().all(|name| is_file_name(name))
         );
-        for wrong in ["", ".", "..", "/", "a/b", "../a", "a\0", "a\nb", "\u{1b}[2J", "\u{202e}x", &"x".repeat(256)] {
-            assert!(!is_file_name(wrong), "{wrong:?}");
+        for name in ["", ".", "..", "/", "a/b", "../a", "a\0", "a\nb", "\u{1b}[2J", "\u{202e}x", &"x".repeat(256)] {
+            assert!(!is_file_name(name), "{name:?}");
         }
     }
 

@@ -1,17 +1,17 @@
 //! The handshake of two kelvins: who is there, in which version, and that both know the secret.
 //!
-//! The listening end begins with a hello, a frame whose form never changes, so that any two versions can tell each other. The
+//! The listening end begins with a hello, a frame whose form never changes, so that any two versions can recognize each other. The
 //! calling end answers with a greeting of fixed length, which costs no memory and no parser, and gets a verdict of fixed length.
-//! The last two carry the messages of Noise (Perrin, The Noise Protocol Framework, revision 34, 2018): pattern NNpsk0 with the
-//! secret as the pre-shared key, or NN without a secret. The hello, which has a nonce, and the greeting's head are the prologue:
-//! so a change in transit makes the handshake fail, and a recorded greeting is worth nothing in another connection.
+//! The last two carry the messages of Noise (Perrin, The Noise Protocol Framework, revision 34, 2018). The pattern is NNpsk0 with the
+//! secret as the pre-shared key, or NN without a secret. The hello, which has a nonce, and the greeting's head are the prologue.
+//! So a change in transit makes the handshake fail, and a recorded greeting is worth nothing in another connection.
 //!
 //! Without the secret a caller learns nothing from which it could be guessed, and costs the listening end some hashes of
-//! short texts: curves are computed only for those who know it.
+//! short texts. Curves are computed only for those who know it.
 //!
 //! The cipher is AES-256 in Galois/counter mode: where the processor has instructions for it, three times as fast as
 //! ChaCha20-Poly1305, which uses none. Where it has none, the `ring` crate computes it by permutations of vectors or of bits, in
-//! constant time too and with no table that a cache could give away, but slowly: 150 MB/s instead of 7 GB/s on a core of 2023.
+//! constant time too and with no table that a cache could give away. But it is slow: 150 MB/s instead of 7 GB/s on a core of 2023.
 
 use std::io::{ErrorKind, Read};
 
@@ -46,7 +46,7 @@ const VERDICT_FULL: u8 = 3;
 /// What is waited for.
 pub(crate) const HANDSHAKE_STEP: &str = "finish the handshake";
 
-/// What is spoken after this handshake, and by whom.
+/// The protocol after this handshake, and the program that uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeProtocol {
     /// The end that listens.
@@ -57,7 +57,7 @@ pub struct HandshakeProtocol {
     pub magic: [u8; 16],
     /// What the key is for, as [`Secret::key_for`] wants it.
     pub context: &'static str,
-    /// The version of all that is said. Changed whenever a message changes.
+    /// The version of all messages. Changed whenever a message changes.
     pub version: u32,
 }
 
@@ -96,7 +96,7 @@ impl Default for Greeting {
 }
 
 impl Greeting {
-    /// Takes what has come over a stream that does not block, and says whether it is complete.
+    /// Takes what has come over a stream that does not block, and returns whether it is complete.
     ///
     /// # Errors
     /// Another program, [`Error::Closed`] if the stream ends before, or a failed call.
@@ -116,8 +116,8 @@ impl Greeting {
 
     /// Whether it begins as it should, as far as it has come: another program need not be waited for.
     fn check_prefix(&self, handshake: &Handshake<'_>) -> Result<()> {
-        let come = self.filled.min(GREETING_HEAD_BYTES);
-        if self.bytes[..come] == handshake.greeting_head()[..come] {
+        let length = self.filled.min(GREETING_HEAD_BYTES);
+        if self.bytes[..length] == handshake.greeting_head()[..length] {
             return Ok(());
         }
         Err(wrong_program(&handshake.protocol.caller, "it sent no greeting"))
@@ -142,7 +142,7 @@ impl Handshake<'_> {
     /// Another side that is no such program, has another version or secret, or no place.
     pub fn connect(&self, stream: &mut impl TimedStream) -> Result<(Sealer, Opener)> {
         let hello = receive_frame(stream, &self.deadline, HANDSHAKE_STEP).map_err(|error| match error {
-            Error::FrameTooLong { .. } => wrong_program(&self.protocol.listener, "it does not greet"),
+            Error::FrameTooLong { .. } => wrong_program(&self.protocol.listener, "it sends no greeting"),
             error => error,
         })?;
         self.check_hello(&hello)?;
@@ -157,7 +157,7 @@ impl Handshake<'_> {
             VERDICT_WELCOME => {}
             VERDICT_WRONG_SECRET => return Err(Error::WrongSecret),
             VERDICT_FULL => return Err(Error::ServerFull(role)),
-            _ => return Err(wrong_program(&self.protocol.listener, "its verdict is none")),
+            _ => return Err(wrong_program(&self.protocol.listener, "its verdict is invalid")),
         }
         noise.read_message(&message, &mut [0; NOISE_MESSAGE_BYTES]).map_err(|_| Error::WrongSecret)?;
         split(noise)
@@ -166,16 +166,16 @@ impl Handshake<'_> {
     /// The listening end's side. `admit` has the last word, and is asked only about callers that know the secret.
     ///
     /// # Errors
-    /// Another side that is no such program, has another secret, or was not admitted; the last two are told.
+    /// Another side that is no such program, has another secret, or was not admitted; the last two receive the reason.
     pub fn accept<T>(
         &self,
         stream: &mut impl TimedStream,
         admit: impl FnOnce() -> Option<T>,
     ) -> Result<((Sealer, Opener), T)> {
-        let greeted = self.send_hello(stream)?;
+        let hello = self.send_hello(stream)?;
         let mut greeting = Greeting { filled: GREETING_BYTES, ..Greeting::default() };
         self.deadline.read_full(stream, &mut greeting.bytes, HANDSHAKE_STEP)?;
-        self.complete(stream, (&greeted, &greeting), admit)
+        self.complete(stream, (&hello, &greeting), admit)
     }
 
     /// The first part of [`accept`](Self::accept): greets a connection, and returns the hello. The frame is short, and needs no reader.
@@ -203,22 +203,22 @@ impl Handshake<'_> {
     pub fn complete<T>(
         &self,
         stream: &mut impl TimedStream,
-        (greeted, greeting): (&[u8], &Greeting),
+        (hello, greeting): (&[u8], &Greeting),
         admit: impl FnOnce() -> Option<T>,
     ) -> Result<((Sealer, Opener), T)> {
         greeting.check_prefix(self)?;
-        let mut noise = self.noise_state(greeted, |builder| builder.build_responder())?;
-        let judged = match noise.read_message(&greeting.bytes[GREETING_HEAD_BYTES..], &mut [0; NOISE_MESSAGE_BYTES]) {
+        let mut noise = self.noise_state(hello, |builder| builder.build_responder())?;
+        let verdict = match noise.read_message(&greeting.bytes[GREETING_HEAD_BYTES..], &mut [0; NOISE_MESSAGE_BYTES]) {
             Ok(_) => admit().ok_or((VERDICT_FULL, Error::ServerFull(self.protocol.listener.role))),
             Err(_) => Err((VERDICT_WRONG_SECRET, Error::WrongSecret)),
         };
-        let (word, message) = match &judged {
+        let (word, message) = match &verdict {
             Ok(_) => (VERDICT_WELCOME, next_message(&mut noise, &[])?),
             Err((word, _)) => (*word, [0; NOISE_MESSAGE_BYTES]),
         };
         self.deadline.write_full(stream, &[&[word][..], &message].concat(), HANDSHAKE_STEP)?;
-        let admitted = judged.map_err(|(_, why)| why)?;
-        Ok((split(noise)?, admitted))
+        let admission = verdict.map_err(|(_, why)| why)?;
+        Ok((split(noise)?, admission))
     }
 
     /// Whether this is the hello of the program that was called, in this version, and with a secret where there is one here.

@@ -19,8 +19,9 @@ pub(crate) const MAX_SHARE: u64 = 1_000_000;
 
 /// As much of a text as fits, with unprintable characters replaced.
 pub fn truncate(text: &str, limit: usize) -> String {
-    let shown: String = text.chars().map(|c| if is_visible(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
-    shown[..shown.floor_char_boundary(limit)].to_owned()
+    let visible_text: String =
+        text.chars().map(|c| if is_visible(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
+    visible_text[..visible_text.floor_char_boundary(limit)].to_owned()
 }
 
 /// What is bounded when it is read: by bytes where it is a text, by its value where it is a number.
@@ -62,22 +63,22 @@ impl<T: Bounded> Bounded for Vec<T> {
     }
 }
 
-/// A value, or none, or a list, of which each is bounded by so much.
+/// A value, or none, or a list, of which each has this bound.
 ///
 /// # Errors
 /// One that exceeds it.
-pub fn bounded<'de, const MOST: u64, T, D>(from: D) -> Result<T, D::Error>
+pub fn bounded<'de, const LIMIT: u64, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Bounded + Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    let value = T::deserialize(from)?;
-    value.check(MOST)?;
+    let value = T::deserialize(deserializer)?;
+    value.check(LIMIT)?;
     Ok(value)
 }
 
-pub(crate) fn out_of_bounds<E: Error>(what: &str, is: impl Display, limit: impl Display) -> E {
-    E::custom(format!("{what} of {is}, where {limit} is the most"))
+pub(crate) fn out_of_bounds<E: Error>(subject: &str, value: impl Display, limit: impl Display) -> E {
+    E::custom(format!("{subject} of {value}, where {limit} is the most"))
 }
 
 #[cfg(test)]
@@ -101,26 +102,30 @@ mod tests {
 
     #[test]
     fn out_of_bounds_value_is_refused() {
-        let name = |text: &str| read(text, |from| bounded::<15, Option<String>, _>(from));
+        let name = |text: &str| read(text, |deserializer| bounded::<15, Option<String>, _>(deserializer));
         assert_eq!(name("\"fifteen bytes...\""), Err("a text of 16, where 15 is the most".into()));
         assert_eq!(name("\"fifteen bytes..\"").unwrap().unwrap().len(), 15);
         assert_eq!(name("null"), Ok(None));
         assert_eq!(name("\"a\\nb\""), Err("a text with a control character".into()));
         let names = |count: usize| {
-            read(&format!("[{}]", vec!["\"x\""; count].join(",")), |from| bounded::<1, Option<Vec<String>>, _>(from))
+            read(&format!("[{}]", vec!["\"x\""; count].join(",")), |deserializer| {
+                bounded::<1, Option<Vec<String>>, _>(deserializer)
+            })
         };
         assert_eq!(names(128).unwrap().unwrap().len(), 128);
         assert_eq!(names(129), Err("a list of 129, where 128 is the most".into()));
-        for wrong in ["-1e-9", "1e7"] {
+        for text in ["-1e-9", "1e7"] {
             assert!(
-                read(wrong, |from| bounded::<MAX_SHARE, f64, _>(from)).unwrap_err().contains("1000000 is the most"),
-                "{wrong}"
+                read(text, |deserializer| bounded::<MAX_SHARE, f64, _>(deserializer))
+                    .unwrap_err()
+                    .contains("1000000 is the most"),
+                "{text}"
             );
         }
         assert_eq!(
             (
-                read("2.5", |from| bounded::<MAX_SHARE, f64, _>(from)),
-                read("1e10", |from| bounded::<MAX_RATE, Option<f64>, _>(from))
+                read("2.5", |deserializer| bounded::<MAX_SHARE, f64, _>(deserializer)),
+                read("1e10", |deserializer| bounded::<MAX_RATE, Option<f64>, _>(deserializer))
             ),
             (Ok(2.5), Ok(Some(1e10)))
         );

@@ -1,7 +1,7 @@
 //! A listening socket whose callers shake hands: who knows the secret, and finds a slot, is served.
 //!
 //! The cost of unauthenticated callers is bounded: in connections, in connections from one network ([`crate::wire::admission`]), and
-//! in time for each. One thread waits for all of them; it waits for no single one. Each is greeted when it is accepted, heard when it
+//! in time for each. One thread waits for all of them; it waits for no single one. Each is greeted when it is accepted, read when it
 //! has sent something, and dropped when its time is over.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use crate::wire::{Error, Result};
 
 /// The pause after a connection could not be accepted, as when no file descriptor is left.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Connections accepted in a row before earlier ones are heard.
+/// Connections accepted in a row before earlier ones are read.
 const ACCEPT_BATCH: usize = 64;
 /// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.
 const LISTEN_BACKLOG: u32 = 4096;
@@ -100,14 +100,14 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
     }
 
     /// Waits until a connection arrives, one of these has sent something, `stop` can be read, or this time is over; and does what is due.
-    /// Says whether `stop` can be read.
+    /// Returns whether `stop` can be read.
     ///
     /// # Errors
     /// A broken listener.
-    pub(crate) fn wait(&mut self, stop: Option<BorrowedFd<'_>>, within: Duration) -> Result<bool> {
+    pub(crate) fn wait(&mut self, stop: Option<BorrowedFd<'_>>, timeout: Duration) -> Result<bool> {
         let pending = self.pending.entries.iter().map(|(_, caller)| caller.stream.as_fd());
         let descriptors: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(pending).chain(stop).collect();
-        let ready = kelvin_sys::poll::wait_any_readable(&descriptors, within).map_err(Error::call("wait"))?;
+        let ready = kelvin_sys::poll::wait_any_readable(&descriptors, timeout).map_err(Error::call("wait"))?;
         for ((place, mut caller), is_ready) in std::mem::take(&mut self.pending.entries).into_iter().zip(&ready[1..]) {
             match self.read_greeting(&mut caller, *is_ready) {
                 Ok(false) => self.pending.entries.push((place, caller)),
@@ -132,10 +132,9 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
     /// Answers a greeting, and has the caller served if it knows the secret. The answer is short, and fits the socket buffer.
     fn complete(&self, caller: PendingCaller) {
         let PendingCaller { mut stream, peer, hello, greeting, deadline } = caller;
-        let shaken = self.handshake(deadline).complete(&mut stream, (&hello, &greeting), || self.handler.admit());
-        let set_up =
-            |shaken| stream.set_nonblocking(false).map(|()| shaken).map_err(Error::call("set up the connection"));
-        match shaken.and_then(set_up) {
+        let outcome = self.handshake(deadline).complete(&mut stream, (&hello, &greeting), || self.handler.admit());
+        let set_up = |pair| stream.set_nonblocking(false).map(|()| pair).map_err(Error::call("set up the connection"));
+        match outcome.and_then(set_up) {
             Ok((halves, slot)) => self.handler.serve(AuthenticatedCaller { stream, peer, halves, slot }),
             Err(error) => self.handler.on_rejected(peer, error),
         }
@@ -143,16 +142,16 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
 
     /// Accepts waiting connections.
     fn accept(&mut self) {
-        let mut failed = 0;
+        let mut failures = 0;
         for _ in 0..ACCEPT_BATCH {
             match self.listener.accept() {
                 Ok((stream, peer)) => self.greet(stream, peer),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 // One that is gone again; the next one may be there.
-                Err(_) => failed += 1,
+                Err(_) => failures += 1,
             }
         }
-        if failed == ACCEPT_BATCH {
+        if failures == ACCEPT_BATCH {
             std::thread::sleep(ACCEPT_RETRY_PAUSE);
         }
     }
@@ -167,10 +166,10 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
         }
         let deadline = Deadline::within(self.timeout);
         let set_up = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-        let greeted = set_up
+        let outcome = set_up
             .map_err(Error::call("set up the connection"))
             .and_then(|()| self.handshake(deadline).send_hello(&mut stream));
-        match greeted {
+        match outcome {
             Ok(hello) => {
                 let greeting = Greeting::default();
                 self.pending.entries.push((place, PendingCaller { stream, peer, hello, greeting, deadline }));

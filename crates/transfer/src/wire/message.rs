@@ -77,7 +77,7 @@ pub enum AgentRequest {
         /// How many are known.
         from: u32,
     },
-    /// Read the files that are served past the page cache, and say how fast.
+    /// Read the files that are served past the page cache, and report how fast.
     ReadFromDisk,
     /// Have the files that are served in memory or not, from this one on.
     SetCacheState {

@@ -1,4 +1,4 @@
-//! The secret that two kelvins share, and the keys that are derived from it: by BLAKE3 in its mode for that (O'Connor, Aumasson,
+//! The secret that two kelvins share, and the keys that are derived from it. They are derived by BLAKE3 in its mode for that (O'Connor, Aumasson,
 //! Neves, Wilcox-O'Hearn 2020, section 2.3), one for each purpose.
 //!
 //! Whoever records a handshake can guess secrets offline: so a secret must be long and random.
@@ -60,26 +60,26 @@ impl Secret {
     /// # Errors
     /// [`Error::SecretFile`], with what would be right.
     pub fn read(file: &Path) -> Result<Self> {
-        let wrong = |why: String| Error::SecretFile { file: file.display().to_string(), why };
-        let failed = |error: std::io::Error| wrong(error.to_string());
-        let opened = kelvin_sys::fs::open_to_read(file).map_err(failed)?;
-        let facts = opened.metadata().map_err(failed)?;
-        if !facts.is_file() {
-            return Err(wrong("is no regular file".into()));
+        let file_error = |why: String| Error::SecretFile { file: file.display().to_string(), why };
+        let read_error = |error: std::io::Error| file_error(error.to_string());
+        let opened = kelvin_sys::fs::open_to_read(file).map_err(read_error)?;
+        let metadata = opened.metadata().map_err(read_error)?;
+        if !metadata.is_file() {
+            return Err(file_error("is no regular file".into()));
         }
-        let mode = facts.permissions().mode() & 0o777;
+        let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(wrong(format!("is accessible to others (mode {mode:03o}): chmod 600 it")));
+            return Err(file_error(format!("is accessible to others (mode {mode:03o}): chmod 600 it")));
         }
-        if facts.len() > MAX_SECRET_FILE_BYTES {
-            return Err(wrong(format!(
+        if metadata.len() > MAX_SECRET_FILE_BYTES {
+            return Err(file_error(format!(
                 "has {} bytes, and a secret may have at most {MAX_SECRET_FILE_BYTES}",
-                facts.len()
+                metadata.len()
             )));
         }
         let mut bytes = Vec::new();
-        opened.take(MAX_SECRET_FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        Self::new(&bytes).map_err(wrong)
+        opened.take(MAX_SECRET_FILE_BYTES).read_to_end(&mut bytes).map_err(read_error)?;
+        Self::new(&bytes).map_err(file_error)
     }
 
     /// Whether there is one.
@@ -89,9 +89,11 @@ impl Secret {
 
     /// Whether these bytes are the secret, in the same time wherever they differ; nothing is if there is none.
     pub fn matches(&self, bytes: &[u8]) -> bool {
-        let given = Self::new(bytes).ok().and_then(|secret| secret.0);
+        let candidate = Self::new(bytes).ok().and_then(|secret| secret.0);
         // Hashes compare in constant time.
-        self.0.zip(given).is_some_and(|(own, given)| blake3::Hash::from_bytes(own) == blake3::Hash::from_bytes(given))
+        self.0
+            .zip(candidate)
+            .is_some_and(|(key, other_key)| blake3::Hash::from_bytes(key) == blake3::Hash::from_bytes(other_key))
     }
 
     /// A key for one purpose, which its context names as BLAKE3's key derivation asks: hard-coded, and used for nothing else.

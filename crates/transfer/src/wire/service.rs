@@ -36,7 +36,7 @@ pub struct TestSession<'a> {
     slot: PoolSlot,
     /// Most tests that were served at one time.
     max_running: usize,
-    begun: Instant,
+    start: Instant,
 }
 
 impl<'a> TestSession<'a> {
@@ -45,8 +45,8 @@ impl<'a> TestSession<'a> {
     /// # Errors
     /// That none is free.
     pub fn begin(channel: &'a mut ControlChannel, limits: &'a AgentLimits, running: &SlotPool) -> Result<Self> {
-        let slot = running.acquire().ok_or_else(|| refused("it serves as many tests as it may"))?;
-        Ok(Self { channel, limits, max_running: slot.taken(), slot, begun: Instant::now() })
+        let slot = running.acquire().ok_or_else(|| refusal("it serves as many tests as it may"))?;
+        Ok(Self { channel, limits, max_running: slot.used_slots(), slot, start: Instant::now() })
     }
 
     /// Serves the test, and returns its account.
@@ -54,7 +54,7 @@ impl<'a> TestSession<'a> {
     /// # Errors
     /// A request that is refused; a client that is gone, silent or breaks the protocol.
     pub fn serve(mut self, request: &AgentRequest, files: Option<&StartFileServer>) -> Result<TestReport> {
-        let before = read_usage(UsageScope::Thread);
+        let usage_before = read_usage(UsageScope::Thread);
         let mut report = TestReport::default();
         match request {
             &AgentRequest::Echo { transport, bytes } => {
@@ -75,15 +75,15 @@ impl<'a> TestSession<'a> {
             AgentRequest::Accept => report.arrived = self.accept_connections()?,
             AgentRequest::ServeFiles(options) => self.serve_files(options, files)?,
             AgentRequest::Count | AgentRequest::End => {
-                return Err(refused("no test is running"));
+                return Err(refusal("no test is running"));
             }
             AgentRequest::Names { .. }
             | AgentRequest::ReadFromDisk
             | AgentRequest::SetCacheState { .. }
-            | AgentRequest::KeepAlive => return Err(refused("no server of files is running")),
+            | AgentRequest::KeepAlive => return Err(refusal("no server of files is running")),
         }
-        let used = read_usage(UsageScope::Thread).since(before);
-        report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
+        let usage = read_usage(UsageScope::Thread).since(usage_before);
+        report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + usage.user, report.cpu_nanoseconds[1] + usage.system];
         self.update_max();
         report.max_concurrent_tests = self.max_running as u32;
         report.interface = Interface::with_address(self.test_address()?);
@@ -96,21 +96,21 @@ impl<'a> TestSession<'a> {
             Transport::Udp => self.limits.max_message_bytes.min(MAX_DATAGRAM_BYTES),
         };
         match bytes {
-            0 => Err(refused("a message must have at least one byte")),
-            _ if bytes > max_bytes => Err(refused(format!("a message may have at most {max_bytes} bytes"))),
+            0 => Err(refusal("a message must have at least one byte")),
+            _ if bytes > max_bytes => Err(refusal(format!("a message may have at most {max_bytes} bytes"))),
             _ => Ok(()),
         }
     }
 
     /// Records how many tests there are now.
     fn update_max(&mut self) {
-        self.max_running = self.max_running.max(self.slot.taken());
+        self.max_running = self.max_running.max(self.slot.used_slots());
     }
 
     /// Records how many tests there are now, and whether the time of this one is over.
     fn check_time(&mut self) -> Result<()> {
         self.update_max();
-        if self.begun.elapsed() <= self.limits.test_timeout {
+        if self.start.elapsed() <= self.limits.test_timeout {
             return Ok(());
         }
         Err(Error::TimedOut { doing: "end the test", seconds: self.limits.test_timeout.as_secs_f64() })
@@ -123,21 +123,21 @@ impl<'a> TestSession<'a> {
 
     /// The address of the client.
     fn client(&self) -> Result<SocketAddr> {
-        self.channel.stream.peer_addr().map_err(Error::call("see the address"))
+        self.channel.stream.peer_addr().map_err(Error::call("read the address"))
     }
 
     /// A test's own address: that of the control connection, with a port that the system chooses.
     fn test_address(&self) -> Result<SocketAddr> {
-        Ok(with_port(self.channel.stream.local_addr().map_err(Error::call("see the address"))?, 0))
+        Ok(with_port(self.channel.stream.local_addr().map_err(Error::call("read the address"))?, 0))
     }
 
     fn listen(&self) -> Result<TcpListener> {
         TcpListener::bind(self.test_address()?).map_err(Error::call("listen for the test"))
     }
 
-    /// Tells the client where the test is.
+    /// Sends the client where the test is.
     fn send_ready(&mut self, address: std::io::Result<SocketAddr>) -> Result<Cookie> {
-        let port = address.map_err(Error::call("see the address"))?.port();
+        let port = address.map_err(Error::call("read the address"))?.port();
         let mut cookie = Cookie::default();
         cookie.copy_from_slice(&new_nonce()?[..size_of::<Cookie>()]);
         self.channel.send(&AgentResponse::Ready { port, cookie }, self.limits.handshake_timeout)?;
@@ -151,7 +151,7 @@ impl<'a> TestSession<'a> {
         }
         match self.channel.receive(self.limits.handshake_timeout)? {
             AgentRequest::End => Ok(true),
-            _ => Err(not_ended()),
+            _ => Err(overlapping_test_error()),
         }
     }
 
@@ -166,9 +166,9 @@ impl<'a> TestSession<'a> {
             if !wait_readable(listener.as_fd(), deadline.remaining(DOING)?).map_err(Error::call(DOING))? {
                 continue;
             }
-            let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
+            let (mut stream, peer) = listener.accept().map_err(Error::call(DOING))?;
             let mut received = Cookie::default();
-            if is_same_host(from, client)
+            if is_same_host(peer, client)
                 && deadline.read_full(&mut stream, &mut received, DOING).is_ok()
                 && cookies_match(&received, &cookie)
             {
@@ -183,18 +183,18 @@ impl<'a> TestSession<'a> {
     /// Returns what arrives over a connection, until the client ends it.
     fn echo_stream(&mut self, message: &mut [u8]) -> Result<u64> {
         let mut stream = self.accept_streams(&self.listen()?, 1)?.remove(0);
-        self.begun = Instant::now();
-        let failed = stream_error(self.limits);
+        self.start = Instant::now();
+        let to_error = stream_error(self.limits);
         let mut messages = 0;
         loop {
             if messages % MESSAGES_PER_CLOCK_CHECK == 0 {
                 self.check_time()?;
             }
-            match stream.read(message).map_err(&failed)? {
+            match stream.read(message).map_err(&to_error)? {
                 0 => return Ok(messages),
-                count => stream.read_exact(&mut message[count..]).map_err(&failed)?,
+                count => stream.read_exact(&mut message[count..]).map_err(&to_error)?,
             }
-            stream.write_all(message).map_err(&failed)?;
+            stream.write_all(message).map_err(&to_error)?;
             messages += 1;
         }
     }
@@ -211,10 +211,10 @@ impl<'a> TestSession<'a> {
             socket.set_read_timeout(Some(deadline.remaining(DOING)?)).map_err(Error::call("set up the test"))?;
             let mut received = Cookie::default();
             match socket.recv_from(&mut received) {
-                Ok((count, from)) => {
-                    let is_whole = is_same_host(from, client) && count == received.len();
+                Ok((count, peer)) => {
+                    let is_whole = is_same_host(peer, client) && count == received.len();
                     if is_whole && cookies_match(&received, &cookie) {
-                        socket.connect(from).map_err(Error::call("set up the test"))?;
+                        socket.connect(peer).map_err(Error::call("set up the test"))?;
                         socket.send(&cookie).map_err(Error::call("answer the first datagram"))?;
                         return Ok((socket, cookie));
                     }
@@ -230,16 +230,16 @@ impl<'a> TestSession<'a> {
     fn echo_datagrams(&mut self, message: &mut [u8]) -> Result<u64> {
         let (socket, _) = self.introduced_socket()?;
         socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
-        self.begun = Instant::now();
-        let failed = stream_error(self.limits);
-        let (mut messages, mut answered, mut last) = (0, 0, LastProgress::start());
+        self.start = Instant::now();
+        let to_error = stream_error(self.limits);
+        let (mut messages, mut answer_count, mut last) = (0, 0, LastProgress::start());
         loop {
             match socket.recv(message) {
                 Ok(count) => {
-                    socket.send(&message[..count]).map_err(&failed)?;
+                    socket.send(&message[..count]).map_err(&to_error)?;
                     messages += u64::from(count == message.len());
-                    answered += 1;
-                    if answered % MESSAGES_PER_CLOCK_CHECK == 0 {
+                    answer_count += 1;
+                    if answer_count % MESSAGES_PER_CLOCK_CHECK == 0 {
                         self.check_time()?;
                     }
                 }
@@ -247,9 +247,9 @@ impl<'a> TestSession<'a> {
                     if self.has_client_ended()? {
                         return Ok(messages);
                     }
-                    last.check(answered, self.limits)?;
+                    last.check(answer_count, self.limits)?;
                 }
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(to_error(error)),
             }
         }
     }
@@ -261,35 +261,35 @@ impl<'a> TestSession<'a> {
         listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
         let cookie = self.send_ready(listener.local_addr())?;
         let client = self.client()?;
-        self.begun = Instant::now();
-        let (mut answered, mut accepted, mut last, mut looked) = (0, 0, LastProgress::start(), self.begun);
+        self.start = Instant::now();
+        let (mut answer_count, mut accept_count, mut last, mut last_check) = (0, 0, LastProgress::start(), self.start);
         loop {
             // One that was gone before it was accepted is none.
             if wait_readable(listener.as_fd(), SILENCE_BEFORE_CHECK).map_err(Error::call("wait"))?
-                && let Ok((mut stream, from)) = listener.accept()
-                && is_same_host(from, client)
+                && let Ok((mut stream, peer)) = listener.accept()
+                && is_same_host(peer, client)
             {
                 let deadline = Deadline::within(self.limits.handshake_timeout);
                 // One without the cookie is no part of the test, and costs it no more than this time.
-                answered += u64::from(return_cookie(&mut stream, &cookie, &deadline).is_ok());
-                accepted += 1;
+                answer_count += u64::from(return_cookie(&mut stream, &cookie, &deadline).is_ok());
+                accept_count += 1;
             }
             // However many others connect.
-            if looked.elapsed() >= SILENCE_BEFORE_CHECK {
+            if last_check.elapsed() >= SILENCE_BEFORE_CHECK {
                 if self.has_client_ended()? {
-                    return Ok(answered);
+                    return Ok(answer_count);
                 }
-                last.check(accepted, self.limits)?;
+                last.check(accept_count, self.limits)?;
                 self.check_time()?;
-                looked = Instant::now();
+                last_check = Instant::now();
             }
         }
     }
 
-    /// Starts a server of files, and answers what is asked of it until the client ends it or says nothing for too long. There is never
+    /// Starts a server of files, and answers what is asked of it until the client ends it or sends nothing for too long. There is never
     /// another one of this client.
     fn serve_files(&mut self, options: &FileServerOptions, start: Option<&StartFileServer>) -> Result<()> {
-        let start = start.ok_or_else(|| refused("it serves no files: start it with --serve DIR"))?;
+        let start = start.ok_or_else(|| refusal("it serves no files: start it with --serve DIR"))?;
         let host: Box<dyn FileHost> = start(options, self.test_address()?).map_err(Error::RefusedByAgent)?;
         self.send(&AgentResponse::Serving(host.info()))?;
         loop {
@@ -304,7 +304,7 @@ impl<'a> TestSession<'a> {
                 }
                 AgentRequest::KeepAlive => Ok(AgentResponse::Alive),
                 AgentRequest::End => return Ok(()),
-                _ => return Err(not_ended()),
+                _ => return Err(overlapping_test_error()),
             };
             // One that cannot be given does not end the server.
             self.send(&answer.unwrap_or_else(AgentResponse::failed))?;
@@ -347,22 +347,22 @@ fn return_cookie(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -
     let mut received = Cookie::default();
     deadline.read_full(stream, &mut received, "begin with the cookie")?;
     if !cookies_match(&received, cookie) {
-        return Err(refused("another cookie"));
+        return Err(refusal("another cookie"));
     }
     deadline.write_full(stream, cookie, "read the cookie")?;
     match deadline.read_full(stream, &mut [0], "close the connection") {
         Err(Error::Closed) => Ok(()),
-        Ok(()) => Err(refused("more than the cookie")),
+        Ok(()) => Err(refusal("more than the cookie")),
         Err(error) => Err(error),
     }
 }
 
-fn refused(why: impl Into<String>) -> Error {
+fn refusal(why: impl Into<String>) -> Error {
     Error::RefusedByAgent(why.into())
 }
 
-fn not_ended() -> Error {
-    refused("one test must end before the next one begins")
+fn overlapping_test_error() -> Error {
+    refusal("one test must end before the next one begins")
 }
 
 fn timed_out(limits: &AgentLimits) -> Error {

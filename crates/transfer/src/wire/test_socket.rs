@@ -34,11 +34,11 @@ impl TestSocketOptions {
             return Err(Error::RefusedByAgent(format!("a socket's buffer may have at most {kibibytes} KiB")));
         }
         let Some(name) = &self.congestion_control else { return Ok(()) };
-        let known = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
-        if !known.contains(name) {
+        let controls = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
+        if !controls.contains(name) {
             return Err(Error::RefusedByAgent(format!(
                 "the kernel of the agent's host has no congestion control {name}; it has {}",
-                known.join(", ")
+                controls.join(", ")
             )));
         }
         Ok(())
@@ -87,13 +87,13 @@ impl TcpEndInfo {
     /// # Errors
     /// A failed system call.
     pub fn of_socket(socket: &impl AsFd) -> io::Result<Self> {
-        let (known, buffers) = (net::tcp_info(socket)?, net::buffers(socket)?);
+        let (info, buffers) = (net::tcp_info(socket)?, net::buffers(socket)?);
         Ok(Self {
-            round_trip: known.round_trip,
-            retransmits: known.retransmits,
-            congestion_window: known.congestion_window,
-            mss: known.segment,
-            path_mtu: known.path_mtu,
+            round_trip: info.round_trip,
+            retransmits: info.retransmits,
+            congestion_window: info.congestion_window,
+            mss: info.segment,
+            path_mtu: info.path_mtu,
             congestion_control: net::congestion_control(socket)?,
             buffers: [buffers.send, buffers.receive],
         })
@@ -137,7 +137,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The one with this address of this host; `None` if none has, or the system does not say.
+    /// The one with this address of this host; `None` if none has, or the system does not report it.
     pub fn with_address(address: SocketAddr) -> Option<Self> {
         let name = net::interface::with_address(address).ok()??;
         let offloads = ethtool::offloads(&name).ok();
@@ -145,7 +145,7 @@ impl Interface {
             driver: ethtool::driver(&name).ok().map(|driver| limits_serde::truncate(&driver, MAX_NAME_BYTES)),
             bits_per_second: ethtool::advertised_rate(&name).ok().flatten(),
             largest_packet: net::interface::mtu(&name).ok(),
-            offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
+            offloads: offloads.map(|features| features.into_iter().map(str::to_owned).collect()),
             name: limits_serde::truncate(&name, MAX_NAME_BYTES),
         })
     }
@@ -158,7 +158,7 @@ impl fmt::Display for Interface {
         let mtu = self.largest_packet.map_or("unknown".into(), |bytes| bytes.to_string());
         let offloads = match self.offloads.as_deref() {
             Some([]) => "no offloads".into(),
-            Some(on) => format!("offloads {}", on.join(" ")),
+            Some(features) => format!("offloads {}", features.join(" ")),
             None => "offloads unknown".into(),
         };
         let (name, rate) = (&self.name, rate.as_deref().unwrap_or("no rate"));
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    fn named(name: &str) -> TestSocketOptions {
+    fn with_congestion_control(name: &str) -> TestSocketOptions {
         TestSocketOptions { congestion_control: Some(name.into()), buffers: None }
     }
 
@@ -181,19 +181,19 @@ mod tests {
         let limits = AgentLimits { max_buffer_bytes: 1 << 20, ..AgentLimits::default() };
         let refused = |sockets: TestSocketOptions| sockets.check(&limits).unwrap_err().to_string();
         TestSocketOptions::default().check(&limits).unwrap();
-        named("reno").check(&limits).unwrap();
+        with_congestion_control("reno").check(&limits).unwrap();
         TestSocketOptions { buffers: Some(1 << 20), ..TestSocketOptions::default() }.check(&limits).unwrap();
         let large = TestSocketOptions { buffers: Some((1 << 20) + 1), ..TestSocketOptions::default() };
         assert!(refused(large).contains("may have at most 1024 KiB"));
         for name in ["nosuch", "", "../x", "re no"] {
-            let why = refused(named(name));
+            let why = refused(with_congestion_control(name));
             assert!(
                 why.contains(&format!("has no congestion control {name}; it has ")) && why.contains("reno"),
                 "{why}"
             );
         }
-        let long = serde_json::to_string(&named(&"x".repeat(60_000))).unwrap();
-        let why = serde_json::from_str::<TestSocketOptions>(&long).unwrap_err().to_string();
+        let json = serde_json::to_string(&with_congestion_control(&"x".repeat(60_000))).unwrap();
+        let why = serde_json::from_str::<TestSocketOptions>(&json).unwrap_err().to_string();
         assert!(why.starts_with("a text of 60000, where 15 is the most"), "{why}");
     }
 
@@ -203,10 +203,10 @@ mod tests {
         TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) }
             .apply(&listener)
             .unwrap();
-        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let far = TcpEndInfo::of_socket(&listener.accept().unwrap().0).unwrap();
-        assert_eq!((far.congestion_control.as_str(), far.buffers), ("reno", [96 << 10; 2]));
-        let words = far.to_string();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server_end = TcpEndInfo::of_socket(&listener.accept().unwrap().0).unwrap();
+        assert_eq!((server_end.congestion_control.as_str(), server_end.buffers), ("reno", [96 << 10; 2]));
+        let words = server_end.to_string();
         assert!(words.contains("congestion control reno; socket buffers of 96 KiB to send, 96 KiB"), "{words}");
     }
 
@@ -217,14 +217,14 @@ mod tests {
         assert!(lo.largest_packet.is_some(), "{lo}");
         assert_eq!(Interface::with_address("192.0.2.1:1".parse().unwrap()), None);
         let (name, offloads) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
-        let known = Interface {
+        let interface = Interface {
             name: name.clone(),
             driver: Some("ixgbe".into()),
             bits_per_second: Some(1e10),
             largest_packet: Some(9000),
             offloads,
         };
-        assert_eq!(known.to_string(), "eth0 (driver ixgbe, advertises 10000 Mbit/s, MTU 9000, offloads tso gro)");
+        assert_eq!(interface.to_string(), "eth0 (driver ixgbe, advertises 10000 Mbit/s, MTU 9000, offloads tso gro)");
         let unknown = Interface { name, driver: None, bits_per_second: None, largest_packet: None, offloads: None };
         assert_eq!(unknown.to_string(), "eth0 (driver unknown, advertises no rate, MTU unknown, offloads unknown)");
     }

@@ -26,7 +26,7 @@ use crate::wire::secret::Secret;
 use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
 use handshakes::{connected_halves, handshake};
 
-const LONG: Duration = Duration::from_secs(5);
+const LONG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A peer with prepared bytes, whose listener keeps what it receives.
 #[derive(Debug, Default)]
@@ -74,13 +74,14 @@ fn framed(text: &[u8]) -> Vec<u8> {
 /// The frames of this stream of bytes.
 fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut stream = ScriptedStream::with_input(bytes.to_vec());
-    std::iter::from_fn(|| receive_frame(&mut stream, &Deadline::within(LONG), "").ok()).collect()
+    std::iter::from_fn(|| receive_frame(&mut stream, &Deadline::within(LONG_TIMEOUT), "").ok()).collect()
 }
 
 #[test]
 fn keys_differ_by_secret_and_purpose() {
-    let other = Secret::new(b"correct horse battery stable").unwrap();
-    let keys = [secret().key_for("one"), secret().key_for("two"), other.key_for("one"), Secret::none().key_for("one")];
+    let other_secret = Secret::new(b"correct horse battery stable").unwrap();
+    let keys =
+        [secret().key_for("one"), secret().key_for("two"), other_secret.key_for("one"), Secret::none().key_for("one")];
     for (number, key) in keys.iter().enumerate() {
         assert!(keys[..number].iter().all(|earlier| earlier != key), "{number}");
     }
@@ -115,14 +116,17 @@ fn short_or_readable_secret_is_refused() {
 fn forged_length_allocates_nothing() {
     for claimed in [MAX_FRAME_BYTES as u32 + 1, u32::MAX] {
         let mut stream = ScriptedStream::with_input(claimed.to_le_bytes().to_vec());
-        let error = receive_frame(&mut stream, &Deadline::within(LONG), "").unwrap_err();
-        assert!(matches!(error, Error::FrameTooLong { claimed: said, .. } if said == claimed as usize), "{error}");
+        let error = receive_frame(&mut stream, &Deadline::within(LONG_TIMEOUT), "").unwrap_err();
+        assert!(
+            matches!(error, Error::FrameTooLong { claimed: frame_bytes, .. } if frame_bytes == claimed as usize),
+            "{error}"
+        );
     }
     let longest = framed(&vec![7; MAX_FRAME_BYTES]);
     assert_eq!(frames(&longest), [vec![7; MAX_FRAME_BYTES]]);
     // A frame that ends early is the end of its sender.
     let mut stream = ScriptedStream::with_input(longest[..1000].to_vec());
-    assert!(matches!(receive_frame(&mut stream, &Deadline::within(LONG), ""), Err(Error::Closed)));
+    assert!(matches!(receive_frame(&mut stream, &Deadline::within(LONG_TIMEOUT), ""), Err(Error::Closed)));
 }
 
 #[test]
@@ -136,11 +140,11 @@ fn timeout_error_names_step() {
 fn sent_frames(messages: &[AgentRequest]) -> (Vec<Vec<u8>>, Opener) {
     let (client, (_, opener)) = connected_halves();
     let mut channel = ControlChannel::new(ScriptedStream::default(), client);
-    messages.iter().for_each(|message| channel.send(message, LONG).unwrap());
+    messages.iter().for_each(|message| channel.send(message, LONG_TIMEOUT).unwrap());
     (frames(&channel.stream.received), opener)
 }
 
-/// A channel that has this opener hear these frames.
+/// A channel by which this opener receives these frames.
 fn channel_receiving(frames: &[Vec<u8>], opener: Opener) -> ControlChannel<ScriptedStream> {
     let bytes = frames.iter().flat_map(|frame| framed(frame)).collect();
     ControlChannel::new(ScriptedStream::with_input(bytes), (connected_halves().0.0, opener))
@@ -148,11 +152,11 @@ fn channel_receiving(frames: &[Vec<u8>], opener: Opener) -> ControlChannel<Scrip
 
 #[test]
 fn out_of_order_frame_is_rejected() {
-    let asks = [AgentRequest::Echo { transport: Transport::Tcp, bytes: 64 }, AgentRequest::End, AgentRequest::End];
-    let (frames, opener) = sent_frames(&asks);
-    assert!(frames.iter().all(|frame| !frame.windows(3).any(|some| some == b"end" || some == b"tcp")));
+    let requests = [AgentRequest::Echo { transport: Transport::Tcp, bytes: 64 }, AgentRequest::End, AgentRequest::End];
+    let (frames, opener) = sent_frames(&requests);
+    assert!(frames.iter().all(|frame| !frame.windows(3).any(|window| window == b"end" || window == b"tcp")));
     let mut channel = channel_receiving(&frames, opener);
-    assert_eq!(asks.each_ref().map(|_| channel.receive::<AgentRequest>(LONG).unwrap()), asks);
+    assert_eq!(requests.each_ref().map(|_| channel.receive::<AgentRequest>(LONG_TIMEOUT).unwrap()), requests);
     // Forged, dropped, repeated, too short for a tag, and as long as a frame can be.
     let changes: [fn(&mut Vec<Vec<u8>>); 5] = [
         |frames| frames[0][5] ^= 1,
@@ -162,22 +166,22 @@ fn out_of_order_frame_is_rejected() {
         |frames| frames[0].resize(MAX_FRAME_BYTES, 0),
     ];
     for (number, change) in changes.iter().enumerate() {
-        let (mut frames, opener) = sent_frames(&asks);
+        let (mut frames, opener) = sent_frames(&requests);
         change(&mut frames);
         let mut channel = channel_receiving(&frames, opener);
         if number == 2 {
-            assert_eq!(channel.receive::<AgentRequest>(LONG).unwrap(), asks[0]);
+            assert_eq!(channel.receive::<AgentRequest>(LONG_TIMEOUT).unwrap(), requests[0]);
         }
-        assert!(matches!(channel.receive::<AgentRequest>(LONG), Err(Error::Tampered)), "{number}");
+        assert!(matches!(channel.receive::<AgentRequest>(LONG_TIMEOUT), Err(Error::Tampered)), "{number}");
     }
     // What is too long is not sent.
     let mut channel = ControlChannel::new(ScriptedStream::default(), connected_halves().0);
     assert!(matches!(
-        channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES + 1], LONG),
+        channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES + 1], LONG_TIMEOUT),
         Err(Error::FrameTooLong { .. })
     ));
     assert!(channel.stream.received.is_empty());
-    channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES], LONG).unwrap();
+    channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES], LONG_TIMEOUT).unwrap();
 }
 
 /// An agent of version 4 and earlier begins with this, and a client of them expects it.
@@ -201,9 +205,9 @@ fn version_mismatch_is_reported_by_both_ends() {
             nonce: [3; 32],
         };
         let stream = ScriptedStream::with_input(framed(&serde_json::to_vec(&hello).unwrap()));
-        let said = client_handshake(stream, &secret(), LONG).unwrap_err().to_string();
+        let error_text = client_handshake(stream, &secret(), LONG_TIMEOUT).unwrap_err().to_string();
         let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 7");
-        assert!(said.contains(&expected), "{said}");
+        assert!(error_text.contains(&expected), "{error_text}");
     }
     let mut stream = ScriptedStream::default();
     handshake(&PROTOCOL, &secret()).send_hello(&mut stream).unwrap();
@@ -216,7 +220,7 @@ fn version_mismatch_is_reported_by_both_ends() {
 }
 
 impl ControlChannel<ScriptedStream> {
-    /// Has the other side say this next.
+    /// Has the other side send this next.
     fn feed(&mut self, bytes: Vec<u8>) {
         self.stream.input = Cursor::new(bytes);
     }
@@ -294,25 +298,28 @@ fn all_responses() -> Vec<AgentResponse> {
 
 /// Changes some bytes, cuts it, adds to it; sometimes makes a text in it as long as a frame can be.
 fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
-    let mut below = |most: usize| (split_mix(state) % most.max(1) as u64) as usize;
-    if below(500) == 0 {
-        let from = below(bytes.len());
-        let quote = bytes[from..].iter().position(|&byte| byte == b'"');
-        let room = MAX_CONTENT_BYTES - bytes.len().min(1000);
-        bytes.splice(quote.map_or(0..0, |quote| from + quote + 1..from + quote + 1), vec![b'x'; room - below(100)]);
+    let mut next_below = |bound: usize| (split_mix(state) % bound.max(1) as u64) as usize;
+    if next_below(500) == 0 {
+        let start = next_below(bytes.len());
+        let quote = bytes[start..].iter().position(|&byte| byte == b'"');
+        let available_bytes = MAX_CONTENT_BYTES - bytes.len().min(1000);
+        bytes.splice(
+            quote.map_or(0..0, |quote| start + quote + 1..start + quote + 1),
+            vec![b'x'; available_bytes - next_below(100)],
+        );
     }
-    for _ in 0..below(6) {
-        match (below(4), bytes.len()) {
+    for _ in 0..next_below(6) {
+        match (next_below(4), bytes.len()) {
             (0, 1..) => {
-                let place = below(bytes.len());
-                bytes[place] = below(256) as u8;
+                let position = next_below(bytes.len());
+                bytes[position] = next_below(256) as u8;
             }
-            (1, 1..) => bytes.truncate(below(bytes.len())),
-            (2, _) => bytes.insert(below(bytes.len() + 1), below(256) as u8),
+            (1, 1..) => bytes.truncate(next_below(bytes.len())),
+            (2, _) => bytes.insert(next_below(bytes.len() + 1), next_below(256) as u8),
             // JSON consists of digits and brackets.
             _ => {
-                let place = below(bytes.len() + 1);
-                bytes.splice(place..place, [b"[{\"-9e,}]"[below(9)]].repeat(below(40)));
+                let position = next_below(bytes.len() + 1);
+                bytes.splice(position..position, [b"[{\"-9e,}]"[next_below(9)]].repeat(next_below(40)));
             }
         }
     }
@@ -324,48 +331,51 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
 fn million_invalid_inputs_are_rejected() {
     let secret = secret();
     let recorded = handshakes::RecordedHandshake::new(&secret);
-    let asked: Vec<Vec<Vec<u8>>> = vec![sent_frames(&all_requests()).0, sent_frames(&all_requests()[3..]).0];
-    let sealed: Vec<Vec<u8>> = asked.concat().iter().map(|frame| framed(frame)).collect();
+    let request_frames: Vec<Vec<Vec<u8>>> = vec![sent_frames(&all_requests()).0, sent_frames(&all_requests()[3..]).0];
+    let sealed: Vec<Vec<u8>> = request_frames.concat().iter().map(|frame| framed(frame)).collect();
     let (frames, opener) = sent_frames(&all_requests());
     let first = framed(&frames[0]);
     let mut channel = channel_receiving(&[], opener);
-    let mut said: Vec<Vec<u8>> = all_requests().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
-    let asks = said.len();
-    said.extend(all_responses().iter().map(|answer| serde_json::to_vec(answer).unwrap()));
+    let mut messages: Vec<Vec<u8>> =
+        all_requests().iter().map(|request| serde_json::to_vec(request).unwrap()).collect();
+    let request_count = messages.len();
+    messages.extend(all_responses().iter().map(|answer| serde_json::to_vec(answer).unwrap()));
     let strange =
         [vec![recorded.greeting.clone(), recorded.answers.clone(), first.clone(), Vec::new()], sealed].concat();
     let (limits, mut understood) = (AgentLimits::default(), [0; 2]);
     let mut state = 1;
     for number in 0..1_000_000 {
-        let of = |all: &[Vec<u8>]| all[number / 4 % all.len()].clone();
-        let mut bytes = if number % 4 == 3 { of(&said) } else { of(&strange) };
+        let pick = |inputs: &[Vec<u8>]| inputs[number / 4 % inputs.len()].clone();
+        let mut bytes = if number % 4 == 3 { pick(&messages) } else { pick(&strange) };
         mutate(&mut bytes, &mut state);
         match number % 4 {
             0 => assert_eq!(recorded.replay(&bytes).is_ok(), bytes.starts_with(&recorded.greeting), "{number}"),
-            1 => assert!(client_handshake(ScriptedStream::with_input(bytes), &secret, LONG).is_err()),
+            1 => assert!(client_handshake(ScriptedStream::with_input(bytes), &secret, LONG_TIMEOUT).is_err()),
             // Kept for the end.
             2 if bytes.starts_with(&first) => {}
             2 => {
                 channel.feed(bytes);
-                assert!(channel.receive::<AgentRequest>(LONG).is_err(), "{number}");
+                assert!(channel.receive::<AgentRequest>(LONG_TIMEOUT).is_err(), "{number}");
             }
-            _ if number / 4 % said.len() < asks => understood[0] += u64::from(is_request_bounded(&bytes, &limits)),
+            _ if number / 4 % messages.len() < request_count => {
+                understood[0] += u64::from(is_request_bounded(&bytes, &limits))
+            }
             _ => understood[1] += u64::from(is_response_bounded(&bytes)),
         }
     }
     channel.feed(first);
-    assert!(channel.receive::<AgentRequest>(LONG).is_ok(), "it is still the next one");
+    assert!(channel.receive::<AgentRequest>(LONG_TIMEOUT).is_ok(), "it is still the next one");
     assert!(understood.iter().all(|&count| count > 10_000), "{understood:?}: mutations leave some of it whole");
 }
 
 /// Whether it is a valid request, of which nothing is too long; if not, the reason is short.
 fn is_request_bounded(text: &[u8], limits: &AgentLimits) -> bool {
-    let ask = match serde_json::from_slice::<AgentRequest>(text).map_err(Error::malformed) {
-        Ok(ask) => ask,
+    let request = match serde_json::from_slice::<AgentRequest>(text).map_err(Error::malformed) {
+        Ok(request) => request,
         Err(why) => return is_short(&why),
     };
-    assert!(ask.to_string().len() < 200, "{ask:?}");
-    if let AgentRequest::Streams { sockets, .. } = ask
+    assert!(request.to_string().len() < 200, "{request:?}");
+    if let AgentRequest::Streams { sockets, .. } = request
         && sockets.check(limits).is_ok()
     {
         assert!(sockets.buffers.is_none_or(|bytes| bytes <= limits.max_buffer_bytes), "{sockets:?}");
@@ -376,14 +386,14 @@ fn is_request_bounded(text: &[u8], limits: &AgentLimits) -> bool {
 
 /// Like `is_request_bounded`, of an answer.
 fn is_response_bounded(text: &[u8]) -> bool {
-    let shown = match serde_json::from_slice::<AgentResponse>(text).map_err(Error::malformed) {
+    let content = match serde_json::from_slice::<AgentResponse>(text).map_err(Error::malformed) {
         Ok(AgentResponse::Ready { .. }) => String::new(),
-        Ok(AgentResponse::Counted(counted)) => counted.busy.to_string(),
+        Ok(AgentResponse::Counted(counts)) => counts.busy.to_string(),
         Ok(AgentResponse::Done(TestReport { interface, stream, .. })) => {
             format!(
                 "{}{}",
-                interface.map_or_else(String::new, |one| one.to_string()),
-                stream.map_or_else(String::new, |one| one.to_string())
+                interface.map_or_else(String::new, |interface| interface.to_string()),
+                stream.map_or_else(String::new, |stream| stream.to_string())
             )
         }
         Ok(AgentResponse::Failed { why }) => why,
@@ -399,7 +409,7 @@ fn is_response_bounded(text: &[u8]) -> bool {
         Ok(AgentResponse::CacheStateSet(_) | AgentResponse::Alive) => String::new(),
         Err(why) => return is_short(&why),
     };
-    assert!(shown.len() < 1000 + 128 * 65 && !shown.contains(char::is_control), "{shown}");
+    assert!(content.len() < 1000 + 128 * 65 && !content.contains(char::is_control), "{content}");
     true
 }
 

@@ -9,37 +9,37 @@ use super::*;
 const MIN_WAKE_UP_RATIO: f64 = 3.0;
 
 /// What waking an idle CPU costs compared with a switch on one.
-pub(super) fn wake_up(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+pub(super) fn wake_up(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [switch, wake] =
         [&SWITCH_COST, &SWITCH_CROSS_CPU].map(|metric| select(metric).with_word(HandoffMechanism::Pipe.point()));
-    let compared = seen.figure_ratio(&switch.with_word(HandoffTask::Process.point()), &wake);
-    let compared = compared.filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
-    let (time, times) = (time_text(compared.other), times_text(compared.ratio.value));
+    let ratio = context.figure_ratio(&switch.with_word(HandoffTask::Process.point()), &wake);
+    let ratio = ratio.filter(|candidate| candidate.is_above(MIN_WAKE_UP_RATIO))?;
+    let (time, times) = (time_text(ratio.other), times_text(ratio.ratio.value));
     let text = format!(
         "Waking an idle CPU takes {time}, {times} times a context switch: work that moves between CPUs pays it each time."
     );
-    Some(compared.into_answer(Consequence::OfThisMachine, StandOutQuestion::WakeUp, text))
+    Some(ratio.into_answer(Consequence::OfThisMachine, StandOutQuestion::WakeUp, text))
 }
 
 /// Whether the distance between the machine's CPUs changes.
-pub(super) fn cpu_distance(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let moved = seen.analysis.findings.iter().find_map(|finding| match &finding.data {
-        FindingData::CpusMoved(moved) => Some(moved),
+pub(super) fn cpu_distance(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let moved_cpus = context.analysis.findings.iter().find_map(|finding| match &finding.data {
+        FindingData::CpusMoved(moved_cpus) => Some(moved_cpus),
         _ => None,
     })?;
     let result =
-        seen.analysis.result_at(&MetricCase { metric: BANDWIDTH_CORE_TO_CORE.id, case: moved.case.clone() })?;
-    let [one, other] = result.outcome.summary()?.states() else { return None };
-    let (near, far) = (one.center.min(other.center), one.center.max(other.center));
-    let [from, to] = [near, far].map(|time| value_text(time, Unit::Nanoseconds));
+        context.analysis.result_at(&MetricCase { metric: BANDWIDTH_CORE_TO_CORE.id, case: moved_cpus.case.clone() })?;
+    let [first, second] = result.outcome.summary()?.states() else { return None };
+    let (near_latency, far_latency) = (first.center.min(second.center), first.center.max(second.center));
+    let [from, to] = [near_latency, far_latency].map(|time| value_text(time, Unit::Nanoseconds));
     let from = match (from.split_once(' '), to.split_once(' ')) {
-        (Some((value, unit)), Some((_, same))) if unit == same => value,
+        (Some((value, unit)), Some((_, other_unit))) if unit == other_unit => value,
         _ => &from,
     };
     let text = format!("Core-to-core latency alternates between {from} and {to}: what two CPUs share varies with it.");
-    let sides = vec![seen.result_rounds(result)?.metric_value()];
+    let sides = vec![context.result_rounds(result)?.metric_value()];
     Some(
         StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::CpuDistance, sides, text)
-            .with_factor(far / near),
+            .with_factor(far_latency / near_latency),
     )
 }

@@ -11,8 +11,8 @@ const MIN_CACHED_SPEED_UP: f64 = 1.25;
 const MAX_UNCACHED_SPEED_UP: f64 = 1.1;
 
 /// Whether something below the kernel caches the disk.
-pub(super) fn disk_cache(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let repeat = seen.rounds(&select(&DEVICE_REPEAT_READ))?;
+pub(super) fn disk_cache(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let repeat = context.rounds(&select(&DEVICE_REPEAT_READ))?;
     let ratio = repeat.estimate()?;
     if ratio.is_range && repeat.values.len() < MIN_RANGE_ROUNDS {
         return None;
@@ -24,15 +24,15 @@ pub(super) fn disk_cache(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         );
         (Consequence::OfThisMachine, ratio.value, text)
     } else if ratio.high < MIN_CACHED_SPEED_UP {
-        let faster = if ratio.high >= MAX_UNCACHED_SPEED_UP { "hardly" } else { "no" };
+        let degree = if ratio.high >= MAX_UNCACHED_SPEED_UP { "hardly" } else { "no" };
         let text =
-            format!("The disk is {faster} faster on later passes over a file: nothing below the kernel caches it.");
+            format!("The disk is {degree} faster on later passes over a file: nothing below the kernel caches it.");
         (Consequence::Ability, 1.0, text)
     } else {
         return None;
     };
     let mut answer = StandOutAnswer::new(weight, StandOutQuestion::DiskCache, vec![repeat.metric_value()], text);
-    answer.shown.ratio = Some(ratio);
+    answer.stand_out.ratio = Some(ratio);
     Some(answer.with_factor(factor))
 }
 
@@ -42,30 +42,34 @@ const MIN_EVICTED_SHARE: f64 = 0.05;
 const MIN_RETAINED_SHARE: f64 = 0.01;
 
 /// How much of files that nothing touches leaves the page cache.
-pub(super) fn idle_cache(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let stayed = seen.rounds(&select(&IDLE_RETAINED))?;
-    let idle = seen.rounds(&select(&IDLE_TIME))?.headline() / NANOSECONDS_PER_SECOND;
+pub(super) fn idle_cache(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let retained = context.rounds(&select(&IDLE_RETAINED))?;
+    let idle_seconds = context.rounds(&select(&IDLE_TIME))?.headline() / NANOSECONDS_PER_SECOND;
     // The rounds count the same pages one after the other, and none comes back: all must find some gone.
     let is_gone = |&share: &f64| share < 1.0 - MIN_EVICTED_SHARE;
-    if stayed.values.len() < MIN_RANGE_ROUNDS || !stayed.values.iter().all(is_gone) {
+    if retained.values.len() < MIN_RANGE_ROUNDS || !retained.values.iter().all(is_gone) {
         return None;
     }
-    let percent = ((1.0 - stayed.headline()) * 100.0).round();
-    let (which, gone) = if percent < 100.0 { ("Of every 100", format!(", {percent}")) } else { ("All", String::new()) };
+    let percent = ((1.0 - retained.headline()) * 100.0).round();
+    let (subject, share_text) =
+        if percent < 100.0 { ("Of every 100", format!(", {percent}")) } else { ("All", String::new()) };
     let text = format!(
-        "{which} file pages unused for {}{gone} were evicted from the page cache: the next read goes to the disk.",
-        seconds(idle)
+        "{subject} file pages unused for {}{share_text} were evicted from the page cache: the next read goes to the disk.",
+        seconds(idle_seconds)
     );
-    let sides = vec![stayed.metric_value()];
+    let sides = vec![retained.metric_value()];
     let answer = StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::IdleCache, sides, text);
-    Some(answer.with_factor(1.0 / stayed.headline().max(MIN_RETAINED_SHARE)))
+    Some(answer.with_factor(1.0 / retained.headline().max(MIN_RETAINED_SHARE)))
 }
 
 /// What the disk can do.
-pub(super) fn speed(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+pub(super) fn speed(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     // The time of one block is that of the ladder: two figures of one thing would contradict each other.
-    let figures =
-        [seen.rounds(&select(&DEVICE_READ))?, seen.rounds(&select(&DEVICE_REQUESTS))?, seen.rounds(&DISK_BLOCK)?];
+    let figures = [
+        context.rounds(&select(&DEVICE_READ))?,
+        context.rounds(&select(&DEVICE_REQUESTS))?,
+        context.rounds(&DISK_BLOCK)?,
+    ];
     let [read, requests, latency] = figures.map(|rounds| rounds.measured_value());
     // `81 thousand`, `950`, `1.2 million`.
     let requests = brief_value(requests.value, Some(requests.half_width), Unit::PerSecond)

@@ -5,24 +5,24 @@ use kelvin_core::catalogue::mem::*;
 use super::*;
 
 /// How much of the reported last-level cache answers.
-pub(super) fn cache_size(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let levels = &seen.analysis.levels.as_ref()?.levels;
+pub(super) fn cache_size(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let levels = &context.analysis.levels.as_ref()?.levels;
     let index = levels.iter().rposition(|level| level.reported_bytes.is_some())?;
-    let (level, beyond) = (&levels[index], levels.get(index + 1)?);
+    let (level, next_level) = (&levels[index], levels.get(index + 1)?);
     let (reported, ends) = (level.reported_bytes?, level.capacity?);
     if level.matches_reported != Some(false) || reported <= ends.high {
         return None;
     }
     let sides = [ends.low, ends.high].into_iter().filter_map(|size| {
         let selector = select(&LATENCY).with_word(PageSize::Base.point()).with_number(BYTES, size);
-        Some(seen.rounds(&selector)?.metric_value())
+        Some(context.rounds(&selector)?.metric_value())
     });
     let text = format!(
         "Only {} of the reported {} of {} are effective: loads of larger working sets take {}.",
         size_range(ends),
         bytes(reported),
         level.name,
-        time_text(MeasuredValue { value: beyond.latency, half_width: beyond.interval.half_width() })
+        time_text(MeasuredValue { value: next_level.latency, half_width: next_level.interval.half_width() })
     );
     let answer = StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::CacheSize, sides.collect(), text);
     Some(answer.with_factor(reported as f64 / ends.high as f64))
@@ -36,38 +36,38 @@ const MIN_REUSED_COST_RATIO: f64 = 1.2;
 const PAGE_TABLE_ENTRY_BYTES: u64 = 8;
 
 /// What the first touch of fresh memory costs, compared with memory just freed and huge pages.
-pub(super) fn fresh_memory(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let page = *seen.evidence.run.header.machine.memory.page_bytes.get()?;
-    let freed = seen
+pub(super) fn fresh_memory(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let page = *context.evidence.run.header.machine.memory.page_bytes.get()?;
+    let reuse_ratio = context
         .figure_ratio(&select(&REPEATED_FIRST_TOUCH), &select(&FIRST_TOUCH))
-        .filter(|compared| compared.is_above(MIN_REUSED_COST_RATIO));
-    let fault = |page: FaultPage| seen.rounds(&select(&FAULT_MINOR).with_word(page.point()));
+        .filter(|ratio| ratio.is_above(MIN_REUSED_COST_RATIO));
+    let fault = |page: FaultPage| context.rounds(&select(&FAULT_MINOR).with_word(page.point()));
     let huge_page = page * (page / PAGE_TABLE_ENTRY_BYTES);
     let huge = fault(FaultPage::Huge).map(|huge| huge.clone().scaled(page as f64 / huge_page as f64));
     let huge = huge.zip(fault(FaultPage::Anonymous)).and_then(|(huge, base)| FigureRatio::from_rounds(&huge, base));
-    let huge = huge.filter(|compared| compared.is_above(MIN_COST_RATIO));
-    let touch = freed.as_ref().or(huge.as_ref())?.other;
+    let huge = huge.filter(|ratio| ratio.is_above(MIN_COST_RATIO));
+    let touch = reuse_ratio.as_ref().or(huge.as_ref())?.other;
     let huge_times = huge.as_ref().map(|huge| times_text(touch.value / huge.base.value));
     let first = format!("Fresh memory costs {} a page of {} at first touch", time_text(touch), bytes(page));
-    let text = match (freed.as_ref().map(|freed| time_text(freed.base)), huge_times) {
-        (Some(again), Some(huge)) => {
-            format!("{first}, memory just freed {again}; huge pages are {huge} times cheaper.")
+    let text = match (reuse_ratio.as_ref().map(|ratio| time_text(ratio.base)), huge_times) {
+        (Some(reused_time), Some(huge)) => {
+            format!("{first}, memory just freed {reused_time}; huge pages are {huge} times cheaper.")
         }
-        (Some(again), None) => format!("{first}, memory just freed only {again}."),
+        (Some(reused_time), None) => format!("{first}, memory just freed only {reused_time}."),
         (None, Some(huge)) => format!("{first}, {huge} times as much as in huge pages."),
         (None, None) => return None,
     };
-    Some(freed.or(huge)?.into_answer(Consequence::Avoidable, StandOutQuestion::FreshMemory, text))
+    Some(reuse_ratio.or(huge)?.into_answer(Consequence::Avoidable, StandOutQuestion::FreshMemory, text))
 }
 
 /// What all CPUs together draw from memory compared with one.
-pub(super) fn memory_shared(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let [one, all] =
+pub(super) fn memory_shared(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let [one_cpu, all_cpus] =
         [MemoryCpus::One, MemoryCpus::All].map(|cpus| select(&BANDWIDTH_READ).with_word(cpus.point()).furthest(BYTES));
-    let cpus = seen.evidence.run.header.machine.topology.allowed.get()?.len();
-    let compared = seen.figure_ratio(&one, &all)?;
-    let together = if cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
-    let [one, all] = [compared.base, compared.other].map(rate_text);
-    let text = format!("One CPU reads {one} from memory, {together} together {all}.");
-    Some(compared.into_answer(Consequence::Ability, StandOutQuestion::SharedMemoryBandwidth, text).with_factor(1.0))
+    let cpus = context.evidence.run.header.machine.topology.allowed.get()?.len();
+    let ratio = context.figure_ratio(&one_cpu, &all_cpus)?;
+    let cpus_text = if cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
+    let [one_rate, all_rate] = [ratio.base, ratio.other].map(rate_text);
+    let text = format!("One CPU reads {one_rate} from memory, {cpus_text} together {all_rate}.");
+    Some(ratio.into_answer(Consequence::Ability, StandOutQuestion::SharedMemoryBandwidth, text).with_factor(1.0))
 }

@@ -18,30 +18,30 @@ impl NamedFigure<'_> {
     /// How many times as slow as the nearest end of the predicted range; `None` if it is not slower.
     fn excess_ratio(&self) -> Option<f64> {
         let (measured, predicted) = (self.figure.measured?, self.figure.predicted.as_ref()?);
-        let beyond = if self.rate.is_none() { measured.value / predicted.high } else { predicted.low / measured.value };
-        (self.figure.verdict == PredictionVerdict::Slower).then_some(beyond)
+        let excess = if self.rate.is_none() { measured.value / predicted.high } else { predicted.low / measured.value };
+        (self.figure.verdict == PredictionVerdict::Slower).then_some(excess)
     }
 }
 
-pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let times = seen.rungs.iter();
+pub(super) fn answer(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let times = context.rungs.iter();
     let times = times.map(|rung| NamedFigure { figure: &rung.rung.figure, name: rung.sentence_name, rate: None });
-    let rates = seen.rates.iter();
+    let rates = context.rates.iter();
     let rates = rates.map(|(name, rate)| NamedFigure { figure: &rate.figure, name, rate: Some(rate.unit) });
-    let slow = times.chain(rates).filter_map(|named| Some((named.excess_ratio()?, named)));
-    let (_, NamedFigure { figure, name, rate }) = slow.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let slow_figures = times.chain(rates).filter_map(|figure| Some((figure.excess_ratio()?, figure)));
+    let (_, NamedFigure { figure, name, rate }) = slow_figures.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let place = figure.source.as_ref()?;
-    let result = seen.analysis.result_at(place)?;
+    let result = context.analysis.result_at(place)?;
     let PredictedRange { value, low, high, .. } = figure.predicted.as_ref()?;
     let (scale, unit) = rate.map_or((NANOSECONDS_PER_SECOND, Unit::Nanoseconds), |unit| (1.0, unit));
     let text = format!(
         "Furthest from its prediction: {name}, {} instead of {}; {}.",
         figure.text,
         brief_value(value * scale, Some((high - low) / 2.0 * scale), unit),
-        slowness_reason(seen, result).unwrap_or_else(|| "no cause of it was tried".into())
+        slowness_reason(context, result).unwrap_or_else(|| "no cause of it was tried".into())
     );
     let ratio = figure.measured?.value / value;
-    let sides = vec![seen.result_rounds(result)?.metric_value()];
+    let sides = vec![context.result_rounds(result)?.metric_value()];
     let answer = StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::WorstTime, sides, text);
     Some(answer.with_factor(if rate.is_none() { ratio } else { 1.0 / ratio }))
 }
@@ -52,15 +52,15 @@ const WAKING_ROUND_TRIPS: [&Metric; 4] = [&IPC_LATENCY, &RTT_TCP, &RTT_UDP, &RTT
 const MIN_WAKE_UP_SHARE: f64 = 0.5;
 
 /// A reason from the other figures of this run, if they have one.
-fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<String> {
-    let level = seen.analysis.levels.as_ref().and_then(|hierarchy| smaller_cache_level(hierarchy, result));
+fn slowness_reason(context: &StandOutContext<'_>, result: &MetricResult) -> Option<String> {
+    let level = context.analysis.levels.as_ref().and_then(|hierarchy| smaller_cache_level(hierarchy, result));
     if let Some((level, ends)) = level.and_then(|level| Some((level, level.capacity?))) {
         return Some(format!("only {} of {} are effective", size_range(ends), level.name));
     }
-    if let Some(causes) = GapCauses::from_run(seen.evidence.run, &result.metric_case()) {
+    if let Some(causes) = GapCauses::from_run(context.evidence.run, &result.metric_case()) {
         return Some(match (causes.shown.first(), causes.ruled_out.first()) {
             (Some(cause), _) => cause_share(cause),
-            (None, Some(tried)) => format!("not explained; ruled out: {tried}"),
+            (None, Some(ruled_out)) => format!("not explained; ruled out: {ruled_out}"),
             (None, None) => "not explained".into(),
         });
     }
@@ -69,7 +69,7 @@ fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<
         return None;
     }
     let wake = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
-    let wake = seen.rounds(&wake)?.measured_value();
+    let wake = context.rounds(&wake)?.measured_value();
     let time = result.outcome.summary()?.headline;
     (2.0 * wake.value > MIN_WAKE_UP_SHARE * time).then(|| format!("it includes two wake-ups of {}", time_text(wake)))
 }

@@ -1,4 +1,4 @@
-//! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
+//! What the capacities alone predict for each number of users, computed before any was visited: bounds and mean value analysis.
 
 use super::*;
 
@@ -7,7 +7,8 @@ const NANOSECONDS_PER_SECOND: f64 = 1e9;
 /// The network that the capacities of a sweep are; `None` where none was measured. Of each device the slowest part.
 pub(super) fn closed_network(sweep: &Sweep) -> Option<ClosedNetwork> {
     let parts = sweep.capacities.iter().filter_map(|(resource, capacity)| {
-        let part = DevicePart { capacity: capacity.requests?, servers: whole_servers(capacity.servers.unwrap_or(1.0)) };
+        let part =
+            DevicePart { capacity: capacity.requests?, servers: round_server_count(capacity.servers.unwrap_or(1.0)) };
         resource.group().is_station().then_some((resource.group(), part))
     });
     ClosedNetwork::from_slowest_parts(parts, sweep.think_seconds()).ok()
@@ -19,14 +20,14 @@ pub(super) fn capacity_lines(sweep: &Sweep) -> Vec<ModelLine> {
     let (Some(network), Ok(max_users)) = (closed_network(sweep), usize::try_from(sweep.max_users())) else {
         return Vec::new();
     };
-    let solved = network.solve(max_users);
+    let steps = network.solve(max_users);
     let line = |metric: &Metric, label: &str, value: &dyn Fn(&MvaResult) -> f64| ModelLine {
         metric: metric.id,
         axis: USERS.name,
         fixed: sweep.fixed.clone(),
         label: label.into(),
         is_bound: label != PREDICTED,
-        points: solved.iter().map(|step| (step.customers as u64, value(step))).collect(),
+        points: steps.iter().map(|step| (step.customers as u64, value(step))).collect(),
     };
     vec![
         line(&THROUGHPUT, PREDICTED, &|step| step.throughput),

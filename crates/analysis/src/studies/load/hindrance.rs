@@ -75,13 +75,7 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
         "threads of the client wait for CPUs that other work has",
     )
     .acting_for(ResourceGroup::Client),
-    sign(
-        Disturbance::Stalls,
-        LoadHost::Server,
-        &STALLED,
-        STALLING,
-        "nobody was answered at all for a part of the time",
-    ),
+    sign(Disturbance::Stalls, LoadHost::Server, &STALLED, STALLING, "no request was answered for a part of the time"),
 ];
 
 /// Share of the time in stalls from which on they matter.
@@ -91,9 +85,10 @@ pub(super) const STALLING: f64 = 1.0 - BOTH_FULL_RATIO;
 pub(super) const MIN_RETRANSMITTED_SHARE: f64 = 0.01;
 
 /// Why a verdict is not certain, by what hindered which end.
-pub(super) fn doubt_text(by: Disturbance, of_server: bool) -> &'static str {
-    let is_it = |sign: &&HindranceSign| sign.hindrance == by && (sign.host == LoadHost::Server) == of_server;
-    HINDRANCE_SIGNS.iter().find(is_it).map_or("something hindered it", |sign| sign.doubt)
+pub(super) fn doubt_text(disturbance: Disturbance, of_server: bool) -> &'static str {
+    let is_match =
+        |sign: &&HindranceSign| sign.hindrance == disturbance && (sign.host == LoadHost::Server) == of_server;
+    HINDRANCE_SIGNS.iter().find(is_match).map_or("something hindered it", |sign| sign.doubt)
 }
 
 /// A sign that was seen, and how strong.
@@ -105,21 +100,21 @@ pub(crate) struct ObservedHindrance {
 impl ObservedHindrance {
     /// Those of the visits at saturation.
     pub(crate) fn at_saturation(saturated: &SaturatedSweep<'_>) -> Vec<Self> {
-        let seen = |sign: &'static HindranceSign| {
-            let of_visit = |visit: &LoadStep| match sign.hindrance {
+        let observed = |sign: &'static HindranceSign| {
+            let visit_amount = |visit: &LoadStep| match sign.hindrance {
                 Disturbance::Stalls => visit.get(sign.metric),
                 _ => visit.host_figure(sign.host, sign.metric),
             };
-            let amount = mean_estimate(&saturated.values(of_visit)).map(clamp_to_zero)?;
+            let amount = mean_estimate(&saturated.values(visit_amount)).map(clamp_to_zero)?;
             (amount.value >= sign.threshold).then_some(Self { sign, amount })
         };
         // Threads wait for a CPU on any server that is busy: it is a sign only where its own work is not what they wait for.
-        let may_be = |sign: &&HindranceSign| match (sign.hindrance, sign.host) {
+        let is_possible = |sign: &&HindranceSign| match (sign.hindrance, sign.host) {
             (Disturbance::OffCpu, LoadHost::Server) => saturated.is_without_cpu(),
-            (Disturbance::OffCpu, LoadHost::Client) => saturated.others_have_cpus_of(Resource::ClientCpu),
+            (Disturbance::OffCpu, LoadHost::Client) => saturated.has_foreign_load(Resource::ClientCpu),
             _ => true,
         };
-        HINDRANCE_SIGNS.iter().filter(may_be).filter_map(seen).collect()
+        HINDRANCE_SIGNS.iter().filter(is_possible).filter_map(observed).collect()
     }
 
     /// Whether it is how the limit of this verdict acts.
@@ -130,8 +125,8 @@ impl ObservedHindrance {
 
     /// What it makes uncertain of a verdict: nothing where it is how the limit acts, or where the limit is certainly full all the same.
     pub(crate) fn doubt(&self, facts: &VerdictFacts<'_>, verdict: &LoadVerdict) -> Option<LoadDoubt> {
-        let matters = self.sign.is_grave || !facts.is_full() && !self.is_how_it_limits(verdict);
-        matters.then(|| LoadDoubt::Disturbed {
+        let is_relevant = self.sign.is_grave || !facts.is_full() && !self.is_how_it_limits(verdict);
+        is_relevant.then(|| LoadDoubt::Disturbed {
             disturbance: self.sign.hindrance,
             of_server: self.sign.host == LoadHost::Server,
         })
@@ -144,7 +139,7 @@ impl ObservedHindrance {
         let Self { sign: HindranceSign { hindrance, host, threshold, .. }, amount } = self;
         let of_server = *host == LoadHost::Server;
         let is_how_it_limits = self.is_how_it_limits(verdict);
-        let whose = if of_server { "server" } else { "load generator" };
+        let process = if of_server { "server" } else { "load generator" };
         let action = match hindrance {
             Disturbance::Quota if is_how_it_limits => ", which is how it limits",
             Disturbance::Retransmissions if is_how_it_limits => ", as a full link makes it",
@@ -152,13 +147,13 @@ impl ObservedHindrance {
         };
         let share = span_text(&Estimate { high: amount.high.min(1.0), ..*amount }, percent);
         let count = span_text(amount, number);
-        let of_share = |share: &str| match hindrance {
-            Disturbance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
+        let share_sentence = |share: &str| match hindrance {
+            Disturbance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {process}"),
             Disturbance::Quota => {
-                format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods")
+                format!("its CPU quota keeps the {process} from running in {share} of the quota's periods")
             }
             Disturbance::Retransmissions => format!("TCP sends {share} of the server's segments again"),
-            _ => format!("nobody is answered at all for {share} of the time"),
+            _ => format!("no request is answered for {share} of the time"),
         };
         let (text, line) = match hindrance {
             Disturbance::AcceptQueue => {
@@ -173,14 +168,14 @@ impl ObservedHindrance {
             }
             Disturbance::OffCpu => {
                 let text = format!(
-                    "threads of the {whose} wait for a CPU, {count} on average: other work has the CPUs of its host, or a quota stops it \
+                    "threads of the {process} wait for a CPU, {count} on average: other work has the CPUs of its host, or a quota stops it \
                      that cannot be seen"
                 );
                 (text.clone(), text)
             }
             _ => (
-                format!("{}: {share}{action}", of_share(&format!("at least {}", percent(*threshold)))),
-                format!("{}{action}", of_share(&share)),
+                format!("{}: {share}{action}", share_sentence(&format!("at least {}", percent(*threshold)))),
+                format!("{}{action}", share_sentence(&share)),
             ),
         };
         let (fixed, disturbance) = (saturated.sweep.fixed.clone(), *hindrance);

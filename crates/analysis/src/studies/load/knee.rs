@@ -20,8 +20,8 @@ pub(crate) struct Saturation {
     /// The least number of users with [`KNEE_SHARE`] of it.
     pub knee: Knee,
     /// Places in the sweep of the neighbours and all from the knee on to them.
-    pub from: usize,
-    pub until: usize,
+    pub first: usize,
+    pub last: usize,
 }
 
 /// The mean throughput of a number of users, and its spread.
@@ -44,7 +44,7 @@ impl ThroughputMean {
 pub(crate) struct KneePosition {
     throughput: f64,
     pub knee: usize,
-    until: usize,
+    last: usize,
 }
 
 /// The saturation of a sweep; `None` where a number of users was visited once, or there are fewer than three.
@@ -74,8 +74,8 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
             let users = sweep.loads[position.knee].users;
             Knee { users, low: (first as u64).min(users), high: (last as u64).max(users) }
         },
-        from: position.knee,
-        until: position.until,
+        first: position.knee,
+        last: position.last,
     })
 }
 
@@ -84,10 +84,10 @@ pub(crate) fn find_knee(throughputs: &[f64]) -> KneePosition {
     let width = MIN_NEIGHBOURS.max(throughputs.len() / 3);
     let windows = throughputs.windows(width).map(mean).enumerate();
     let (start, throughput) = windows.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
-    let until = start + width - 1;
+    let last = start + width - 1;
     let knee =
-        isotonic_fit(&throughputs[..=until]).iter().position(|&one| one >= KNEE_SHARE * throughput).unwrap_or(until);
-    KneePosition { throughput, knee, until }
+        isotonic_fit(&throughputs[..=last]).iter().position(|&value| value >= KNEE_SHARE * throughput).unwrap_or(last);
+    KneePosition { throughput, knee, last }
 }
 
 /// The nearest throughputs that never fall (pool adjacent violators; R. E. Barlow et al., "Statistical Inference under Order
@@ -96,12 +96,15 @@ fn isotonic_fit(throughputs: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &throughput in throughputs {
         pools.push((throughput, 1));
-        while let [.., (before, many), (after, few)] = pools[..] {
+        while let [.., (before, before_count), (after, after_count)] = pools[..] {
             if before <= after {
                 break;
             }
             pools.truncate(pools.len() - 2);
-            pools.push(((before * many as f64 + after * few as f64) / (many + few) as f64, many + few));
+            pools.push((
+                (before * before_count as f64 + after * after_count as f64) / (before_count + after_count) as f64,
+                before_count + after_count,
+            ));
         }
     }
     pools.into_iter().flat_map(|(throughput, count)| std::iter::repeat_n(throughput, count)).collect()

@@ -36,7 +36,7 @@ pub(super) fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
-/// A duration that was asked for rather than measured, without digits that suggest a measurement: `2 s` for `2.00 s`.
+/// A duration that was requested rather than measured, without digits that suggest a measurement: `2 s` for `2.00 s`.
 pub(super) fn round_time(nanoseconds: f64) -> String {
     value_text(nanoseconds, Unit::Nanoseconds).replace(".00 ", " ").replace(".0 ", " ")
 }
@@ -51,14 +51,14 @@ pub(super) fn sweep_suffix(fixed: &Case) -> String {
 
 /// What distinguishes a sweep from the others of its study or from a usual one: `one fixed file, 1 s of think time`; often nothing.
 pub(super) fn sweep_label(fixed: &Case, cases: &[Case]) -> String {
-    let differs = |axis: Axis| cases.iter().any(|other| other.get(&axis.name) != fixed.get(&axis.name));
+    let is_different = |axis: Axis| cases.iter().any(|other| other.get(&axis.name) != fixed.get(&axis.name));
     let parts = [
         (RequestPattern::AXIS, is_usual_pattern(fixed), pattern_text(fixed)),
         (CacheState::AXIS, true, cache_text(fixed)),
         (THINK_TIME, THINK_TIME.number_in(fixed).unwrap_or(0) == 0, think_time_text(fixed)),
     ];
-    let parts_shown = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
-    parts_shown.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
+    let shown_parts = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || is_different(*axis));
+    shown_parts.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
 }
 
 /// What a sweep has of the property of an axis by which sweeps differ.

@@ -36,11 +36,11 @@ impl LawCheckResult {
                 "the utilisation law holds: from half the knee on, the fullest resource works as much for a request as at saturation"
             }
         };
-        let LoadLawCheck { deviation: off, tolerance, .. } = &self.check;
+        let LoadLawCheck { deviation, tolerance, .. } = &self.check;
         let users = self.check.users.map_or_else(String::new, |users| format!(" with {users} users"));
-        let off = span_text(off, signed_percent).replacen(" % ", &format!(" %{users} "), 1);
+        let deviation_text = span_text(deviation, signed_percent).replacen(" % ", &format!(" %{users} "), 1);
         let verdict = if self.holds == Some(false) { ", which is too far" } else { "" };
-        let text = format!("{name}, to within {}: {off}{verdict}", percent(*tolerance));
+        let text = format!("{name}, to within {}: {deviation_text}{verdict}", percent(*tolerance));
         LoadConclusion::new(LoadClaim::Law(self.check.clone()), self.holds, saturated_test(self.visits), text)
     }
 
@@ -55,28 +55,28 @@ impl LawCheckResult {
 
 /// All of them in a line: `Little's law +0.4 %, flow balance +0.2 %: both hold`, and those that do not, or may not.
 pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
-    let with_result = |result: Option<bool>| laws.iter().filter(move |checked| checked.holds == result);
-    let broken = with_result(Some(false)).map(|checked| {
-        let users = checked.check.users.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
-        let (off, allowed) = (signed_percent(checked.check.deviation.value), percent(checked.check.tolerance));
-        capitalise(&format!("{} does not hold: {off}{users}, and {allowed} is allowed.", checked.name()))
+    let with_result = |result: Option<bool>| laws.iter().filter(move |check| check.holds == result);
+    let violations = with_result(Some(false)).map(|check| {
+        let users = check.check.users.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
+        let (deviation, tolerance) = (signed_percent(check.check.deviation.value), percent(check.check.tolerance));
+        capitalise(&format!("{} does not hold: {deviation}{users}, and {tolerance} is allowed.", check.name()))
     });
-    let holding: Vec<String> = with_result(Some(true))
-        .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.deviation.value)))
+    let law_texts: Vec<String> = with_result(Some(true))
+        .map(|check| format!("{} {}", check.name(), signed_percent(check.check.deviation.value)))
         .collect();
-    let verdict = match holding.len() {
+    let verdict = match law_texts.len() {
         0 => None,
         1 => Some("holds"),
         2 if laws.len() == 2 => Some("both hold"),
         count if count == laws.len() => Some("all hold"),
         _ => Some("hold"),
     };
-    let holding = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", holding.join(", "))));
-    let open = with_result(None).map(|checked| {
-        let off = span_text(&checked.check.deviation, signed_percent);
-        capitalise(&format!("{} {off}: not certain.", checked.name()))
+    let summary = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", law_texts.join(", "))));
+    let undecided = with_result(None).map(|check| {
+        let deviation = span_text(&check.check.deviation, signed_percent);
+        capitalise(&format!("{} {deviation}: not certain.", check.name()))
     });
-    broken.chain(holding).chain(open).collect::<Vec<String>>().join(" ")
+    violations.chain(summary).chain(undecided).collect::<Vec<String>>().join(" ")
 }
 
 /// The laws whose quantities were measured.
@@ -102,11 +102,13 @@ pub(crate) fn check_laws(sweep: &Sweep, saturated: Option<&SaturatedSweep<'_>>) 
 /// begins and where it ends, which that counts whole or not at all: where no more than this lies between them, it is the number of those
 /// that the client waited for. So it is too where many wait for all of the visit, which no response time shows.
 pub(super) fn client_in_flight(visit: &LoadStep) -> Option<f64> {
-    let answered = answered_in_flight(visit)?;
+    let answered_count = answered_in_flight(visit)?;
     // Where fewer than one is in flight on average, an end still cuts off a whole one.
-    let cut = answered.max(1.0) / visit.throughput / visit.seconds;
-    let is_right = |awaited: &f64| answered < MIN_ANSWERED_SHARE * awaited || (answered / awaited - 1.0).abs() <= cut;
-    Some(visit.get(&CLIENT_IN_FLIGHT).filter(is_right).unwrap_or(answered))
+    let cut = answered_count.max(1.0) / visit.throughput / visit.seconds;
+    let is_consistent = |waited_for: &f64| {
+        answered_count < MIN_ANSWERED_SHARE * waited_for || (answered_count / waited_for - 1.0).abs() <= cut
+    };
+    Some(visit.get(&CLIENT_IN_FLIGHT).filter(is_consistent).unwrap_or(answered_count))
 }
 
 /// Requests that the client waited for and that were not answered in the visit, on average; by chance of its ends less than none.
@@ -127,18 +129,20 @@ pub(super) fn service_time(visit: &LoadStep) -> Option<f64> {
 
 /// The laws that do not hold.
 pub(crate) fn violated_laws(laws: &[LawCheckResult]) -> Vec<LoadLaw> {
-    laws.iter().filter(|checked| checked.holds == Some(false)).map(|checked| checked.check.law).collect()
+    laws.iter().filter(|check| check.holds == Some(false)).map(|check| check.check.law).collect()
 }
 
 /// U = X D with one D: that of the fullest resource from half the knee on, over that at saturation. With more users than the knee as well:
 /// where use grows and throughput does not, the resource is not what limits.
 fn check_utilisation(saturated: &SaturatedSweep<'_>) -> Option<LawCheckResult> {
-    let fullest: Resource = saturated.fullest_by_group().first()?.resource;
-    let demand = |visit: &LoadStep| Some(visit.resource_use.get(&fullest)? / visit.throughput);
-    let at_saturation = mean(&saturated.values(demand));
-    let telling = |visit: &LoadStep| visit.resource_use.get(&fullest).is_some_and(|&share| share >= MIN_MEASURABLE_USE);
-    let ratio = move |visit: &LoadStep| demand(visit).filter(|_| telling(visit)).map(|demand| demand / at_saturation);
-    let tolerance = match fullest.group() {
+    let resource: Resource = saturated.fullest_by_group().first()?.resource;
+    let demand = |visit: &LoadStep| Some(visit.resource_use.get(&resource)? / visit.throughput);
+    let saturation_demand = mean(&saturated.values(demand));
+    let is_measurable =
+        |visit: &LoadStep| visit.resource_use.get(&resource).is_some_and(|&share| share >= MIN_MEASURABLE_USE);
+    let ratio =
+        move |visit: &LoadStep| demand(visit).filter(|_| is_measurable(visit)).map(|demand| demand / saturation_demand);
+    let tolerance = match resource.group() {
         ResourceGroup::ServerCpu | ResourceGroup::Client => MAX_CPU_DEMAND_CHANGE,
         ResourceGroup::Disk | ResourceGroup::Link | ResourceGroup::Workers => MAX_DEMAND_CHANGE,
     };
@@ -156,26 +160,25 @@ struct LoadStepLaw<'l> {
 
 impl LoadStepLaw<'_> {
     /// All visits together; or one number of users alone, where the law certainly does not hold.
-    fn check(&self, sweep: &Sweep, is_of: impl Fn(&UserLoad) -> bool) -> Option<LawCheckResult> {
-        let relative_error = |visit: &LoadStep| Some((self.ratio)(visit)? - 1.0).filter(|off| off.is_finite());
-        let loads = sweep.loads.iter().filter(|load| is_of(load));
+    fn check(&self, sweep: &Sweep, is_included: impl Fn(&UserLoad) -> bool) -> Option<LawCheckResult> {
+        let relative_error = |visit: &LoadStep| Some((self.ratio)(visit)? - 1.0).filter(|error| error.is_finite());
+        let loads = sweep.loads.iter().filter(|load| is_included(load));
         let loads: Vec<(u64, Vec<f64>)> = loads.map(|load| (load.users, load.values(relative_error))).collect();
         let values: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
-        let together = mean_estimate(&values)?;
+        let overall = mean_estimate(&values)?;
         // Each alone has an interval that holds jointly with all others.
         let level = bonferroni_level(loads.len());
-        let alone = loads
+        let estimates = loads
             .iter()
             .filter_map(|(users, values)| Some((*users, interval_estimate(UncertainValue::mean(values)?, level))));
-        let is_outside = |(_, off): &(u64, Estimate)| off.is_within(self.tolerance) == Some(false);
-        let worst =
-            alone.filter(is_outside).max_by(|(_, one), (_, other)| one.value.abs().total_cmp(&other.value.abs()));
-        let off = worst.map_or(together, |(_, off)| off);
-        let holds = off.is_within(self.tolerance);
+        let is_outside = |(_, estimate): &(u64, Estimate)| estimate.is_within(self.tolerance) == Some(false);
+        let worst = estimates.filter(is_outside).max_by(|(_, a), (_, b)| a.value.abs().total_cmp(&b.value.abs()));
+        let deviation = worst.map_or(overall, |(_, estimate)| estimate);
+        let holds = deviation.is_within(self.tolerance);
         let check = LoadLawCheck {
             law: self.law,
             fixed: sweep.fixed.clone(),
-            deviation: off,
+            deviation,
             users: worst.map(|(users, _)| users),
             tolerance: self.tolerance,
         };
@@ -204,16 +207,16 @@ pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrow
     });
     let centred: Vec<(f64, f64)> = centred.collect();
     let degrees = centred.len().checked_sub(loads.len() + 1).filter(|&degrees| degrees > 0)? as f64;
-    let of_times: f64 = centred.iter().map(|(time, _)| time * time).sum();
-    if of_times <= 0.0 {
+    let time_squares: f64 = centred.iter().map(|(time, _)| time * time).sum();
+    if time_squares <= 0.0 {
         return None;
     }
-    let value = centred.iter().map(|(time, value)| time * value).sum::<f64>() / of_times;
-    let left: f64 = centred.iter().map(|(time, figure)| (figure - value * time).powi(2)).sum();
-    let spread = VarianceEstimate { variance: left / degrees / of_times, degrees };
+    let value = centred.iter().map(|(time, value)| time * value).sum::<f64>() / time_squares;
+    let residual: f64 = centred.iter().map(|(time, figure)| (figure - value * time).powi(2)).sum();
+    let spread = VarianceEstimate { variance: residual / degrees / time_squares, degrees };
     let (first, last) = min_max(loads.iter().flatten().map(|(time, _)| *time))?;
-    let a_second = interval_estimate(UncertainValue::from_variance(value, spread), CONFIDENCE_LEVEL);
-    Some(FigureGrowth { per_second: a_second, visits: centred.len(), seconds: last - first })
+    let per_second = interval_estimate(UncertainValue::from_variance(value, spread), CONFIDENCE_LEVEL);
+    Some(FigureGrowth { per_second, visits: centred.len(), seconds: last - first })
 }
 
 #[cfg(test)]
@@ -223,8 +226,8 @@ mod tests {
     #[test]
     fn short_step_ends_cut_off_requests() {
         // One user who thinks for 100 ms: 20 requests of 1 ms in two seconds, of which one began before.
-        let visit = |answered: f64, awaited: f64| {
-            let figures = [(&SERVICE, 1e6 * answered), (&CLIENT_IN_FLIGHT, 0.01 * awaited)];
+        let visit = |answered: f64, waited_for: f64| {
+            let figures = [(&SERVICE, 1e6 * answered), (&CLIENT_IN_FLIGHT, 0.01 * waited_for)];
             LoadStep::from_figures(2.0, 10.0, &figures)
         };
         let at_client = |visit: &LoadStep| client_in_flight(visit).unwrap();

@@ -12,7 +12,7 @@ use super::*;
 const MAX_ANSWER_TO_FILE: f64 = 2.0;
 /// Maximum bytes of the header of an answer.
 const MAX_HEADER_BYTES: f64 = (64 << 10) as f64;
-/// Resources whose use is said in the answer besides that of the limit; the table has all.
+/// Resources whose use is in the answer in addition to that of the limit; the table has all.
 const MAX_OTHER_RESOURCES: usize = 3;
 /// How far what is served may be from what is used of a resource, as a share, to be the same.
 const MAX_SERVED_GAP: f64 = 0.05;
@@ -42,13 +42,13 @@ pub(super) fn limit(
         verdict => doubts(facts, verdict, &violated_laws(laws)),
     };
     // What was not reached has no figure: what is known is the throughput with the most users.
-    let furthest = sweep.loads.last().filter(|_| !facts.is_reached());
-    let furthest = furthest.and_then(|load| mean_estimate(&load.throughputs()));
+    let last_load = sweep.loads.last().filter(|_| !facts.is_reached());
+    let last_throughput = last_load.and_then(|load| mean_estimate(&load.throughputs()));
     // Those of a file where no bytes were counted, and none where more than a file and its header came, which is no answer.
-    let counted = saturated.values(|visit| Some(visit.get(&RATE)? / visit.throughput));
+    let answer_bytes = saturated.values(|visit| Some(visit.get(&RATE)? / visit.throughput));
     let file = sweep.file_bytes();
     let is_answer = |bytes: &f64| file.is_none_or(|file| *bytes <= MAX_ANSWER_TO_FILE * file + MAX_HEADER_BYTES);
-    let request_bytes = if counted.is_empty() { file } else { Some(median(&counted)).filter(is_answer) };
+    let request_bytes = if answer_bytes.is_empty() { file } else { Some(median(&answer_bytes)).filter(is_answer) };
     let resource_use = |usage: &SaturationUse| ResourceUse {
         resource: resource_id(usage.resource),
         utilisation: usage.utilisation,
@@ -56,8 +56,8 @@ pub(super) fn limit(
     };
     Some(LoadLimit {
         doubts,
-        knee: Some(saturated.saturation.knee).filter(|_| furthest.is_none()),
-        saturation: furthest.unwrap_or(saturated.saturation.throughput),
+        knee: Some(saturated.saturation.knee).filter(|_| last_throughput.is_none()),
+        saturation: last_throughput.unwrap_or(saturated.saturation.throughput),
         request_bytes,
         utilisations: saturated.uses.iter().map(resource_use).collect(),
         ..limit
@@ -70,27 +70,29 @@ pub(super) fn limit(
 pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
     let amount = request_rate(limit);
     let text = match &limit.verdict {
-        LoadVerdict::Unknown { reason: because } => {
-            let fullest = limit.utilisations.first().map(|first| format!(": the fullest is the {}", busy_text(first)));
-            let fullest = fullest.unwrap_or_default();
-            let reason = unknown_reason(because);
-            let reason = match because {
+        LoadVerdict::Unknown { reason: unknown } => {
+            let fullest_clause =
+                limit.utilisations.first().map(|first| format!(": the fullest is the {}", busy_text(first)));
+            let fullest_text = fullest_clause.unwrap_or_default();
+            let reason = unknown_reason(unknown);
+            let reason = match unknown {
                 UnknownLimit::TooFewSamples => reason,
-                UnknownLimit::StillGrowing { .. } => format!("{reason}: it serves at least {amount}{fullest}"),
+                UnknownLimit::StillGrowing { .. } => format!("{reason}: it serves at least {amount}{fullest_text}"),
                 UnknownLimit::BeyondCapacity { .. } => format!("at {amount} {reason}"),
-                _ => format!("at {amount} {reason}{fullest}"),
+                _ => format!("at {amount} {reason}{fullest_text}"),
             };
             format!("what limits{} is not known: {reason}", sweep_suffix(&limit.fixed))
         }
         _ => {
             let [from, _] = knee_texts(limit);
-            let used =
+            let usage_text =
                 limit.utilisations.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
-            let others: Vec<String> = limit.utilisations.iter().skip(1).map(busy_text).collect();
-            let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+            let other_texts: Vec<String> = limit.utilisations.iter().skip(1).map(busy_text).collect();
+            let others_text =
+                if other_texts.is_empty() { String::new() } else { format!("; {}", other_texts.join(", ")) };
             let doubts = doubt_texts(limit).map_or_else(String::new, |doubts| format!("; not certain, as {doubts}"));
             let (verdict, suffix) = (verdict_text(limit, "", ';'), sweep_suffix(&limit.fixed));
-            format!("{from}{verdict}{suffix}: {amount}{used}{others}{doubts}")
+            format!("{from}{verdict}{suffix}: {amount}{usage_text}{others_text}{doubts}")
         }
     };
     let is_certain = limit.doubts.is_empty() && !matches!(limit.verdict, LoadVerdict::Unknown { .. });
@@ -102,20 +104,20 @@ pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, cas
     let [_, from] = knee_texts(limit);
     let verdict = verdict_text(limit, &from, ':');
     let label = sweep_label(&limit.fixed, cases);
-    let says = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
+    let sentence = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
     let doubts = doubt_texts(limit).map(|doubts| format!("Not certain, as {doubts}."));
-    let others: Vec<&ResourceUse> = limit.utilisations.iter().filter(|usage| !is_named(limit, usage)).collect();
-    let mut uses: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|usage| busy_text(usage)).collect();
-    if others.len() > MAX_OTHER_RESOURCES {
+    let unnamed_uses: Vec<&ResourceUse> = limit.utilisations.iter().filter(|usage| !is_named(limit, usage)).collect();
+    let mut uses: Vec<String> = unnamed_uses.iter().take(MAX_OTHER_RESOURCES).map(|usage| busy_text(usage)).collect();
+    if unnamed_uses.len() > MAX_OTHER_RESOURCES {
         uses.push("others less".into());
     }
     let is_unknown = matches!(limit.verdict, LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. });
-    let beginning = if is_unknown { "In use" } else { "In use besides" };
-    let other_uses = (!uses.is_empty()).then(|| format!("{beginning}: {}.", uses.join(", ")));
-    let own = doubts.into_iter().chain([use_text(limit)]).chain(other_uses);
+    let prefix = if is_unknown { "In use" } else { "In use as well" };
+    let other_uses = (!uses.is_empty()).then(|| format!("{prefix}: {}.", uses.join(", ")));
+    let reasons = doubts.into_iter().chain([use_text(limit)]).chain(other_uses);
     StudyAnswer {
-        text: format!("{}.", capitalise(&says)),
-        reasons: own.chain(lines.filter(|line| !line.is_empty())).collect(),
+        text: format!("{}.", capitalise(&sentence)),
+        reasons: reasons.chain(lines.filter(|line| !line.is_empty())).collect(),
     }
 }
 
@@ -140,29 +142,38 @@ fn doubt_texts(limit: &LoadLimit) -> Option<String> {
 }
 
 /// `the network is the limit from 10 users on (9 to 11)`.
-fn verdict_text(limit: &LoadLimit, from: &str, then: char) -> String {
-    let sure = if limit.doubts.is_empty() { "" } else { "probably " };
-    let join = |words: &[Name], by: &str| {
-        words.iter().map(|&word| format!("the {}", resource_name(word))).collect::<Vec<_>>().join(by)
+fn verdict_text(limit: &LoadLimit, from: &str, separator: char) -> String {
+    let certainty = if limit.doubts.is_empty() { "" } else { "probably " };
+    let join = |words: &[Name], conjunction: &str| {
+        words.iter().map(|&word| format!("the {}", resource_name(word))).collect::<Vec<_>>().join(conjunction)
     };
     match &limit.verdict {
-        LoadVerdict::Resource { resource: by } => format!("the {} is {sure}the limit{from}", resource_name(*by)),
-        LoadVerdict::Both { resources: by } => format!("{} are {sure}the limit together{from}", join(by, " and ")),
-        LoadVerdict::OneOf { resources: by } => {
-            format!("{} is {sure}the limit{from}{then} they are too close to tell which", join(by, " or "))
+        LoadVerdict::Resource { resource } => format!("the {} is {certainty}the limit{from}", resource_name(*resource)),
+        LoadVerdict::Both { resources } => {
+            format!("{} are {certainty}the limit together{from}", join(resources, " and "))
+        }
+        LoadVerdict::OneOf { resources } => {
+            format!(
+                "{} is {certainty}the limit{from}{separator} they are too close to decide which",
+                join(resources, " or ")
+            )
         }
         LoadVerdict::Client { .. } => {
-            format!("the client is {sure}the limit{from}{then} nothing follows about the server")
+            format!("the client is {certainty}the limit{from}{separator} nothing follows about the server")
         }
-        LoadVerdict::NotSampled { limit: how, location: at } => {
-            format!("what limits is probably {}{from}: {}", limit_noun(*how, *at), limit_sentence(*how, *at))
+        LoadVerdict::NotSampled { limit: unsampled, location } => {
+            format!(
+                "what limits is probably {}{from}: {}",
+                limit_noun(*unsampled, *location),
+                limit_sentence(*unsampled, *location)
+            )
         }
-        LoadVerdict::Unknown { reason: because } => format!("what limits is not known: {}", unknown_reason(because)),
+        LoadVerdict::Unknown { reason } => format!("what limits is not known: {}", unknown_reason(reason)),
     }
 }
 
-fn unknown_reason(because: &UnknownLimit) -> String {
-    match because {
+fn unknown_reason(reason: &UnknownLimit) -> String {
+    match reason {
         UnknownLimit::TooFewSamples => "too little was measured".into(),
         UnknownLimit::StillGrowing { users } => {
             format!("throughput still grew at {users} users, and the limit was not reached")
@@ -192,14 +203,14 @@ fn request_rate(limit: &LoadLimit) -> String {
 }
 
 /// What the requests take of a resource: `are 97 % of the 11.6 MB/s that the network carries`. What is served is that share only where
-/// a request takes as much under load as alone, and all of it passes there; else the share is said of what was watched.
+/// a request takes as much under load as alone, and all of it passes there; else the share is that of what was watched.
 fn use_sentence(limit: &LoadLimit, usage: &ResourceUse) -> String {
     let (share, name) = (percent(usage.utilisation.value), resource_name(usage.resource));
     // There is no more than all of the time.
     let time = if usage.utilisation.value >= 0.995 { "all".to_owned() } else { share.clone() };
     let used = usage.capacity_bytes.map(|capacity| (usage.utilisation.value * capacity, capacity));
-    let served = limit.request_bytes.map(|bytes| bytes * limit.saturation.value);
-    let is_served = |used: f64| served.is_some_and(|served| (used / served - 1.0).abs() <= MAX_SERVED_GAP);
+    let served_rate = limit.request_bytes.map(|bytes| bytes * limit.saturation.value);
+    let is_served = |used: f64| served_rate.is_some_and(|rate| (used / rate - 1.0).abs() <= MAX_SERVED_GAP);
     match (resource(usage.resource), used) {
         (Some(Resource::DiskRequests), _) => format!("take {share} of the requests that the disk serves"),
         (Some(Resource::Workers), _) => format!("keep the workers busy for {time} of the time"),
@@ -232,7 +243,7 @@ fn busy_text(usage: &ResourceUse) -> String {
 
 /// `5.6 requests/s of 2 MB (11.2 MB/s) are 97 % of the 11.6 MB/s that the network carries`.
 fn use_text(limit: &LoadLimit) -> String {
-    let seen = match limit.verdict {
+    let prefix = match limit.verdict {
         LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } } => {
             format!("With {} it serves at least ", users_text(users))
         }
@@ -245,10 +256,10 @@ fn use_text(limit: &LoadLimit) -> String {
         LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
         _ => String::new(),
     };
-    let named = limit.utilisations.iter().filter(|usage| is_named(limit, usage));
-    let taken: Vec<String> = named.map(|usage| use_sentence(limit, usage)).collect();
-    let space = if taken.is_empty() { "" } else { " " };
-    format!("{seen}{}{space}{}.", request_rate(limit), taken.join(" and ").replace(" and are ", " and "))
+    let limiting_uses = limit.utilisations.iter().filter(|usage| is_named(limit, usage));
+    let sentences: Vec<String> = limiting_uses.map(|usage| use_sentence(limit, usage)).collect();
+    let space = if sentences.is_empty() { "" } else { " " };
+    format!("{prefix}{}{space}{}.", request_rate(limit), sentences.join(" and ").replace(" and are ", " and "))
 }
 
 /// Whether the verdict names this resource.

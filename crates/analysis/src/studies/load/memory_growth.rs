@@ -15,29 +15,29 @@ pub(super) fn conclusion(sweep: &Sweep, of_server: bool) -> Option<LoadConclusio
     let growth = common_slope(sweep.loads.iter().map(points).collect())?;
     let visits: Vec<f64> = sweep.loads.iter().flat_map(|load| load.figure_values(&THROUGHPUT)).collect();
     let throughput = Some(mean(&visits)).filter(|&throughput| throughput > 0.0)?;
-    let bytes_a_request = growth.per_second.divided_by(throughput);
-    let in_study = growth.per_second.divided_by(1.0 / growth.seconds);
-    let holds = match (bytes_a_request.is_above(MIN_LEAK_PER_REQUEST), in_study.is_above(MIN_LEAK_BYTES)) {
+    let bytes_per_request = growth.per_second.divided_by(throughput);
+    let total_growth = growth.per_second.divided_by(1.0 / growth.seconds);
+    let holds = match (bytes_per_request.is_above(MIN_LEAK_PER_REQUEST), total_growth.is_above(MIN_LEAK_BYTES)) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),
         _ => None,
     };
-    let whose = if of_server { "server" } else { "load generator" };
+    let process = if of_server { "server" } else { "load generator" };
     let (min_request, min_study) = (bytes_text(MIN_LEAK_PER_REQUEST), value_text(MIN_LEAK_BYTES, Unit::Bytes));
-    let [each, total] = [&bytes_a_request, &in_study].map(|growth| span_text(growth, bytes_text));
+    let [per_request, total] = [&bytes_per_request, &total_growth].map(|growth| span_text(growth, bytes_text));
     let text = format!(
-        "the memory of the {whose} grows by more than {min_request} a request and {min_study} in the study: by {each} a request, {total} in the study"
+        "the memory of the {process} grows by more than {min_request} a request and {min_study} in the study: by {per_request} a request, {total} in the study"
     );
     let line = (holds == Some(true))
-        .then(|| format!("The memory of the {whose} grows by {} a request.", bytes_text(bytes_a_request.value)));
+        .then(|| format!("The memory of the {process} grows by {} a request.", bytes_text(bytes_per_request.value)));
     let claim = LoadClaim::Growth {
         of_server,
         bytes_per_second: growth.per_second,
-        bytes_per_request: bytes_a_request,
-        bytes_in_study: in_study,
+        bytes_per_request,
+        bytes_in_study: total_growth,
     };
-    let stated = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
-    Some(stated.with_line(AnswerLine::Trouble, line))
+    let conclusion = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
+    Some(conclusion.with_line(AnswerLine::Trouble, line))
 }
 
 /// Bytes of which a fraction is no more than noise.

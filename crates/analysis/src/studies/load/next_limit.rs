@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Bytes that a device moves for each byte served from which it does more than was asked for.
+/// Bytes that a device moves for each byte served, from which it moves more than was requested.
 const MIN_AMPLIFICATION: f64 = 1.1;
 
 /// How far the limit would have to move to meet the next resource; `None` where the limit is not known, or not one.
@@ -11,24 +11,26 @@ pub(super) fn next_limit(
     devices: &[SaturationUse],
     verdict: &LoadVerdict,
 ) -> Option<LoadConclusion> {
-    // More workers work on more requests, which says nothing of how many times as many the next limit would bear.
-    let LoadVerdict::Resource { resource: by } = verdict else { return None };
-    if resource(*by) == Some(Resource::Workers) {
+    // More workers work on more requests, which does not show how many times as many the next limit would bear.
+    let LoadVerdict::Resource { resource: name } = verdict else { return None };
+    if resource(*name) == Some(Resource::Workers) {
         return None;
     }
-    let is_next =
-        |one: &&SaturationUse| one.resource.group() != ResourceGroup::Client && resource_id(one.resource) != *by;
+    let is_next = |usage: &&SaturationUse| {
+        usage.resource.group() != ResourceGroup::Client && resource_id(usage.resource) != *name
+    };
     let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
-    let to = |times: f64, throughput: f64| LimitProjection { factor: times, throughput };
+    let projection = |times: f64, throughput: f64| LimitProjection { factor: times, throughput };
     let share = Some(next.fullness.value).filter(|&share| share > 0.0)?;
-    let capacity = |one: &SaturationUse| saturated.sweep.capacities.get(&one.resource).and_then(|one| one.requests);
-    let alone = capacity(first).zip(capacity(next)).map(|(limit, next)| to(next / limit, next));
+    let capacity =
+        |usage: &SaturationUse| saturated.sweep.capacities.get(&usage.resource).and_then(|limits| limits.requests);
+    let by_capacity = capacity(first).zip(capacity(next)).map(|(limit, next)| projection(next / limit, next));
     let claim = NextLimitClaim {
         fixed: saturated.sweep.fixed.clone(),
-        limit: *by,
+        limit: *name,
         next: resource_id(next.resource),
-        as_measured: to(first.fullness.value / share, saturated.saturation.throughput.value / share),
-        from_capacity: alone.filter(|alone| alone.factor > 1.0),
+        as_measured: projection(first.fullness.value / share, saturated.saturation.throughput.value / share),
+        from_capacity: by_capacity.filter(|candidate| candidate.factor > 1.0),
     };
     // No visit has tested it: a request may take more of a resource when there are more of them.
     Some(conclusion(claim, None, saturated.test()))
@@ -37,25 +39,27 @@ pub(super) fn next_limit(
 /// `of what was watched the next limit is the disk: if the network were 3.8 times as fast, at 21.8 requests/s, by its capacity alone; ...`.
 pub(super) fn conclusion(claim: NextLimitClaim, holds: Option<bool>, test: ClaimTest) -> LoadConclusion {
     let (limit, next) = (resource_name(claim.limit), resource_name(claim.next));
-    let how = if resource(claim.limit) == Some(Resource::Workers) { "as high" } else { "as fast" };
+    let degree = if resource(claim.limit) == Some(Resource::Workers) { "as high" } else { "as fast" };
     let [times, throughput] = [claim.as_measured.factor, claim.as_measured.throughput].map(number);
     // By capacities alone, where that is more than 10 % from what follows from the use under load.
-    let alone =
-        claim.from_capacity.filter(|alone| (alone.factor / claim.as_measured.factor).ln().abs() > 0.1_f64.ln_1p());
-    let alone = alone.map(|alone| [alone.factor, alone.throughput].map(number));
-    let measured = format!("{times} times {how}, at {throughput} requests/s");
-    let text = match &alone {
+    let by_capacity = claim
+        .from_capacity
+        .filter(|candidate| (candidate.factor / claim.as_measured.factor).ln().abs() > 0.1_f64.ln_1p());
+    let capacity_texts = by_capacity.map(|projection| [projection.factor, projection.throughput].map(number));
+    let measured = format!("{times} times {degree}, at {throughput} requests/s");
+    let text = match &capacity_texts {
         Some([times, throughput]) => format!(
-            "of what was watched the next limit is the {next}: if the {limit} were {times} times {how}, at {throughput} requests/s, by its \
-             capacity alone; {measured}, if each request goes on taking as much of it as under load"
+            "of what was watched the next limit is the {next}: if the {limit} were {times} times {degree}, at {throughput} requests/s, by its \
+             capacity alone; {measured}, if each request keeps taking as much of it as under load"
         ),
         None => format!("of what was watched the next limit is the {next}: if the {limit} were {measured}"),
     };
-    let is = if holds == Some(true) { "is" } else { "may be" };
-    let alone = alone.map(|[times, throughput]| format!("; by its capacity alone at {throughput}, if {times} times"));
+    let verb = if holds == Some(true) { "is" } else { "may be" };
+    let suffix =
+        capacity_texts.map(|[times, throughput]| format!("; by its capacity alone at {throughput}, if {times} times"));
     let line = format!(
-        "The next limit {is} the {next}, at {throughput} requests/s, if the {limit} were {times} times {how}{}; no visit has tested it.",
-        alone.unwrap_or_default()
+        "The next limit {verb} the {next}, at {throughput} requests/s, if the {limit} were {times} times {degree}{}; no visit has tested it.",
+        suffix.unwrap_or_default()
     );
     LoadConclusion::new(LoadClaim::WhatIf(claim), holds, test, text).with_line(AnswerLine::NextLimit, Some(line))
 }
@@ -70,7 +74,7 @@ pub(super) fn disk_amplification(saturated: &SaturatedSweep<'_>) -> Option<LoadC
 /// Bytes that the disk read for each byte that was served.
 pub(super) fn disk_read_ratio(saturated: &SaturatedSweep<'_>) -> Option<Estimate> {
     // Of a visit that was served nothing there is no such ratio.
-    let ratio = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
+    let ratio = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|&rate| rate > 0.0)?);
     mean_estimate(&saturated.values(ratio)).map(clamp_to_zero)
 }
 

@@ -11,13 +11,13 @@ const MAX_PUBLISHED_GAP: f64 = 0.05;
 /// Most users of a published case by far.
 const MAX_USERS: usize = 1000;
 
-/// The study of the published cases: what their capacities say before anything is measured.
+/// The study of the published cases: what their capacities predict before anything is measured.
 pub(crate) fn published_study(file: &ServerStudyFile) -> Study {
     let conclusions = file
         .case
         .iter()
         .flat_map(|case| PublishedCaseModel::from_case(file, case))
-        .flat_map(|judged| judged.conclusions());
+        .flat_map(|model| model.conclusions());
     let design = format!(
         "{}. Nothing was measured here: the asymptotic bounds and the exact mean value analysis of a closed network follow from \
          the published capacities of disk and network; a file that is always the same comes from the page cache, and needs the \
@@ -83,8 +83,8 @@ impl<'f> PublishedCaseModel<'f> {
     /// The limit, and whether it is what was seen: the same resource, a knee that is the same against what was seen, a capacity that
     /// is near it.
     fn limit(&self) -> Option<LoadConclusion> {
-        let ((limit, capacity), seen) = (*self.capacities.first()?, self.case.saturation(self.file)?);
-        let reaches = |throughput: f64| {
+        let ((limit, capacity), observed) = (*self.capacities.first()?, self.case.saturation(self.file)?);
+        let knee_users = |throughput: f64| {
             self.network.min_customers_for(KNEE_SHARE * throughput, MAX_USERS).map(|users| users as u64)
         };
         let claim = PublishedLoadCase {
@@ -96,47 +96,47 @@ impl<'f> PublishedCaseModel<'f> {
                 _ => Name::new("?"),
             },
             capacity,
-            saturation_published: seen,
+            saturation_published: observed,
             saturation_of_others: self.case.saturation_requests_per_s.is_none(),
             crossing: self.network.saturation_point(),
-            knee: reaches(capacity)?,
-            knee_by_published_saturation: reaches(seen)?,
+            knee: knee_users(capacity)?,
+            knee_by_published_saturation: knee_users(observed)?,
             knee_published: self.case.knee_clients,
         };
-        let is_near = (seen / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
-        let as_seen = claim.limit == claim.limit_published
+        let is_near = (observed / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
+        let is_as_observed = claim.limit == claim.limit_published
             && claim.knee_by_published_saturation == claim.knee_published
             && is_near;
         let PublishedLoadCase { name, knee, knee_by_published_saturation, knee_published, .. } = &claim;
-        let [limit, named] = [claim.limit, claim.limit_published].map(resource_name);
-        let [rate, seen, crossing] = [capacity, seen, claim.crossing].map(number);
-        let others = if claim.saturation_of_others { " in its other cases" } else { "" };
+        let [limit, published_limit] = [claim.limit, claim.limit_published].map(resource_name);
+        let [rate, observed_text, crossing] = [capacity, observed, claim.crossing].map(number);
+        let source_note = if claim.saturation_of_others { " in its other cases" } else { "" };
         let text = format!(
-            "{name}: the capacities give what was seen: the {limit} as the limit, at {rate} requests/s; the study named the {named}, and saw \
-             {seen}{others}. The bounds cross at {crossing} users; by mean value analysis 95 % are reached with {knee}, 95 % of what was seen \
+            "{name}: the capacities give what was seen: the {limit} as the limit, at {rate} requests/s; the study named the {published_limit}, and saw \
+             {observed_text}{source_note}. The bounds cross at {crossing} users; by mean value analysis 95 % are reached with {knee}, 95 % of what was seen \
              with {knee_by_published_saturation}; the study saw the knee at {knee_published}"
         );
-        Some(LoadConclusion::new(LoadClaim::Published(claim), Some(as_seen), self.test(), text))
+        Some(LoadConclusion::new(LoadClaim::Published(claim), Some(is_as_observed), self.test(), text))
     }
 
     /// A faster network until the disk is met: by the disk's capacity, and by what it read.
     fn next_limit(&self) -> Option<NextLimitClaim> {
         let [(limit, present), (next, capacity)] = *self.capacities.as_slice() else { return None };
-        let as_read = capacity / self.disk_amplification()?.value;
-        let to = |throughput: f64| LimitProjection { factor: throughput / present, throughput };
+        let actual_limit = capacity / self.disk_amplification()?.value;
+        let projection = |throughput: f64| LimitProjection { factor: throughput / present, throughput };
         Some(NextLimitClaim {
             fixed: self.fixed_case(),
             limit: resource_id(limit),
             next: resource_id(next),
-            as_measured: to(as_read),
-            from_capacity: Some(to(capacity)),
+            as_measured: projection(actual_limit),
+            from_capacity: Some(projection(capacity)),
         })
     }
 
     /// What the disk read over what was served, where the disk's reading was published with its mean.
     fn disk_amplification(&self) -> Option<Estimate> {
-        let served = self.case.saturation(self.file)? * self.file.machine.file_bytes;
-        Some(Estimate::exact(self.case.disk_read_bytes_per_s? / served))
+        let served_bytes = self.case.saturation(self.file)? * self.file.machine.file_bytes;
+        Some(Estimate::exact(self.case.disk_read_bytes_per_s? / served_bytes))
     }
 }
 
@@ -148,56 +148,58 @@ mod tests {
     use kelvin_reference::published::published_server;
 
     fn claims() -> Vec<Conclusion> {
-        published_study(published_server()).conclusions.into_iter().map(|one| one.conclusion).collect()
+        published_study(published_server()).conclusions.into_iter().map(|conclusion| conclusion.conclusion).collect()
     }
 
     #[test]
     fn capacities_predict_published_limits() {
-        let found: Vec<(PublishedLoadCase, Option<bool>)> = claims()
+        let cases: Vec<(PublishedLoadCase, Option<bool>)> = claims()
             .into_iter()
-            .filter_map(|one| match one.claim {
-                Claim::Load(LoadClaim::Published(published)) => Some((published, one.holds)),
+            .filter_map(|conclusion| match conclusion.claim {
+                Claim::Load(LoadClaim::Published(published)) => Some((published, conclusion.holds)),
                 _ => None,
             })
             .collect();
-        let of = |what: fn(&PublishedLoadCase) -> f64| found.iter().map(|(one, _)| what(one)).collect::<Vec<f64>>();
-        let tenths =
+        let values_of = |quantity: fn(&PublishedLoadCase) -> f64| {
+            cases.iter().map(|(case, _)| quantity(case)).collect::<Vec<f64>>()
+        };
+        let round_to_tenths =
             |values: Vec<f64>| values.into_iter().map(|value| (value * 10.0).round() / 10.0).collect::<Vec<f64>>();
-        assert_eq!(of(|one| one.capacity), [5.78; 3]);
-        assert_eq!(tenths(of(|one| one.crossing)), [1.3, 7.0, 1.0]);
-        assert_eq!(of(|one| one.knee as f64), [3.0, 10.0, 1.0]);
-        assert_eq!(of(|one| one.knee_by_published_saturation as f64), [2.0, 10.0, 1.0]);
-        assert_eq!(of(|one| one.knee_published as f64), [2.0, 10.0, 1.0]);
+        assert_eq!(values_of(|case| case.capacity), [5.78; 3]);
+        assert_eq!(round_to_tenths(values_of(|case| case.crossing)), [1.3, 7.0, 1.0]);
+        assert_eq!(values_of(|case| case.knee as f64), [3.0, 10.0, 1.0]);
+        assert_eq!(values_of(|case| case.knee_by_published_saturation as f64), [2.0, 10.0, 1.0]);
+        assert_eq!(values_of(|case| case.knee_published as f64), [2.0, 10.0, 1.0]);
         assert!(
-            found
+            cases
                 .iter()
-                .all(|(one, holds)| one.limit == *"link" && one.limit_published == *"link" && *holds == Some(true))
+                .all(|(case, holds)| case.limit == *"link" && case.limit_published == *"link" && *holds == Some(true))
         );
     }
 
     #[test]
     fn disk_amplification_makes_it_next_limit() {
-        let amplified: Vec<f64> = claims()
+        let ratios: Vec<f64> = claims()
             .iter()
-            .filter_map(|one| match &one.claim {
-                Claim::Load(LoadClaim::Amplification { ratio: times, .. }) if one.holds == Some(true) => {
+            .filter_map(|conclusion| match &conclusion.claim {
+                Claim::Load(LoadClaim::Amplification { ratio: times, .. }) if conclusion.holds == Some(true) => {
                     Some(times.value)
                 }
                 _ => None,
             })
             .collect();
-        assert_eq!(amplified.len(), 1);
-        assert!((amplified[0] - 2.4).abs() < 0.05, "{amplified:?}");
+        assert_eq!(ratios.len(), 1);
+        assert!((ratios[0] - 2.4).abs() < 0.05, "{ratios:?}");
         let next: Vec<NextLimitClaim> = claims()
             .into_iter()
-            .filter_map(|one| match one.claim {
+            .filter_map(|conclusion| match conclusion.claim {
                 Claim::Load(LoadClaim::WhatIf(next)) => Some(next),
                 _ => None,
             })
             .collect();
         let [next] = next.as_slice() else { panic!("{next:?}") };
-        let alone = next.from_capacity.unwrap();
-        assert!((alone.throughput - 21.8).abs() < 1e-9 && (alone.factor - 3.77).abs() < 0.01);
+        let by_capacity = next.from_capacity.unwrap();
+        assert!((by_capacity.throughput - 21.8).abs() < 1e-9 && (by_capacity.factor - 3.77).abs() < 0.01);
         assert!(
             (next.as_measured.factor - 1.6).abs() < 0.05 && (next.as_measured.throughput - 9.06).abs() < 0.05,
             "{next:?}"

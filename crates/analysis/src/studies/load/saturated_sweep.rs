@@ -49,7 +49,7 @@ impl<'s> SaturatedSweep<'s> {
 
     /// The numbers of users from the knee to where throughput is highest.
     pub fn loads(&self) -> &'s [UserLoad] {
-        &self.sweep.loads[self.saturation.from..=self.saturation.until]
+        &self.sweep.loads[self.saturation.first..=self.saturation.last]
     }
 
     /// The visits to them.
@@ -84,8 +84,8 @@ impl<'s> SaturatedSweep<'s> {
     /// Whether a resource is certainly full: at the saturation throughput, or in the visits as they were. Where users think, throughput
     /// differs by chance from visit to visit, and what serves them may be full in each.
     pub fn is_full(&self, usage: &SaturationUse) -> bool {
-        let in_visits = || self.values(|visit| visit.resource_use.get(&usage.resource).copied());
-        usage.fullness.low >= FULL_USE || mean_estimate(&in_visits()).is_some_and(|used| used.low >= FULL_USE)
+        let visit_uses = || self.values(|visit| visit.resource_use.get(&usage.resource).copied());
+        usage.fullness.low >= FULL_USE || mean_estimate(&visit_uses()).is_some_and(|used| used.low >= FULL_USE)
     }
 
     /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
@@ -100,14 +100,14 @@ impl<'s> SaturatedSweep<'s> {
     /// work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is so: threads
     /// that are woken together wait for each other on CPUs that are not full.
     fn wanted_cpu_share(&self) -> Option<f64> {
-        let of_visit = |visit: &LoadStep| {
+        let visit_share = |visit: &LoadStep| {
             let used = *visit.resource_use.get(&Resource::ServerCpu)?;
             let is_quota_hidden = visit.host_figure(LoadHost::Server, &hosts::CPU_THROTTLED).is_none();
             let shares = used + self.waiting_cpu_share(visit, Resource::ServerCpu)?;
-            let counts = busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden;
-            Some(if counts { shares.min(1.0) } else { used })
+            let is_waiting_counted = busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden;
+            Some(if is_waiting_counted { shares.min(1.0) } else { used })
         };
-        let shares = self.values(of_visit);
+        let shares = self.values(visit_share);
         (!shares.is_empty()).then(|| mean(&shares))
     }
 
@@ -116,40 +116,46 @@ impl<'s> SaturatedSweep<'s> {
     fn waiting_cpu_share(&self, visit: &LoadStep, resource: Resource) -> Option<f64> {
         let servers = self.sweep.servers(resource)?;
         let threads = min_server_threads(visit, servers).filter(|_| resource == Resource::ServerCpu).unwrap_or(servers);
-        let at_work = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
-        Some(visit.host_figure(cpu_host(resource)?, &hosts::THREADS_WITHOUT_CPU)? / at_work)
+        let active_threads = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
+        Some(visit.host_figure(cpu_host(resource)?, &hosts::THREADS_WITHOUT_CPU)? / active_threads)
     }
 
     /// Whether other work has the CPUs of either end, for which its threads wait longer than they run, and the threads of both run or wait for
     /// a CPU most of the time: of what is short to either end of a study no resource need be full by what it wants alone. Threads that
     /// wait now and then next to other work do not show that it limits.
     pub fn is_cpu_used_by_others(&self) -> bool {
-        let wanted_share =
-            |visit: &LoadStep, resource| of_end(self, visit, resource).map_or(0.0, |(used, waited)| used + waited);
+        let wanted_share = |visit: &LoadStep, resource| {
+            cpu_shares(self, visit, resource).map_or(0.0, |(used, waiting)| used + waiting)
+        };
         let is_wanted =
             |visit: &LoadStep| ENDS.map(|end| wanted_share(visit, end)).iter().sum::<f64>() >= MIN_WANTED_CPU_SHARE;
-        ENDS.iter().any(|&end| self.others_have_cpus_of(end)) && self.is_mostly(|visit| Some(is_wanted(visit)))
+        ENDS.iter().any(|&end| self.has_foreign_load(end)) && self.is_mostly(|visit| Some(is_wanted(visit)))
     }
 
     /// Whether the CPUs that an end may run on are full in most visits while its threads wait for one longer than they run, and what neither
     /// end does is more than what this one does: two ends on the same CPUs wait for each other.
-    pub fn others_have_cpus_of(&self, end: Resource) -> bool {
+    pub fn has_foreign_load(&self, end: Resource) -> bool {
         let is_same_host = NetworkSetup::of(&self.sweep.fixed) != Some(NetworkSetup::Hosts);
         let servers = |end| self.sweep.servers(end).unwrap_or(1.0);
-        let in_cpus =
-            |visit: &LoadStep, of: Resource| visit.resource_use.get(&of).copied().unwrap_or(0.0) * servers(of);
+        let cpus_used = |visit: &LoadStep, resource: Resource| {
+            visit.resource_use.get(&resource).copied().unwrap_or(0.0) * servers(resource)
+        };
         self.is_mostly(|visit| {
-            let (used, waited) = of_end(self, visit, end)?;
+            let (used, waiting) = cpu_shares(self, visit, end)?;
             let busy = busy_cpu_share(visit, cpu_host(end)?)?;
-            let own: f64 = ENDS.iter().filter(|&&one| one == end || is_same_host).map(|&one| in_cpus(visit, one)).sum();
-            Some(busy >= FULL_USE && waited > used && busy - own / servers(end) > used)
+            let own_cpus: f64 = ENDS
+                .iter()
+                .filter(|&&candidate| candidate == end || is_same_host)
+                .map(|&side| cpus_used(visit, side))
+                .sum();
+            Some(busy >= FULL_USE && waiting > used && busy - own_cpus / servers(end) > used)
         })
     }
 
     /// Whether something is so in most of the visits of which it is known.
-    fn is_mostly(&self, is_so: impl Fn(&LoadStep) -> Option<bool>) -> bool {
-        let answers: Vec<bool> = self.steps().filter_map(is_so).collect();
-        2 * answers.iter().filter(|is_so| **is_so).count() > answers.len()
+    fn is_mostly(&self, predicate: impl Fn(&LoadStep) -> Option<bool>) -> bool {
+        let answers: Vec<bool> = self.steps().filter_map(predicate).collect();
+        2 * answers.iter().filter(|answer| **answer).count() > answers.len()
     }
 
     /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
@@ -159,14 +165,15 @@ impl<'s> SaturatedSweep<'s> {
         let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= MIN_NEAR_USE);
         !self.is_cut_short(Resource::ServerCpu)
             && !is_full
-            && (is_raised || self.others_have_cpus_of(Resource::ServerCpu) && self.is_cpu_used_by_others())
+            && (is_raised || self.has_foreign_load(Resource::ServerCpu) && self.is_cpu_used_by_others())
     }
 
     /// Whether a resource was not full in some visits, though on the whole it may be.
     pub fn is_unsteady(&self, usage: &SaturationUse) -> bool {
-        const SOME: usize = 2;
-        let of_visit = |visit: &LoadStep| Some(visit.resource_use.get(&usage.resource)? * usage.fullness_to_use());
-        !self.is_full(usage) && self.steps().filter_map(of_visit).filter(|used| *used < MIN_NEAR_USE).count() >= SOME
+        const MIN_UNSTEADY_STEPS: usize = 2;
+        let fullness = |visit: &LoadStep| Some(visit.resource_use.get(&usage.resource)? * usage.fullness_to_use());
+        !self.is_full(usage)
+            && self.steps().filter_map(fullness).filter(|used| *used < MIN_NEAR_USE).count() >= MIN_UNSTEADY_STEPS
     }
 
     /// The fullest part of each device, the fullest first. Workers that wait for full hardware are not what limits.
@@ -198,19 +205,21 @@ impl<'s> SaturatedSweep<'s> {
         let devices: Vec<SaturationUse> =
             self.fullest_by_group().into_iter().filter(|usage| usage.resource.group().is_station()).collect();
         let station = |usage: &SaturationUse| {
-            let servers = whole_servers(self.sweep.servers(usage.resource).unwrap_or(1.0));
+            let servers = round_server_count(self.sweep.servers(usage.resource).unwrap_or(1.0));
             let share = usage.fullness.value.max(0.0) / self.saturation.throughput.value;
             Station::servers(share * f64::from(servers.get()), servers)
         };
         let mut stations: Vec<Station> = devices.iter().map(station).collect();
         let demand: f64 = stations.iter().map(|station| station.demand).sum();
-        let alone = self.sweep.loads.first().filter(|load| load.users == 1);
-        let response =
-            alone.map(|load| load.figure_values(&RESPONSE)).filter(|all| !all.is_empty()).map(|all| mean(&all) / 1e9);
+        let single_user = self.sweep.loads.first().filter(|load| load.users == 1);
+        let response = single_user
+            .map(|load| load.figure_values(&RESPONSE))
+            .filter(|values| !values.is_empty())
+            .map(|values| mean(&values) / 1e9);
         stations.push(Station::delay((response.unwrap_or(0.0) - demand).max(0.0)));
         let network = ClosedNetwork::new(stations, self.sweep.think_seconds()).ok()?;
-        let solved = network.solve(usize::try_from(self.sweep.max_users()).ok()?);
-        let share = |load: &UserLoad| mean(&load.throughputs()) / solved[load.users as usize - 1].throughput;
+        let steps = network.solve(usize::try_from(self.sweep.max_users()).ok()?);
+        let share = |load: &UserLoad| mean(&load.throughputs()) / steps[load.users as usize - 1].throughput;
         Some(mean(&self.loads().iter().map(share).collect::<Vec<f64>>()))
     }
 }
@@ -228,7 +237,7 @@ fn cpu_host(resource: Resource) -> Option<LoadHost> {
 const ENDS: [Resource; 2] = [Resource::ServerCpu, Resource::ClientCpu];
 
 /// The shares of its CPUs, or of the threads that have work, for which an end ran, and waited for a CPU.
-fn of_end(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Option<(f64, f64)> {
+fn cpu_shares(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Option<(f64, f64)> {
     Some((*visit.resource_use.get(&end)?, saturated.waiting_cpu_share(visit, end)?))
 }
 
@@ -254,8 +263,8 @@ fn service_demand(visits: &[(f64, f64)]) -> Option<UncertainValue> {
     let mean_of = |part: fn(&(f64, f64)) -> f64| mean(&visits.iter().map(part).collect::<Vec<f64>>());
     let throughput = mean_of(|visit| visit.0);
     let demand = mean_of(|visit| visit.1) / throughput;
-    let around: f64 = visits.iter().map(|(throughput, used)| (used - demand * throughput).powi(2)).sum();
-    let variance = around / degrees / visits.len() as f64 / throughput.powi(2);
+    let residual: f64 = visits.iter().map(|(throughput, used)| (used - demand * throughput).powi(2)).sum();
+    let variance = residual / degrees / visits.len() as f64 / throughput.powi(2);
     Some(UncertainValue::from_variance(demand, VarianceEstimate { variance, degrees }))
 }
 

@@ -105,9 +105,9 @@ impl UserLoad {
 
 impl Sweep {
     /// The name of one of its tables, apart from those of the run's other sweeps.
-    pub(super) fn table_id(&self, what: &str) -> String {
+    pub(super) fn table_id(&self, name: &str) -> String {
         let fixed = self.fixed.to_string().replace(' ', "-").replace('=', "_");
-        format!("{}.{what}.{fixed}", super::LOAD_STUDY)
+        format!("{}.{name}.{fixed}", super::LOAD_STUDY)
     }
 
     /// Mean think time, in seconds.
@@ -150,10 +150,12 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
     }
     for sweep in &mut sweeps {
         sweep.loads.sort_by_key(|load| load.users);
-        let is_of = |one: &&Measurement| without_axes(&one.planned.case, &[USERS]) == sweep.fixed;
-        sweep.more_workers = measurements_of(run, &MORE_WORKERS).find(is_of).and_then(|one| {
-            let rates = one.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| scalar_mean(&reading.readings));
-            Some((USERS.number_in(&one.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
+        let is_same_sweep =
+            |measurement: &&Measurement| without_axes(&measurement.planned.case, &[USERS]) == sweep.fixed;
+        sweep.more_workers = measurements_of(run, &MORE_WORKERS).find(is_same_sweep).and_then(|measurement| {
+            let rates =
+                measurement.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| scalar_mean(&reading.readings));
+            Some((USERS.number_in(&measurement.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
         });
         sweep.saturation = saturation(sweep);
     }
@@ -168,16 +170,16 @@ fn measurements_of<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<I
 fn user_load(run: &Run, measurement: &Measurement) -> Option<UserLoad> {
     let users = USERS.number_in(&measurement.planned.case)?;
     let case = &measurement.planned.case;
-    let of_resources = |metric: &'static Metric| {
+    let resource_figures = |metric: &'static Metric| {
         by_axis_value(run, case, (Resource::AXIS, Resource::of), |figures| figures.get(&metric.id).copied())
     };
-    let (mut used, mut busy) = (of_resources(&UTILISATION), of_resources(&BUSY_TIME));
+    let (mut uses, mut busy_times) = (resource_figures(&UTILISATION), resource_figures(&BUSY_TIME));
     let mut hosts = by_axis_value(run, case, (LoadHost::AXIS, LoadHost::of), Some);
-    let visit = |(index, (at, seconds, figures)): (u32, (f64, f64, FigureValues))| {
+    let visit = |(index, (start, seconds, figures)): (u32, (f64, f64, FigureValues))| {
         let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
-        let (used, hosts) = (used.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
-        let disk_busy = busy.remove(&index).and_then(|busy| busy.get(&Resource::Disk).copied());
-        Some(LoadStep { start: at, seconds, throughput, figures, resource_use: used, disk_busy, hosts })
+        let (resource_use, hosts) = (uses.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
+        let disk_busy = busy_times.remove(&index).and_then(|busy| busy.get(&Resource::Disk).copied());
+        Some(LoadStep { start, seconds, throughput, figures, resource_use, disk_busy, hosts })
     };
     let visits: Vec<LoadStep> = round_figures(measurement).into_iter().filter_map(visit).collect();
     (!visits.is_empty()).then_some(UserLoad { users, steps: visits })
@@ -231,15 +233,16 @@ fn by_axis_value<K: Ord, V>(
 /// What was measured of each resource alone, for the requests of these sweeps.
 fn resource_capacities(run: &Run, fixed: &Case) -> BTreeMap<Resource, ResourceCapacity> {
     let mut capacities: BTreeMap<Resource, ResourceCapacity> = BTreeMap::new();
-    let is_of =
+    let is_same_value =
         |case: &Case, axis: &Axis| case.get(&axis.name).is_none_or(|value| fixed.get(&axis.name) == Some(value));
-    for measurement in run.measurements.iter().filter(|planned| USERS.number_in(&planned.planned.case).is_none()) {
+    for measurement in run.measurements.iter().filter(|candidate| USERS.number_in(&candidate.planned.case).is_none()) {
         let case = &measurement.planned.case;
-        let of_sweep = CAPACITY.axes().filter(|axis| axis.name != Resource::AXIS.name).all(|axis| is_of(case, axis));
-        let Some(resource) = Resource::of(case).filter(|_| of_sweep) else { continue };
+        let is_of_sweep =
+            CAPACITY.axes().filter(|axis| axis.name != Resource::AXIS.name).all(|axis| is_same_value(case, axis));
+        let Some(resource) = Resource::of(case).filter(|_| is_of_sweep) else { continue };
         let figure = |metric: &Metric| {
             let values: Vec<f64> =
-                measurement.readings(&metric.id).filter_map(|(_, planned)| scalar_mean(&planned.readings)).collect();
+                measurement.readings(&metric.id).filter_map(|(_, reading)| scalar_mean(&reading.readings)).collect();
             (!values.is_empty()).then(|| median(&values)).filter(|&value| value > 0.0)
         };
         let entry = capacities.entry(resource).or_default();

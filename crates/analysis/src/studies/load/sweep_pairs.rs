@@ -28,16 +28,16 @@ impl<'s> SweepPair<'s> {
     /// `None` unless they differ in one property, the first is the usual one of the two, and both saturate.
     fn from_sweeps(base: &'s Sweep, other: &'s Sweep) -> Option<Self> {
         let axes = [RequestPattern::AXIS, CacheState::AXIS, THINK_TIME];
-        let by = axes.into_iter().find(|&axis| {
+        let axis = axes.into_iter().find(|&axis| {
             base.fixed != other.fixed && without_axes(&base.fixed, &[axis]) == without_axes(&other.fixed, &[axis])
         })?;
         let is_in_order = match (RequestPattern::of(&base.fixed), CacheState::of(&base.fixed)) {
-            (pattern, _) if by == RequestPattern::AXIS => pattern == Some(RequestPattern::Random),
-            (_, cache) if by == CacheState::AXIS => cache == Some(CacheState::Uncached),
+            (pattern, _) if axis == RequestPattern::AXIS => pattern == Some(RequestPattern::Random),
+            (_, cache) if axis == CacheState::AXIS => cache == Some(CacheState::Uncached),
             _ => base.think_seconds() < other.think_seconds(),
         };
         is_in_order.then_some(())?;
-        Some(Self { axis: by.name, base: saturated_sweep(base)?, other: saturated_sweep(other)? })
+        Some(Self { axis: axis.name, base: saturated_sweep(base)?, other: saturated_sweep(other)? })
     }
 
     /// What the base and the other have of the property.
@@ -47,17 +47,18 @@ impl<'s> SweepPair<'s> {
 
     fn conclusions(&self) -> (Vec<LoadConclusion>, StudyAnswer) {
         // Think time changes how many requests there are at a time, the others where they are served from.
-        let other = if self.axis == THINK_TIME.name { Some(self.knee()) } else { self.disk() };
+        let detail = if self.axis == THINK_TIME.name { Some(self.knee()) } else { self.disk() };
         let throughput = self.throughput();
-        let is_same = match throughput.0.stated.holds {
+        let relation = match throughput.0.stated.holds {
             Some(true) => "is the same",
             Some(false) => "differs",
             None => "is not certainly the same",
         };
-        let [usual, changed] = self.names();
-        let says = capitalise(&format!("{changed} instead of {usual}: the throughput at saturation {is_same}."));
-        let (conclusions, reasons) = std::iter::once(throughput).chain(other).unzip();
-        (conclusions, StudyAnswer { text: says, reasons })
+        let [base_name, other_name] = self.names();
+        let text =
+            capitalise(&format!("{other_name} instead of {base_name}: the throughput at saturation {relation}."));
+        let (conclusions, reasons) = std::iter::once(throughput).chain(detail).unzip();
+        (conclusions, StudyAnswer { text, reasons })
     }
 
     /// Whether both carry as much: `the throughput at saturation is the same within 5.0 % with 1 s of think time as with no think time: 5.8
@@ -67,19 +68,20 @@ impl<'s> SweepPair<'s> {
         // The errors of both add as squares, of logarithms.
         let [base, other] = values;
         let ratio = other.value / base.value;
-        let side = |over: f64, under: f64| (over.ln().powi(2) + under.ln().powi(2)).sqrt();
-        let down = side(other.value / other.low, base.high / base.value);
-        let up = side(other.high / other.value, base.value / base.low);
-        let off = Estimate::new(ratio - 1.0, (ratio * (-down).exp() - 1.0, ratio * up.exp() - 1.0));
-        let ([usual, changed], [before, after]) = (self.names(), values.map(|estimate| number(estimate.value)));
-        let (tolerance, change) = (SAME_THROUGHPUT_SHARE, span_text(&off, signed_percent));
+        let combine = |first: f64, second: f64| (first.ln().powi(2) + second.ln().powi(2)).sqrt();
+        let lower_error = combine(other.value / other.low, base.high / base.value);
+        let upper_error = combine(other.high / other.value, base.value / base.low);
+        let deviation =
+            Estimate::new(ratio - 1.0, (ratio * (-lower_error).exp() - 1.0, ratio * upper_error.exp() - 1.0));
+        let ([base_name, other_name], [before, after]) = (self.names(), values.map(|estimate| number(estimate.value)));
+        let (tolerance, change) = (SAME_THROUGHPUT_SHARE, span_text(&deviation, signed_percent));
         let text = format!(
-            "the throughput at saturation is the same within {} with {changed} as with {usual}: {after} and {before} requests/s, {change}",
+            "the throughput at saturation is the same within {} with {other_name} as with {base_name}: {after} and {before} requests/s, {change}",
             percent(tolerance)
         );
         let line = format!("{after} instead of {before} requests/s: {change}.");
-        let figure = LoadFigure::Throughput { deviation: off, tolerance };
-        (self.conclusion(figure, values, off.is_within(tolerance), text), line)
+        let figure = LoadFigure::Throughput { deviation, tolerance };
+        (self.conclusion(figure, values, deviation.is_within(tolerance), text), line)
     }
 
     /// Whether the other needs more users: their intervals are apart.
@@ -92,8 +94,8 @@ impl<'s> SweepPair<'s> {
         };
         let users = [base, other].map(|knee| Estimate::new(knee.users as f64, (knee.low as f64, knee.high as f64)));
         let [before, after] = users.map(|knee| format!("{}{}", knee.value, knee_span(knee.low, knee.high)));
-        let [usual, changed] = self.names();
-        let text = format!("with {changed} the knee is later than with {usual}: at {after} and {before} users");
+        let [base_name, other_name] = self.names();
+        let text = format!("with {other_name} the knee is later than with {base_name}: at {after} and {before} users");
         let is_later = if holds == Some(true) { "later" } else { "not certainly later" };
         let line = format!("The knee is {is_later}: at {after} instead of {before} users.");
         (self.conclusion(LoadFigure::Knee, users, holds, text), line)
@@ -104,9 +106,9 @@ impl<'s> SweepPair<'s> {
         let values = [disk_read_ratio(&self.base)?, disk_read_ratio(&self.other)?];
         let [base, other] = values;
         let is_apart = (other.high < base.low).then_some(true).or((other.low > base.high).then_some(false));
-        let ([usual, changed], [before, after]) = (self.names(), values.map(|estimate| number(estimate.value)));
+        let ([base_name, other_name], [before, after]) = (self.names(), values.map(|estimate| number(estimate.value)));
         let text = format!(
-            "with {changed} the disk reads less than with {usual}: {after} and {before} bytes for each byte served"
+            "with {other_name} the disk reads less than with {base_name}: {after} and {before} bytes for each byte served"
         );
         let line = format!("The disk reads {after} instead of {before} bytes for each byte served.");
         (base.low > MIN_DISK_BYTES).then(|| (self.conclusion(LoadFigure::DiskBytes, values, is_apart, text), line))

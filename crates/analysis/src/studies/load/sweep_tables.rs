@@ -14,8 +14,8 @@ pub(super) fn sweep_tables(sweep: &Sweep) -> Vec<StudyTable> {
 
 /// The metrics of these sweeps that are read together with others.
 pub(super) fn undrawn_metrics(sweeps: &[Sweep]) -> Vec<Name> {
-    let own = SWEEP_COLUMNS.iter().filter(|column| !column.is_drawn).map(|column| column.metric.id);
-    own.chain(super::host_tables::undrawn_metrics(sweeps)).collect()
+    let sweep_metrics = SWEEP_COLUMNS.iter().filter(|column| !column.is_drawn).map(|column| column.metric.id);
+    sweep_metrics.chain(super::host_tables::undrawn_metrics(sweeps)).collect()
 }
 
 /// A column of figures of visits.
@@ -23,7 +23,7 @@ struct SweepColumn {
     label: &'static str,
     metric: &'static Metric,
     is_main: bool,
-    /// Whether a curve over users says more than the table.
+    /// Whether a curve over users shows more than the table.
     is_drawn: bool,
 }
 
@@ -51,13 +51,14 @@ static SWEEP_COLUMNS: [SweepColumn; 18] = [
 /// A row for each number of users.
 fn user_table(sweep: &Sweep) -> StudyTable {
     let was_watched = |resource: &Resource| sweep.loads.iter().any(|load| !use_shares(load, *resource).is_empty());
-    let watched: Vec<Resource> = Resource::ALL.iter().copied().filter(was_watched).collect();
-    let own = SWEEP_COLUMNS.iter().map(|column| StudyColumn::new(column.label, column.metric.unit, column.is_main));
+    let watched_resources: Vec<Resource> = Resource::ALL.iter().copied().filter(was_watched).collect();
+    let figure_columns =
+        SWEEP_COLUMNS.iter().map(|column| StudyColumn::new(column.label, column.metric.unit, column.is_main));
     let predicted = [
         StudyColumn::new("predicted", Unit::PerSecond, true),
         StudyColumn::new("predicted response", Unit::Nanoseconds, false),
     ];
-    let used = watched.iter().map(|&resource| StudyColumn::new(resource.name(), Unit::Ratio, false));
+    let used = watched_resources.iter().map(|&resource| StudyColumn::new(resource.name(), Unit::Ratio, false));
     let busy = StudyColumn::new("disk busy", Unit::Ratio, false);
     let knee = saturated_sweep(sweep).map(|saturated| saturated.saturation.knee.users);
     let model = closed_network(sweep).map(|network| network.solve(usize::try_from(sweep.max_users()).unwrap_or(0)));
@@ -68,7 +69,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
             step.map(|predicted_step| Figure::without_interval(predicted_step.throughput, 1)),
             step.map(|predicted_step| Figure::without_interval(predicted_step.response * 1e9, 1)),
         ];
-        let shares = watched.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
+        let shares = watched_resources.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
         let busy = mean_figure(&load.values(|visit| visit.disk_busy));
         let mark = if knee == Some(load.users) { ", knee" } else { "" };
         let label = format!("{}{mark}", counted_text(load.users, "user"));
@@ -78,7 +79,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
     StudyTable {
         id: sweep.table_id("users"),
         title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.fixed)),
-        columns: own.chain(predicted).chain(used).chain([busy]).collect(),
+        columns: figure_columns.chain(predicted).chain(used).chain([busy]).collect(),
         rows: sweep.loads.iter().map(row).collect(),
         metrics: metrics.map(|metric| metric.id).collect(),
         // Throughput, and what was predicted of it.
@@ -95,22 +96,22 @@ fn resource_table(sweep: &Sweep) -> Option<StudyTable> {
         ("by its capacity", Unit::PerSecond, true),
         ("capacity", Unit::BytesPerSecond, false),
     ];
-    let with = sweep_suffix(&sweep.fixed);
+    let suffix = sweep_suffix(&sweep.fixed);
     Some(StudyTable::new(
         sweep.table_id("resources"),
-        format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
+        format!("The use of each resource at saturation, and the throughput that it alone would allow{suffix}"),
         columns.map(|(label, unit, is_main)| StudyColumn::new(label, unit, is_main)).into(),
         saturated.uses.iter().map(|usage| resource_row(&saturated, usage)).collect(),
     ))
 }
 
 fn resource_row(saturated: &SaturatedSweep<'_>, usage: &SaturationUse) -> StudyRow {
-    let allows = |visit: &LoadStep| Some(visit.throughput / visit.resource_use.get(&usage.resource)?);
-    let allowed: Vec<f64> = saturated.steps().filter_map(allows).filter(|rate| rate.is_finite()).collect();
+    let allowed_rate = |visit: &LoadStep| Some(visit.throughput / visit.resource_use.get(&usage.resource)?);
+    let throughputs: Vec<f64> = saturated.steps().filter_map(allowed_rate).filter(|rate| rate.is_finite()).collect();
     let capacity = saturated.sweep.capacities.get(&usage.resource);
     let cells = vec![
         Some(interval_figure(&usage.utilisation, saturated.steps().count())),
-        mean_figure(&allowed),
+        mean_figure(&throughputs),
         capacity.and_then(|capacity| capacity.requests).map(|value| Figure::without_interval(value, 1)),
         capacity.and_then(|capacity| capacity.bytes).map(|value| Figure::without_interval(value, 1)),
     ];

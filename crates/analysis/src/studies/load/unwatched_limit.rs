@@ -22,8 +22,8 @@ const MIN_MEASURABLE_SECONDS: f64 = 1e-3;
 const MIN_REFUSED_SHARE: f64 = 0.1;
 /// Bytes of the disk for each byte served from which the server waits for what it reads.
 const MIN_DISK_BYTES: f64 = 0.1;
-/// What the server writes and the disk is asked for with each request where it has its writes flushed: half a page, and half a write. A log
-/// that is written behind is a hundredth of that.
+/// Bytes that the server writes with each request, and requests to the disk, where it has its writes flushed: half a page, and half a write.
+/// A log that is written behind is a hundredth of that.
 const MIN_FLUSHED_BYTES: f64 = 2048.0;
 const MIN_DISK_WRITES: f64 = 0.5;
 /// Share of the time in which tasks wait for the disk, from which on it is there: who waits for a journal does so for a part of it.
@@ -34,15 +34,15 @@ struct RequestTimes {
     /// Seconds of one from when it left until its answer had come.
     seconds: f64,
     /// Of these, those that no resource which was watched works for it.
-    unwatched: f64,
+    unwatched_seconds: f64,
 }
 
 impl RequestTimes {
     /// `None` where it was not measured.
     fn from_load(sweep: &Sweep, load: &UserLoad) -> Option<Self> {
         let seconds = mean_figure(load, service_time)?;
-        let watched = mean_figure(load, |visit| Some(watched_seconds(sweep, visit) / visit.throughput))?;
-        Some(Self { seconds, unwatched: (seconds - watched).max(0.0) })
+        let watched_time = mean_figure(load, |visit| Some(watched_seconds(sweep, visit) / visit.throughput))?;
+        Some(Self { seconds, unwatched_seconds: (seconds - watched_time).max(0.0) })
     }
 
     /// Of a single user, whose requests wait for nobody else's; `None` without a visit to one.
@@ -51,7 +51,7 @@ impl RequestTimes {
     }
 
     fn unwatched_share(&self) -> f64 {
-        self.unwatched / self.seconds
+        self.unwatched_seconds / self.seconds
     }
 }
 
@@ -65,23 +65,23 @@ const NO_GROWTH: f64 = 1.05;
 /// Other programs that have the CPUs, where most of what requests take is waiting for one, with a single user as well.
 pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated.filter(|saturated| saturated.is_cpu_used_by_others())?;
-    let waited = |visit: &LoadStep, host| visit.host_figure(host, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0);
+    let waiting_threads = |visit: &LoadStep, host| visit.host_figure(host, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0);
     // Requests of users who think for longer are not held up by it.
-    let is_telling = mean_over_loads(saturated.loads(), service_time)? >= facts.sweep.think_seconds();
-    let of_alone = |visit: &LoadStep| {
-        let waited = waited(visit, LoadHost::Server) + waited(visit, LoadHost::Client);
-        Some(waited / visit.throughput / service_time(visit)?)
+    let is_wait_long = mean_over_loads(saturated.loads(), service_time)? >= facts.sweep.think_seconds();
+    let waited_share = |visit: &LoadStep| {
+        let waiting = waiting_threads(visit, LoadHost::Server) + waiting_threads(visit, LoadHost::Client);
+        Some(waiting / visit.throughput / service_time(visit)?)
     };
-    let alone = facts.sweep.loads.first().filter(|load| load.users == 1);
-    let alone = alone.and_then(|load| mean_figure(load, of_alone));
+    let single_user = facts.sweep.loads.first().filter(|load| load.users == 1);
+    let single_share = single_user.and_then(|load| mean_figure(load, waited_share));
     // Of many users, whose threads wait at the same time, by what either end wants.
-    let at_most = |share: f64| (share.min(1.0) * 100.0).round() as u64;
+    let capped_percent = |share: f64| (share.min(1.0) * 100.0).round() as u64;
     let [server, client] = [LoadHost::Server, LoadHost::Client]
-        .map(|host| mean_over_loads(saturated.loads(), |visit| Some(waited(visit, host))).unwrap_or(0.0));
+        .map(|host| mean_over_loads(saturated.loads(), |visit| Some(waiting_threads(visit, host))).unwrap_or(0.0));
     let location = if client > server { RequestLocation::Client } else { RequestLocation::Server };
-    let percent = at_most(alone.unwrap_or(client + server));
-    let is_most = alone.is_none_or(|share| share >= MIN_MAJOR_SHARE);
-    (is_telling && is_most).then_some(not_sampled(UnsampledLimit::OtherWork { percent }, location))
+    let percent = capped_percent(single_share.unwrap_or(client + server));
+    let is_most = single_share.is_none_or(|share| share >= MIN_MAJOR_SHARE);
+    (is_wait_long && is_most).then_some(not_sampled(UnsampledLimit::OtherWork { percent }, location))
 }
 
 /// Stalls in which nobody is answered, for a tenth of the time or longer. Where a CPU is waited for or taken away as long, that is why.
@@ -91,48 +91,51 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let visits = || saturated.loads().iter().filter(|load| load.users >= FEW_USERS).flat_map(|load| &load.steps);
     let mean_of = |metric| mean_if_complete(visits().filter_map(move |visit| visit.get(metric)));
     let (share, rate) = (mean_of(&STALLED)?, mean_of(&STALLS)?);
-    let seen: f64 = visits().filter_map(|visit| Some(visit.get(&STALLS)? * visit.seconds)).sum();
-    let taken = |visit: &LoadStep| {
+    let stall_count: f64 = visits().filter_map(|visit| Some(visit.get(&STALLS)? * visit.seconds)).sum();
+    let cpu_loss = |visit: &LoadStep| {
         let steal = visit.host_figure(LoadHost::Server, &hosts::CPU_STEAL).unwrap_or(0.0);
         visit.host_figure(LoadHost::Client, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0).max(steal)
     };
-    let taken = mean_if_complete(visits().map(taken))?;
+    let lost_share = mean_if_complete(visits().map(cpu_loss))?;
     let stalls = UnsampledLimit::Stalls {
         percent: (share * 100.0).round() as u64,
         nanoseconds: to_nanoseconds(share / rate),
         period_nanoseconds: to_nanoseconds(1.0 / rate),
     };
     let location = request_location(facts.sweep, saturated.loads())?;
-    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(not_sampled(stalls, location))
+    (share >= STALLING && stall_count >= SOME_STALLS && lost_share < share).then_some(not_sampled(stalls, location))
 }
 
 /// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
-pub(super) fn beyond_memory(sweep: &Sweep) -> Option<(usize, f64)> {
-    let read = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?);
-    let ratios = |loads: &[UserLoad]| loads.iter().flat_map(|load| &load.steps).filter_map(read).collect::<Vec<f64>>();
-    let from =
-        sweep.loads.iter().rposition(|load| mean_figure(load, read).is_none_or(|read| read < MIN_DISK_BYTES))? + 1;
-    let (below, above) = sweep.loads.split_at(from);
-    let (below, above) = (ratios(below), ratios(above));
-    let more = UncertainValue::mean(&above)?.minus(UncertainValue::mean(&below)?);
-    (mean(&below) < MIN_DISK_BYTES && interval_estimate(more, CONFIDENCE_LEVEL).low >= MIN_DISK_BYTES)
-        .then(|| (from, mean(&above)))
+pub(super) fn memory_crossing(sweep: &Sweep) -> Option<(usize, f64)> {
+    let read_ratio =
+        |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?);
+    let ratios =
+        |loads: &[UserLoad]| loads.iter().flat_map(|load| &load.steps).filter_map(read_ratio).collect::<Vec<f64>>();
+    let first_index =
+        sweep.loads.iter().rposition(|load| mean_figure(load, read_ratio).is_none_or(|read| read < MIN_DISK_BYTES))?
+            + 1;
+    let (few_users, many_users) = sweep.loads.split_at(first_index);
+    let (low_ratios, high_ratios) = (ratios(few_users), ratios(many_users));
+    let increase = UncertainValue::mean(&high_ratios)?.minus(UncertainValue::mean(&low_ratios)?);
+    (mean(&low_ratios) < MIN_DISK_BYTES && interval_estimate(increase, CONFIDENCE_LEVEL).low >= MIN_DISK_BYTES)
+        .then(|| (first_index, mean(&high_ratios)))
 }
 
 /// Memory that holds the files of fewer users only, where more of them bring nothing and no resource is full by it.
 pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let (from, read) = beyond_memory(facts.sweep)?;
-    let (below, above) = facts.sweep.loads.split_at(from);
+    let (first_index, read) = memory_crossing(facts.sweep)?;
+    let (few_users, many_users) = facts.sweep.loads.split_at(first_index);
     let throughput = |load: &UserLoad| mean(&load.throughputs());
-    let highest = below.iter().map(throughput).fold(0.0, f64::max);
-    let is_no_more = mean(&above.iter().map(throughput).collect::<Vec<f64>>()) <= NO_GROWTH * highest;
+    let highest = few_users.iter().map(throughput).fold(0.0, f64::max);
+    let is_no_more = mean(&many_users.iter().map(throughput).collect::<Vec<f64>>()) <= NO_GROWTH * highest;
     let is_of_disk = |resource: &Resource| matches!(resource.group(), ResourceGroup::Disk | ResourceGroup::Workers);
-    let used = |visit: &LoadStep| {
-        let others = visit.resource_use.iter().filter(|(resource, _)| !is_of_disk(resource));
-        Some(others.map(|(_, share)| *share).fold(0.0, f64::max))
+    let max_use = |visit: &LoadStep| {
+        let other_uses = visit.resource_use.iter().filter(|(resource, _)| !is_of_disk(resource));
+        Some(other_uses.map(|(_, share)| *share).fold(0.0, f64::max))
     };
-    let is_idle = mean_over_loads(above, used)? < MIN_NEAR_USE;
-    let memory = UnsampledLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
+    let is_idle = mean_over_loads(many_users, max_use)? < MIN_NEAR_USE;
+    let memory = UnsampledLimit::Memory { users: many_users.first()?.users, percent: (read * 100.0).round() as u64 };
     (is_no_more && is_idle).then_some(not_sampled(memory, RequestLocation::Disk))
 }
 
@@ -141,32 +144,32 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<LoadVerdict> {
     let first = facts.sweep.loads.first().filter(|load| load.users == 1)?;
     let blocked = |visit: &LoadStep| Some(visit.get(&BLOCKED)? / visit.throughput);
-    let (single, with_most) = (mean_figure(first, blocked)?, mean_over_loads(loads, blocked)?);
+    let (single, loaded) = (mean_figure(first, blocked)?, mean_over_loads(loads, blocked)?);
     let location = request_location(facts.sweep, loads).filter(|location| *location == RequestLocation::Disk)?;
     let throughput = mean_over_loads(loads, |visit| Some(visit.throughput))?;
     // Requests of users who think for longer are not held up by it.
-    let is_telling = mean_over_loads(loads, service_time)? >= facts.sweep.think_seconds();
+    let is_wait_long = mean_over_loads(loads, service_time)? >= facts.sweep.think_seconds();
     let nanoseconds = to_nanoseconds(single);
     let concurrency = (throughput * single).round().max(1.0) as u64;
-    let limit = match with_most <= MAX_WAIT_GROWTH * single {
+    let limit = match loaded <= MAX_WAIT_GROWTH * single {
         true => UnsampledLimit::PerRequest { nanoseconds },
         false => UnsampledLimit::LimitedConcurrency { concurrency, nanoseconds },
     };
     let share = blocked_share(facts.sweep, std::slice::from_ref(first))?;
-    (is_telling && share >= MIN_MAJOR_SHARE).then_some(not_sampled(limit, location))
+    (is_wait_long && share >= MIN_MAJOR_SHARE).then_some(not_sampled(limit, location))
 }
 
 /// The share of the time of requests for which a thread of the server that works for them was in uninterruptible sleep; `None` where that
 /// was not seen.
 fn blocked_share(sweep: &Sweep, loads: &[UserLoad]) -> Option<f64> {
     let servers = sweep.servers(Resource::ServerCpu).unwrap_or(1.0);
-    let of_visit = |visit: &LoadStep| {
+    let visit_share = |visit: &LoadStep| {
         let in_flight = visit.get(&IN_FLIGHT)?;
         // One may have several requests.
         let threads = min_server_threads(visit, servers);
         Some(visit.get(&BLOCKED)? / threads.map_or(in_flight, |threads| in_flight.min(threads.max(1.0))))
     };
-    mean_over_loads(loads, of_visit)
+    mean_over_loads(loads, visit_share)
 }
 
 /// Requests that are turned away.
@@ -181,28 +184,29 @@ pub(super) fn refusals(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 
 /// What each request waits for by itself, of a sweep whose throughput grows to the end.
 pub(super) fn per_request_delay(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let (alone, crowded) = (RequestTimes::of_single_user(facts.sweep)?, facts.sweep.loads.last()?);
-    let is_as_long = RequestTimes::from_load(facts.sweep, crowded)?.unwatched <= MAX_WAIT_GROWTH * alone.unwatched;
-    let is_telling = alone.unwatched >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
-        && alone.unwatched_share() >= MIN_SOLE_SHARE;
-    let wait = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(alone.unwatched) };
-    let location = request_location(facts.sweep, std::slice::from_ref(crowded))?;
-    (is_as_long && is_telling).then_some(not_sampled(wait, location))
+    let (single_user, max_load) = (RequestTimes::of_single_user(facts.sweep)?, facts.sweep.loads.last()?);
+    let is_as_long = RequestTimes::from_load(facts.sweep, max_load)?.unwatched_seconds
+        <= MAX_WAIT_GROWTH * single_user.unwatched_seconds;
+    let is_wait_long = single_user.unwatched_seconds >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
+        && single_user.unwatched_share() >= MIN_SOLE_SHARE;
+    let wait = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(single_user.unwatched_seconds) };
+    let location = request_location(facts.sweep, std::slice::from_ref(max_load))?;
+    (is_as_long && is_wait_long).then_some(not_sampled(wait, location))
 }
 
 /// What serves some requests at a time: as many as would be there at saturation, did each take as long as a single user's.
 pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let (saturated, alone) = (facts.saturated?, RequestTimes::of_single_user(facts.sweep)?);
-    let places = saturated.saturation.throughput.value * alone.unwatched;
-    let at_once = places.round().max(1.0);
+    let (saturated, single_user) = (facts.saturated?, RequestTimes::of_single_user(facts.sweep)?);
+    let places = saturated.saturation.throughput.value * single_user.unwatched_seconds;
+    let slots = places.round().max(1.0);
     // The requests of a single user take about as long as each other.
     let median_to_mean = |visit: &LoadStep| Some(visit.get(&RESPONSE_P50)? / visit.get(&RESPONSE)?);
     let median_to_mean = mean_figure(facts.sweep.loads.first()?, median_to_mean);
     let is_constant_time = median_to_mean.is_none_or(|ratio| ratio >= MIN_MEDIAN_TO_MEAN);
-    let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time;
-    let (concurrency, nanoseconds) = (at_once as u64, to_nanoseconds(alone.unwatched));
+    let is_sole_wait = single_user.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time;
+    let (concurrency, nanoseconds) = (slots as u64, to_nanoseconds(single_user.unwatched_seconds));
     let location = request_location(facts.sweep, saturated.loads())?;
-    (is_telling && places >= MIN_TAKEN_SHARE * at_once)
+    (is_sole_wait && places >= MIN_TAKEN_SHARE * slots)
         .then_some(not_sampled(UnsampledLimit::LimitedConcurrency { concurrency, nanoseconds }, location))
 }
 
@@ -226,21 +230,21 @@ fn to_nanoseconds(seconds: f64) -> u64 {
 /// worker that has a connection does not work for that, and the client not where the time is from when a request left.
 fn watched_seconds(sweep: &Sweep, visit: &LoadStep) -> f64 {
     let client = visit.get(&SERVICE).is_none().then_some(ResourceGroup::Client);
-    let of_part = |(resource, share): (&Resource, &f64)| share * sweep.servers(*resource).unwrap_or(1.0);
-    let of_device = |device: ResourceGroup| {
+    let part_time = |(resource, share): (&Resource, &f64)| share * sweep.servers(*resource).unwrap_or(1.0);
+    let device_time = |device: ResourceGroup| {
         let parts = visit.resource_use.iter().filter(|(resource, _)| resource.group() == device);
-        parts.map(of_part).fold(0.0, f64::max)
+        parts.map(part_time).fold(0.0, f64::max)
     };
     let waiting = visit.host_figure(LoadHost::Server, &hosts::THREADS_WITHOUT_CPU).unwrap_or(0.0);
     let devices = [ResourceGroup::Disk, ResourceGroup::Link, ResourceGroup::ServerCpu].into_iter().chain(client);
-    devices.map(of_device).sum::<f64>() + waiting
+    devices.map(device_time).sum::<f64>() + waiting
 }
 
 /// Where requests are most of the time; `None` where that was not counted, or is no place alone.
 fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation> {
     let share = |quantity: &dyn Fn(&LoadStep) -> Option<f64>| mean_over_loads(loads, quantity);
-    let at_server = share(&|visit| Some(visit.get(&IN_FLIGHT)? / client_in_flight(visit)?))?;
-    if at_server < MIN_MAJOR_SHARE {
+    let server_share = share(&|visit| Some(visit.get(&IN_FLIGHT)? / client_in_flight(visit)?))?;
+    if server_share < MIN_MAJOR_SHARE {
         return Some(RequestLocation::Between);
     }
     if share(&|visit| visit.get(&NETWORK_IN_FLIGHT)).is_some_and(|share| share >= MIN_MAJOR_SHARE) {
@@ -248,9 +252,9 @@ fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation
     }
     // Its own threads show it, or those of the host: short waits are not met by samples of the former.
     let blocked = blocked_share(sweep, loads);
-    let waits = share(&|visit| visit.host_figure(LoadHost::Server, &hosts::PRESSURE_IO)).unwrap_or(0.0);
+    let io_pressure = share(&|visit| visit.host_figure(LoadHost::Server, &hosts::PRESSURE_IO)).unwrap_or(0.0);
     let is_blocked = blocked.is_some_and(|share| share >= MIN_MAJOR_SHARE);
-    let waits_for = |min_share: f64| is_blocked || waits >= min_share;
+    let waits_for = |min_share: f64| is_blocked || io_pressure >= min_share;
     let reads = share(&|visit| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?));
     let is_read = waits_for(MIN_MAJOR_SHARE) && reads.is_some_and(|reads| reads >= MIN_DISK_BYTES);
     let written = share(&|visit| Some(visit.get(&WRITTEN_BYTE_RATE)? / visit.throughput));
@@ -327,12 +331,12 @@ pub(super) fn limit_sentence(limit: UnsampledLimit, location: RequestLocation) -
         RequestLocation::Network => "on their way to the client",
         RequestLocation::Between => "neither in the server nor on the way from it",
     };
-    let what = match limit {
+    let description = match limit {
         UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds } => {
             format!("one request at a time is served, for {}", time(nanoseconds))
         }
-        UnsampledLimit::LimitedConcurrency { concurrency: at_once, nanoseconds } => {
-            format!("{at_once} requests at a time are served, for {} each", time(nanoseconds))
+        UnsampledLimit::LimitedConcurrency { concurrency, nanoseconds } => {
+            format!("{concurrency} requests at a time are served, for {} each", time(nanoseconds))
         }
         UnsampledLimit::PerRequest { nanoseconds } => {
             format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
@@ -340,10 +344,10 @@ pub(super) fn limit_sentence(limit: UnsampledLimit, location: RequestLocation) -
         UnsampledLimit::Losses { per_thousand } => {
             format!("of a hundred segments TCP sends {} again", number(per_thousand as f64 / 10.0))
         }
-        UnsampledLimit::Stalls { percent, nanoseconds, period_nanoseconds: every_nanoseconds } => format!(
-            "nobody is answered for {percent} % of the time, {} at a time and each {} on average",
+        UnsampledLimit::Stalls { percent, nanoseconds, period_nanoseconds } => format!(
+            "no request is answered for {percent} % of the time, {} at a time and each {} on average",
             time(nanoseconds),
-            time(every_nanoseconds)
+            time(period_nanoseconds)
         ),
         UnsampledLimit::OtherWork { percent } => {
             return format!(
@@ -358,5 +362,5 @@ pub(super) fn limit_sentence(limit: UnsampledLimit, location: RequestLocation) -
         }
         UnsampledLimit::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
     };
-    format!("{what}; requests are most of the time {location}")
+    format!("{description}; requests are most of the time {location}")
 }

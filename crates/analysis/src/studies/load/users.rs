@@ -8,18 +8,18 @@ const MIN_WAITING_REQUESTS: f64 = 0.5;
 
 /// Whether users wait for all of a visit while others are served again and again: with the fewest users at which some certainly do.
 pub(super) fn waiting(sweep: &Sweep) -> Option<LoadConclusion> {
-    let of_load = |load: &UserLoad| Some((load.users, mean_estimate(&load.values(unanswered_in_flight))?));
+    let load_waiting = |load: &UserLoad| Some((load.users, mean_estimate(&load.values(unanswered_in_flight))?));
     let (users, waiting) =
-        sweep.loads.iter().filter_map(of_load).find(|(_, waiting)| waiting.low > MIN_WAITING_REQUESTS)?;
+        sweep.loads.iter().filter_map(load_waiting).find(|(_, waiting)| waiting.low > MIN_WAITING_REQUESTS)?;
     let [value, low, high] = waiting.parts().map(number);
-    let what = "are not answered at all while others are served again and again";
+    let clause = "get no answer while others are served repeatedly";
     let text = format!(
-        "with {users} users, {value} of them ({low} to {high}) {what}: they wait for a worker, or for their turn"
+        "with {users} users, {value} of them ({low} to {high}) {clause}: they wait for a worker, or for their turn"
     );
-    let line = format!("With {users} users, {value} of them {what}.");
+    let line = format!("With {users} users, {value} of them {clause}.");
     let claim = LoadClaim::Waiting { users, waiting };
-    let stated = LoadConclusion::new(claim, Some(true), visits_test(sweep), text);
-    Some(stated.with_line(AnswerLine::Trouble, Some(line)))
+    let conclusion = LoadConclusion::new(claim, Some(true), visits_test(sweep), text);
+    Some(conclusion.with_line(AnswerLine::Trouble, Some(line)))
 }
 
 /// How the response time grows from the fewest users to the most.
@@ -29,20 +29,25 @@ pub(super) fn response_growth(sweep: &Sweep) -> Option<LoadConclusion> {
     if first.users >= last.users || times.iter().any(Vec::is_empty) {
         return None;
     }
-    let [alone, crowded] = times.each_ref().map(|values| mean(values));
-    let grown = UncertainValue::mean(&times[1]).zip(UncertainValue::mean(&times[0]));
+    let [single_time, loaded_time] = times.each_ref().map(|values| mean(values));
+    let means = UncertainValue::mean(&times[1]).zip(UncertainValue::mean(&times[0]));
     let holds =
-        grown.and_then(|(crowded, alone)| interval_estimate(crowded.minus(alone), CONFIDENCE_LEVEL).is_above(0.0));
+        means.and_then(|(loaded, single)| interval_estimate(loaded.minus(single), CONFIDENCE_LEVEL).is_above(0.0));
     let time = |value: f64| value_text(value, Unit::Nanoseconds);
-    let spent =
-        if crowded > alone { format!(", {} of it spent waiting", time(crowded - alone)) } else { String::new() };
-    let few = format!("{} with {}", time(alone), users_text(first.users));
-    let (longer, users) = (time(crowded), users_text(last.users));
-    let text = format!("the response time grows with the number of users: {few}, {longer} with {users}{spent}");
-    let line = format!("Response time {few}, {longer} with {}{spent}.", last.users);
-    let claim = LoadClaim::Response { single_user: (first.users, alone), saturated: (last.users, crowded) };
-    let stated = LoadConclusion::new(claim, holds, visits_test(sweep), text);
-    Some(stated.with_line(AnswerLine::Response, Some(line)))
+    let waiting_text = if loaded_time > single_time {
+        format!(", {} of it spent waiting", time(loaded_time - single_time))
+    } else {
+        String::new()
+    };
+    let single_text = format!("{} with {}", time(single_time), users_text(first.users));
+    let (loaded_text, users) = (time(loaded_time), users_text(last.users));
+    let text = format!(
+        "the response time grows with the number of users: {single_text}, {loaded_text} with {users}{waiting_text}"
+    );
+    let line = format!("Response time {single_text}, {loaded_text} with {}{waiting_text}.", last.users);
+    let claim = LoadClaim::Response { single_user: (first.users, single_time), saturated: (last.users, loaded_time) };
+    let conclusion = LoadConclusion::new(claim, holds, visits_test(sweep), text);
+    Some(conclusion.with_line(AnswerLine::Response, Some(line)))
 }
 
 /// The universal scalability law of throughput by users.
@@ -50,13 +55,13 @@ pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
     let max_users = sweep.loads.last()?.users;
     let throughputs: Vec<Vec<f64>> = sweep.loads.iter().map(UserLoad::throughputs).collect();
     let users = sweep.loads.iter().map(|load| load.users as f64);
-    let repeated: Vec<RepeatedLoad<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
-    let ScalabilityFit { law, sigma, kappa, worst_misfit: furthest, describes, .. } =
-        fit_scalability_with_intervals(&repeated)?;
+    let repeated_loads: Vec<RepeatedLoad<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
+    let ScalabilityFit { law, sigma, kappa, worst_misfit: misfit, describes, .. } =
+        fit_scalability_with_intervals(&repeated_loads)?;
     let (contention, coherency) = (Estimate::new(law.sigma, sigma), Estimate::new(law.kappa, kappa));
-    // Beyond the most users that were there the law says nothing.
+    // The law does not hold beyond the largest number of users that was measured.
     let peak = Some(law.peak_workers()).filter(|&peak| peak <= max_users as f64);
-    let furthest = LawDeviation { workers: furthest.n as u64, ratio: furthest.ratio };
+    let furthest = LawDeviation { workers: misfit.n as u64, ratio: misfit.ratio };
     let peak_text = peak.map_or_else(
         || "it does not fall within the measured range".to_owned(),
         |peak| format!("highest with {}", users_text(peak as u64)),

@@ -35,7 +35,7 @@ pub(crate) struct VerdictFacts<'s> {
     pub is_steady: Option<bool>,
 }
 
-/// A rule: what it says, and its verdict where it applies.
+/// A rule: its text, and its verdict where it applies.
 pub(crate) struct VerdictRule {
     pub text: &'static str,
     decide: fn(&VerdictFacts<'_>) -> Option<LoadVerdict>,
@@ -54,9 +54,9 @@ pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
     rule("a resource that gives more than its capacity has another one: not known", |facts| {
         let is_in_bytes =
             |first: &SaturationUse| matches!(first.resource.group(), ResourceGroup::Disk | ResourceGroup::Link);
-        let most =
+        let max_excess =
             |first: &SaturationUse| if is_in_bytes(first) { MAX_BYTE_CAPACITY_EXCESS } else { MAX_CAPACITY_EXCESS };
-        let first = facts.fullest().filter(|first| first.fullness.value > most(first))?;
+        let first = facts.fullest().filter(|first| first.fullness.value > max_excess(first))?;
         Some(LoadVerdict::Unknown { reason: UnknownLimit::BeyondCapacity { resource: resource_id(first.resource) } })
     }),
     rule("where a tenth of the requests fail, what turns them away limits", unwatched_limit::refusals),
@@ -79,12 +79,12 @@ pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
         "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
          without any work, or waits for the disk most of the time, that limits, or losses on its way",
         |facts| {
-            let most = facts.sweep.loads.last()?;
+            let max_load = facts.sweep.loads.last()?;
             still_growing(facts)?;
-            let most = std::slice::from_ref(most);
-            unwatched_limit::blocked(facts, most)
+            let loads = std::slice::from_ref(max_load);
+            unwatched_limit::blocked(facts, loads)
                 .or_else(|| unwatched_limit::per_request_delay(facts))
-                .or_else(|| unwatched_limit::losses(facts.sweep, most))
+                .or_else(|| unwatched_limit::losses(facts.sweep, loads))
         },
     ),
     rule("where throughput grows to the end and nothing is full, nothing was reached: not known", still_growing),
@@ -92,7 +92,7 @@ pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
         "where nothing is near its capacity and nobody is answered for a tenth of the time or more, again and again, these stalls limit",
         |facts| {
             // Workers have their connections in a stall as well.
-            let hardware = facts.devices.iter().find(|one| one.resource != Resource::Workers);
+            let hardware = facts.devices.iter().find(|usage| usage.resource != Resource::Workers);
             let is_idle = hardware.is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
             is_idle.then(|| unwatched_limit::stalls(facts)).flatten()
         },
@@ -126,13 +126,13 @@ pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
         facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { resource: resource_id(first.resource) })
     }),
     rule("others within 10 % of the fullest limit as much", |facts| {
-        let (first, beside) = (facts.fullest()?, facts.near_fullest(true));
-        let is_certain = !beside.is_empty() && beside.len() == facts.near_fullest(false).len();
-        is_certain.then(|| LoadVerdict::Both { resources: resource_ids(first, &beside) })
+        let (first, near) = (facts.fullest()?, facts.near_fullest(true));
+        let is_certain = !near.is_empty() && near.len() == facts.near_fullest(false).len();
+        is_certain.then(|| LoadVerdict::Both { resources: resource_ids(first, &near) })
     }),
     rule("others that may be within 10 % of the fullest may limit as much", |facts| {
-        let (first, beside) = (facts.fullest()?, facts.near_fullest(false));
-        (!beside.is_empty()).then(|| LoadVerdict::OneOf { resources: resource_ids(first, &beside) })
+        let (first, near) = (facts.fullest()?, facts.near_fullest(false));
+        (!near.is_empty()).then(|| LoadVerdict::OneOf { resources: resource_ids(first, &near) })
     }),
     rule("the fullest resource limits", |facts| {
         facts.fullest().map(|first| LoadVerdict::Resource { resource: resource_id(first.resource) })
@@ -148,15 +148,15 @@ impl<'s> VerdictFacts<'s> {
         if matches!(workers, Some(WorkerEvidence::Waiting { .. })) {
             devices.retain(|usage| !is_workers(usage));
         }
-        let is_steady = super::stability::throughput_stability(sweep).and_then(|steady| steady.stated.holds);
+        let is_steady = super::stability::throughput_stability(sweep).and_then(|stability| stability.stated.holds);
         Self { sweep, saturated, devices, workers, is_steady }
     }
 
     /// The verdict of the first rule that applies, and that rule.
     pub(crate) fn verdict(&self) -> (LoadVerdict, &'static VerdictRule) {
-        let decided = VERDICT_RULES.iter().find_map(|rule| Some(((rule.decide)(self)?, rule)));
+        let decision = VERDICT_RULES.iter().find_map(|rule| Some(((rule.decide)(self)?, rule)));
         // The first rule applies where there is nothing to look at, the last one to anything else.
-        decided.unwrap_or((LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples }, &VERDICT_RULES[0]))
+        decision.unwrap_or((LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples }, &VERDICT_RULES[0]))
     }
 
     /// Whether throughput had ceased to grow with the most users, or something was full: else saturation has no figure.
@@ -187,12 +187,12 @@ impl<'s> VerdictFacts<'s> {
     /// The resources after the fullest that are certainly, or may be, within 10 % of it.
     fn near_fullest(&self, is_certain: bool) -> Vec<Resource> {
         let Some((saturated, first)) = self.saturated.zip(self.fullest()) else { return Vec::new() };
-        let is_beside = |usage: &&SaturationUse| {
+        let is_near = |usage: &&SaturationUse| {
             saturated.use_ratio(usage, first).is_some_and(|ratio| {
                 if is_certain { ratio.low >= BOTH_FULL_RATIO } else { ratio.high >= BOTH_FULL_RATIO }
             })
         };
-        self.devices[1..].iter().filter(is_beside).map(|usage| usage.resource).collect()
+        self.devices[1..].iter().filter(is_near).map(|usage| usage.resource).collect()
     }
 }
 
@@ -200,8 +200,8 @@ fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let users = facts.sweep.max_users();
     let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.saturation.knee.users > users);
     // All workers have a connection wherever there are as many users: that ends no growth.
-    let fullest = facts.fullest().filter(|first| facts.is_hardware(first));
-    let is_full = fullest.is_some_and(|first| first.fullness.low >= BOTH_FULL_RATIO);
+    let hardware = facts.fullest().filter(|first| facts.is_hardware(first));
+    let is_full = hardware.is_some_and(|first| first.fullness.low >= BOTH_FULL_RATIO);
     (is_late && !is_full).then_some(LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } })
 }
 
@@ -214,40 +214,40 @@ fn is_idle(facts: &VerdictFacts<'_>) -> bool {
 fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
     // As many as there are workers may be served because there are no more of them.
-    let may_be_workers = |at_once: u64| {
+    let may_be_workers = |concurrency: u64| {
         let workers = facts.sweep.servers(Resource::Workers);
         facts.workers == Some(WorkerEvidence::Waiting { refuted: false })
-            && workers.is_none_or(|workers| at_once as f64 >= workers)
+            && workers.is_none_or(|workers| concurrency as f64 >= workers)
     };
     let is_of_workers = |verdict: &LoadVerdict| match verdict {
-        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: at_once, .. }, .. } => {
-            may_be_workers(*at_once)
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency, .. }, .. } => {
+            may_be_workers(*concurrency)
         }
         _ => false,
     };
     let saturated = facts.saturated.filter(|_| is_idle)?;
-    let in_turn = unwatched_limit::limited_concurrency(facts).filter(|verdict| !is_of_workers(verdict));
-    in_turn.or_else(|| unwatched_limit::losses(facts.sweep, saturated.loads()))
+    let concurrency_limit = unwatched_limit::limited_concurrency(facts).filter(|verdict| !is_of_workers(verdict));
+    concurrency_limit.or_else(|| unwatched_limit::losses(facts.sweep, saturated.loads()))
 }
 
-fn resource_ids(first: &SaturationUse, others: &[Resource]) -> Vec<Name> {
-    std::iter::once(first.resource).chain(others.iter().copied()).map(resource_id).collect()
+fn resource_ids(first: &SaturationUse, resources: &[Resource]) -> Vec<Name> {
+    std::iter::once(first.resource).chain(resources.iter().copied()).map(resource_id).collect()
 }
 
 /// Why a verdict on these facts is not certain: the laws that fail among the reasons.
-pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
+pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, violated: &[LoadLaw]) -> Vec<LoadDoubt> {
     let Some(saturated) = facts.saturated else { return Vec::new() };
     let is_watched = |usage: &&SaturationUse| matches!(usage.resource, Resource::ClientCpu | Resource::Generator);
-    let explains =
+    let is_explained =
         facts.is_full() || saturated.explained_throughput().is_some_and(|share| share >= MIN_EXPLAINED_SHARE);
     let share = |ratio: &dyn Fn(&LoadStep) -> Option<f64>| mean(&saturated.values(ratio));
     let think = facts.sweep.think_seconds() * 1e9;
-    let late = share(&|visit| Some(visit.get(&LATENESS)? / (visit.get(&RESPONSE_P99)? + think)));
+    let lateness = share(&|visit| Some(visit.get(&LATENESS)? / (visit.get(&RESPONSE_P99)? + think)));
     // A client that is the limit sends late for that very reason.
     let is_client = matches!(verdict, LoadVerdict::Client { .. });
-    let failing = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
+    let failure_ratio = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
     let is_unwatched = matches!(verdict, LoadVerdict::NotSampled { .. });
-    let would_decide = match verdict {
+    let unsampled_doubt = match verdict {
         LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { .. }, .. } => Some(LoadDoubt::OtherWork),
         LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. } => Some(LoadDoubt::OutOfMemory),
         LoadVerdict::NotSampled { .. } => Some(LoadDoubt::NotSampled),
@@ -258,20 +258,20 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
     let is_unsteady = facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
         || facts.is_steady == Some(false) && !facts.is_full();
     let reasons = [
-        would_decide,
-        (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
+        unsampled_doubt,
+        (!is_explained && !is_unwatched).then_some(LoadDoubt::Unexplained),
         saturated.uses.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotSampled),
-        (late > MIN_LATENESS_SHARE && !is_client).then_some(LoadDoubt::LateGenerator),
-        (failing > MIN_FAILURE_RATIO).then_some(LoadDoubt::Errors),
+        (lateness > MIN_LATENESS_SHARE && !is_client).then_some(LoadDoubt::LateGenerator),
+        (failure_ratio > MIN_FAILURE_RATIO).then_some(LoadDoubt::Errors),
         (is_naming_workers && facts.workers != Some(WorkerEvidence::Tested)).then_some(LoadDoubt::Untested),
         is_unsteady.then_some(LoadDoubt::Unsteady),
     ];
-    let hindered =
-        ObservedHindrance::at_saturation(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
+    let hindrance_doubts =
+        ObservedHindrance::at_saturation(saturated).into_iter().filter_map(|hindrance| hindrance.doubt(facts, verdict));
     // What was not watched leaves requests where no count has them, and the fullest of what was is not what limits.
-    let of_verdict = |law: &&LoadLaw| !is_unwatched || **law == LoadLaw::FlowBalance;
-    let broken = broken.iter().filter(of_verdict).map(|&law| LoadDoubt::Law(law));
-    reasons.into_iter().flatten().chain(broken).chain(hindered).collect()
+    let is_relevant = |law: &&LoadLaw| !is_unwatched || **law == LoadLaw::FlowBalance;
+    let law_doubts = violated.iter().filter(is_relevant).map(|&law| LoadDoubt::Law(law));
+    reasons.into_iter().flatten().chain(law_doubts).chain(hindrance_doubts).collect()
 }
 
 /// A doubt, after "not certain, as".
@@ -289,6 +289,6 @@ pub(super) fn doubt_text(doubt: &LoadDoubt) -> &'static str {
         LoadDoubt::OutOfMemory => "no visit was made with more memory, which would decide it",
         LoadDoubt::Untested => "no visit with more workers has tested it, which would decide it",
         LoadDoubt::Unsteady => "it was not the same throughout the study",
-        LoadDoubt::Disturbed { disturbance: by, of_server } => hindrance::doubt_text(*by, *of_server),
+        LoadDoubt::Disturbed { disturbance, of_server } => hindrance::doubt_text(*disturbance, *of_server),
     }
 }

@@ -17,11 +17,11 @@ pub(crate) fn transfer_tables(results: &[MetricResult]) -> Vec<StudyTable> {
             .map_or_else(String::new, |machine| format!("; published is the mean of an earlier study: {machine}"));
         StudyTable { title: format!("{}, in memory{published}", file_set(files)), bars: Some(BAR_COLUMNS), ..table }
     });
-    let others = TransferFiles::ALL.iter().map(|&files| {
+    let cold_tables = TransferFiles::ALL.iter().map(|&files| {
         let table = cells.table(&COLD_TIME, files, &COLD_COLUMNS, transfer::COLD_METRICS);
         StudyTable { title: format!("{}, not in memory", file_set(files)), bars: Some([0, 3]), ..table }
     });
-    let tables = in_memory.chain(others).chain([cells.cost_table()]);
+    let tables = in_memory.chain(cold_tables).chain([cells.cost_table()]);
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -90,8 +90,8 @@ struct CellRow<'a> {
 
 impl<'a> CellResults<'a> {
     fn summary(&self, metric: &Metric, case: &Case) -> Option<&'a Summary> {
-        let is_it = |result: &&MetricResult| result.metric.id == metric.id && result.case == *case;
-        self.0.iter().find(is_it)?.outcome.summary()
+        let is_match = |result: &&MetricResult| result.metric.id == metric.id && result.case == *case;
+        self.0.iter().find(is_match)?.outcome.summary()
     }
 
     /// The cases of a metric that have a figure.
@@ -124,13 +124,13 @@ impl<'a> CellResults<'a> {
 
     /// What a file and a byte cost, for each cell that all sets were measured in.
     fn cost_table(&self) -> StudyTable {
-        let ordinary = |case: &&Case| {
+        let is_ordinary = |case: &&Case| {
             WaitMode::of(case) == Some(WaitMode::Blocking)
                 && ReplyPolicy::of(case) == Some(ReplyPolicy::None)
                 && ConnectionPolicy::of(case).is_some()
         };
         let first =
-            self.cases(&TIME).filter(|case| TransferFiles::of(case) == Some(TransferFiles::Small)).filter(ordinary);
+            self.cases(&TIME).filter(|case| TransferFiles::of(case) == Some(TransferFiles::Small)).filter(is_ordinary);
         let columns = [
             StudyColumn::new("a file", Unit::Nanoseconds, true),
             StudyColumn::new("rate of the bytes", Unit::BytesPerSecond, true),
@@ -152,9 +152,9 @@ impl<'a> CellResults<'a> {
         let n = loads.iter().map(|(_, n)| n).sum();
         let fit = fit_fixed_plus_linear(&loads.iter().map(|(load, _)| *load).collect::<Vec<_>>())?;
         // A file or a byte that costs nothing, or less, is outside of the sum: there is no such time, and no such rate.
-        let of_a_file = (fit.per_piece > 0.0).then(|| Figure::without_interval(fit.per_piece, n));
+        let file_cost = (fit.per_piece > 0.0).then(|| Figure::without_interval(fit.per_piece, n));
         let rate = (fit.per_unit > 0.0).then(|| Figure::without_interval(1e9 / fit.per_unit, n));
-        let cells = vec![of_a_file, rate, Some(Figure::without_interval(fit.residual, n))];
+        let cells = vec![file_cost, rate, Some(Figure::without_interval(fit.residual, n))];
         Some(StudyRow { label: cell_text(&without_axes(case, &[TransferFiles::AXIS])), cells })
     }
 }

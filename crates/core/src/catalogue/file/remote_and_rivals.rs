@@ -1,4 +1,4 @@
-//! Reading beside others: from a remote directory, and in turn with other programs.
+//! Reading compared with others: from a remote directory, and interleaved with other programs.
 
 use crate::{AxisWord, Better, Metric, Need, Unit};
 
@@ -62,7 +62,7 @@ metrics! {
             .unit(Unit::Ratio, Better::Higher)
             .bounds(Some(0.0), Some(1.0))
             .needs(Need::IdleTime),
-        /// Time for which nothing had touched those files when they were looked at
+        /// Time for which nothing had touched those files when they were examined
         IDLE_TIME = disk_metric(duration("file.idle.time"))
             .unit(Unit::Nanoseconds, Better::Neither)
             .needs(Need::IdleTime),

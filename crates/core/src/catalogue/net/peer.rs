@@ -57,7 +57,7 @@ metrics! {
         PEER_CRR = peer_metric(rate("net.peer.crr")).unit(Unit::PerSecond, Better::Higher),
         /// Bytes per second that arrive at another host over TCP, or from it, counted where they arrive
         PEER_BANDWIDTH = peer_rate_metric("net.peer.bandwidth", [STREAMS, StreamDirection::AXIS]).version(2),
-        /// Bytes that arrived beyond the sustained rate before that held: what a token bucket had saved up
+        /// Bytes that arrived beyond the sustained rate before that held: what a token bucket had accumulated
         PEER_BANDWIDTH_BURST = peer_rate_metric("net.peer.bandwidth.burst", [STREAMS, StreamDirection::AXIS])
             .unit(Unit::Bytes, Better::Neither),
         /// Share of a CPU that the test kept busy on this host, by a thread or by its packets, for the busiest CPU

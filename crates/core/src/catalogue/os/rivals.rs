@@ -1,11 +1,11 @@
-//! The same calls and switches by kelvin and by another program, in turn.
+//! The same calls and switches by kelvin and by another program, interleaved.
 
 use crate::{Better, Metric, Need, Unit};
 
 use crate::catalogue::metric_list::{duration, metrics};
 use crate::catalogue::rivals::{Rival, RivalComparison};
 
-/// Both sides count as found, whatever happens meanwhile, and neither subtracts anything.
+/// Both sides count as found with any disturbance, and neither subtracts anything.
 const fn interleaved_metric(id: &'static str) -> Metric {
     duration(id).with_axes([Rival::AXIS]).as_found().not_in_cycles().needs(Need::Rivals)
 }

@@ -1,5 +1,5 @@
 //! Messages of the kernel that a request has left, of which there may be more than were asked for: where an acknowledgement comes
-//! late, it sends the request again, and tells of that as well.
+//! late, it sends the request again, and reports that as well.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS, Phase};
 use crate::load::request_stats::RequestTimestamps;
 
 /// Nanoseconds in which what happens on this host has happened.
-const LONG: u64 = 60_000_000_000;
+const MAX_WAIT: u64 = 60_000_000_000;
 
 fn connection_pool(setup: &LoadSetup) -> ConnectionPool {
     let mut pool = ConnectionPool::new(setup, ServerEndpoint::connect_first(setup).unwrap()).unwrap();
@@ -27,9 +27,9 @@ fn run_until(traffic: &mut ConnectionPool, phase: Phase) {
 }
 
 fn drain(traffic: &mut ConnectionPool) {
-    let ready = traffic.poller.wait(LONG).unwrap();
+    let ready = traffic.poller.wait(MAX_WAIT).unwrap();
     assert!(ready > 0, "nothing has happened");
-    for (token, flags) in (0..ready).filter_map(|one| traffic.poller.ready(one)).collect::<Vec<_>>() {
+    for (token, flags) in (0..ready).filter_map(|index| traffic.poller.ready(index)).collect::<Vec<_>>() {
         traffic.handle_ready(token, flags, monotonic());
     }
 }
@@ -80,6 +80,6 @@ fn always_ready_empty_socket_fails_request() {
     drain(&mut traffic);
     let figures = traffic.stats.summary();
     assert_eq!((traffic.connections[0].phase, figures.errors.closed), (Phase::Idle, 1));
-    assert!(figures.errors.first.is_some_and(|said| said.contains("ready again and again")));
+    assert!(figures.errors.first.is_some_and(|text| text.contains("ready again and again")));
     assert_eq!(traffic.poller.wait(0).unwrap(), 0);
 }

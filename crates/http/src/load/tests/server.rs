@@ -29,7 +29,7 @@ pub struct TestRequest<'s> {
 
 impl TestRequest<'_> {
     /// How many requests have come so far.
-    pub fn requests_so_far(&self) -> u64 {
+    pub fn request_count(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
@@ -44,14 +44,14 @@ struct ServerShared {
     requests: AtomicU64,
     numbers: AtomicU64,
     is_over: AtomicBool,
-    one_at_a_time: Option<Mutex<()>>,
+    serial_lock: Option<Mutex<()>>,
 }
 
 /// A server that runs until it is dropped.
 pub struct ScriptedServer {
     address: SocketAddr,
     /// Answers that it has written.
-    pub served: Arc<AtomicU64>,
+    pub answer_count: Arc<AtomicU64>,
     shared: Arc<ServerShared>,
 }
 
@@ -63,7 +63,7 @@ impl ScriptedServer {
 
     /// With one answer after the other.
     pub fn start_serial(answer: impl Fn(&TestRequest<'_>) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static) -> Self {
-        Self::run(answer, ServerShared { one_at_a_time: Some(Mutex::default()), ..ServerShared::default() })
+        Self::run(answer, ServerShared { serial_lock: Some(Mutex::default()), ..ServerShared::default() })
     }
 
     fn run(
@@ -71,20 +71,21 @@ impl ScriptedServer {
         shared: ServerShared,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, served, shared) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default(), Arc::new(shared));
+        let (address, answer_count, shared) =
+            (listener.local_addr().unwrap(), Arc::<AtomicU64>::default(), Arc::new(shared));
         let answer = Arc::new(answer);
-        let (counted, seen) = (Arc::clone(&served), Arc::clone(&shared));
+        let (counter, state) = (Arc::clone(&answer_count), Arc::clone(&shared));
         std::thread::spawn(move || {
             for connection in listener.incoming() {
-                if seen.is_over.load(Ordering::Relaxed) {
+                if state.is_over.load(Ordering::Relaxed) {
                     return;
                 }
                 let Ok(connection) = connection else { return };
-                let (answer, counted, seen) = (Arc::clone(&answer), Arc::clone(&counted), Arc::clone(&seen));
-                std::thread::spawn(move || serve(&connection, &*answer, &counted, &seen));
+                let (answer, counter, state) = (Arc::clone(&answer), Arc::clone(&counter), Arc::clone(&state));
+                std::thread::spawn(move || serve(&connection, &*answer, &counter, &state));
             }
         });
-        Self { address, served, shared }
+        Self { address, answer_count, shared }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -108,7 +109,7 @@ fn stop(shared: &ServerShared, address: SocketAddr) {
 fn serve(
     connection: &TcpStream,
     answer: &dyn Fn(&TestRequest<'_>) -> (Vec<u8>, AfterAnswer),
-    served: &AtomicU64,
+    answer_count: &AtomicU64,
     shared: &ServerShared,
 ) -> Option<()> {
     connection.set_nodelay(true).ok()?;
@@ -116,14 +117,14 @@ fn serve(
     loop {
         let (head, body) = request(&mut reader)?;
         shared.requests.fetch_add(1, Ordering::Relaxed);
-        let _turn = shared.one_at_a_time.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let _guard = shared.serial_lock.as_ref().map(|mutex| mutex.lock().unwrap_or_else(PoisonError::into_inner));
         let number = shared.numbers.fetch_add(1, Ordering::Relaxed);
-        let (bytes, then) = answer(&TestRequest { number, head, body, shared });
+        let (bytes, action) = answer(&TestRequest { number, head, body, shared });
         // Before it is written: the client may have counted it before this thread goes on.
-        served.fetch_add(1, Ordering::Relaxed);
+        answer_count.fetch_add(1, Ordering::Relaxed);
         let mut writer = connection;
         writer.write_all(&bytes).ok()?;
-        match then {
+        match action {
             AfterAnswer::Stay => {}
             AfterAnswer::Close => return None,
             AfterAnswer::Stop => {

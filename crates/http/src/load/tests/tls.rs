@@ -95,8 +95,8 @@ fn load_trusting(address: SocketAddr, certificate: &str, body: TestBody) -> Load
 }
 
 fn load_with_trust(address: SocketAddr, trust: Trust<'_>, body: TestBody) -> LoadResult {
-    let plain = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
-    let mut setup = two_user_setup(&plain);
+    let server = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
     setup.target = format!("https://localhost:{}/", address.port()).parse().unwrap();
     setup.tls = Some(tls::client_config(trust).unwrap());
     setup.duration = Duration::from_secs(1);
@@ -125,13 +125,15 @@ fn named_ca_certificate_is_accepted_for_server() {
     assert!(load.requests > 0 && load.errors.count() == 0, "{load:?}");
     // Named by nobody, it is refused in words.
     let (_, other) = start("localhost", TestBody::Whole, Purpose::Server);
-    let said = load_trusting(address, &other, TestBody::Whole).errors.first.unwrap();
-    assert_eq!(said, "TLS: the server's certificate is one of an authority, which stands for no server");
+    let error = load_trusting(address, &other, TestBody::Whole).errors.first.unwrap();
+    assert_eq!(error, "TLS: the server's certificate is that of an authority, not of a server");
     // Another one of the same name is not believed, nor is it for another name or another time.
     let (_, other) = start("localhost", TestBody::Whole, Purpose::Authority);
-    let (elsewhere, of_elsewhere) = start("elsewhere", TestBody::Whole, Purpose::Authority);
-    let (expired, of_expired) = start("localhost", TestBody::Whole, Purpose::Expired);
-    for (address, certificate) in [(address, other), (elsewhere, of_elsewhere), (expired, of_expired)] {
+    let (other_server, other_certificate) = start("elsewhere", TestBody::Whole, Purpose::Authority);
+    let (expired_server, expired_certificate) = start("localhost", TestBody::Whole, Purpose::Expired);
+    for (address, certificate) in
+        [(address, other), (other_server, other_certificate), (expired_server, expired_certificate)]
+    {
         let load = load_trusting(address, &certificate, TestBody::Whole);
         assert!(load.requests == 0 && load.errors.first.as_ref().unwrap().contains("certificate"), "{load:?}");
     }

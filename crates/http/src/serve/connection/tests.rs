@@ -23,14 +23,14 @@ const CONTENT: &[u8] = b"0123456789abcdef";
 
 /// A site with a file of 16 bytes, one of 100,000, an empty one, and a directory with a page.
 fn directory() -> tempfile::TempDir {
-    let top = tempfile::tempdir().unwrap();
-    fs::write(top.path().join("a.txt"), CONTENT).unwrap();
-    fs::write(top.path().join("large"), large()).unwrap();
-    fs::write(top.path().join("empty"), "").unwrap();
-    fs::create_dir(top.path().join("sub")).unwrap();
-    fs::write(top.path().join("sub/index.html"), "<p>").unwrap();
-    fs::create_dir(top.path().join("bare")).unwrap();
-    top
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.txt"), CONTENT).unwrap();
+    fs::write(root.path().join("large"), large()).unwrap();
+    fs::write(root.path().join("empty"), "").unwrap();
+    fs::create_dir(root.path().join("sub")).unwrap();
+    fs::write(root.path().join("sub/index.html"), "<p>").unwrap();
+    fs::create_dir(root.path().join("bare")).unwrap();
+    root
 }
 
 fn large() -> Vec<u8> {
@@ -103,21 +103,21 @@ fn read_ahead_ends_with_its_file() {
 }
 
 /// Takes some of what is to be sent, by one of the two ways.
-fn send(connection: &mut Connection, taken: usize, to: &mut Vec<u8>) {
-    if taken.is_multiple_of(2) {
-        connection.read_file_range(taken).unwrap();
+fn send(connection: &mut Connection, limit: usize, out: &mut Vec<u8>) {
+    if limit.is_multiple_of(2) {
+        connection.read_file_range(limit).unwrap();
     }
     let bytes = match connection.pending_output().unwrap() {
-        PendingOutput::Bytes(bytes, _) => bytes[..bytes.len().min(taken)].to_vec(),
-        PendingOutput::FileRange(part) => {
-            let bytes = ((part.range.end - part.range.start) as usize).min(taken);
+        PendingOutput::Bytes(bytes, _) => bytes[..bytes.len().min(limit)].to_vec(),
+        PendingOutput::FileRange(range) => {
+            let bytes = ((range.range.end - range.range.start) as usize).min(limit);
             let mut read = vec![0; bytes];
-            std::os::unix::fs::FileExt::read_exact_at(&part.opened.file, &mut read, part.range.start).unwrap();
+            std::os::unix::fs::FileExt::read_exact_at(&range.open_file.file, &mut read, range.range.start).unwrap();
             read
         }
     };
     connection.mark_sent(bytes.len());
-    to.extend_from_slice(&bytes);
+    out.extend_from_slice(&bytes);
 }
 
 /// The head and the content of an answer, without the date.
@@ -139,9 +139,9 @@ fn tag(head: &str) -> &str {
 
 #[test]
 fn file_response_has_all_headers() {
-    let top = directory();
+    let root = directory();
     for inline in [0, 1 << 20] {
-        let mut site = site(top.path(), inline);
+        let mut site = site(root.path(), inline);
         let (head, content) = get(&mut site, "/a.txt", "");
         let tag = tag(&head);
         let expected = format!(
@@ -149,8 +149,8 @@ fn file_response_has_all_headers() {
              charset=utf-8\nContent-Length: 16"
         );
         assert_eq!((head.as_str(), content.as_slice()), (expected.as_str(), CONTENT));
-        let only = answer(&mut site, "HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(only, (head, vec![]));
+        let head_answer = answer(&mut site, "HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(head_answer, (head, vec![]));
         assert_eq!(get(&mut site, "/large", "").1, large());
         let (head, content) = get(&mut site, "/empty", "");
         assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("Content-Length: 0") && content.is_empty());
@@ -159,8 +159,8 @@ fn file_response_has_all_headers() {
 
 #[test]
 fn ranges_are_sent_as_206() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let (head, content) = get(&mut site, "/a.txt", "Range: bytes=2-5\r\n");
     assert!(head.starts_with("HTTP/1.1 206 Partial Content\n"), "{head}");
     assert!(head.ends_with("Content-Range: bytes 2-5/16\nContent-Length: 4"), "{head}");
@@ -175,8 +175,8 @@ fn ranges_are_sent_as_206() {
 
 #[test]
 fn multipart_body_matches_content_length() {
-    let top = directory();
-    let (head, content) = get(&mut site(top.path(), 4096), "/a.txt", "Range: bytes=0-1, -1\r\n");
+    let root = directory();
+    let (head, content) = get(&mut site(root.path(), 4096), "/a.txt", "Range: bytes=0-1, -1\r\n");
     let boundary = head.split_once("multipart/byteranges; boundary=").unwrap().1.lines().next().unwrap();
     let kind = "Content-Type: text/plain; charset=utf-8";
     let expected = format!(
@@ -189,8 +189,8 @@ fn multipart_body_matches_content_length() {
 
 #[test]
 fn unmodified_file_is_304() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let (head, _) = get(&mut site, "/a.txt", "");
     let tag = tag(&head).to_owned();
     let (head, content) = get(&mut site, "/a.txt", &format!("If-None-Match: {tag}\r\n"));
@@ -207,8 +207,8 @@ fn unmodified_file_is_304() {
 
 #[test]
 fn errors_have_their_status() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     for (path, code, field) in [
         ("/none", "404", ""),
         ("/a.txt/", "404", ""),
@@ -236,27 +236,35 @@ fn errors_have_their_status() {
 
 #[test]
 fn foreign_host_on_loopback_is_421() {
-    let top = directory();
-    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(top.path()).unwrap()), 16);
+    let root = directory();
+    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(root.path()).unwrap()), 16);
     let names = AllowedHosts::for_address("127.0.0.1".parse().unwrap(), vec!["files.example".parse().unwrap()]);
     let mut site = Site::new(files, SiteConfig { names, ..SiteConfig::default() });
-    let evil = "GET /a.txt HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n";
-    let (head, content) = answer(&mut site, evil);
+    let foreign_host_request = "GET /a.txt HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n";
+    let (head, content) = answer(&mut site, foreign_host_request);
     assert!(head.starts_with("HTTP/1.1 421 Misdirected Request\n") && head.contains("Content-Length: "), "{head}");
     assert!(String::from_utf8(content).unwrap().contains("kelvin serve --host NAME"));
-    let own = "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let named = "GET /a.txt HTTP/1.1\r\nHost: files.example\r\n\r\n";
-    let absolute = |host: &str| format!("GET http://{host}/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let none = "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-    let all = [evil, own, named, &absolute("evil.example"), &absolute("127.0.0.1:80"), none].concat();
-    let (sent, is_over) = exchange(&mut site, all.as_bytes(), (4096, 1 << 20));
+    let local_request = "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let named_request = "GET /a.txt HTTP/1.1\r\nHost: files.example\r\n\r\n";
+    let absolute_form = |host: &str| format!("GET http://{host}/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let hostless_request = "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let input = [
+        foreign_host_request,
+        local_request,
+        named_request,
+        &absolute_form("evil.example"),
+        &absolute_form("127.0.0.1:80"),
+        hostless_request,
+    ]
+    .concat();
+    let (sent, is_over) = exchange(&mut site, input.as_bytes(), (4096, 1 << 20));
     assert_eq!((hostile::answer_statuses(&sent), is_over), (vec![421, 200, 200, 421, 200, 200], false));
 }
 
 #[test]
 fn input_after_close_is_ignored() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let get = "GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
     for first in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 31\r\n\r\n",
@@ -273,8 +281,8 @@ fn input_after_close_is_ignored() {
 
 #[test]
 fn http_1_0_keep_alive_is_honoured() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let request = "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let (sent, is_over) = exchange(&mut site, request.repeat(2).as_bytes(), (4096, 4096));
     let text = String::from_utf8_lossy(&sent);
@@ -286,13 +294,13 @@ fn http_1_0_keep_alive_is_honoured() {
 
 #[test]
 fn shrinking_file_fails_its_connection() {
-    let top = directory();
-    let mut site = site(top.path(), 0);
+    let root = directory();
+    let mut site = site(root.path(), 0);
     let mut connection = Connection::default();
     connection.input_buffer(1).extend_from_slice(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     connection.mark_received(31);
     connection.advance(&mut site);
-    fs::write(top.path().join("large"), "short").unwrap();
+    fs::write(root.path().join("large"), "short").unwrap();
     connection.read_file_range(3).unwrap();
     while let Some(PendingOutput::Bytes(bytes, _)) = connection.pending_output() {
         let bytes = bytes.len();
@@ -307,20 +315,20 @@ fn shrinking_file_fails_its_connection() {
 
 #[test]
 fn bytewise_head_is_parsed_few_times() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
-    let long = format!("GET /{}", "a".repeat(1990));
-    let (sent, is_over) = exchange(&mut site, long.as_bytes(), (1, 4096));
+    let root = directory();
+    let mut site = site(root.path(), 4096);
+    let request = format!("GET /{}", "a".repeat(1990));
+    let (sent, is_over) = exchange(&mut site, request.as_bytes(), (1, 4096));
     assert!(is_over && sent.starts_with(b"HTTP/1.1 414"), "{}", String::from_utf8_lossy(&sent));
-    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(2000));
-    let (sent, is_over) = exchange(&mut site, long.as_bytes(), (1, 4096));
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(2000));
+    let (sent, is_over) = exchange(&mut site, request.as_bytes(), (1, 4096));
     assert!(is_over && sent.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&sent));
 }
 
 #[test]
 fn idle_connection_holds_no_large_buffers() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let (mut connection, mut buffers) = (Connection::default(), LargeBuffers::default());
     connection.attach_buffers(&mut buffers);
     connection.input_buffer(16 << 10).extend_from_slice(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\nGET");
@@ -355,20 +363,20 @@ fn read_calls() -> Option<u64> {
 
 #[test]
 fn empty_file_is_not_read_for_each_request() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let mut count = |requests| {
         let before = read_calls()?;
         (0..requests).for_each(|_| assert_eq!(get(&mut site, "/empty", "").1, b""));
         Some(read_calls()? - before)
     };
-    let (Some(look), Some(all)) = (count(0), count(100)) else {
+    let (Some(base_count), Some(total_count)) = (count(0), count(100)) else {
         return kelvin_testing::MissingRequirement::machine("the kernel counts no reads")
             .report_skip("reads of an empty file");
     };
     // Where a file may have more than it states, it is.
-    let is_exact = kelvin_sys::fs::kind(top.path()).unwrap().has_true_sizes();
-    assert_eq!(all - look, if is_exact { 0 } else { 100 });
+    let is_exact = kelvin_sys::fs::kind(root.path()).unwrap().has_true_sizes();
+    assert_eq!(total_count - base_count, if is_exact { 0 } else { 100 });
 }
 
 proptest! {
@@ -379,18 +387,18 @@ proptest! {
         requests in prop::collection::vec(request(), 1..5),
         (piece, taken) in (1usize..5000, 1usize..200_000),
     ) {
-        let top = directory();
-        let (mut site, input) = (site(top.path(), 4096), requests.concat());
-        let (whole, is_over) = exchange(&mut site, input.as_bytes(), (1 << 20, 1 << 20));
-        let (cut, is_cut_over) = exchange(&mut site, input.as_bytes(), (piece, taken));
-        prop_assert_eq!((without_dates_and_boundaries(&whole), is_over), (without_dates_and_boundaries(&cut), is_cut_over));
+        let root = directory();
+        let (mut site, input) = (site(root.path(), 4096), requests.concat());
+        let (single_piece_answers, is_over) = exchange(&mut site, input.as_bytes(), (1 << 20, 1 << 20));
+        let (piecewise_answers, is_cut_over) = exchange(&mut site, input.as_bytes(), (piece, taken));
+        prop_assert_eq!((without_dates_and_boundaries(&single_piece_answers), is_over), (without_dates_and_boundaries(&piecewise_answers), is_cut_over));
     }
 }
 
 proptest! {
     #![proptest_config(hostile::fuzz_config(2000))]
 
-    /// Whatever arrives, and however it is cut: what is sent are whole answers, the last of which ends the connection if the rest
+    /// For any input, however it is cut: what is sent are whole answers, the last of which ends the connection if the rest
     /// cannot be read, and what a connection keeps is bounded.
     #[test]
     fn mutated_requests_get_whole_answers(
@@ -398,16 +406,16 @@ proptest! {
         (piece, taken) in (1usize..3000, 1usize..200_000),
     ) {
         thread_local!(static SITE: std::cell::RefCell<(tempfile::TempDir, Site)> = {
-            let top = directory();
-            let site = site(top.path(), 4096);
-            (top, site).into()
+            let root = directory();
+            let site = site(root.path(), 4096);
+            (root, site).into()
         });
         SITE.with_borrow_mut(|(_, site)| {
             let (sent, is_over) = exchange(site, &input, (piece, taken));
             let codes = hostile::answer_statuses(&sent);
             prop_assert!(codes.len() <= input.len() / 14 + 1, "each request has a line");
-            let refused = |code: &u16| [400, 405, 413, 414, 421, 431, 505].contains(code);
-            prop_assert!(is_over || !codes.iter().any(|code| refused(code) && *code != 400 && *code != 421));
+            let is_refusal = |code: &u16| [400, 405, 413, 414, 421, 431, 505].contains(code);
+            prop_assert!(is_over || !codes.iter().any(|code| is_refusal(code) && *code != 400 && *code != 421));
             Ok(())
         })?;
     }
@@ -417,6 +425,6 @@ proptest! {
 fn without_dates_and_boundaries(sent: &[u8]) -> String {
     let text: String = sent.iter().map(|&byte| char::from(byte)).collect();
     let boundaries = text.split("boundary=").skip(1).map(|rest| &rest[..16]);
-    let plain = boundaries.fold(text.clone(), |text, boundary| text.replace(boundary, ""));
-    plain.split("\r\n").filter(|line| !line.starts_with("Date: ")).collect::<Vec<_>>().join("\r\n")
+    let text_without_boundaries = boundaries.fold(text.clone(), |text, boundary| text.replace(boundary, ""));
+    text_without_boundaries.split("\r\n").filter(|line| !line.starts_with("Date: ")).collect::<Vec<_>>().join("\r\n")
 }

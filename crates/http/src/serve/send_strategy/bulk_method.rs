@@ -123,10 +123,10 @@ impl BulkTotals {
 }
 
 impl AddAssign for BulkTotals {
-    fn add_assign(&mut self, more: Self) {
-        self.answers += more.answers;
-        self.bytes += more.bytes;
-        self.nanoseconds += more.nanoseconds;
+    fn add_assign(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.bytes += other.bytes;
+        self.nanoseconds += other.nanoseconds;
     }
 }
 
@@ -191,7 +191,7 @@ impl Default for BulkTrial {
 }
 
 /// The pair of slices at this time, and which of the two paths has it. In every other pair they change places.
-fn slice_at(now: u64) -> (u64, usize) {
+fn slice_pair_and_side(now: u64) -> (u64, usize) {
     let number = now / SLICE_NANOSECONDS;
     (number / 2, ((number ^ (number / 2)) & 1) as usize)
 }
@@ -208,21 +208,21 @@ impl BulkChooser {
 
     /// The client of an answer sends more now, or has ended the connection.
     pub fn record(&mut self, answer: BulkResponse, clock: impl Fn() -> u64) {
-        let BulkResponse { method, peer, class, bytes, trial_start: started } = answer;
-        let Some(started) = started else { return };
+        let BulkResponse { method, peer, class, bytes, trial_start: start } = answer;
+        let Some(start) = start else { return };
         let now = clock();
         // One that ends in a later slice counts for neither: of both alike.
-        if now / SLICE_NANOSECONDS != started / SLICE_NANOSECONDS {
+        if now / SLICE_NANOSECONDS != start / SLICE_NANOSECONDS {
             return;
         }
-        let sent = BulkTotals { answers: 1, bytes, nanoseconds: now - started };
+        let totals = BulkTotals { answers: 1, bytes, nanoseconds: now - start };
         if let BulkTrial::Running { pair, sums, .. } = &mut self.trials[peer as usize][class as usize]
-            && *pair == Some(slice_at(started).0)
+            && *pair == Some(slice_pair_and_side(start).0)
         {
-            sums[slice_at(started).1] += sent;
+            sums[slice_pair_and_side(start).1] += totals;
             let first = BulkStats::first_word(peer, class, method);
-            self.stats.0[first + 1] += sent.bytes;
-            self.stats.0[first + 2] += sent.nanoseconds;
+            self.stats.0[first + 1] += totals.bytes;
+            self.stats.0[first + 2] += totals.nanoseconds;
         }
     }
 }
@@ -242,12 +242,12 @@ impl BulkTrial {
             *self = Self::Running { pair: None, sums: Default::default(), results: TrialResults::default() };
         }
         let now = clock();
-        let (current, side) = slice_at(now);
+        let (current, side) = slice_pair_and_side(now);
         if let Self::Running { pair, sums, results } = self
             && *pair != Some(current)
         {
-            let (before, sums) = (pair.replace(current), std::mem::take(sums));
-            if before.is_some()
+            let (previous_pair, sums) = (pair.replace(current), std::mem::take(sums));
+            if previous_pair.is_some()
                 && let Some(second) = results.add(sums)
             {
                 let side = usize::from(second);
@@ -290,10 +290,10 @@ mod tests {
         chooser: &mut BulkChooser,
         peer: PeerLocality,
         bytes: u64,
-        (from, answers): (u64, usize),
+        (start, answers): (u64, usize),
         time: impl Fn(BulkMethod) -> u64,
     ) -> (Vec<BulkMethod>, u64) {
-        let mut now = from;
+        let mut now = start;
         let paths = (0..answers).map(|_| {
             let answer = chooser.begin(peer, bytes, || now);
             now += time(answer.method);
@@ -365,13 +365,16 @@ mod tests {
         assert_eq!(next(&mut chooser, PeerLocality::Local, 64 << 10), BulkMethod::SendFile);
         assert_eq!(next(&mut chooser, PeerLocality::Local, 2 * MIB), BulkMethod::Mmap);
         let choices = chooser.stats;
-        let of = |path| {
+        let rounded_time = |path| {
             choices
                 .totals(PeerLocality::Local, SizeClass::Small, path)
                 .nanoseconds_per_byte()
                 .map(|time| (time * 65536.0).round())
         };
-        assert_eq!([of(BulkMethod::Mmap), of(BulkMethod::SendFile)], [Some(100_000.0), Some(60_000.0)]);
+        assert_eq!(
+            [rounded_time(BulkMethod::Mmap), rounded_time(BulkMethod::SendFile)],
+            [Some(100_000.0), Some(60_000.0)]
+        );
         assert_eq!(choices.totals(PeerLocality::Remote, SizeClass::Small, BulkMethod::Mmap), BulkTotals::default());
     }
 
@@ -379,8 +382,8 @@ mod tests {
     fn slow_or_rare_clients_get_default() {
         // Answers that take longer than a slice count for neither path.
         for (peer, rule) in [(PeerLocality::Local, BulkMethod::Mmap), (PeerLocality::Remote, BulkMethod::SendFile)] {
-            let slow = method_times(if rule == BulkMethod::Mmap { 300_000_000 } else { 120_000_000 }, 250_000_000);
-            let (paths, _) = run_clients(&mut BulkChooser::default(), peer, 2 * MIB, (SECOND, 300), slow);
+            let times = method_times(if rule == BulkMethod::Mmap { 300_000_000 } else { 120_000_000 }, 250_000_000);
+            let (paths, _) = run_clients(&mut BulkChooser::default(), peer, 2 * MIB, (SECOND, 300), times);
             assert!(paths[80..200].iter().all(|&path| path == rule), "{peer:?}");
         }
     }

@@ -39,14 +39,14 @@ impl Arm {
     /// # Errors
     /// A setting that cannot be made here.
     pub fn new(flag: &'static str, settings: &[Setting], plan: &RunPlan) -> Result<Self, CliError> {
-        let mut named: Vec<String> = settings.iter().take(MAX_NAMED_SETTINGS).map(setting_text).collect();
+        let mut setting_names: Vec<String> = settings.iter().take(MAX_NAMED_SETTINGS).map(setting_text).collect();
         match settings.len().checked_sub(MAX_NAMED_SETTINGS) {
-            None if named.is_empty() => named.push("as found".to_owned()),
-            Some(more @ 1..) => named.push(format!("and {more} more")),
+            None if setting_names.is_empty() => setting_names.push("as found".to_owned()),
+            Some(omitted @ 1..) => setting_names.push(format!("and {omitted} more")),
             _ => {}
         }
         let mut arm = Self {
-            name: format!("{}: {}", flag.trim_start_matches('-').to_uppercase(), named.join(", ")),
+            name: format!("{}: {}", flag.trim_start_matches('-').to_uppercase(), setting_names.join(", ")),
             flag,
             setup: plan.setup.clone(),
             settings: settings.to_vec(),
@@ -54,7 +54,7 @@ impl Arm {
             scratch: None,
         };
         for (index, setting) in settings.iter().enumerate() {
-            if settings[..index].iter().any(|earlier| earlier.name == setting.name) {
+            if settings[..index].iter().any(|previous| previous.name == setting.name) {
                 bail!("{flag} {}: it is given twice", setting.name);
             }
             arm.apply(setting, plan).context(format_args!("{flag} {}", setting_text(setting)))?;
@@ -85,7 +85,7 @@ impl Arm {
                 setup.sockets.congestion_control = Some(name.clone());
             }
             SettingKind::SocketBuffers(bytes) => setup.sockets.buffers = Some(*bytes),
-            SettingKind::Realtime(wanted) => setup.realtime = *wanted,
+            SettingKind::Realtime(is_realtime) => setup.realtime = *is_realtime,
             SettingKind::Quota(share) => {
                 let group = Cgroup::create(Controller::Cpu)?;
                 group.limit_cpu((share * CPU_QUOTA_PERIOD.as_micros() as f64) as u64, CPU_QUOTA_PERIOD)?;

@@ -36,18 +36,18 @@ pub struct ProbeComparison<'a> {
     pub sides: [&'a [Setting]; 2],
 }
 
-/// Measures probes in turn.
+/// Measures probes interleaved.
 ///
 /// # Errors
 /// What cannot be measured, or set; and what makes the comparison impossible.
-pub fn compare(probed: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
+pub fn compare(comparison: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
     let local = LocalMachine::read()?;
-    let mut cases = plan_names(ProbeKind::Measure, probed.names, &local, probed.effort)?;
+    let mut cases = plan_names(ProbeKind::Measure, comparison.names, &local, comparison.effort)?;
     cases.units.retain(|unit| !unit.only_input);
     let cases = fit_cases(cases, limits, &local.machine)?;
     let schedule = RunSchedule::unlimited(cases.clone(), "ab", limits.blocks);
-    let mut plan = RunPlan::new(local, schedule, probed.options)?;
-    let result = ProbeArms::new(&cases, probed, &plan, limits).and_then(|mut arms| interleave(&mut arms, limits));
+    let mut plan = RunPlan::new(local, schedule, comparison.options)?;
+    let result = ProbeArms::new(&cases, comparison, &plan, limits).and_then(|mut arms| interleave(&mut arms, limits));
     plan.clean_up();
     result
 }
@@ -56,19 +56,19 @@ pub fn compare(probed: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Resul
 fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result<Plan, CliError> {
     let Some(time) = limits.budget else { return Ok(plan) };
     let costs = Costs::from_table(machine);
-    let all = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
+    let full_plan = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
     // Two of each side in a block, and one of each before.
     let rounds = 4 * limits.min_blocks() + 2;
-    let plan = all.clone().fit_to_budget(time.saturating_sub(run_schedule::STARTUP_TIME), rounds);
-    if plan.units.is_empty() && !all.units.is_empty() {
+    let plan = full_plan.clone().fit_to_budget(time.saturating_sub(run_schedule::STARTUP_TIME), rounds);
+    if plan.units.is_empty() && !full_plan.units.is_empty() {
         bail!(
             "--budget {time:?}: {} blocks of no case fit; of all they take about {}",
             limits.min_blocks(),
-            seconds(all.expected_duration(rounds).as_secs_f64())
+            seconds(full_plan.expected_duration(rounds).as_secs_f64())
         );
     }
     let head = format_args!("kelvin: {time:?} is too short for these, which matter less and are left out:");
-    output::eprint_names(head, &run_schedule::left_out_names(&all, &plan));
+    output::eprint_names(head, &run_schedule::omitted_names(&full_plan, &plan));
     Ok(plan)
 }
 
@@ -85,11 +85,11 @@ impl<'p> ProbeArms<'p> {
     /// Makes both sides, and tries them.
     fn new(
         cases: &'p Plan,
-        probed: &ProbeComparison<'_>,
+        comparison: &ProbeComparison<'_>,
         plan: &RunPlan,
         limits: &InterleaveLimits,
     ) -> Result<Self, CliError> {
-        let [a, b] = probed.sides;
+        let [a, b] = comparison.sides;
         let arms = [Arm::new("--a", a, plan)?, Arm::new("--b", b, plan)?];
         let settings: Vec<(&str, &str)> = arms.iter().flat_map(Arm::system_settings).collect();
         let record = || SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &settings);
@@ -108,12 +108,12 @@ impl<'p> ProbeArms<'p> {
 
     /// The value of a setting of a side, or what was found if it leaves that.
     fn value(&self, side: usize, setting: &Setting) -> String {
-        if let Some(own) = self.arms[side].settings.iter().find(|own| own.name == setting.name) {
-            return own.value.clone();
+        if let Some(side_setting) = self.arms[side].settings.iter().find(|candidate| candidate.name == setting.name) {
+            return side_setting.value.clone();
         }
         let original = match &setting.kind {
             SettingKind::System(file) => {
-                self.switch.iter().flat_map(SettingSwitch::original_values).find(|(known, _)| known == file)
+                self.switch.iter().flat_map(SettingSwitch::original_values).find(|(path, _)| path == file)
             }
             _ => None,
         };
@@ -129,8 +129,8 @@ impl Arms for ProbeArms<'_> {
     fn differences(&self) -> Vec<FactDifference> {
         // A side has each setting once.
         let [a, b] = self.arms.each_ref().map(|arm| &arm.settings);
-        let of_b_alone = b.iter().filter(|setting| !a.iter().any(|known| known.name == setting.name));
-        let settings = a.iter().chain(of_b_alone).filter(|setting| setting.kind != SettingKind::AsFound);
+        let only_of_b = b.iter().filter(|setting| !a.iter().any(|a_setting| a_setting.name == setting.name));
+        let settings = a.iter().chain(only_of_b).filter(|setting| setting.kind != SettingKind::AsFound);
         let fact = |setting: &Setting| FactDifference {
             group: "Setting".into(),
             label: setting.name.clone(),

@@ -36,7 +36,7 @@ enum CommandExit {
 /// Two commands.
 pub struct ProgramArms {
     commands: [String; 2],
-    began: u64,
+    start: u64,
     /// The time that was asked for and when it is over, if it was.
     budget: Option<(Duration, Instant)>,
     /// Which of them has been run.
@@ -50,8 +50,8 @@ impl ProgramArms {
     /// If signals cannot be watched for.
     pub fn new(commands: [&String; 2], limits: &InterleaveLimits) -> Result<Self, CliError> {
         kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
-        let budget = limits.budget.map(|budget| (budget, limits.began + budget));
-        Ok(Self { commands: commands.map(Clone::clone), began: monotonic(), budget, has_run: [false; 2] })
+        let budget = limits.budget.map(|budget| (budget, limits.start + budget));
+        Ok(Self { commands: commands.map(Clone::clone), start: monotonic(), budget, has_run: [false; 2] })
     }
 
     /// Runs one of them.
@@ -60,9 +60,9 @@ impl ProgramArms {
         let mut child = GuardedChild::spawn(program, &["command-process"], std::iter::empty::<(&str, &str)>())
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
         child.write_stdin(self.commands[side].as_bytes());
-        let left = self.budget.map(|(_, deadline)| deadline.saturating_duration_since(Instant::now()));
+        let remaining = self.budget.map(|(_, deadline)| deadline.saturating_duration_since(Instant::now()));
         let ending = child
-            .wait(WaitLimit::fixed(left.unwrap_or(MAX_COMMAND_TIME)), MAX_ANSWER_BYTES)
+            .wait(WaitLimit::fixed(remaining.unwrap_or(MAX_COMMAND_TIME)), MAX_ANSWER_BYTES)
             .map_err(|error| error.to_string())?;
         // The last line that it complained, as the end of a sentence.
         let complaint = ending.stderr.lines().rfind(|line| !line.trim().is_empty());
@@ -106,7 +106,7 @@ impl Arms for ProgramArms {
 
     fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
         let flag = ["--a-cmd", "--b-cmd"][side];
-        let begun = monotonic();
+        let start = monotonic();
         let usage = match self.run(side).context(format_args!("{flag} '{}'", self.commands[side]))? {
             Ok(usage) => usage,
             Err(end) => return Ok(Err(end)),
@@ -114,8 +114,8 @@ impl Arms for ProgramArms {
         self.has_run[side] = true;
         Ok(Ok(Round {
             index,
-            start_seconds: (begun - self.began) as f64 / 1e9,
-            seconds: (monotonic() - begun) as f64 / 1e9,
+            start_seconds: (start - self.start) as f64 / 1e9,
+            seconds: (monotonic() - start) as f64 / 1e9,
             timing: None,
             cpu: 0,
             outcome: RoundOutcome::Measured(readings(usage)),
@@ -133,18 +133,19 @@ fn readings(usage: CommandUsage) -> Vec<MetricReadings> {
     ALL.iter().zip(usage).map(reading).collect()
 }
 
-/// Runs the command on standard input once, and tells on standard output what it took.
+/// Runs the command on standard input once, and writes its resource usage to standard output.
 pub fn command_process() -> Result<(), CliError> {
     let mut command = String::new();
     std::io::stdin().read_to_string(&mut command)?;
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
-    let begun = monotonic();
+    let start = monotonic();
     let status = shell.spawn().map_err(process_error).and_then(|mut child| child.wait()).context("/bin/sh")?;
-    let nanoseconds = monotonic() - begun;
-    let used = read_usage(UsageScope::Children);
-    let switches = used.voluntary_switches + used.involuntary_switches;
-    let usage = [nanoseconds, used.user, used.system, used.peak_resident, used.minor_faults, switches];
-    let ran = if status.success() { CommandExit::Took(usage) } else { CommandExit::Failed(status.code()) };
-    Ok(std::io::stdout().write_all(&serde_json::to_vec(&ran)?)?)
+    let nanoseconds = monotonic() - start;
+    let resources = read_usage(UsageScope::Children);
+    let switches = resources.voluntary_switches + resources.involuntary_switches;
+    let usage =
+        [nanoseconds, resources.user, resources.system, resources.peak_resident, resources.minor_faults, switches];
+    let exit = if status.success() { CommandExit::Took(usage) } else { CommandExit::Failed(status.code()) };
+    Ok(std::io::stdout().write_all(&serde_json::to_vec(&exit)?)?)
 }

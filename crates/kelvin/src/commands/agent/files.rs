@@ -77,8 +77,8 @@ mod tests {
                 threads: Some(threads),
             })
         };
-        let all = design("pool", "sendfile", 4).unwrap();
-        assert_eq!(all, ["--model", "pool", "--send", "sendfile", "--threads", "4"]);
+        let options = design("pool", "sendfile", 4).unwrap();
+        assert_eq!(options, ["--model", "pool", "--send", "sendfile", "--threads", "4"]);
         assert_eq!(server_options(&FileServerOptions::default()), Ok(Vec::new()));
         assert!(design("--root", "rw", 1).is_err() && design("pool", "--index", 1).is_err());
         for threads in [0, 65] {

@@ -23,7 +23,7 @@ const MAX_QUEUED_LINES: usize = 256;
 /// Lines about either kind of client that may come at once, and that may come in each second after that.
 const LINE_BURST: f64 = 50.0;
 const LINES_PER_SECOND: f64 = 10.0;
-/// Time between two lines that say how many were dropped.
+/// Time between two lines that report how many were dropped.
 const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Whom a line is about.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +44,9 @@ enum LogMessage {
 /// Where lines go.
 pub struct Log {
     queue: SyncSender<LogMessage>,
-    is_written: Mutex<Receiver<()>>,
+    end_receiver: Mutex<Receiver<()>>,
     allowances: [Mutex<LineBucket>; 2],
-    dropped: Arc<AtomicU64>,
+    dropped_lines: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -56,24 +56,24 @@ impl Log {
     /// If the thread that writes cannot be started.
     pub fn with_writer(out: impl Write + Send + 'static) -> std::io::Result<Self> {
         let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
-        let (written, is_written) = sync_channel(1);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&dropped);
+        let (end_sender, end_receiver) = sync_channel(1);
+        let dropped_lines = Arc::new(AtomicU64::new(0));
+        let drop_counter = Arc::clone(&dropped_lines);
         ThreadBuilder::named("log").start(move || {
-            write_lines(out, &messages, &counted);
+            write_lines(out, &messages, &drop_counter);
             // The program may be exiting already.
-            let _ = written.send(());
+            let _ = end_sender.send(());
         })?;
         let allowances = [(); 2].map(|()| Mutex::new(LineBucket::new(Instant::now())));
-        Ok(Self { queue, is_written: Mutex::new(is_written), allowances, dropped })
+        Ok(Self { queue, end_receiver: Mutex::new(end_receiver), allowances, dropped_lines })
     }
 
     /// Logs a line about a client, unless there are too many.
-    pub fn write_line(&self, about: LogSource, text: &str) {
-        let mut allowance = lock(&self.allowances[about as usize]);
+    pub fn write_line(&self, source: LogSource, text: &str) {
+        let mut allowance = lock(&self.allowances[source as usize]);
         let line = format!("kelvin: {}\n", truncate(text, MAX_LINE_BYTES));
         if !allowance.try_take(Instant::now()) || self.queue.try_send(LogMessage::Line(line)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped_lines.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -89,32 +89,32 @@ impl Log {
     }
 
     /// Waits until all lines are written, for at most this long.
-    pub fn close(&self, patience: Duration) {
+    pub fn close(&self, timeout: Duration) {
         if self.queue.try_send(LogMessage::End).is_ok() {
-            let _ = lock(&self.is_written).recv_timeout(patience);
+            let _ = lock(&self.end_receiver).recv_timeout(timeout);
         }
     }
 }
 
-/// Writes the lines until the end, and now and then how many were dropped, those that could not be written included.
+/// Writes the lines until the end, and at intervals how many were dropped, those that could not be written included.
 fn write_lines(mut out: impl Write, messages: &Receiver<LogMessage>, dropped: &AtomicU64) {
-    let mut put = |line: String| {
+    let mut write = |line: String| {
         dropped.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
     };
-    let (mut last, mut is_passing) = (Instant::now(), false);
+    let (mut last, mut is_transient_shown) = (Instant::now(), false);
     loop {
         let next = messages.recv_timeout(DROP_REPORT_INTERVAL);
         let is_end = matches!(next, Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected));
         match next {
-            Ok(LogMessage::Line(line)) => put(format!("{}{line}", with_erase(&mut is_passing, ""))),
-            Ok(LogMessage::Transient(text)) => put(with_erase(&mut is_passing, &text)),
-            Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected) => put(with_erase(&mut is_passing, "")),
+            Ok(LogMessage::Line(line)) => write(format!("{}{line}", with_erase(&mut is_transient_shown, ""))),
+            Ok(LogMessage::Transient(text)) => write(with_erase(&mut is_transient_shown, &text)),
+            Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected) => write(with_erase(&mut is_transient_shown, "")),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if is_end || last.elapsed() >= DROP_REPORT_INTERVAL {
             last = Instant::now();
             if let count @ 1.. = dropped.swap(0, Ordering::Relaxed) {
-                put(format!("kelvin: {count} lines dropped\n"));
+                write(format!("kelvin: {count} lines dropped\n"));
             }
         }
         if is_end {
@@ -123,31 +123,31 @@ fn write_lines(mut out: impl Write, messages: &Receiver<LogMessage>, dropped: &A
     }
 }
 
-/// This in the place of what is shown now, if anything is or is to be; and remembers which.
-fn with_erase(is_passing: &mut bool, text: &str) -> String {
-    let erase = if *is_passing || !text.is_empty() { ERASE_LINE } else { "" };
-    *is_passing = !text.is_empty();
+/// The text behind the sequence that erases a transient line, if one is shown or follows; records whether one follows.
+fn with_erase(is_transient_shown: &mut bool, text: &str) -> String {
+    let erase = if *is_transient_shown || !text.is_empty() { ERASE_LINE } else { "" };
+    *is_transient_shown = !text.is_empty();
     format!("{erase}{text}")
 }
 
 /// A token bucket of lines.
 struct LineBucket {
     lines: f64,
-    at: Instant,
+    last_refill: Instant,
 }
 
 impl LineBucket {
-    fn new(at: Instant) -> Self {
-        Self { lines: LINE_BURST, at }
+    fn new(now: Instant) -> Self {
+        Self { lines: LINE_BURST, last_refill: now }
     }
 
     /// Whether one more line is allowed now.
     fn try_take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        (self.lines, self.at) = ((self.lines + LINES_PER_SECOND * passed).min(LINE_BURST), now);
-        let is_one_left = self.lines >= 1.0;
-        self.lines -= f64::from(u8::from(is_one_left));
-        is_one_left
+        let elapsed = now.saturating_duration_since(self.last_refill).as_secs_f64();
+        (self.lines, self.last_refill) = ((self.lines + LINES_PER_SECOND * elapsed).min(LINE_BURST), now);
+        let is_allowed = self.lines >= 1.0;
+        self.lines -= f64::from(u8::from(is_allowed));
+        is_allowed
     }
 }
 
@@ -177,54 +177,57 @@ mod tests {
 
     #[test]
     fn lines_are_cut_escaped_and_rate_limited() {
-        let kept = SharedBuffer::default();
-        let log = Log::with_writer(kept.clone()).unwrap();
+        let buffer = SharedBuffer::default();
+        let log = Log::with_writer(buffer.clone()).unwrap();
         log.write_line(LogSource::Unauthenticated, &format!("\u{1b}[2J{}\nsecond", "x".repeat(70_000)));
         (0..10_000).for_each(|_| log.write_line(LogSource::Unauthenticated, "called"));
         log.write_line(LogSource::Client, "came");
         log.close(Duration::from_secs(60));
-        let text = kept.text();
+        let text = buffer.text();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("kelvin: \u{fffd}[2Jxxx") && text.lines().all(|line| line.len() < 320), "{text}");
         assert!(lines.contains(&"kelvin: came"), "{text}");
-        let left_out = lines.iter().filter_map(|line| line.strip_suffix(" lines dropped"));
-        let left_out: usize = left_out.map(|line| line["kelvin: ".len()..].parse::<usize>().unwrap()).sum();
-        assert_eq!(lines.iter().filter(|line| **line == "kelvin: called").count() + left_out, 10_000, "{text}");
-        assert!(left_out > 0 && text.len() < 100_000);
+        let drop_counts = lines.iter().filter_map(|line| line.strip_suffix(" lines dropped"));
+        let dropped: usize = drop_counts.map(|line| line["kelvin: ".len()..].parse::<usize>().unwrap()).sum();
+        assert_eq!(lines.iter().filter(|line| **line == "kelvin: called").count() + dropped, 10_000, "{text}");
+        assert!(dropped > 0 && text.len() < 100_000);
     }
 
     #[test]
     fn transient_line_is_replaced_by_the_next() {
-        let kept = SharedBuffer::default();
-        let log = Log::with_writer(kept.clone()).unwrap();
+        let buffer = SharedBuffer::default();
+        let log = Log::with_writer(buffer.clone()).unwrap();
         log.write_line(LogSource::Client, "came");
         log.write_transient("1 %");
         log.write_transient("2 %");
         log.write_line(LogSource::Client, "went");
         log.write_transient("3 %");
         log.close(Duration::from_secs(60));
-        let erased = kept.text().replace(ERASE_LINE, "<");
-        assert_eq!(erased, "kelvin: came\n<1 %<2 %<kelvin: went\n<3 %<");
+        let output = buffer.text().replace(ERASE_LINE, "<");
+        assert_eq!(output, "kelvin: came\n<1 %<2 %<kelvin: went\n<3 %<");
     }
 
     #[test]
     fn bucket_empties_and_refills_with_time() {
-        let begun = Instant::now();
-        let mut allowance = LineBucket::new(begun);
-        let mut taken = |milliseconds| {
-            let now = begun + Duration::from_millis(milliseconds);
+        let start = Instant::now();
+        let mut allowance = LineBucket::new(start);
+        let mut count_allowed = |milliseconds| {
+            let now = start + Duration::from_millis(milliseconds);
             (0..1000).filter(|_| allowance.try_take(now)).count()
         };
-        assert_eq!([taken(0), taken(99), taken(100), taken(1100), taken(100_000)], [50, 0, 1, 10, 50]);
+        assert_eq!(
+            [count_allowed(0), count_allowed(99), count_allowed(100), count_allowed(1100), count_allowed(100_000)],
+            [50, 0, 1, 10, 50]
+        );
     }
 
     #[test]
     fn stuck_reader_blocks_nobody() {
-        let kept = SharedBuffer::default();
-        let stuck = kept.0.lock().unwrap();
-        let log = Log::with_writer(kept.clone()).unwrap();
+        let buffer = SharedBuffer::default();
+        let guard = buffer.0.lock().unwrap();
+        let log = Log::with_writer(buffer.clone()).unwrap();
         (0..1000).for_each(|_| log.write_line(LogSource::Client, "one"));
         log.close(Duration::from_millis(10));
-        drop(stuck);
+        drop(guard);
     }
 }

@@ -26,10 +26,10 @@ const STDIN_BLOCK: usize = 256 << 10;
 /// `kelvin digest`.
 pub fn digest(args: &DigestArgs) -> CmdResult {
     kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
-    let allowed = kelvin_sys::cpu::allowed().context("cannot tell which CPUs may be used")?;
-    let cpus = allowed.len() as u32;
+    let allowed_cpus = kelvin_sys::cpu::affinity().context("cannot read which CPUs may be used")?;
+    let cpus = allowed_cpus.len() as u32;
     // What earlier digests found, unless a new search is asked for; none where it can be neither read nor kept.
-    let path = TuningCache::path_in(|name| std::env::var_os(name));
+    let path = TuningCache::path_from_environment(|name| std::env::var_os(name));
     let cache =
         path.and_then(|path| if args.rebuild_cache { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
     let cache = cache
@@ -38,12 +38,12 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
     let reader = DigestReader { cpus, threads, verbose: args.verbose, tuning_cache: RefCell::new(cache.ok()) };
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
-    let done = if args.check { check_lists(&reader, files, args.quiet) } else { print_digests(&reader, files) };
+    let result = if args.check { check_lists(&reader, files, args.quiet) } else { print_digests(&reader, files) };
     // The digests are right all the same: no failure.
     if let Some(Err(fault)) = reader.tuning_cache.borrow().as_ref().map(TuningCache::save) {
         notice!("cannot remember the fastest way to read these files: {fault}");
     }
-    done
+    result
 }
 
 /// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
@@ -91,13 +91,13 @@ const ESCAPES: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
 
 /// The digest and the name on a line, or nothing if it is not of that form.
 fn parse_line(line: &[u8]) -> Option<(u32, PathBuf)> {
-    let (line, escaped) = line.strip_prefix(b"\\").map_or((line, false), |rest| (rest, true));
+    let (line, is_escaped) = line.strip_prefix(b"\\").map_or((line, false), |rest| (rest, true));
     let (digest, name) = line.split_at_checked(8)?;
     let name = name.strip_prefix(b"  ").or_else(|| name.strip_prefix(b" *")).filter(|name| !name.is_empty())?;
     // A sign would be taken for a part of the number.
     let digits = str::from_utf8(digest).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
     let digest = u32::from_str_radix(digits?, 16).ok()?;
-    Some((digest, OsString::from_vec(if escaped { unescape_name(name) } else { name.to_owned() }).into()))
+    Some((digest, OsString::from_vec(if is_escaped { unescape_name(name) } else { name.to_owned() }).into()))
 }
 
 fn unescape_name(name: &[u8]) -> Vec<u8> {
@@ -105,9 +105,9 @@ fn unescape_name(name: &[u8]) -> Vec<u8> {
     let next = || {
         let byte = bytes.next()?;
         let letter = if byte == b'\\' { bytes.next() } else { None };
-        let escaped =
-            |letter| ESCAPES.iter().find(|(_, known)| *known == letter).map_or(letter, |(escaped, _)| *escaped);
-        Some(letter.map_or(byte, escaped))
+        let unescape =
+            |letter| ESCAPES.iter().find(|(_, code)| *code == letter).map_or(letter, |(original, _)| *original);
+        Some(letter.map_or(byte, unescape))
     };
     std::iter::from_fn(next).collect()
 }
@@ -123,49 +123,49 @@ struct CheckCounts {
 
 /// Checks the files that lists name.
 fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResult {
-    let mut checked = CheckCounts::default();
+    let mut counts = CheckCounts::default();
     for list in lists {
-        let before = checked.lines;
+        let lines_before = counts.lines;
         for text in read_lines(list)? {
             let text = text.context(format_args!("cannot read {}", list.display()))?;
             let Some((expected, name)) = parse_line(text.strip_suffix(b"\r").unwrap_or(&text)) else {
-                checked.malformed += u64::from(!text.is_empty());
+                counts.malformed += u64::from(!text.is_empty());
                 continue;
             };
-            checked.lines += 1;
-            let says = match reader.digest(&name) {
+            counts.lines += 1;
+            let verdict = match reader.digest(&name) {
                 Ok(digest) if digest.value() == expected => "OK",
                 Ok(_) => {
-                    checked.different += 1;
+                    counts.different += 1;
                     "FAILED"
                 }
                 Err(fault) if reader.is_interrupted() => return Err(fault),
                 Err(fault) => {
                     fault.report();
-                    checked.unreadable += 1;
+                    counts.unreadable += 1;
                     "FAILED open or read"
                 }
             };
-            if !quiet || says != "OK" {
+            if !quiet || verdict != "OK" {
                 let (mark, name) = escape_name(&name);
-                output::print(|out| out.write_all(&[mark, &name, b": ", says.as_bytes(), b"\n"].concat()))?;
+                output::print(|out| out.write_all(&[mark, &name, b": ", verdict.as_bytes(), b"\n"].concat()))?;
             }
         }
-        if checked.lines == before {
+        if counts.lines == lines_before {
             let list = list.display();
             bail!("{list}: no line is a digest of eight digits, two spaces and a name, as `kelvin digest` prints them");
         }
     }
-    for (count, one, many) in [
-        (checked.malformed, "line is improperly formatted", "lines are improperly formatted"),
-        (checked.unreadable, "file could not be read", "files could not be read"),
-        (checked.different, "digest did not match", "digests did not match"),
+    for (count, singular, plural) in [
+        (counts.malformed, "line is improperly formatted", "lines are improperly formatted"),
+        (counts.unreadable, "file could not be read", "files could not be read"),
+        (counts.different, "digest did not match", "digests did not match"),
     ] {
         if count > 0 {
-            notice!("warning: {count} {}", if count == 1 { one } else { many });
+            notice!("warning: {count} {}", if count == 1 { singular } else { plural });
         }
     }
-    Ok(checked.different + checked.unreadable == 0)
+    Ok(counts.different + counts.unreadable == 0)
 }
 
 fn read_lines(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, CliError> {
@@ -191,12 +191,12 @@ impl DigestReader {
         }
         let target = Target::find(file)?;
         let progress = StatusLine::after_delay();
-        let remembered = |source| {
-            let known = self.tuning_cache.borrow();
-            known.as_ref()?.find(&self.tuning_key(&target, source).ok()?, source)
+        let find_setting = |source| {
+            let cache = self.tuning_cache.borrow();
+            cache.as_ref()?.find(&self.tuning_key(&target, source).ok()?, source)
         };
-        let show = |done| progress.show_bytes(done, Some(target.bytes()));
-        let plan = DigestOptions { most_threads: self.threads, remembered: &remembered, progress: &show };
+        let show = |bytes| progress.show_bytes(bytes, Some(target.bytes()));
+        let plan = DigestOptions { max_threads: self.threads, remembered: &find_setting, progress: &show };
         let result = fast_digest::digest_file(&target, plan);
         drop(progress);
         let result = result?;
@@ -225,9 +225,9 @@ impl DigestReader {
 /// `data.bin: 4 GiB in 0.31 s, 13.1 GiB/s, by pread of 128 KiB, 2 threads; 100 % of it was in memory`.
 fn verbose_line(file: &Path, result: &DigestResult) -> String {
     let ReadSetting { method, threads } = result.setting;
-    let past = if method.access == Access::Direct { " past the page cache" } else { "" };
+    let access_text = if method.access == Access::Direct { " past the page cache" } else { "" };
     format!(
-        "{}: {} in {}, {}, by {} of {}{past}, {}; about {} of it was in memory",
+        "{}: {} in {}, {}, by {} of {}{access_text}, {}; about {} of it was in memory",
         file.display(),
         units::bytes(result.bytes),
         units::seconds(result.nanoseconds as f64 / 1e9),
@@ -239,7 +239,7 @@ fn verbose_line(file: &Path, result: &DigestResult) -> String {
     )
 }
 
-/// The digest of standard input, whatever it is connected to.
+/// The digest of standard input: a file, a pipe or a terminal.
 fn digest_stdin() -> Result<Digest, CliError> {
     let (mut digest, mut offset) = (Digest::default(), 0);
     let mut block = vec![0; STDIN_BLOCK];
@@ -247,9 +247,9 @@ fn digest_stdin() -> Result<Digest, CliError> {
     loop {
         match input.read(&mut block) {
             Ok(0) => return Ok(digest),
-            Ok(read) => {
-                digest.add(offset, &block[..read]);
-                offset += read as u64;
+            Ok(count) => {
+                digest.add(offset, &block[..count]);
+                offset += count as u64;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {
                 if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
@@ -279,10 +279,10 @@ mod tests {
         assert_eq!(digest_line(Digest::default(), Path::new("a\rb")), b"\\00000000  a\\rb");
         assert_eq!(parse_line(b"0000ABCD *x"), Some((0xabcd, "x".into())));
         assert_eq!(parse_line(b"\\00000001  a\\xb\\"), Some((1, "axb\\".into())));
-        for wrong in
+        for line in
             ["", "0000abcd", "0000abcd  ", "0000abc  x", "+000abcd  x", "0000abcg  x", "0000abcdx  x", "é000abc  x"]
         {
-            assert_eq!(parse_line(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(parse_line(line.as_bytes()), None, "{line}");
         }
     }
 }

@@ -60,14 +60,14 @@ impl TuningKey {
     /// The conditions of a file, or why its file system cannot be identified.
     pub(super) fn of_file(target: &Target, source: DataSource, cpus: u32) -> Result<Self, CliError> {
         let path = target.path();
-        let cannot = |error| CliError::new(format!("cannot look at the file system of {}", path.display()), error);
+        let to_error = |error| CliError::new(format!("cannot examine the file system of {}", path.display()), error);
         let device = target.device();
-        let (name, identity) = (kind(path).map_err(cannot)?.name(), file_system_id(path).map_err(cannot)?);
+        let (name, identity) = (kind(path).map_err(to_error)?.name(), file_system_id(path).map_err(to_error)?);
         Ok(Self {
             file_system: format!("{name} {identity:016x} on {}:{}", major(device), minor(device)),
             source: source.name().to_owned(),
             cpus,
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").map_err(cannot)?.trim().to_owned(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").map_err(to_error)?.trim().to_owned(),
             kelvin: env!("CARGO_PKG_VERSION").to_owned(),
         })
     }
@@ -93,12 +93,12 @@ impl CachedSetting {
 pub(super) struct TuningCache {
     path: PathBuf,
     settings: Vec<CachedSetting>,
-    changed: bool,
+    is_changed: bool,
 }
 
 impl TuningCache {
     /// Their path. `environment` looks a variable up.
-    pub(super) fn path_in(environment: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, CliError> {
+    pub(super) fn path_from_environment(environment: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, CliError> {
         let directory = |name: &str| environment(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = match (directory("XDG_CACHE_HOME"), directory("HOME")) {
             (Some(cache), _) if !cache.is_absolute() => {
@@ -120,39 +120,39 @@ impl TuningCache {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(CliError::new(format!("cannot read {}", path.display()), error)),
             Ok(text) => {
-                let place = path.display();
+                let name = path.display();
                 let content = serde_json::from_slice(&text);
-                match content.context(format_args!("{place} was not written by kelvin ({REBUILD_HINT})"))? {
+                match content.context(format_args!("{name} was not written by kelvin ({REBUILD_HINT})"))? {
                     CacheFile { format: FORMAT, settings } => settings,
                     CacheFile { format, .. } => {
-                        bail!("{place} has format {format}, and this kelvin knows {FORMAT} ({REBUILD_HINT})")
+                        bail!("{name} has format {format}, and this kelvin knows {FORMAT} ({REBUILD_HINT})")
                     }
                 }
             }
         };
-        Ok(Self { path, settings, changed: false })
+        Ok(Self { path, settings, is_changed: false })
     }
 
     /// None yet, to be kept there.
     pub(super) fn empty(path: PathBuf) -> Self {
-        Self { path, settings: Vec::new(), changed: false }
+        Self { path, settings: Vec::new(), is_changed: false }
     }
 
     /// What was found before.
-    pub(super) fn find(&self, circumstances: &TuningKey, source: DataSource) -> Option<ReadSetting> {
-        self.settings.iter().find(|known| known.circumstances == *circumstances)?.setting(source)
+    pub(super) fn find(&self, key: &TuningKey, source: DataSource) -> Option<ReadSetting> {
+        self.settings.iter().find(|cached| cached.circumstances == *key)?.setting(source)
     }
 
     /// Records what was found now.
-    pub(super) fn insert(&mut self, circumstances: TuningKey, setting: ReadSetting) {
-        let known = CachedSetting::new(circumstances, setting);
-        if self.settings.contains(&known) {
+    pub(super) fn insert(&mut self, key: TuningKey, setting: ReadSetting) {
+        let entry = CachedSetting::new(key, setting);
+        if self.settings.contains(&entry) {
             return;
         }
-        self.settings.retain(|cached| cached.circumstances != known.circumstances);
-        self.settings.push(known);
+        self.settings.retain(|cached| cached.circumstances != entry.circumstances);
+        self.settings.push(entry);
         self.settings.drain(..self.settings.len().saturating_sub(MAX_SETTINGS));
-        self.changed = true;
+        self.is_changed = true;
     }
 
     /// Writes them if they changed, replacing the file.
@@ -160,13 +160,13 @@ impl TuningCache {
     /// # Errors
     /// A directory that cannot be made or written.
     pub(super) fn save(&self) -> Result<(), CliError> {
-        if !self.changed {
+        if !self.is_changed {
             return Ok(());
         }
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         // For its owner only, as the specification asks.
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.context(format_args!("cannot make {}", directory.display()))?;
+        let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        result.context(format_args!("cannot make {}", directory.display()))?;
         let content = CacheFile { format: FORMAT, settings: self.settings.clone() };
         let write = |out: &mut dyn Write| {
             serde_json::to_writer_pretty(&mut *out, &content)?;
@@ -185,35 +185,36 @@ mod tests {
         TuningKey { file_system: file_system.into(), source: "memory".into(), cpus, kernel, kelvin }
     }
 
-    fn setting(source: DataSource, way: usize, threads: u32) -> ReadSetting {
-        ReadSetting { method: source.methods()[way], threads }
+    fn setting(source: DataSource, method_index: usize, threads: u32) -> ReadSetting {
+        ReadSetting { method: source.methods()[method_index], threads }
     }
 
     #[test]
     fn path_follows_xdg_specification() {
-        let with = |variables: &[(&str, &str)]| {
-            let found = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            TuningCache::path_in(found).map_err(|fault| format!("{fault:?}"))
+        let path_with = |variables: &[(&str, &str)]| {
+            let lookup =
+                |name: &str| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into());
+            TuningCache::path_from_environment(lookup).map_err(|fault| format!("{fault:?}"))
         };
-        assert_eq!(with(&[("HOME", "/home/k")]), Ok("/home/k/.cache/kelvin/digest.json".into()));
-        let both = [("HOME", "/home/k"), ("XDG_CACHE_HOME", "/cache")];
-        assert_eq!(with(&both), Ok("/cache/kelvin/digest.json".into()));
-        assert!(with(&[("XDG_CACHE_HOME", "cache")]).unwrap_err().contains("not an absolute path: cache"));
-        assert!(with(&[("HOME", "")]).unwrap_err().contains("neither XDG_CACHE_HOME nor HOME"));
+        assert_eq!(path_with(&[("HOME", "/home/k")]), Ok("/home/k/.cache/kelvin/digest.json".into()));
+        let home_and_cache = [("HOME", "/home/k"), ("XDG_CACHE_HOME", "/cache")];
+        assert_eq!(path_with(&home_and_cache), Ok("/cache/kelvin/digest.json".into()));
+        assert!(path_with(&[("XDG_CACHE_HOME", "cache")]).unwrap_err().contains("not an absolute path: cache"));
+        assert!(path_with(&[("HOME", "")]).unwrap_err().contains("neither XDG_CACHE_HOME nor HOME"));
     }
 
     #[test]
     fn settings_are_found_by_their_key_only() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("new/kelvin/digest.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/kelvin/digest.json");
         for source in [DataSource::Memory, DataSource::Device] {
-            for way in 0..source.methods().len() {
+            for index in 0..source.methods().len() {
                 let mut before = TuningCache::read(path.clone()).unwrap();
-                before.insert(tuning_key("ext4", 2), setting(source, way, 3));
+                before.insert(tuning_key("ext4", 2), setting(source, index, 3));
                 before.insert(tuning_key("xfs", 2), setting(source, 0, 1));
                 before.save().unwrap();
                 let after = TuningCache::read(path.clone()).unwrap();
-                assert_eq!(after.find(&tuning_key("ext4", 2), source), Some(setting(source, way, 3)));
+                assert_eq!(after.find(&tuning_key("ext4", 2), source), Some(setting(source, index, 3)));
                 assert_eq!(after.find(&tuning_key("ext4", 4), source), None);
                 assert_eq!(after.settings.len(), 2);
             }
@@ -223,35 +224,36 @@ mod tests {
 
     #[test]
     fn unknown_method_is_ignored_unchanged_cache_not_written() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("digest.json");
-        let mut known = TuningCache::empty(path.clone());
-        known.insert(tuning_key("ext4", 2), setting(DataSource::Memory, 0, 2));
-        known.save().unwrap();
-        let mut again = TuningCache::read(path.clone()).unwrap();
-        again.insert(tuning_key("ext4", 2), setting(DataSource::Memory, 0, 2));
-        assert!(!again.changed);
-        again.settings[0].block += 1;
-        assert_eq!(again.find(&tuning_key("ext4", 2), DataSource::Memory), None);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("digest.json");
+        let mut cache = TuningCache::empty(path.clone());
+        cache.insert(tuning_key("ext4", 2), setting(DataSource::Memory, 0, 2));
+        cache.save().unwrap();
+        let mut reloaded = TuningCache::read(path.clone()).unwrap();
+        reloaded.insert(tuning_key("ext4", 2), setting(DataSource::Memory, 0, 2));
+        assert!(!reloaded.is_changed);
+        reloaded.settings[0].block += 1;
+        assert_eq!(reloaded.find(&tuning_key("ext4", 2), DataSource::Memory), None);
     }
 
     #[test]
     fn oldest_settings_are_dropped() {
-        let mut known = TuningCache::empty("/nowhere".into());
+        let mut cache = TuningCache::empty("/nowhere".into());
         for cpus in 0..MAX_SETTINGS as u32 + 5 {
-            known.insert(tuning_key("ext4", cpus), setting(DataSource::Memory, 0, 2));
+            cache.insert(tuning_key("ext4", cpus), setting(DataSource::Memory, 0, 2));
         }
-        assert_eq!((known.settings.len(), known.settings[0].circumstances.cpus), (MAX_SETTINGS, 5));
+        assert_eq!((cache.settings.len(), cache.settings[0].circumstances.cpus), (MAX_SETTINGS, 5));
     }
 
     #[test]
     fn foreign_cache_file_is_an_error() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("digest.json");
-        for (content, says) in [("", "not written by kelvin"), (r#"{"format": 9, "settings": []}"#, "has format 9")] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("digest.json");
+        for (content, message) in [("", "not written by kelvin"), (r#"{"format": 9, "settings": []}"#, "has format 9")]
+        {
             fs::write(&path, content).unwrap();
             let fault = format!("{:?}", TuningCache::read(path.clone()).unwrap_err());
-            assert!(fault.contains(says), "{fault}");
+            assert!(fault.contains(message), "{fault}");
         }
     }
 }

@@ -34,22 +34,26 @@ const PROCESS_COMMAND: &str = "file-cache-process";
 
 /// `kelvin file cache`.
 pub fn cache(args: &CacheArgs) -> CmdResult {
-    let failed = |error| CliError::new(args.directory.display(), error);
-    if !std::fs::metadata(&args.directory).map_err(failed)?.is_dir() {
-        return Err(failed(ErrorKind::NotADirectory.into()));
+    let to_error = |error| CliError::new(args.directory.display(), error);
+    if !std::fs::metadata(&args.directory).map_err(to_error)?.is_dir() {
+        return Err(to_error(ErrorKind::NotADirectory.into()));
     }
-    let quick = kelvin_machine::file_cache(Path::new("/")).map_err(CliError::msg)?;
+    let file_cache = kelvin_machine::file_cache(Path::new("/")).map_err(CliError::msg)?;
     let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
-    let measured = args.measure.then(|| measure(&args.directory, limit, &quick)).transpose()?;
-    let report = CacheReport { bytes: quick.bounds.first().map_or(0, |bound| bound.bytes), now: quick, measured };
+    let measurement = args.measure.then(|| measure(&args.directory, limit, &file_cache)).transpose()?;
+    let report = CacheReport {
+        bytes: file_cache.bounds.first().map_or(0, |bound| bound.bytes),
+        now: file_cache,
+        measured: measurement,
+    };
     figures::print_result(args.json, &report, || report.lines())?;
     let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.matches_limit);
-    Ok(report.measured.is_none_or(|measured| is_proof(&measured.outcome)))
+    Ok(report.measured.is_none_or(|measurement| is_proof(&measurement.outcome)))
 }
 
 /// Reads files of growing size under a limit, and finds where they no longer stay in memory.
-fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasurement, CliError> {
-    check_possible(directory, limit, quick)?;
+fn measure(directory: &Path, limit: u64, file_cache: &FileCache) -> Result<CacheMeasurement, CliError> {
+    check_feasibility(directory, limit, file_cache)?;
     let group = Cgroup::create(cgroup::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group));
     let group = match group {
         Ok(group) => group,
@@ -80,43 +84,43 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
         samples.sort_by_key(|sample| sample.bytes);
         match page_cache_size::find_page_cache_size(&samples) {
             Ok(size) => break (samples, SearchOutcome::Found(CacheEnd::new(&size, limit))),
-            Err(doubt) if doubt.is_disturbance() && failed_attempts.len() < MAX_TRIES - 1 => {
-                notice!("{doubt}; trying again");
-                failed_attempts.push(doubt.to_string());
+            Err(error) if error.is_disturbance() && failed_attempts.len() < MAX_TRIES - 1 => {
+                notice!("{error}; trying again");
+                failed_attempts.push(error.to_string());
             }
-            Err(doubt) => break (samples, SearchOutcome::NotFound(doubt.to_string())),
+            Err(error) => break (samples, SearchOutcome::NotFound(error.to_string())),
         }
     };
     Ok(CacheMeasurement { limit_bytes: limit, sizes, failed_attempts, outcome })
 }
 
 /// Obstacles that can be seen beforehand.
-fn check_possible(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), CliError> {
-    let wrong = |why: String| Err(CliError::new(format!("--limit {}", units::bytes(limit)), why));
+fn check_feasibility(directory: &Path, limit: u64, file_cache: &FileCache) -> Result<(), CliError> {
+    let limit_error = |reason: String| Err(CliError::new(format!("--limit {}", units::bytes(limit)), reason));
     if limit < page_cache_size::MIN_LIMIT {
-        return wrong(format!("it must be at least {}", units::bytes(page_cache_size::MIN_LIMIT)));
+        return limit_error(format!("it must be at least {}", units::bytes(page_cache_size::MIN_LIMIT)));
     }
-    let capacity = quick.bounds.first().map_or(0, |bound| bound.bytes);
+    let capacity = file_cache.bounds.first().map_or(0, |bound| bound.bytes);
     let largest = page_cache_size::largest_size(limit);
     if largest > capacity {
         let (capacity, largest) = (units::bytes(capacity), units::bytes(largest));
-        return wrong(format!(
+        return limit_error(format!(
             "this needs files of up to {largest}, but the whole file cache can hold only {capacity}"
         ));
     }
-    let failed = |error| CliError::new(directory.display(), error);
-    let kind = kelvin_sys::fs::kind(directory).map_err(failed)?;
+    let to_error = |error| CliError::new(directory.display(), error);
+    let kind = kelvin_sys::fs::kind(directory).map_err(to_error)?;
     if kind.is_in_memory() {
-        let place = directory.display();
-        bail!("{place} is on {}, which is memory: choose a directory on a disk", kind.name());
+        let path = directory.display();
+        bail!("{path} is on {}, which is memory: choose a directory on a disk", kind.name());
     }
-    let room = kelvin_sys::fs::space(directory).map_err(failed)?.available_bytes;
-    if room < largest {
-        return wrong(format!(
+    let available = kelvin_sys::fs::space(directory).map_err(to_error)?.available_bytes;
+    if available < largest {
+        return limit_error(format!(
             "this needs a file of {}, but {} has room for {}",
             units::bytes(largest),
             directory.display(),
-            units::bytes(room)
+            units::bytes(available)
         ));
     }
     Ok(())
@@ -142,17 +146,17 @@ fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<SizeSample>, Cli
 
 /// Has a separate process enter the group and read: pages are charged to the group that reads them first.
 fn sample(request: &Request) -> Result<SizeSample, CliError> {
-    let doing = format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
-    let program = std::env::current_exe().context(&doing)?;
-    let text = serde_json::to_vec(request).context(&doing)?;
+    let action = format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
+    let program = std::env::current_exe().context(&action)?;
+    let text = serde_json::to_vec(request).context(&action)?;
     let environment = [("RUST_BACKTRACE", "0")];
-    let mut child = GuardedChild::spawn(program.as_os_str(), &[PROCESS_COMMAND], environment).context(&doing)?;
+    let mut child = GuardedChild::spawn(program.as_os_str(), &[PROCESS_COMMAND], environment).context(&action)?;
     child.write_stdin(&text);
-    let ending = child.wait(WaitLimit::fixed(READ_TIMEOUT), MAX_ANSWER_BYTES).context(&doing)?;
-    let why = match ending.end {
+    let ending = child.wait(WaitLimit::fixed(READ_TIMEOUT), MAX_ANSWER_BYTES).context(&action)?;
+    let reason = match ending.end {
         ChildEnd::Exited(0) => {
             let sample = serde_json::from_slice::<SizeSample>(&ending.output);
-            return sample.context("the reading process gave a malformed answer").context(&doing);
+            return sample.context("the reading process gave a malformed answer").context(&action);
         }
         ChildEnd::Exited(_) => ending.stderr.trim_start_matches("kelvin: ").to_owned(),
         ChildEnd::Signalled(9) => "the reading process was killed: is the limit too small for it?".into(),
@@ -164,7 +168,7 @@ fn sample(request: &Request) -> Result<SizeSample, CliError> {
             bail!("interrupted by {signal}");
         }
     };
-    Err(CliError::new(doing, why))
+    Err(CliError::new(action, reason))
 }
 
 /// The reading process: enters the group, reads, answers.
@@ -178,7 +182,7 @@ pub fn run_process() -> Result<(), CliError> {
     output::print_json(&sample)
 }
 
-/// What was found, for JSON.
+/// The report, for JSON.
 #[derive(Serialize)]
 struct CacheReport {
     bytes: u64,
@@ -242,8 +246,9 @@ impl CacheEnd {
 
 impl CacheReport {
     fn lines(&self) -> Lines {
-        let now = self.now.current_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes_text(now)));
-        let mut lines = vec![("cache", format!("at most {}{now}", mebibytes_text(self.bytes)))];
+        let usage =
+            self.now.current_bytes.map_or(String::new(), |bytes| format!("; {} in use now", mebibytes_text(bytes)));
+        let mut lines = vec![("cache", format!("at most {}{usage}", mebibytes_text(self.bytes)))];
         let labels = ["because"].into_iter().chain(std::iter::repeat("and"));
         lines.extend(labels.zip(self.now.bounds.iter().map(bound_text)));
         lines.extend(self.measured.as_ref().map(CacheMeasurement::lines).unwrap_or_default());
@@ -274,12 +279,12 @@ impl CacheMeasurement {
                 );
                 vec![("measured", size), ("jump", jump)]
             }
-            SearchOutcome::NotFound(why) => {
-                vec![("measured", format!("with {limit} of memory, no end of the file cache was found: {why}"))]
+            SearchOutcome::NotFound(reason) => {
+                vec![("measured", format!("with {limit} of memory, no end of the file cache was found: {reason}"))]
             }
-            SearchOutcome::NotPossible(why) => vec![("measured", format!("not possible: {why}"))],
+            SearchOutcome::NotPossible(reason) => vec![("measured", format!("not possible: {reason}"))],
         };
-        lines.extend(self.failed_attempts.iter().map(|why| ("earlier try", format!("found nothing: {why}"))));
+        lines.extend(self.failed_attempts.iter().map(|reason| ("earlier try", format!("found nothing: {reason}"))));
         let size_text = |size: &SizeSample| {
             format!(
                 "{:>11} {:>10} per block, {} in memory",

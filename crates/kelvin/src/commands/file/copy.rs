@@ -27,18 +27,18 @@ pub(super) fn copy(args: &CopyArgs) -> Result<(), CliError> {
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = copy_job(args, timer.as_ref())?;
     let progress = StatusLine::after_delay();
-    let copied =
+    let result =
         copy::run(&job, &|bytes| progress.show_bytes(bytes, Some(job.source.bytes()))).map_err(to_cli_error)?;
     drop(progress);
-    let report = CopyReport::new(&job, &copied, timer.as_ref());
-    figures::print_result(args.json, &report, || report.lines(&job, &copied))
+    let report = CopyReport::new(&job, &result, timer.as_ref());
+    figures::print_result(args.json, &report, || report.lines(&job, &result))
 }
 
 fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, CliError> {
     if args.target.is_dir() {
         let (target, name) = (args.target.display(), args.source.file_name().unwrap_or_default());
-        let right = args.target.join(name);
-        bail!("{target} is a directory: name the copy, such as {}", right.display());
+        let suggestion = args.target.join(name);
+        bail!("{target} is a directory: name the copy, such as {}", suggestion.display());
     }
     if args.method == MethodChoice::Only(CopyMethod::Reflink) && args.block.is_some() {
         bail!("--block: --method reflink shares all blocks by one call; leave it out");
@@ -56,7 +56,7 @@ fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, Cl
     })
 }
 
-/// What was found, for JSON.
+/// The report, for JSON.
 #[derive(Serialize)]
 struct CopyReport {
     source: String,
@@ -94,7 +94,7 @@ struct CopyReport {
     limit: &'static str,
     limit_share: f64,
     time: TimeShares,
-    /// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
+    /// The expected rate from memory to memory, in bytes per second. It comes from costs in nanoseconds a byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<RateRange>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ struct CopyReport {
 #[derive(Serialize)]
 struct TimeShares {
     cpu: f64,
-    /// None where the kernel does not tell, which leaves what it waited for unknown as well.
+    /// None where the kernel does not count it, which leaves what it waited for unknown as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     off_cpu: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,25 +120,25 @@ struct TimeShares {
 }
 
 impl TimeShares {
-    fn of(spent: TimeBreakdown) -> Self {
-        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
+    fn of(breakdown: TimeBreakdown) -> Self {
+        let shares = |part: Option<u64>| part.map(|part| breakdown.share(part));
         Self {
-            cpu: spent.share(spent.cpu),
-            off_cpu: shares(spent.run_queue),
-            waiting: shares(spent.run_queue.map(|_| spent.waiting())),
-            flushing: spent.share(spent.flush),
-            reading: shares(spent.reading),
-            writing: shares(spent.writing),
+            cpu: breakdown.share(breakdown.cpu),
+            off_cpu: shares(breakdown.run_queue),
+            waiting: shares(breakdown.run_queue.map(|_| breakdown.waiting())),
+            flushing: breakdown.share(breakdown.flush),
+            reading: shares(breakdown.reading),
+            writing: shares(breakdown.writing),
         }
     }
 }
 
 impl CopyReport {
-    fn new(job: &CopyJob, copied: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
+    fn new(job: &CopyJob, result: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
-        let spent = copied.spent;
-        let (limit, limit_share) = copied.bottleneck();
-        let file_bytes = copied.io.total.bytes + copied.holes.bytes;
+        let breakdown = result.breakdown;
+        let (limit, limit_share) = result.bottleneck();
+        let file_bytes = result.io.total.bytes + result.holes.bytes;
         Self {
             source: job.source.path().display().to_string(),
             source_bytes: job.source.bytes(),
@@ -146,85 +146,92 @@ impl CopyReport {
             target: job.path.display().to_string(),
             target_file_system: figures::file_system_name(&job.path),
             requested_method: job.method.name(),
-            method: copied.method.name(),
-            impossible_methods: copied.refused.clone(),
-            block_bytes: (copied.method != CopyMethod::Reflink).then_some(job.block),
-            calls: copied.calls.nonzero().into_iter().collect(),
-            holes: copied.holes.count,
-            hole_bytes: copied.holes.bytes,
+            method: result.method.name(),
+            impossible_methods: result.refusals.clone(),
+            block_bytes: (result.method != CopyMethod::Reflink).then_some(job.block),
+            calls: result.calls.nonzero().into_iter().collect(),
+            holes: result.holes.count,
+            hole_bytes: result.holes.bytes,
             cache: job.state.name(),
-            before: copied.is_residency_known.then_some(copied.io.before),
-            after: copied.is_residency_known.then_some(copied.io.after),
-            source_device: DeviceBytes::new(&copied.source_device, copied.io.cpu_usage.read_from_device),
+            before: result.is_residency_known.then_some(result.io.before),
+            after: result.is_residency_known.then_some(result.io.after),
+            source_device: DeviceBytes::new(&result.source_device, result.io.cpu_usage.read_from_device),
             sync: job.sync.name(),
-            flush_seconds: (spent.flush > 0).then_some(spent.flush as f64 / 1e9),
-            unwritten_bytes: copied.dirty_pages.map(|pages| (pages * page).min(file_bytes)),
-            compared: copied.verified.map(|compared| match compared {
+            flush_seconds: (breakdown.flush > 0).then_some(breakdown.flush as f64 / 1e9),
+            unwritten_bytes: result.dirty_pages.map(|pages| (pages * page).min(file_bytes)),
+            compared: result.verified.map(|source| match source {
                 VerifiedFrom::InMemory => "in memory",
                 VerifiedFrom::FromDevice => "from its device",
             }),
             limit: limit_texts(limit).0,
             limit_share,
-            time: TimeShares::of(spent),
-            expected: copied.expected.as_ref().ok().copied(),
-            no_expectation_reason: copied.expected.as_ref().err().cloned(),
-            figures: TransferFigures::new(TransferKind::Copied, &copied.io, timer),
+            time: TimeShares::of(breakdown),
+            expected: result.expected.as_ref().ok().copied(),
+            no_expectation_reason: result.expected.as_ref().err().cloned(),
+            figures: TransferFigures::new(TransferKind::Copied, &result.io, timer),
         }
     }
 
     /// The labelled lines for people.
-    fn lines(&self, job: &CopyJob, copied: &CopyResult) -> Lines {
+    fn lines(&self, job: &CopyJob, result: &CopyResult) -> Lines {
         let file =
             |path: &str, bytes: u64, system: &str| format!("{}, {}, {system}", text::clean(path), units::bytes(bytes));
-        let bytes = copied.io.total.bytes;
+        let bytes = result.io.total.bytes;
         let cache = match (self.before, self.after) {
             (Some(before), Some(after)) => {
                 format!("source {} before, {} after", residency_text(before), residency_text(after))
             }
             _ => "not known of the source: its file system has no mappings".into(),
         };
-        let read = self.source_device.line(TransferKind::Read, bytes);
-        let wrote = self.figures.device_line();
+        let source_line = self.source_device.line(TransferKind::Read, bytes);
+        let target_line = self.figures.device_line();
         let calls: Vec<String> =
-            copied.calls.nonzero().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
+            result.calls.nonzero().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
         let blocks = match self.block_bytes {
             Some(block) => format!(", blocks of {}", units::exact_bytes(block as u64)),
             None => ": source and target share their blocks until one of them is written".into(),
         };
-        let why: String = self.impossible_methods.iter().map(|why| format!("; {why}")).collect();
+        let failures: String = self.impossible_methods.iter().map(|reason| format!("; {reason}")).collect();
         let mut lines = vec![
             ("source", file(&self.source, self.source_bytes, &self.source_file_system)),
             ("target", file(&self.target, bytes + self.hole_bytes, &self.target_file_system)),
-            ("method", format!("{}{blocks}{why}", self.method)),
-            ("calls", format!("{}: {}", units::plural(copied.calls.total(), "system call"), calls.join(", "))),
+            ("method", format!("{}{blocks}{failures}", self.method)),
+            ("calls", format!("{}: {}", units::plural(result.calls.total(), "system call"), calls.join(", "))),
             ("cache", format!("{}: {cache}", self.cache)),
-            ("device", if read == wrote { read } else { format!("source: {read}; target: {wrote}") }),
+            (
+                "device",
+                if source_line == target_line {
+                    source_line
+                } else {
+                    format!("source: {source_line}; target: {target_line}")
+                },
+            ),
             ("sync", figures::sync_text(job.sync, "call", self.flush_seconds, self.unwritten_bytes)),
         ];
-        lines.extend(self.holes_line(copied).map(|line| ("holes", line)));
-        let verified = self.compared.map(|how| format!("all bytes are those of the source, read {how}"));
+        lines.extend(self.holes_line(result).map(|line| ("holes", line)));
+        let verified = self.compared.map(|origin| format!("all bytes are those of the source, read {origin}"));
         lines.extend(verified.map(|line| ("verified", line)));
         let mut figures = self.figures.lines();
         // After the rate: what made it, and what it should be.
         let rate = figures.iter().position(|(label, _)| *label == "rate").map_or(figures.len(), |rate| rate + 1);
-        figures.splice(rate..rate, [("limit", self.limit_line(copied)), ("expected", self.expected_line(copied))]);
+        figures.splice(rate..rate, [("limit", self.limit_line(result)), ("expected", self.expected_line(result))]);
         lines.extend(figures);
         lines
     }
 
     /// What became of holes, if the source has any, or may have.
-    fn holes_line(&self, copied: &CopyResult) -> Option<String> {
-        if copied.holes.is_layout_unknown {
-            let why = "the source takes less room than it has bytes, and its file system shows no hole: all bytes were copied";
-            return Some(why.into());
+    fn holes_line(&self, result: &CopyResult) -> Option<String> {
+        if result.holes.is_layout_unknown {
+            let reason = "the source takes less room than it has bytes, and its file system shows no hole: all bytes were copied";
+            return Some(reason.into());
         }
         let bytes = units::bytes(self.hole_bytes);
         (self.holes > 0).then(|| format!("{} of {bytes} in all, kept", units::plural(self.holes, "hole")))
     }
 
-    fn limit_line(&self, copied: &CopyResult) -> String {
-        let (limit, share) = copied.bottleneck();
-        if copied.io.total.bytes == 0 {
+    fn limit_line(&self, result: &CopyResult) -> String {
+        let (limit, share) = result.bottleneck();
+        if result.io.total.bytes == 0 {
             return "nothing was copied".into();
         }
         let share_text = format!("{} of the time", units::share(share));
@@ -235,33 +242,33 @@ impl CopyReport {
             }
             _ => String::new(),
         };
-        let what = format!("{} {share_text}{split}", limit_texts(limit).1);
-        if share < MIN_BOTTLENECK_SHARE { format!("no part alone; most {what}") } else { what }
+        let summary = format!("{} {share_text}{split}", limit_texts(limit).1);
+        if share < MIN_BOTTLENECK_SHARE { format!("no part alone; most {summary}") } else { summary }
     }
 
-    fn expected_line(&self, copied: &CopyResult) -> String {
-        let expected = match &copied.expected {
+    fn expected_line(&self, result: &CopyResult) -> String {
+        let expected = match &result.expected {
             Ok(expected) => expected,
-            Err(why) => return format!("not known: {why}"),
+            Err(reason) => return format!("not known: {reason}"),
         };
         let range = units::span(expected.low, expected.high, Unit::BytesPerSecond);
         let block = self.block_bytes.unwrap_or_default() as f64;
-        let cost = |of_a_byte: f64| units::value_text(of_a_byte * block, Unit::Nanoseconds);
+        let cost = |per_byte: f64| units::value_text(per_byte * block, Unit::Nanoseconds);
         let (read, write) = (cost(expected.costs.reading), cost(expected.costs.writing));
-        let how = match copied.method {
+        let explanation = match result.method {
             CopyMethod::ReadWrite => {
                 format!("a block takes {read} to read from memory and {write} to write to a new file")
             }
             _ => format!("a block takes {write} to write to a new file from memory, and at most {read} to read before"),
         };
         let rate = self.figures.bytes_per_second;
-        let verdict = match copied.bottleneck() {
+        let verdict = match result.bottleneck() {
             _ if rate > expected.high => "; the rate is above it, not explained".into(),
             _ if rate >= expected.low => String::new(),
             (CopyBottleneck::Cpu, _) => "; the rate is below it, not explained".to_owned(),
             (limit, share) => format!("; below it for {}, {} of the time", limit_texts(limit).0, units::share(share)),
         };
-        format!("{range} from memory to memory: {how}{verdict}")
+        format!("{range} from memory to memory: {explanation}{verdict}")
     }
 }
 
@@ -281,11 +288,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_that_the_kernel_does_not_count_is_no_zero() {
-        let of =
-            |ready| TimeShares::of(TimeBreakdown { total: 100, cpu: 40, run_queue: ready, ..TimeBreakdown::default() });
-        let shares = |ready| (of(ready).off_cpu, of(ready).waiting);
-        assert_eq!(shares(Some(10)), (Some(0.1), Some(0.5)));
-        assert_eq!(shares(None), (None, None));
+    fn uncounted_time_is_none() {
+        let time_shares =
+            |run_queue| TimeShares::of(TimeBreakdown { total: 100, cpu: 40, run_queue, ..TimeBreakdown::default() });
+        let off_cpu_and_waiting = |run_queue| (time_shares(run_queue).off_cpu, time_shares(run_queue).waiting);
+        assert_eq!(off_cpu_and_waiting(Some(10)), (Some(0.1), Some(0.5)));
+        assert_eq!(off_cpu_and_waiting(None), (None, None));
     }
 }

@@ -113,18 +113,21 @@ impl DeviceBytes {
         }
     }
 
-    /// It beside this many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
+    /// Compared with this many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
     pub(super) fn line(&self, kind: TransferKind, bytes: u64) -> String {
-        let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
+        let share = |byte_count: u64| units::share(byte_count as f64 / bytes.max(1) as f64);
         match self {
             Self::Known { name, read, read_by_process, .. } if kind == TransferKind::Read => {
-                let (own, more) = match read_by_process {
+                let (own_text, qualifier) = match read_by_process {
                     0 => (format!("{name} read nothing for this process"), ""),
-                    &own => (format!("{name} read {}, {} of what was read", units::bytes(own), share(own)), "more "),
+                    &own_bytes => (
+                        format!("{name} read {}, {} of what was read", units::bytes(own_bytes), share(own_bytes)),
+                        "more ",
+                    ),
                 };
                 match read - read_by_process {
-                    0 => own,
-                    others => format!("{own}; {} {more}for others", units::bytes(others)),
+                    0 => own_text,
+                    other_bytes => format!("{own_text}; {} {qualifier}for others", units::bytes(other_bytes)),
                 }
             }
             Self::Known { name, written, .. } => {
@@ -154,8 +157,8 @@ pub(super) struct RequestLatency {
 }
 
 impl TransferFigures {
-    pub(super) fn new(kind: TransferKind, done: &Moved, timer: Option<&LatencyTimer>) -> Self {
-        let latency = done.latencies.as_ref().zip(timer).and_then(|(histogram, timer)| {
+    pub(super) fn new(kind: TransferKind, transfer: &Moved, timer: Option<&LatencyTimer>) -> Self {
+        let latency = transfer.latencies.as_ref().zip(timer).and_then(|(histogram, timer)| {
             Some(RequestLatency {
                 mean: histogram.mean()?,
                 p50: histogram.quantile(0.5)?,
@@ -170,25 +173,25 @@ impl TransferFigures {
             bytes: tally.bytes,
             seconds: time as f64 / 1e9,
         };
-        let several = done.threads.len() > 1;
+        let is_multithreaded = transfer.threads.len() > 1;
         Self {
             direction: kind,
-            bytes: done.total.bytes,
-            requests: done.total.requests,
-            passes: done.passes,
-            seconds: done.nanoseconds as f64 / 1e9,
-            bytes_per_second: done.rate(),
-            requests_per_second: done.requests_per_second(),
-            user_seconds: done.cpu_usage.user as f64 / 1e9,
-            system_seconds: done.cpu_usage.system as f64 / 1e9,
-            digest: done.digest.map(|digest| digest.to_string()),
-            device: DeviceBytes::new(&done.device, done.cpu_usage.read_from_device),
+            bytes: transfer.total.bytes,
+            requests: transfer.total.requests,
+            passes: transfer.passes,
+            seconds: transfer.nanoseconds as f64 / 1e9,
+            bytes_per_second: transfer.rate(),
+            requests_per_second: transfer.requests_per_second(),
+            user_seconds: transfer.cpu_usage.user as f64 / 1e9,
+            system_seconds: transfer.cpu_usage.system as f64 / 1e9,
+            digest: transfer.digest.map(|digest| digest.to_string()),
+            device: DeviceBytes::new(&transfer.device, transfer.cpu_usage.read_from_device),
             latency,
-            bytes_in_each_second: done.bytes_per_second.clone(),
-            achieved_depth: done.achieved_depth,
-            by_thread: if several { done.threads.iter().map(share).collect() } else { Vec::new() },
-            fairness: several.then(|| done.fairness()),
-            notes: done.notes.clone(),
+            bytes_in_each_second: transfer.bytes_per_second.clone(),
+            achieved_depth: transfer.achieved_depth,
+            by_thread: if is_multithreaded { transfer.threads.iter().map(share).collect() } else { Vec::new() },
+            fairness: is_multithreaded.then(|| transfer.fairness()),
+            notes: transfer.notes.clone(),
         }
     }
 
@@ -214,12 +217,12 @@ impl TransferFigures {
             let passes = if self.passes > 1 { " over all passes" } else { "" };
             lines.push(("digest", format!("{digest}{passes}")));
         }
-        let used = self.user_seconds + self.system_seconds;
+        let cpu_seconds = self.user_seconds + self.system_seconds;
         let time = format!(
             "{}; {} of a CPU, {} of that in the kernel",
             units::seconds(self.seconds),
-            units::share(used / self.seconds),
-            units::share(if used > 0.0 { self.system_seconds / used } else { 0.0 }),
+            units::share(cpu_seconds / self.seconds),
+            units::share(if cpu_seconds > 0.0 { self.system_seconds / cpu_seconds } else { 0.0 }),
         );
         let amount = format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request"));
         let rate = units::value_text(self.bytes_per_second, Unit::BytesPerSecond);

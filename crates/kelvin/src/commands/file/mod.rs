@@ -35,7 +35,7 @@ pub fn file(args: &FileArgs) -> CmdResult {
 fn to_cli_error(error: Error) -> CliError {
     match error {
         Error::InvalidSetting { .. } => CliError::msg(format!("--{error}")),
-        other => CliError::msg(other),
+        error => CliError::msg(error),
     }
 }
 

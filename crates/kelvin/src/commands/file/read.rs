@@ -17,7 +17,7 @@ use crate::progress::show_time_progress;
 
 /// `kelvin file read`.
 pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
-    let until = match (args.count, args.seconds) {
+    let end = match (args.count, args.seconds) {
         (Some(count), _) => EndCondition::Requests(count),
         (None, Some(time)) => EndCondition::Time(time),
         (None, None) => EndCondition::Passes(1),
@@ -31,7 +31,7 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = ReadJob {
         order,
-        until,
+        until: end,
         digest: !args.no_digest,
         latencies: timer.as_ref().map(|timer| timer.clock),
         ..read_job(&args.file, &args.how, args.size)?
@@ -39,22 +39,24 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
     if args.drop_caches {
         drop_caches(&job)?;
     }
-    let mut done = read_with_progress(&job)?;
+    let mut result = read_with_progress(&job)?;
     if args.drop_caches {
-        done.notes.push(format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES));
+        result
+            .notes
+            .push(format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES));
     }
-    done.notes.extend(server_memory_note(&job));
-    let report = ReadReport::new(&job, &done, timer.as_ref());
+    result.notes.extend(server_memory_note(&job));
+    let report = ReadReport::new(&job, &result, timer.as_ref());
     figures::print_result(args.json, &report, || report.lines())
 }
 
 /// Reads, with the time that is left on a terminal where it is known.
 fn read_with_progress(job: &ReadJob) -> Result<Read, CliError> {
-    let done = match job.until {
+    let result = match job.until {
         EndCondition::Time(time) => show_time_progress(time, || read_job::run(job)),
         EndCondition::Passes(_) | EndCondition::Requests(_) => read_job::run(job),
     };
-    done.map_err(to_cli_error)
+    result.map_err(to_cli_error)
 }
 
 /// What the proof of a cache state does not cover: the memory of the server of the file system.
@@ -79,16 +81,16 @@ fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
 /// `kelvin file autosize`.
 pub(super) fn autosize(args: &AutosizeArgs) -> Result<(), CliError> {
     let job = ReadJob { until: EndCondition::Time(args.seconds), ..read_job(&args.file, &args.how, None)? };
-    let done = read_with_progress(&job)?;
-    let report = ReadReport::new(&job, &done, None);
+    let result = read_with_progress(&job)?;
+    let report = ReadReport::new(&job, &result, None);
     figures::print_result(args.json, &report, || {
         let mut lines = report.lines();
-        let (bytes, seconds) = (units::bytes(done.total.bytes), units::seconds(done.nanoseconds as f64 / 1e9));
+        let (bytes, seconds) = (units::bytes(result.total.bytes), units::seconds(result.nanoseconds as f64 / 1e9));
         let block = units::exact_bytes(job.block as u64);
         lines.insert(0, ("file size", format!("{bytes} takes {seconds} in blocks of {block}")));
-        if done.passes > 0 {
+        if result.passes > 0 {
             let passes =
-                format!("{} whole {}", units::count(done.passes), if done.passes == 1 { "pass" } else { "passes" });
+                format!("{} whole {}", units::count(result.passes), if result.passes == 1 { "pass" } else { "passes" });
             let bytes = units::bytes(job.target.bytes());
             let rate = format!("{passes} over a file of {bytes}: after the first this is the rate from memory");
             lines.insert(1, ("passes", rate));
@@ -98,14 +100,14 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Result<(), CliError> {
 }
 
 /// What both share: passes over a file by one method.
-fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob, CliError> {
+fn read_job(path: &Path, access: &AccessArgs, size: Option<u64>) -> Result<ReadJob, CliError> {
     let target = Target::find(path).map_err(to_cli_error)?;
     target.check_end().map_err(to_cli_error)?;
-    let engine = how.engine.with_depth(how.depth).map_err(to_cli_error)?;
+    let engine = access.engine.with_depth(access.depth).map_err(to_cli_error)?;
     let range = 0..size.unwrap_or(target.bytes());
     if range.end > target.bytes() {
-        let has = units::bytes(target.bytes());
-        bail!("--size {}: {} has only {has}", range.end, path.display());
+        let file_size = units::bytes(target.bytes());
+        bail!("--size {}: {} has only {file_size}", range.end, path.display());
     }
     if target.bytes() == 0 {
         bail!("{} is empty: there is nothing to read", path.display());
@@ -113,12 +115,12 @@ fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob,
     Ok(ReadJob {
         target,
         engine,
-        block: how.block,
+        block: access.block,
         order: BlockOrder::Sequential,
-        state: how.cache,
-        threads: how.threads,
+        state: access.cache,
+        threads: access.threads,
         division: Division::Parts,
-        pages: how.pages,
+        pages: access.pages,
         range,
         until: EndCondition::Passes(1),
         digest: false,
@@ -126,7 +128,7 @@ fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob,
     })
 }
 
-/// What was found, for JSON.
+/// The report, for JSON.
 #[derive(Serialize)]
 struct ReadReport {
     #[serde(flatten)]
@@ -143,7 +145,7 @@ struct ReadReport {
 }
 
 impl ReadReport {
-    fn new(job: &ReadJob, done: &Read, timer: Option<&LatencyTimer>) -> Self {
+    fn new(job: &ReadJob, result: &Read, timer: Option<&LatencyTimer>) -> Self {
         let (order, seed) = match job.order {
             BlockOrder::Sequential => ("sequential", None),
             BlockOrder::Random { seed } => ("random", Some(seed)),
@@ -162,9 +164,9 @@ impl ReadReport {
             seed,
             pages: job.pages.name(),
             cache: job.state.name(),
-            before: done.before,
-            after: done.after,
-            figures: TransferFigures::new(TransferKind::Read, done, timer),
+            before: result.before,
+            after: result.after,
+            figures: TransferFigures::new(TransferKind::Read, result, timer),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
         (None, None) => bail!("give --size or --count: how much to write"),
     };
     let pattern = match (args.pattern, args.seed) {
-        (Pattern::Random { seed }, given) => Pattern::Random { seed: given.unwrap_or(seed) },
+        (Pattern::Random { seed }, requested_seed) => Pattern::Random { seed: requested_seed.unwrap_or(seed) },
         (byte, None) => byte,
         (Pattern::Byte(_), Some(_)) => bail!("--seed is for random data, but --pattern is a byte"),
     };
@@ -39,12 +39,12 @@ pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
         digest: !args.no_digest,
         latencies: timer.as_ref().map(|timer| timer.clock),
     };
-    let written = write_job::run(&job).map_err(to_cli_error)?;
-    let report = WriteReport::new(&job, &written, timer.as_ref());
+    let result = write_job::run(&job).map_err(to_cli_error)?;
+    let report = WriteReport::new(&job, &result, timer.as_ref());
     figures::print_result(args.json, &report, || report.lines(job.sync))
 }
 
-/// What was found, for JSON.
+/// The report, for JSON.
 #[derive(Serialize)]
 struct WriteReport {
     #[serde(flatten)]
@@ -67,7 +67,7 @@ struct WriteReport {
 }
 
 impl WriteReport {
-    fn new(job: &WriteJob, written: &WriteResult, timer: Option<&LatencyTimer>) -> Self {
+    fn new(job: &WriteJob, result: &WriteResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
         let (pattern, seed) = match job.pattern {
             Pattern::Random { seed } => ("random".into(), Some(seed)),
@@ -88,9 +88,9 @@ impl WriteReport {
             pattern,
             seed,
             pattern_cost: seed.map(|_| job.pattern.fill_cost(job.block)),
-            flush_seconds: written.flush.map(|nanoseconds| nanoseconds as f64 / 1e9),
-            unwritten_bytes: written.dirty_pages.map(|pages| (pages * page).min(job.bytes)),
-            figures: TransferFigures::new(TransferKind::Written, &written.io, timer),
+            flush_seconds: result.flush.map(|nanoseconds| nanoseconds as f64 / 1e9),
+            unwritten_bytes: result.dirty_pages.map(|pages| (pages * page).min(job.bytes)),
+            figures: TransferFigures::new(TransferKind::Written, &result.io, timer),
         }
     }
 

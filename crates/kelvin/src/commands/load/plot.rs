@@ -29,7 +29,7 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
         description: loads.iter().map(load_sentence).collect(),
         shows: Vec::new(),
         drawing: Drawing::Plot(Plot {
-            x: figure_axis("right answers a second", AxisKind::Unit(Unit::PerSecond), false),
+            x: figure_axis("correct answers a second", AxisKind::Unit(Unit::PerSecond), false),
             y: figure_axis("response time", AxisKind::Unit(Unit::Nanoseconds), slowest > LOG_AXIS_RATIO * fastest),
             guides: Vec::new(),
             marks: Vec::new(),

@@ -32,35 +32,41 @@ pub fn progress_text(seconds: u64, series: &[SecondResult]) -> String {
 }
 
 /// Writes a load.
-pub fn write_load(load: &LoadResult, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
-    say(out, format_args!("{}: {}, {}", load.target, offered_text(&load.offered), units::seconds(load.seconds)))?;
+pub fn write_load(load: &LoadResult, placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    write_paragraph(
+        out,
+        format_args!("{}: {}, {}", load.target, offered_text(&load.offered), units::seconds(load.seconds)),
+    )?;
     if let Some(signal) = &load.interrupted {
-        say(out, format_args!("ended early by {signal}"))?;
+        write_paragraph(out, format_args!("ended early by {signal}"))?;
     }
     let rate = units::value_text(load.rate(), Unit::PerSecond);
     let bytes = units::value_text(load.byte_rate(), Unit::BytesPerSecond);
-    say(out, format_args!("{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes)))?;
+    write_paragraph(
+        out,
+        format_args!("{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes)),
+    )?;
     let connections = plural(load.connections, "connection");
     // A log may be over before its first request is on its way.
     let in_flight = match load.in_flight {
         Some(in_flight) => format!("{} in flight on average", units::number(in_flight)),
         None => format!("none in flight within the measured {}", units::seconds(load.seconds)),
     };
-    say(out, format_args!("{in_flight}, {connections} opened"))?;
+    write_paragraph(out, format_args!("{in_flight}, {connections} opened"))?;
     write_errors(load, out)?;
     writeln!(out)?;
     write_table(load, out)?;
     writeln!(out)?;
     write_generator(load, out)?;
-    write_placement(place, out)
+    write_placement(placement, out)
 }
 
 /// Writes several loads on one server: a line of each, and their throughput against their response times.
-pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_loads(loads: &[LoadResult], placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = loads.first() else { return Ok(()) };
-    say(out, format_args!("{}: each load for {}", first.target, units::seconds(first.seconds)))?;
+    write_paragraph(out, format_args!("{}: each load for {}", first.target, units::seconds(first.seconds)))?;
     if let Some(signal) = loads.iter().find_map(|load| load.interrupted.as_ref()) {
-        say(out, format_args!("ended early by {signal}"))?;
+        write_paragraph(out, format_args!("ended early by {signal}"))?;
     }
     writeln!(out)?;
     write_cells(out, "response time of", &["answers", "mean", "p50", "p95", "p99", "errors"])?;
@@ -76,7 +82,7 @@ pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut d
     let influence = |generator: &GeneratorStats| {
         [generator.limit.is_some(), generator.slow_mean.is_some(), generator.slow_tail.is_some()]
             .iter()
-            .position(|&is| is)
+            .position(|&is_set| is_set)
     };
     for (kind, before, after) in [
         (0, "The generator was the limit with", ": these figures are no measure of the server."),
@@ -86,10 +92,10 @@ pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut d
         let influenced = loads.iter().filter(|load| influence(&load.generator) == Some(kind));
         let names = influenced.map(load_name).collect::<Vec<_>>().join(", ");
         if !names.is_empty() {
-            say(out, format_args!("{before} {names}{after}"))?;
+            write_paragraph(out, format_args!("{before} {names}{after}"))?;
         }
     }
-    write_placement(place, out)
+    write_placement(placement, out)
 }
 
 /// A load in a line of a table.
@@ -108,52 +114,59 @@ fn write_cells(out: &mut dyn Write, name: &str, cells: &[impl AsRef<str>]) -> io
 }
 
 /// Writes a paragraph, as wide as the terminal.
-fn say(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
-    output::hanging(out, "", &text.to_string())
+fn write_paragraph(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
+    output::write_hanging(out, "", &text.to_string())
 }
 
-/// Says where the generator ran, unless that was left to the system.
-fn write_placement(place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
-    if *place == GeneratorPlacement::Anywhere { Ok(()) } else { say(out, format_args!("generator: {place}")) }
+/// Writes where the generator ran, unless that was left to the system.
+fn write_placement(placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    if *placement == GeneratorPlacement::Anywhere {
+        Ok(())
+    } else {
+        write_paragraph(out, format_args!("generator: {placement}"))
+    }
 }
 
-/// Says on standard error what came of one rate of a search.
-pub fn report_attempt(rate: f64, is_kept: bool, load: &LoadResult) {
-    let verdict = if is_kept { "kept" } else { "missed" };
+/// Reports on standard error the result of one rate of a search.
+pub fn report_attempt(rate: f64, is_met: bool, load: &LoadResult) {
+    let verdict = if is_met { "kept" } else { "missed" };
     let LatencySummary { count, p99, .. } = load.response;
     let p99 = if count > 0 { format!("p99 {}", time_text(p99)) } else { "no answer".into() };
     let errors = plural(load.failed_requests(), "error");
     output::eprint_line(format_args!("{}: {verdict}, {p99}, {errors}", units::value_text(rate, Unit::PerSecond)));
 }
 
-/// Says on standard error that the search ends at a rate at which nothing was due in the measured time.
+/// Reports on standard error that the search ends at a rate at which nothing was due in the measured time.
 pub fn report_no_request_due(rate: f64, load: &LoadResult) {
     let (rate, time) = (units::value_text(rate, Unit::PerSecond), units::seconds(load.seconds));
-    output::eprint_line(format_args!("{rate}: no request was due within {time}; a longer --duration tells more"));
+    output::eprint_line(format_args!("{rate}: no request was due within {time}; use a longer --duration"));
 }
 
 /// Writes what a search found.
-pub fn write_search(search: &RateSearch, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_search(search: &RateSearch, placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
     let rate = |rate: f64| units::value_text(rate, Unit::PerSecond);
-    let RateSearch { objective, highest_passing: kept, lowest_failing: missed, is_generator_limit, tries } = search;
-    let result = match (kept, missed) {
-        (Some(kept), Some(missed)) => {
-            format!("the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed))
+    let RateSearch { objective, highest_passing, lowest_failing, is_generator_limit, tries } = search;
+    let result = match (highest_passing, lowest_failing) {
+        (Some(passing), Some(failing)) => {
+            format!("the highest rate with {objective} is {}; {} missed it", rate(*passing), rate(*failing))
         }
-        (Some(kept), None) => format!("{} kept {objective}; the highest rate is not known", rate(*kept)),
+        (Some(passing), None) => format!("{} kept {objective}; the highest rate is not known", rate(*passing)),
         (None, _) => format!("no rate that was measured kept {objective}"),
     };
-    say(out, result)?;
+    write_paragraph(out, result)?;
     if *is_generator_limit {
-        say(out, format_args!("The generator was the limit of the last try: the server may keep more."))?;
+        write_paragraph(
+            out,
+            format_args!("The generator was the limit of the last try: the server may sustain more."),
+        )?;
     }
-    let is_best = |load: &&LoadResult| matches!((load.offered, kept), (OfferedLoad::Rate { rate, .. }, Some(kept)) if rate == *kept);
+    let is_best = |load: &&LoadResult| matches!((load.offered, highest_passing), (OfferedLoad::Rate { rate, .. }, Some(passing)) if rate == *passing);
     match tries.iter().find(is_best) {
         Some(best) => {
             writeln!(out)?;
-            write_load(best, place, out)
+            write_load(best, placement, out)
         }
-        None => write_placement(place, out),
+        None => write_placement(placement, out),
     }
 }
 
@@ -173,41 +186,44 @@ fn write_errors(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
     let RequestErrors { first, .. } = &load.errors;
     let parts = error_counts(load);
     match load.failed_requests() {
-        0 => say(out, format_args!("no errors"))?,
-        count => say(out, format_args!("{}: {}", plural(count, "error"), parts.join(", ")))?,
+        0 => write_paragraph(out, format_args!("no errors"))?,
+        count => write_paragraph(out, format_args!("{}: {}", plural(count, "error"), parts.join(", ")))?,
     }
     if let Some(first) = first {
-        say(out, format_args!("the first: {first}"))?;
+        write_paragraph(out, format_args!("the first: {first}"))?;
     }
     if load.errors.no_port > 0 {
-        let why = "this host has no port left: each connection that ends holds one for a minute (TIME_WAIT)";
+        let reason = "this host has no port left: each connection that ends holds one for a minute (TIME_WAIT)";
         let remedy = "widen net.ipv4.ip_local_port_range, or have the server keep connections (keep-alive)";
-        say(out, format_args!("{why}: {remedy}"))?;
+        write_paragraph(out, format_args!("{reason}: {remedy}"))?;
     }
     if first.as_ref().is_some_and(|first| first.starts_with("TLS: ") && first.contains("certificate")) {
-        say(out, format_args!("--ca FILE names certificates that are believed; --insecure believes any"))?;
+        write_paragraph(out, format_args!("--ca FILE names trusted certificates; --insecure trusts any"))?;
     }
     if load.errors.status.keys().any(|status| (300..400).contains(status)) {
-        say(out, format_args!("redirects are not followed: name the URL that they lead to"))?;
+        write_paragraph(out, format_args!("redirects are not followed: name the URL that they lead to"))?;
     }
     if load.resent > 0 {
         let count = units::count(load.resent);
-        say(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
+        write_paragraph(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
     }
     write_due(load, out)
 }
 
 /// What became due at a rate, and what was not sent or answered in time.
 fn write_due(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    if let OfferedLoad::Rate { due, delayed: waited, .. } = load.offered {
-        say(out, format_args!("{} became due", units::value_text(due, Unit::PerSecond)))?;
-        if waited > 0 {
-            say(out, format_args!("{} waited for a free connection: see --connections", units::count(waited)))?;
+    if let OfferedLoad::Rate { due, delayed, .. } = load.offered {
+        write_paragraph(out, format_args!("{} became due", units::value_text(due, Unit::PerSecond)))?;
+        if delayed > 0 {
+            write_paragraph(
+                out,
+                format_args!("{} waited for a free connection: see --connections", units::count(delayed)),
+            )?;
         }
         if load.unanswered > 0 {
             let count = units::count(load.unanswered);
             let text = "without an answer, with the time that they had waited";
-            say(out, format_args!("response times have the {count} {text}"))?;
+            write_paragraph(out, format_args!("response times have the {count} {text}"))?;
         }
     }
     Ok(())
@@ -226,7 +242,7 @@ fn error_counts(load: &LoadResult) -> Vec<String> {
         (load.unanswered, "without an answer"),
     ];
     let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
-    let kinds = kinds.map(|(count, what)| format!("{} {what}", units::count(count)));
+    let kinds = kinds.map(|(count, name)| format!("{} {name}", units::count(count)));
     let status = errors.status.iter().map(|(status, count)| format!("{} status {status}", units::count(*count)));
     kinds.chain(status).collect()
 }
@@ -261,14 +277,16 @@ fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Re
 
 /// What the generator did, and whether it was the limit.
 fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    let GeneratorStats { busy, late, read_delay: unread, .. } = &load.generator;
-    let busy = match busy {
-        Some(busy) => format!("{} busy", units::percent(*busy)),
-        None => format!("how busy it was cannot be told of {}", units::seconds(load.seconds)),
+    let GeneratorStats { busy, late, read_delay, .. } = &load.generator;
+    let busy_text = match busy {
+        Some(share) => format!("{} busy", units::percent(*share)),
+        None => format!("how busy it was is not known for {}", units::seconds(load.seconds)),
     };
-    let late = if late.count > 0 { format!(", sent {} late on average", time_text(late.mean)) } else { String::new() };
-    let unread = unread.map_or_else(String::new, |unread| format!(", read answers {} late", time_text(unread)));
-    say(out, format_args!("generator: {busy}{late}{unread}"))?;
+    let late_text =
+        if late.count > 0 { format!(", sent {} late on average", time_text(late.mean)) } else { String::new() };
+    let read_delay_text =
+        read_delay.map_or_else(String::new, |delay| format!(", read answers {} late", time_text(delay)));
+    write_paragraph(out, format_args!("generator: {busy_text}{late_text}{read_delay_text}"))?;
     write_limits(&load.generator, out)
 }
 
@@ -290,7 +308,7 @@ fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<(
             units::percent(share)
         ),
         (Some(limit), ..) => {
-            let why = match limit {
+            let reason = match limit {
                 GeneratorLimit::Busy { share } => {
                     format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
                 }
@@ -298,10 +316,10 @@ fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<(
                     format!("its own delays lowered the rate of requests by {}", units::percent(share))
                 }
             };
-            format!("The generator was the limit: {why}. These figures are no measure of the server.")
+            format!("The generator was the limit: {reason}. These figures are no measure of the server.")
         }
     };
-    say(out, text)
+    write_paragraph(out, text)
 }
 
 #[cfg(test)]
@@ -309,34 +327,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_without_a_port_left_is_named_with_what_helps() {
-        let mut one = LoadResult { seconds: 1.0, requests: 1, connections: 1, ..LoadResult::empty("http://a/") };
-        one.errors = RequestErrors { no_port: 7, ..RequestErrors::default() };
+    fn port_exhaustion_error_names_remedy() {
+        let mut load = LoadResult { seconds: 1.0, requests: 1, connections: 1, ..LoadResult::empty("http://a/") };
+        load.errors = RequestErrors { no_port: 7, ..RequestErrors::default() };
         let mut out = Vec::new();
-        write_load(&one, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+        write_load(&load, &GeneratorPlacement::Anywhere, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap().replace('\n', " ");
         assert!(text.contains("7 errors: 7 without a local port to connect from"), "{text}");
         assert!(text.contains("net.ipv4.ip_local_port_range") && text.contains("keep-alive"), "{text}");
         assert!(!text.contains("not connected"), "{text}");
     }
 
-    fn limits_text(in_flight: Option<f64>, busy: Option<f64>, unread: Option<f64>) -> String {
-        let mut one =
+    fn limits_text(in_flight: Option<f64>, busy: Option<f64>, read_delay: Option<f64>) -> String {
+        let mut load =
             LoadResult { seconds: 1e-6, requests: 1, connections: 1, in_flight, ..LoadResult::empty("http://a/") };
-        one.offered = OfferedLoad::Rate { rate: 1e6, due: 1e6, delayed: 0 };
-        one.generator = GeneratorStats { busy, read_delay: unread, ..one.generator };
+        load.offered = OfferedLoad::Rate { rate: 1e6, due: 1e6, delayed: 0 };
+        load.generator = GeneratorStats { busy, read_delay, ..load.generator };
         let mut out = Vec::new();
-        write_load(&one, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+        write_load(&load, &GeneratorPlacement::Anywhere, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn unobserved_cpu_use_is_not_zero() {
-        let unseen = limits_text(None, None, None);
-        assert!(unseen.contains("\nnone in flight within the measured 1.00 µs, 1 connection opened\n"), "{unseen}");
-        assert!(unseen.contains("\ngenerator: how busy it was cannot be told of 1.00 µs\n"), "{unseen}");
-        let seen = limits_text(Some(0.5), Some(0.0004), Some(10.0));
-        assert!(seen.contains("\n0.50 in flight on average, 1 connection opened\n"), "{seen}");
-        assert!(seen.contains("\ngenerator: <0.1 % busy, read answers 10.0 ns late\n"), "{seen}");
+        let unobserved_text = limits_text(None, None, None);
+        assert!(
+            unobserved_text.contains("\nnone in flight within the measured 1.00 µs, 1 connection opened\n"),
+            "{unobserved_text}"
+        );
+        assert!(
+            unobserved_text.contains("\ngenerator: how busy it was is not known for 1.00 µs\n"),
+            "{unobserved_text}"
+        );
+        let observed_text = limits_text(Some(0.5), Some(0.0004), Some(10.0));
+        assert!(observed_text.contains("\n0.50 in flight on average, 1 connection opened\n"), "{observed_text}");
+        assert!(observed_text.contains("\ngenerator: <0.1 % busy, read answers 10.0 ns late\n"), "{observed_text}");
     }
 }

@@ -11,41 +11,45 @@ use crate::stores::run_count_text;
 #[derive(Default)]
 struct CopyCounts {
     new: usize,
-    there: usize,
+    existing: usize,
     differing: usize,
 }
 
-/// Copies the named runs, or all that have ended, and says what was `done`. What was copied before a failure is there.
-pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdResult {
+/// Copies the named runs, or all that have ended, and reports the count with `verb`. What was copied before a failure is there.
+pub fn copy_runs(from: &Store, to: &Store, runs: &[String], verb: &str) -> CmdResult {
     if from.is_same(to) {
         bail!("{} is the store that its runs come from: name another one", to.name());
     }
-    let (lines, unended) = select_runs(from, runs)?;
+    let (lines, unfinished) = select_runs(from, runs)?;
     let mut tally = CopyCounts::default();
     let progress = StatusLine::new();
-    let copied = lines.iter().enumerate().try_for_each(|(done, line)| {
-        progress.show(format_args!("{} of {}", done + 1, lines.len()));
+    let result = lines.iter().enumerate().try_for_each(|(index, line)| {
+        progress.show(format_args!("{} of {}", index + 1, lines.len()));
         copy_run(from, to, line, &mut tally)
     });
     drop(progress);
-    let summary = format!("kelvin: {} {done} {}, {} already there", run_count_text(tally.new), to.name(), tally.there);
+    let summary =
+        format!("kelvin: {} {verb} {}, {} already there", run_count_text(tally.new), to.name(), tally.existing);
     output::eprint_line(summary);
-    if unended > 0 {
-        let it = if unended == 1 { "it" } else { "them" };
-        notice!("{} left out: still running, or killed; name {it} to copy {it} all the same", run_count_text(unended));
+    if unfinished > 0 {
+        let pronoun = if unfinished == 1 { "it" } else { "them" };
+        notice!(
+            "{} left out: still running, or killed; name {pronoun} to copy {pronoun} all the same",
+            run_count_text(unfinished)
+        );
     }
-    copied?;
+    result?;
     Ok(tally.differing == 0)
 }
 
 fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts) -> Result<(), CliError> {
     match copy(from, to, line) {
         Ok(InsertOutcome::New) => tally.new += 1,
-        Ok(InsertOutcome::AlreadyThere) => tally.there += 1,
+        Ok(InsertOutcome::AlreadyThere) => tally.existing += 1,
         Err(error) if error.is_store_failure() => return Err(CliError::msg(error)),
         Err(kelvin_store::CopyError::Insert(InsertError::Differs(id))) => {
             tally.differing += 1;
-            notice!("{id} is another run in {}: left as it is there", to.name());
+            notice!("{id} is another run in {}: left unchanged there", to.name());
         }
         Err(error) => {
             tally.differing += 1;

@@ -15,37 +15,37 @@ use crate::output;
 /// The run that a file holds.
 ///
 /// # Errors
-/// A file that cannot be read, or is not of the program that it is said to be of.
+/// A file that cannot be read, or is not of the program that the option names.
 pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, CliError> {
     let is_input = file.as_os_str() == "-";
     let name = file.display().to_string();
-    let cannot = |doing: &str, error: io::Error| CliError::new(format!("cannot {doing} {name}"), error);
-    let cannot_read = |error| cannot("read", error);
+    let io_error = |action: &str, error: io::Error| CliError::new(format!("cannot {action} {name}"), error);
+    let read_error = |error| io_error("read", error);
     let (mut input, written): (Box<dyn Read>, Timestamp) = if is_input {
         (Box::new(output::locked_stdin()?), Timestamp::now())
     } else {
-        let open = open_to_read(file).map_err(|error| cannot("open", error))?;
-        let written = open.metadata().and_then(|metadata| metadata.modified()).map_err(cannot_read)?;
-        (Box::new(open), Timestamp::try_from(written).unwrap_or(Timestamp::UNIX_EPOCH))
+        let input_file = open_to_read(file).map_err(|error| io_error("open", error))?;
+        let written = input_file.metadata().and_then(|metadata| metadata.modified()).map_err(read_error)?;
+        (Box::new(input_file), Timestamp::try_from(written).unwrap_or(Timestamp::UNIX_EPOCH))
     };
     let mut beginning = Vec::new();
-    input.by_ref().take(MAX_FILE_BYTES).read_to_end(&mut beginning).map_err(cannot_read)?;
+    input.by_ref().take(MAX_FILE_BYTES).read_to_end(&mut beginning).map_err(read_error)?;
     // What is longer than another program's file can only be a run of kelvin.
-    let is_whole = (beginning.len() as u64) < MAX_FILE_BYTES;
+    let is_complete = (beginning.len() as u64) < MAX_FILE_BYTES;
     let tool = match from {
         Some(ImportSource(tool)) => tool,
-        None => Tool::detect(&beginning).filter(|_| is_whole),
+        None => Tool::detect(&beginning).filter(|_| is_complete),
     };
     let import = ImportInfo { written, kelvin: env!("CARGO_PKG_VERSION") };
     if let Some(tool) = tool {
-        if !is_whole {
+        if !is_complete {
             bail!("{name}: longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name());
         }
         return tool.read(&beginning, &import).context(&name);
     }
     kelvin_store::import(beginning.as_slice().chain(input)).map_err(|error| {
-        let quoted = Tool::detect_quoted(&beginning).filter(|_| from.is_none() && is_whole);
-        let why = match quoted.map(|tool| (tool.name(), tool.read(&beginning, &import))) {
+        let quoted = Tool::detect_quoted(&beginning).filter(|_| from.is_none() && is_complete);
+        let reason = match quoted.map(|tool| (tool.name(), tool.read(&beginning, &import))) {
             None if from.is_none() => {
                 let tools = Tool::ALL.map(Tool::name).join(", ");
                 format!("{error}; if one of {tools} wrote it, name that with --from")
@@ -54,7 +54,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
             Some((_, Err(problem @ kelvin_store::foreign::Error::NotOf { .. }))) => problem.to_string(),
             Some((tool, _)) => format!("{tool} wrote a part of it, which --from {tool} reads"),
         };
-        CliError::new(&name, why)
+        CliError::new(&name, reason)
     })
 }
 
@@ -77,7 +77,7 @@ pub(super) fn print_table() -> Result<(), CliError> {
 }
 
 fn write_row(row: &MetricMapping, out: &mut dyn Write) -> io::Result<()> {
-    let ours = row.ours.map_or("not imported", |metric| metric.id.as_str());
-    output::write_wrapped(out, output::width(), "  ", row.theirs)?;
-    output::write_wrapped(out, output::width(), "      ", &format!("{ours}: {}", row.why))
+    let metric_id = row.metric.map_or("not imported", |metric| metric.id.as_str());
+    output::write_wrapped(out, output::width(), "  ", row.foreign_name)?;
+    output::write_wrapped(out, output::width(), "      ", &format!("{metric_id}: {}", row.reason))
 }

@@ -54,15 +54,15 @@ pub fn load(args: &StudyArgs) -> CmdResult {
     study.expectations().iter().for_each(|line| notice!("{line}"));
     plan.schedule.cases = plan_of_study(&study)?;
     let time = study.steps_time().as_secs_f64();
-    plan.settings.budget_seconds = args.options.budget.fixed().map_or(time, |time| time.as_secs_f64());
-    let (visits, in_words) = (study.step_count(), seconds(time.round()));
-    let before = seconds(study.preparation_time.as_secs_f64().round());
+    plan.settings.budget_seconds = args.options.budget.fixed_time().map_or(time, |time| time.as_secs_f64());
+    let (visits, duration_text) = (study.step_count(), seconds(time.round()));
+    let preparation = seconds(study.preparation_time.as_secs_f64().round());
     notice!(
-        "{visits} visits in about {in_words}, after {before} of preparation; {}",
+        "{visits} visits in about {duration_text}, after {preparation} of preparation; {}",
         plan.destination_text(args.to.page())
     );
     let limit = seconds(MAX_QUICK_TIME.as_secs_f64());
-    output::eprint_names(format_args!("kelvin: --quick takes at most {limit}, and leaves out:"), &study.left_out());
+    output::eprint_names(format_args!("kelvin: --quick takes at most {limit}, and leaves out:"), &study.omissions());
     output.show(plan.measure_by(move |outline, sink| {
         study.run(outline, sink);
         drop(peer);
@@ -95,7 +95,7 @@ fn plan_of_study(study: &LoadStudy) -> Result<Plan, CliError> {
         Ok(PlanUnit::new(probe, case))
     };
     let units: Result<Vec<PlanUnit>, CliError> = study.cases().into_iter().map(unit).collect();
-    Ok(Plan { units: units?, left_out: Vec::new() })
+    Ok(Plan { units: units?, omissions: Vec::new() })
 }
 
 /// What the arguments ask for.
@@ -104,25 +104,25 @@ fn setup(
     defaults: &RunDefaults,
     (plan, peer): (&RunPlan, Option<&PeerServer>),
 ) -> Result<StudySetup, CliError> {
-    let of_load = &args.load;
+    let load_args = &args.load;
     let is_default = args.options.budget == Budget::Default;
     let placement = &plan.setup.placement;
-    let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
-    let target = match (&of_load.url, peer) {
-        (Some(_), _) => StudyTarget::Running(running_server(of_load)?),
+    let server_cpus: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
+    let target = match (&load_args.url, peer) {
+        (Some(_), _) => StudyTarget::Running(running_server(load_args)?),
         (None, Some(peer)) => StudyTarget::Running(peer.server.clone()),
-        (None, None) => StudyTarget::Own(own_server(args, plan, others)?),
+        (None, None) => StudyTarget::Own(own_server(args, plan, server_cpus)?),
     };
-    let users: BTreeSet<u32> = of_load.users.iter().copied().collect();
+    let users: BTreeSet<u32> = load_args.users.iter().copied().collect();
     Ok(StudySetup {
         target,
-        loads: loads(of_load),
+        loads: loads(load_args),
         users: (!users.is_empty()).then(|| users.into_iter().map(u64::from).collect()),
         visits: plan.settings.rounds,
         budget: Duration::from_secs_f64(args.options.budget.seconds(defaults.seconds)),
         max_duration: (args.quick && is_default).then_some(MAX_QUICK_TIME),
         budget_is_total: args.quick || !is_default,
-        duration: of_load.step,
+        duration: load_args.step,
         cpus: vec![placement.cpu],
         seed: args.options.seed.unwrap_or(1),
     })
@@ -136,7 +136,7 @@ fn loads(args: &StudyLoadArgs) -> Vec<SweepLoad> {
 }
 
 /// A server of the study's own. Without CPUs for it alone it has those of the client.
-fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnServer, CliError> {
+fn own_server(args: &StudyArgs, plan: &RunPlan, server_cpus: Vec<u32>) -> Result<OwnServer, CliError> {
     let StudyLoadArgs { server_memory, network, link, server_group, server_options, .. } = &args.load;
     let network = network.unwrap_or(NetworkSetup::Loopback);
     if link.is_some() && network != NetworkSetup::Namespaces {
@@ -144,9 +144,9 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnS
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let (caches, directory) = (args.load.caches(), Path::new(&plan.setup.scratch).to_owned());
-    let file_set = wanted_files(args, &caches, plan)?;
+    let file_set = choose_file_set(args, &caches, plan)?;
     let files = file_set.fit(&directory, caches.len()).map_err(to_cli_error)?;
-    let cpus = if others.is_empty() { plan.setup.placement.allowed.clone() } else { others };
+    let cpus = if server_cpus.is_empty() { plan.setup.placement.allowed.clone() } else { server_cpus };
     Ok(OwnServer {
         program,
         arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
@@ -161,25 +161,27 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnS
     })
 }
 
-/// Says what the files of a server of the study's own take until it is over, and why there are not as many as were asked for.
+/// Reports how much space the study's files take until its end, and why there are fewer than requested.
 fn report_files(args: &StudyArgs, target: &StudyTarget) {
     let StudyTarget::Own(OwnServer { files: FileSetSpec { count, bytes, limit }, caches, .. }) = target else { return };
-    let of_one = bytes * caches.len() as u64;
-    let twice = if caches.len() > 1 { ", twice" } else { "" };
-    let fewer = match requested_files(args).count {
-        asked if asked <= *count => String::new(),
-        asked if *count < limit / of_one => format!("; {asked} would take more than half of the room there"),
-        asked if *limit < args.options.write_limit => {
-            format!("; {asked} would take more than a quarter of the free memory")
+    let bytes_per_file = bytes * caches.len() as u64;
+    let twice_note = if caches.len() > 1 { ", twice" } else { "" };
+    let reason = match requested_files(args).count {
+        requested if requested <= *count => String::new(),
+        requested if *count < limit / bytes_per_file => {
+            format!("; {requested} would take more than half of the room there")
         }
-        asked => format!("; {asked} would take more than --write-limit"),
+        requested if *limit < args.options.write_limit => {
+            format!("; {requested} would take more than a quarter of the free memory")
+        }
+        requested => format!("; {requested} would take more than --write-limit"),
     };
-    let [all, each] = [count * of_one, *bytes].map(|bytes| decimal_bytes(bytes as f64));
-    notice!("the server's files take {all} until the end: {count} of {each}{twice}{fewer}");
+    let [total, size] = [count * bytes_per_file, *bytes].map(|bytes| decimal_bytes(bytes as f64));
+    notice!("the server's files take {total} until the end: {count} of {size}{twice_note}{reason}");
 }
 
 /// The files of each set: what fits into memory, or at least twice of what the page cache may hold, or both.
-fn wanted_files(args: &StudyArgs, caches: &[CacheState], plan: &RunPlan) -> Result<FileSetSpec, CliError> {
+fn choose_file_set(args: &StudyArgs, caches: &[CacheState], plan: &RunPlan) -> Result<FileSetSpec, CliError> {
     let memory = plan.machine.memory.available_bytes.get().copied();
     let max_bytes = memory.map_or(u64::MAX, |memory| memory / FREE_MEMORY_DIVISOR);
     match caches {
@@ -222,18 +224,18 @@ fn files_of_both_caches(args: &StudyArgs, max_bytes: u64) -> Result<FileSetSpec,
 fn uncached_files(args: &StudyArgs, limit: u64, memory: Option<u64>) -> Result<FileSetSpec, CliError> {
     let StudyLoadArgs { file_count, server_memory, .. } = args.load;
     let FileSetSpec { count, bytes: size, .. } = requested_files(args);
-    let may_hold = server_memory.or(memory).unwrap_or(u64::MAX);
-    let needed = may_hold.saturating_mul(MIN_CACHE_MULTIPLE);
-    let usual = may_hold.saturating_mul(MAX_CACHE_MULTIPLE).min(limit) / size.max(1);
-    let count = if file_count.is_none() { count.max(usual) } else { count };
+    let capacity = server_memory.or(memory).unwrap_or(u64::MAX);
+    let needed = capacity.saturating_mul(MIN_CACHE_MULTIPLE);
+    let default_count = capacity.saturating_mul(MAX_CACHE_MULTIPLE).min(limit) / size.max(1);
+    let count = if file_count.is_none() { count.max(default_count) } else { count };
     if count.saturating_mul(size).min(limit) < needed {
-        let [may_hold, needed] = [may_hold, needed].map(bytes);
+        let [capacity_text, needed] = [capacity, needed].map(bytes);
         bail!(
-            "--cache uncached: the page cache may hold {may_hold}, so files of at least {needed} are needed: allow that by --write-limit, or give \
+            "--cache uncached: the page cache may hold {capacity_text}, so files of at least {needed} are needed: allow that by --write-limit, or give \
                  the server less memory by --server-memory"
         );
     }
-    let max_count = may_hold.saturating_mul(MAX_CACHE_MULTIPLE).div_ceil(size).max(1);
+    let max_count = capacity.saturating_mul(MAX_CACHE_MULTIPLE).div_ceil(size).max(1);
     Ok(FileSetSpec { count: if file_count.is_none() { count.min(max_count) } else { count }, bytes: size, limit })
 }
 

@@ -1,4 +1,4 @@
-//! What changes of settings are worth: what each touches is measured with it and without, in turn, as `ab` does.
+//! What changes of settings are worth: what each touches is measured with it and without, interleaved, as `ab` does.
 
 use std::io::{self, Write};
 
@@ -43,7 +43,7 @@ pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<(Vec<Sett
     for SettingChanges { changes, visible_in } in settings {
         let mut effect = SettingEffect { changes: changes.clone(), comparison: None, not_measured: None };
         match visible_in {
-            VisibleIn::NotMeasurable(why) => effect.not_measured = Some((*why).to_owned()),
+            VisibleIn::NotMeasurable(reason) => effect.not_measured = Some((*reason).to_owned()),
             VisibleIn::Metrics(metrics) => {
                 let ids: Vec<String> = metrics.iter().map(|metric| metric.id.to_string()).collect();
                 let names = if args.names.is_empty() { &ids } else { &args.names };
@@ -52,10 +52,10 @@ pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<(Vec<Sett
                     value: to.clone(),
                     kind: SettingKind::System(path.clone()),
                 };
-                let changed: Vec<Setting> = changes.iter().map(setting).collect();
-                let (effort, sides) = (Effort::Quick, [&[][..], &changed]);
-                let probed = ProbeComparison { names, effort, options: &options, sides };
-                match compare(&probed, &limits(&options, None, threshold)) {
+                let changed_settings: Vec<Setting> = changes.iter().map(setting).collect();
+                let (effort, sides) = (Effort::Quick, [&[][..], &changed_settings]);
+                let request = ProbeComparison { names, effort, options: &options, sides };
+                match compare(&request, &limits(&options, None, threshold)) {
                     Ok(result) => {
                         // A reason may quote a path of the user's.
                         effect.comparison = Some(without_private(&result.comparison)?);
@@ -85,27 +85,27 @@ pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<(Vec<Sett
 ///
 /// # Errors
 /// Those of the writer.
-pub fn write_effects(out: &mut dyn Write, worths: &[SettingEffect]) -> io::Result<()> {
-    for SettingEffect { changes, comparison, not_measured } in worths {
+pub fn write_effects(out: &mut dyn Write, effects: &[SettingEffect]) -> io::Result<()> {
+    for SettingEffect { changes, comparison, not_measured } in effects {
         for SettingChange { path, from, to, .. } in changes {
             writeln!(out, "{path}: {from} -> {to}")?;
         }
         changes.first().map_or(Ok(()), |change| writeln!(out, "  {}", change.benefit))?;
-        if let Some(why) = not_measured {
-            writeln!(out, "  not measured: {why}")?;
+        if let Some(reason) = not_measured {
+            writeln!(out, "  not measured: {reason}")?;
         }
         writeln!(out)?;
         if let Some(comparison) = comparison {
-            CompareTerminal { width: output::width(), full: true, more: "" }.render(comparison, out)?;
+            CompareTerminal { width: output::width(), show_all: true, full_command: "" }.render(comparison, out)?;
             writeln!(out)?;
         }
     }
-    writeln!(out, "What each is worth:")?;
-    worths.iter().try_for_each(|SettingEffect { changes, comparison, .. }| {
-        let more = changes.len().saturating_sub(1);
+    writeln!(out, "The effect of each:")?;
+    effects.iter().try_for_each(|SettingEffect { changes, comparison, .. }| {
+        let count = changes.len().saturating_sub(1);
         let path = changes.first().map_or("", |change| change.path.as_str());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let worth = comparison.as_ref().map_or_else(|| "not measured".to_owned(), verdict_counts);
-        writeln!(out, "  {path}{more}\n    {worth}")
+        let suffix = if count > 0 { format!(" and {count} more") } else { String::new() };
+        let verdicts = comparison.as_ref().map_or_else(|| "not measured".to_owned(), verdict_counts);
+        writeln!(out, "  {path}{suffix}\n    {verdicts}")
     })
 }

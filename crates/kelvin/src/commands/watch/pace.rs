@@ -11,7 +11,7 @@ const PLANNED_SHARE: f64 = 0.8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WatchPace {
     /// From the beginning of one turn to that of the next.
-    pub every: Duration,
+    pub interval: Duration,
     /// CPU time, as a share of the time of one CPU.
     pub share: f64,
 }
@@ -19,7 +19,7 @@ pub struct WatchPace {
 impl WatchPace {
     /// CPU time of a turn.
     pub fn allowance(self) -> Duration {
-        self.every.mul_f64(self.share)
+        self.interval.mul_f64(self.share)
     }
 
     /// How long a turn is planned to measure, where each second of it takes this many of CPU time.
@@ -28,7 +28,7 @@ impl WatchPace {
     }
 
     /// Whether a turn that measures for so long fits.
-    pub fn fits(self, time: Duration, load: f64) -> bool {
+    pub fn can_fit(self, time: Duration, load: f64) -> bool {
         time.mul_f64(load) <= self.allowance()
     }
 
@@ -41,13 +41,13 @@ impl WatchPace {
     }
 
     /// How long after its beginning the CPU time of a turn is paid for.
-    pub fn recovered_after(self, cpu: Duration) -> Duration {
+    pub fn recovery_time(self, cpu: Duration) -> Duration {
         cpu.div_f64(self.share)
     }
 
     /// How long after its beginning the next turn begins.
-    pub fn next_after(self, cpu: Duration) -> Duration {
-        self.every.max(self.recovered_after(cpu))
+    pub fn next_interval(self, cpu: Duration) -> Duration {
+        self.interval.max(self.recovery_time(cpu))
     }
 }
 
@@ -55,7 +55,7 @@ impl WatchPace {
 mod tests {
     use super::*;
 
-    const HOURLY: WatchPace = WatchPace { every: Duration::from_secs(3600), share: 0.01 };
+    const HOURLY: WatchPace = WatchPace { interval: Duration::from_secs(3600), share: 0.01 };
 
     #[test]
     fn cycle_is_planned_below_its_share() {
@@ -66,22 +66,22 @@ mod tests {
 
     #[test]
     fn min_interval_fits() {
-        assert!(HOURLY.fits(Duration::from_secs(36), 1.0) && !HOURLY.fits(Duration::from_secs(37), 1.0));
-        assert!(!HOURLY.fits(Duration::from_secs(36), 1.1));
+        assert!(HOURLY.can_fit(Duration::from_secs(36), 1.0) && !HOURLY.can_fit(Duration::from_secs(37), 1.0));
+        assert!(!HOURLY.can_fit(Duration::from_secs(36), 1.1));
         let seconds = |time, load| HOURLY.min_interval(Duration::from_secs(time), load).as_secs();
         assert_eq!([seconds(36, 1.0), seconds(37, 1.0), seconds(18, 2.0)], [3600, 3720, 3600]);
         assert_eq!(seconds(1, 0.995), 100, "of 99.5 s");
         for (time, load) in [(1, 0.3), (7, 1.7), (40, 0.9), (3000, 4.0)] {
             let time = Duration::from_secs(time);
-            assert!(WatchPace { every: HOURLY.min_interval(time, load), ..HOURLY }.fits(time, load), "{time:?}");
+            assert!(WatchPace { interval: HOURLY.min_interval(time, load), ..HOURLY }.can_fit(time, load), "{time:?}");
         }
     }
 
     #[test]
     fn excess_cpu_time_delays_next_cycle() {
-        let after = |cpu| HOURLY.next_after(Duration::from_secs(cpu)).as_secs();
-        assert_eq!([after(0), after(20), after(36), after(50)], [3600, 3600, 3600, 5000]);
-        assert_eq!(HOURLY.recovered_after(Duration::from_secs(20)), Duration::from_secs(2000));
+        let next_start = |cpu| HOURLY.next_interval(Duration::from_secs(cpu)).as_secs();
+        assert_eq!([next_start(0), next_start(20), next_start(36), next_start(50)], [3600, 3600, 3600, 5000]);
+        assert_eq!(HOURLY.recovery_time(Duration::from_secs(20)), Duration::from_secs(2000));
     }
 
     /// Turns that take now more, now less: none of them uses up what is left to the others.
@@ -93,7 +93,7 @@ mod tests {
             assert!(used <= clock.mul_f64(HOURLY.share * 1.000_001), "turn {turn}");
             let cpu = Duration::from_millis(1000 + turn * turn * 7919 % 90_000);
             used += cpu;
-            clock += HOURLY.next_after(cpu);
+            clock += HOURLY.next_interval(cpu);
         }
         assert!(used > clock.mul_f64(0.5 * HOURLY.share), "and not much less is used");
     }

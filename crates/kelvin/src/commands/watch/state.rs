@@ -1,4 +1,4 @@
-//! What a watch remembers from turn to turn, in a file beside the store: what the last turn took, and which changes were told.
+//! What a watch remembers from turn to turn, in a file next to the store: what the last turn took, and which changes were reported.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 const FORMAT: u32 = 1;
 /// Largest file that is read.
 const MAX_STATE_BYTES: u64 = 16 << 20;
-/// Bounds of what a second of measuring takes, whatever a file says.
+/// Bounds of the CPU time of a second of measuring, for values from a file.
 const LOAD_RANGE: [f64; 2] = [0.05, 1000.0];
 /// Like `LOAD_RANGE`, while no turn has shown it: most probes keep one CPU busy.
 const DEFAULT_LOAD: f64 = 1.0;
@@ -23,13 +23,13 @@ const DEFAULT_LOAD: f64 = 1.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchState {
     format: u32,
-    /// Of which store and which machine it tells.
+    /// The store and the machine that it is of.
     watched: [String; 2],
     /// The last turn.
     last_cycle: Option<Cycle>,
     /// What measuring takes, as the last turn that came so far has shown.
     load: Option<CpuLoad>,
-    /// The changes that were told, by metric and case; none before the first look.
+    /// The changes that were reported, by metric and case; none before the first look.
     reported: Option<Vec<ReportedChange>>,
 }
 
@@ -51,7 +51,7 @@ struct CpuLoad {
     names: Vec<String>,
 }
 
-/// A change that was told.
+/// A change that was reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ReportedChange {
     metric: Name,
@@ -67,8 +67,8 @@ impl WatchState {
     ///
     /// # Errors
     /// A file that cannot be read, or is something else.
-    pub fn read(path: &Path, of: [String; 2]) -> io::Result<Self> {
-        let new = Self { format: FORMAT, watched: of.clone(), last_cycle: None, load: None, reported: None };
+    pub fn read(path: &Path, subject: [String; 2]) -> io::Result<Self> {
+        let new = Self { format: FORMAT, watched: subject.clone(), last_cycle: None, load: None, reported: None };
         let mut text = String::new();
         match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(new),
@@ -78,7 +78,7 @@ impl WatchState {
         if state.format != FORMAT {
             return Err(io::Error::other(format!("it is of format {}, this kelvin's is {FORMAT}", state.format)));
         }
-        Ok(if state.watched == of { state } else { new })
+        Ok(if state.watched == subject { state } else { new })
     }
 
     /// Notes what a turn takes.
@@ -96,40 +96,48 @@ impl WatchState {
     /// The last turn, unless it is still to come: the clock was set back.
     pub fn last_cycle(&self, now_us: i64) -> Option<LastCycle> {
         let Cycle { began_us, cpu } = self.last_cycle?;
-        let ago = u64::try_from(now_us.checked_sub(began_us)?).ok().map(Duration::from_micros)?;
-        Some(LastCycle { ago, cpu: Duration::try_from_secs_f64(cpu).ok()? })
+        let age = u64::try_from(now_us.checked_sub(began_us)?).ok().map(Duration::from_micros)?;
+        Some(LastCycle { age, cpu: Duration::try_from_secs_f64(cpu).ok()? })
     }
 
     /// Seconds of CPU time that each second of measuring these takes.
     pub fn load(&self, names: &[String]) -> f64 {
-        self.known_load(names).map_or(DEFAULT_LOAD, |load| load.clamp(LOAD_RANGE[0], LOAD_RANGE[1]))
+        self.measured_load(names).map_or(DEFAULT_LOAD, |load| load.clamp(LOAD_RANGE[0], LOAD_RANGE[1]))
     }
 
     /// Whether these were measured before.
     pub fn has_load(&self, names: &[String]) -> bool {
-        self.known_load(names).is_some()
+        self.measured_load(names).is_some()
     }
 
-    fn known_load(&self, names: &[String]) -> Option<f64> {
+    fn measured_load(&self, names: &[String]) -> Option<f64> {
         self.load.as_ref().filter(|load| load.names == names && load.cpu.is_finite()).map(|load| load.cpu)
     }
 
-    /// The metrics and cases whose last change for the worse was not told yet, which then counts as told. The first look tells what a
-    /// look before the last run would not have told.
-    pub fn new_changes(&mut self, now: &History, before: impl FnOnce() -> History, least: f64) -> Vec<(Name, Case)> {
+    /// The metrics and cases whose last change for the worse was not reported yet, which then counts as reported. The first look
+    /// reports what a look before the last run would not have reported.
+    pub fn new_changes(
+        &mut self,
+        history: &History,
+        previous: impl FnOnce() -> History,
+        threshold: f64,
+    ) -> Vec<(Name, Case)> {
         let reported = self.reported.take().unwrap_or_else(|| {
-            let before = before();
-            alarming_changes(&before, least)
-                .map(|(series, change)| ReportedChange::new(series, change, &before))
+            let previous_history = previous();
+            alarming_changes(&previous_history, threshold)
+                .map(|(series, change)| ReportedChange::new(series, change, &previous_history))
                 .collect()
         });
         let mut reported: BTreeMap<ChangeKey, ReportedChange> =
             reported.into_iter().map(|reported| (reported.key(), reported)).collect();
         let mut news = Vec::new();
-        for (series, change) in alarming_changes(now, least) {
-            let change = ReportedChange::new(series, change, now);
+        for (series, change) in alarming_changes(history, threshold) {
+            let change = ReportedChange::new(series, change, history);
             // Where it may lie becomes clearer with each run: what is remembered follows.
-            if !reported.insert(change.key(), change.clone()).is_some_and(|known| known.is_same_change(&change)) {
+            if !reported
+                .insert(change.key(), change.clone())
+                .is_some_and(|previous_change| previous_change.is_same_change(&change))
+            {
                 news.push((series.metric.id, series.case.clone()));
             }
         }
@@ -145,7 +153,7 @@ type ChangeKey = (Name, u32, Case);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LastCycle {
     /// How long ago it began.
-    pub ago: Duration,
+    pub age: Duration,
     /// Its CPU time.
     pub cpu: Duration,
 }
@@ -187,9 +195,9 @@ mod tests {
 
     /// Runs of a history in which a loop takes these times, and one of them is no other's.
     fn records(values: &[f64]) -> HistoryInput {
-        let run = |at: usize| HistoryInputRun {
-            id: format!("{at}"),
-            started: format!("2026-10-{:02}T{:02}:00:00Z", 1 + at / 24, at % 24),
+        let run = |index: usize| HistoryInputRun {
+            id: format!("{index}"),
+            started: format!("2026-10-{:02}T{:02}:00:00Z", 1 + index / 24, index % 24),
             chain: None,
         };
         let point = |(run, &value): (usize, &f64)| HistoryPoint { run, value };
@@ -205,24 +213,24 @@ mod tests {
                 metric: LOOP,
                 case: Case::new(),
                 versions: vec![(LOOP.version, points)],
-                others: Vec::new(),
+                peer_values: Vec::new(),
             }],
         }
     }
 
     /// Levels of this many runs each, with a spread of about 1 %.
     fn levels(levels: &[(usize, f64)]) -> Vec<f64> {
-        let all = levels.iter().flat_map(|&(runs, level)| std::iter::repeat_n(level, runs));
+        let run_levels = levels.iter().flat_map(|&(runs, level)| std::iter::repeat_n(level, runs));
         let spread = [0.3, -1.2, 0.9, -0.4, 1.4, -0.8, 0.1, 0.6, -1.6, 1.1, -0.2, 0.7, -0.9].into_iter().cycle();
-        all.zip(spread).map(|(level, away)| level * (1.0 + 0.01 * away)).collect()
+        run_levels.zip(spread).map(|(level, deviation)| level * (1.0 + 0.01 * deviation)).collect()
     }
 
-    /// The looks after which something is told, after each of the runs from one on.
+    /// The numbers of runs after which a change is reported, looking after each run from one on.
     fn runs_with_news(state: &mut WatchState, values: &[f64], from: usize) -> Vec<usize> {
-        let all = records(values);
+        let input = records(values);
         let is_news = |&runs: &usize| {
-            let now = all.before_run(runs);
-            !state.new_changes(&now.history(), || now.before_run(runs - 1).history(), 0.05).is_empty()
+            let current = input.before_run(runs);
+            !state.new_changes(&current.history(), || current.before_run(runs - 1).history(), 0.05).is_empty()
         };
         (from..=values.len()).filter(is_news).collect()
     }
@@ -241,43 +249,43 @@ mod tests {
         );
     }
 
-    /// Series of which nothing is told but what differs from turn to turn: by 2 %, of which a share is left at the next one.
-    fn unchanged_records(turns: usize, left: f64) -> HistoryInput {
+    /// Series without a change, with deviations of 2 % from turn to turn that are autocorrelated.
+    fn unchanged_records(turns: usize, correlation: f64) -> HistoryInput {
         const SERIES: u64 = 70;
         let mut random = Random::new(3);
-        let mut all = records(&vec![10.0; turns]);
-        let like = all.series.remove(0);
+        let mut input = records(&vec![10.0; turns]);
+        let template = input.series.remove(0);
         for number in 0..SERIES {
-            let mut series = HistoryInputSeries { case: Case::new().with_number(BYTES, number), ..like.clone() };
-            let mut away = 0.0;
+            let mut series = HistoryInputSeries { case: Case::new().with_number(BYTES, number), ..template.clone() };
+            let mut deviation = 0.0;
             for point in &mut series.versions[0].1 {
-                away = left * away + (1.0 - left * left).sqrt() * random.normal();
-                point.value *= 1.0 + 0.02 * away;
+                deviation = correlation * deviation + (1.0 - correlation * correlation).sqrt() * random.normal();
+                point.value *= 1.0 + 0.02 * deviation;
             }
-            all.series.push(series);
+            input.series.push(series);
         }
-        all
+        input
     }
 
     #[test]
     fn unchanged_history_reports_almost_nothing() {
-        // Few runs do not tell how long states last: most of the second are told in the beginning.
-        for (left, least, most) in [(0.0, 0.01, 0), (0.5, 0.05, 8)] {
-            let (all, mut state) = (unchanged_records(120, left), WatchState::default());
+        // Few runs do not show how long states last: most of the second are reported in the beginning.
+        for (correlation, threshold, max_news) in [(0.0, 0.01, 0), (0.5, 0.05, 8)] {
+            let (input, mut state) = (unchanged_records(120, correlation), WatchState::default());
             let news = |runs: usize| {
-                let now = all.before_run(runs);
-                state.new_changes(&now.history(), || now.before_run(runs - 1).history(), least).len()
+                let current = input.before_run(runs);
+                state.new_changes(&current.history(), || current.before_run(runs - 1).history(), threshold).len()
             };
-            let told: usize = (1..=all.runs.len()).map(news).sum();
-            assert!(told <= most, "{told} where {left} is left");
+            let reported: usize = (1..=input.runs.len()).map(news).sum();
+            assert!(reported <= max_news, "{reported} where {correlation} is left");
         }
     }
 
     #[test]
     fn recurring_change_is_reported_again() {
         let values = levels(&[(20, 10.0), (20, 13.0), (20, 10.0), (20, 13.0)]);
-        let told = runs_with_news(&mut WatchState::default(), &values, 1);
-        assert!(told.len() == 2 && told[0] == 23 && told[1] > 60, "{told:?}");
+        let runs = runs_with_news(&mut WatchState::default(), &values, 1);
+        assert!(runs.len() == 2 && runs[0] == 23 && runs[1] > 60, "{runs:?}");
     }
 
     #[test]
@@ -295,22 +303,26 @@ mod tests {
     fn state_is_of_one_store_and_machine() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.sqlite-watch.json");
-        let of = |machine: &str| [String::new(), machine.to_owned()];
-        let mut state = WatchState::read(&path, of("a")).unwrap();
+        let subject = |machine: &str| [String::new(), machine.to_owned()];
+        let mut state = WatchState::read(&path, subject("a")).unwrap();
         assert_eq!((state.last_cycle(9), state.reported.is_none()), (None, true));
         runs_with_news(&mut state, &levels(&[(20, 10.0), (5, 12.0)]), 22);
         state.record_cycle(Cycle { began_us: 1_000_000, cpu: 2.5 });
         state.record_load(&["cpu".to_owned()], 2.0, Duration::from_secs(3));
         fs::write(&path, serde_json::to_string(&state).unwrap()).unwrap();
-        let again = WatchState::read(&path, of("a")).unwrap();
-        assert_eq!(again, state);
-        assert_eq!(again.reported.as_ref().map(Vec::len), Some(1));
-        let other = WatchState::read(&path, of("b")).unwrap();
-        assert_eq!((other.last_cycle, other.reported), (None, None));
-        for wrong in ["", "{}", "[1", r#"{"format":2,"of":["","a"],"turn":null,"load":null,"told":null}"#, "\u{7f}"] {
-            fs::write(&path, wrong).unwrap();
-            assert!(WatchState::read(&path, of("a")).is_err(), "{wrong}");
+        let reloaded = WatchState::read(&path, subject("a")).unwrap();
+        assert_eq!(reloaded, state);
+        assert_eq!(reloaded.reported.as_ref().map(Vec::len), Some(1));
+        let unrelated = WatchState::read(&path, subject("b")).unwrap();
+        assert_eq!((unrelated.last_cycle, unrelated.reported), (None, None));
+        for text in ["", "{}", "[1", "\u{7f}"] {
+            fs::write(&path, text).unwrap();
+            assert!(WatchState::read(&path, subject("a")).is_err(), "{text}");
         }
+        let newer = WatchState { format: FORMAT + 1, ..state };
+        fs::write(&path, serde_json::to_string(&newer).unwrap()).unwrap();
+        let error = WatchState::read(&path, subject("a")).unwrap_err();
+        assert!(error.to_string().contains("it is of format 2, this kelvin's is 1"), "{error}");
     }
 
     #[test]
@@ -318,7 +330,7 @@ mod tests {
         let last = |began_us, cpu, now| {
             WatchState { last_cycle: Some(Cycle { began_us, cpu }), ..WatchState::default() }.last_cycle(now)
         };
-        let expected = LastCycle { ago: Duration::from_secs(3), cpu: Duration::from_millis(500) };
+        let expected = LastCycle { age: Duration::from_secs(3), cpu: Duration::from_millis(500) };
         assert_eq!(last(1_000_000, 0.5, 4_000_000), Some(expected));
         assert_eq!(last(4_000_000, 0.5, 1_000_000), None, "the clock was set back");
         assert_eq!(last(0, -1.0, 1), None);
@@ -327,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_load_is_known_for_same_names() {
+    fn cpu_load_is_remembered_for_same_names() {
         let names = |name: &str| vec![name.to_owned()];
         let mut state = WatchState::default();
         assert_eq!((state.load(&names("cpu")), state.has_load(&names("cpu"))), (DEFAULT_LOAD, false));

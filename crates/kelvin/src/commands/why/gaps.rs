@@ -23,14 +23,14 @@ const DEFAULT_RUN: &str = "last";
 pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     let format = args.output.format();
     if matches!(format, WhyFormat::Html | WhyFormat::Svg) {
-        bail!("--format: html and svg are of one figure: with --gaps, terminal or json is right");
+        bail!("--format: html and svg are of one figure: with --gaps, use terminal or json");
     }
     let outlet = Outlet::find(args.output.path())?;
     let run = load_run(args.run.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
     let local = LocalMachine::read()?;
     if run.header.machine.identity != local.machine.identity {
-        let why = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --of";
-        bail!("--gaps: the run {} is {why}", run.header.id);
+        let reason = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --run";
+        bail!("--gaps: the run {} is {reason}", run.header.id);
     }
     let mut gaps = find_gaps(&run);
     gaps.retain(|gap| gap.times_worse() >= times);
@@ -40,23 +40,23 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         limits.seconds /= gaps.len().max(1) as f64;
     }
     output::eprint_line(start_text(&run, times, gaps.len(), &limits));
-    let is_shown_at_once = format == WhyFormat::Terminal && args.output.path().is_none();
-    let (mut explanations, mut failed) = (Vec::new(), false);
+    let is_streamed = format == WhyFormat::Terminal && args.output.path().is_none();
+    let (mut explanations, mut is_failed) = (Vec::new(), false);
     for gap in &gaps {
         match explain_figure(args, local.clone(), (gap.probe, gap.metric, &gap.case), limits) {
             Ok((explanation, _)) => {
-                if is_shown_at_once {
+                if is_streamed {
                     output::print(|out| write_explanation(&explanation, explanations.is_empty(), out))?;
                 }
                 explanations.push(explanation);
             }
             Err(fault) => {
                 notice!("{fault}");
-                failed = true;
+                is_failed = true;
             }
         }
         if kelvin_sys::stop_signals::stop_signal().is_some() {
-            failed = true;
+            is_failed = true;
             break;
         }
     }
@@ -64,7 +64,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         if format == WhyFormat::Json {
             return writeln!(out, "{}", json::to_string_pretty(&explanations)?);
         }
-        if !is_shown_at_once {
+        if !is_streamed {
             explanations
                 .iter()
                 .enumerate()
@@ -73,7 +73,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         explanations_summary(&explanations).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(!failed)
+    Ok(!is_failed)
 }
 
 /// One of several explanations.
@@ -87,11 +87,11 @@ fn write_explanation(explanation: &Explanation, is_first: bool, out: &mut dyn Wr
 /// What is about to be done, and how long it takes.
 fn start_text(run: &Run, times: f64, gaps: usize, limits: &ExperimentLimits) -> String {
     let id = &run.header.id;
-    let worse = format!("{} times worse than predicted or more", units::trimmed_decimal(times, 2));
+    let criterion = format!("{} times worse than predicted or more", units::trimmed_decimal(times, 2));
     let figures = match gaps {
-        0 => return format!("kelvin: no figure of the run {id} whose causes can be tried is {worse}"),
-        1 => format!("one figure of the run {id} is {worse}"),
-        more => format!("{more} figures of the run {id} are {worse}"),
+        0 => return format!("kelvin: no figure of the run {id} whose causes can be tried is {criterion}"),
+        1 => format!("one figure of the run {id} is {criterion}"),
+        count => format!("{count} figures of the run {id} are {criterion}"),
     };
     match limits.seconds * gaps as f64 {
         0.0 => format!("kelvin: {figures}"),

@@ -18,8 +18,8 @@ const FILE_PREFIX: &str = "kelvin-remote-data";
 const CONTENT_SEED: u64 = 1;
 /// Free space that a directory must have, as a multiple of the file.
 const FREE_SPACE_FACTOR: u64 = 2;
-/// Bytes of the file by which is known how long a larger one takes to write, and the share of a round's time limit that it may
-/// take.
+/// Bytes of a file whose writing time predicts that of a larger one, and the share of a round's time limit that the
+/// larger one may take.
 const TRIAL_BYTES: u64 = 8 << 20;
 const MAX_WRITE_SHARE: f64 = 0.6;
 
@@ -35,80 +35,80 @@ pub(super) struct ReadSpec {
 
 pub(super) struct DirectoryReader {
     target: Target,
-    reading: ReadSpec,
+    spec: ReadSpec,
     blocks: BlockReader,
     /// Blocks left in this pass, and passes so far.
-    left: u64,
+    remaining: u64,
     passes: u64,
-    asked: RequestCounter,
+    counter: RequestCounter,
     /// Its file system, and what was in memory before the first pass.
     pub proof: String,
 }
 
 /// The requests to a server, counted over the blocks of passes and not over what prepares them.
 struct RequestCounter {
-    counted: Option<NfsMount>,
+    mount: Option<NfsMount>,
     /// The count when the pass began.
-    begun: u64,
+    start_count: u64,
     requests: u64,
     blocks: u64,
 }
 
 impl DirectoryReader {
-    pub fn open(bench: &Bench<'_>, directory: &Path, reading: ReadSpec) -> ProbeResult<Self> {
-        let target = remote_file(bench, directory, reading.bytes)?;
-        test_files::check_block(&target, reading.state, BLOCK as u64)?;
-        let before = set_cache_state(&target, reading.state)?;
+    pub fn open(bench: &Bench<'_>, directory: &Path, spec: ReadSpec) -> ProbeResult<Self> {
+        let target = remote_file(bench, directory, spec.bytes)?;
+        test_files::check_block(&target, spec.state, BLOCK as u64)?;
+        let before = set_cache_state(&target, spec.state)?;
         let proof = format!("{}, {before} before a pass", kind(directory)?.name());
-        let blocks = open_pass(&target, reading, 0)?;
-        let mut asked = RequestCounter { counted: NfsMount::find(directory), begun: 0, requests: 0, blocks: 0 };
-        asked.begun = asked.current()?;
-        Ok(Self { left: blocks.requests.blocks(), target, reading, blocks, passes: 0, asked, proof })
+        let blocks = open_pass(&target, spec, 0)?;
+        let mut counter = RequestCounter { mount: NfsMount::find(directory), start_count: 0, requests: 0, blocks: 0 };
+        counter.start_count = counter.current()?;
+        Ok(Self { remaining: blocks.requests.blocks(), target, spec, blocks, passes: 0, counter, proof })
     }
 
     /// The ticks of the next blocks that are timed together.
     pub fn time_batch(&mut self, clock: Clock) -> ProbeResult<u64> {
-        let blocks = self.reading.batch;
-        if self.left < blocks {
-            self.asked.stop()?;
+        let blocks = self.spec.batch;
+        if self.remaining < blocks {
+            self.counter.stop()?;
             self.passes += 1;
-            set_cache_state(&self.target, self.reading.state)?;
-            self.blocks = open_pass(&self.target, self.reading, self.passes)?;
-            self.left = self.blocks.requests.blocks();
-            self.asked.begun = self.asked.current()?;
+            set_cache_state(&self.target, self.spec.state)?;
+            self.blocks = open_pass(&self.target, self.spec, self.passes)?;
+            self.remaining = self.blocks.requests.blocks();
+            self.counter.start_count = self.counter.current()?;
         }
         let ticks = self.blocks.time_next(clock, blocks)?;
-        self.left -= blocks;
-        self.asked.blocks += blocks;
+        self.remaining -= blocks;
+        self.counter.blocks += blocks;
         Ok(ticks)
     }
 
     /// Requests to the server for each block so far, where its client counts them.
     pub fn requests_per_block(mut self) -> ProbeResult<Option<f64>> {
-        self.asked.stop()?;
-        Ok(self.asked.counted.is_some().then(|| self.asked.requests as f64 / self.asked.blocks.max(1) as f64))
+        self.counter.stop()?;
+        Ok(self.counter.mount.is_some().then(|| self.counter.requests as f64 / self.counter.blocks.max(1) as f64))
     }
 }
 
 impl RequestCounter {
     fn current(&self) -> ProbeResult<u64> {
-        self.counted.as_ref().map_or(Ok(0), NfsMount::completed_requests)
+        self.mount.as_ref().map_or(Ok(0), NfsMount::completed_requests)
     }
 
     fn stop(&mut self) -> ProbeResult {
-        self.requests += self.current()?.saturating_sub(self.begun);
+        self.requests += self.current()?.saturating_sub(self.start_count);
         Ok(())
     }
 }
 
 /// A fresh descriptor, so that the kernel remembers nothing of earlier passes, and the requests of a pass.
-fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> ProbeResult<BlockReader> {
-    let order = match reading.order {
+fn open_pass(target: &Target, spec: ReadSpec, passes: u64) -> ProbeResult<BlockReader> {
+    let order = match spec.order {
         BlockOrder::Sequential => BlockOrder::Sequential,
         BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(passes) },
     };
-    let how = ReadOptions { access: reading.state.access(), block: BLOCK, order, pages: PagePolicy::Base };
-    BlockReader::open(target, Engine::Pread, how)
+    let options = ReadOptions { access: spec.state.access(), block: BLOCK, order, pages: PagePolicy::Base };
+    BlockReader::open(target, Engine::Pread, options)
 }
 
 /// The file of this many bytes in a directory, written by the first round that needs it.
@@ -149,9 +149,9 @@ fn check_free_space(directory: &Path, bytes: u64) -> ProbeResult {
 
 /// Writes a file, and next to it how many nanoseconds that took.
 fn write_timed(path: &Path, bytes: u64) -> ProbeResult {
-    let begun = monotonic();
+    let start = monotonic();
     random_data::write_file(path, bytes, CONTENT_SEED).or_file_failure("write", path)?;
-    Ok(std::fs::write(write_time_file(path), (monotonic() - begun).to_string())?)
+    Ok(std::fs::write(write_time_file(path), (monotonic() - start).to_string())?)
 }
 
 /// That a file of this many bytes is written in time: the nanoseconds that it should take, and may.
@@ -177,9 +177,9 @@ mod tests {
 
     #[test]
     fn slow_write_is_refused() {
-        let within = |expected: f64| check_write_time(Path::new("/mnt"), 128 << 20, [expected, 6e9]);
-        assert!(within(5.9e9).is_ok());
-        let Err(ProbeError::Skip(reason)) = within(11.2e9) else { panic!("11 s are too long") };
+        let outcome = |expected: f64| check_write_time(Path::new("/mnt"), 128 << 20, [expected, 6e9]);
+        assert!(outcome(5.9e9).is_ok());
+        let Err(ProbeError::Skip(reason)) = outcome(11.2e9) else { panic!("11 s are too long") };
         let expected = "needs a file of 128 MiB in /mnt, and writing it would take 11 s, more than 6 s; --remote-size writes one before the first round";
         assert_eq!(reason.0, expected);
     }

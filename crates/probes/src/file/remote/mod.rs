@@ -51,8 +51,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     const SERVER_STATES: [(CacheState, AccessOrder); 4] =
         [(Direct, Random), (Uncached, Sequential), (Direct, Sequential), (Uncached, Random)];
     const CACHED_STATES: [(CacheState, AccessOrder); 2] = [(Cached, Random), (Cached, Sequential)];
-    let cases_of = |ways: &[(CacheState, AccessOrder)], sizes: &[u64]| {
-        let of_size = |&size: &u64| ways.iter().map(move |&(cache, order)| case(cache, order, size));
+    let cases_of = |states: &[(CacheState, AccessOrder)], sizes: &[u64]| {
+        let of_size = |&size: &u64| states.iter().map(move |&(cache, order)| case(cache, order, size));
         sizes.iter().flat_map(of_size).collect::<Vec<_>>()
     };
     let quick = [cases_of(&SERVER_STATES[..2], &[QUICK_SIZE]), cases_of(&CACHED_STATES[..1], &[QUICK_SIZE])];
@@ -118,7 +118,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     Ok(())
 }
 
-/// The figures of the remote reader and of the local one, which read in turn.
+/// The figures of the remote reader and of the local one, whose reads are interleaved.
 const METRICS: [&Metric; 2] = [&REMOTE_BLOCK, &LOCAL_BLOCK];
 
 /// Samples of this many blocks each; the medians of remote and local ones.
@@ -138,14 +138,14 @@ fn sample_medians(
 
 /// This many blocks and as many more as there is time for; the means of remote and local ones.
 fn sample_means(bench: &mut Bench<'_>, readers: &mut [DirectoryReader; 2], min_blocks: u64) -> ProbeResult<[f64; 2]> {
-    let (mut spent, mut blocks) = ([0.0; 2], 0);
-    while spent[0] + spent[1] < bench.slice() || blocks < min_blocks && spent[0] + spent[1] < MAX_PASS_NANOSECONDS {
-        for (reader, spent) in readers.iter_mut().zip(&mut spent) {
-            *spent += bench.nanoseconds(reader.time_batch(bench.clock())?);
+    let (mut times, mut blocks) = ([0.0; 2], 0);
+    while times[0] + times[1] < bench.slice() || blocks < min_blocks && times[0] + times[1] < MAX_PASS_NANOSECONDS {
+        for (reader, time) in readers.iter_mut().zip(&mut times) {
+            *time += bench.nanoseconds(reader.time_batch(bench.clock())?);
         }
         blocks += TIME_CHECK_BLOCKS;
     }
-    let means = spent.map(|spent| spent / blocks as f64);
+    let means = times.map(|time| time / blocks as f64);
     METRICS.iter().zip(means).for_each(|(metric, mean)| bench.record(metric, vec![mean]));
     bench.note_last_reading(format!("{blocks} blocks of {BLOCK} bytes of each"));
     Ok(means)
@@ -185,7 +185,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             time = time + bytes_of("block", BLOCK as u64) / rate;
         }
     }
-    Ok(time.within(SPREAD).derived("parts"))
+    Ok(time.widen(SPREAD).derived("parts"))
 }
 
 /// Round trips of a block: one, or its share of the windows that are read ahead.
@@ -199,10 +199,10 @@ fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr>
     let page = memory_budget::page_bytes(facts.machine());
     let blocks = read_ahead_blocks(file_bytes);
     let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value() as u64, page);
-    // The first window comes alone. After that, touching the first page of a window asks for the next one, before the page itself is
-    // waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
+    // The first window comes alone. After that, touching the first page of a window requests the next one, before the
+    // page itself is waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
     let trips = (count_of("windows", windows).variant("windows") + 1.0) / 2.0;
-    Ok((trips * round_trip / count_of("blocks", blocks)).beside(&window))
+    Ok((trips * round_trip / count_of("blocks", blocks)).with_input(&window))
 }
 
 /// The fastest advertised link speed, in bytes per second, and its interface; `None` if no interface advertises one.
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn thorough_run_has_published_sizes() {
-        let all = cases(&machine(), Effort::Thorough);
-        assert_eq!(all.len(), 8 * 3 * 2);
+        let thorough_cases = cases(&machine(), Effort::Thorough);
+        assert_eq!(thorough_cases.len(), 8 * 3 * 2);
         for (cache, order, size) in [(Direct, Sequential, 1), (Cached, Random, 64), (Uncached, Random, 128)] {
-            assert!(all.contains(&case(cache, order, size)));
+            assert!(thorough_cases.contains(&case(cache, order, size)));
         }
         assert_eq!(cases(&machine(), Effort::Default).len(), 3 * 4 + 2);
     }
@@ -274,14 +274,14 @@ mod tests {
     }
 
     /// Local blocks of 10 us, round trips of 1 ms, attributes of 1 ms compared with 300 ns, windows of 256 KiB, and this rate.
-    fn known(rate: Option<f64>) -> impl Fn(&str, &Case) -> Option<MeasuredValue> {
+    fn measured_values(rate: Option<f64>) -> impl Fn(&str, &Case) -> Option<MeasuredValue> {
         move |id, case| {
-            let remote = LookupDirectory::of(case) == Some(LookupDirectory::Remote);
+            let is_remote = LookupDirectory::of(case) == Some(LookupDirectory::Remote);
             let value = match id {
                 id if LOCAL_BLOCK.id == *id => 10_000.0,
                 id if REMOTE_ROUND_TRIP.id == *id => 1e6,
                 id if REMOTE_ATTRIBUTES.id == *id => {
-                    if remote {
+                    if is_remote {
                         1_000_300.0
                     } else {
                         300.0
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn remote_block_adds_network_time() {
-        let (machine, measured) = (machine(), known(Some(40.96e6)));
+        let (machine, measured) = (machine(), measured_values(Some(40.96e6)));
         let facts = PredictionInputs::new(&machine, &measured);
         let time = |cache, order| predict(&facts, &REMOTE_BLOCK, &remote_case(cache, order)).unwrap().value;
         // 10 us, 1 ms, and 4096 bytes at 40.96 MB/s.
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(time(Direct, Sequential), time(Direct, Random));
         assert_eq!(time(Uncached, Random), 2_110_000.0, "attributes as well");
         assert_eq!(time(Cached, Random), 1_010_000.0, "only attributes");
-        // 36 windows, as an NFS client of Linux 6.1 asked for 8 MiB, two at a time.
+        // 36 windows, as an NFS client of Linux 6.1 requested 8 MiB, two at a time.
         assert!((time(Uncached, Sequential) - (1_110_000.0 + 18.5e6 / 2048.0)).abs() < 1e-6);
         let prediction = predict(&facts, &REMOTE_BLOCK, &remote_case(Uncached, Sequential)).unwrap();
         assert_eq!(
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn missing_server_rate_uses_link_speed() {
-        let (mut machine, measured) = (machine(), known(None));
+        let (mut machine, measured) = (machine(), measured_values(None));
         let time = |machine: &_| {
             predict(&PredictionInputs::new(machine, &measured), &REMOTE_BLOCK, &remote_case(Direct, Random)).unwrap()
         };
@@ -330,14 +330,14 @@ mod tests {
 
     #[test]
     fn only_the_remote_block_is_predicted() {
-        let (machine, measured) = (machine(), known(None));
+        let (machine, measured) = (machine(), measured_values(None));
         let facts = PredictionInputs::new(&machine, &measured);
         for metric in [&LOCAL_BLOCK, &REMOTE_SHARE] {
             assert!(predict(&facts, metric, &remote_case(Direct, Random)).is_err(), "{}", metric.id);
         }
-        let none = |_: &str, _: &Case| None;
-        let reason =
-            predict(&PredictionInputs::new(&machine, &none), &REMOTE_BLOCK, &remote_case(Direct, Random)).unwrap_err();
+        let no_value = |_: &str, _: &Case| None;
+        let reason = predict(&PredictionInputs::new(&machine, &no_value), &REMOTE_BLOCK, &remote_case(Direct, Random))
+            .unwrap_err();
         assert!(reason.0.contains(LOCAL_BLOCK.id.as_str()), "{}", reason.0);
     }
 

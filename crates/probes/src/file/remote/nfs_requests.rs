@@ -43,9 +43,9 @@ fn mount_of(counts: &str, directory: &str) -> Option<String> {
     // As seq_path() of the kernel writes a path.
     let directory =
         directory.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
-    let holds = |mount: &str| Path::new(&directory).starts_with(mount);
-    let above = counts.lines().filter_map(parse_mount_header).filter(|(mount, _)| holds(mount));
-    let (mount, kind) = above.max_by_key(|(mount, _)| mount.len())?;
+    let is_above = |mount: &str| Path::new(&directory).starts_with(mount);
+    let mounts = counts.lines().filter_map(parse_mount_header).filter(|(mount, _)| is_above(mount));
+    let (mount, kind) = mounts.max_by_key(|(mount, _)| mount.len())?;
     kind.starts_with("nfs").then(|| mount.to_owned())
 }
 
@@ -53,13 +53,13 @@ fn mount_of(counts: &str, directory: &str) -> Option<String> {
 /// last mount, where one hides another.
 fn requests_of(counts: &str, mount: &str) -> Option<u64> {
     let lines: Vec<&str> = counts.lines().collect();
-    let is_ours = |line: &&str| parse_mount_header(line).is_some_and(|(directory, _)| directory == mount);
-    let header = lines.iter().rposition(is_ours)?;
+    let is_mount_header = |line: &&str| parse_mount_header(line).is_some_and(|(directory, _)| directory == mount);
+    let header = lines.iter().rposition(is_mount_header)?;
     let block = lines[header + 1..].iter().take_while(|line| parse_mount_header(line).is_none());
     let operations = block.skip_while(|line| line.trim() != "per-op statistics").skip(1);
     // A line that is no operation counts nothing.
-    let completed = |line: &&str| line.split_once(':')?.1.split_whitespace().next()?.parse().ok();
-    Some(operations.filter_map(completed).fold(0, u64::saturating_add))
+    let completed_count = |line: &&str| line.split_once(':')?.1.split_whitespace().next()?.parse().ok();
+    Some(operations.filter_map(completed_count).fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     /// As Linux 6.1 has it, with most operations left out.
-    const COUNTED: &str = "\
+    const SAMPLE: &str = "\
 device rootfs mounted on / with fstype rootfs
 no device mounted on /proc with fstype proc
 device 127.0.0.1:/export mounted on /mnt with fstype nfs4 statvers=1.1
@@ -88,24 +88,24 @@ device 127.0.0.1:/ mounted on /mnt/disk\\040two with fstype nfs statvers=1.1
 
     #[test]
     fn requests_are_summed_over_operations() {
-        assert_eq!(requests_of(COUNTED, "/mnt"), Some(2052));
-        assert_eq!(requests_of(COUNTED, "/mnt/disk\\040two"), Some(5));
-        assert_eq!(requests_of(COUNTED, "/"), Some(0));
-        assert_eq!(requests_of(COUNTED, "/none"), None);
-        let hidden = format!("{COUNTED}device b:/ mounted on /mnt with fstype nfs statvers=1.1\n\tper-op statistics\n");
+        assert_eq!(requests_of(SAMPLE, "/mnt"), Some(2052));
+        assert_eq!(requests_of(SAMPLE, "/mnt/disk\\040two"), Some(5));
+        assert_eq!(requests_of(SAMPLE, "/"), Some(0));
+        assert_eq!(requests_of(SAMPLE, "/none"), None);
+        let hidden = format!("{SAMPLE}device b:/ mounted on /mnt with fstype nfs statvers=1.1\n\tper-op statistics\n");
         assert_eq!(requests_of(&hidden, "/mnt"), Some(0), "the mount on top counts");
-        let cut = &COUNTED[..COUNTED.find("GETATTR: ").unwrap()];
-        assert_eq!(requests_of(cut, "/mnt"), Some(2049));
+        let prefix = &SAMPLE[..SAMPLE.find("GETATTR: ").unwrap()];
+        assert_eq!(requests_of(prefix, "/mnt"), Some(2049));
     }
 
     #[test]
     fn nearest_mount_above_is_found() {
-        let of = |directory| mount_of(COUNTED, directory);
-        assert_eq!(of("/mnt/kelvin").as_deref(), Some("/mnt"));
-        assert_eq!(of("/mnt/disk two/deep").as_deref(), Some("/mnt/disk\\040two"));
-        assert_eq!(of("/mnt/disk two").as_deref(), Some("/mnt/disk\\040two"));
-        assert_eq!(of("/mntx"), None, "that is the root's");
-        assert_eq!(of("/mnt/in memory/kelvin"), None, "of another kind");
+        let mount_above = |directory| mount_of(SAMPLE, directory);
+        assert_eq!(mount_above("/mnt/kelvin").as_deref(), Some("/mnt"));
+        assert_eq!(mount_above("/mnt/disk two/deep").as_deref(), Some("/mnt/disk\\040two"));
+        assert_eq!(mount_above("/mnt/disk two").as_deref(), Some("/mnt/disk\\040two"));
+        assert_eq!(mount_above("/mntx"), None, "that is the root's");
+        assert_eq!(mount_above("/mnt/in memory/kelvin"), None, "of another kind");
         assert_eq!(mount_of("", "/mnt"), None);
     }
 

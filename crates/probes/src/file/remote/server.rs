@@ -61,8 +61,8 @@ fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.time_each([&REMOTE_ROUND_TRIP], |clock| Ok([lookups.time_next(clock)? / requests.unwrap_or(1)]))?;
     // Open for reading, and for nothing else: of such a file an NFSv4 server may leave the attributes to its client.
     let path = directory.join(format!("kelvin-empty-{}", std::process::id()));
-    let made = File::create(&path).and_then(|made| made.sync_all()).and_then(|()| File::open(&path));
-    let file = made.or_file_failure("make", &path)?;
+    let outcome = File::create(&path).and_then(|file| file.sync_all()).and_then(|()| File::open(&path));
+    let file = outcome.or_file_failure("make", &path)?;
     bench.time(&REMOTE_ATTRIBUTES, |iterations| {
         for _ in 0..iterations {
             file.metadata()?;
@@ -80,18 +80,18 @@ fn describe_lookup(requests: u64) -> String {
 struct FreshLookups<'a> {
     directory: &'a Path,
     stem: String,
-    made: u64,
+    count: u64,
 }
 
 impl<'a> FreshLookups<'a> {
     fn new(bench: &Bench<'_>, directory: &'a Path) -> Self {
-        Self { directory, stem: format!("kelvin-none-{}-{:x}", std::process::id(), bench.seed()), made: 0 }
+        Self { directory, stem: format!("kelvin-none-{}-{:x}", std::process::id(), bench.seed()), count: 0 }
     }
 
     /// The ticks of the next one.
     fn time_next(&mut self, clock: Clock) -> ProbeResult<u64> {
-        self.made += 1;
-        let path = self.directory.join(format!("{}-{}", self.stem, self.made));
+        self.count += 1;
+        let path = self.directory.join(format!("{}-{}", self.stem, self.count));
         let (ticks, outcome) = clock.time(|| path.symlink_metadata());
         match outcome {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ticks),
@@ -102,11 +102,11 @@ impl<'a> FreshLookups<'a> {
 
     /// Requests for one of them, where a client counts them.
     fn requests_per_lookup(&mut self) -> ProbeResult<Option<u64>> {
-        let Some(counted) = NfsMount::find(self.directory) else { return Ok(None) };
-        let before = counted.completed_requests()?;
+        let Some(mount) = NfsMount::find(self.directory) else { return Ok(None) };
+        let before = mount.completed_requests()?;
         (0..COUNTED_LOOKUPS).try_for_each(|_| self.time_next(Clock::MonotonicRaw).map(drop))?;
-        let answered = counted.completed_requests()?.saturating_sub(before);
-        Ok(Some(rounded_ratio(answered, COUNTED_LOOKUPS)))
+        let requests = mount.completed_requests()?.saturating_sub(before);
+        Ok(Some(rounded_ratio(requests, COUNTED_LOOKUPS)))
     }
 }
 
@@ -119,7 +119,8 @@ fn time_stream(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let directory = bench.remote()?.to_owned();
     let target = directory_reader::remote_file(bench, &directory, FILE_BYTES)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
-    let [mut large, mut small] = [FirstRequest::new(&target, LARGE_REQUEST)?, FirstRequest::new(&target, BLOCK)?];
+    let [mut large_request, mut small_request] =
+        [FirstRequest::new(&target, LARGE_REQUEST)?, FirstRequest::new(&target, BLOCK)?];
     bench.note(format!(
         "{}, requests of {} and {}",
         kind(&directory)?.name(),
@@ -127,7 +128,7 @@ fn time_stream(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
         bytes(BLOCK as u64)
     ));
     bench.time_each_work([&REMOTE_RATE], (LARGE_REQUEST - BLOCK) as f64, |clock| {
-        let (total, first) = (large.read(clock)?, small.read(clock)?);
+        let (total, first) = (large_request.read(clock)?, small_request.read(clock)?);
         Ok([beyond_first_block(total, first)])
     })
 }
@@ -146,8 +147,8 @@ struct FirstRequest {
 impl FirstRequest {
     fn new(target: &Target, block: usize) -> ProbeResult<Self> {
         let (order, pages) = (BlockOrder::Sequential, PagePolicy::for_buffer(block));
-        let how = ReadOptions { access: Access::Direct, block, order, pages };
-        let blocks = BlockReader::open(target, Engine::Pread, how)?;
+        let options = ReadOptions { access: Access::Direct, block, order, pages };
+        let blocks = BlockReader::open(target, Engine::Pread, options)?;
         Ok(Self { first: blocks.requests.clone(), blocks })
     }
 
@@ -169,8 +170,8 @@ fn record_windows(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 /// The most frequent step, the largest of several: two windows are seen as one where this process was kept waiting.
 fn most_frequent(steps: &[u64]) -> Option<u64> {
-    let times = |step: u64| steps.iter().filter(|&&other| other == step).count();
-    steps.iter().copied().max_by_key(|&step| (times(step), step))
+    let count = |step: u64| steps.iter().filter(|&&other| other == step).count();
+    steps.iter().copied().max_by_key(|&step| (count(step), step))
 }
 
 #[cfg(test)]
@@ -180,8 +181,8 @@ mod tests {
     #[test]
     fn requests_per_lookup_are_rounded() {
         // Attributes of the directory that expired in between are one request more, once.
-        for (requests, each) in [(0, 1), (16, 1), (17, 1), (32, 2), (63, 4), (65, 4)] {
-            assert_eq!(rounded_ratio(requests, 16), each, "{requests} of 16");
+        for (requests, expected) in [(0, 1), (16, 1), (17, 1), (32, 2), (63, 4), (65, 4)] {
+            assert_eq!(rounded_ratio(requests, 16), expected, "{requests} of 16");
         }
         assert_eq!(describe_lookup(1), ", a lookup is 1 request to the server");
         assert_eq!(describe_lookup(4), ", a lookup is 4 requests to the server");

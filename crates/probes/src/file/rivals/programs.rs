@@ -82,10 +82,12 @@ impl Program {
                 command.arg("iflag=direct");
             }
             let output = self.run_checked(&mut command)?;
-            let (copied, took) = parse_dd_summary(&output.complaint)
-                .filter(|&(copied, took)| copied == task.bytes / task.block * task.block && took > 0.0)
+            let (bytes_copied, pass_seconds) = parse_dd_summary(&output.complaint)
+                .filter(|&(bytes_copied, pass_seconds)| {
+                    bytes_copied == task.bytes / task.block * task.block && pass_seconds > 0.0
+                })
                 .or_fail(format!("dd was to copy {} bytes: {}", task.bytes, output.one_line()))?;
-            (bytes, seconds, passes) = (bytes + copied, seconds + took, passes + 1);
+            (bytes, seconds, passes) = (bytes + bytes_copied, seconds + pass_seconds, passes + 1);
         }
         side_result(bytes, seconds, format!("by its own clock, {bytes} bytes in {passes} passes and {seconds:.3} s"))
     }
@@ -96,16 +98,16 @@ impl Program {
         let read = |copies: u64| -> ProbeResult<f64> {
             let mut command = self.command();
             command.args((0..copies).map(|_| task.target.path())).stdout(Stdio::null());
-            let begun = monotonic();
+            let start = monotonic();
             self.run_checked(&mut command)?;
-            Ok((monotonic() - begun) as f64 / 1e9)
+            Ok((monotonic() - start) as f64 / 1e9)
         };
         // The first run finds the program itself in memory or not.
         read(1)?;
-        let once = read(1)?;
-        let copies = ((task.time.as_secs_f64() / once) as u64).clamp(2, MAX_CAT_COPIES);
-        let many = read(copies)?;
-        let side = time_of_extra_copies(task.bytes, copies, [once, many])?;
+        let single_seconds = read(1)?;
+        let copies = ((task.time.as_secs_f64() / single_seconds) as u64).clamp(2, MAX_CAT_COPIES);
+        let repeated_seconds = read(copies)?;
+        let side = time_of_extra_copies(task.bytes, copies, [single_seconds, repeated_seconds])?;
         Ok(SideResult { bytes: Some((copies + 2) * task.bytes), ..side })
     }
 
@@ -136,8 +138,8 @@ impl Program {
     fn observe_cat_block(&self, target: &Target) -> ProbeResult<u64> {
         let mut command = self.command();
         command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let reading = self.spawn(&mut command)?;
-        let counters = format!("/proc/{}/io", reading.0.id());
+        let child = self.spawn(&mut command)?;
+        let counters = format!("/proc/{}/io", child.0.id());
         let deadline = monotonic() + OBSERVE_TIMEOUT.as_nanos() as u64;
         while monotonic() < deadline {
             let reason = format!("needs {counters}, from which cat's block is derived");
@@ -161,9 +163,13 @@ fn side_result(bytes: u64, seconds: f64, words: String) -> ProbeResult<SideResul
 }
 
 /// The time of this many copies of this many bytes beyond one of them: the program's start cancels in the difference.
-fn time_of_extra_copies(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> ProbeResult<SideResult> {
-    let words = format!("once in {once:.3} s, {copies} times in {many:.3} s, by the wall clock");
-    side_result((copies - 1) * bytes, many - once, words)
+fn time_of_extra_copies(
+    bytes: u64,
+    copies: u64,
+    [single_seconds, repeated_seconds]: [f64; 2],
+) -> ProbeResult<SideResult> {
+    let words = format!("once in {single_seconds:.3} s, {copies} times in {repeated_seconds:.3} s, by the wall clock");
+    side_result((copies - 1) * bytes, repeated_seconds - single_seconds, words)
 }
 
 fn option_with_value(option: &str, value: &OsStr) -> OsString {
@@ -174,11 +180,11 @@ fn option_with_value(option: &str, value: &OsStr) -> OsString {
 
 /// A path as fio takes it: a colon would begin the next one.
 fn escape_fio_path(path: &Path) -> OsString {
-    let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
+    let escaped_bytes = path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
         b':' | b'\\' => vec![b'\\', *byte],
         other => vec![*other],
     });
-    OsString::from_vec(escaped.collect())
+    OsString::from_vec(escaped_bytes.collect())
 }
 
 /// Bytes and seconds of reading in fio's terse output, version 3: the sixth field is KiB, the ninth milliseconds.
@@ -263,8 +269,8 @@ mod tests {
     #[test]
     fn passes_accumulate_until_time_is_reached() {
         let directory = tempfile::tempdir().unwrap();
-        let says = "echo '1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.02 s, 52 MB/s' >&2";
-        let dd = script(directory.path(), Rival::Dd, says);
+        let output = "echo '1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.02 s, 52 MB/s' >&2";
+        let dd = script(directory.path(), Rival::Dd, output);
         let side = dd.read(&task(directory.path())).unwrap();
         // Three passes of 20 ms for 50.
         assert_eq!(side.bytes, Some(3 << 20));
@@ -274,16 +280,17 @@ mod tests {
     #[test]
     fn short_or_failed_read_has_no_rate() {
         let directory = tempfile::tempdir().unwrap();
-        let fails = |program, text: &str| match script(directory.path(), program, text).read(&task(directory.path())) {
-            Err(ProbeError::Fail(why)) => why,
+        let failure = |program, text: &str| match script(directory.path(), program, text).read(&task(directory.path()))
+        {
+            Err(ProbeError::Fail(reason)) => reason,
             other => panic!("{other:?}"),
         };
-        let short = fails(Rival::Dd, "echo '1044480 bytes copied, 0.02 s, 52 MB/s' >&2");
-        assert!(short.contains("dd was to copy 1048576 bytes: 1044480 bytes"), "{short}");
-        let status = fails(Rival::Dd, "echo 'dd: no' >&2; exit 3");
-        assert!(status.contains("dd ended with exit status: 3: dd: no"), "{status}");
-        assert!(fails(Rival::Fio, "echo fio-9").contains("fio reports nothing about its reading: fio-9"));
-        assert!(fails(Rival::BwFileRd, "echo Usage >&2").contains("bw_file_rd reports no rate"));
+        let short_copy_error = failure(Rival::Dd, "echo '1044480 bytes copied, 0.02 s, 52 MB/s' >&2");
+        assert!(short_copy_error.contains("dd was to copy 1048576 bytes: 1044480 bytes"), "{short_copy_error}");
+        let exit_error = failure(Rival::Dd, "echo 'dd: no' >&2; exit 3");
+        assert!(exit_error.contains("dd ended with exit status: 3: dd: no"), "{exit_error}");
+        assert!(failure(Rival::Fio, "echo fio-9").contains("fio reports nothing about its reading: fio-9"));
+        assert!(failure(Rival::BwFileRd, "echo Usage >&2").contains("bw_file_rd reports no rate"));
     }
 
     #[test]
@@ -292,7 +299,7 @@ mod tests {
         let side = time_of_extra_copies(1 << 20, 5, [0.040, 0.080]).unwrap();
         assert!((side.rate - (1 << 20) as f64 / 0.010).abs() < 1.0, "{side:?}");
         assert!(
-            matches!(time_of_extra_copies(1 << 20, 5, [0.040, 0.040]), Err(ProbeError::Fail(why)) if why.contains("no rate"))
+            matches!(time_of_extra_copies(1 << 20, 5, [0.040, 0.040]), Err(ProbeError::Fail(reason)) if reason.contains("no rate"))
         );
     }
 }

@@ -48,10 +48,10 @@ impl SetLevel {
         let caches = data_caches(machine);
         unpredicted_if(caches.is_empty(), "the machine reports no caches")?;
         // Of a last level, no more than is believed of a virtual machine's.
-        let holds = |cache: &Cache| {
+        let fits_cache = |cache: &Cache| {
             bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) }
         };
-        Ok(match caches.iter().find(|cache| holds(cache)).map(|cache| cache.level) {
+        Ok(match caches.iter().find(|cache| fits_cache(cache)).map(|cache| cache.level) {
             Some(1) => Self::First,
             Some(2) => Self::Second,
             Some(_) => Self::Outer,
@@ -61,7 +61,7 @@ impl SetLevel {
 }
 
 /// Why the rate of one operation is that of another.
-const AROUND_CACHES: &str = "non-temporal stores go to memory, whatever the working set";
+const AROUND_CACHES: &str = "non-temporal stores go to memory, regardless of the working set";
 const FASTEST_STORES: &str = "the fastest means are non-temporal stores";
 
 /// The limit of one operation at one working set.
@@ -69,33 +69,32 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     if metric.id == BANDWIDTH_CORE_TO_CORE.id {
         // A line from core to core in the crew, as between two CPUs apart from it.
         let line = core_to_core::default_pair_latency(facts)?;
-        return Ok(line.within(LINE_BOUNCE_RANGE).derived("core to core"));
+        return Ok(line.widen(LINE_BOUNCE_RANGE).derived("core to core"));
     }
     let bytes = required_number(BYTES, case)?;
-    let known = super::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
-    let &(operation, _) = known.or_unpredicted("this metric belongs to no operation")?;
+    let entry = super::MEASURED_OPERATIONS.iter().find(|(_, operation_metric)| operation_metric.id == metric.id);
+    let &(operation, _) = entry.or_unpredicted("this metric belongs to no operation")?;
     let level = SetLevel::of_set(facts.machine(), bytes)?;
-    let of_one = match level {
+    let single_cpu_case = match level {
         SetLevel::Memory => super::memory_case(facts.machine()),
         _ => super::one_cpu_case(bytes),
     };
     let predicted = match MemoryCpus::of(case) {
         // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
-        Some(MemoryCpus::All) => {
-            all_cpus_rate(facts, operation, level, case).map_or_else(|| scaled_from_one_cpu(facts, metric, &of_one), Ok)
-        }
+        Some(MemoryCpus::All) => all_cpus_rate(facts, operation, level, case)
+            .map_or_else(|| scaled_from_one_cpu(facts, metric, &single_cpu_case), Ok),
         // Without the rate of the stores that it is made of, there is no prediction: the peak does not stand for it.
         _ if matches!(operation, Operation::Fill | Operation::Zero) => {
-            Ok(one_cpu_rate(facts, operation, level, &of_one)?)
+            Ok(one_cpu_rate(facts, operation, level, &single_cpu_case)?)
         }
-        _ => one_cpu_rate(facts, operation, level, &of_one),
+        _ => one_cpu_rate(facts, operation, level, &single_cpu_case),
     };
     let peak = if level == SetLevel::Memory { peak_rate(facts, operation, case) } else { None };
     match (predicted, peak) {
         (Ok(predicted), Some(peak)) if predicted.value <= peak.value => {
             Ok(Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted })
         }
-        // It is less, or nothing else tells.
+        // It is less, or there is no other prediction.
         (_, Some(peak)) => Ok(peak),
         (predicted, None) => predicted,
     }
@@ -125,8 +124,8 @@ fn one_cpu_rate(facts: &PredictionInputs<'_>, operation: Operation, level: SetLe
         )),
         (Operation::Read, SetLevel::Outer) => lines_in_flight_rate(facts, case),
         (Operation::Write, SetLevel::Outer) => {
-            let why = "each line is read before it is written to, and goes back meanwhile";
-            as_fast_as(facts, &BANDWIDTH_READ, case, why)
+            let reason = "each line is read before it is written to, and goes back meanwhile";
+            as_fast_as(facts, &BANDWIDTH_READ, case, reason)
         }
         (Operation::Read, SetLevel::Memory) => memory_read_rate(facts),
         (Operation::Fill | Operation::Zero, SetLevel::Memory) => {
@@ -151,8 +150,8 @@ fn all_cpus_rate(
 ) -> Option<Prediction> {
     let rate = match (operation, level) {
         (Operation::NonTemporalWrite, SetLevel::First | SetLevel::Second | SetLevel::Outer) => {
-            let in_memory = super::all_cpus_memory_case(facts.machine())?;
-            as_fast_as(facts, &BANDWIDTH_NTWRITE, &in_memory, AROUND_CACHES)
+            let memory_case = super::all_cpus_memory_case(facts.machine())?;
+            as_fast_as(facts, &BANDWIDTH_NTWRITE, &memory_case, AROUND_CACHES)
         }
         (Operation::Fill, SetLevel::Memory) => as_fast_as(facts, &BANDWIDTH_NTWRITE, case, FASTEST_STORES),
         (Operation::Copy | Operation::Triad, SetLevel::Memory) => read_write_rate(facts, operation, level, case),
@@ -191,15 +190,15 @@ fn width_rate(
 }
 
 /// All CPUs as this many of one.
-fn scaled_from_one_cpu(facts: &PredictionInputs<'_>, metric: &Metric, of_one: &Case) -> Predicted {
-    let rate = measured(facts, metric, of_one)?;
+fn scaled_from_one_cpu(facts: &PredictionInputs<'_>, metric: &Metric, single_cpu_case: &Case) -> Predicted {
+    let rate = measured(facts, metric, single_cpu_case)?;
     let total = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * rate.clone();
-    Ok(total.clone().between(&rate, &total).within_share(TOLERANCE).derived("CPUs times one"))
+    Ok(total.clone().with_bounds(&rate, &total).widen_by_share(TOLERANCE).derived("CPUs times one"))
 }
 
 /// As fast as another operation.
-fn as_fast_as(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, why: &str) -> Predicted {
-    Ok(measured(facts, metric, case)?.within_share(TOLERANCE).derived(why))
+fn as_fast_as(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, reason: &str) -> Predicted {
+    Ok(measured(facts, metric, case)?.widen_by_share(TOLERANCE).derived(reason))
 }
 
 /// A loop that reads and writes, from the rates of reading and of writing: what they take one after the other, and what the longer of them
@@ -211,72 +210,74 @@ fn read_write_rate(facts: &PredictionInputs<'_>, operation: Operation, level: Se
         SetLevel::Outer => (&BANDWIDTH_WRITE, "between beyond L2"),
         SetLevel::Memory => (&BANDWIDTH_NTWRITE, "between in memory"),
     };
-    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, case)?, measured(facts, stores, case)?);
+    let (read_rate, write_rate) = (measured(facts, &BANDWIDTH_READ, case)?, measured(facts, stores, case)?);
     let [arrays_read, arrays_written] = arrays_of(operation);
     let read = fact("bytes read", arrays_read, Unit::Bytes, "arrays of the operation");
     let written = fact("bytes written", arrays_written, Unit::Bytes, "arrays of the operation");
-    let (reads, writes) = (read.clone() / reading, written.clone() / writing);
-    let (apart, together) = (reads.clone() + writes.clone(), reads.max(writes));
+    let (reads, writes) = (read.clone() / read_rate, written.clone() / write_rate);
+    let (sequential_time, overlapped_time) = (reads.clone() + writes.clone(), reads.max(writes));
     let expected = match level {
-        SetLevel::First => together.clone(),
-        _ => apart.clone().geometric_mean(together.clone()),
+        SetLevel::First => overlapped_time.clone(),
+        _ => sequential_time.clone().geometric_mean(overlapped_time.clone()),
     };
-    let [low, high, rate] = [apart, together, expected].map(|time| (read.clone() + written.clone()) / time);
-    Ok(rate.between(&low, &high).within_share(TOLERANCE).derived(name))
+    let [low, high, rate] =
+        [sequential_time, overlapped_time, expected].map(|time| (read.clone() + written.clone()) / time);
+    Ok(rate.with_bounds(&low, &high).widen_by_share(TOLERANCE).derived(name))
 }
 
 /// Reading an outer cache: its loads are answered sooner than by memory, but prefetchers have no more lines in flight than they need there.
 /// Between the rate of memory and that of as many lines in flight, by Little's law.
 fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
-    let reading = measured(facts, &BANDWIDTH_READ, &super::memory_case(facts.machine()))?;
-    let far = latency::memory_latency(facts)?;
-    let near = measured(facts, &LATENCY, &latency_case(required_number(BYTES, case)?))?;
-    let rate = reading.clone().spanning(reading * far / near).source(LITTLES_LAW_SOURCE);
-    Ok(rate.within_share(TOLERANCE).derived("lines in flight"))
+    let read_rate = measured(facts, &BANDWIDTH_READ, &super::memory_case(facts.machine()))?;
+    let memory_load = latency::memory_latency(facts)?;
+    let cache_load = measured(facts, &LATENCY, &latency_case(required_number(BYTES, case)?))?;
+    let rate = read_rate.clone().spanning(read_rate * memory_load / cache_load).source(LITTLES_LAW_SOURCE);
+    Ok(rate.widen_by_share(TOLERANCE).derived("lines in flight"))
 }
 
 /// Reading memory as many independent chains of loads do, of which each brings a line, and prefetchers more: between none and all
 /// that an L2 can have in flight.
 fn memory_read_rate(facts: &PredictionInputs<'_>) -> Predicted {
     let machine = facts.machine();
-    let line = given("line", LINE_BYTES, Unit::Bytes);
+    let line = quantity("line", LINE_BYTES, Unit::Bytes);
     let (loads, name) = match measured(facts, &LATENCY_PARALLEL, &parallel_chains::max_chains_case(machine)) {
         Ok(chains) => (line / chains, "chains"),
         // As published of this core, if it is in the table.
-        Err(why) => {
-            let row = CACHE_LATENCIES.row(machine).map_err(|_| why)?;
-            let none = "the table of published figures has no number of lines in flight for this core";
-            let lines = row.figures.outstanding.or_unpredicted(none)?;
+        Err(reason) => {
+            let row = CACHE_LATENCIES.row(machine).map_err(|_| reason)?;
+            let no_lines = "the table of published figures has no number of lines in flight for this core";
+            let lines = row.figures.outstanding.or_unpredicted(no_lines)?;
             let lines = fact("lines in flight", lines, Unit::Count, row.source);
             (lines * line / measured(facts, &LATENCY, &latency::memory_case(machine))?, "published lines")
         }
     };
-    let prefetched =
+    let prefetch_factor =
         published("lines in flight of L2 over those of loads", PREFETCH_FACTOR, Unit::Count, PREFETCH_SOURCE);
     let [low, high] = CHAIN_RANGE.map(|factor| factor * loads.value());
-    let rate = loads.clone().geometric_mean(prefetched * loads).with_interval((low, high));
+    let rate = loads.clone().geometric_mean(prefetch_factor * loads).with_interval((low, high));
     Ok(rate.source(LITTLES_LAW_SOURCE).derived(name))
 }
 
-/// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
-/// one leaves it.
-fn memory_write_rate(facts: &PredictionInputs<'_>, far: &Case, cpus: MemoryCpus) -> Predicted {
-    let near = super::second_level_case(facts.machine())?.with_word(cpus);
+/// Ordinary stores to memory: a line is read from there. Then comes what a store to a line in L2 takes, as it enters L1
+/// and another one leaves it.
+fn memory_write_rate(facts: &PredictionInputs<'_>, memory_case: &Case, cpus: MemoryCpus) -> Predicted {
+    let cache_case = super::second_level_case(facts.machine())?.with_word(cpus);
     let name = "reading each line from memory and writing it in L2, one after the other";
-    sequential_rate(facts, far, (&BANDWIDTH_WRITE, &near), name)
+    sequential_rate(facts, memory_case, (&BANDWIDTH_WRITE, &cache_case), name)
 }
 
 /// Reading a line from memory, and then writing it as fast as this was measured.
 fn sequential_rate(
     facts: &PredictionInputs<'_>,
-    far: &Case,
-    (written, near): (&Metric, &Case),
+    memory_case: &Case,
+    (write_metric, write_case): (&Metric, &Case),
     name: &str,
 ) -> Predicted {
-    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, far)?, measured(facts, written, near)?);
-    let line = given("line", LINE_BYTES, Unit::Bytes);
-    let high = reading.value() * (1.0 + TOLERANCE);
-    let rate = line.clone() / (line.clone() / reading + line / writing);
+    let (read_rate, write_rate) =
+        (measured(facts, &BANDWIDTH_READ, memory_case)?, measured(facts, write_metric, write_case)?);
+    let line = quantity("line", LINE_BYTES, Unit::Bytes);
+    let high = read_rate.value() * (1.0 + TOLERANCE);
+    let rate = line.clone() / (line.clone() / read_rate + line / write_rate);
     let low = rate.value() / 2.0;
     Ok(rate.with_interval((low, high)).derived(name))
 }
@@ -292,11 +293,11 @@ fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) ->
     let stated = &facts.machine().memory.peak_bytes_per_second;
     let &peak = stated.get()?;
     let arrays = operation.arrays() as f64;
-    let allocates = !matches!(operation, Operation::Read | Operation::NonTemporalWrite);
-    let on_bus = arrays + f64::from(u8::from(allocates));
+    let has_write_allocate = !matches!(operation, Operation::Read | Operation::NonTemporalWrite);
+    let bus_arrays = arrays + f64::from(u8::from(has_write_allocate));
     let rate = published("peak", peak, Unit::BytesPerSecond, stated.source_or_reason())
         * fact("bytes counted", arrays, Unit::Count, "arrays of the operation, as STREAM counts")
-        / fact("bytes on the bus", on_bus, Unit::Count, "plus write-allocate reads");
+        / fact("bytes on the bus", bus_arrays, Unit::Count, "plus write-allocate reads");
     // A fill, copy or triad by non-temporal stores counts every byte on the bus.
     let maximum = if operation == Operation::Write { rate.value() } else { (peak * PEAK_RANGE[1]).max(rate.value()) };
     let low = PEAK_RANGE[0] * rate.value();
@@ -333,9 +334,9 @@ mod tests {
                 (&BANDWIDTH_NTWRITE, 20e9),
                 (&BANDWIDTH_COPY, 25e9),
             ];
-            let others = [(&FREQUENCY, 4e9), (&LATENCY, 100.0), (&LATENCY_PARALLEL, 5.0), (&CORE_TO_CORE, 70.0)];
-            let found = rates.iter().chain(&others).find(|(metric, _)| *metric.id == *id);
-            found.map(|&(_, value)| MeasuredValue { value, half_width: 0.0 })
+            let figures = [(&FREQUENCY, 4e9), (&LATENCY, 100.0), (&LATENCY_PARALLEL, 5.0), (&CORE_TO_CORE, 70.0)];
+            let entry = rates.iter().chain(&figures).find(|(metric, _)| *metric.id == *id);
+            entry.map(|&(_, value)| MeasuredValue { value, half_width: 0.0 })
         };
         let case = Case::new().with_number(BYTES, bytes).with_word(cpus);
         predict(&PredictionInputs::new(machine, &measured), metric, &case)
@@ -379,46 +380,48 @@ mod tests {
     #[test]
     fn all_cpu_rate_scales_from_one() {
         let machine = machine_with_core("Zen 9");
-        let all = predicted(&machine, &BANDWIDTH_COPY, L2, MemoryCpus::All).unwrap();
-        assert_eq!((all.value, all.derivation.as_str()), (50e9, "2 x 25.0 GB/s = 50.0 GB/s"));
-        assert!(all.low < 25e9 && all.high > 50e9);
-        let way = predicted(&machine, &BANDWIDTH_CORE_TO_CORE, L2, MemoryCpus::All).unwrap();
-        assert_eq!(way.value, 70.0);
+        let prediction = predicted(&machine, &BANDWIDTH_COPY, L2, MemoryCpus::All).unwrap();
+        assert_eq!((prediction.value, prediction.derivation.as_str()), (50e9, "2 x 25.0 GB/s = 50.0 GB/s"));
+        assert!(prediction.low < 25e9 && prediction.high > 50e9);
+        let latency = predicted(&machine, &BANDWIDTH_CORE_TO_CORE, L2, MemoryCpus::All).unwrap();
+        assert_eq!(latency.value, 70.0);
     }
 
     #[test]
     fn all_cpu_memory_rate_follows_read_write() {
         let machine = machine_with_core("Zen 9");
-        let all = |metric, bytes| predicted(&machine, metric, bytes, MemoryCpus::All).unwrap();
+        let all_cpus = |metric, bytes| predicted(&machine, metric, bytes, MemoryCpus::All).unwrap();
         // Reads and stores around the caches: twice what one CPU does.
-        assert_eq!((all(&BANDWIDTH_READ, MEMORY).value, all(&BANDWIDTH_NTWRITE, MEMORY).value), (60e9, 40e9));
+        assert_eq!((all_cpus(&BANDWIDTH_READ, MEMORY).value, all_cpus(&BANDWIDTH_NTWRITE, MEMORY).value), (60e9, 40e9));
         // Of the rest, what those of all were measured to do: 30 and 20 GB/s here, and 10 in L2.
-        assert_eq!((all(&BANDWIDTH_NTWRITE, L2).value, all(&BANDWIDTH_FILL, MEMORY).value), (20e9, 20e9));
-        assert!((all(&BANDWIDTH_WRITE, MEMORY).value - 7.5e9).abs() < 1.0);
+        assert_eq!((all_cpus(&BANDWIDTH_NTWRITE, L2).value, all_cpus(&BANDWIDTH_FILL, MEMORY).value), (20e9, 20e9));
+        assert!((all_cpus(&BANDWIDTH_WRITE, MEMORY).value - 7.5e9).abs() < 1.0);
         assert!(
-            (all(&BANDWIDTH_COPY, MEMORY).low / 0.9 - 24e9).abs() < 1.0
-                && (all(&BANDWIDTH_COPY, MEMORY).high / 1.1 - 40e9).abs() < 1.0
+            (all_cpus(&BANDWIDTH_COPY, MEMORY).low / 0.9 - 24e9).abs() < 1.0
+                && (all_cpus(&BANDWIDTH_COPY, MEMORY).high / 1.1 - 40e9).abs() < 1.0
         );
     }
 
     #[test]
     fn channel_peak_limits_memory_rate() {
         let mut machine = machine_with_core("Zen 5");
-        let at = |machine: &Machine, metric| predicted(machine, metric, MEMORY, MemoryCpus::One);
-        assert!(at(&machine, &BANDWIDTH_NTWRITE).is_err());
-        assert_eq!(at(&machine, &BANDWIDTH_FILL).unwrap().value, 20e9);
+        let memory_rate = |machine: &Machine, metric| predicted(machine, metric, MEMORY, MemoryCpus::One);
+        assert!(memory_rate(&machine, &BANDWIDTH_NTWRITE).is_err());
+        assert_eq!(memory_rate(&machine, &BANDWIDTH_FILL).unwrap().value, 20e9);
         machine.memory.peak_bytes_per_second = Fact::known(12e9, "a test");
         // The bus moves four bytes per three counted in a triad, and two per one in a write.
-        assert_eq!(at(&machine, &BANDWIDTH_READ).unwrap().value, 12e9);
+        assert_eq!(memory_rate(&machine, &BANDWIDTH_READ).unwrap().value, 12e9);
         assert_eq!(by_peak_value(&machine, &BANDWIDTH_TRIAD), 9e9);
         assert_eq!(by_peak_value(&machine, &BANDWIDTH_WRITE), 6e9);
-        assert_eq!(at(&machine, &BANDWIDTH_NTWRITE).unwrap().value, 12e9);
+        assert_eq!(memory_rate(&machine, &BANDWIDTH_NTWRITE).unwrap().value, 12e9);
         assert_eq!(predicted(&machine, &BANDWIDTH_TRIAD, L2, MemoryCpus::One).unwrap().basis, PredictionBasis::Derived);
     }
 
     fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
-        let (operation, _) =
-            crate::memory::bandwidth::MEASURED_OPERATIONS.iter().find(|(_, of)| *of == metric).unwrap();
+        let (operation, _) = crate::memory::bandwidth::MEASURED_OPERATIONS
+            .iter()
+            .find(|(_, operation_metric)| *operation_metric == metric)
+            .unwrap();
         peak_rate(&PredictionInputs::new(machine, &|_, _| None), *operation, &Case::new()).unwrap().value
     }
 

@@ -34,7 +34,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     predict: |facts, metric, _| match metric.id == PEER_BANDWIDTH.id {
         true => link_rate::predict(facts),
         false if metric.id == PEER_BANDWIDTH_BURST.id => {
-            Err(NoPrediction::new("no host knows what a shaper of the network has saved up"))
+            Err(NoPrediction::new("no host knows how full the token bucket of a shaper in the network is"))
         }
         false => Err(NoPrediction::new("it depends on which of the link and the two hosts is the slowest")),
     },

@@ -22,8 +22,8 @@ pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Opening a TCP connection to another host, answered by its kernel, and closing it (--peer HOST)",
     method: include_str!("connect.md"),
     run: |bench, _| {
-        with_agent(bench, "connections", |bench, accepting| {
-            time_connect_and_close(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting)
+        with_agent(bench, "connections", |bench, server| {
+            time_connect_and_close(bench, [&PEER_CONNECT, &PEER_CLOSE], server)
         })
     },
     predict,
@@ -34,9 +34,9 @@ pub(in crate::net) static RATE: Probe = Probe {
     summary: "Connecting to another host, one request with its answer, and closing, repeatedly (--peer HOST)",
     method: include_str!("connect_rate.md"),
     run: |bench, _| {
-        with_agent(bench, "transactions", |bench, accepting| {
+        with_agent(bench, "transactions", |bench, server| {
             bench.time_each_work([&PEER_CRR], 1.0, |clock| {
-                let (ticks, outcome) = clock.time(|| transact(accepting));
+                let (ticks, outcome) = clock.time(|| transact(server));
                 outcome.map(|()| [ticks])
             })
         })
@@ -65,27 +65,27 @@ impl AcceptServer for AgentAcceptServer {
     }
 }
 
-/// Has the agent accept connections, named `what`, during a timed test, and notes how many still hold a port.
+/// Has the agent accept connections, named `description`, during a timed test, and notes how many still hold a port.
 fn with_agent(
     bench: &mut Bench<'_>,
-    what: &str,
-    timed: impl FnOnce(&mut Bench<'_>, &AgentAcceptServer) -> ProbeResult,
+    description: &str,
+    measure: impl FnOnce(&mut Bench<'_>, &AgentAcceptServer) -> ProbeResult,
 ) -> ProbeResult {
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr;
+    let local_address = client.local_addr;
     let test = client.accept_connections().map_err(probe_error)?;
-    let accepting = AgentAcceptServer(test.socket);
-    let address = accepting.0.address;
+    let server = AgentAcceptServer(test.socket);
+    let address = server.0.address;
     // The kernel's tables give no zone.
     let address = SocketAddr::new(address.ip(), address.port());
-    let before = held_ports::count_held_ports(|far| far == address)?;
-    timed(bench, &accepting)?;
-    let left_behind = held_ports::count_left_behind(address, before)?;
+    let before = held_ports::count_held_ports(|remote| remote == address)?;
+    measure(bench, &server)?;
+    let ports_left = held_ports::count_left_behind(address, before)?;
     let report: TestReport = test.finish().map_err(probe_error)?;
-    bench.note_last_reading(format!("{} {what}", report.arrived));
-    bench.note_last_reading(format!("{left_behind} of them still hold a port"));
+    bench.note_last_reading(format!("{} {description}", report.arrived));
+    bench.note_last_reading(format!("{ports_left} of them still hold a port"));
     bench.note_last_reading(describe_agent_side(&report, 1));
-    bench.note_last_reading(describe_interfaces(own, &report));
+    bench.note_last_reading(describe_interfaces(local_address, &report));
     Ok(())
 }
 
@@ -93,21 +93,22 @@ fn with_agent(
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     let (figure, name) = match metric.id {
         id if id == PEER_CONNECT.id => {
-            let small = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
-            let ping = measured(facts, &PEER_PING, &small)?;
-            let beyond = (measured(facts, &CONNECT, &connect::one_cpu_case())? - measured(facts, &RTT_ICMP, &small)?)
-                .at_least_zero();
+            let small_case = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
+            let ping = measured(facts, &PEER_PING, &small_case)?;
+            let connect_overhead = (measured(facts, &CONNECT, &connect::one_cpu_case())?
+                - measured(facts, &RTT_ICMP, &small_case)?)
+            .at_least_zero();
             let source = "RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply";
-            ((ping + beyond).source(source), "ping and connect")
+            ((ping + connect_overhead).source(source), "ping and connect")
         }
         id if id == PEER_CLOSE.id => (measured(facts, &CLOSE, &connect::one_cpu_case())?, "close over loopback"),
         _ => {
-            let opened =
+            let open_time =
                 measured(facts, &PEER_CONNECT, &Case::new())? + measured(facts, &PEER_RTT, &rtt::small_tcp_case())?;
-            (1.0 / (opened + measured(facts, &PEER_CLOSE, &Case::new())?), "connect, ask and close")
+            (1.0 / (open_time + measured(facts, &PEER_CLOSE, &Case::new())?), "connect, ask and close")
         }
     };
-    Ok(figure.within(2.0).derived(name))
+    Ok(figure.widen(2.0).derived(name))
 }
 
 #[cfg(test)]
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn connect_is_ping_transaction_is_sum() {
-        let known = [
+        let values = [
             (PEER_PING.id.as_str(), Some(100_000.0)),
             (CLOSE.id.as_str(), Some(6000.0)),
             (CONNECT.id.as_str(), Some(17_000.0)),
@@ -126,7 +127,7 @@ mod tests {
             (PEER_RTT.id.as_str(), Some(270_000.0)),
             (PEER_CLOSE.id.as_str(), Some(10_000.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             let connect = predict(facts, &PEER_CONNECT, &Case::new()).unwrap();
             assert_eq!((connect.value, connect.low, connect.high), (110_000.0, 55_000.0, 220_000.0));
             assert_eq!(predict(facts, &PEER_CLOSE, &Case::new()).unwrap().value, 6000.0);
@@ -134,9 +135,9 @@ mod tests {
             let rate = predict(facts, &PEER_CRR, &Case::new()).unwrap();
             assert_eq!((rate.value, rate.inputs.len()), (2500.0, 3));
         });
-        with_facts(&known[1..4], |facts| {
-            let why = predict(facts, &PEER_CONNECT, &Case::new()).unwrap_err();
-            assert!(why.0.contains(&*PEER_PING.id), "{}", why.0);
+        with_facts(&values[1..4], |facts| {
+            let reason = predict(facts, &PEER_CONNECT, &Case::new()).unwrap_err();
+            assert!(reason.0.contains(&*PEER_PING.id), "{}", reason.0);
             assert!(predict(facts, &PEER_CRR, &Case::new()).is_err());
         });
     }

@@ -1,5 +1,5 @@
-//! Bytes per second of datagrams that arrive at another host, sent as fast as possible or offered at a rate, and how many are
-//! lost and reordered.
+//! Bytes per second of datagrams that arrive at another host, sent as fast as possible or offered at a rate. Also how
+//! many are lost and reordered.
 //!
 //! What was sent must not be taken for what arrived: the agent counts, and gaps in the numbers show what is missing.
 
@@ -39,8 +39,8 @@ pub(in crate::net) static PROBE: Probe = Probe {
               HOST)",
     method: METHOD,
     cases: |_, effort| {
-        let all = [PACKET_PAYLOAD, SMALL_MESSAGE];
-        numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
+        let sizes = [PACKET_PAYLOAD, SMALL_MESSAGE];
+        numbers(MESSAGE, if effort == Effort::Quick { &sizes[..1] } else { &sizes })
     },
     run: |bench, case| run(bench, message_bytes(case)?, None, &UNPACED_METRICS),
     predict: |facts, metric, case| {
@@ -57,8 +57,8 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
               HOST)",
     method: METHOD,
     cases: |_, effort| {
-        let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
-        numbers(OFFERED_RATE, if effort == Effort::Quick { &all[..1] } else { &all })
+        let offered_rates = [10_000_000_u64, 100_000_000, 1_000_000_000];
+        numbers(OFFERED_RATE, if effort == Effort::Quick { &offered_rates[..1] } else { &offered_rates })
     },
     run: |bench, case| {
         let bits = OFFERED_RATE.number_in(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
@@ -105,7 +105,7 @@ fn run(
     [arrived, sent, lost, reordered]: &DatagramMetrics,
 ) -> ProbeResult {
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr;
+    let local_address = client.local_addr;
     let mut test = client.count_datagrams(bytes as u32).map_err(probe_error)?;
     let socket = test.socket.try_clone()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
@@ -118,13 +118,13 @@ fn run(
         sender.join().map_err(|_| ProbeError::fail("the sender panicked"))??;
         windows
     })?;
-    let known = Link::Udp(socket).describe()?;
+    let socket_description = Link::Udp(socket).describe()?;
     let report = test.finish().map_err(probe_error)?;
     let ends = windows.first().zip(windows.last());
     let (first, last) = ends.or_fail("no datagram arrived")?;
     bench.note(format!("{} datagrams found the agent's socket full", last.dropped - first.dropped));
-    bench.note(format!("{known}; {}", describe_agent_side(&report, 1)));
-    bench.note(describe_interfaces(own, &report));
+    bench.note(format!("{socket_description}; {}", describe_agent_side(&report, 1)));
+    bench.note(describe_interfaces(local_address, &report));
     burst.iter().for_each(|burst| bench.note(describe_burst(burst)));
     if let Some(busy) = host_busy_shares(&windows) {
         bench.note(describe_busy(&busy));
@@ -169,34 +169,34 @@ const MIN_SLEEP: Duration = Duration::from_micros(200);
 struct Pacer {
     /// Nanoseconds from one to the next.
     gap: f64,
-    begun: f64,
-    given: u64,
+    start: f64,
+    sent: u64,
 }
 
 impl Pacer {
     /// One message every this many nanoseconds, the first now.
     fn new(gap: f64, now: u64) -> Self {
-        Self { gap, begun: now as f64, given: 0 }
+        Self { gap, start: now as f64, sent: 0 }
     }
 
     /// How many have become due since the last call.
     fn take_due(&mut self, now: u64) -> u64 {
-        let passed = now as f64 - self.begun;
-        let total_due = (passed / self.gap).floor() as u64 + 1;
-        let behind = total_due.saturating_sub(self.given);
+        let elapsed = now as f64 - self.start;
+        let total_due = (elapsed / self.gap).floor() as u64 + 1;
+        let backlog = total_due.saturating_sub(self.sent);
         let max_due = (MAX_BACKLOG_NANOSECONDS / self.gap).max(1.0) as u64;
-        if behind > max_due {
-            // As if it had begun so much later.
-            self.begun += (behind - max_due) as f64 * self.gap;
+        if backlog > max_due {
+            // As if it had begun that much later.
+            self.start += (backlog - max_due) as f64 * self.gap;
         }
-        let due = behind.min(max_due);
-        self.given += due;
-        due
+        let count = backlog.min(max_due);
+        self.sent += count;
+        count
     }
 
     /// How long to sleep until the next one is due.
     fn time_to_next(&self, now: u64) -> Duration {
-        let next = self.begun + self.given as f64 * self.gap;
+        let next = self.start + self.sent as f64 * self.gap;
         Duration::from_nanos((next - now as f64).max(0.0) as u64).max(MIN_SLEEP)
     }
 }
@@ -216,17 +216,17 @@ fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Pr
     let link = link_rate::payload_rate(hardware, datagrams).unwrap_or_else(|_| {
         let packets = PacketLayout::to_agent(hardware);
         let share =
-            |payload| given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
+            |payload| quantity(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
         tcp * share(datagrams) / share(STREAM_PAYLOAD)
     });
-    let carried = link.min(hosts).source(link_rate::SOURCES);
+    let carried_rate = link.min(hosts).source(link_rate::SOURCES);
     let Some(offered) = offered else {
-        return Ok(carried.within(2.0).derived("link or hosts"));
+        return Ok(carried_rate.widen(2.0).derived("link or hosts"));
     };
-    let is_offer = offered < carried.value() / 2.0;
-    let rate = fact("offered", offered, Unit::BytesPerSecond, "the case").min(carried);
-    if !is_offer {
-        return Ok(rate.within(2.0).derived("link or hosts"));
+    let is_offer_limited = offered < carried_rate.value() / 2.0;
+    let rate = fact("offered", offered, Unit::BytesPerSecond, "the case").min(carried_rate);
+    if !is_offer_limited {
+        return Ok(rate.widen(2.0).derived("link or hosts"));
     }
     let rate = rate.of_value([0.95, 1.01]).with_maximum(offered);
     Ok(rate.derived("the rate offered"))
@@ -242,21 +242,21 @@ mod tests {
 
     #[test]
     fn arrival_is_minimum_of_limits() {
-        let known = [
+        let values = [
             (PEER_BANDWIDTH.id.as_str(), Some(117.685e6)),
             (STREAM_UDP.id.as_str(), Some(3000.0)),
             (STREAM_UDP_RECEIVE.id.as_str(), Some(1000.0)),
         ];
-        with_facts(&known, |facts| {
+        with_facts(&values, |facts| {
             // A gigabit link carries 957 Mbit/s of datagrams, as every iperf3 on one shows.
-            let full = predict(facts, 1472, None).unwrap();
-            assert!((full.value * 8.0 / 1e6 - 957.1).abs() < 0.1, "{}", full.value);
+            let link_limited = predict(facts, 1472, None).unwrap();
+            assert!((link_limited.value * 8.0 / 1e6 - 957.1).abs() < 0.1, "{}", link_limited.value);
             // 64 bytes in 3 us.
             assert!((predict(facts, 64, None).unwrap().value - 64.0 / 3e-6).abs() < 1.0);
             let offered = predict(facts, 1472, Some(12.5e6)).unwrap();
             assert_eq!((offered.value, offered.low), (12.5e6, 12.5e6 * 0.95));
             assert!(offered.formula.starts_with("the smaller of offered and"), "{}", offered.formula);
-            assert_eq!(predict(facts, 1472, Some(1e9)).unwrap().value, full.value);
+            assert_eq!(predict(facts, 1472, Some(1e9)).unwrap().value, link_limited.value);
         });
         with_facts(&[], |facts| assert!(predict(facts, 1472, None).is_err()));
     }
@@ -266,7 +266,7 @@ mod tests {
         let mut machine = crate::testing::machine();
         machine.nics = vec![crate::testing::nic("eth0", Fact::known(1e9, "ethtool"))];
         machine.nics[0].mtu = Fact::known(1500, "a test");
-        let way = NetworkPath {
+        let path = NetworkPath {
             protocol: 6,
             interface: Fact::known("eth0".into(), "a test"),
             agent_link_speed: Fact::unknown("a test"),
@@ -276,12 +276,12 @@ mod tests {
             let value = if id == PEER_BANDWIDTH.id.as_str() { 20e6 } else { 1000.0 };
             Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = PredictionInputs::new(&machine, &measured).with_path(Some(&way));
-        let found = predict(&facts, 1452, None).unwrap();
-        assert!((found.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{found:?}");
-        assert!(found.derivation.contains("125 MB/s x 0.944"), "{}", found.derivation);
-        let most = (BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(MESSAGE, 1452)).unwrap().limit;
-        assert!((most / found.value - 1.01).abs() < 1e-9);
+        let facts = PredictionInputs::new(&machine, &measured).with_path(Some(&path));
+        let prediction = predict(&facts, 1452, None).unwrap();
+        assert!((prediction.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{prediction:?}");
+        assert!(prediction.derivation.contains("125 MB/s x 0.944"), "{}", prediction.derivation);
+        let limit = (BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(MESSAGE, 1452)).unwrap().limit;
+        assert!((limit / prediction.value - 1.01).abs() < 1e-9);
         let offered =
             (OFFERED_BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(OFFERED_RATE, 1_000_000)).unwrap();
         // 1472 bytes are two packets of IPv6.
@@ -290,25 +290,25 @@ mod tests {
 
     #[test]
     fn datagrams_are_offered_at_their_rate() {
-        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-        near.connect(far.local_addr().unwrap()).unwrap();
+        let [client, server] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        client.connect(server.local_addr().unwrap()).unwrap();
         let transfer = Transfer::new(TestDirection::ToAgent, Vec::new());
-        let sent = || transfer.bytes.load(Ordering::Relaxed) / 1000;
-        let begun = std::time::Instant::now();
+        let count_sent = || transfer.bytes.load(Ordering::Relaxed) / 1000;
+        let start = std::time::Instant::now();
         std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send_until_stopped(&near, 1000, Some(1e6), &transfer));
-            while sent() < 20 && !sender.is_finished() {
+            let sender = scope.spawn(|| send_until_stopped(&client, 1000, Some(1e6), &transfer));
+            while count_sent() < 20 && !sender.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             transfer.is_over.store(true, Ordering::Relaxed);
             sender.join().unwrap().unwrap();
         });
         // A thousand in a second, one of them at once; a busy machine may delay it, and arrears are not made up for.
-        let (sent, most) = (sent(), 1 + begun.elapsed().as_millis() as u64 + 1);
-        assert!((20..=most).contains(&sent), "{sent} of {most}");
+        let (sent, max_sent) = (count_sent(), 1 + start.elapsed().as_millis() as u64 + 1);
+        assert!((20..=max_sent).contains(&sent), "{sent} of {max_sent}");
         let mut datagram = [0; 2000];
         for number in 1..=20u64 {
-            assert_eq!(far.recv(&mut datagram).unwrap(), 1000);
+            assert_eq!(server.recv(&mut datagram).unwrap(), 1000);
             assert_eq!(datagram[..NUMBER_BYTES], number.to_le_bytes());
         }
     }
@@ -318,9 +318,9 @@ mod tests {
         let mut pace = Pacer::new(1000.0, 50_000);
         assert_eq!((pace.take_due(50_000), pace.take_due(50_000), pace.take_due(50_999)), (1, 0, 0));
         assert_eq!((pace.take_due(53_500), pace.time_to_next(53_500)), (3, MIN_SLEEP));
-        let mut slow = Pacer::new(10e6, 0);
-        assert_eq!((slow.take_due(0), slow.time_to_next(1_000_000)), (1, Duration::from_millis(9)));
-        assert_eq!(slow.take_due(10_000_000), 1);
+        let mut slow_pacer = Pacer::new(10e6, 0);
+        assert_eq!((slow_pacer.take_due(0), slow_pacer.time_to_next(1_000_000)), (1, Duration::from_millis(9)));
+        assert_eq!(slow_pacer.take_due(10_000_000), 1);
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
             (10_000, 0, 2)
         );
         // One that is late by several is one that is due.
-        let mut slow = Pacer::new(10e6, 0);
-        assert_eq!((slow.take_due(100_000_000), slow.take_due(100_000_000)), (1, 0));
+        let mut slow_pacer = Pacer::new(10e6, 0);
+        assert_eq!((slow_pacer.take_due(100_000_000), slow_pacer.take_due(100_000_000)), (1, 0));
     }
 }

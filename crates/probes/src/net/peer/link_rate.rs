@@ -19,8 +19,8 @@ const UDP_HEADER: f64 = 8.0;
 const FRAGMENT_UNIT: f64 = 8.0;
 /// The packets of an Ethernet where nothing is known of it.
 const DEFAULT_MTU: u32 = 1500;
-/// What clocks add to a bound: a line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm
-/// (adjtimex(2)), and a report of the agent be late by some of 200 ms.
+/// What clocks add to a bound. A line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm
+/// (adjtimex(2)). A report of the agent may be late by some of 200 ms.
 const CLOCK_TOLERANCE: f64 = 1.01;
 /// From this share of the predicted rate on a measurement is within the predicted range.
 const MIN_PREDICTED_SHARE: f64 = 0.75;
@@ -55,9 +55,9 @@ pub(super) struct PacketLayout {
 impl PacketLayout {
     /// Those to the agent as far as they are known: no larger than the MTU of either interface.
     pub(super) fn to_agent(hardware: HardwareFacts<'_>) -> Self {
-        let own = EgressInterface::to_agent(hardware).ok().and_then(|egress| egress.nic.mtu.get().copied());
-        let agents = hardware.network_path.and_then(|path| path.agent_mtu.get().copied());
-        let mtu = own.into_iter().chain(agents).min().unwrap_or(DEFAULT_MTU);
+        let local_mtu = EgressInterface::to_agent(hardware).ok().and_then(|egress| egress.nic.mtu.get().copied());
+        let agent_mtu = hardware.network_path.and_then(|path| path.agent_mtu.get().copied());
+        let mtu = local_mtu.into_iter().chain(agent_mtu).min().unwrap_or(DEFAULT_MTU);
         Self { protocol: hardware.network_path.map_or(4, |path| path.protocol), mtu }
     }
 
@@ -79,13 +79,13 @@ impl PacketLayout {
 
     /// The bytes on the wire of a datagram with its header, in as many packets as it needs.
     fn wire_bytes(self, datagram_bytes: f64) -> f64 {
-        let room = f64::from(self.mtu) - self.header();
-        if datagram_bytes <= room {
+        let packet_payload = f64::from(self.mtu) - self.header();
+        if datagram_bytes <= packet_payload {
             return (datagram_bytes + self.header()).max(MIN_ETHERNET_PAYLOAD) + ETHERNET_OVERHEAD;
         }
         // IPv6 numbers fragments in a header of its own.
         let part_header = if self.protocol == 6 { 8.0 } else { 0.0 };
-        let part = (((room - part_header) / FRAGMENT_UNIT).floor() * FRAGMENT_UNIT).max(FRAGMENT_UNIT);
+        let part = (((packet_payload - part_header) / FRAGMENT_UNIT).floor() * FRAGMENT_UNIT).max(FRAGMENT_UNIT);
         let parts = (datagram_bytes / part).ceil();
         datagram_bytes + parts * (self.header() + part_header + ETHERNET_OVERHEAD)
     }
@@ -111,18 +111,19 @@ struct EgressInterface<'a> {
 
 impl<'a> EgressInterface<'a> {
     fn to_agent(hardware: HardwareFacts<'a>) -> Predicted<Self> {
-        let not_looked_up = || NoPrediction::new("the route to the agent was not looked up in this run");
-        let path = hardware.network_path.ok_or_else(not_looked_up)?;
-        let name = known(&path.interface, "the interface by which packets to the agent leave is unknown")?;
-        let absent = || format!("packets to the agent leave by {name}, which is not among this machine's interfaces");
+        let no_route = || NoPrediction::new("the route to the agent was not read in this run");
+        let path = hardware.network_path.ok_or_else(no_route)?;
+        let name = require_fact(&path.interface, "the interface by which packets to the agent leave is unknown")?;
+        let missing_interface =
+            || format!("packets to the agent leave by {name}, which is not among this machine's interfaces");
         let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name);
-        Ok(Self { path, nic: nic.or_unpredicted(absent())? })
+        Ok(Self { path, nic: nic.or_unpredicted(missing_interface())? })
     }
 
     /// Its line rate in bytes per second.
     fn line_rate(&self) -> Predicted<Input> {
         let (name, rate) = (&self.nic.name, &self.nic.line_rate);
-        let bits = known(rate, &format!("packets to the agent leave by {name}, whose line rate is not known"))?;
+        let bits = require_fact(rate, &format!("packets to the agent leave by {name}, whose line rate is not known"))?;
         Ok(rate_input(format!("line rate of {name}"), *bits, rate))
     }
 
@@ -130,15 +131,15 @@ impl<'a> EgressInterface<'a> {
     /// line rate is not known here.
     fn path_rate(&self) -> Predicted<Input> {
         let (line, advertised) = (self.line_rate()?, &self.path.agent_link_speed);
-        let slower = advertised.get().filter(|&&bits| bits > 0.0 && bits / 8.0 < line.value);
-        let of_agent = |&bits| rate_input("advertised speed of the agent's interface".into(), bits, advertised);
-        Ok(slower.map_or(line, of_agent))
+        let slower_bits = advertised.get().filter(|&&bits| bits > 0.0 && bits / 8.0 < line.value);
+        let agent_input = |&bits| rate_input("advertised speed of the agent's interface".into(), bits, advertised);
+        Ok(slower_bits.map_or(line, agent_input))
     }
 }
 
 /// A fact, or what is not known, and why.
-fn known<'a, T>(fact: &'a Fact<T>, unknown: &str) -> Predicted<&'a T> {
-    fact.get().or_unpredicted(format!("{unknown}: {}", fact.source_or_reason()))
+fn require_fact<'a, T>(fact: &'a Fact<T>, description: &str) -> Predicted<&'a T> {
+    fact.get().or_unpredicted(format!("{description}: {}", fact.source_or_reason()))
 }
 
 fn rate_input(name: String, bits: f64, fact: &Fact<f64>) -> Input {
@@ -169,7 +170,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
     let rate = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
     let mtu = mtu_input(PacketLayout::to_agent(facts.hardware()), "the smaller one of both hosts' interfaces");
     let maximum = rate.value();
-    let rate = rate.beside(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(maximum);
+    let rate = rate.with_input(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(maximum);
     Ok(rate.derived("payload of the link"))
 }
 
@@ -177,9 +178,9 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
 pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Predicted<Expr> {
     let egress = EgressInterface::to_agent(hardware)?;
     let rate = egress.path_rate()?;
-    known(&egress.nic.mtu, &format!("the MTU of {} is not known", egress.nic.name))?;
+    require_fact(&egress.nic.mtu, &format!("the MTU of {} is not known", egress.nic.name))?;
     let packets = PacketLayout::to_agent(hardware);
-    let share = given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
+    let share = quantity(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
     Ok(Expr::from(rate) * share)
 }
 
@@ -199,7 +200,7 @@ mod tests {
     }
 
     /// A machine whose packets leave by this interface.
-    fn linked(line_rate: Fact<f64>, mtu: u32) -> Machine {
+    fn machine_with_link(line_rate: Fact<f64>, mtu: u32) -> Machine {
         let mut machine = machine();
         // Another one that is faster, and not on the route.
         machine.nics = vec![nic("eth1", Fact::known(1e11, "a test")), nic("eth0", line_rate)];
@@ -207,7 +208,7 @@ mod tests {
         machine
     }
 
-    fn way() -> NetworkPath {
+    fn network_path() -> NetworkPath {
         NetworkPath {
             protocol: 4,
             interface: Fact::known("eth0".into(), "a test"),
@@ -218,40 +219,41 @@ mod tests {
 
     #[test]
     fn ethernet_payload_shares_match_known_values() {
-        let near = |found: f64, known: f64| assert!((found - known).abs() < 1e-5, "{found} is not {known}");
+        let assert_close =
+            |share: f64, expected: f64| assert!((share - expected).abs() < 1e-5, "{share} is not {expected}");
         // 941.48 Mbit/s of a gigabit link over IPv4, 928.48 over IPv6, as iperf3 shows on every one.
-        near(packets(4, 1500).payload_share(STREAM_PAYLOAD), 0.941_482);
-        near(packets(6, 1500).payload_share(STREAM_PAYLOAD), 0.928_479);
-        near(packets(4, 9000).payload_share(STREAM_PAYLOAD), 0.990_04);
-        near(packets(4, 1500).payload_share(MAX_STREAM_PAYLOAD), 1460.0 / 1538.0);
-        near(packets(4, 1500).payload_share(Payload::Datagrams(1472)), 0.957_087);
-        near(packets(6, 1500).payload_share(Payload::Datagrams(1452)), 1452.0 / 1538.0);
+        assert_close(packets(4, 1500).payload_share(STREAM_PAYLOAD), 0.941_482);
+        assert_close(packets(6, 1500).payload_share(STREAM_PAYLOAD), 0.928_479);
+        assert_close(packets(4, 9000).payload_share(STREAM_PAYLOAD), 0.990_04);
+        assert_close(packets(4, 1500).payload_share(MAX_STREAM_PAYLOAD), 1460.0 / 1538.0);
+        assert_close(packets(4, 1500).payload_share(Payload::Datagrams(1472)), 0.957_087);
+        assert_close(packets(6, 1500).payload_share(Payload::Datagrams(1452)), 1452.0 / 1538.0);
         // A byte is 29 of a packet, which an Ethernet fills up to 46.
-        near(packets(4, 1500).payload_share(Payload::Datagrams(1)), 1.0 / 84.0);
+        assert_close(packets(4, 1500).payload_share(Payload::Datagrams(1)), 1.0 / 84.0);
         // 1472 bytes and 8 in parts of 1448 at most; 8972 and 8 in parts of 1480.
-        near(packets(6, 1500).payload_share(Payload::Datagrams(1472)), 1472.0 / (1480.0 + 2.0 * 86.0));
-        near(packets(4, 1500).payload_share(Payload::Datagrams(8972)), 8972.0 / (8980.0 + 7.0 * 58.0));
+        assert_close(packets(6, 1500).payload_share(Payload::Datagrams(1472)), 1472.0 / (1480.0 + 2.0 * 86.0));
+        assert_close(packets(4, 1500).payload_share(Payload::Datagrams(8972)), 8972.0 / (8980.0 + 7.0 * 58.0));
         assert_eq!(packets(4, 1500).describe_payload_share(STREAM_PAYLOAD), "1448 / 1538");
     }
 
     #[test]
     fn egress_interface_bounds_arrival() {
-        let machine = linked(Fact::known(1e9, "ethtool"), 1500);
-        let way = way();
-        let hardware = HardwareFacts { machine: &machine, network_path: Some(&way) };
-        let found = payload_bound(hardware, MAX_STREAM_PAYLOAD).unwrap();
-        assert!((found.limit / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
-        assert_eq!(found.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
-        assert!(found.likely_cause.contains("not all bytes went by eth0"), "{found:?}");
-        assert_eq!(found.inputs[0].source, "ethtool");
+        let machine = machine_with_link(Fact::known(1e9, "ethtool"), 1500);
+        let path = network_path();
+        let hardware = HardwareFacts { machine: &machine, network_path: Some(&path) };
+        let bound = payload_bound(hardware, MAX_STREAM_PAYLOAD).unwrap();
+        assert!((bound.limit / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{bound:?}");
+        assert_eq!(bound.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
+        assert!(bound.likely_cause.contains("not all bytes went by eth0"), "{bound:?}");
+        assert_eq!(bound.inputs[0].source, "ethtool");
         // The agent's advertised speed is for a prediction, not for a bound.
-        let slow = NetworkPath { agent_link_speed: Fact::known(1e8, "the agent"), ..way.clone() };
-        let slower = HardwareFacts { network_path: Some(&slow), ..hardware };
-        assert_eq!(payload_bound(slower, MAX_STREAM_PAYLOAD), Some(found));
-        assert_eq!(EgressInterface::to_agent(slower).unwrap().path_rate().unwrap().value, 12.5e6);
-        let fast = NetworkPath { agent_link_speed: Fact::known(1e11, "the agent"), ..way.clone() };
+        let slow_path = NetworkPath { agent_link_speed: Fact::known(1e8, "the agent"), ..path.clone() };
+        let slow_hardware = HardwareFacts { network_path: Some(&slow_path), ..hardware };
+        assert_eq!(payload_bound(slow_hardware, MAX_STREAM_PAYLOAD), Some(bound));
+        assert_eq!(EgressInterface::to_agent(slow_hardware).unwrap().path_rate().unwrap().value, 12.5e6);
+        let fast_path = NetworkPath { agent_link_speed: Fact::known(1e11, "the agent"), ..path.clone() };
         assert_eq!(
-            EgressInterface::to_agent(HardwareFacts { network_path: Some(&fast), ..hardware })
+            EgressInterface::to_agent(HardwareFacts { network_path: Some(&fast_path), ..hardware })
                 .unwrap()
                 .path_rate()
                 .unwrap()
@@ -262,36 +264,38 @@ mod tests {
 
     #[test]
     fn prediction_uses_smaller_mtu() {
-        let machine = linked(Fact::known(1e9, "ethtool"), 9000);
-        let way = way();
-        let hardware = HardwareFacts { machine: &machine, network_path: Some(&way) };
+        let machine = machine_with_link(Fact::known(1e9, "ethtool"), 9000);
+        let path = network_path();
+        let hardware = HardwareFacts { machine: &machine, network_path: Some(&path) };
         assert!(payload_bound(hardware, STREAM_PAYLOAD).unwrap().derivation.contains("8948 / 9038"));
-        let facts = PredictionInputs::new(&machine, &|_: &str, _: &Case| None).with_path(Some(&way));
-        let found = predict(&facts).unwrap();
-        assert_eq!(found.formula, "line rate of eth0 x 1448 / 1538");
-        assert_eq!(found.derivation, "125 MB/s x 0.941 = 118 MB/s");
-        assert_eq!((found.low, found.high), (found.value * 0.75, found.value));
+        let facts = PredictionInputs::new(&machine, &|_: &str, _: &Case| None).with_path(Some(&path));
+        let prediction = predict(&facts).unwrap();
+        assert_eq!(prediction.formula, "line rate of eth0 x 1448 / 1538");
+        assert_eq!(prediction.derivation, "125 MB/s x 0.941 = 118 MB/s");
+        assert_eq!((prediction.low, prediction.high), (prediction.value * 0.75, prediction.value));
     }
 
     #[test]
     fn missing_line_rate_has_no_bound() {
-        let machine = linked(Fact::unknown("eth0 has no device behind it"), 1500);
-        let why = |hardware: HardwareFacts<'_>| {
+        let machine = machine_with_link(Fact::unknown("eth0 has no device behind it"), 1500);
+        let reason_for = |hardware: HardwareFacts<'_>| {
             assert_eq!(payload_bound(hardware, STREAM_PAYLOAD), None);
             payload_rate(hardware, STREAM_PAYLOAD).err().unwrap().0
         };
-        let way = way();
-        let said = why(HardwareFacts { machine: &machine, network_path: Some(&way) });
+        let path = network_path();
+        let reason = reason_for(HardwareFacts { machine: &machine, network_path: Some(&path) });
         assert_eq!(
-            said,
+            reason,
             "packets to the agent leave by eth0, whose line rate is not known: eth0 has no device behind it"
         );
-        assert!(why(HardwareFacts { machine: &machine, network_path: None }).contains("was not looked up"));
-        let other = NetworkPath { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
-        assert!(why(HardwareFacts { machine: &machine, network_path: Some(&other) }).contains("is not among"));
-        let unknown = NetworkPath { interface: Fact::unknown("no rtnetlink"), ..way };
+        assert!(reason_for(HardwareFacts { machine: &machine, network_path: None }).contains("was not read"));
+        let other_path = NetworkPath { interface: Fact::known("eth7".into(), "a test"), ..path.clone() };
         assert!(
-            why(HardwareFacts { machine: &machine, network_path: Some(&unknown) })
+            reason_for(HardwareFacts { machine: &machine, network_path: Some(&other_path) }).contains("is not among")
+        );
+        let unknown_path = NetworkPath { interface: Fact::unknown("no rtnetlink"), ..path };
+        assert!(
+            reason_for(HardwareFacts { machine: &machine, network_path: Some(&unknown_path) })
                 .ends_with("is unknown: no rtnetlink")
         );
     }

@@ -18,21 +18,22 @@ pub(in crate::net) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
-    let (mut filling, mut asking) = (connect_agent(bench)?, connect_agent(bench)?);
-    let own = asking.local_addr;
+    let (mut stream_client, mut echo_client) = (connect_agent(bench)?, connect_agent(bench)?);
+    let local_address = echo_client.local_addr;
     let (direction, streams, method) = (TestDirection::ToAgent, 1, SendMethod::Send);
     let spec = StreamSpec { direction, streams, method, message: MESSAGE_BYTES, windows: 1 };
-    let mut stream = filling.open_streams(direction, streams, &TestSocketOptions::default()).map_err(probe_error)?;
-    let echo = asking.echo_tcp(SMALL_MESSAGE as u32).map_err(probe_error)?;
+    let mut stream =
+        stream_client.open_streams(direction, streams, &TestSocketOptions::default()).map_err(probe_error)?;
+    let echo = echo_client.echo_tcp(SMALL_MESSAGE as u32).map_err(probe_error)?;
     let mut messages = EchoClient::over_link(Link::Tcp(echo.socket.try_clone()?), SMALL_MESSAGE as usize)?;
     let (windows, socket, _) = spec.stream_while(&mut stream, &[bench.cpu()], |watch| {
-        let begun = watch.settle()?;
+        let start_window = watch.settle()?;
         bench.time_each([&PEER_LOADED], |clock| Ok([messages.time_round_trip(clock)?]))?;
-        Ok([begun, watch.count_window()?])
+        Ok([start_window, watch.count_window()?])
     })?;
-    let carried = windows[1].totals.rate_since(&windows[0].totals);
-    fail_if(carried <= 0.0, "no bytes of the stream arrived while round trips were timed: there was no load")?;
-    bench.note_last_reading(format!("the stream carried {:.1} MB/s meanwhile; {socket}", carried / 1e6));
+    let stream_rate = windows[1].totals.rate_since(&windows[0].totals);
+    fail_if(stream_rate <= 0.0, "no bytes of the stream arrived while round trips were timed: there was no load")?;
+    bench.note_last_reading(format!("the stream carried {:.1} MB/s meanwhile; {socket}", stream_rate / 1e6));
     if let Some(busy) = host_busy_shares(&windows) {
         bench.note_last_reading(describe_busy(&busy));
     }
@@ -40,6 +41,6 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     drop(messages);
     let report = echo.finish().map_err(probe_error)?;
     bench.note_last_reading(describe_agent_side(&report, 2));
-    bench.note_last_reading(describe_interfaces(own, &report));
+    bench.note_last_reading(describe_interfaces(local_address, &report));
     Ok(())
 }

@@ -32,10 +32,10 @@ fn cases(effort: Effort) -> Vec<Case> {
     if effort == Effort::Quick {
         return numbers(MESSAGE, &[4 << 10]).words(&[SendMethod::Send]);
     }
-    let sent = numbers(MESSAGE, &[SMALL_MESSAGE, 4 << 10, MAX_MESSAGE, 1 << 20]).words(&[SendMethod::Send]);
-    let mut others = numbers(MESSAGE, &[MAX_MESSAGE]).words(SendMethod::ALL);
-    others.retain(|case| !sent.contains(case));
-    [sent, others].concat()
+    let send_cases = numbers(MESSAGE, &[SMALL_MESSAGE, 4 << 10, MAX_MESSAGE, 1 << 20]).words(&[SendMethod::Send]);
+    let mut other_methods = numbers(MESSAGE, &[MAX_MESSAGE]).words(SendMethod::ALL);
+    other_methods.retain(|case| !send_cases.contains(case));
+    [send_cases, other_methods].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -54,13 +54,13 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let part_case = Case::new().with_number(MESSAGE, part);
     let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
     let hosts = bytes_of("message", part) / send.max(receive);
-    let is_link = link.value() < hosts.value() / 2.0;
+    let is_link_limited = link.value() < hosts.value() / 2.0;
     let rate = link.min(hosts);
-    if !is_link {
-        return Ok(rate.within(2.0).derived("link or hosts"));
+    if !is_link_limited {
+        return Ok(rate.widen(2.0).derived("link or hosts"));
     }
     let maximum = rate.value();
-    Ok(rate.within_share(0.1).with_maximum(maximum).derived("the link"))
+    Ok(rate.widen_by_share(0.1).with_maximum(maximum).derived("the link"))
 }
 
 #[cfg(test)]
@@ -72,36 +72,41 @@ mod tests {
 
     #[test]
     fn stream_is_limited_by_link_or_hosts() {
-        let known = |link: f64| {
+        let values = |link: f64| {
             [
                 (PEER_BANDWIDTH.id.as_str(), Some(link)),
                 (STREAM_TCP.id.as_str(), Some(2000.0)),
                 (STREAM_TCP_RECEIVE.id.as_str(), Some(1000.0)),
             ]
         };
-        let of = |bytes| Case::new().with_number(MESSAGE, bytes).with_word(SendMethod::Send);
+        let send_case = |bytes| Case::new().with_number(MESSAGE, bytes).with_word(SendMethod::Send);
         // 4096 bytes in 2 us are 2048 MB/s; a gigabit link has a twentieth of it.
-        with_facts(&known(117e6), |facts| {
-            let slow = predict(facts, &of(4096)).unwrap();
-            assert_eq!((slow.value, slow.low), (117e6, 117e6 * 0.9));
-            let small = predict(facts, &of(64)).unwrap();
-            assert_eq!((small.value, small.low, small.high), (32e6, 16e6, 64e6));
+        with_facts(&values(117e6), |facts| {
+            let link_limited = predict(facts, &send_case(4096)).unwrap();
+            assert_eq!((link_limited.value, link_limited.low), (117e6, 117e6 * 0.9));
+            let host_limited = predict(facts, &send_case(64)).unwrap();
+            assert_eq!((host_limited.value, host_limited.low, host_limited.high), (32e6, 16e6, 64e6));
         });
-        with_facts(&known(1e10), |facts| {
-            assert_eq!(predict(facts, &of(4096)).unwrap().value, 2.048e9);
+        with_facts(&values(1e10), |facts| {
+            assert_eq!(predict(facts, &send_case(4096)).unwrap().value, 2.048e9);
             // A message of 1 MiB is sixteen of 64 KiB.
-            assert_eq!(predict(facts, &of(1 << 20)).unwrap().value, predict(facts, &of(MAX_MESSAGE)).unwrap().value);
+            assert_eq!(
+                predict(facts, &send_case(1 << 20)).unwrap().value,
+                predict(facts, &send_case(MAX_MESSAGE)).unwrap().value
+            );
         });
-        with_facts(&[(PEER_BANDWIDTH.id.as_str(), Some(1e9))], |facts| assert!(predict(facts, &of(64)).is_err()));
+        with_facts(&[(PEER_BANDWIDTH.id.as_str(), Some(1e9))], |facts| {
+            assert!(predict(facts, &send_case(64)).is_err())
+        });
     }
 
     #[test]
     fn send_methods_are_compared_at_one_size() {
-        let all = cases(Effort::Default);
+        let default_cases = cases(Effort::Default);
         let is_sent = |case: &&Case| SendMethod::of(case) == Some(SendMethod::Send);
-        let (sent, others): (Vec<&Case>, _) = all.iter().partition(is_sent);
-        assert!(others.len() == 3 && others.iter().all(|case| MESSAGE.number_in(case) == Some(MAX_MESSAGE)));
-        assert!(sent.iter().any(|case| MESSAGE.number_in(case) == Some(MAX_MESSAGE)));
-        assert!(all.contains(&cases(Effort::Quick)[0]));
+        let (send_cases, other_cases): (Vec<&Case>, _) = default_cases.iter().partition(is_sent);
+        assert!(other_cases.len() == 3 && other_cases.iter().all(|case| MESSAGE.number_in(case) == Some(MAX_MESSAGE)));
+        assert!(send_cases.iter().any(|case| MESSAGE.number_in(case) == Some(MAX_MESSAGE)));
+        assert!(default_cases.contains(&cases(Effort::Quick)[0]));
     }
 }

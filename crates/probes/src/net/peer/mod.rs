@@ -36,11 +36,11 @@ fn probe_error(error: kelvin_transfer::wire::Error) -> ProbeError {
     ProbeError::fail(error.to_string())
 }
 
-/// The agent's account of a test, in words; `own` concurrent tests are those of the measure itself.
-fn describe_agent_side(report: &TestReport, own: u32) -> String {
+/// The agent's account of a test, in words; `own_tests` concurrent tests are those of the measure itself.
+fn describe_agent_side(report: &TestReport, own_tests: u32) -> String {
     let [user, system] = report.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
     let mut words = format!("the agent used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel");
-    if report.max_concurrent_tests > own {
+    if report.max_concurrent_tests > own_tests {
         words.push_str(&format!(
             ", AND SERVED {} TESTS AT ONCE: this one had a share of it",
             report.max_concurrent_tests
@@ -50,11 +50,11 @@ fn describe_agent_side(report: &TestReport, own: u32) -> String {
 }
 
 /// The interfaces of this address here and at the agent, in words.
-fn describe_interfaces(own: SocketAddr, report: &TestReport) -> String {
+fn describe_interfaces(address: SocketAddr, report: &TestReport) -> String {
     let words = |interface: Option<&Interface>| match interface {
         Some(interface) => interface.to_string(),
         None => "an interface that the system does not name".to_owned(),
     };
-    let interface = Interface::with_address(own);
+    let interface = Interface::with_address(address);
     format!("over {} here and {} at the agent", words(interface.as_ref()), words(report.interface.as_ref()))
 }

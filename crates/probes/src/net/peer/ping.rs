@@ -11,8 +11,8 @@ pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
     method: include_str!("ping.md"),
     cases: |_, effort| {
-        let all = [SMALL_MESSAGE, 1 << 10];
-        numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
+        let sizes = [SMALL_MESSAGE, 1 << 10];
+        numbers(MESSAGE, if effort == Effort::Quick { &sizes[..1] } else { &sizes })
     },
     run,
     predict: |_, _, _| Err(NoPrediction::new("the distance to another host is a fact of the network")),
@@ -27,11 +27,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         return Err(ProbeError::skip("needs an agent with an IPv4 address"));
     };
     let mut ping = Ping::open(address, message_bytes(case)?, bench.seed() as u16)?;
-    let mut tries = 0;
+    let mut attempts = 0;
     while !ping.round_trip()? {
-        tries += 1;
+        attempts += 1;
         let reason = format!("needs a host and a network that answer echo requests, and {address} did not");
-        skip_if(tries == MAX_LOST, reason)?;
+        skip_if(attempts == MAX_LOST, reason)?;
     }
     bench.note(ping.describe());
     let (mut sent, mut lost) = (0_u64, 0_u64);

@@ -19,8 +19,9 @@ use crate::reasons::ProbeResult;
 /// Shortest time between two counts of a figure: the burst that a shaper saves up while its sender waits for a CPU, some 10 ms
 /// of bytes, is a small share of it.
 const MIN_WINDOW: Duration = Duration::from_millis(200);
-/// Bytes of each stream that a window holds at least, for up to so long: what arrived before the window behind a segment that was lost counts
-/// in it once that one is there, which is up to what the queue before the link holds, most often a tenth of a megabyte.
+/// Bytes of each stream that a window holds at least, and the time that it may take for them. What arrived before the
+/// window behind a lost segment counts in it once that one is there. That is up to what the queue before the link
+/// holds, most often a tenth of a megabyte.
 const MIN_STREAM_BYTES: f64 = 1e6;
 const MAX_WINDOW: Duration = Duration::from_secs(1);
 /// A window while the rate still rises or falls, and the most of these.
@@ -72,7 +73,7 @@ pub(super) struct RateWatch<'a, 'client, S> {
     transfer: &'a Transfer,
     meter: CpuUsageMeter<'a>,
     /// When it began, by the clock of the end that counts.
-    begun: u64,
+    start: u64,
 }
 
 /// The windows over which the rate was sustained, the first of which ends where they begin.
@@ -85,10 +86,10 @@ pub(super) struct SustainedWindows {
 
 impl SustainedWindows {
     /// Of windows of a test that began at this time.
-    fn from_windows(mut windows: Vec<RateWindow>, begun: u64) -> Self {
+    fn from_windows(mut windows: Vec<RateWindow>, start: u64) -> Self {
         windows.drain(..sustained_start(&rates(&windows)));
         let burst = windows.first().zip(windows.last()).and_then(|(first, last)| {
-            let seconds = first.totals.at.saturating_sub(begun) as f64 / 1e9;
+            let seconds = first.totals.time.saturating_sub(start) as f64 / 1e9;
             burst(first.totals.bytes as f64, seconds, last.totals.rate_since(&first.totals))
         });
         Self { windows, burst }
@@ -108,10 +109,10 @@ pub(super) fn rates(windows: &[RateWindow]) -> Vec<f64> {
 }
 
 /// Whether these rates are enough, this many of which are wanted: all of one level, or enough after a fall.
-fn are_enough(rates: &[f64], count: usize) -> bool {
-    let fallen = sustained_start(rates);
-    let needed = if fallen > 0 { count.max(MIN_WINDOWS_AFTER_FALL) } else { count };
-    rates.len() >= fallen + needed || rates.len() >= count + MAX_ADDED_WINDOWS
+fn has_enough_windows(rates: &[f64], count: usize) -> bool {
+    let level_start = sustained_start(rates);
+    let needed = if level_start > 0 { count.max(MIN_WINDOWS_AFTER_FALL) } else { count };
+    rates.len() >= level_start + needed || rates.len() >= count + MAX_ADDED_WINDOWS
 }
 
 /// A burst in words.
@@ -127,18 +128,18 @@ impl<'a, 'client, S> RateWatch<'a, 'client, S> {
     /// Begins now.
     pub(super) fn start(test: &'a mut RunningTest<'client, S>, transfer: &'a Transfer) -> Self {
         // The agent counts from the beginning of the test.
-        let begun = if transfer.direction == TestDirection::ToAgent { 0 } else { monotonic() };
-        Self { test, transfer, meter: CpuUsageMeter::start(&transfer.threads), begun }
+        let start = if transfer.direction == TestDirection::ToAgent { 0 } else { monotonic() };
+        Self { test, transfer, meter: CpuUsageMeter::start(&transfer.threads), start }
     }
 
     /// The counts by now.
     pub(super) fn count_window(&mut self) -> ProbeResult<RateWindow> {
         let TestCounts { bytes, nanoseconds, numbers, dropped, busy } = self.test.counts().map_err(probe_error)?;
-        let (sent, bytes, at) = match self.transfer.direction {
+        let (sent, bytes, time) = match self.transfer.direction {
             TestDirection::ToAgent => (self.transfer.bytes.load(Ordering::Relaxed), bytes, nanoseconds),
             TestDirection::FromAgent => (bytes, received_bytes(&self.transfer.links)?, monotonic()),
         };
-        let totals = StreamTotals { at, bytes, sent, numbers };
+        let totals = StreamTotals { time, bytes, sent, numbers };
         Ok(RateWindow { totals, dropped, busy: [self.meter.sample(), busy] })
     }
 
@@ -161,43 +162,44 @@ impl<'a, 'client, S> RateWatch<'a, 'client, S> {
 
     /// The counts when the rate had settled, and at the end of each window after that, of which there are this many at least. Where the
     /// rate falls in between, only those after the fall: what came before was the burst of a token bucket.
-    pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> ProbeResult<SustainedWindows> {
-        let count = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
+    pub(super) fn measure_windows(&mut self, slice: Duration, min_windows: u32) -> ProbeResult<SustainedWindows> {
+        let count = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(min_windows as usize);
         let (first, rate) = self.settle_with_rate()?;
         let (mut windows, length) = (vec![first], window_length(self.transfer.links.len(), rate));
-        while !are_enough(&rates(&windows), count) {
+        while !has_enough_windows(&rates(&windows), count) {
             std::thread::sleep(length);
             windows.push(self.count_window()?);
         }
-        Ok(SustainedWindows::from_windows(windows, self.begun))
+        Ok(SustainedWindows::from_windows(windows, self.start))
     }
 }
 
 /// Bytes that have arrived by streams.
 fn received_bytes(streams: &[Link]) -> ProbeResult<u64> {
-    let received = |link: &Link| match link {
+    let link_bytes = |link: &Link| match link {
         Link::Tcp(stream) => socket_queues::received_bytes(stream).map_err(|error| ProbeError::fail(error.to_string())),
         _ => Err(ProbeError::fail("the agent sends over TCP")),
     };
-    streams.iter().map(received).sum()
+    streams.iter().map(link_bytes).sum()
 }
 
 /// How busy either host was in the windows after the first one: this one, and the agent's.
 pub(super) fn host_busy_shares(windows: &[RateWindow]) -> Option<[CpuUsage; 2]> {
-    let later = windows.get(1..)?;
-    let median = |host: usize| CpuUsage::median(&later.iter().map(|window| window.busy[host]).collect::<Vec<_>>());
+    let later_windows = windows.get(1..)?;
+    let median =
+        |host: usize| CpuUsage::median(&later_windows.iter().map(|window| window.busy[host]).collect::<Vec<_>>());
     Some([median(0)?, median(1)?])
 }
 
 /// `host_busy_shares` in words, which name a limit.
-pub(super) fn describe_busy([here, there]: &[CpuUsage; 2]) -> String {
-    let limit = match (here.is_cpu_bound(), there.is_cpu_bound()) {
+pub(super) fn describe_busy([local, agent]: &[CpuUsage; 2]) -> String {
+    let limit = match (local.is_cpu_bound(), agent.is_cpu_bound()) {
         (false, false) => "",
         (true, false) => ": CPU-limited by this host",
         (false, true) => ": CPU-limited by the agent's host",
         (true, true) => ": CPU-limited by both hosts",
     };
-    format!("here {here}; at the agent {there}{limit}")
+    format!("here {local}; at the agent {agent}{limit}")
 }
 
 #[cfg(test)]
@@ -206,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    fn busy_by(busiest_thread: f64, share: f64) -> CpuUsage {
+    fn cpu_usage(busiest_thread: f64, share: f64) -> CpuUsage {
         CpuUsage {
             busiest_thread,
             threads: busiest_thread,
@@ -215,8 +217,8 @@ mod tests {
     }
 
     /// What was known when this much had arrived and had been sent.
-    fn window(bytes: u64, sent: u64, at: u64) -> RateWindow {
-        let totals = StreamTotals { at, bytes, sent, ..StreamTotals::default() };
+    fn window(bytes: u64, sent: u64, time: u64) -> RateWindow {
+        let totals = StreamTotals { time, bytes, sent, ..StreamTotals::default() };
         RateWindow { totals, dropped: 0, busy: [CpuUsage::default(); 2] }
     }
 
@@ -229,19 +231,19 @@ mod tests {
     #[test]
     fn windows_before_fall_are_a_burst() {
         // Of 4 MB beyond 5 MB/s, at 25 MB/s: 0.2 s; windows of 0.1 s by a clock that was at 7 when it began.
-        let of = |tenths: u64| {
-            let arrived = if tenths <= 2 { tenths * 2_500_000 } else { 4_000_000 + tenths * 500_000 };
-            window(arrived, 0, 7 + tenths * 100_000_000)
+        let window_at = |tenths: u64| {
+            let bytes = if tenths <= 2 { tenths * 2_500_000 } else { 4_000_000 + tenths * 500_000 };
+            window(bytes, 0, 7 + tenths * 100_000_000)
         };
-        let bucket = SustainedWindows::from_windows((0..=6).map(of).collect(), 7);
-        assert_eq!((bucket.windows.len(), bucket.windows[0].totals.at), (5, 200_000_007));
+        let bucket = SustainedWindows::from_windows((0..=6).map(window_at).collect(), 7);
+        assert_eq!((bucket.windows.len(), bucket.windows[0].totals.time), (5, 200_000_007));
         let burst = bucket.burst.unwrap();
         assert!((burst.size - 4e6).abs() < 1.0 && (burst.rate - 25e6).abs() < 1.0, "{burst:?}");
         assert!(describe_burst(&burst).starts_with("a burst of 4.00 MB came first, at 25.0 MB/s on average"));
-        let after = SustainedWindows::from_windows((3..=6).map(of).collect(), 0);
-        assert_eq!(after.windows.len(), 4);
-        let even = SustainedWindows::from_windows((0..=2).map(of).collect(), 7);
-        assert!(even.windows.len() == 3 && even.burst.is_none(), "{even:?}");
+        let after_burst = SustainedWindows::from_windows((3..=6).map(window_at).collect(), 0);
+        assert_eq!(after_burst.windows.len(), 4);
+        let steady = SustainedWindows::from_windows((0..=2).map(window_at).collect(), 7);
+        assert!(steady.windows.len() == 3 && steady.burst.is_none(), "{steady:?}");
         assert!(SustainedWindows::from_windows(Vec::new(), 0).burst.is_none());
     }
 
@@ -254,32 +256,36 @@ mod tests {
 
     #[test]
     fn windows_extend_until_fall_is_certain() {
-        assert!(are_enough(&[10.0, 10.0], 2) && !are_enough(&[10.0], 2));
-        assert!(!are_enough(&[50.0, 10.0], 2) && are_enough(&[50.0, 10.0, 10.0], 2));
-        assert!(are_enough(&[10.0], 1) && !are_enough(&[50.0, 10.0], 1), "one window is no level");
-        assert!(are_enough(&[10.0, 7.0, 10.0], 2), "a dip");
-        let ever_less: Vec<f64> = (0..12).map(|power| 0.5_f64.powi(power)).collect();
-        assert!(are_enough(&ever_less, 2) && !are_enough(&ever_less[..11], 2), "no level at all");
+        assert!(has_enough_windows(&[10.0, 10.0], 2) && !has_enough_windows(&[10.0], 2));
+        assert!(!has_enough_windows(&[50.0, 10.0], 2) && has_enough_windows(&[50.0, 10.0, 10.0], 2));
+        assert!(has_enough_windows(&[10.0], 1) && !has_enough_windows(&[50.0, 10.0], 1), "one window is no level");
+        assert!(has_enough_windows(&[10.0, 7.0, 10.0], 2), "a dip");
+        let falling_rates: Vec<f64> = (0..12).map(|power| 0.5_f64.powi(power)).collect();
+        assert!(
+            has_enough_windows(&falling_rates, 2) && !has_enough_windows(&falling_rates[..11], 2),
+            "no level at all"
+        );
     }
 
     #[test]
     fn limiting_host_is_named() {
-        let (idle, full) = (busy_by(0.2, 0.3), busy_by(0.99, 1.0));
+        let (idle_usage, saturated_usage) = (cpu_usage(0.2, 0.3), cpu_usage(0.99, 1.0));
         assert_eq!(
-            describe_busy(&[idle, full]),
+            describe_busy(&[idle_usage, saturated_usage]),
             "here its busiest thread took 20 % of a CPU and CPU 1 was 30 % busy; at the agent its busiest thread took 99 % of \
              a CPU and CPU 1 was 100 % busy: CPU-limited by the agent's host"
         );
-        assert!(describe_busy(&[full, idle]).ends_with(": CPU-limited by this host"));
-        assert!(describe_busy(&[full, full]).ends_with(": CPU-limited by both hosts"));
-        assert!(!describe_busy(&[idle, idle]).contains("limited"));
+        assert!(describe_busy(&[saturated_usage, idle_usage]).ends_with(": CPU-limited by this host"));
+        assert!(describe_busy(&[saturated_usage, saturated_usage]).ends_with(": CPU-limited by both hosts"));
+        assert!(!describe_busy(&[idle_usage, idle_usage]).contains("limited"));
     }
 
     #[test]
     fn first_window_ends_the_rise() {
-        let of = |near, far| RateWindow { busy: [busy_by(near, near), busy_by(far, far)], ..window(0, 0, 0) };
-        let windows = [of(1.0, 1.0), of(0.2, 0.5), of(0.3, 0.6), of(0.4, 0.7)];
-        assert_eq!(host_busy_shares(&windows), Some([busy_by(0.3, 0.3), busy_by(0.6, 0.6)]));
+        let busy_window =
+            |local, agent| RateWindow { busy: [cpu_usage(local, local), cpu_usage(agent, agent)], ..window(0, 0, 0) };
+        let windows = [busy_window(1.0, 1.0), busy_window(0.2, 0.5), busy_window(0.3, 0.6), busy_window(0.4, 0.7)];
+        assert_eq!(host_busy_shares(&windows), Some([cpu_usage(0.3, 0.3), cpu_usage(0.6, 0.6)]));
         assert_eq!((host_busy_shares(&windows[..1]), host_busy_shares(&[])), (None, None));
     }
 }

@@ -33,7 +33,7 @@ fn cases(effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let size = message_bytes(case)?;
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr;
+    let local_address = client.local_addr;
     let report = match required(Transport::of(case), case)? {
         Transport::Tcp => {
             let test = client.echo_tcp(size as u32).map_err(probe_error)?;
@@ -52,7 +52,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         report.arrived,
         describe_agent_side(&report, 1)
     ));
-    bench.note_last_reading(describe_interfaces(own, &report));
+    bench.note_last_reading(describe_interfaces(local_address, &report));
     Ok(())
 }
 
@@ -61,8 +61,8 @@ fn time_round_trips(bench: &mut Bench<'_>, link: Link, size: usize) -> ProbeResu
     let mut echo = EchoClient::over_link(link, size)?;
     let before = read_usage(UsageScope::Thread);
     bench.time_each([&PEER_RTT], |clock| Ok([echo.time_round_trip(clock)?]))?;
-    let used = read_usage(UsageScope::Thread).since(before);
-    let [user, system] = [used.user, used.system].map(|nanoseconds| nanoseconds as f64 / 1e6);
+    let usage = read_usage(UsageScope::Thread).since(before);
+    let [user, system] = [usage.user, usage.system].map(|nanoseconds| nanoseconds as f64 / 1e6);
     bench.note_last_reading(format!(
         "{}; this host used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel",
         echo.describe()?
@@ -77,7 +77,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let wake = WakeCost::cross_cpu(facts)?.cost;
     let trip = connect + wake + stack + 2.0 * bytes_of("message", bytes) / rate;
-    Ok(trip.within(2.0).derived("connect, wake and wire"))
+    Ok(trip.widen(2.0).derived("connect, wake and wire"))
 }
 
 #[cfg(test)]
@@ -90,19 +90,19 @@ mod tests {
 
     #[test]
     fn rtt_sums_host_and_wire_time() {
-        let known = [
+        let values = [
             (PEER_CONNECT.id.as_str(), Some(100_000.0)),
             (PEER_BANDWIDTH.id.as_str(), Some(12.5e6)),
             (STACK_TCP.id.as_str(), Some(3000.0)),
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
             (SWITCH_CHANNEL_CALLS.id.as_str(), Some(500.0)),
         ];
-        with_facts(&known, |facts| {
-            let of =
+        with_facts(&values, |facts| {
+            let predicted =
                 |bytes| predict(facts, &Case::new().with_word(Transport::Tcp).with_number(MESSAGE, bytes)).unwrap();
             // 100 us + 8 us + 3 us, and 2 x 1250 B at 12.5 MB/s: 200 us.
-            assert_eq!(of(1250).value, 311_000.0);
-            assert_eq!((of(1250).low, of(1250).high), (155_500.0, 622_000.0));
+            assert_eq!(predicted(1250).value, 311_000.0);
+            assert_eq!((predicted(1250).low, predicted(1250).high), (155_500.0, 622_000.0));
         });
         assert_eq!((cases(Effort::Quick).len(), cases(Effort::Default).len()), (2, 10));
     }

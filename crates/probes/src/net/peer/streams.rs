@@ -38,29 +38,30 @@ pub(super) struct StreamSpec {
 /// agent's; what is known of the streams is noted.
 pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResult<(SustainedWindows, [CpuUsage; 2])> {
     let mut client = connect_agent(bench)?;
-    let (own, agent) = (client.local_addr, DisplayAddr(client.agent_addr));
+    let (local_address, agent) = (client.local_addr, DisplayAddr(client.agent_addr));
     let options = bench.sockets();
     let sockets =
         TestSocketOptions { congestion_control: options.congestion_control.clone(), buffers: options.buffers };
     let mut test = client.open_streams(spec.direction, spec.streams, &sockets).or_fail(agent.to_string())?;
     let slice = Duration::from_nanos(bench.slice() as u64);
-    let watched = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
-    let (sustained, socket, mut notes) = spec.stream_while(&mut test, &stream_cpus(bench), watched)?;
+    let measure_windows = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
+    let (sustained, socket, mut notes) = spec.stream_while(&mut test, &stream_cpus(bench), measure_windows)?;
     let report = test.finish().map_err(probe_error)?;
     let busy = host_busy_shares(&sustained.windows).or_fail("nothing was counted")?;
     notes.dedup();
     let options = describe_options(bench.sockets(), "the congestion control of either system");
     notes.insert(0, format!("{options}; here {socket}"));
     notes.extend(report.stream.as_ref().map(|stream| format!("at the agent {stream}")));
-    notes.extend([describe_agent_side(&report, 1), describe_interfaces(own, &report), describe_busy(&busy)]);
+    notes.extend([describe_agent_side(&report, 1), describe_interfaces(local_address, &report), describe_busy(&busy)]);
     notes.extend(sustained.burst.as_ref().map(describe_burst));
     notes.into_iter().for_each(|note| bench.note(note));
     Ok((sustained, busy))
 }
 
 impl StreamSpec {
-    /// Streams over the connections of a test, by threads that take these CPUs in turn, while it is measured. Returns the measurement, what
-    /// the kernel reports of the first socket, and what each sender achieved, where that may differ from what was asked.
+    /// Streams over the connections of a test, by threads that go round these CPUs, while it is measured. Returns the
+    /// measurement, what the kernel reports of the first socket, and what each sender achieved, where that may differ
+    /// from what was requested.
     pub(super) fn stream_while<T>(
         &self,
         test: &mut RunningTest<'_, Vec<TcpStream>>,
@@ -80,33 +81,33 @@ impl StreamSpec {
                 ThreadBuilder::named("stream").start_in(scope, work).inspect_err(|_| transfer.stop())
             };
             let threads = transfer.links.iter().enumerate().map(start).collect::<std::io::Result<Vec<_>>>()?;
-            let measured = measure(&mut RateWatch::start(test, &transfer));
+            let outcome = measure(&mut RateWatch::start(test, &transfer));
             let socket = transfer.links[0].describe();
             transfer.stop();
             let ends =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| ProbeError::fail("a thread panicked"))?);
             let ends = ends.collect::<ProbeResult<Vec<_>>>();
-            // The agent's reason for the end of a test says more than a broken connection.
-            Ok((measured?, socket?, ends?.into_iter().flatten().collect()))
+            // The agent's reason for the end of a test states more than a broken connection.
+            Ok((outcome?, socket?, ends?.into_iter().flatten().collect()))
         })
     }
 
-    /// Sends or receives until stopped; what was achieved, where that may differ from what was asked.
+    /// Sends or receives until stopped; what was achieved, where that may differ from what was requested.
     fn run_stream(&self, link: &Link, transfer: &Transfer) -> ProbeResult<Option<String>> {
         transfer.threads.register();
         if self.direction == TestDirection::FromAgent {
             return receive(link, transfer).map(|()| None);
         }
-        let failed = |error| ProbeError::fail(format!("cannot send to the agent: {error}"));
-        let mut sender = MessageSender::new(self.method, link, self.message).map_err(failed)?;
+        let to_probe_error = |error| ProbeError::fail(format!("cannot send to the agent: {error}"));
+        let mut sender = MessageSender::new(self.method, link, self.message).map_err(to_probe_error)?;
         while !transfer.is_over.load(Ordering::Relaxed) {
             match sender.send(link) {
                 Ok(()) => drop(transfer.bytes.fetch_add(self.message as u64, Ordering::Relaxed)),
                 Err(_) if transfer.is_over.load(Ordering::Relaxed) => break,
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(to_probe_error(error)),
             }
         }
-        sender.describe_achieved(link).map_err(failed)
+        sender.describe_achieved(link).map_err(to_probe_error)
     }
 }
 

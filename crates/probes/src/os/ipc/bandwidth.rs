@@ -20,8 +20,8 @@ use super::{MECHANISMS, mechanism_of};
 use crate::memory::{bandwidth, core_to_core};
 use crate::prelude::*;
 
-/// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
-/// between two, is then within a few percent of the shortest batch.
+/// Bytes of one iteration. The acknowledgement at the end of a batch takes a few microseconds on one CPU and some tens
+/// between two. With this many bytes it is a few percent of the shortest batch.
 const ITERATION_BYTES: u64 = 4 << 20;
 
 pub(in crate::os) static PROBE: Probe = Probe {
@@ -53,15 +53,15 @@ struct StreamReceiver {
 
 impl StreamReceiver {
     fn start(kind: StreamKind, message: usize, cpu: u32) -> ProbeResult<Self> {
-        let starting = "cannot start the receiver";
-        let stream = Arc::new(MessageStream::new(kind).or_fail(starting)?);
+        let start_error = "cannot start the receiver";
+        let stream = Arc::new(MessageStream::new(kind).or_fail(start_error)?);
         let acknowledgement =
-            Arc::new(HandoffChannel::new(HandoffMethod::Pipe, FutexScope::Processes).or_fail(starting)?);
-        let (far, acknowledging) = (Arc::clone(&stream), Arc::clone(&acknowledgement));
+            Arc::new(HandoffChannel::new(HandoffMethod::Pipe, FutexScope::Processes).or_fail(start_error)?);
+        let (receiver_stream, receiver_acknowledgement) = (Arc::clone(&stream), Arc::clone(&acknowledgement));
         let partner = PartnerTask::start(PartnerKind::Process, cpu, move |board| {
-            receive_loop(&far, &acknowledging, message, board)
+            receive_loop(&receiver_stream, &receiver_acknowledgement, message, board)
         });
-        let partner = partner.or_fail(starting)?;
+        let partner = partner.or_fail(start_error)?;
         Ok(Self { stream, acknowledgement, partner, message: vec![0xa5; message], sent: 0 })
     }
 
@@ -75,9 +75,9 @@ impl StreamReceiver {
         }
         self.acknowledgement.wait_for_turn(HandoffSide::Near)?;
         self.partner.check()?;
-        let arrived = self.partner.done_work();
-        if arrived != self.sent {
-            return Err(ProbeError::fail(format!("{} messages were sent but {arrived} arrived", self.sent)));
+        let received = self.partner.done_work();
+        if received != self.sent {
+            return Err(ProbeError::fail(format!("{} messages were sent but {received} arrived", self.sent)));
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ fn receive_loop(
     let mut message = vec![0u8; size];
     let mut number = 0u64;
     loop {
-        let received = stream.receive(&mut message).and_then(|()| {
+        let outcome = stream.receive(&mut message).and_then(|()| {
             number += 1;
             if message[..size_of::<u64>()] == number.to_le_bytes() {
                 Ok(())
@@ -108,7 +108,7 @@ fn receive_loop(
                 Err(kelvin_sys::Error::other("a message arrived out of order"))
             }
         });
-        if let Err(error) = received {
+        if let Err(error) = outcome {
             // The sender waits for an acknowledgement: it must see the failure rather than hang.
             board.fail(&error);
             let _ = acknowledgement.hand_over(HandoffSide::Far);
@@ -116,9 +116,9 @@ fn receive_loop(
         }
         if number == board.work() {
             board.report_done(number);
-            let last = board.is_stopping();
+            let is_last = board.is_stopping();
             acknowledgement.hand_over(HandoffSide::Far)?;
-            if last {
+            if is_last {
                 return Ok(());
             }
         }
@@ -137,8 +137,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mut receiver = StreamReceiver::start(kind, size as usize, cpu)?;
     receiver.send(ITERATION_BYTES / size)?;
     bench.note(format!("receiver on CPU {cpu}; it checked the number of every message and counted them"));
-    bench.time_work(&IPC_BANDWIDTH, ITERATION_BYTES as f64, |parcels| {
-        receiver.send(parcels * (ITERATION_BYTES / size))
+    bench.time_work(&IPC_BANDWIDTH, ITERATION_BYTES as f64, |iterations| {
+        receiver.send(iterations * (ITERATION_BYTES / size))
     })?;
     receiver.finish()
 }
@@ -155,40 +155,40 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         // The same bytes over the same sockets, measured without acknowledgements.
         (HandoffMechanism::Unix, _) => {
             let remark = "the same sockets, without acknowledgements";
-            return Ok(sockets(placement)?.within(1.3).explained(PredictionBasis::Derived, "the same", remark));
+            return Ok(sockets(placement)?.widen(1.3).explained(PredictionBasis::Derived, "the same", remark));
         }
         // A pipe holds one large message or several small ones: its ends take turns, on one CPU and on two.
         (HandoffMechanism::Pipe, _) => {
-            let pipes = given("messages in a full pipe", (PIPE_BYTES / bytes).max(1) as f64, Unit::Count);
+            let pipes = quantity("messages in a full pipe", (PIPE_BYTES / bytes).max(1) as f64, Unit::Count);
             if placement == PairPlacement::SameCpu {
                 let switch = process_switch(facts)?;
                 (message.clone() / sockets(placement)? + 2.0 * switch / pipes, "full pipes on one CPU")
             } else {
                 let one_cpu = message_case(mechanism, PairPlacement::SameCpu, bytes);
-                let alone = measured(facts, &IPC_BANDWIDTH, &one_cpu)?;
-                let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
+                let same_cpu_rate = measured(facts, &IPC_BANDWIDTH, &one_cpu)?;
+                let wake_up = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
                 let lines = core_to_core::extra_lines_latency(facts, bytes)?;
-                (message.clone() / alone + 2.0 * woken / pipes + lines, "full pipes on two CPUs")
+                (message.clone() / same_cpu_rate + 2.0 * wake_up / pipes + lines, "full pipes on two CPUs")
             }
         }
         // Copies in L2, and a futex that wakes the other end for each block.
         _ => {
             // It counts the bytes read and the bytes written.
             let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)? / 2.0;
-            let copying = message.clone() / copy;
+            let copy_time = message.clone() / copy;
             if placement == PairPlacement::SameCpu {
                 let futex = HandoffMechanism::Futex.between_processes();
                 let [switch, calls] =
                     [&SWITCH_COST, &SWITCH_CHANNEL_CALLS].map(|metric| measured(facts, metric, &futex));
-                (2.0 * (copying + switch?) + calls?, "copies and switches")
+                (2.0 * (copy_time + switch?) + calls?, "copies and switches")
             } else {
-                let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
+                let wake_up = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
                 // Half of a wake-up is the waker's.
-                (copying + woken / 2.0, "copies and a wake-up")
+                (copy_time + wake_up / 2.0, "copies and a wake-up")
             }
         }
     };
-    Ok((message / time).within(SPREAD).derived(name))
+    Ok((message / time).widen(SPREAD).derived(name))
 }
 
 /// Predicted range, factor either way.
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn messages_are_received_and_acknowledged() {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
         for kind in [StreamKind::Pipe, StreamKind::Unix, StreamKind::Shared] {
             let mut receiver = StreamReceiver::start(kind, 4096, cpu).unwrap();
             receiver.send(100).unwrap();
@@ -238,25 +238,25 @@ mod tests {
             Some(kelvin_core::MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let takes = |mechanism, placement, message: u64| {
+        let message_time = |mechanism, placement, message: u64| {
             let case = message_case(mechanism, placement, message);
             message as f64 * 1e9 / predict(&facts, &IPC_BANDWIDTH, &case).unwrap().value
         };
         use PairPlacement::{SameCpu, TwoCpus};
-        let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} {expected}");
-        close(takes(HandoffMechanism::Unix, TwoCpus, 64 << 10), 8000.0);
-        close(takes(HandoffMechanism::Pipe, SameCpu, 64 << 10), 10_000.0);
+        let assert_close = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value} {expected}");
+        assert_close(message_time(HandoffMechanism::Unix, TwoCpus, 64 << 10), 8000.0);
+        assert_close(message_time(HandoffMechanism::Pipe, SameCpu, 64 << 10), 10_000.0);
         // Sixteen of them fill a pipe.
-        close(takes(HandoffMechanism::Pipe, SameCpu, 4 << 10), 625.0);
+        assert_close(message_time(HandoffMechanism::Pipe, SameCpu, 4 << 10), 625.0);
         // 1023 lines in 5 ns each.
-        close(takes(HandoffMechanism::Pipe, TwoCpus, 64 << 10), 25_115.0);
-        close(takes(HandoffMechanism::Futex, SameCpu, 64 << 10), 6000.0);
-        close(takes(HandoffMechanism::Futex, TwoCpus, 64 << 10), 4500.0);
+        assert_close(message_time(HandoffMechanism::Pipe, TwoCpus, 64 << 10), 25_115.0);
+        assert_close(message_time(HandoffMechanism::Futex, SameCpu, 64 << 10), 6000.0);
+        assert_close(message_time(HandoffMechanism::Futex, TwoCpus, 64 << 10), 4500.0);
     }
 
     #[test]
     fn a_message_out_of_order_is_an_error() {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
         let mut receiver = StreamReceiver::start(StreamKind::Pipe, 64, cpu).unwrap();
         receiver.sent = 5;
         assert!(matches!(receiver.send(1), Err(ProbeError::Fail(_))));

@@ -40,13 +40,13 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         // A wake-up each way.
         let is_futex = mechanism == HandoffMechanism::Futex;
         let wake = Case::new().with_word(if is_futex { HandoffMechanism::Futex } else { HandoffMechanism::Pipe });
-        let woken = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
-        return Ok((2.0 * woken).within(1.4).derived(&format!("two wake-ups, {name}")));
+        let wake_up = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
+        return Ok((2.0 * wake_up).widen(1.4).derived(&format!("two wake-ups, {name}")));
     }
     let pipe = HandoffMechanism::Pipe.between_processes();
     let [switch, calls] = [&SWITCH_COST, &SWITCH_CHANNEL_CALLS].map(|metric| measured(facts, metric, &pipe));
     let factor = if mechanism == HandoffMechanism::Pipe { 1.25 } else { 1.6 };
-    let trip = (2.0 * (switch? + calls?)).within(factor);
+    let trip = (2.0 * (switch? + calls?)).widen(factor);
     Ok(trip.derived(&format!("two switches and calls, {name}")))
 }
 
@@ -57,15 +57,15 @@ mod tests {
 
     #[test]
     fn ipc_round_trip_is_switches_and_calls() {
-        let known = [(SWITCH_COST.id.as_str(), Some(1700.0)), (SWITCH_CHANNEL_CALLS.id.as_str(), Some(400.0))];
-        with_facts(&known, |facts| {
-            let of = |mechanism: HandoffMechanism, placement: PairPlacement| {
+        let values = [(SWITCH_COST.id.as_str(), Some(1700.0)), (SWITCH_CHANNEL_CALLS.id.as_str(), Some(400.0))];
+        with_facts(&values, |facts| {
+            let predicted = |mechanism: HandoffMechanism, placement: PairPlacement| {
                 predict(facts, &IPC_LATENCY, &Case::new().with_word(mechanism).with_word(placement))
             };
-            let prediction = of(HandoffMechanism::Pipe, PairPlacement::SameCpu).unwrap();
+            let prediction = predicted(HandoffMechanism::Pipe, PairPlacement::SameCpu).unwrap();
             assert_eq!((prediction.value, prediction.high), (4200.0, 5250.0));
-            assert_eq!(of(HandoffMechanism::Futex, PairPlacement::SameCpu).unwrap().high, 6720.0);
-            assert!(of(HandoffMechanism::Pipe, PairPlacement::TwoCpus).is_err());
+            assert_eq!(predicted(HandoffMechanism::Futex, PairPlacement::SameCpu).unwrap().high, 6720.0);
+            assert!(predicted(HandoffMechanism::Pipe, PairPlacement::TwoCpus).is_err());
         });
     }
 

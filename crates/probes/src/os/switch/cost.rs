@@ -1,8 +1,9 @@
 //! One switch of a CPU between two tasks, processes or threads, that pass a token over several channels.
 //!
-//! Over pipes it is the classic figure for "a context switch"; by a futex it is the cheapest sleep and wake-up in Linux. It must not be used
-//! as the cost of switching with a working set, of an uncontended lock, which never enters the kernel, of a mutex, or of an event loop, which
-//! also polls; nor be compared with figures that include the channel's calls.
+//! Over pipes it is the classic figure for "a context switch"; by a futex it is the cheapest sleep and wake-up in
+//! Linux. It must not be used as the cost of switching with a working set or of a mutex. Nor is it the cost of an
+//! uncontended lock, which never enters the kernel, or of an event loop, which also polls. It must not be compared with
+//! figures that include the channel's calls.
 
 use kelvin_core::catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
 use kelvin_core::catalogue::os::{
@@ -53,11 +54,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     counts.check_one_switch_each_way()?;
     bench.note(counts.describe());
     if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
-        let alone = HandoffChannel::new(handoff_method(mechanism), partner_kind(task).scope())?;
+        let own_channel = HandoffChannel::new(handoff_method(mechanism), partner_kind(task).scope())?;
         bench.time_parts([&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS], |clock, iterations| {
             let (trips, outcome) = clock.time(|| partner.round_trips(iterations));
             outcome?;
-            let (calls, outcome) = clock.time(|| (0..iterations).try_for_each(|_| alone.uncontended_handoff()));
+            let (calls, outcome) = clock.time(|| (0..iterations).try_for_each(|_| own_channel.uncontended_handoff()));
             outcome?;
             let (trips, calls) = (trips as f64, calls as f64);
             Ok([trips / 2.0 - calls, trips, calls])
@@ -68,12 +69,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
             outcome.map(|()| [trips as f64 / 2.0, trips as f64])
         })?;
     }
-    let of_partner = partner.finish()?;
+    let partner_switches = partner.finish()?;
     let reason = format!(
-        "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
+        "the partner was switched out {partner_switches:.2} times per round trip instead of once: the token moved \
          without a switch"
     );
-    fail_if(of_partner < 0.98, reason)
+    fail_if(partner_switches < 0.98, reason)
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
@@ -91,7 +92,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         }
         id if id == SWITCH_COST.id => {
             let remark = format!("the scheduler's work is the same; {}", difference_from_pipes(mechanism));
-            let pass = pass(facts, task, mechanism)?.within(factor);
+            let pass = pass(facts, task, mechanism)?.widen(factor);
             pass.explained(PredictionBasis::Derived, "as over pipes", &remark)
         }
         _ if is_published => {
@@ -103,7 +104,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
                 pass = pass + measured(facts, &SWITCH_CHANNEL_CALLS, case)?;
             }
-            (2.0 * pass).within(factor).derived("two as over pipes")
+            (2.0 * pass).widen(factor).derived("two as over pipes")
         }
     };
     // How far a formula is off differs between tasks and mechanisms.
@@ -148,14 +149,14 @@ const STUDY_SOURCE: &str = "zenbook-2011: Core i5-2557M pinned to 1.6 GHz, Ubunt
 /// A second study of the same quantity.
 const SECOND_SOURCE: &str = "E. Bendersky, Measuring context switching and memory overheads for Linux threads, 2018: 1.2 to \
                              1.5 us per switch between threads over a pipe on one core of a Core i7-4771, pipe subtracted";
-/// Predicted range, factor either way: the published figures differ by almost two between machines whose clocks differ
-/// by two, as the work of a switch has grown with the kernels about as fast as the cores.
+/// Predicted range, factor either way. The published figures differ by almost two between machines whose clocks differ
+/// by two: the work of a switch has grown with the kernels about as fast as the cores.
 const PUBLISHED_SPREAD: f64 = 2.0;
 
 /// One switch between processes over pipes; the two system calls of a pass are subtracted from it and from the measurement.
 fn published_switch() -> Expr {
     published("published switch between processes", PUBLISHED_SWITCH, Unit::Nanoseconds, STUDY_SOURCE)
-        .within(PUBLISHED_SPREAD)
+        .widen(PUBLISHED_SPREAD)
 }
 
 /// Mitigations on every switch here that the published machine did not have.
@@ -190,14 +191,14 @@ fn channel_calls(facts: &PredictionInputs<'_>, mechanism: HandoffMechanism) -> P
     match mechanism {
         HandoffMechanism::Pipe | HandoffMechanism::Unix | HandoffMechanism::Eventfd | HandoffMechanism::Futex => {
             let [write, read] = [&SYSCALL_WRITE, &SYSCALL_READ].map(|call| measured(facts, call, &Case::new()));
-            Ok((write? + read?).within(2.0).derived("two short calls"))
+            Ok((write? + read?).widen(2.0).derived("two short calls"))
         }
         HandoffMechanism::Condvar => {
             let separate = Case::new().with_word(IncrementKind::Atomic).with_word(LinePlacement::Separate);
             let atomics =
                 fact("locked instructions", UNCONTENDED_ATOMICS, Unit::Count, "a mutex locked and unlocked, twice");
             let calls = atomics * measured(facts, &FALSE_SHARING, &separate)?;
-            Ok(calls.within(2.0).derived("locked instructions"))
+            Ok(calls.widen(2.0).derived("locked instructions"))
         }
         HandoffMechanism::Yield => Err(NoPrediction::new("a task that yields makes no calls that are subtracted")),
     }
@@ -236,24 +237,25 @@ mod tests {
 
     #[test]
     fn channel_calls_are_syscalls_or_atomics() {
-        let known = [
+        let inputs = [
             (SYSCALL_READ.id.as_str(), Some(120.0)),
             (SYSCALL_WRITE.id.as_str(), Some(100.0)),
             (FALSE_SHARING.id.as_str(), Some(5.5)),
         ];
-        with_facts(&known, |facts| {
-            let of = |mechanism| channel_calls(facts, mechanism).map(|prediction| prediction.value);
-            let found = [HandoffMechanism::Pipe, HandoffMechanism::Condvar].map(|mechanism| of(mechanism).unwrap());
-            assert_eq!(found, [220.0, 22.0]);
-            assert!(of(HandoffMechanism::Yield).is_err());
+        with_facts(&inputs, |facts| {
+            let calls_time = |mechanism| channel_calls(facts, mechanism).map(|prediction| prediction.value);
+            let times =
+                [HandoffMechanism::Pipe, HandoffMechanism::Condvar].map(|mechanism| calls_time(mechanism).unwrap());
+            assert_eq!(times, [220.0, 22.0]);
+            assert!(calls_time(HandoffMechanism::Yield).is_err());
         });
-        with_facts(&known[..1], |facts| assert!(channel_calls(facts, HandoffMechanism::Futex).is_err()));
+        with_facts(&inputs[..1], |facts| assert!(channel_calls(facts, HandoffMechanism::Futex).is_err()));
     }
 
     #[test]
     fn other_mechanisms_follow_measured_pipe() {
-        let known = [(SWITCH_COST.id.as_str(), Some(1500.0)), (SWITCH_CHANNEL_CALLS.id.as_str(), Some(250.0))];
-        with_facts(&known, |facts| {
+        let values = [(SWITCH_COST.id.as_str(), Some(1500.0)), (SWITCH_CHANNEL_CALLS.id.as_str(), Some(250.0))];
+        with_facts(&values, |facts| {
             let switch = between_processes(facts, &SWITCH_COST, HandoffMechanism::Futex);
             assert_eq!((switch.value, switch.low, switch.high), (1500.0, 1000.0, 2250.0));
             assert_eq!(switch.formula, "os.switch.cost (mechanism=pipe task=process)");

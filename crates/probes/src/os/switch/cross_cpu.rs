@@ -35,8 +35,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     if HandoffMechanism::of(case) == Some(HandoffMechanism::Futex) {
-        let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(HandoffMechanism::Pipe))?;
-        return Ok(woken.within(1.3).explained(
+        let wake_up = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(HandoffMechanism::Pipe))?;
+        return Ok(wake_up.widen(1.3).explained(
             PredictionBasis::Derived,
             "the same",
             "most of it is the wake-up, as over pipes",
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn missing_input_reason_names_metric() {
         let reason = |switch: Option<f64>| {
-            let known = [(SWITCH_COST.id.as_str(), switch)];
+            let values = [(SWITCH_COST.id.as_str(), switch)];
             let over_pipes = Case::new().with_word(HandoffMechanism::Pipe);
-            with_facts(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &over_pipes)).unwrap_err().0
+            with_facts(&values, |facts| predict(facts, &SWITCH_CROSS_CPU, &over_pipes)).unwrap_err().0
         };
         assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns)"));
         assert!(reason(None).ends_with("for this machine"));

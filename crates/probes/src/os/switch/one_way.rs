@@ -67,12 +67,12 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         let is_pipe = mechanism == HandoffMechanism::Pipe;
         let wake = Case::new().with_word(if is_pipe { HandoffMechanism::Pipe } else { HandoffMechanism::Futex });
         let half = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
-        return Ok(half.within(2.0).derived("half between two CPUs"));
+        return Ok(half.widen(2.0).derived("half between two CPUs"));
     }
     let trip = Case::new().with_word(task).with_word(mechanism);
     let half = measured(facts, &SWITCH_ROUND_TRIP, &trip)? / 2.0;
     let name = format!("half of a round trip, {} {}", task.name(), mechanism.name());
-    Ok(half.within(1.5).derived(&name))
+    Ok(half.widen(1.5).derived(&name))
 }
 
 #[cfg(test)]
@@ -101,11 +101,11 @@ mod tests {
         };
         let machine = crate::testing::machine();
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |case: &Case| predict(&facts, &METRIC, case).unwrap().value;
-        let here: Vec<f64> = cases(&machine, Effort::Quick).iter().map(of).collect();
-        assert_eq!(here, [1500.0, 1450.0, 1300.0, 1250.0, 1350.0, 1200.0]);
-        let on_two = HandoffMechanism::Condvar.between_threads().with_word(PairPlacement::TwoCpus);
-        assert_eq!(of(&on_two), 30_000.0);
+        let half_trip = |case: &Case| predict(&facts, &METRIC, case).unwrap().value;
+        let times: Vec<f64> = cases(&machine, Effort::Quick).iter().map(half_trip).collect();
+        assert_eq!(times, [1500.0, 1450.0, 1300.0, 1250.0, 1350.0, 1200.0]);
+        let two_cpus = HandoffMechanism::Condvar.between_threads().with_word(PairPlacement::TwoCpus);
+        assert_eq!(half_trip(&two_cpus), 30_000.0);
     }
 
     #[test]
@@ -113,8 +113,11 @@ mod tests {
         let published = [HandoffMechanism::Pipe.between_processes(), HandoffMechanism::Condvar.between_threads()];
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
-            for woken in &published {
-                assert!(cases.contains(&woken.clone().with_word(PairPlacement::SameCpu)), "{effort:?} {woken}");
+            for published_case in &published {
+                assert!(
+                    cases.contains(&published_case.clone().with_word(PairPlacement::SameCpu)),
+                    "{effort:?} {published_case}"
+                );
             }
         }
     }

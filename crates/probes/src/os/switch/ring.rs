@@ -77,17 +77,17 @@ struct ProcessRing {
     set: WorkingSet,
     laps: u64,
     /// Context switches of this process before the first lap.
-    before: u64,
+    switches_before: u64,
 }
 
 impl ProcessRing {
     fn new(processes: usize, set: usize, cpu: u32) -> ProbeResult<Self> {
-        let starting = || format!("cannot build a ring of {processes} processes");
+        let start_error = || format!("cannot build a ring of {processes} processes");
         let pipes: kelvin_sys::Result<Vec<Pipe>> = (0..processes).map(|_| Pipe::new()).collect();
-        let pipes = Arc::new(pipes.or_fail(starting())?);
-        let board = PartnerStatus::new().or_fail(starting())?;
-        let own_set = WorkingSet::new(set).or_fail(starting())?;
-        let mut ring = Self { pipes, members: Vec::new(), board, set: own_set, laps: 0, before: 0 };
+        let pipes = Arc::new(pipes.or_fail(start_error())?);
+        let board = PartnerStatus::new().or_fail(start_error())?;
+        let own_set = WorkingSet::new(set).or_fail(start_error())?;
+        let mut ring = Self { pipes, members: Vec::new(), board, set: own_set, laps: 0, switches_before: 0 };
         for index in 1..processes {
             let pipes = Arc::clone(&ring.pipes);
             let member = PartnerTask::start_with_status(PartnerKind::Process, cpu, &ring.board, move |board| {
@@ -98,19 +98,19 @@ impl ProcessRing {
                     let _ = pipes[index].write_byte();
                 })
             });
-            ring.members.push(member.or_fail(starting())?);
+            ring.members.push(member.or_fail(start_error())?);
         }
-        ring.before = ring.own_switches();
+        ring.switches_before = ring.own_switches();
         Ok(ring)
     }
 
     /// Sends the byte around.
     #[inline(always)]
     fn run_laps(&mut self, count: u64) -> ProbeResult {
-        let (out, back) = (&self.pipes[0], &self.pipes[self.pipes.len() - 1]);
+        let (first_pipe, last_pipe) = (&self.pipes[0], &self.pipes[self.pipes.len() - 1]);
         for _ in 0..count {
-            out.write_byte()?;
-            back.read_byte()?;
+            first_pipe.write_byte()?;
+            last_pipe.read_byte()?;
             self.set.increment_lines();
             self.board.check()?;
         }
@@ -137,8 +137,8 @@ impl ProcessRing {
 
     /// Context switches of this process since the ring was built.
     fn own_switches(&self) -> u64 {
-        let now = read_usage(UsageScope::Thread);
-        now.voluntary_switches + now.involuntary_switches - self.before
+        let usage = read_usage(UsageScope::Thread);
+        usage.voluntary_switches + usage.involuntary_switches - self.switches_before
     }
 }
 
@@ -150,12 +150,12 @@ fn process_loop(from: &Pipe, to: &Pipe, set: usize, board: &PartnerStatus) -> ke
         from.read_byte()?;
         set.increment_lines();
         laps += 1;
-        let last = board.is_stopping();
-        if last && !set.has_count(laps + 1) {
+        let is_last = board.is_stopping();
+        if is_last && !set.has_count(laps + 1) {
             return Err(kelvin_sys::Error::other("a working set was not incremented as often as the byte came by"));
         }
         to.write_byte()?;
-        if last {
+        if is_last {
             return Ok(());
         }
     }
@@ -164,7 +164,7 @@ fn process_loop(from: &Pipe, to: &Pipe, set: usize, board: &PartnerStatus) -> ke
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (processes, set) = (required_number(PROCESSES, case)?.max(2), required_number(WORKING_SET, case)?);
     let mut ring = ProcessRing::new(processes as usize, set as usize, bench.cpu())?;
-    let mut alone = WorkingSet::new(set as usize)?;
+    let mut own_set = WorkingSet::new(set as usize)?;
     let pipe = Pipe::new()?;
     ring.run_laps(2)?;
     bench.time_parts([&SWITCH_RING, &SWITCH_RING_CALLS], |clock, passes| {
@@ -172,15 +172,15 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         let laps = passes.div_ceil(processes);
         let start = clock.start();
         ring.run_laps(laps)?;
-        let ring = clock.stop().wrapping_sub(start) as f64 * passes as f64 / (laps * processes) as f64;
+        let ring_ticks = clock.stop().wrapping_sub(start) as f64 * passes as f64 / (laps * processes) as f64;
         let start = clock.start();
         for _ in 0..passes {
             pipe.write_byte()?;
             pipe.read_byte()?;
-            alone.increment_lines();
+            own_set.increment_lines();
         }
-        let own = clock.stop().wrapping_sub(start) as f64;
-        Ok([ring - own, own])
+        let own_ticks = clock.stop().wrapping_sub(start) as f64;
+        Ok([ring_ticks - own_ticks, own_ticks])
     })?;
     let switches = ring.finish()?;
     bench.record(&SWITCH_RING_SWITCHES, vec![switches]);
@@ -198,37 +198,37 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
             match set {
                 0 => (calls, 1.3, "own calls"),
-                _ => (calls + writing(facts, set, set)?, 1.3, "own calls and writing"),
+                _ => (calls + write_time(facts, set, set)?, 1.3, "own calls and writing"),
             }
         }
         (false, 0) => return empty_pass(facts, processes, case),
         // One without working sets, and what writing the set takes longer where all of them lie than where it lies alone.
         (false, _) => {
             let case = Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, 0);
-            let empty = measured(facts, &SWITCH_RING, &case)?;
-            let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
-            (empty + (together - alone).at_least_zero(), 1.5, "refilled")
+            let empty_ring = measured(facts, &SWITCH_RING, &case)?;
+            let (own_time, shared_time) = (write_time(facts, set, set)?, write_time(facts, set, processes * set)?);
+            (empty_ring + (shared_time - own_time).at_least_zero(), 1.5, "refilled")
         }
     };
-    Ok(time.within(factor).derived(name))
+    Ok(time.widen(factor).derived(name))
 }
 
-/// Adding one to a word in every line of a set, of this many bytes among all that are used in turn. A cache holds what takes two thirds of
-/// it: the rest is the kernel's, and physical pages do not spread evenly.
-fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Predicted<Expr> {
+/// Adding one to a word in every line of a set, of this many bytes among all that are used one after another. A cache
+/// holds what takes two thirds of it: the rest is the kernel's, and physical pages do not spread evenly.
+fn write_time(facts: &PredictionInputs<'_>, set: u64, total_bytes: u64) -> Predicted<Expr> {
     let machine = facts.machine();
-    let fits = |bytes: u64| 3 * all <= 2 * bytes;
-    let first = memory_budget::data_caches(machine).first().map(|cache| cache.bytes);
-    if first.is_some_and(fits) {
-        let cycles = given("lines of the set, one a cycle in L1", set as f64 / LINE_BYTES as f64, Unit::Cycles);
+    let is_sufficient = |bytes: u64| 3 * total_bytes <= 2 * bytes;
+    let first_level = memory_budget::data_caches(machine).first().map(|cache| cache.bytes);
+    if first_level.is_some_and(is_sufficient) {
+        let cycles = quantity("lines of the set, one a cycle in L1", set as f64 / LINE_BYTES as f64, Unit::Cycles);
         return Ok((cycles / published::measured_frequency(facts)?).variant("a line a cycle in L1"));
     }
-    let (place, case) = match memory_budget::second_level_bytes(machine).is_some_and(fits) {
+    let (variant, case) = match memory_budget::second_level_bytes(machine).is_some_and(is_sufficient) {
         true => ("in L2", bandwidth::second_level_case(machine)?),
-        false => ("beyond L2", bandwidth::case_for_set(machine, all)),
+        false => ("beyond L2", bandwidth::case_for_set(machine, total_bytes)),
     };
     let set = bytes_of("working set", set);
-    Ok((set / measured(facts, &BANDWIDTH_WRITE, &case)?).variant(place))
+    Ok((set / measured(facts, &BANDWIDTH_WRITE, &case)?).variant(variant))
 }
 
 /// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
@@ -237,12 +237,15 @@ fn switch_count(processes: u64) -> Prediction {
     let (value, name) = match processes {
         ..=2 => (Expr::from(1.0).of_value([1.0, 1.1]), "one"),
         _ => {
-            let (one, two) = (Expr::from(1.0), Expr::from(2.0));
-            (one.clone().geometric_mean(two.clone()).between(&one, &two), "one or two")
+            let (one_switch, two_switches) = (Expr::from(1.0), Expr::from(2.0));
+            (
+                one_switch.clone().geometric_mean(two_switches.clone()).with_bounds(&one_switch, &two_switches),
+                "one or two",
+            )
         }
     };
     let processes = fact("processes", processes as f64, Unit::Count, "the case");
-    value.beside(&processes).derived(name)
+    value.with_input(&processes).derived(name)
 }
 
 /// Address spaces whose translations a CPU keeps at a time.
@@ -254,19 +257,19 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Pred
     let switch = process_switch(facts)?;
     if processes <= 2 {
         let remark = "without a working set there is nothing to refill";
-        return Ok(switch.within(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
+        return Ok(switch.widen(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
     }
     let switches = switch * measured(facts, &SWITCH_RING_SWITCHES, case)?;
-    let kept_count = KEPT_ADDRESS_SPACES as f64;
-    let spaces = published("address spaces kept", kept_count, Unit::Count, KEPT_ADDRESS_SPACES_SOURCE);
-    let (minimum, once) = (switches.clone().within(1.3), switches.clone().beside(&spaces));
+    let space_count = KEPT_ADDRESS_SPACES as f64;
+    let spaces = published("address spaces kept", space_count, Unit::Count, KEPT_ADDRESS_SPACES_SOURCE);
+    let (minimum, expected) = (switches.clone().widen(1.3), switches.clone().with_input(&spaces));
     if processes > KEPT_ADDRESS_SPACES && facts.machine().architecture == *"x86_64" {
         // Up to twice that for translations that are not kept.
-        let twice = 2.0 * switches;
-        let pass = once.geometric_mean(twice.clone()).between(&minimum, &twice.within(1.3));
+        let double = 2.0 * switches;
+        let pass = expected.geometric_mean(double.clone()).with_bounds(&minimum, &double.widen(1.3));
         return Ok(pass.derived("switches and translations"));
     }
-    Ok(once.within(1.3).derived("switches of a pass"))
+    Ok(expected.widen(1.3).derived("switches of a pass"))
 }
 
 #[cfg(test)]
@@ -294,7 +297,7 @@ mod tests {
 
     #[test]
     fn process_ring_completes_laps() {
-        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
         std::thread::spawn(move || {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
             let mut ring = ProcessRing::new(5, 4096, cpu).unwrap();
@@ -309,11 +312,14 @@ mod tests {
     #[test]
     fn empty_ring_follows_from_pipes() {
         let case = |processes, set| Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, set);
-        let known = [(SWITCH_COST.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
-        with_facts(&known, |facts| {
-            let of = |processes| predict(facts, &SWITCH_RING, &case(processes, 0)).unwrap();
-            assert_eq!([2, 6].map(|processes| of(processes).value), [1000.0, 1250.0]);
-            assert!((of(7).value - 1250.0 * 2.0_f64.sqrt()).abs() < 1e-9 && (of(7).high - 3250.0).abs() < 1e-9);
+        let values = [(SWITCH_COST.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
+        with_facts(&values, |facts| {
+            let predicted = |processes| predict(facts, &SWITCH_RING, &case(processes, 0)).unwrap();
+            assert_eq!([2, 6].map(|processes| predicted(processes).value), [1000.0, 1250.0]);
+            assert!(
+                (predicted(7).value - 1250.0 * 2.0_f64.sqrt()).abs() < 1e-9
+                    && (predicted(7).high - 3250.0).abs() < 1e-9
+            );
             // An empty ring of as many is not known.
             assert!(predict(facts, &SWITCH_RING, &case(8, 4096)).is_err());
             let switches = |processes| predict(facts, &SWITCH_RING_SWITCHES, &case(processes, 0)).unwrap();
@@ -337,13 +343,13 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |set: u64| {
+        let calls_time = |set: u64| {
             predict(&facts, &SWITCH_RING_CALLS, &Case::new().with_number(PROCESSES, 8).with_number(WORKING_SET, set))
                 .unwrap()
                 .value
         };
         // 256 lines, one in 0.25 ns; 1024 lines, one in a nanosecond.
-        assert_eq!([0, 16 << 10, 64 << 10].map(of), [300.0, 364.0, 1324.0]);
+        assert_eq!([0, 16 << 10, 64 << 10].map(calls_time), [300.0, 364.0, 1324.0]);
     }
 
     #[test]
@@ -366,14 +372,14 @@ mod tests {
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let of = |processes: u64, set: u64| {
+        let pass_time = |processes: u64, set: u64| {
             predict(&facts, &SWITCH_RING, &Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, set))
                 .unwrap()
                 .value
         };
         // Both in L1; from L2 (256 ns) in place of L1 (64 ns); all in L2 as each alone; from beyond it (4096 ns) in place of L2 (1024 ns).
         assert_eq!(
-            [of(2, 16 << 10), of(16, 16 << 10), of(16, 64 << 10), of(96, 64 << 10)],
+            [pass_time(2, 16 << 10), pass_time(16, 16 << 10), pass_time(16, 64 << 10), pass_time(96, 64 << 10)],
             [1000.0, 1192.0, 1000.0, 4072.0]
         );
     }

@@ -21,9 +21,9 @@ pub(super) fn figure((index, figure): (usize, &ComparedFigure), comparison: &Com
     let ComparisonRow { base, other, ratio, interval, needs, cause, compared_by, .. } =
         comparison_row(figure, comparison);
     // What explains a change, or what is needed to know one.
-    let below = [compared_by, needs, cause].into_iter().filter(|text| !text.is_empty());
-    let below: Markup = below.map(|text| html!("<span class=\"needs\">{}</span>", text)).collect();
-    let name = html!("<span class=\"name\">{}{}</span>", figure_name(figure), below);
+    let remarks = [compared_by, needs, cause].into_iter().filter(|text| !text.is_empty());
+    let remarks: Markup = remarks.map(|text| html!("<span class=\"needs\">{}</span>", text)).collect();
+    let name = html!("<span class=\"name\">{}{}</span>", figure_name(figure), remarks);
     let sides = html!("<span><i>A</i> {}</span><span><i>B</i> {}</span>", base, other);
     let ratio = html!("<span class=\"by\"><b>{}</b> {}</span>{}", ratio, interval, forest.row(figure));
     let verdict = pill(verdict_class(&figure.verdict), change_word(&figure.verdict));

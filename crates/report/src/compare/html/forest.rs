@@ -32,9 +32,12 @@ pub(super) struct Forest {
 impl Forest {
     /// One on which all ratios are seen.
     pub fn for_figures<'f>(figures: impl Iterator<Item = &'f ComparedFigure>, threshold: f64) -> Self {
-        let far = figures.map(|figure| figure.ratio.value.ln().abs()).filter(|far| far.is_finite()).fold(0.0, f64::max);
+        let max_distance = figures
+            .map(|figure| figure.ratio.value.ln().abs())
+            .filter(|distance| distance.is_finite())
+            .fold(0.0, f64::max);
         let shortest = (MIN_REACH * threshold).ln_1p();
-        Self { reach: (REACH_MARGIN * far).clamp(shortest, shortest.max(MAX_REACH.ln())), threshold }
+        Self { reach: (REACH_MARGIN * max_distance).clamp(shortest, shortest.max(MAX_REACH.ln())), threshold }
     }
 
     /// Where a ratio is; what lies beyond an end is beyond it.
@@ -62,11 +65,11 @@ impl Forest {
         let [low, high] = [1.0 - self.threshold, 1.0 + self.threshold].map(|ratio| self.clamped_x(ratio));
         let (from, to) = (self.clamped_x(figure.ratio.low), self.clamped_x(figure.ratio.high));
         let class = if figure.ratio.is_range { "range" } else { "reach" };
-        let mut drawn = path::element("same", path::rectangle(low, 0.0, high - low, HEIGHT));
-        drawn.push(path::element("one", path::vertical(WIDTH / 2.0, 0.0, HEIGHT)));
-        drawn.push(path::element(class, path::horizontal(from, to, middle)));
-        drawn.push(self.mark(figure, middle));
-        unlabelled("forest", [WIDTH, HEIGHT], drawn)
+        let mut drawing = path::element("same", path::rectangle(low, 0.0, high - low, HEIGHT));
+        drawing.push(path::element("one", path::vertical(WIDTH / 2.0, 0.0, HEIGHT)));
+        drawing.push(path::element(class, path::horizontal(from, to, middle)));
+        drawing.push(self.mark(figure, middle));
+        unlabelled("forest", [WIDTH, HEIGHT], drawing)
     }
 
     fn mark(&self, figure: &ComparedFigure, y: f64) -> Markup {

@@ -19,7 +19,7 @@ const LABELS_Y: f64 = 78.0;
 /// Height of an interval, and of the figure.
 const INTERVAL_HEIGHT: f64 = 18.0;
 const MEDIAN_HEIGHT: f64 = 22.0;
-/// Neighbours stand beside each other in lanes, this far from the middle: their dots would hide each other.
+/// Neighbours stand next to each other in lanes, this far from the middle: their dots would hide each other.
 const LANES: [f64; 3] = [0.0, -5.0, 5.0];
 /// Room at the ends of the axis, as a share of it.
 const PADDING_SHARE: f64 = 0.04;
@@ -36,9 +36,9 @@ pub(super) fn strip(figure: &ComparedFigure) -> Markup {
     let values: Vec<f64> =
         rounds().chain(ends).chain([figure.base, figure.other]).filter(|value| value.is_finite()).collect();
     let axis = FigureAxis::new("", figure.metric.unit).without_zero();
-    let wide =
+    let log_scaling =
         AxisScaling::logarithmic(&values, &axis, PADDING_SHARE).filter(|_| needs_log_axis(values.iter().copied()));
-    let scale = wide.unwrap_or_else(|| AxisScaling::linear(&values, &axis, PADDING_SHARE));
+    let scale = log_scaling.unwrap_or_else(|| AxisScaling::linear(&values, &axis, PADDING_SHARE));
     let sides = [figure.base, figure.other].into_iter().zip(&figure.sides).enumerate();
     let sides = sides.map(|(index, (value, side))| draw_side(&scale, index, value, side)).collect::<Markup>();
     let position = |tick: &Tick| (x_of_share(scale.share(tick.position)), tick.label.clone());
@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn many_rounds_are_drawn_as_quantiles() {
-        let of = |rounds: usize| SideFigure {
+        let side = |rounds: usize| SideFigure {
             modes: Vec::new(),
             interval: None,
-            rounds: vec![(0..rounds).rev().map(|one| one as f64).collect()],
+            rounds: vec![(0..rounds).rev().map(|index| index as f64).collect()],
         };
-        assert_eq!(dot_values(&of(3)), [0.0, 1.0, 2.0]);
-        let many = dot_values(&of(1000));
-        assert_eq!((many.len(), many[0], many[MAX_DOTS - 1]), (MAX_DOTS, 0.0, 999.0));
+        assert_eq!(dot_values(&side(3)), [0.0, 1.0, 2.0]);
+        let quantiles = dot_values(&side(1000));
+        assert_eq!((quantiles.len(), quantiles[0], quantiles[MAX_DOTS - 1]), (MAX_DOTS, 0.0, 999.0));
     }
 }

@@ -49,7 +49,7 @@ fn draw_row(comparison: &Comparison, frame: &LadderFrame, rung: &ComparedRung, m
         Some((ratio, verdict)) if verdict_class(verdict) == OPEN_CLASS => ratio,
         Some(_) => rung_outcome(rung, comparison),
     };
-    let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover: hover_text(rung), class };
+    let row = LadderRow { label: &rung.label, continues: rung.continues, middle, hover: hover_text(rung), class };
     frame.row(&row, &html!("{}{}{}", shift, base, other), (&outcome.into(), 2.0))
 }
 
@@ -62,7 +62,7 @@ fn ratio_and_verdict<'c>(rung: &ComparedRung, comparison: &'c Comparison) -> Opt
 /// Ratio and verdict of a rung in words.
 pub(crate) fn rung_outcome(rung: &ComparedRung, comparison: &Comparison) -> String {
     ratio_and_verdict(rung, comparison)
-        .map_or_else(|| "not compared".into(), |(ratio, of_figure)| format!("{ratio} {}", change_word(of_figure)))
+        .map_or_else(|| "not compared".into(), |(ratio, verdict)| format!("{ratio} {}", change_word(verdict)))
 }
 
 /// The text shown while a pointer rests on a rung.

@@ -31,7 +31,7 @@ pub(super) struct LadderFrame {
 
 /// What a row is of.
 pub(super) struct LadderRow<'r> {
-    pub what: &'r str,
+    pub label: &'r str,
     /// Whether it continues the row above.
     pub continues: bool,
     pub middle: f64,
@@ -50,11 +50,11 @@ impl LadderFrame {
         &self,
         layouts: [RowLayout; 2],
         marks: &[(LegendMark, &str)],
-        drawn: impl Fn(&Self) -> Markup,
+        draw: impl Fn(&Self) -> Markup,
     ) -> Markup {
         wide_and_narrow(layouts, |layout| {
             let frame = Self { layout, ..*self };
-            (html!("{}{}", drawn(&frame), frame.legend(marks)), frame.height(marks))
+            (html!("{}{}", draw(&frame), frame.legend(marks)), frame.height(marks))
         })
     }
 
@@ -63,9 +63,9 @@ impl LadderFrame {
         let ticks = self.axis.labels().map(|(share, time)| (self.x_of_share(share), time));
         let bottom = TOP + ROW_HEIGHT * self.rows as f64;
         let lines = GridLines { top: TOP, bottom, labels: TOP - 8.0, right: f64::INFINITY };
-        let row = |(target, drawn)| match target {
-            Some(target) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", target, drawn),
-            None => drawn,
+        let row = |(target, content)| match target {
+            Some(target) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", target, content),
+            None => content,
         };
         html!("{}{}", lines.markup(ticks), rows.map(row).collect::<Markup>())
     }
@@ -98,12 +98,12 @@ impl LadderFrame {
         names + share * (width - names - figures)
     }
 
-    /// A row: what it is of, its marks, and what stands behind the axis, so far from the edge.
-    pub fn row(&self, row: &LadderRow<'_>, marks: &Markup, behind: (&Markup, f64)) -> Markup {
-        let (text, from_edge) = behind;
+    /// A row: its label, its marks, and the text behind the axis with its distance from the edge.
+    pub fn row(&self, row: &LadderRow<'_>, marks: &Markup, figure_text: (&Markup, f64)) -> Markup {
+        let (text, edge_distance) = figure_text;
         let (top, baseline, width) = (number(row.middle - ROW_HEIGHT / 2.0), row.middle + 4.0, self.layout.width);
-        let name = text_at(if row.continues { INDENT_WIDTH } else { 0.0 }, baseline, row.what);
-        let place = html!("x=\"{}\" y=\"{}\" text-anchor=\"end\"", width - from_edge, number(baseline));
+        let name = text_at(if row.continues { INDENT_WIDTH } else { 0.0 }, baseline, row.label);
+        let place = html!("x=\"{}\" y=\"{}\" text-anchor=\"end\"", width - edge_distance, number(baseline));
         let figure = html!("<text class=\"ladder-figure {}\" {}>{}</text>", row.class, place, text);
         let ground = html!("<rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>", top, width, ROW_HEIGHT);
         html!("<g><title>{}</title>{}{}{}{}</g>", row.hover, ground, name, marks, figure)

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! and moves 128 bytes of each array in one turn of its inner loop, which is eight instructions of 16 bytes, enough for
-//! any core to keep its load and store pipelines busy beside the counting.
+//! any core to keep its load and store pipelines busy during the counting.
 
 use std::arch::{asm, global_asm};
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! and moves 512 bytes of each array in one turn of its inner loop. Nothing is done with what is loaded except where
-//! the operation says so: a load that nobody uses is still a load.
+//! the operation states so: a load that nobody uses is still a load.
 
 use std::arch::global_asm;
 

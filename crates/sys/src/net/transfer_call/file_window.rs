@@ -109,10 +109,10 @@ impl FileWindow {
     ///
     /// # Panics
     /// If they are not shown.
-    pub fn fill(&mut self, part: Range<usize>, from: &File) -> Result<usize> {
-        let place = self.part_ptr(&part);
+    pub fn fill(&mut self, range: Range<usize>, file: &File) -> Result<usize> {
+        let pointer = self.part_ptr(&range);
         // SAFETY: the part lies in the mapping, which is borrowed exclusively; a page that is not to be had is EFAULT.
-        super::byte_count(unsafe { libc::read(from.as_raw_fd(), place.cast(), part.len()) })
+        super::byte_count(unsafe { libc::read(file.as_raw_fd(), pointer.cast(), range.len()) })
     }
 
     /// The bytes of a part, in place. If somebody else writes the file meanwhile, they are a mixture of old and new; the caller
@@ -120,9 +120,9 @@ impl FileWindow {
     ///
     /// # Panics
     /// If they are not shown.
-    pub fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: inside what is mapped, as `place` checks, readable, and mapped for as long as it is borrowed.
-        unsafe { std::slice::from_raw_parts(self.part_ptr(&part), part.len()) }
+    pub fn slice(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: inside what is mapped, as `part_ptr` checks, readable, and mapped for as long as it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.part_ptr(&range), range.len()) }
     }
 
     /// Copies bytes into it from this place on. The caller guards against a page that cannot be made.
@@ -131,19 +131,19 @@ impl FileWindow {
     /// If they leave what is shown, or it is only to be read.
     pub fn copy_in(&mut self, start: usize, bytes: &[u8]) {
         assert!(self.access == PageAccess::Write, "a window that is only to be read");
-        let place = self.part_ptr(&(start..start.saturating_add(bytes.len())));
+        let pointer = self.part_ptr(&(start..start.saturating_add(bytes.len())));
         // SAFETY: the place lies in the mapping, which is writable and borrowed exclusively, and so is no part of `bytes`.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, bytes.len()) };
     }
 
     /// Where a part begins, all of which is shown.
-    pub(super) fn part_ptr(&self, part: &Range<usize>) -> *mut u8 {
+    pub(super) fn part_ptr(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
-            part.start <= part.end && part.end <= self.mapped_bytes,
-            "{part:?} leaves the {} bytes shown",
+            range.start <= range.end && range.end <= self.mapped_bytes,
+            "{range:?} leaves the {} bytes shown",
             self.mapped_bytes
         );
-        self.region.start().as_ptr().wrapping_add(part.start)
+        self.region.start().as_ptr().wrapping_add(range.start)
     }
 }
 

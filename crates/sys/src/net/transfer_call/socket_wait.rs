@@ -31,7 +31,7 @@ pub enum SocketEvent {
     Readable,
     /// There is room for bytes to send, or the peer has gone.
     Writable,
-    /// The error queue says something, such as that bytes sent without a copy are no longer used.
+    /// The error queue has a message, such as that bytes sent without a copy are no longer used.
     ErrorQueue,
 }
 
@@ -58,11 +58,11 @@ impl WaitingSocket {
     ///
     /// # Errors
     /// Those of the calls; a timeout of zero.
-    pub fn new(stream: TcpStream, waiting: SocketWaitMode, timeout: Duration) -> Result<Self> {
-        stream.set_nonblocking(waiting != SocketWaitMode::InCall)?;
+    pub fn new(stream: TcpStream, mode: SocketWaitMode, timeout: Duration) -> Result<Self> {
+        stream.set_nonblocking(mode != SocketWaitMode::InCall)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
-        let waiter = match waiting {
+        let waiter = match mode {
             SocketWaitMode::InCall => Waiter::InCall,
             SocketWaitMode::Epoll => {
                 let (set, interest) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, EventFlags::empty());
@@ -89,32 +89,32 @@ impl WaitingSocket {
     ///
     /// # Errors
     /// Those of the calls, an interruption not among them.
-    pub fn wait(&mut self, awaited: SocketEvent, timeout: Duration) -> Result<bool> {
-        let within = whole_milliseconds(timeout);
-        let awaited = match awaited {
+    pub fn wait(&mut self, event: SocketEvent, timeout: Duration) -> Result<bool> {
+        let poll_timeout = whole_milliseconds(timeout);
+        let interest_flags = match event {
             SocketEvent::Readable => EventFlags::IN | EventFlags::RDHUP,
             SocketEvent::Writable => EventFlags::OUT,
             // Errors are always reported.
             SocketEvent::ErrorQueue => EventFlags::empty(),
         };
-        let woken = match &mut self.waiter {
+        let result = match &mut self.waiter {
             Waiter::InCall => {
                 // The bits of poll are those of epoll.
-                let events = PollFlags::from_bits_retain(awaited.bits() as u16);
+                let events = PollFlags::from_bits_retain(interest_flags.bits() as u16);
                 let mut sockets = [PollFd::new(&self.stream, events)];
-                rustix::event::poll(&mut sockets, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
+                rustix::event::poll(&mut sockets, Some(&poll_timeout)).map(|ready| ready > 0).map_err(Error::from)
             }
             Waiter::Epoll { set, interest } => {
-                if *interest != awaited {
-                    epoll::modify(&*set, &self.stream, EventData::new_u64(0), awaited)?;
-                    *interest = awaited;
+                if *interest != interest_flags {
+                    epoll::modify(&*set, &self.stream, EventData::new_u64(0), interest_flags)?;
+                    *interest = interest_flags;
                 }
                 let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
-                epoll::wait(&*set, &mut events, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
+                epoll::wait(&*set, &mut events, Some(&poll_timeout)).map(|ready| ready > 0).map_err(Error::from)
             }
             Waiter::Signal(block) => block.wait(timeout),
         };
-        match woken {
+        match result {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
             other => other,
         }
@@ -144,7 +144,7 @@ struct SignalOwner {
 /// Signals taken at a time that had queued up while nobody waited: as many as a user may have pending on most machines.
 const MAX_STALE_SIGNALS: usize = 1 << 16;
 
-/// The signal of a socket: the first of the real-time ones, which say each event. Where too many are pending, the kernel sends
+/// The signal of a socket: the first of the real-time ones, which report each event. Where too many are pending, the kernel sends
 /// SIGIO instead.
 fn socket_signals() -> libc::sigset_t {
     signal_set(&[libc::SIGRTMIN(), libc::SIGIO])
@@ -163,7 +163,7 @@ fn enable_signals(stream: &TcpStream) -> Result<()> {
 
 thread_local! {
     /// How many sockets of this thread need the signals held back, and which were held back before the first.
-    static HELD: Cell<(usize, Option<libc::sigset_t>)> = const { Cell::new((0, None)) };
+    static BLOCKED: Cell<(usize, Option<libc::sigset_t>)> = const { Cell::new((0, None)) };
 }
 
 /// Holds the signals of sockets back in this thread, so that they can be waited for: let through, they would end the process. The
@@ -173,7 +173,7 @@ struct SignalBlock;
 
 impl SignalBlock {
     fn new() -> Result<Self> {
-        let (count, mut before) = HELD.get();
+        let (count, mut before) = BLOCKED.get();
         if count == 0 {
             // SAFETY: all zeros are a set, which the call fills; both sets outlive it.
             before = Some(unsafe {
@@ -183,13 +183,13 @@ impl SignalBlock {
                 before
             });
         }
-        HELD.set((count + 1, before));
+        BLOCKED.set((count + 1, before));
         Ok(Self)
     }
 
-    /// Waits for a signal, and takes the others that have queued up: whatever they told is seen by the next call that is tried.
-    fn wait(&self, within: Duration) -> Result<bool> {
-        if !take_signal(within)? {
+    /// Waits for a signal, and takes the others that have queued up: the next call that is tried sees what they reported.
+    fn wait(&self, timeout: Duration) -> Result<bool> {
+        if !take_signal(timeout)? {
             return Ok(false);
         }
         for _ in 0..MAX_STALE_SIGNALS {
@@ -203,32 +203,32 @@ impl SignalBlock {
 
 impl Drop for SignalBlock {
     fn drop(&mut self) {
-        let (count, before) = HELD.get();
-        HELD.set((count - 1, before));
+        let (count, before) = BLOCKED.get();
+        BLOCKED.set((count - 1, before));
         let (1, Some(before)) = (count, before) else { return };
-        while take_signal(Duration::ZERO).is_ok_and(|taken| taken) {}
+        while take_signal(Duration::ZERO).is_ok_and(|was_pending| was_pending) {}
         // SAFETY: both sets are valid and outlive the calls; only what was not held back before is let through.
         unsafe {
-            let mut own = socket_signals();
+            let mut unblocked = socket_signals();
             for signal in [libc::SIGRTMIN(), libc::SIGIO] {
                 if libc::sigismember(&raw const before, signal) == 1 {
-                    libc::sigdelset(&raw mut own, signal);
+                    libc::sigdelset(&raw mut unblocked, signal);
                 }
             }
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const own, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const unblocked, std::ptr::null_mut());
         }
     }
 }
 
 /// Takes one signal, if there is one within this time.
-fn take_signal(within: Duration) -> Result<bool> {
+fn take_signal(timeout: Duration) -> Result<bool> {
     let set = socket_signals();
-    let within = libc::timespec {
-        tv_sec: libc::time_t::try_from(within.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: within.subsec_nanos() as _,
+    let timespec = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos() as _,
     };
-    // SAFETY: set and time outlive the call, and null is allowed for what it tells about the signal.
-    match check(unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const within) }) {
+    // SAFETY: set and time outlive the call, and null is allowed for the information about the signal.
+    match check(unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const timespec) }) {
         Ok(_) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
         Err(error) => Err(error),

@@ -35,7 +35,7 @@ pub enum BufferRequest<'a> {
     Write(&'a File, u64),
     /// Sends all of it.
     Send(BorrowedFd<'a>, MoreFollows),
-    /// Like `Send`, without a copy; how it went is told apart from whether the buffer is still used.
+    /// Like `Send`, without a copy; its result and the end of the buffer's use are two completions.
     SendZeroCopy(BorrowedFd<'a>, MoreFollows),
     /// Fills it with what has arrived.
     Receive(BorrowedFd<'a>),
@@ -87,7 +87,7 @@ struct BufferUse {
     /// Whether one of them writes into it.
     fills: bool,
     /// Sends without a copy that have ended, but still use it: their names, and whether they sent anything.
-    kept: Vec<(u64, bool)>,
+    pending_notifications: Vec<(u64, bool)>,
 }
 
 /// A ring and its buffers.
@@ -100,9 +100,9 @@ pub struct TransferRing {
     /// Requests that are queued or submitted, and not yet done. Bytes sent without a copy may be used for longer; they lie in pages
     /// that the kernel holds.
     in_flight: usize,
-    /// What was taken from the ring and is not yet told.
-    ended: VecDeque<cqueue::Entry>,
-    /// The name of the next request, to which its buffer is added: the kernel may tell of a send without a copy that was cancelled
+    /// Completions that were taken from the ring and are not yet returned.
+    completions: VecDeque<cqueue::Entry>,
+    /// The name of the next request, to which its buffer is added: the kernel may complete a send without a copy that was cancelled
     /// when its buffer is already used for another.
     next: u64,
 }
@@ -114,14 +114,14 @@ impl TransferRing {
     /// Those of [`crate::uring::FileRing::new`]; `Unsupported` for a kernel before 6.0, which cannot wait for what it cancels.
     pub fn new(slots: usize, bytes: usize) -> Result<Self> {
         let (ring, _) = crate::uring::new_io_uring(ring_length(slots.next_power_of_two().max(2)))?;
-        let mut known = Probe::new();
-        ring.submitter().register_probe(&mut known)?;
-        if !known.is_supported(opcode::SendZc::CODE) {
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::SendZc::CODE) {
             return Err(Error::new(ErrorKind::Unsupported, "io_uring with sockets needs Linux 6.0"));
         }
         let buffers = if slots == 0 { None } else { Some(Arena::io_buffer(buffer_stride(bytes) * slots)?) };
-        let (uses, ended) = (vec![BufferUse::default(); slots], VecDeque::new());
-        Ok(Self { ring, bytes, buffers, uses, in_flight: 0, ended, next: 0 })
+        let (uses, completions) = (vec![BufferUse::default(); slots], VecDeque::new());
+        Ok(Self { ring, bytes, buffers, uses, in_flight: 0, completions, next: 0 })
     }
 
     /// How many buffers it has.
@@ -139,15 +139,15 @@ impl TransferRing {
         self.in_flight
     }
 
-    /// Those that have ended and are yet to be told.
+    /// Completions that are yet to be returned.
     #[cfg(test)]
-    pub(super) fn ended(&self) -> usize {
-        self.ended.len()
+    pub(super) fn completion_count(&self) -> usize {
+        self.completions.len()
     }
 
     /// Whether the kernel uses a buffer: for a request, or because bytes in it were sent without a copy.
     pub fn is_in_use(&self, slot: usize) -> bool {
-        self.uses[slot].requests > 0 || !self.uses[slot].kept.is_empty()
+        self.uses[slot].requests > 0 || !self.uses[slot].pending_notifications.is_empty()
     }
 
     /// A buffer, which the kernel may read at the same time.
@@ -161,26 +161,26 @@ impl TransferRing {
     }
 
     /// Where a part of a buffer begins.
-    fn buffer_ptr(&mut self, slot: usize, within: &Range<usize>) -> *mut u8 {
-        assert!(within.start <= within.end && within.end <= self.bytes, "{within:?} leaves a buffer");
+    fn buffer_ptr(&mut self, slot: usize, range: &Range<usize>) -> *mut u8 {
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} leaves a buffer");
         // As an address of the arena, so that no reference covers what the kernel fills.
         let first = self.buffers.as_ref().map_or(0, Arena::address);
-        std::ptr::with_exposed_provenance_mut(first + slot * buffer_stride(self.bytes) + within.start)
+        std::ptr::with_exposed_provenance_mut(first + slot * buffer_stride(self.bytes) + range.start)
     }
 
     /// Has `work` queue requests on files and sockets that live longer than this call: none of them is queued or in flight when it
     /// returns, however it ends.
     pub fn scope<'env, T>(&mut self, work: impl FnOnce(&mut RingScope<'_, 'env>) -> T) -> T {
-        let mut ended = ScopeEnd(RingScope { requests: self, files: PhantomData });
-        work(&mut ended.0)
+        let mut scope_end = ScopeEnd(RingScope { requests: self, files: PhantomData });
+        work(&mut scope_end.0)
     }
 
     /// # Safety
     /// What the request uses must be left to the kernel until it is done.
     unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: as the caller promises.
-        let pushed = unsafe { self.ring.submission().push(entry) };
-        assert!(pushed.is_ok(), "the queue has a place for each buffer");
+        let result = unsafe { self.ring.submission().push(entry) };
+        assert!(result.is_ok(), "the queue has a place for each buffer");
         self.in_flight += 1;
     }
 
@@ -199,46 +199,46 @@ impl TransferRing {
     ///
     /// # Errors
     /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
-    pub fn wait(&mut self, within: Option<Duration>) -> Result<bool> {
-        if !self.ended.is_empty() {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        if !self.completions.is_empty() {
             return self.submit().map(|()| true);
         }
-        self.wait_in_kernel(within)
+        self.wait_in_kernel(timeout)
     }
 
-    fn wait_in_kernel(&mut self, within: Option<Duration>) -> Result<bool> {
-        let begun = Instant::now();
+    fn wait_in_kernel(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        let start = Instant::now();
         loop {
             if stop_signals::stop_signal().is_some() {
                 return Err(ErrorKind::Interrupted.into());
             }
-            let left = within.map(|within| within.saturating_sub(begun.elapsed()));
-            let entered = self.enter(left);
+            let remaining = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            let enter_result = self.enter(remaining);
             // What a call submitted hides that its time was over, or that a signal came.
             if !self.ring.completion().is_empty() {
                 return Ok(true);
             }
-            match entered {
+            match enter_result {
                 Err(error) if !is_transient(&error) => return Err(error),
-                _ if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+                _ if remaining.is_some_and(|remaining| remaining.is_zero()) => return Ok(false),
                 _ => {}
             }
         }
     }
 
     /// Submits what is queued, and waits for one request, at most this time.
-    fn enter(&mut self, within: Option<Duration>) -> Result<usize> {
-        let Some(within) = within else { return self.ring.submit_and_wait(1) };
-        let within = Timespec::from(within);
-        self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&within))
+    fn enter(&mut self, timeout: Option<Duration>) -> Result<usize> {
+        let Some(timeout) = timeout else { return self.ring.submit_and_wait(1) };
+        let timespec = Timespec::from(timeout);
+        self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
     }
 
     /// What became of a request.
     pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
-            let entry = self.ended.pop_front().or_else(|| self.ring.completion().next())?;
-            if let Some(done) = self.record_completion(&entry) {
-                return Some(done);
+            let entry = self.completions.pop_front().or_else(|| self.ring.completion().next())?;
+            if let Some(completion) = self.record_completion(&entry) {
+                return Some(completion);
             }
         }
     }
@@ -246,19 +246,19 @@ impl TransferRing {
     fn record_completion(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
         let name = entry.user_data();
         let slot = (name % NAME_STEP) as usize;
-        let used = &mut self.uses[slot];
+        let usage = &mut self.uses[slot];
         if cqueue::notif(entry.flags()) {
-            // One that was cancelled in a chain is told without having been announced.
-            let place = used.kept.iter().position(|kept| kept.0 == name)?;
-            let (_, has_sent) = used.kept.swap_remove(place);
+            // One that was cancelled in a chain completes without having been announced.
+            let position = usage.pending_notifications.iter().position(|notification| notification.0 == name)?;
+            let (_, has_sent) = usage.pending_notifications.swap_remove(position);
             return has_sent
                 .then_some(Completion::Released { slot, copied: entry.result() as u32 & USAGE_COPIED != 0 });
         }
         self.in_flight -= 1;
-        used.requests -= 1;
-        used.fills = false;
+        usage.requests -= 1;
+        usage.fills = false;
         if cqueue::more(entry.flags()) {
-            used.kept.push((name, entry.result() > 0));
+            usage.pending_notifications.push((name, entry.result() > 0));
         }
         Some(Completion::Moved { slot, bytes: completion_result(entry) })
     }
@@ -267,42 +267,42 @@ impl TransferRing {
     /// One that a signal ended before it moved anything is made again.
     ///
     /// # Errors
-    /// What the request says; `TimedOut`; `Interrupted` if a signal asked to stop; `Unsupported` for a call that is no request.
+    /// Those of the request; `TimedOut`; `Interrupted` if a signal asked to stop; `Unsupported` for a call that is no request.
     ///
     /// # Panics
     /// If other requests are in flight.
     pub fn execute(&mut self, mut call: TransferCall<'_>, socket: &impl AsFd, timeout: Duration) -> Result<usize> {
         assert_eq!(self.in_flight, 0, "other requests are in flight");
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
-            let left = call.awaited().map(|_| timeout.saturating_sub(begun.elapsed()));
+            let remaining = call.wait_event().map(|_| timeout.saturating_sub(start.elapsed()));
             let entry = call.submission_entry(socket).ok_or(ErrorKind::Unsupported)?;
             // SAFETY: what the call borrows is borrowed until this function returns, and the request is done before that.
             unsafe { self.push(&entry.user_data(CALL_NAME)) };
-            let (moved, waited) = self.wait_for_call(left);
+            let (call_result, wait_result) = self.wait_for_call(remaining);
             self.in_flight -= 1;
-            match (moved, waited) {
+            match (call_result, wait_result) {
                 // Work that the kernel has for this thread counts as a signal too.
                 (Err(error), Ok(true)) if is_cancelled(&error) => {}
                 (Err(error), Ok(false)) if is_cancelled(&error) => return Err(ErrorKind::TimedOut.into()),
-                (Err(error), Err(why)) if is_cancelled(&error) => return Err(why),
-                (moved, _) => return moved,
+                (Err(error), Err(wait_error)) if is_cancelled(&error) => return Err(wait_error),
+                (call_result, _) => return call_result,
             }
         }
     }
 
     /// Waits until the one call is done, called back if need be: what it moved, and whether it was in time.
     fn wait_for_call(&mut self, timeout: Option<Duration>) -> (Result<usize>, Result<bool>) {
-        let begun = Instant::now();
-        let mut waited = Ok(true);
+        let start = Instant::now();
+        let mut wait_result = Ok(true);
         loop {
-            self.ended.extend(self.ring.completion());
-            let place = self.ended.iter().position(|entry| entry.user_data() == CALL_NAME);
-            if let Some(entry) = place.and_then(|place| self.ended.remove(place)) {
-                return (completion_result(&entry), waited);
+            self.completions.extend(self.ring.completion());
+            let position = self.completions.iter().position(|entry| entry.user_data() == CALL_NAME);
+            if let Some(entry) = position.and_then(|index| self.completions.remove(index)) {
+                return (completion_result(&entry), wait_result);
             }
-            waited = self.wait_in_kernel(timeout.map(|timeout| timeout.saturating_sub(begun.elapsed())));
-            if !matches!(waited, Ok(true)) {
+            wait_result = self.wait_in_kernel(timeout.map(|timeout| timeout.saturating_sub(start.elapsed())));
+            if !matches!(wait_result, Ok(true)) {
                 self.cancel_all();
             }
         }
@@ -312,13 +312,13 @@ impl TransferRing {
     /// [`Self::next_completion`].
     fn cancel_all(&mut self) {
         let is_end = |entry: &cqueue::Entry| !cqueue::notif(entry.flags());
-        let mut left = self.in_flight - self.ended.iter().filter(|entry| is_end(entry)).count();
+        let mut remaining = self.in_flight - self.completions.iter().filter(|entry| is_end(entry)).count();
         loop {
             for entry in self.ring.completion() {
-                left -= usize::from(is_end(&entry));
-                self.ended.push_back(entry);
+                remaining -= usize::from(is_end(&entry));
+                self.completions.push_back(entry);
             }
-            if left == 0 {
+            if remaining == 0 {
                 return;
             }
             // That nothing is found to be cancelled is no error: it may just be ending. It is cancelled again where a request was
@@ -342,17 +342,17 @@ pub struct RingScope<'ring, 'env> {
 }
 
 impl<'env> RingScope<'_, 'env> {
-    /// Queues a request for the bytes `within` a buffer, which [`Self::submit`] or [`Self::wait`] submits. One that is linked ends
+    /// Queues a request for the bytes in `range` of a buffer, which [`Self::submit`] or [`Self::wait`] submits. One that is linked ends
     /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
     ///
     /// # Panics
     /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
-    pub fn queue(&mut self, request: BufferRequest<'env>, slot: usize, within: Range<usize>, linked: bool) {
+    pub fn queue(&mut self, request: BufferRequest<'env>, slot: usize, range: Range<usize>, is_linked: bool) {
         let ring = &mut *self.requests;
         let fills = matches!(request, BufferRequest::Read(..) | BufferRequest::Receive(_));
         assert!(!ring.uses[slot].fills && (!fills || !ring.is_in_use(slot)), "buffer {slot} is in use");
-        let entry = request.entry(ring.buffer_ptr(slot, &within), within.len(), libc::MSG_WAITALL);
-        let link = if linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
+        let entry = request.entry(ring.buffer_ptr(slot, &range), range.len(), libc::MSG_WAITALL);
+        let link = if is_linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
         // SAFETY: the buffer belongs to this ring, which waits for its requests before it frees it, and nobody gets a reference
         // that this use excludes. File and socket are open until it is done: they outlive the scope, which ends what is in flight.
         unsafe { ring.push(&entry.flags(link).user_data(ring.next | slot as u64)) };
@@ -373,8 +373,8 @@ impl<'env> RingScope<'_, 'env> {
     ///
     /// # Errors
     /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
-    pub fn wait(&mut self, within: Option<Duration>) -> Result<bool> {
-        self.requests.wait(within)
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.requests.wait(timeout)
     }
 
     /// As [`TransferRing::next_completion`].
@@ -413,7 +413,7 @@ impl Drop for TransferRing {
     }
 }
 
-/// Whether an error of io_uring_enter says nothing about the requests: a signal, a time that is over, too little memory or too many
+/// Whether an error of io_uring_enter is none of the requests: a signal, a time that is over, too little memory or too many
 /// completions just now.
 fn is_transient(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))

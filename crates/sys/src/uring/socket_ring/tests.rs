@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// A ring; `None`, and said, where there is none.
+/// A ring; `None`, with a report, where there is none.
 fn ring() -> Option<SocketRing<File>> {
     match SocketRing::new() {
         Ok(ring) => Some(ring),
@@ -26,7 +26,7 @@ fn event(ring: &mut SocketRing<File>) -> RingEvent {
     loop {
         match ring.next_event() {
             Some(event) => return event,
-            None => ring.wait(LONG).unwrap(),
+            None => ring.wait(MAX_WAIT).unwrap(),
         }
     }
 }
@@ -37,7 +37,7 @@ fn pair() -> (TcpStream, Arc<OwnedFd>) {
     (client, Arc::new(listener.accept().unwrap().0.into()))
 }
 
-/// What the next event says that was received, by this token.
+/// The bytes that the next event received, by this token.
 fn received(ring: &mut SocketRing<File>, token: u64) -> Option<Vec<u8>> {
     let event = event(ring);
     assert_eq!(event.token, token);
@@ -66,21 +66,21 @@ fn timed_receive_is_complete() {
         let sent = vec![number as u8; 1 + number * 5 % 3000];
         let before = now();
         client.write_all(&sent).unwrap();
-        let mut came = Vec::new();
-        while came.len() < sent.len() {
+        let mut content = Vec::new();
+        while content.len() < sent.len() {
             let event = event(&mut ring);
             if event.is_last {
                 // For a moment there was no buffer, or the kernel took turns.
                 ring.receive_with_time(5, &server).unwrap();
             }
             let RingOutcome::Received(Ok(Some(chunk))) = event.outcome else { panic!("{event:?}") };
-            came.extend_from_slice(ring.bytes(&chunk));
-            let arrived = chunk.timed_read();
-            assert!(arrived.at.is_none_or(|at| (before..=now()).contains(&at)), "{arrived:?}");
-            was_timed |= arrived.at.is_some();
+            content.extend_from_slice(ring.bytes(&chunk));
+            let timed_read = chunk.timed_read();
+            assert!(timed_read.arrival.is_none_or(|arrival| (before..=now()).contains(&arrival)), "{timed_read:?}");
+            was_timed |= timed_read.arrival.is_some();
             ring.give_back(chunk);
         }
-        assert!(came == sent, "{number}");
+        assert!(content == sent, "{number}");
     }
     drop(client);
     assert_eq!(received(&mut ring, 5), None);
@@ -90,7 +90,7 @@ fn timed_receive_is_complete() {
 fn accept_runs_until_cancelled() {
     let Some(mut ring) = ring() else { return };
     let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
-    let accepting = ring.accept(7, &listener).unwrap();
+    let accept_request = ring.accept(7, &listener).unwrap();
     for _ in 0..3 {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let event = event(&mut ring);
@@ -98,11 +98,11 @@ fn accept_runs_until_cancelled() {
         assert!(event.token == 7 && !event.is_last);
         assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), client.local_addr().unwrap());
     }
-    ring.cancel(accepting).unwrap();
+    ring.cancel(accept_request).unwrap();
     let event = event(&mut ring);
     assert!(event.is_last && matches!(event.outcome, RingOutcome::Accepted(Err(_))), "{event:?}");
     // Cancelled twice is cancelled once.
-    ring.cancel(accepting).unwrap();
+    ring.cancel(accept_request).unwrap();
 }
 
 #[test]
@@ -112,14 +112,14 @@ fn bytes_arrive_in_order_then_end() {
     ring.receive(1, &socket).unwrap();
     client.write_all(b"one").unwrap();
     assert_eq!(received(&mut ring, 1).unwrap(), b"one");
-    let all: Vec<u8> = (0..3_000_000u32).map(|number| (number >> 3) as u8).collect();
-    let (sent, mut arrived) = (all.clone(), Vec::new());
+    let content: Vec<u8> = (0..3_000_000u32).map(|number| (number >> 3) as u8).collect();
+    let (sent, mut received_bytes) = (content.clone(), Vec::new());
     let writing = std::thread::spawn(move || client.write_all(&sent).unwrap());
-    while let Some(more) = received_or_again(&mut ring, &socket) {
-        arrived.extend_from_slice(&more);
+    while let Some(chunk) = received_or_again(&mut ring, &socket) {
+        received_bytes.extend_from_slice(&chunk);
     }
     writing.join().unwrap();
-    assert!(arrived == all);
+    assert!(received_bytes == content);
 }
 
 /// What comes; again after the buffers were all in use.
@@ -148,18 +148,18 @@ fn unreturned_buffers_are_not_reused() {
     let Some(mut ring) = ring() else { return };
     let (mut client, socket) = pair();
     ring.receive(1, &socket).unwrap();
-    let mut held = Vec::new();
-    let lacks = loop {
-        client.write_all(&[held.len() as u8]).unwrap();
+    let mut chunks = Vec::new();
+    let error = loop {
+        client.write_all(&[chunks.len() as u8]).unwrap();
         match event(&mut ring).outcome {
-            RingOutcome::Received(Ok(Some(chunk))) => held.push(chunk),
+            RingOutcome::Received(Ok(Some(chunk))) => chunks.push(chunk),
             RingOutcome::Received(Err(error)) => break error,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!((lacks.raw_os_error(), held.len()), (Some(libc::ENOBUFS), 256));
-    assert!(held.iter().enumerate().all(|(number, chunk)| ring.bytes(chunk) == [number as u8]));
-    held.into_iter().for_each(|chunk| ring.give_back(chunk));
+    assert_eq!((error.raw_os_error(), chunks.len()), (Some(libc::ENOBUFS), 256));
+    assert!(chunks.iter().enumerate().all(|(number, chunk)| ring.bytes(chunk) == [number as u8]));
+    chunks.into_iter().for_each(|chunk| ring.give_back(chunk));
     ring.receive(2, &socket).unwrap();
     assert_eq!(received(&mut ring, 2).unwrap(), [0]);
 }
@@ -170,8 +170,8 @@ fn file_is_sent_and_full_socket_reported() {
     let (mut client, socket) = pair();
     let file = crate::mapping::memory_file().unwrap();
     file.write_all_at(b"0123456789", 0).unwrap();
-    let within = BufferRange { begin: 2, bytes: 8 };
-    ring.read(3, (file.try_clone().unwrap(), 6), (b"> ........".to_vec(), within)).unwrap();
+    let range = BufferRange { begin: 2, bytes: 8 };
+    ring.read(3, (file.try_clone().unwrap(), 6), (b"> ........".to_vec(), range)).unwrap();
     let RingEvent { token: 3, is_last: true, outcome: RingOutcome::Read(Ok(4), buffer) } = event(&mut ring) else {
         panic!()
     };
@@ -181,10 +181,10 @@ fn file_is_sent_and_full_socket_reported() {
         panic!()
     };
     assert_eq!(buffer, b"> 6789");
-    let mut arrived = [0; 5];
-    client.read_exact(&mut arrived).unwrap();
-    assert_eq!(&arrived, b" 6789");
-    let full = loop {
+    let mut received_bytes = [0; 5];
+    client.read_exact(&mut received_bytes).unwrap();
+    assert_eq!(&received_bytes, b" 6789");
+    let error = loop {
         ring.send(5, &socket, (vec![1; 1 << 20], 0)).unwrap();
         match event(&mut ring).outcome {
             RingOutcome::Sent(Ok(_), _) => {}
@@ -192,18 +192,21 @@ fn file_is_sent_and_full_socket_reported() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(full.raw_os_error(), Some(libc::EAGAIN));
+    assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
     ring.await_ready(6, &socket, Readiness::Write).unwrap();
-    let mut drained = 0;
+    let mut drained_bytes = 0;
     client.set_nonblocking(true).unwrap();
     let event = loop {
-        drained += client.read(&mut [0; 1 << 16]).unwrap_or(0);
+        drained_bytes += client.read(&mut [0; 1 << 16]).unwrap_or(0);
         ring.wait(Duration::from_millis(1)).unwrap();
         if let Some(event) = ring.next_event() {
             break event;
         }
     };
-    assert!(drained > 0 && matches!(event, RingEvent { token: 6, is_last: true, outcome: RingOutcome::Ready(Ok(())) }));
+    assert!(
+        drained_bytes > 0
+            && matches!(event, RingEvent { token: 6, is_last: true, outcome: RingOutcome::Ready(Ok(())) })
+    );
 }
 
 #[test]
@@ -227,8 +230,8 @@ fn foreign_thread_submission_fails_cleanly() {
     let (_client, socket) = pair();
     ring.receive(1, &socket).unwrap();
     ring.wait(Duration::ZERO).unwrap();
-    let ended = std::thread::spawn(move || ring.wait(Duration::ZERO).map_err(|error| error.raw_os_error()));
-    assert_eq!(ended.join().unwrap(), Err(Some(libc::EEXIST)));
+    let result = std::thread::spawn(move || ring.wait(Duration::ZERO).map_err(|error| error.raw_os_error()));
+    assert_eq!(result.join().unwrap(), Err(Some(libc::EEXIST)));
     // What it held is lost with it, and not given to anybody else.
     assert_eq!(Arc::strong_count(&socket), 2);
 }

@@ -37,9 +37,10 @@ impl TransferMethod for Mmap {
                 PageAccess::Write if end < range.end => return Err(too_short()),
                 _ => {}
             }
-            let before = range.offset % page_bytes() as u64;
-            let mapped = self.window.map_part(range.file, range.offset - before, end - range.offset + before)?;
-            let mut position = before as usize;
+            let page_offset = range.offset % page_bytes() as u64;
+            let mapped =
+                self.window.map_part(range.file, range.offset - page_offset, end - range.offset + page_offset)?;
+            let mut position = page_offset as usize;
             while position < mapped {
                 let part = position..mapped.min(position.saturating_add(self.call_bytes));
                 let bytes = part.len();
@@ -65,12 +66,12 @@ impl TransferMethod for Mmap {
                     moved => moved?,
                 };
                 range.mark_moved(moved);
-                range.observe(self.window.part(position..position + moved));
+                range.observe(self.window.slice(position..position + moved));
                 position += moved;
             }
             if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
                 return Err(match range.access {
-                    PageAccess::Read => Error::other("the file was truncated while its bytes were looked at"),
+                    PageAccess::Read => Error::other("the file was truncated while its bytes were read"),
                     PageAccess::Write => too_short(),
                 });
             }
@@ -103,7 +104,7 @@ impl DeviceWindow {
             socket.counts.system_calls += 1;
             let mapped = self.0.map_part(range.file, range.offset, range.remaining())?;
             if let Some(device) = socket.device() {
-                device.window_mut()[..mapped].copy_from_slice(self.0.part(0..mapped));
+                device.window_mut()[..mapped].copy_from_slice(self.0.slice(0..mapped));
             }
             if guard.has_faulted() {
                 break;
@@ -120,11 +121,11 @@ impl DeviceWindow {
     fn receive_mapped(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let guard = SigbusGuard::over(self.0.address(), self.0.bytes())?;
         while range.remaining() > 0 {
-            let (room, mut filled) = (range.remaining_up_to(self.0.bytes()), 0);
-            while filled < room {
-                match socket.call_device(|device| device.receive(filled..room))? {
+            let (max_bytes, mut filled) = (range.remaining_up_to(self.0.bytes()), 0);
+            while filled < max_bytes {
+                match socket.call_device(|device| device.receive(filled..max_bytes))? {
                     0 => break,
-                    more => filled += more,
+                    received => filled += received,
                 }
             }
             socket.counts.system_calls += self.0.map_calls();
@@ -136,7 +137,7 @@ impl DeviceWindow {
                 return Err(Error::new(ErrorKind::StorageFull, "a page of the file could not be made"));
             }
             range.mark_moved(mapped);
-            if filled < room {
+            if filled < max_bytes {
                 break;
             }
         }

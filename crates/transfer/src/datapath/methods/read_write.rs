@@ -1,5 +1,5 @@
-//! By way of a buffer: pread and send, or recv and pwrite; and by way of several that are sent without a copy (MSG_ZEROCOPY), which are not
-//! used again before the kernel says so.
+//! By way of a buffer: pread and send, or recv and pwrite. And by way of several that are sent without a copy (MSG_ZEROCOPY), which are not
+//! used again before the kernel reports it.
 
 use std::io::{Error, ErrorKind, Result};
 
@@ -19,10 +19,10 @@ impl TransferMethod for ReadWrite {
         let buffer = &mut self.0;
         while range.remaining() > 0 {
             let length = range.remaining_up_to(buffer.len());
-            let room = &mut buffer[..length];
+            let chunk = &mut buffer[..length];
             let filled = socket.call(match range.access {
-                PageAccess::Read => TransferCall::Read(range.file, range.offset, room),
-                PageAccess::Write => TransferCall::Receive(room),
+                PageAccess::Read => TransferCall::Read(range.file, range.offset, chunk),
+                PageAccess::Write => TransferCall::Receive(chunk),
             })?;
             if filled == 0 {
                 break;
@@ -106,12 +106,12 @@ fn send_slot(socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>, slot: usize
         let is_last = socket.zero_copies.as_ref().is_none_or(|zero_copies| zero_copies.free_slots() < 2);
         let follows = if is_last { MoreFollows::No } else { range.more_follows(rest.len()) };
         match socket.call(TransferCall::SendZeroCopy(rest, follows)) {
-            Ok(more) => {
+            Ok(count) => {
                 if let Some(zero_copies) = &mut socket.zero_copies {
                     zero_copies.start_send(slot);
                 }
-                range.mark_drained(more);
-                sent += more;
+                range.mark_drained(count);
+                sent += count;
             }
             // The kernel keeps no account of more sends: some must be completed first.
             Err(error) if is_queue_full(&error) => {

@@ -1,4 +1,4 @@
-//! By sendfile, where the socket refers to the pages of the page cache; and by splice, from the file into a pipe and from there to the
+//! By sendfile, where the socket refers to the pages of the page cache. And by splice, from the file into a pipe and from there to the
 //! socket, or the other way round.
 
 use std::io::Result;

@@ -31,7 +31,7 @@ impl TransferMethod for Uring {
             PageAccess::Write => Direction::Receive,
         };
         let RingIo { socket, requests, counts, timeout, incoming } = socket.ring().ok_or(ErrorKind::Unsupported)?;
-        let (file, taken, next_offset) = (range.file, vec![false; requests.slots()], range.offset);
+        let (file, used_slots, next_offset) = (range.file, vec![false; requests.slots()], range.offset);
         requests.scope(|requests| {
             let (waited, pieces) = (Duration::ZERO, VecDeque::new());
             let mut pipeline = Pipeline {
@@ -44,7 +44,7 @@ impl TransferMethod for Uring {
                 incoming,
                 waited,
                 pieces,
-                taken,
+                used_slots,
                 next_offset,
             };
             let outcome = pipeline.run(range);
@@ -63,8 +63,8 @@ impl TransferMethod for Uring {
             if !requests.wait(Some(timeout))? {
                 return Err(ErrorKind::TimedOut.into());
             }
-            while let Some(done) = requests.next_completion() {
-                counts.count_release(&done);
+            while let Some(completion) = requests.next_completion() {
+                counts.count_release(&completion);
             }
         }
         Ok(())
@@ -87,7 +87,7 @@ struct Piece {
     filled: usize,
     drained: usize,
     state: PieceState,
-    is_seen: bool,
+    is_observed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ struct Pipeline<'a, 'ring, 'env> {
     waited: Duration,
     pieces: VecDeque<Piece>,
     /// Whether each buffer has a piece.
-    taken: Vec<bool>,
+    used_slots: Vec<bool>,
     /// Where the next buffer that is filled begins in the file.
     next_offset: u64,
 }
@@ -123,14 +123,14 @@ impl<'env> Pipeline<'_, '_, 'env> {
             if self.pieces.is_empty() && self.next_offset >= range.end {
                 return Ok(());
             }
-            let before = range.moved;
+            let moved_before = range.moved;
             let is_late = !self.wait()?;
             if is_late {
                 self.requests.cancel_all();
             }
             self.handle_completions(range)?;
             // The peer moved nothing for as long as the timeout.
-            if is_late && range.moved == before {
+            if is_late && range.moved == moved_before {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
@@ -139,8 +139,8 @@ impl<'env> Pipeline<'_, '_, 'env> {
     /// Leaves nothing to the kernel; what has left the socket meanwhile is counted.
     fn abort(&mut self, range: &mut RangeCursor<'_, '_>) {
         self.requests.cancel_all();
-        while let Some(done) = self.requests.next_completion() {
-            if let Completion::Moved { slot, bytes: Ok(bytes) } = done
+        while let Some(completion) = self.requests.next_completion() {
+            if let Completion::Moved { slot, bytes: Ok(bytes) } = completion
                 && self.direction == Direction::Receive
                 && self.pieces.iter().any(|piece| piece.slot == slot && piece.state == PieceState::Filling)
             {
@@ -149,7 +149,7 @@ impl<'env> Pipeline<'_, '_, 'env> {
         }
     }
 
-    fn has(&self, state: PieceState) -> bool {
+    fn has_piece_in(&self, state: PieceState) -> bool {
         self.pieces.iter().any(|piece| piece.state == state)
     }
 
@@ -157,37 +157,37 @@ impl<'env> Pipeline<'_, '_, 'env> {
     fn fill_free(&mut self, range: &RangeCursor<'_, '_>) {
         let is_receiving = self.direction == Direction::Receive;
         for slot in 0..self.requests.slots() {
-            if self.next_offset >= range.end || is_receiving && self.has(PieceState::Filling) {
+            if self.next_offset >= range.end || is_receiving && self.has_piece_in(PieceState::Filling) {
                 return;
             }
-            if self.taken[slot] || self.requests.is_in_use(slot) {
+            if self.used_slots[slot] || self.requests.is_in_use(slot) {
                 continue;
             }
-            let left = usize::try_from(range.end - self.next_offset).unwrap_or(usize::MAX);
-            let (offset, requested) = (self.next_offset, left.min(self.requests.bytes()));
+            let remaining = usize::try_from(range.end - self.next_offset).unwrap_or(usize::MAX);
+            let (offset, requested) = (self.next_offset, remaining.min(self.requests.bytes()));
             self.fill(slot, offset, 0..requested);
             let state = PieceState::Filling;
-            self.pieces.push_back(Piece { slot, offset, requested, filled: 0, drained: 0, state, is_seen: false });
-            self.taken[slot] = true;
+            self.pieces.push_back(Piece { slot, offset, requested, filled: 0, drained: 0, state, is_observed: false });
+            self.used_slots[slot] = true;
             // How much a socket gives is known when it has come.
             self.next_offset += if is_receiving { 0 } else { requested as u64 };
         }
     }
 
     /// Has a part of a buffer filled that begins at this offset of the file.
-    fn fill(&mut self, slot: usize, offset: u64, within: Range<usize>) {
+    fn fill(&mut self, slot: usize, offset: u64, part: Range<usize>) {
         let request = match self.direction {
-            Direction::Send { .. } => BufferRequest::Read(self.file, offset + within.start as u64),
+            Direction::Send { .. } => BufferRequest::Read(self.file, offset + part.start as u64),
             Direction::Receive => BufferRequest::Receive(self.socket.as_fd()),
         };
-        self.requests.queue(request, slot, within, false);
+        self.requests.queue(request, slot, part, false);
     }
 
-    /// Has filled buffers emptied, and shows them meanwhile: into the file each for itself; into the socket those that are filled without
+    /// Has filled buffers emptied, and shows them meanwhile: into the file each for itself. Into the socket those that are filled without
     /// a gap, unless the chain before is not done.
     fn drain_filled(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let is_sending = self.direction != Direction::Receive;
-        if is_sending && self.has(PieceState::Draining) {
+        if is_sending && self.has_piece_in(PieceState::Draining) {
             return Ok(());
         }
         let is_filled = |piece: &Piece| piece.state == PieceState::Filled;
@@ -213,9 +213,11 @@ impl<'env> Pipeline<'_, '_, 'env> {
         if queued > 0 && range.is_observed() {
             self.counts.system_calls += 1;
             self.requests.submit()?;
-            for piece in self.pieces.iter_mut().filter(|piece| piece.state == PieceState::Draining && !piece.is_seen) {
+            for piece in
+                self.pieces.iter_mut().filter(|piece| piece.state == PieceState::Draining && !piece.is_observed)
+            {
                 range.observe(&self.requests.buffer(piece.slot)[..piece.filled]);
-                piece.is_seen = true;
+                piece.is_observed = true;
             }
         }
         Ok(())
@@ -226,20 +228,20 @@ impl<'env> Pipeline<'_, '_, 'env> {
         self.counts.system_calls += 1;
         self.counts.waits += 1;
         // A file may take as long as it takes.
-        let by_file = if self.direction == Direction::Receive { PieceState::Draining } else { PieceState::Filling };
-        if self.has(by_file) {
+        let file_state = if self.direction == Direction::Receive { PieceState::Draining } else { PieceState::Filling };
+        if self.has_piece_in(file_state) {
             return self.requests.wait(None);
         }
-        let begun = self.incoming.as_ref().map(|_| coarse_now());
+        let start = self.incoming.as_ref().map(|_| coarse_now());
         let is_done = self.requests.wait(Some(self.timeout));
-        self.waited += begun.map_or(Duration::ZERO, |begun| coarse_now().saturating_sub(begun));
+        self.waited += start.map_or(Duration::ZERO, |start| coarse_now().saturating_sub(start));
         is_done
     }
 
     fn handle_completions(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        while let Some(done) = self.requests.next_completion() {
-            self.counts.count_release(&done);
-            let Completion::Moved { slot, bytes } = done else { continue };
+        while let Some(completion) = self.requests.next_completion() {
+            self.counts.count_release(&completion);
+            let Completion::Moved { slot, bytes } = completion else { continue };
             let index = self.pieces.iter().position(|piece| piece.slot == slot).expect("a request is of a piece");
             let is_filling = self.pieces[index].state == PieceState::Filling;
             let bytes = match bytes {
@@ -261,10 +263,10 @@ impl<'env> Pipeline<'_, '_, 'env> {
                 self.on_drained(range, index, bytes)?;
             }
         }
-        // Behind the end of the stream, or of a file that is shorter than it was said to be.
+        // Behind the end of the stream, or of a file that is shorter than was announced.
         self.pieces.retain(|piece| {
             let is_kept = piece.state == PieceState::Filling || piece.offset < range.end;
-            self.taken[piece.slot] &= is_kept;
+            self.used_slots[piece.slot] &= is_kept;
             is_kept
         });
         Ok(())
@@ -273,22 +275,22 @@ impl<'env> Pipeline<'_, '_, 'env> {
     /// This many bytes have come into a buffer, none at the end.
     fn on_filled(&mut self, range: &mut RangeCursor<'_, '_>, index: usize, bytes: Option<usize>) -> Result<()> {
         let piece = &mut self.pieces[index];
-        let more = bytes.unwrap_or(0);
-        piece.filled += more;
+        let count = bytes.unwrap_or(0);
+        piece.filled += count;
         if bytes == Some(0) {
             range.end = range.end.min(piece.offset + piece.filled as u64);
         }
         let is_receiving = self.direction == Direction::Receive;
-        let (slot, offset, within) = (piece.slot, piece.offset, piece.filled..piece.requested);
-        if !within.is_empty() && bytes.is_none_or(|more| more > 0 && !is_receiving) {
-            self.fill(slot, offset + within.start as u64, within);
+        let (slot, offset, part) = (piece.slot, piece.offset, piece.filled..piece.requested);
+        if !part.is_empty() && bytes.is_none_or(|count| count > 0 && !is_receiving) {
+            self.fill(slot, offset + part.start as u64, part);
             return Ok(());
         }
         piece.state = PieceState::Filled;
-        if is_receiving && more > 0 {
-            self.next_offset += more as u64;
-            range.mark_filled(more);
-            record_progress(self.incoming.as_deref_mut(), std::mem::take(&mut self.waited), more)?;
+        if is_receiving && count > 0 {
+            self.next_offset += count as u64;
+            range.mark_filled(count);
+            record_progress(self.incoming.as_deref_mut(), std::mem::take(&mut self.waited), count)?;
         }
         Ok(())
     }
@@ -301,7 +303,7 @@ impl<'env> Pipeline<'_, '_, 'env> {
         piece.drained += drained;
         piece.state = PieceState::Filled;
         if piece.drained == piece.filled {
-            self.taken[piece.slot] = false;
+            self.used_slots[piece.slot] = false;
             self.pieces.remove(index);
         }
         Ok(())

@@ -11,7 +11,7 @@ use kelvin_sys::net::{self, socket_queues::received_bytes};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::{LastProgress, SILENCE_BEFORE_CHECK, TestSession, not_ended, refused, stream_error};
+use super::{LastProgress, SILENCE_BEFORE_CHECK, TestSession, overlapping_test_error, refusal, stream_error};
 use crate::error::is_timeout;
 use crate::wire::admission::AgentLimits;
 use crate::wire::cpu_usage::{CpuUsageMeter, ThreadClocks};
@@ -37,16 +37,16 @@ impl TestSession<'_> {
     ) -> Result<TestReport> {
         let max_streams = self.limits.max_streams;
         if count == 0 || count > max_streams {
-            return Err(refused(format!("a test has from 1 to {max_streams} connections")));
+            return Err(refusal(format!("a test has from 1 to {max_streams} connections")));
         }
         options.check(self.limits)?;
         let listener = self.listen()?;
-        let not_granted = |error| refused(format!("the kernel of the agent's host does not grant{options}: {error}"));
-        options.apply(&listener).map_err(not_granted)?;
+        let grant_error = |error| refusal(format!("the kernel of the agent's host does not grant{options}: {error}"));
+        options.apply(&listener).map_err(grant_error)?;
         let streams = self.accept_streams(&listener, count)?;
         drop(listener);
         for stream in &streams {
-            // The kernel gathers what is sent into packets, and drops what was not received at the end: a client that does not read leaves
+            // The kernel gathers what is sent into packets, and drops what was not received at the end. A client that does not read leaves
             // nothing behind.
             let set_up = stream.set_nodelay(false).and_then(|()| net::reset_on_close(stream));
             set_up.map_err(Error::call("set up the test"))?;
@@ -58,7 +58,7 @@ impl TestSession<'_> {
     pub(super) fn serve_datagrams(&mut self, bytes: u32) -> Result<TestReport> {
         if bytes as usize <= size_of::<Cookie>() {
             let min_bytes = size_of::<Cookie>() + 1;
-            return Err(refused(format!("a counted datagram must have at least {min_bytes} bytes")));
+            return Err(refusal(format!("a counted datagram must have at least {min_bytes} bytes")));
         }
         let (socket, cookie) = self.introduced_socket()?;
         net::set_buffers(&socket, DATAGRAM_BUFFER_BYTES).map_err(Error::call("set up the test"))?;
@@ -66,11 +66,11 @@ impl TestSession<'_> {
     }
 
     fn serve_counted(&mut self, sockets: Vec<TestSocket>) -> Result<TestReport> {
-        self.begun = Instant::now();
+        self.start = Instant::now();
         let test = CountedTest {
             sockets,
             limits: self.limits,
-            begun: self.begun,
+            start: self.start,
             bytes: AtomicU64::new(0),
             numbers: Default::default(),
             threads: ThreadClocks::default(),
@@ -86,8 +86,8 @@ impl TestSession<'_> {
             let first = test.sockets.iter().find_map(TestSocket::stream);
             let stream = first.and_then(|first| TcpEndInfo::of_socket(first).ok());
             test.stop();
-            let panicked = |_| refused("a thread of the agent panicked");
-            let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).flatten());
+            let panic_error = |_| refusal("a thread of the agent panicked");
+            let ends = threads.into_iter().map(|thread| thread.join().map_err(panic_error).flatten());
             let ends = ends.collect::<Result<Vec<[u64; 2]>>>()?;
             outcome?;
             let cpu_nanoseconds = ends.iter().fold([0; 2], |sum, end| [sum[0] + end[0], sum[1] + end[1]]);
@@ -98,19 +98,19 @@ impl TestSession<'_> {
 
     /// Answers the client's requests meanwhile.
     fn answer_counts(&mut self, test: &CountedTest<'_>, threads: &[MoverThread<'_>]) -> Result<()> {
-        let mut watch = CpuUsageMeter::start(&test.threads);
+        let mut meter = CpuUsageMeter::start(&test.threads);
         loop {
-            let ask: AgentRequest = self.channel.receive(self.limits.idle_timeout)?;
+            let request: AgentRequest = self.channel.receive(self.limits.idle_timeout)?;
             self.check_time()?;
-            match ask {
+            match request {
                 // A stream that ended early has reported why, or was closed.
                 AgentRequest::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Closed),
                 AgentRequest::Count => {
-                    let counted = TestCounts { busy: watch.sample(), ..test.counts()? };
-                    self.send(&AgentResponse::Counted(counted))?;
+                    let counts = TestCounts { busy: meter.sample(), ..test.counts()? };
+                    self.send(&AgentResponse::Counted(counts))?;
                 }
                 AgentRequest::End => return Ok(()),
-                _ => return Err(not_ended()),
+                _ => return Err(overlapping_test_error()),
             }
         }
     }
@@ -126,7 +126,7 @@ enum TestSocket {
 struct CountedTest<'a> {
     sockets: Vec<TestSocket>,
     limits: &'a AgentLimits,
-    begun: Instant,
+    start: Instant,
     bytes: AtomicU64,
     /// Of datagrams: arrived, the highest number, reordered. One thread writes them.
     numbers: [AtomicU64; 3],
@@ -152,7 +152,7 @@ impl CountedTest<'_> {
         }
     }
 
-    /// The counts so far. Bytes of a stream that is taken have arrived when the kernel has them: threads that wait for a CPU and then read
+    /// The counts so far. Bytes of a stream that is taken have arrived when the kernel has them. Threads that wait for a CPU and then read
     /// what has gathered would show more than the network carries.
     fn counts(&self) -> Result<TestCounts> {
         let received = self.sockets.iter().filter_map(|socket| match socket {
@@ -164,7 +164,7 @@ impl CountedTest<'_> {
         });
         let received = received.collect::<kelvin_sys::Result<Vec<u64>>>().map_err(Error::call("count what arrived"))?;
         let bytes = if received.is_empty() { self.bytes.load(Ordering::Relaxed) } else { received.iter().sum() };
-        let nanoseconds = self.begun.elapsed().as_nanos() as u64;
+        let nanoseconds = self.start.elapsed().as_nanos() as u64;
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|count| count.load(Ordering::Relaxed));
         let dropped = self.sockets.iter().map(|source| match source {
             TestSocket::Stream(..) => 0,
@@ -178,7 +178,7 @@ impl CountedTest<'_> {
     /// Moves bytes until the end; the CPU time that it cost.
     fn move_bytes(&self, source: &TestSocket) -> Result<[u64; 2]> {
         self.threads.register();
-        let before = read_usage(UsageScope::Thread);
+        let usage_before = read_usage(UsageScope::Thread);
         match source {
             TestSocket::Stream(TestDirection::ToAgent, stream) => {
                 let mut buffer = vec![0; BUFFER_BYTES];
@@ -191,8 +191,8 @@ impl CountedTest<'_> {
             }
             TestSocket::Datagrams { socket, cookie, bytes } => self.receive_datagrams(socket, cookie, *bytes)?,
         }
-        let used = read_usage(UsageScope::Thread).since(before);
-        Ok([used.user, used.system])
+        let usage = read_usage(UsageScope::Thread).since(usage_before);
+        Ok([usage.user, usage.system])
     }
 
     /// Moves bytes of a stream by a call until it moves none: what has arrived at the end of a test is still received. A client that does
@@ -221,7 +221,10 @@ impl CountedTest<'_> {
                     numbers.record(number);
                     self.bytes.fetch_add(count as u64, Ordering::Relaxed);
                     let values = [numbers.arrived, numbers.latest, numbers.reordered];
-                    self.numbers.iter().zip(values).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+                    self.numbers
+                        .iter()
+                        .zip(values)
+                        .for_each(|(counter, value)| counter.store(value, Ordering::Relaxed));
                 }
                 Ok(count) if buffer[..count] == cookie[..] => {
                     socket.send(cookie).map_err(stream_error(self.limits))?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use kelvin_sys::random::split_mix;
 
-use super::{LONG, all_requests, all_responses, handshake, mutate, secret};
+use super::{LONG_TIMEOUT, all_requests, all_responses, handshake, mutate, secret};
 use crate::wire::admission::AgentLimits;
 use crate::wire::agent::Agent;
 use crate::wire::cipher::MAX_CONTENT_BYTES;
@@ -28,17 +28,22 @@ static PANICS: AtomicU32 = AtomicU32::new(0);
 
 /// Counts panics from now on.
 fn count_panics() {
-    let usual = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let is_of_test = std::thread::current().name().is_some_and(|name| name != "client");
         PANICS.fetch_add(u32::from(!is_of_test), Ordering::Relaxed);
-        usual(panic);
+        default_hook(panic);
     }));
 }
 
-/// Runs an agent, and something beside it.
+/// Runs an agent, and something at the same time.
 fn with_agent(body: impl FnOnce(SocketAddr)) {
-    let limits = AgentLimits { max_clients: 64, handshake_timeout: LONG, idle_timeout: LONG, ..AgentLimits::default() };
+    let limits = AgentLimits {
+        max_clients: 64,
+        handshake_timeout: LONG_TIMEOUT,
+        idle_timeout: LONG_TIMEOUT,
+        ..AgentLimits::default()
+    };
     let agent = Agent::listen("127.0.0.1:0".parse().unwrap(), secret(), limits, Box::new(|_, _| {})).unwrap();
     let (address, is_over) = (agent.address().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -57,32 +62,32 @@ struct TestInProgress {
 }
 
 /// Brings an agent into the state in which it serves this, or, without it, waits for a request.
-fn enter_state(agent: SocketAddr, ask: Option<&AgentRequest>) -> TestInProgress {
-    let mut channel = client_handshake(TcpStream::connect(agent).unwrap(), &secret(), LONG).unwrap();
-    let Some(ask) = ask else { return TestInProgress { channel, _streams: Vec::new(), _socket: None } };
-    channel.send(ask, LONG).unwrap();
-    let AgentResponse::Ready { port, cookie } = channel.receive(LONG).unwrap() else { panic!("{ask:?}") };
-    let there = SocketAddr::new(agent.ip(), port);
-    let streams = match *ask {
+fn enter_state(agent: SocketAddr, request: Option<&AgentRequest>) -> TestInProgress {
+    let mut channel = client_handshake(TcpStream::connect(agent).unwrap(), &secret(), LONG_TIMEOUT).unwrap();
+    let Some(request) = request else { return TestInProgress { channel, _streams: Vec::new(), _socket: None } };
+    channel.send(request, LONG_TIMEOUT).unwrap();
+    let AgentResponse::Ready { port, cookie } = channel.receive(LONG_TIMEOUT).unwrap() else { panic!("{request:?}") };
+    let address = SocketAddr::new(agent.ip(), port);
+    let streams = match *request {
         AgentRequest::Echo { transport: Transport::Tcp, .. } => 1,
         AgentRequest::Streams { count, .. } => count,
         _ => 0,
     };
-    let streams = (0..streams).map(|_| stream(there, &cookie)).collect();
+    let streams = (0..streams).map(|_| stream(address, &cookie)).collect();
     let is_of_datagrams =
-        matches!(ask, AgentRequest::Echo { transport: Transport::Udp, .. } | AgentRequest::ReceiveDatagrams { .. });
-    TestInProgress { channel, _streams: streams, _socket: is_of_datagrams.then(|| introduced(there, &cookie)) }
+        matches!(request, AgentRequest::Echo { transport: Transport::Udp, .. } | AgentRequest::ReceiveDatagrams { .. });
+    TestInProgress { channel, _streams: streams, _socket: is_of_datagrams.then(|| introduced(address, &cookie)) }
 }
 
-fn stream(there: SocketAddr, cookie: &Cookie) -> TcpStream {
-    let mut stream = TcpStream::connect(there).unwrap();
+fn stream(address: SocketAddr, cookie: &Cookie) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(cookie).unwrap();
     stream
 }
 
-fn introduced(there: SocketAddr, cookie: &Cookie) -> UdpSocket {
+fn introduced(address: SocketAddr, cookie: &Cookie) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(there).unwrap();
+    socket.connect(address).unwrap();
     socket.send(cookie).unwrap();
     assert_eq!(socket.recv(&mut [0; 100]).unwrap(), cookie.len());
     socket
@@ -108,20 +113,20 @@ fn states() -> Vec<Option<AgentRequest>> {
 #[test]
 fn agent_survives_any_authenticated_message() {
     count_panics();
-    let said: Vec<Vec<u8>> = all_requests().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
+    let messages: Vec<Vec<u8>> = all_requests().iter().map(|request| serde_json::to_vec(request).unwrap()).collect();
     let mut state = 2;
     with_agent(|agent| {
-        for (number, ask) in states().iter().cycle().take(1400).enumerate() {
-            let mut under_way = enter_state(agent, ask.as_ref());
-            for again in 0..3 {
-                let mut text = said[(number + again) % said.len()].clone();
+        for (number, request) in states().iter().cycle().take(1400).enumerate() {
+            let mut test = enter_state(agent, request.as_ref());
+            for repetition in 0..3 {
+                let mut text = messages[(number + repetition) % messages.len()].clone();
                 mutate(&mut text, &mut state);
                 if number % 50 == 0 {
                     text = [b"{\"".to_vec(), vec![b'x'; MAX_CONTENT_BYTES - 5], b"\":1".to_vec()].concat();
                 }
                 text.truncate(MAX_CONTENT_BYTES);
                 // It may have left already.
-                let _ = under_way.channel.send_serialized(&text, LONG);
+                let _ = test.channel.send_serialized(&text, LONG_TIMEOUT);
             }
         }
         // It has places for all that come now: the sender is gone.
@@ -140,7 +145,7 @@ fn agent_survives_any_authenticated_message() {
 #[test]
 fn oversized_text_is_refused_in_every_state() {
     with_agent(|agent| {
-        for ask in states() {
+        for request in states() {
             for text in [
                 format!("\"{}\"", "x".repeat(65_480)),
                 format!("{{\"{}\":1}}", "\u{1b}".repeat(60_000)),
@@ -150,24 +155,27 @@ fn oversized_text_is_refused_in_every_state() {
                 ),
                 "[".repeat(65_000),
             ] {
-                let TestInProgress { mut channel, _streams, _socket } = enter_state(agent, ask.as_ref());
-                channel.send_serialized(text.as_bytes(), LONG).unwrap();
+                let TestInProgress { mut channel, _streams, _socket } = enter_state(agent, request.as_ref());
+                channel.send_serialized(text.as_bytes(), LONG_TIMEOUT).unwrap();
                 // An echo over TCP reads only its own connection.
                 drop(_streams);
-                let mut answer = channel.receive::<AgentResponse>(LONG).unwrap();
+                let mut answer = channel.receive::<AgentResponse>(LONG_TIMEOUT).unwrap();
                 if matches!(answer, AgentResponse::Done(_)) {
-                    answer = channel.receive(LONG).unwrap();
+                    answer = channel.receive(LONG_TIMEOUT).unwrap();
                 }
-                let AgentResponse::Failed { why } = answer else { panic!("{ask:?}: {answer:?}") };
-                assert!(why.contains("malformed message") || why.contains("closed the connection"), "{ask:?}: {why}");
-                channel.send(&AgentRequest::Echo { transport: Transport::Tcp, bytes: 0 }, LONG).unwrap();
-                let mut answer = channel.receive::<AgentResponse>(LONG).unwrap();
+                let AgentResponse::Failed { why } = answer else { panic!("{request:?}: {answer:?}") };
+                assert!(
+                    why.contains("malformed message") || why.contains("closed the connection"),
+                    "{request:?}: {why}"
+                );
+                channel.send(&AgentRequest::Echo { transport: Transport::Tcp, bytes: 0 }, LONG_TIMEOUT).unwrap();
+                let mut answer = channel.receive::<AgentResponse>(LONG_TIMEOUT).unwrap();
                 if matches!(&answer, AgentResponse::Failed { why } if why.contains("malformed message")) {
-                    answer = channel.receive(LONG).unwrap();
+                    answer = channel.receive(LONG_TIMEOUT).unwrap();
                 }
                 assert!(
                     matches!(&answer, AgentResponse::Failed { why } if why.contains("at least one byte")),
-                    "{ask:?} {answer:?}"
+                    "{request:?} {answer:?}"
                 );
             }
         }
@@ -180,14 +188,14 @@ fn answer_with(listener: &TcpListener, mut texts: impl FnMut(&AgentRequest) -> V
     let (halves, ()) = handshake(&PROTOCOL, &secret()).accept(&mut stream, || Some(()))?;
     let mut channel = ControlChannel::new(stream, halves);
     loop {
-        let ask = channel.receive(LONG)?;
-        texts(&ask).iter().try_for_each(|text| channel.send_serialized(text, LONG))?;
+        let request = channel.receive(LONG_TIMEOUT)?;
+        texts(&request).iter().try_for_each(|text| channel.send_serialized(text, LONG_TIMEOUT))?;
     }
 }
 
 /// Which of all answers are right for a request.
-fn valid_responses(ask: &AgentRequest) -> &'static [usize] {
-    match ask {
+fn valid_responses(request: &AgentRequest) -> &'static [usize] {
+    match request {
         AgentRequest::Echo { .. } => &[READY_INDEX, DONE_INDEX],
         AgentRequest::Count => &[COUNTED_INDEX],
         AgentRequest::End => &[DONE_INDEX],
@@ -230,10 +238,10 @@ fn client_survives_any_response() {
     let answers: Vec<Vec<u8>> = answers.iter().map(|answer| serde_json::to_vec(answer).unwrap()).collect();
     let address = control.local_addr().unwrap();
     let (mut state, mut finished) = (3, 0);
-    let mut text = move |right: usize| {
+    let mut text = move |valid_index: usize| {
         let number = split_mix(&mut state);
         let mut text =
-            answers[if number.is_multiple_of(16) { number as usize / 16 % answers.len() } else { right }].clone();
+            answers[if number.is_multiple_of(16) { number as usize / 16 % answers.len() } else { valid_index }].clone();
         if number.is_multiple_of(3) {
             mutate(&mut text, &mut state);
         }
@@ -252,7 +260,9 @@ fn client_survives_any_response() {
         scope.spawn(move || {
             for _ in 0..500 {
                 // The client hangs up.
-                let _ = answer_with(&control, |ask| valid_responses(ask).iter().map(|&right| text(right)).collect());
+                let _ = answer_with(&control, |request| {
+                    valid_responses(request).iter().map(|&valid_index| text(valid_index)).collect()
+                });
             }
         });
         for number in 0..500 {
@@ -265,7 +275,7 @@ fn client_survives_any_response() {
 
 #[test]
 fn invalid_agent_counts_are_refused() {
-    let counted = |bytes: u64, busiest_thread: f64| {
+    let counts_json = |bytes: u64, busiest_thread: f64| {
         let zeros = serde_json::json!({ "arrived": 0, "latest": 0, "reordered": 0 });
         let busy = serde_json::json!({ "busiest_thread": busiest_thread, "threads": 0.0, "cpu": null });
         serde_json::json!({ "counted": { "bytes": bytes, "nanoseconds": 1, "numbers": zeros, "dropped": 0, "busy": busy } })
@@ -275,20 +285,20 @@ fn invalid_agent_counts_are_refused() {
     let ready = AgentResponse::Ready { port: tests.local_addr().unwrap().port(), cookie: [7; 16] };
     let ready = serde_json::to_string(&ready).unwrap();
     for (last, why) in [
-        (counted(99, 0.0), "it has counted less than before"),
-        (counted(101, 1e9), "a number of 1000000000, where 1000000 is the most"),
-        (counted(101, -1.0), "a number of -1, where"),
+        (counts_json(99, 0.0), "it has counted less than before"),
+        (counts_json(101, 1e9), "a number of 1000000000, where 1000000 is the most"),
+        (counts_json(101, -1.0), "a number of -1, where"),
         (format!(r#"{{"failed":{{"why":"{}"}}}}"#, "x".repeat(401)), "a text of 401, where 400 is the most"),
         (r#"{"failed":{"why":"\u001b[2J"}}"#.to_owned(), "a text with a control character"),
     ] {
-        let mut texts = [ready.clone(), counted(100, 0.5), last].into_iter();
+        let mut texts = [ready.clone(), counts_json(100, 0.5), last].into_iter();
         std::thread::scope(|scope| {
             scope.spawn(|| answer_with(&control, |_| texts.next().map(String::into_bytes).into_iter().collect()));
             let mut client = AgentClient::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
             let mut test = client.open_streams(TestDirection::ToAgent, 1, &TestSocketOptions::default()).unwrap();
             assert_eq!(test.counts().unwrap().bytes, 100);
-            let said = test.counts().unwrap_err().to_string();
-            assert!(said.contains(why), "{said}");
+            let error_text = test.counts().unwrap_err().to_string();
+            assert!(error_text.contains(why), "{error_text}");
         });
     }
 }
@@ -307,10 +317,10 @@ fn list_files(texts: &[String]) -> Result<Vec<String>> {
 }
 
 fn serving(files: u64) -> String {
-    let served = serde_json::json!({
+    let info = serde_json::json!({
         "files_port": 1, "stats_port": 2, "token": "t", "files": files, "bytes": 5, "skipped": 0, "cacheable_bytes": null
     });
-    serde_json::json!({ "serving": served }).to_string()
+    serde_json::json!({ "serving": info }).to_string()
 }
 
 fn names(names: &[&str]) -> String {
@@ -329,8 +339,8 @@ fn invalid_file_lists_are_refused() {
         assert!(why(&[serving(1), names(&[name])]).contains("a name of no file"), "{name:?}");
     }
     assert!(why(&[serving(200), names(&["a"; 101])]).contains("a list of 101, where 100 is the most"));
-    for wrong in [names(&["a", "b"]), names(&[])] {
-        assert!(why(&[serving(1), wrong]).contains("it names more or fewer files than it has"));
+    for response in [names(&["a", "b"]), names(&[])] {
+        assert!(why(&[serving(1), response]).contains("it names more or fewer files than it has"));
     }
     assert!(why(&[serving(1), "\"alive\"".into()]).contains("its answer does not match the request"));
     let token = serving(1).replace("\"t\"", &format!("\"{}\"", "t".repeat(65)));

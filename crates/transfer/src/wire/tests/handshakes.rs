@@ -3,7 +3,7 @@
 use std::io::{Cursor, Read};
 use std::net::{TcpListener, TcpStream};
 
-use super::{LONG, ScriptedStream, framed, frames, secret};
+use super::{LONG_TIMEOUT, ScriptedStream, framed, frames, secret};
 use crate::wire::cipher::{MAX_CONTENT_BYTES, MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
 use crate::wire::deadline::Deadline;
 use crate::wire::handshake::{Greeting, Handshake, HandshakeProtocol, ProgramRole};
@@ -22,14 +22,14 @@ pub(super) const TEST_PROTOCOL: HandshakeProtocol = HandshakeProtocol {
 type Halves = (Sealer, Opener);
 
 pub(super) fn handshake<'a>(protocol: &'a HandshakeProtocol, secret: &'a Secret) -> Handshake<'a> {
-    Handshake { protocol, secret, deadline: Deadline::within(LONG) }
+    Handshake { protocol, secret, deadline: Deadline::within(LONG_TIMEOUT) }
 }
 
 /// Both ends of a connection.
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (one, listener.accept().unwrap().0)
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
 }
 
 /// What a caller and a listener make of each other, where there is a place, or none.
@@ -38,12 +38,12 @@ fn run_handshake(
     listener: Handshake<'_>,
     place: Option<()>,
 ) -> (Result<Halves>, Result<Halves>) {
-    let (mut one, mut other) = pair();
+    let (mut caller_stream, mut listener_stream) = pair();
     std::thread::scope(|scope| {
-        let called = scope.spawn(move || caller.connect(&mut one));
-        let listened = listener.accept(&mut other, || place).map(|(halves, ())| halves);
-        drop(other);
-        (called.join().unwrap(), listened)
+        let thread = scope.spawn(move || caller.connect(&mut caller_stream));
+        let listener_result = listener.accept(&mut listener_stream, || place).map(|(halves, ())| halves);
+        drop(listener_stream);
+        (thread.join().unwrap(), listener_result)
     })
 }
 
@@ -51,8 +51,8 @@ fn run_handshake(
 pub(super) fn connected_halves() -> (Halves, Halves) {
     let secret = secret();
     let handshake = handshake(&TEST_PROTOCOL, &secret);
-    let (called, listened) = run_handshake(handshake, handshake, Some(()));
-    (called.unwrap(), listened.unwrap())
+    let (caller_halves, listener_halves) = run_handshake(handshake, handshake, Some(()));
+    (caller_halves.unwrap(), listener_halves.unwrap())
 }
 
 fn seal(sealer: &mut Sealer, content: &[u8]) -> Vec<u8> {
@@ -70,7 +70,7 @@ fn open(opener: &mut Opener, sealed: &[u8]) -> Result<Vec<u8>> {
 
 #[test]
 fn tampered_or_replayed_message_is_not_opened() {
-    let ((mut sealer, mut own), (_, mut opener)) = connected_halves();
+    let ((mut sealer, mut caller_opener), (_, mut opener)) = connected_halves();
     let sealed = [&b"one"[..], b"two", b"two"].map(|content| seal(&mut sealer, content));
     assert_ne!(sealed[1], sealed[2], "the same content twice");
     for bit in 0..8 * sealed[0].len() {
@@ -82,7 +82,7 @@ fn tampered_or_replayed_message_is_not_opened() {
         assert!(matches!(open(&mut opener, &sealed[0][..length]), Err(Error::Tampered)), "{length}");
     }
     assert!(matches!(open(&mut opener, &sealed[1]), Err(Error::Tampered)), "one was dropped");
-    assert!(matches!(open(&mut own, &sealed[0]), Err(Error::Tampered)), "reflected");
+    assert!(matches!(open(&mut caller_opener, &sealed[0]), Err(Error::Tampered)), "reflected");
     assert_eq!(open(&mut opener, &sealed[0]).unwrap(), b"one");
     assert!(matches!(open(&mut opener, &sealed[0]), Err(Error::Tampered)), "repeated");
     assert!(matches!(open(&mut opener, &sealed[2]), Err(Error::Tampered)), "reordered");
@@ -117,15 +117,17 @@ fn messages_of_every_length_round_trip() {
 
 #[test]
 fn sealing_and_opening_work_across_threads() {
-    let (called, listened) = connected_halves();
-    let (there, back) = (std::sync::mpsc::channel::<Vec<u8>>(), std::sync::mpsc::channel::<Vec<u8>>());
+    let (caller_halves, listener_halves) = connected_halves();
+    let (forward, backward) = (std::sync::mpsc::channel::<Vec<u8>>(), std::sync::mpsc::channel::<Vec<u8>>());
     std::thread::scope(|scope| {
-        for ((mut sealer, mut opener), to, from) in [(called, there.0, back.1), (listened, back.0, there.1)] {
+        for ((mut sealer, mut opener), sender, receiver) in
+            [(caller_halves, forward.0, backward.1), (listener_halves, backward.0, forward.1)]
+        {
             scope.spawn(move || {
-                (0..500_u32).for_each(|number| to.send(seal(&mut sealer, &number.to_le_bytes())).unwrap())
+                (0..500_u32).for_each(|number| sender.send(seal(&mut sealer, &number.to_le_bytes())).unwrap())
             });
             scope.spawn(move || {
-                let opened: Vec<_> = from.iter().map(|sealed| open(&mut opener, &sealed).unwrap()).collect();
+                let opened: Vec<_> = receiver.iter().map(|sealed| open(&mut opener, &sealed).unwrap()).collect();
                 assert_eq!(opened, (0..500_u32).map(|number| number.to_le_bytes().to_vec()).collect::<Vec<_>>());
             });
         }
@@ -134,54 +136,71 @@ fn sealing_and_opening_work_across_threads() {
 
 #[test]
 fn only_same_secret_is_admitted() {
-    let [one, other] = [secret(), Secret::new(b"incorrect horse battery staple").unwrap()];
-    let none = Secret::none();
-    let meet = |caller, listener| {
+    let [first_secret, second_secret] = [secret(), Secret::new(b"incorrect horse battery staple").unwrap()];
+    let no_secret = Secret::none();
+    let handshake_between = |caller, listener| {
         run_handshake(handshake(&TEST_PROTOCOL, caller), handshake(&TEST_PROTOCOL, listener), Some(()))
     };
-    for secret in [&one, &none] {
-        let (called, listened) = meet(secret, secret);
-        let ((mut sealer, mut opener), (mut other_sealer, mut other_opener)) = (called.unwrap(), listened.unwrap());
+    for secret in [&first_secret, &no_secret] {
+        let (caller_halves, listener_halves) = handshake_between(secret, secret);
+        let ((mut sealer, mut opener), (mut other_sealer, mut other_opener)) =
+            (caller_halves.unwrap(), listener_halves.unwrap());
         assert_eq!(open(&mut other_opener, &seal(&mut sealer, b"there")).unwrap(), b"there");
         assert_eq!(open(&mut opener, &seal(&mut other_sealer, b"back")).unwrap(), b"back");
     }
-    let wrong = meet(&one, &other);
-    assert!(matches!(wrong, (Err(Error::WrongSecret), Err(Error::WrongSecret))), "{wrong:?}");
+    let outcome = handshake_between(&first_secret, &second_secret);
+    assert!(matches!(outcome, (Err(Error::WrongSecret), Err(Error::WrongSecret))), "{outcome:?}");
     // The caller sees in the hello that it need not try.
-    assert!(matches!(meet(&none, &one), (Err(Error::SecretRequired("one")), Err(Error::Closed))));
-    assert!(matches!(meet(&one, &none), (Err(Error::NoSecretAtPeer("one")), Err(Error::Closed))));
+    assert!(matches!(
+        handshake_between(&no_secret, &first_secret),
+        (Err(Error::SecretRequired("one")), Err(Error::Closed))
+    ));
+    assert!(matches!(
+        handshake_between(&first_secret, &no_secret),
+        (Err(Error::NoSecretAtPeer("one")), Err(Error::Closed))
+    ));
     // The same secret for another purpose is another key.
-    let elsewhere = HandshakeProtocol { context: "kelvin 2026 tests of wire, another purpose", ..TEST_PROTOCOL };
-    let wrong = run_handshake(handshake(&TEST_PROTOCOL, &one), handshake(&elsewhere, &one), Some(()));
-    assert!(matches!(wrong, (Err(Error::WrongSecret), Err(Error::WrongSecret))), "{wrong:?}");
+    let other_purpose = HandshakeProtocol { context: "kelvin 2026 tests of wire, another purpose", ..TEST_PROTOCOL };
+    let outcome =
+        run_handshake(handshake(&TEST_PROTOCOL, &first_secret), handshake(&other_purpose, &first_secret), Some(()));
+    assert!(matches!(outcome, (Err(Error::WrongSecret), Err(Error::WrongSecret))), "{outcome:?}");
 }
 
 #[test]
 fn rejection_reasons_are_distinguished() {
     let secret = secret();
-    let own = handshake(&TEST_PROTOCOL, &secret);
-    let full = run_handshake(own, own, None);
-    assert!(matches!(full, (Err(Error::ServerFull("one")), Err(Error::ServerFull("one")))), "{full:?}");
+    let valid_handshake = handshake(&TEST_PROTOCOL, &secret);
+    let outcome = run_handshake(valid_handshake, valid_handshake, None);
+    assert!(matches!(outcome, (Err(Error::ServerFull("one")), Err(Error::ServerFull("one")))), "{outcome:?}");
     let newer = HandshakeProtocol { version: 8, ..TEST_PROTOCOL };
-    let (called, listened) = run_handshake(own, handshake(&newer, &secret), Some(()));
-    let said = called.unwrap_err().to_string();
-    assert!(said.contains("version 8 of the protocol (kelvin 0") && said.contains("this one version 7"), "{said}");
-    assert!(matches!(listened, Err(Error::Closed)));
-    let another =
+    let (caller_result, listener_result) = run_handshake(valid_handshake, handshake(&newer, &secret), Some(()));
+    let error_text = caller_result.unwrap_err().to_string();
+    assert!(
+        error_text.contains("version 8 of the protocol (kelvin 0") && error_text.contains("this one version 7"),
+        "{error_text}"
+    );
+    assert!(matches!(listener_result, Err(Error::Closed)));
+    let other_program =
         HandshakeProtocol { listener: ProgramRole { program: "kelvin third", role: "third" }, ..TEST_PROTOCOL };
-    let said = run_handshake(own, handshake(&another, &secret), Some(())).0.unwrap_err().to_string();
-    assert!(said.contains("no kelvin one, or not one of this version: it calls itself \"kelvin third\""), "{said}");
-    let call = |bytes: Vec<u8>| own.connect(&mut ScriptedStream::with_input(bytes)).unwrap_err().to_string();
+    let error_text =
+        run_handshake(valid_handshake, handshake(&other_program, &secret), Some(())).0.unwrap_err().to_string();
+    assert!(
+        error_text.contains("no kelvin one, or not one of this version: it calls itself \"kelvin third\""),
+        "{error_text}"
+    );
+    let call =
+        |bytes: Vec<u8>| valid_handshake.connect(&mut ScriptedStream::with_input(bytes)).unwrap_err().to_string();
     assert!(
         call(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())
-            .contains("is no kelvin one, or not one of this version: it does not greet")
+            .contains("is no kelvin one, or not one of this version: it sends no greeting")
     );
     assert!(call(framed(b"{}")).contains("is no kelvin one"));
-    let listened = own.accept(&mut ScriptedStream::with_input(b"GET / HTTP/1.1\r\n".repeat(9)), || Some(())).map(drop);
-    assert!(listened.unwrap_err().to_string().contains("is no kelvin other"));
+    let listener_result =
+        valid_handshake.accept(&mut ScriptedStream::with_input(b"GET / HTTP/1.1\r\n".repeat(9)), || Some(())).map(drop);
+    assert!(listener_result.unwrap_err().to_string().contains("is no kelvin other"));
 }
 
-/// What a caller with the secret says to what it was sent.
+/// What a caller with the secret answers to what it was sent.
 fn greeting_bytes(protocol: &HandshakeProtocol, hello: &[u8]) -> Vec<u8> {
     let secret = secret();
     let mut stream = ScriptedStream::with_input(framed(hello));
@@ -207,52 +226,58 @@ fn received_hello(stream: &ScriptedStream) -> Vec<u8> {
 pub(super) struct RecordedHandshake<'a> {
     handshake: Handshake<'a>,
     hello: Vec<u8>,
-    /// What the client said in it, and the agent.
+    /// What the client sent in it, and the agent.
     pub(super) greeting: Vec<u8>,
     pub(super) answers: Vec<u8>,
 }
 
 impl<'a> RecordedHandshake<'a> {
     pub(super) fn new(secret: &'a Secret) -> Self {
-        let deadline = Deadline::within(100 * LONG);
+        let deadline = Deadline::within(100 * LONG_TIMEOUT);
         let handshake = Handshake { protocol: &message::PROTOCOL, secret, deadline };
         let mut stream = ScriptedStream::default();
-        let greeted = handshake.send_hello(&mut stream).unwrap();
+        let hello = handshake.send_hello(&mut stream).unwrap();
         let greeting = greeting_bytes(&message::PROTOCOL, &received_hello(&stream));
-        let come = read_greeting(&greeting, &handshake).unwrap();
-        handshake.complete(&mut stream, (&greeted, &come), || Some(())).unwrap();
-        Self { handshake, hello: greeted, greeting, answers: stream.received }
+        let received_greeting = read_greeting(&greeting, &handshake).unwrap();
+        handshake.complete(&mut stream, (&hello, &received_greeting), || Some(())).unwrap();
+        Self { handshake, hello, greeting, answers: stream.received }
     }
 
     /// What the agent makes of a client's bytes.
     pub(super) fn replay(&self, bytes: &[u8]) -> Result<()> {
-        let come = read_greeting(bytes, &self.handshake)?;
-        self.handshake.complete(&mut ScriptedStream::default(), (&self.hello, &come), || Some(())).map(drop)
+        let greeting = read_greeting(bytes, &self.handshake)?;
+        self.handshake.complete(&mut ScriptedStream::default(), (&self.hello, &greeting), || Some(())).map(drop)
     }
 }
 
 #[test]
 fn bytewise_greeting_is_assembled() {
     let secret = secret();
-    let own = handshake(&TEST_PROTOCOL, &secret);
+    let valid_handshake = handshake(&TEST_PROTOCOL, &secret);
     let mut stream = ScriptedStream::default();
-    let greeted = own.send_hello(&mut stream).unwrap();
-    let whole = greeting_bytes(&TEST_PROTOCOL, &received_hello(&stream));
-    let mut come = Greeting::default();
-    for (number, byte) in whole.iter().enumerate() {
+    let hello = valid_handshake.send_hello(&mut stream).unwrap();
+    let expected_bytes = greeting_bytes(&TEST_PROTOCOL, &received_hello(&stream));
+    let mut greeting = Greeting::default();
+    for (number, byte) in expected_bytes.iter().enumerate() {
         // No end, like a connection that only waits.
-        let is_complete = come.read_from(&mut Cursor::new([*byte]).chain(EmptyStream), &own).unwrap();
-        assert_eq!(is_complete, number + 1 == whole.len(), "{number}");
+        let is_complete = greeting.read_from(&mut Cursor::new([*byte]).chain(EmptyStream), &valid_handshake).unwrap();
+        assert_eq!(is_complete, number + 1 == expected_bytes.len(), "{number}");
     }
     // What follows is none of it.
-    assert!(come.read_from(&mut EmptyStream, &own).unwrap());
-    assert!(own.complete(&mut stream, (&greeted, &come), || Some(())).is_ok());
-    let refused =
-        |bytes: &[u8]| Greeting::default().read_from(&mut Cursor::new(bytes).chain(EmptyStream), &own).unwrap_err();
-    for bytes in [&b"G"[..], b"GET / HTTP/1.1\r\n", b"kelvin of text", &[whole[..16].to_vec(), vec![8]].concat()] {
-        assert!(refused(bytes).to_string().contains("is no kelvin other"));
+    assert!(greeting.read_from(&mut EmptyStream, &valid_handshake).unwrap());
+    assert!(valid_handshake.complete(&mut stream, (&hello, &greeting), || Some(())).is_ok());
+    let read_error = |bytes: &[u8]| {
+        Greeting::default().read_from(&mut Cursor::new(bytes).chain(EmptyStream), &valid_handshake).unwrap_err()
+    };
+    for bytes in
+        [&b"G"[..], b"GET / HTTP/1.1\r\n", b"kelvin of text", &[expected_bytes[..16].to_vec(), vec![8]].concat()]
+    {
+        assert!(read_error(bytes).to_string().contains("is no kelvin other"));
     }
-    assert!(matches!(Greeting::default().read_from(&mut Cursor::new(&whole[..50]), &own), Err(Error::Closed)));
+    assert!(matches!(
+        Greeting::default().read_from(&mut Cursor::new(&expected_bytes[..50]), &valid_handshake),
+        Err(Error::Closed)
+    ));
 }
 
 /// A connection over which nothing has come.
@@ -267,51 +292,52 @@ impl Read for EmptyStream {
 #[test]
 fn replayed_greeting_is_rejected() {
     let secret = secret();
-    let own = handshake(&TEST_PROTOCOL, &secret);
+    let valid_handshake = handshake(&TEST_PROTOCOL, &secret);
     let mut streams = [ScriptedStream::default(), ScriptedStream::default()];
-    let greeted = streams.each_mut().map(|stream| own.send_hello(stream).unwrap());
-    let recorded = read_greeting(&greeting_bytes(&TEST_PROTOCOL, &received_hello(&streams[0])), &own).unwrap();
+    let hellos = streams.each_mut().map(|stream| valid_handshake.send_hello(stream).unwrap());
+    let recorded =
+        read_greeting(&greeting_bytes(&TEST_PROTOCOL, &received_hello(&streams[0])), &valid_handshake).unwrap();
     let mut places = 0;
-    let mut answer = |stream: &mut ScriptedStream, greeted| {
+    let mut answer = |stream: &mut ScriptedStream, hello| {
         let admit = || {
             places += 1;
             Some(())
         };
-        own.complete(stream, (greeted, &recorded), admit).map(drop)
+        valid_handshake.complete(stream, (hello, &recorded), admit).map(drop)
     };
-    assert!(answer(&mut streams[0], &greeted[0]).is_ok());
-    assert!(matches!(answer(&mut streams[1], &greeted[1]), Err(Error::WrongSecret)));
+    assert!(answer(&mut streams[0], &hellos[0]).is_ok());
+    assert!(matches!(answer(&mut streams[1], &hellos[1]), Err(Error::WrongSecret)));
     assert_eq!(places, 1);
 }
 
 #[test]
 fn tampered_handshake_fails() {
     let secret = secret();
-    let own = handshake(&TEST_PROTOCOL, &secret);
+    let valid_handshake = handshake(&TEST_PROTOCOL, &secret);
     let mut stream = ScriptedStream::default();
-    let greeted = own.send_hello(&mut stream).unwrap();
+    let hello = valid_handshake.send_hello(&mut stream).unwrap();
     let sent = received_hello(&stream);
     // The hello: the caller accepts it, and so has another prologue.
     let changed = String::from_utf8(sent.clone()).unwrap().replacen("\"program\":\"", "\"program\":\"9", 1);
     let answer = |greeting: &[u8]| {
         let mut stream = ScriptedStream::default();
-        let outcome = read_greeting(greeting, &own)
-            .and_then(|greeting| own.complete(&mut stream, (&greeted, &greeting), || Some(())))
+        let outcome = read_greeting(greeting, &valid_handshake)
+            .and_then(|greeting| valid_handshake.complete(&mut stream, (&hello, &greeting), || Some(())))
             .map(drop);
         (outcome, stream.received)
     };
     assert!(matches!(answer(&greeting_bytes(&TEST_PROTOCOL, changed.as_bytes())).0, Err(Error::WrongSecret)));
     // The greeting, byte by byte.
-    let whole = greeting_bytes(&TEST_PROTOCOL, &sent);
-    assert!(answer(&whole).0.is_ok());
-    for byte in 0..whole.len() {
-        let mut changed = whole.clone();
+    let valid_greeting = greeting_bytes(&TEST_PROTOCOL, &sent);
+    assert!(answer(&valid_greeting).0.is_ok());
+    for byte in 0..valid_greeting.len() {
+        let mut changed = valid_greeting.clone();
         changed[byte] ^= 1;
         assert!(answer(&changed).0.is_err(), "{byte}");
     }
     // The verdict: that of another handshake, and of somebody who lets everybody in.
-    for verdict in [answer(&whole).1, [&[1][..], &[0; 48]].concat()] {
+    for verdict in [answer(&valid_greeting).1, [&[1][..], &[0; 48]].concat()] {
         let mut stream = ScriptedStream::with_input([framed(&sent), verdict].concat());
-        assert!(matches!(own.connect(&mut stream), Err(Error::WrongSecret)));
+        assert!(matches!(valid_handshake.connect(&mut stream), Err(Error::WrongSecret)));
     }
 }

@@ -10,10 +10,10 @@ fn listing(directory: &Path) -> Site {
 }
 
 /// A directory whose list has about this many bytes.
-fn long_directory(top: &Path, name: &str, bytes: usize) {
-    fs::create_dir(top.join(name)).unwrap();
+fn long_directory(parent: &Path, name: &str, bytes: usize) {
+    fs::create_dir(parent.join(name)).unwrap();
     for number in 0..bytes / 430 {
-        fs::write(top.join(name).join(format!("{number:0200}")), "").unwrap();
+        fs::write(parent.join(name).join(format!("{number:0200}")), "").unwrap();
     }
 }
 
@@ -29,14 +29,17 @@ fn request_unread(site: &mut Site, path: &str) -> Connection {
 
 #[test]
 fn nonreading_clients_share_one_listing() {
-    let top = tempfile::tempdir().unwrap();
-    long_directory(top.path(), "many", 100_000);
-    let mut site = listing(top.path());
-    let waiting: Vec<Connection> = (0..1000).map(|_| request_unread(&mut site, "/many/")).collect();
-    let kept: usize = waiting.iter().map(|one| one.input.capacity() + one.output.capacity()).sum();
-    assert!(kept < waiting.len() << 10, "{kept}");
-    let first = &waiting[0].file_range.as_ref().unwrap().opened;
-    assert!(waiting.iter().all(|one| Arc::ptr_eq(&one.file_range.as_ref().unwrap().opened, first)));
+    let root = tempfile::tempdir().unwrap();
+    long_directory(root.path(), "many", 100_000);
+    let mut site = listing(root.path());
+    let connections: Vec<Connection> = (0..1000).map(|_| request_unread(&mut site, "/many/")).collect();
+    let capacity: usize =
+        connections.iter().map(|connection| connection.input.capacity() + connection.output.capacity()).sum();
+    assert!(capacity < connections.len() << 10, "{capacity}");
+    let first = &connections[0].file_range.as_ref().unwrap().open_file;
+    assert!(
+        connections.iter().all(|connection| Arc::ptr_eq(&connection.file_range.as_ref().unwrap().open_file, first))
+    );
     assert!(first.identity.size > 80_000);
     let (sent, _) = exchange(&mut site, b"GET /many/ HTTP/1.1\r\nHost: a\r\n\r\n", (99, 99));
     let text = String::from_utf8(sent).unwrap();
@@ -47,14 +50,14 @@ fn nonreading_clients_share_one_listing() {
 
 #[test]
 fn held_listings_are_bounded() {
-    let top = tempfile::tempdir().unwrap();
-    (0..66).for_each(|number| long_directory(top.path(), &number.to_string(), 20_000));
-    let mut site = listing(top.path());
-    let mut waiting: Vec<Connection> =
+    let root = tempfile::tempdir().unwrap();
+    (0..66).for_each(|number| long_directory(root.path(), &number.to_string(), 20_000));
+    let mut site = listing(root.path());
+    let mut connections: Vec<Connection> =
         (0..66).map(|number| request_unread(&mut site, &format!("/{number}/"))).collect();
-    assert!(waiting[..64].iter().all(|one| one.file_range.as_ref().is_some()));
-    assert!(waiting[64..].iter().all(|one| one.output.starts_with(b"HTTP/1.1 503 ")));
-    waiting.remove(0);
+    assert!(connections[..64].iter().all(|connection| connection.file_range.as_ref().is_some()));
+    assert!(connections[64..].iter().all(|connection| connection.output.starts_with(b"HTTP/1.1 503 ")));
+    connections.remove(0);
     assert!(request_unread(&mut site, "/65/").file_range.as_ref().is_some());
 }
 
@@ -64,8 +67,8 @@ fn answer(site: &mut Site, request: &str) -> String {
 
 #[test]
 fn redirect_keeps_query() {
-    let top = directory();
-    let mut site = site(top.path(), 0);
+    let root = directory();
+    let mut site = site(root.path(), 0);
     for (path, location) in [("/sub?x=1&y=%20", "/sub/?x=1&y=%20"), ("/sub?", "/sub/?"), ("/sub", "/sub/")] {
         let answer = answer(&mut site, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(
@@ -77,8 +80,8 @@ fn redirect_keeps_query() {
 
 #[test]
 fn later_http_1_version_is_answered() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     let request = "GET /a.txt HTTP/1.2\r\nHost: a\r\n\r\n";
     for piece in [1, 7, 1000] {
         let (sent, is_over) = exchange(&mut site, request.repeat(2).as_bytes(), (piece, 1000));
@@ -89,11 +92,11 @@ fn later_http_1_version_is_answered() {
 
 #[test]
 fn last_modified_never_exceeds_date() {
-    let top = directory();
+    let root = directory();
     let year = Duration::from_secs(365 * 86_400);
-    let file = fs::File::options().write(true).open(top.path().join("a.txt")).unwrap();
+    let file = fs::File::options().write(true).open(root.path().join("a.txt")).unwrap();
     file.set_modified(SystemTime::now() + 100 * year).unwrap();
-    let mut site = site(top.path(), 4096);
+    let mut site = site(root.path(), 4096);
     let answer = answer(&mut site, "GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     let date = |name: &str| {
         let line = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap();

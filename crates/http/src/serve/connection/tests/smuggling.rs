@@ -8,8 +8,8 @@ const NEXT_REQUEST: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
 fn ambiguous_request_closes_connection() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     for (bytes, status) in smuggling_cases::CASES {
         let input = [bytes, NEXT_REQUEST].concat();
         for cut in [(input.len(), 1 << 20), (1, 1 << 20)] {
@@ -22,8 +22,8 @@ fn ambiguous_request_closes_connection() {
 
 #[test]
 fn unambiguous_request_and_next_are_answered() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     for bytes in [
         &b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"[..],
         b"\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -40,15 +40,15 @@ fn unambiguous_request_and_next_are_answered() {
 
 #[test]
 fn unknown_method_of_any_length_is_refused() {
-    let top = directory();
-    let mut site = site(top.path(), 4096);
+    let root = directory();
+    let mut site = site(root.path(), 4096);
     for length in [1, 3, 63, 64, 65, 500, 1990, 10_000, 1 << 20] {
         for rest in ["", " / HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
             let input = format!("{}{rest}", "A".repeat(length));
             let (sent, is_over) = exchange(&mut site, input.as_bytes(), (1000, 4096));
-            let is_waited_for = rest.is_empty() && length < 565;
-            let expected = if is_waited_for { vec![] } else { vec![405] };
-            assert_eq!((answer_statuses(&sent), is_over), (expected, !is_waited_for), "{length} {rest}");
+            let is_incomplete = rest.is_empty() && length < 565;
+            let expected = if is_incomplete { vec![] } else { vec![405] };
+            assert_eq!((answer_statuses(&sent), is_over), (expected, !is_incomplete), "{length} {rest}");
         }
     }
 }

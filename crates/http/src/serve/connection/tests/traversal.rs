@@ -1,4 +1,4 @@
-//! Paths that try to leave the root: none is answered with anything that lies outside, or says that it is there.
+//! Paths that try to leave the root: no answer has anything that lies outside, or shows that it is there.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
@@ -8,17 +8,17 @@ use super::*;
 
 const SECRET: &[u8] = b"what nobody may read";
 
-/// A root with links of all kinds, beside a file and a directory that are not in it.
+/// A root with links of all kinds, next to a file and a directory that are not in it.
 fn root_with_outside_files() -> tempfile::TempDir {
-    let top = tempfile::tempdir().unwrap();
-    let root = top.path().join("root");
+    let parent = tempfile::tempdir().unwrap();
+    let root = parent.path().join("root");
     fs::create_dir_all(root.join("sub/deep")).unwrap();
-    fs::create_dir(top.path().join("other")).unwrap();
-    for outside in ["secret", "other/secret", "root-secret"] {
-        fs::write(top.path().join(outside), SECRET).unwrap();
+    fs::create_dir(parent.path().join("other")).unwrap();
+    for name in ["secret", "other/secret", "root-secret"] {
+        fs::write(parent.path().join(name), SECRET).unwrap();
     }
     fs::write(root.join("a.txt"), CONTENT).unwrap();
-    for (link, to) in [
+    for (link, target) in [
         ("up", ".."),
         ("upup", "../.."),
         ("out", "../secret"),
@@ -32,10 +32,10 @@ fn root_with_outside_files() -> tempfile::TempDir {
         ("fds", "/proc/self/fd"),
         ("dev", "/dev/fd"),
     ] {
-        symlink(to, root.join(link)).unwrap();
+        symlink(target, root.join(link)).unwrap();
     }
-    symlink(top.path().join("secret"), root.join("absolute")).unwrap();
-    top
+    symlink(parent.path().join("secret"), root.join("absolute")).unwrap();
+    parent
 }
 
 /// Ways to write two dots and a slash.
@@ -103,9 +103,9 @@ const DIRECT_PATHS: [&str; 30] = [
 
 fn paths(root: &Path) -> Vec<String> {
     let mut paths: Vec<String> = DIRECT_PATHS.iter().map(|path| (*path).to_owned()).collect();
-    for (up, goal) in PARENT_SPELLINGS.iter().flat_map(|up| OUTSIDE_PATHS.map(|goal| (up, goal))) {
+    for (parent, goal) in PARENT_SPELLINGS.iter().flat_map(|parent| OUTSIDE_PATHS.map(|goal| (parent, goal))) {
         for (before, depth) in ["/", "/sub/", "/sub/deep/", "/a.txt/", "/none/", "//"].iter().zip([1, 2, 3, 8, 40, 1]) {
-            paths.push(format!("{before}{}{goal}", up.repeat(depth)));
+            paths.push(format!("{before}{}{goal}", parent.repeat(depth)));
         }
     }
     // Whole paths, and the root by what this process has open.
@@ -120,8 +120,8 @@ fn paths(root: &Path) -> Vec<String> {
 
 #[test]
 fn no_path_escapes_root() {
-    let top = root_with_outside_files();
-    let root = top.path().join("root");
+    let parent = root_with_outside_files();
+    let root = parent.path().join("root");
     let files = OpenFileCache::new(Arc::new(DocumentRoot::open(&root).unwrap()), 16);
     let mut site =
         Site::new(files, SiteConfig { lists_directories: true, inline_limit: 4096, ..SiteConfig::default() });
@@ -131,15 +131,15 @@ fn no_path_escapes_root() {
             let (sent, _) = exchange(&mut site, request.as_bytes(), (4096, 1 << 20));
             let codes = answer_statuses(&sent);
             assert!(matches!(codes[..], [400 | 403 | 404]), "{target}: {codes:?}");
-            assert!(!sent.windows(SECRET.len()).any(|some| some == SECRET), "{target}");
+            assert!(!sent.windows(SECRET.len()).any(|window| window == SECRET), "{target}");
         }
     }
 }
 
 #[test]
 fn non_ascii_bytes_are_no_separators() {
-    let top = root_with_outside_files();
-    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(&top.path().join("root")).unwrap()), 16);
+    let parent = root_with_outside_files();
+    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(&parent.path().join("root")).unwrap()), 16);
     let mut site = Site::new(files, SiteConfig::default());
     for bytes in
         [&b"..\xc0\xaf"[..], b"\xc0\xae\xc0\xae/", b"\xe0\x80\xae\xe0\x80\xae/", "．．／".as_bytes(), "‥/".as_bytes()]
@@ -152,8 +152,8 @@ fn non_ascii_bytes_are_no_separators() {
 
 #[test]
 fn directory_swapped_for_link_is_not_followed() {
-    let top = root_with_outside_files();
-    let root = top.path().join("root");
+    let parent = root_with_outside_files();
+    let root = parent.path().join("root");
     fs::create_dir(root.join("dir")).unwrap();
     fs::write(root.join("dir/secret"), "open").unwrap();
     symlink("../other", root.join("link")).unwrap();

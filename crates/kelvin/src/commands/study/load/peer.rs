@@ -21,14 +21,14 @@ use crate::cli_error::CliError;
 use crate::peer_agent::read_secret;
 use crate::run_plan::RunPlan;
 
-/// How often the agent hears that the study goes on: some times in what it waits for.
+/// Interval of heartbeats to the agent: several within its timeout.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The server, which ends when this is dropped.
 pub struct PeerServer {
     /// What is studied.
     pub server: ExistingServer,
-    /// Stops the thread that says from time to time that somebody is there.
+    /// Stops the thread that sends heartbeats.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ pub struct PeerServer {
 /// Has a server started, if an agent was named, with its files where they are to be.
 ///
 /// # Errors
-/// What the agent says; files that do not fit the question.
+/// The agent's error; files that do not fit the cache state.
 pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>, CliError> {
     let Some(agent) = &plan.setup.agent else { return Ok(None) };
     let secret = read_secret(agent.token_file.as_deref().map(Path::new))?;
@@ -47,8 +47,8 @@ pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>,
     let mut server = client.and_then(|client| client.serve_files(&FileServerOptions::default())).map_err(peer_error)?;
     check_fits(&server.info, cache)?;
     let FileServerInfo { files, skipped, bytes: size, token, .. } = server.info.clone();
-    let rest = if skipped > 0 { format!("; left out of its directory: {skipped}") } else { String::new() };
-    notice!("the agent serves {files} files of {}{rest}", bytes(size));
+    let skipped_text = if skipped > 0 { format!("; left out of its directory: {skipped}") } else { String::new() };
+    notice!("the agent serves {files} files of {}{skipped_text}", bytes(size));
     let names = server.file_names().map_err(peer_error)?;
     // What the disk gives at the agent's, in each round.
     let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
@@ -74,21 +74,21 @@ fn peer_error(error: kelvin_transfer::wire::Error) -> CliError {
 }
 
 /// Whether the files can be in memory, or cannot.
-fn check_fits(served: &FileServerInfo, cache: CacheState) -> Result<(), CliError> {
-    let total = u64::from(served.files).saturating_mul(served.bytes);
-    let (capacity, served) = (served.cacheable_bytes, bytes(total));
+fn check_fits(info: &FileServerInfo, cache: CacheState) -> Result<(), CliError> {
+    let total = u64::from(info.files).saturating_mul(info.bytes);
+    let (capacity, served_text) = (info.cacheable_bytes, bytes(total));
     let needed = capacity.map(|capacity| capacity.saturating_mul(MIN_CACHE_MULTIPLE));
     match (cache, capacity, needed) {
         (CacheState::Cached, Some(capacity), _) if total > capacity => {
-            bail!("--cache cached: the agent serves {served}, and its page cache may hold {}", bytes(capacity))
+            bail!("--cache cached: the agent serves {served_text}, and its page cache may hold {}", bytes(capacity))
         }
         (CacheState::Uncached, Some(capacity), Some(needed)) if total < needed => bail!(
-            "--cache uncached: the agent serves {served}; its page cache may hold {}, so files of at least {} are needed",
+            "--cache uncached: the agent serves {served_text}; its page cache may hold {}, so files of at least {} are needed",
             bytes(capacity),
             bytes(needed)
         ),
         (CacheState::Uncached, None, _) => {
-            bail!("--cache uncached: the agent serves {served}; it does not say what its page cache may hold")
+            bail!("--cache uncached: the agent serves {served_text}; it does not say what its page cache may hold")
         }
         _ => Ok(()),
     }
@@ -103,9 +103,9 @@ fn url_path(name: &str) -> String {
 
 impl PeerServer {
     fn keep_alive(server: ExistingServer, mut remote: RemoteFileServer) -> Result<Self, CliError> {
-        let (is_over, over) = channel::<()>();
-        let keep = move || {
-            while over.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let (stop_sender, stop_receiver) = channel::<()>();
+        let heartbeat = move || {
+            while stop_receiver.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // An agent that is gone shows in the visits, which fail.
                 if remote.keep_alive().is_err() {
                     return;
@@ -114,15 +114,15 @@ impl PeerServer {
             // One that is gone has ended it.
             let _ = remote.stop();
         };
-        let thread = ThreadBuilder::named("heartbeat").start(keep)?;
-        Ok(Self { server, stop: Some(is_over), thread: Some(thread) })
+        let thread = ThreadBuilder::named("heartbeat").start(heartbeat)?;
+        Ok(Self { server, stop: Some(stop_sender), thread: Some(thread) })
     }
 }
 
 impl Drop for PeerServer {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A panic there was told.
+        // A panic there was reported.
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn files_fit_page_cache_or_are_twice_it() {
-        let served = |files, cacheable_bytes| FileServerInfo {
+    fn files_fit_or_exceed_page_cache_twofold() {
+        let server_info = |files, cacheable_bytes| FileServerInfo {
             files_port: 1,
             stats_port: 2,
             token: String::new(),
@@ -148,9 +148,11 @@ mod tests {
             skipped: 0,
             cacheable_bytes,
         };
-        let why = |files, holds, cache| check_fits(&served(files, holds), cache).map_err(|fault| fault.to_string());
-        let cached = |files, holds| why(files, holds, CacheState::Cached);
-        let uncached = |files, holds| why(files, holds, CacheState::Uncached);
+        let fit_error = |files, capacity, cache| {
+            check_fits(&server_info(files, capacity), cache).map_err(|fault| fault.to_string())
+        };
+        let cached = |files, capacity| fit_error(files, capacity, CacheState::Cached);
+        let uncached = |files, capacity| fit_error(files, capacity, CacheState::Uncached);
         assert_eq!(
             (cached(10, Some(10 << 20)), uncached(20, Some(10 << 20)), cached(10, None)),
             (Ok(()), Ok(()), Ok(()))
