@@ -171,7 +171,7 @@ class Comparison:
     ours: Server = common.transient_field()
     theirs: Server = common.transient_field()
     measured: list = field(default_factory=list)
-    cpu_seconds: list = field(default_factory=list)
+    cpu: list = field(default_factory=list)
 
     def measure(self, order):
         servers = {side: getattr(self, side) for side in order.sample(["ours", "theirs"], 2)}

@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Whether kelvin moves files at least as fast as the usual programs, though it verifies and renames them.
+"""Whether kelvin moves files at least as fast as the usual programs, although it verifies and renames them.
 
-One file of 350 MB and 10,000 files of 4 KiB, both in a tmpfs, go over loopback into another directory there, in a network
-namespace whose connections begin under cubic. A pair is one transfer by kelvin and one by the other program, in random order;
-the time is that of both ends: from the start of the sending program until it and the receiving one have ended, or, of a server
-that stays, until the sender has. kelvin's receiver has ended when all files have their names. Content is compared after each
-transfer, outside of the time.
+One file of 350 MB and 10,000 files of 4 KiB are sent over loopback, from a tmpfs into another directory there, in a network
+namespace whose connections start with cubic. A pair is one transfer by kelvin and one by the other program, in random order. The
+time starts with the sending program. It stops when both ends have exited, or, with a permanent server, when the sender has.
+kelvin's receiver exits after all files have their final names. Contents are compared after each transfer, outside of the time.
 
-Without encryption (--plain, verified): beside nc, socat, rsync to a daemon, and iperf3 -F, and for the small files beside rsync
-to a daemon and tar through nc. Encrypted: beside scp and rsync over ssh, each with the ciphers that they choose. Without
-verification into nothing: beside iperf3 from memory to memory. Without verification into a file, and the small files verified:
-beside a plain C program that makes the same calls and does nothing else (rivals/move_files.c).
+Without encryption (--plain, verified), kelvin is compared with nc, socat, rsync to a daemon, and iperf3 -F. The small files are
+compared with rsync to a daemon and tar through nc. Encrypted transfers are compared with scp and rsync over ssh, each with its
+default ciphers. Discarded data without verification is compared with iperf3 from memory to memory. A file without verification,
+and the small files with it, are compared with a plain C program that makes only the same calls (rivals/move_files.c).
 
-The ratio is their time over kelvin's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, whose
+The ratio is the other time over kelvin's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. Its
 lower end must reach the bound.
 
-Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+Exit status: 0 all hold, 1 at least one does not, 2 it could not be done.
 """
 import filecmp
 import os
@@ -33,46 +32,46 @@ import hosts
 from servers import free_port
 
 CONTROL = "cubic"
-LARGE = 350_000_000
-SMALL = (10_000, 4096)
+LARGE_FILE_BYTES = 350_000_000
+SMALL_FILES = (10_000, 4096)
 HOST = "127.0.0.1"
 MAX_SECONDS = 300
 
 
 class TransferEnds:
-    """Two directories in memory, and what is sent from one to the other."""
+    """Two directories in memory, and the files that are sent from one to the other."""
 
     def __init__(self, base):
         self.base = Path(base)
         self.source, self.target = self.base / "from", self.base / "to"
         self.source.mkdir()
         self.large = self.source / "large"
-        self.large.write_bytes(os.urandom(LARGE))
+        self.large.write_bytes(os.urandom(LARGE_FILE_BYTES))
         self.small = self.source / "small"
         self.small.mkdir()
-        content = os.urandom(SMALL[1])
-        for number in range(SMALL[0]):
+        content = os.urandom(SMALL_FILES[1])
+        for number in range(SMALL_FILES[0]):
             (self.small / f"{number:05}").write_bytes(content)
 
     def clear(self):
         shutil.rmtree(self.target, ignore_errors=True)
         self.target.mkdir()
 
-    def check(self, what, kelvin_with):
-        """That all of it has arrived."""
-        pairs = [(path, self.target / path.relative_to(self.source)) for path in ([what] if what.is_file() else what.iterdir())]
+    def verify(self, source, program):
+        """Raises an error unless every file has arrived unchanged."""
+        pairs = [(path, self.target / path.relative_to(self.source)) for path in ([source] if source.is_file() else source.iterdir())]
         if not all(filecmp.cmp(*pair, shallow=False) for pair in pairs):
-            raise RuntimeError(f"{what} has not arrived as it is by {kelvin_with}")
+            raise RuntimeError(f"{source} was not transferred unchanged by {program}")
 
 
 def start_process(*command, **options):
-    quiet = subprocess.DEVNULL
-    options = {"stdin": quiet, "stdout": quiet, "stderr": quiet, **options}
-    return subprocess.Popen([str(word) for word in command], **options)
+    devnull = subprocess.DEVNULL
+    options = {"stdin": devnull, "stdout": devnull, "stderr": devnull, **options}
+    return subprocess.Popen([str(argument) for argument in command], **options)
 
 
 def wait_for_exit(process):
-    """Its exit status, at once when it ends: wait with a time-out would look only every 50 ms."""
+    """Waits for a process and returns its exit status. It does not poll, as Popen.wait with a timeout does every 50 ms."""
     handle = os.pidfd_open(process.pid)
     try:
         if not select.select([handle], [], [], MAX_SECONDS)[0]:
@@ -89,30 +88,30 @@ def check_exit(*processes):
 
 
 def wait_for_listener(port):
-    """Waits until somebody listens on a port, without connecting: some serve the first connection alone."""
-    wanted = f"0100007F:{port:04X}"
-    while not any(wanted in line and line.split()[3] == "0A" for line in Path("/proc/net/tcp").read_text().splitlines()[1:]):
+    """Waits until a program listens on a port, without connecting, since some programs serve only the first connection."""
+    local_address = f"0100007F:{port:04X}"
+    while not any(local_address in line and line.split()[3] == "0A" for line in Path("/proc/net/tcp").read_text().splitlines()[1:]):
         time.sleep(0.005)
 
 
-def time_transfer(receiver, sender, port):
-    """Seconds from starting the sender until both have ended."""
-    with_port = receiver()
+def time_transfer(start_receiver, start_senders, port):
+    """Seconds from the start of the sender until both ends have exited."""
+    receiver_process = start_receiver()
     wait_for_listener(port)
-    begun = time.perf_counter()
-    check_exit(*sender(), with_port)
-    return time.perf_counter() - begun
+    start_time = time.perf_counter()
+    check_exit(*start_senders(), receiver_process)
+    return time.perf_counter() - start_time
 
 
 class KelvinTransfer:
     def __init__(self, program, ends):
         self.program, self.ends = program, ends
 
-    def move(self, what, *flags, into=None):
+    def transfer(self, source, *flags, destination=None):
         port = free_port()
-        into = into or [self.ends.target]
-        receiver = lambda: start_process(self.program, "receive", *into, "--once", "--listen", f"{HOST}:{port}")
-        sender = lambda: [start_process(self.program, "send", "-r", what, f"{HOST}:{port}", *flags)]
+        destination = destination or [self.ends.target]
+        receiver = lambda: start_process(self.program, "receive", *destination, "--once", "--listen", f"{HOST}:{port}")
+        sender = lambda: [start_process(self.program, "send", "-r", source, f"{HOST}:{port}", *flags)]
         return time_transfer(receiver, sender, port)
 
 
@@ -122,67 +121,67 @@ class PlainPrograms:
     def __init__(self, ends):
         self.ends = ends
 
-    def nc(self, what):
-        port, target = free_port(), self.ends.target / what.name
-        with open(target, "wb") as output, open(what, "rb") as source:
+    def send_by_nc(self, source):
+        port, target = free_port(), self.ends.target / source.name
+        with open(target, "wb") as output, open(source, "rb") as input:
             receiver = lambda: start_process("nc", "-l", "-N", HOST, port, stdout=output)
-            return time_transfer(receiver, lambda: [start_process("nc", "-N", HOST, port, stdin=source)], port)
+            return time_transfer(receiver, lambda: [start_process("nc", "-N", HOST, port, stdin=input)], port)
 
-    def socat(self, what):
-        port, target = free_port(), self.ends.target / what.name
+    def send_by_socat(self, source):
+        port, target = free_port(), self.ends.target / source.name
         receiver = lambda: start_process("socat", "-u", "-b", 1 << 18, f"TCP-LISTEN:{port},bind={HOST}", f"CREATE:{target}")
-        return time_transfer(receiver, lambda: [start_process("socat", "-u", "-b", 1 << 18, f"OPEN:{what}", f"TCP:{HOST}:{port}")], port)
+        return time_transfer(receiver, lambda: [start_process("socat", "-u", "-b", 1 << 18, f"OPEN:{source}", f"TCP:{HOST}:{port}")], port)
 
-    def iperf3_file(self, what):
-        port, target = free_port(), self.ends.target / what.name
+    def send_by_iperf3(self, source):
+        port, target = free_port(), self.ends.target / source.name
         receiver = lambda: start_process("iperf3", "-s", "-1", "-B", HOST, "-p", port, "-F", target)
-        return time_transfer(receiver, lambda: [start_process("iperf3", "-c", HOST, "-p", port, "-F", what, "-n", LARGE)], port)
+        return time_transfer(receiver, lambda: [start_process("iperf3", "-c", HOST, "-p", port, "-F", source, "-n", LARGE_FILE_BYTES)], port)
 
-    def iperf3_memory(self, _):
+    def send_memory_by_iperf3(self, _):
         port = free_port()
         receiver = lambda: start_process("iperf3", "-s", "-1", "-B", HOST, "-p", port)
-        return time_transfer(receiver, lambda: [start_process("iperf3", "-c", HOST, "-p", port, "-n", LARGE)], port)
+        return time_transfer(receiver, lambda: [start_process("iperf3", "-c", HOST, "-p", port, "-n", LARGE_FILE_BYTES)], port)
 
-    def tar(self, what):
+    def send_by_tar(self, source):
         port = free_port()
 
         def sender():
-            tar = start_process("tar", "-c", "-C", what.parent, what.name, stdout=subprocess.PIPE)
+            tar = start_process("tar", "-c", "-C", source.parent, source.name, stdout=subprocess.PIPE)
             return [tar, start_process("nc", "-N", HOST, port, stdin=tar.stdout)]
 
         script = f"nc -l -N {HOST} {port} | tar -x -C {self.ends.target}"
         return time_transfer(lambda: start_process("sh", "-c", script), sender, port)
 
 
-class SameCalls:
+class SameCallsProgram:
     """The plain C program that makes the same calls (rivals/move_files.c)."""
 
     def __init__(self, program, ends):
         self.program, self.ends = program, ends
 
-    def move(self, what):
+    def transfer(self, source):
         port, target = free_port(), self.ends.target
-        if what.is_dir():
-            target = target / what.name
+        if source.is_dir():
+            target = target / source.name
             target.mkdir()
         receiver = lambda: start_process(self.program, "receive", port, target)
-        return time_transfer(receiver, lambda: [start_process(self.program, "send", port, what)], port)
+        return time_transfer(receiver, lambda: [start_process(self.program, "send", port, source)], port)
 
 
 class RsyncDaemon:
-    """A daemon, which stays."""
+    """An rsync daemon, which serves all transfers."""
 
     def __init__(self, ends):
         self.ends, self.port = ends, free_port()
-        settings = ends.base / "rsyncd.conf"
-        settings.write_text(f"address={HOST}\nport={self.port}\nuse chroot=no\n[to]\npath={ends.target}\nread only=no\nuid=0\ngid=0\n")
-        self.process = start_process("rsync", "--daemon", "--no-detach", f"--config={settings}")
+        config_file = ends.base / "rsyncd.conf"
+        config_file.write_text(f"address={HOST}\nport={self.port}\nuse chroot=no\n[to]\npath={ends.target}\nread only=no\nuid=0\ngid=0\n")
+        self.process = start_process("rsync", "--daemon", "--no-detach", f"--config={config_file}")
         wait_for_listener(self.port)
 
-    def move(self, what):
-        begun = time.perf_counter()
-        check_exit(start_process("rsync", "-a", "--whole-file", what, f"rsync://{HOST}:{self.port}/to/"))
-        return time.perf_counter() - begun
+    def transfer(self, source):
+        start_time = time.perf_counter()
+        check_exit(start_process("rsync", "-a", "--whole-file", source, f"rsync://{HOST}:{self.port}/to/"))
+        return time.perf_counter() - start_time
 
     def close(self):
         self.process.kill()
@@ -190,7 +189,7 @@ class RsyncDaemon:
 
 
 class SshServer:
-    """A server with keys of its own, which stays."""
+    """An ssh server with keys of its own, which serves all transfers."""
 
     def __init__(self, ends):
         self.ends, self.port = ends, free_port()
@@ -200,23 +199,23 @@ class SshServer:
             common.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", base / key])
         shutil.copy(base / "user.pub", base / "authorized")
         Path("/run/sshd").mkdir(exist_ok=True)
-        settings = base / "config"
-        settings.write_text(f"ListenAddress {HOST}:{self.port}\nHostKey {base}/host\nAuthorizedKeysFile {base}/authorized\n"
+        config_file = base / "config"
+        config_file.write_text(f"ListenAddress {HOST}:{self.port}\nHostKey {base}/host\nAuthorizedKeysFile {base}/authorized\n"
                             "StrictModes no\nPermitRootLogin yes\nUsePAM no\nSubsystem sftp internal-sftp\nPidFile none\n")  # fmt: skip
-        self.process = start_process("/usr/sbin/sshd", "-D", "-f", settings)
+        self.process = start_process("/usr/sbin/sshd", "-D", "-f", config_file)
         wait_for_listener(self.port)
         self.options = ["-i", base / "user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
 
-    def scp(self, what):
-        begun = time.perf_counter()
-        check_exit(start_process("scp", "-q", "-r", "-P", self.port, *self.options, what, f"{HOST}:{self.ends.target}/"))
-        return time.perf_counter() - begun
+    def send_by_scp(self, source):
+        start_time = time.perf_counter()
+        check_exit(start_process("scp", "-q", "-r", "-P", self.port, *self.options, source, f"{HOST}:{self.ends.target}/"))
+        return time.perf_counter() - start_time
 
-    def rsync(self, what):
+    def send_by_rsync(self, source):
         shell = " ".join(map(str, ["ssh", "-p", self.port, *self.options]))
-        begun = time.perf_counter()
-        check_exit(start_process("rsync", "-a", "--whole-file", "-e", shell, what, f"{HOST}:{self.ends.target}/"))
-        return time.perf_counter() - begun
+        start_time = time.perf_counter()
+        check_exit(start_process("rsync", "-a", "--whole-file", "-e", shell, source, f"{HOST}:{self.ends.target}/"))
+        return time.perf_counter() - start_time
 
     def close(self):
         self.process.kill()
@@ -225,7 +224,7 @@ class SshServer:
 
 @dataclass
 class Comparison:
-    """A transfer by kelvin and by another program; seconds."""
+    """A transfer by kelvin and by another program, in seconds."""
 
     files: str
     manner: str
@@ -233,21 +232,21 @@ class Comparison:
     bound: float
     ours: object = common.transient_field()
     theirs: object = common.transient_field()
-    # Whether files arrive, and can be compared.
+    # Whether files arrive, so that they can be compared.
     arrives: bool = True
     measured: list = field(default_factory=list)
 
     def measure(self, ends, order):
-        taken = {}
+        seconds = {}
         for side in order.sample(["ours", "theirs"], 2):
             ends.clear()
-            taken[side] = getattr(self, side)(ends.source / self.files)
+            seconds[side] = getattr(self, side)(ends.source / self.files)
             if self.arrives:
-                ends.check(ends.source / self.files, self.name if side == "theirs" else "kelvin")
-        self.measured.append((taken["ours"], taken["theirs"]))
+                ends.verify(ends.source / self.files, self.name if side == "theirs" else "kelvin")
+        self.measured.append((seconds["ours"], seconds["theirs"]))
 
     def interval(self):
-        # The faster the smaller: so a ratio above one is in kelvin's favour.
+        # Inverted, since these are times: a ratio above one means that kelvin is faster.
         ours, theirs = zip(*self.measured)
         return common.paired_ratio(theirs, ours)
 
@@ -262,25 +261,25 @@ class Comparison:
                 f"{lower:.2f}..{upper:.2f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
 
 
-def comparisons(kelvin, ends, same, rsync, ssh):
+def comparisons(kelvin, ends, same_calls, rsync, ssh):
     plain = PlainPrograms(ends)
-    kelvin_with = lambda *flags, into=None: lambda what: kelvin.move(what, *flags, into=into)
-    verified, encrypted, bare = "plain, verified", "encrypted, verified", "plain, into nothing"
+    kelvin_with = lambda *flags, destination=None: lambda source: kelvin.transfer(source, *flags, destination=destination)
+    verified, encrypted, discarded = "plain, verified", "encrypted, verified", "plain, into nothing"
     unverified = "plain, not verified"
     large, small = ends.large.name, ends.small.name
     return [
-        Comparison(large, verified, "nc", 1, kelvin_with("--plain"), plain.nc),
-        Comparison(large, verified, "socat", 1, kelvin_with("--plain"), plain.socat),
-        Comparison(large, verified, "iperf3 -F", 1, kelvin_with("--plain"), plain.iperf3_file, False),
-        Comparison(large, verified, "rsync, daemon", 1, kelvin_with("--plain"), rsync.move),
-        Comparison(large, encrypted, "scp", 2, kelvin_with(), ssh.scp),
-        Comparison(large, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.rsync),
-        Comparison(large, bare, "iperf3, memory", 0.9, kelvin_with("--plain", "--no-verify", into=["--discard"]), plain.iperf3_memory, False),
-        Comparison(large, unverified, "C, same calls", 0.9, kelvin_with("--plain", "--no-verify"), same.move),
-        Comparison(small, verified, "C, same calls", 0.9, kelvin_with("--plain"), same.move),
-        Comparison(small, verified, "rsync, daemon", 1.5, kelvin_with("--plain"), rsync.move),
-        Comparison(small, verified, "tar, nc", 1, kelvin_with("--plain"), plain.tar),
-        Comparison(small, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.rsync),
+        Comparison(large, verified, "nc", 1, kelvin_with("--plain"), plain.send_by_nc),
+        Comparison(large, verified, "socat", 1, kelvin_with("--plain"), plain.send_by_socat),
+        Comparison(large, verified, "iperf3 -F", 1, kelvin_with("--plain"), plain.send_by_iperf3, False),
+        Comparison(large, verified, "rsync, daemon", 1, kelvin_with("--plain"), rsync.transfer),
+        Comparison(large, encrypted, "scp", 2, kelvin_with(), ssh.send_by_scp),
+        Comparison(large, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.send_by_rsync),
+        Comparison(large, discarded, "iperf3, memory", 0.9, kelvin_with("--plain", "--no-verify", into=["--discard"]), plain.send_memory_by_iperf3, False),
+        Comparison(large, unverified, "C, same calls", 0.9, kelvin_with("--plain", "--no-verify"), same_calls.transfer),
+        Comparison(small, verified, "C, same calls", 0.9, kelvin_with("--plain"), same_calls.transfer),
+        Comparison(small, verified, "rsync, daemon", 1.5, kelvin_with("--plain"), rsync.transfer),
+        Comparison(small, verified, "tar, nc", 1, kelvin_with("--plain"), plain.send_by_tar),
+        Comparison(small, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.send_by_rsync),
     ]
 
 
@@ -301,22 +300,22 @@ def measure(arguments):
         rsync, ssh = RsyncDaemon(ends), SshServer(ends)
         try:
             kelvin = KelvinTransfer(common.kelvin_program(arguments.kelvin), ends)
-            same = SameCalls(common.build_rival("move_files", base), ends)
-            chosen = [one for one in comparisons(kelvin, ends, same, rsync, ssh) if arguments.only in (None, one.name)]
-            for done, todo in common.pair_rounds(arguments, chosen):
-                for one in order.sample(todo, len(todo)):
-                    one.measure(ends, order)
-                common.log(f"{done} pairs")
+            same_calls = SameCallsProgram(common.build_rival("move_files", base), ends)
+            selection = [comparison for comparison in comparisons(kelvin, ends, same_calls, rsync, ssh) if arguments.only in (None, comparison.name)]
+            for pair_number, unsettled in common.pair_rounds(arguments, selection):
+                for comparison in order.sample(unsettled, len(unsettled)):
+                    comparison.measure(ends, order)
+                common.log(f"{pair_number} pairs")
         finally:
             rsync.close()
             ssh.close()
-    return chosen
+    return selection
 
 
 def tables(measured):
-    chosen = [Comparison(**one) for one in measured]
+    results = [Comparison(**entry) for entry in measured]
     header = ["files", "kelvin's manner", "kelvin", "beside it", "its time", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    return common.table(header, [one.row() for one in chosen]), all(one.verdict() == "holds" for one in chosen)
+    return common.table(header, [entry.row() for entry in results]), all(entry.verdict() == "holds" for entry in results)
 
 
 if __name__ == "__main__":

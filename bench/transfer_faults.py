@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Whether a transfer that is disturbed leaves files whole or absent, and the next one completes it.
+"""Whether a disturbed transfer leaves files intact or absent, and the next transfer completes it.
 
-  sender killed     kill -9 of the sender at random instants (--kills times), some on the same target; after every third,
-                    one more transfer, which is left alone
-  receiver killed   the same of the receiver
-  link cut          between two network namespaces: down for a moment, and all arrives; down for good, and both ends end by
-                    themselves; then one more transfer over it
-  full disk         a receiver's file system that fills up under way, by another program; then one more with room
+  sender killed     kill -9 of the sender at random instants (--kills times), three with the same target; then one more
+                    transfer without a kill
+  receiver killed   the same with the receiver
+  link cut          between two network namespaces: after a short cut everything arrives; after a permanent cut both ends
+                    exit; then one more transfer over the restored link
+  full disk         another program fills the receiver's file system during a transfer; then one more with free space
   source changed    a file that is written, truncated, grown, removed or replaced while it is sent
   memory            of both ends (VmHWM) for one file of 1 GiB, and for 20,000 files
 
-After each disturbance every file under its final name has the source's content; after the transfer that is left alone all are
-there, with their permissions and times, and nothing else.
+After each disturbance every file under its final name has the content of the source. After the undisturbed transfer all files
+are there, with their permissions and times, and nothing else.
 
-What needs root is skipped and reported. Frames that nobody should send are tried by the tests of crates/transfer (fuzz.rs).
+Without root, tests that need it are skipped and reported. The tests of crates/transfer send invalid frames (fuzz.rs).
 
-Exit status: 0 all kept, 1 one was not, 2 it could not be done.
+Exit status: 0 every test passed, 1 at least one did not, 2 it could not be done.
 """
 import filecmp
 import json
@@ -33,34 +33,34 @@ import common
 import hosts
 from faults import require, run_check, require_root, tables
 
-LARGE = 150 << 20
-SMALL = 400
-# Kills on the same target: what one has left, the next goes on with.
-ON_ONE = 3
+LARGE_FILE_BYTES = 150 << 20
+SMALL_FILE_COUNT = 400
+# Kills with the same target: each transfer resumes from the files of the killed one.
+KILLS_PER_TARGET = 3
 MIB = 1 << 20
-# What either end may take: 64 MiB, and a buffer for its one stream.
-MEMORY = 65 * MIB
-# Longer than either end waits for the other (PATIENCE of channel.rs).
-PATIENCE = 200
-KELVINS_OWN = ".kelvin-"
-NEAR, FAR = "198.18.93.1", "198.18.93.2"
+# The memory limit of either end: 64 MiB, and a buffer for its one stream.
+MAX_MEMORY = 65 * MIB
+# Longer than either end waits for the other (channel.rs).
+MAX_SECONDS = 200
+KELVIN_PREFIX = ".kelvin-"
+NEAR_ADDRESS, FAR_ADDRESS = "198.18.93.1", "198.18.93.2"
 
 
 class TransferEnds:
-    """A tree of files, and a receiver's directory; both in one place."""
+    """A tree of files and the directory of a receiver, with a common parent directory."""
 
     def __init__(self, kelvin, base):
         self.kelvin, self.base = kelvin, Path(base)
-        self.tree, self.into = self.base / "tree", self.base / "in"
-        self.into.mkdir()
+        self.tree, self.target = self.base / "tree", self.base / "in"
+        self.target.mkdir()
 
-    def grow(self):
-        """A large file between small ones in two directories."""
+    def create_tree(self):
+        """Creates a large file, and small files in two directories."""
         for directory in ("a", "z"):
             (self.tree / directory).mkdir(parents=True)
-            for number in range(SMALL):
+            for number in range(SMALL_FILE_COUNT):
                 (self.tree / directory / str(number)).write_bytes(os.urandom(37 * number))
-        (self.tree / "large").write_bytes(os.urandom(LARGE))
+        (self.tree / "large").write_bytes(os.urandom(LARGE_FILE_BYTES))
         for directory in ("a", "z", "."):
             (self.tree / directory).chmod(0o751)
             os.utime(self.tree / directory, ns=(10**18, 10**18 + 5))
@@ -74,7 +74,7 @@ class TransferEnds:
 
     @contextmanager
     def receiver(self, *arguments, into="in", address="127.0.0.1:0", **options):
-        """A receiver that listens, and its address; ended with the block."""
+        """Yields a listening receiver and its address. The receiver is killed at the end of the block."""
         with open(self.base / "log", "ab") as log:
             process = self.start("receive", into, "--listen", address, *arguments, stderr=log, **options)
         try:
@@ -83,55 +83,55 @@ class TransferEnds:
             process.kill()
             process.wait()
 
-    def send(self, what, to, *arguments, **options):
-        """Sends to its end: the exit status, the summary, and what it said."""
-        process = self.start("send", "-r", what, to, "--json", *arguments, **options)
-        told, output = process.communicate(timeout=PATIENCE)
-        return process.returncode, json.loads(told) if told.strip() else None, output.strip()
+    def send(self, source, address, *arguments, **options):
+        """Sends, and returns the exit status, the summary, and the messages."""
+        process = self.start("send", "-r", source, address, "--json", *arguments, **options)
+        stdout, stderr = process.communicate(timeout=MAX_SECONDS)
+        return process.returncode, json.loads(stdout) if stdout.strip() else None, stderr.strip()
 
-    def check_whole(self):
-        """That each file under its name is as it was sent; how many there are."""
+    def require_intact_files(self):
+        """Requires that each file under its final name equals the source. Returns the number of files."""
         count = 0
-        for above, directories, files in os.walk(self.into):
-            # A receiver that lives removes them whenever it has done.
-            directories[:] = [name for name in directories if not name.startswith(KELVINS_OWN)]
-            for path in (Path(above, name) for name in files if not name.startswith(KELVINS_OWN)):
-                source = self.base / path.relative_to(self.into)
-                require(filecmp.cmp(source, path, shallow=False), f"{path.relative_to(self.into)} is not whole")
+        for directory, directories, files in os.walk(self.target):
+            # A running receiver may remove these at any time.
+            directories[:] = [name for name in directories if not name.startswith(KELVIN_PREFIX)]
+            for path in (Path(directory, name) for name in files if not name.startswith(KELVIN_PREFIX)):
+                source = self.base / path.relative_to(self.target)
+                require(filecmp.cmp(source, path, shallow=False), f"{path.relative_to(self.target)} differs from its source")
                 count += 1
         return count
 
-    def complete(self, to):
-        """Sends until it is moved, as a user would; all of it is there then, and nothing else. Returns the bytes gone on with."""
-        end, resumed = time.monotonic() + PATIENCE, 0
+    def send_until_complete(self, address):
+        """Sends until the transfer succeeds, as a user would. Requires the complete tree and nothing else. Returns the resumed bytes."""
+        deadline, resumed_bytes = time.monotonic() + MAX_SECONDS, 0
         while True:
-            status, told, output = self.send("tree", to, "--update")
-            resumed += told["resumed"] if told else 0
+            status, summary, messages = self.send("tree", address, "--update")
+            resumed_bytes += summary["resumed"] if summary else 0
             if status == 0:
                 break
-            # The connection that was cut may not have ended at the receiver.
-            require(time.monotonic() < end, f"it is not completed: {output[:500]}")
+            # The receiver may not have noticed yet that the earlier connection was cut.
+            require(time.monotonic() < deadline, f"the transfer was not completed: {messages[:500]}")
             time.sleep(0.05)
-        self.check_whole()
-        found, wanted = ({path.relative_to(base): describe(path) for path in base.rglob("*")} for base in (self.into / "tree", self.tree))
-        differs = [str(name) for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)]
-        require(not differs, f"after it was completed, {len(differs)} are not as they were: {sorted(differs)[:3]}")
-        left = [path.name for path in self.into.iterdir() if path.name != "tree"]
-        require(not left, f"left behind: {left}")
-        return resumed
+        self.require_intact_files()
+        target_states, source_states = ({path.relative_to(base): file_state(path) for path in base.rglob("*")} for base in (self.target / "tree", self.tree))
+        different = [str(name) for name in target_states.keys() | source_states.keys() if target_states.get(name) != source_states.get(name)]
+        require(not different, f"after completion {len(different)} paths differ: {sorted(different)[:3]}")
+        leftovers = [path.name for path in self.target.iterdir() if path.name != "tree"]
+        require(not leftovers, f"left behind: {leftovers}")
+        return resumed_bytes
 
-    def clear(self):
-        for path in self.into.iterdir():
+    def clear_target(self):
+        for path in self.target.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def describe(path):
-    found = path.lstat()
-    return oct(found.st_mode), found.st_mtime_ns, None if path.is_dir() else found.st_size
+def file_state(path):
+    stat = path.lstat()
+    return oct(stat.st_mode), stat.st_mtime_ns, None if path.is_dir() else stat.st_size
 
 
 @contextmanager
-def ends(kelvin):
+def temporary_ends(kelvin):
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as base:
         yield TransferEnds(kelvin, base)
 
@@ -140,88 +140,88 @@ def ends(kelvin):
 
 
 class KillTest:
-    """Kills an end at random instants of a transfer; how often it was in time, and how much was gone on with."""
+    """Kills an end at random instants of a transfer. Counts the kills during a transfer, and the resumed bytes."""
 
-    def __init__(self, here, random_source, kills):
-        self.here, self.random_source, self.kills = here, random_source, kills
-        self.killed = self.resumed = self.whole = 0
-        self.longest = 0
+    def __init__(self, ends, random_source, kills):
+        self.ends, self.random_source, self.kills = ends, random_source, kills
+        self.kill_count = self.resumed_bytes = self.intact_files = 0
+        self.max_seconds = 0
 
-    def undisturbed(self, to):
-        """Makes one that is left alone: kills come within the time that it takes."""
-        begun = time.monotonic()
-        status, _, output = self.here.send("tree", to)
-        self.longest = time.monotonic() - begun
-        require(status == 0, output)
-        self.here.clear()
+    def measure_duration(self, address):
+        """Measures the duration of an undisturbed transfer, during which kills happen."""
+        start_time = time.monotonic()
+        status, _, messages = self.ends.send("tree", address)
+        self.max_seconds = time.monotonic() - start_time
+        require(status == 0, messages)
+        self.ends.clear_target()
 
-    def once(self, sender, victim):
-        time.sleep(self.random_source.uniform(0, self.longest))
-        is_in_time = sender.poll() is None
-        self.killed += is_in_time
-        # It takes more or less by now: what other work takes changes, and some of it may be there already.
-        self.longest *= 1.04 if is_in_time else 0.92
+    def kill_once(self, sender, victim):
+        time.sleep(self.random_source.uniform(0, self.max_seconds))
+        was_running = sender.poll() is None
+        self.kill_count += was_running
+        # The duration changes with other load, and with the files that are already there.
+        self.max_seconds *= 1.04 if was_running else 0.92
         victim.kill()
         victim.wait()
-        sender.communicate(timeout=PATIENCE)
-        self.whole += self.here.check_whole()
+        sender.communicate(timeout=MAX_SECONDS)
+        self.intact_files += self.ends.require_intact_files()
 
-    def completed(self, to):
-        self.resumed += self.here.complete(to)
-        self.here.clear()
-        common.log(f"killed {self.killed} of {self.kills}")
+    def complete_transfer(self, address):
+        self.resumed_bytes += self.ends.send_until_complete(address)
+        self.ends.clear_target()
+        common.log(f"killed {self.kill_count} of {self.kills}")
 
-    def output(self):
-        require(self.resumed > 0, "nothing was ever gone on with")
-        return f"{self.killed} kills under way, {self.whole} files found whole after them, {self.resumed / MIB:.0f} MiB gone on with"
+    def summary(self):
+        require(self.resumed_bytes > 0, "no transfer was resumed")
+        return f"{self.kill_count} kills under way, {self.intact_files} files found whole after them, {self.resumed_bytes / MIB:.0f} MiB gone on with"
 
 
 def sender_killed(kelvin, random_source, kills):
-    with ends(kelvin) as here, here.receiver() as (_, to):
-        here.grow()
-        killing = KillTest(here, random_source, kills)
-        killing.undisturbed(to)
+    with temporary_ends(kelvin) as test_ends, test_ends.receiver() as (_, address):
+        test_ends.create_tree()
+        kill_test = KillTest(test_ends, random_source, kills)
+        kill_test.measure_duration(address)
 
-        def one():
-            sender = here.start("send", "-r", "tree", to, "--update")
-            killing.once(sender, sender)
+        def kill_one():
+            sender = test_ends.start("send", "-r", "tree", address, "--update")
+            kill_test.kill_once(sender, sender)
 
-        while killing.killed < kills:
-            for _ in range(ON_ONE):
-                one()
-            killing.completed(to)
-        return killing.output()
+        while kill_test.kill_count < kills:
+            for _ in range(KILLS_PER_TARGET):
+                kill_one()
+            kill_test.complete_transfer(address)
+        return kill_test.summary()
 
 
 def receiver_killed(kelvin, random_source, kills):
-    with ends(kelvin) as here:
-        here.grow()
-        killing = KillTest(here, random_source, kills)
-        with here.receiver() as (_, to):
-            killing.undisturbed(to)
+    with temporary_ends(kelvin) as test_ends:
+        test_ends.create_tree()
+        kill_test = KillTest(test_ends, random_source, kills)
+        with test_ends.receiver() as (_, address):
+            kill_test.measure_duration(address)
 
-        def one():
-            with here.receiver() as (receiver, to):
-                killing.once(here.start("send", "-r", "tree", to, "--update"), receiver)
+        def kill_one():
+            with test_ends.receiver() as (receiver, address):
+                kill_test.kill_once(test_ends.start("send", "-r", "tree", address, "--update"), receiver)
 
-        while killing.killed < kills:
-            for _ in range(ON_ONE):
-                one()
-            with here.receiver() as (_, to):
-                killing.completed(to)
-        return killing.output()
+        while kill_test.kill_count < kills:
+            for _ in range(KILLS_PER_TARGET):
+                kill_one()
+            with test_ends.receiver() as (_, address):
+                kill_test.complete_transfer(address)
+        return kill_test.summary()
 
 
 @contextmanager
-def link():
-    """Two hosts that are joined: their names."""
+def linked_hosts():
+    """Creates two hosts joined by a link. Yields their names."""
     require_root()
-    names = [f"kelvin-{end}-{os.getpid()}" for end in ("near", "far")]
+    names = [f"kelvin-{role}-{os.getpid()}" for role in ("near", "far")]
     try:
         for name in names:
             hosts.ip("netns", "add", name)
             hosts.ip("-netns", name, "link", "set", "lo", "up")
-        hosts.connect_hosts(names[0], f"{NEAR}/30", names[1], f"{FAR}/30", "t")
+        hosts.connect_hosts(names[0], f"{NEAR_ADDRESS}/30", names[1], f"{FAR_ADDRESS}/30", "t")
         yield names
     finally:
         for name in names:
@@ -229,70 +229,70 @@ def link():
 
 
 def link_cut(kelvin, _):
-    with ends(kelvin) as here, link() as (near, far), hosts.token_file() as secret:
-        here.grow()
-        switch = lambda state: hosts.ip("-netns", near, "link", "set", "near-t", state)
-        far_end = {"address": f"{FAR}:0", "host": far}
-        with_secret = ("--token-file", secret)
-        with here.receiver(*with_secret, **far_end) as (_, to):
-            sender = here.start("send", "-r", "tree", to, "--json", "--limit", "30MiB", *with_secret, host=near)
+    with temporary_ends(kelvin) as test_ends, linked_hosts() as (near, far), hosts.token_file() as token_path:
+        test_ends.create_tree()
+        set_link = lambda state: hosts.ip("-netns", near, "link", "set", "near-t", state)
+        receiver_options = {"address": f"{FAR_ADDRESS}:0", "host": far}
+        token_flags = ("--token-file", token_path)
+        with test_ends.receiver(*token_flags, **receiver_options) as (_, address):
+            sender = test_ends.start("send", "-r", "tree", address, "--json", "--limit", "30MiB", *token_flags, host=near)
             time.sleep(1)
-            switch("down")
+            set_link("down")
             time.sleep(2)
-            switch("up")
-            told, output = sender.communicate(timeout=PATIENCE)
-            require(sender.returncode == 0, f"cut for a moment, it ends: {output.strip()}")
-            here.check_whole()
-            seconds = json.loads(told)["seconds"]
-            here.clear()
-        with here.receiver("--once", *with_secret, **far_end) as (receiver, to):
-            sender = here.start("send", "-r", "tree", to, "--limit", "30MiB", *with_secret, host=near)
+            set_link("up")
+            result, messages = sender.communicate(timeout=MAX_SECONDS)
+            require(sender.returncode == 0, f"after a short cut the sender failed: {messages.strip()}")
+            test_ends.require_intact_files()
+            seconds = json.loads(result)["seconds"]
+            test_ends.clear_target()
+        with test_ends.receiver("--once", *token_flags, **receiver_options) as (receiver, address):
+            sender = test_ends.start("send", "-r", "tree", address, "--limit", "30MiB", *token_flags, host=near)
             time.sleep(1)
-            switch("down")
-            begun = time.monotonic()
-            _, output = sender.communicate(timeout=PATIENCE)
-            ended = time.monotonic() - begun
-            status = receiver.wait(PATIENCE)
-            require(sender.returncode == 1 and status == 1, f"cut for good, they end with {sender.returncode} and {status}: {output.strip()}")
-            here.check_whole()
-        switch("up")
-        with here.receiver(*with_secret, **far_end) as (_, to):
-            status, told, output = here.send("tree", to, "--update", *with_secret, host=near)
-            require(status == 0 and told["resumed"] > 0, f"then: {output}")
-            here.check_whole()
-        return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {ended:.0f} s: {output or 'then gone on with'}"
+            set_link("down")
+            cut_time = time.monotonic()
+            _, messages = sender.communicate(timeout=MAX_SECONDS)
+            seconds_to_exit = time.monotonic() - cut_time
+            status = receiver.wait(MAX_SECONDS)
+            require(sender.returncode == 1 and status == 1, f"after a permanent cut the exit statuses are {sender.returncode} and {status}: {messages.strip()}")
+            test_ends.require_intact_files()
+        set_link("up")
+        with test_ends.receiver(*token_flags, **receiver_options) as (_, address):
+            status, result, messages = test_ends.send("tree", address, "--update", *token_flags, host=near)
+            require(status == 0 and result["resumed"] > 0, f"then: {messages}")
+            test_ends.require_intact_files()
+        return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {seconds_to_exit:.0f} s: {messages or 'then gone on with'}"
 
 
 def full_disk(kelvin, _):
     require_root()
-    with ends(kelvin) as here:
-        (here.base / "large").write_bytes(os.urandom(48 * MIB))
-        common.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", here.into])
+    with temporary_ends(kelvin) as test_ends:
+        (test_ends.base / "large").write_bytes(os.urandom(48 * MIB))
+        common.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", test_ends.target])
         try:
-            with here.receiver() as (_, to):
-                other = here.into / "others"
-                sender = here.start("send", "large", to, "--limit", "20MiB")
+            with test_ends.receiver() as (_, address):
+                filler = test_ends.target / "others"
+                sender = test_ends.start("send", "large", address, "--limit", "20MiB")
                 time.sleep(0.7)
-                with open(other, "wb") as file:
-                    # As much as there is.
+                with open(filler, "wb") as file:
+                    # Until the file system is full.
                     try:
                         while True:
                             file.write(bytes(MIB))
                             file.flush()
                     except OSError:
                         pass
-                _, output = sender.communicate(timeout=PATIENCE)
-                require(sender.returncode == 1 and "No space" in output, f"exit status {sender.returncode}: {output}")
-                require(not (here.into / "large").exists(), "it has its name")
-                other.unlink()
-                status, _, again = here.send("large", to)
-                require(status == 0, f"with room: {again}")
-                require(filecmp.cmp(here.base / "large", here.into / "large", shallow=False), "it is not whole")
-                left = sorted(path.name for path in here.into.iterdir())
-                require(left == ["large"], f"left behind: {left}")
-                return output.strip().splitlines()[-1]
+                _, messages = sender.communicate(timeout=MAX_SECONDS)
+                require(sender.returncode == 1 and "No space" in messages, f"exit status {sender.returncode}: {messages}")
+                require(not (test_ends.target / "large").exists(), "the incomplete file has its final name")
+                filler.unlink()
+                status, _, retry_messages = test_ends.send("large", address)
+                require(status == 0, f"with free space: {retry_messages}")
+                require(filecmp.cmp(test_ends.base / "large", test_ends.target / "large", shallow=False), "the file differs from its source")
+                leftovers = sorted(path.name for path in test_ends.target.iterdir())
+                require(leftovers == ["large"], f"left behind: {leftovers}")
+                return messages.strip().splitlines()[-1]
         finally:
-            common.run(["umount", here.into])
+            common.run(["umount", test_ends.target])
 
 
 def overwrite(path):
@@ -307,13 +307,13 @@ def grow(path):
 
 def replace(path):
     other = path.with_name("other")
-    other.write_bytes(os.urandom(LARGE))
+    other.write_bytes(os.urandom(LARGE_FILE_BYTES))
     other.rename(path)
 
 
 CHANGES = {
     "written": overwrite,
-    "truncated": lambda path: os.truncate(path, LARGE - 5),
+    "truncated": lambda path: os.truncate(path, LARGE_FILE_BYTES - 5),
     "truncated behind": lambda path: os.truncate(path, MIB),
     "grown": grow,
     "removed": Path.unlink,
@@ -322,59 +322,59 @@ CHANGES = {
 
 
 def source_changed(kelvin, _):
-    found = []
-    with ends(kelvin) as here, here.receiver() as (_, to):
+    results = []
+    with temporary_ends(kelvin) as test_ends, test_ends.receiver() as (_, address):
         for name, change in CHANGES.items():
-            source, target = here.base / "large", here.into / "large"
-            content = os.urandom(LARGE)
+            source, target = test_ends.base / "large", test_ends.target / "large"
+            content = os.urandom(LARGE_FILE_BYTES)
             source.write_bytes(content)
-            sender = here.start("send", "large", to, "--limit", "100MiB")
+            sender = test_ends.start("send", "large", address, "--limit", "100MiB")
             time.sleep(0.7)
-            require(sender.poll() is None, f"{name}: it was over before")
+            require(sender.poll() is None, f"{name}: the transfer ended before the change")
             change(source)
-            _, output = sender.communicate(timeout=PATIENCE)
-            # What was opened is still there when its name is not.
+            _, messages = sender.communicate(timeout=MAX_SECONDS)
+            # An open file stays readable after its name is removed.
             is_there = target.exists()
-            require(not is_there or target.read_bytes() == content, f"{name}: what arrived is not what was there")
+            require(not is_there or target.read_bytes() == content, f"{name}: the received content differs from the original")
             require(is_there == (sender.returncode == 0), f"{name}: exit status {sender.returncode}")
-            found.append(f"{name}: {'whole, as it was' if is_there else re.sub('^.*(large )', '', output.strip())}")
+            results.append(f"{name}: {'whole, as it was' if is_there else re.sub('^.*(large )', '', messages.strip())}")
             target.unlink(missing_ok=True)
             if source.exists():
-                status, _, output = here.send("large", to)
-                require(status == 0 and filecmp.cmp(source, target, shallow=False), f"{name}, then: {output}")
+                status, _, messages = test_ends.send("large", address)
+                require(status == 0 and filecmp.cmp(source, target, shallow=False), f"{name}, then: {messages}")
                 target.unlink()
-            require(not list(here.into.iterdir()), f"{name}: left behind: {list(here.into.iterdir())}")
-    return "; ".join(found)
+            require(not list(test_ends.target.iterdir()), f"{name}: left behind: {list(test_ends.target.iterdir())}")
+    return "; ".join(results)
 
 
 def peak_memory(process):
-    """The most that a process had in memory so far (VmHWM); nothing of one that has ended."""
+    """The peak memory of a process so far (VmHWM), in bytes. 0 for a process that has ended."""
     line = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     return int(line[1]) << 10 if line else 0
 
 
 def memory(kelvin, _):
-    found = []
-    with ends(kelvin) as here:
-        with open(here.base / "one", "wb") as file:
+    results = []
+    with temporary_ends(kelvin) as test_ends:
+        with open(test_ends.base / "one", "wb") as file:
             for _ in range(16):
                 file.write(os.urandom(64 * MIB))
-        (here.base / "many").mkdir()
+        (test_ends.base / "many").mkdir()
         for number in range(20_000):
-            (here.base / "many" / f"{number}").write_bytes(b"x" * 100)
-        for what in ("one", "many"):
-            with here.receiver() as (receiver, to):
-                sender = here.start("send", "-r", what, to)
-                most = 0
+            (test_ends.base / "many" / f"{number}").write_bytes(b"x" * 100)
+        for source in ("one", "many"):
+            with test_ends.receiver() as (receiver, address):
+                sender = test_ends.start("send", "-r", source, address)
+                sender_peak = 0
                 while sender.poll() is None:
-                    most = max(most, peak_memory(sender))
+                    sender_peak = max(sender_peak, peak_memory(sender))
                     time.sleep(0.005)
-                require(sender.wait(PATIENCE) == 0, f"{what}: exit status {sender.returncode}")
-                both = most, peak_memory(receiver)
-                require(max(both) < MEMORY, f"{what}: {both[0] / MIB:.0f} and {both[1] / MIB:.0f} MiB")
-                found.append(f"{what}: {both[0] / MIB:.0f} MiB at the sender, {both[1] / MIB:.0f} MiB at the receiver")
-            here.clear()
-    return "; ".join(found)
+                require(sender.wait(MAX_SECONDS) == 0, f"{source}: exit status {sender.returncode}")
+                peaks = sender_peak, peak_memory(receiver)
+                require(max(peaks) < MAX_MEMORY, f"{source}: {peaks[0] / MIB:.0f} and {peaks[1] / MIB:.0f} MiB")
+                results.append(f"{source}: {peaks[0] / MIB:.0f} MiB at the sender, {peaks[1] / MIB:.0f} MiB at the receiver")
+            test_ends.clear_target()
+    return "; ".join(results)
 
 
 CHECKS = {"link cut": link_cut, "full disk": full_disk, "source changed": source_changed, "memory": memory}
@@ -384,18 +384,18 @@ KILLS = {"sender killed": sender_killed, "receiver killed": receiver_killed}
 def parse():
     parser = common.make_parser(__doc__)
     parser.add_argument("--kills", type=int, default=100, help="kills of either end at random instants [default: %(default)s]")
-    parser.add_argument("--only", choices=[*KILLS, *CHECKS], help="this one alone")
+    parser.add_argument("--only", choices=[*KILLS, *CHECKS], help="only this test")
     return parser.parse_args()
 
 
 def measure(arguments):
     kelvin, random_source = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
-    todo = {name: (lambda one=one: one(kelvin, random_source, arguments.kills)) for name, one in KILLS.items()}
-    todo |= {name: (lambda one=one: one(kelvin, random_source)) for name, one in CHECKS.items()}
+    tests = {name: (lambda test=test: test(kelvin, random_source, arguments.kills)) for name, test in KILLS.items()}
+    tests |= {name: (lambda test=test: test(kelvin, random_source)) for name, test in CHECKS.items()}
     verdicts = {}
-    for name, one in todo.items():
+    for name, test in tests.items():
         if arguments.only in (None, name):
-            verdicts[name] = run_check(one)
+            verdicts[name] = run_check(test)
             common.log(f"{name}: {': '.join(verdicts[name])}")
     return verdicts
 

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Whether a transfer fills a link, and names what limited it where that is known because it was planted.
+"""Whether a transfer fills a link, and whether it names a planted limit.
 
-The link: 100 Mbit/s (tbf), which delays each packet by 20 ms in either direction (a relay between two tap devices: this machine's
-kernel may have no netem). The rate that kelvin states is compared with the payload rate of the link: 1448 bytes of each frame of
-1514 that the shaper counts. iperf3 over the same link before it shows what the relay lets through: it has to be left alone.
+The link has 100 Mbit/s (tbf), and delays each packet by 20 ms in each direction. A relay between two tap devices makes the delay,
+because the kernel may lack netem. The rate that kelvin reports is compared with the payload rate of the link: 1448 bytes of each frame
+of 1514 that the shaper counts. iperf3 runs over the same link first, and shows the capacity of the relay. The machine must be idle.
 
 Planted limits, each in a transfer that takes some seconds:
 
   slow source disk    reads of the source's file system limited to 20 MB/s (cgroup blkio, version 1), nothing of it in memory
   slow target disk    writes of the target's file system limited to 20 MB/s, with --sync
-  target disk, not    the same without --sync: what is not yet on the disk must be said
+  target disk, not    the same without --sync: the sentence must mention data that is not yet on the disk
     flushed
   slow link           a link of 100 Mbit/s
   sender's CPU        a fifth of a CPU for the sender (cgroup cpu, version 1)
   receiver's CPU      the same for the receiver
-  slow receiver       what reads the receiver's standard output takes 20 MB/s
+  slow receiver       the program that reads the receiver's standard output reads 20 MB/s
 
-Each is repeated (--pairs times); the sentence of the sender must match in every one.
+Each is repeated (--times); the sentence of the sender must match every time.
 
-Needs root. Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+Needs root. Exit status: 0 all hold, 1 at least one does not, 2 it could not be done.
 """
 import fcntl
 import json
@@ -40,55 +40,55 @@ from planted import cgroup, device_number, loop_disk
 
 MB = 10**6
 MIB = 1 << 20
-RATE = "100mbit"
-DELAY = 0.020
-# Payload of TCP with time stamps in a frame, and what the shaper counts of it.
+LINK_RATE = "100mbit"
+DELAY_SECONDS = 0.020
+# The TCP payload of a frame with time stamps, and the bytes of it that the shaper counts.
 PAYLOAD_SHARE = 1448 / 1514
-FILLED = 0.97
-# What is sent over the link: a minute, of which the beginning is little.
-LINKED = 750 * MB
-PLANTED = 100 * MB
-SLOW = 20 * MB
-NEAR, FAR = "198.18.94.1", "198.18.94.2"
-PATIENCE = 180
+MIN_LINK_SHARE = 0.97
+# Bytes of a transfer over the link. It takes a minute, compared with which slow start is short.
+LINK_TRANSFER_BYTES = 750 * MB
+CASE_BYTES = 100 * MB
+SLOW_RATE = 20 * MB
+NEAR_ADDRESS, FAR_ADDRESS = "198.18.94.1", "198.18.94.2"
+MAX_SECONDS = 180
 # linux/if_tun.h
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 
 
-# ---- what is planted
+# ---- planted limits
 
 
-def tap(name):
-    """A tap device, as a file of frames."""
+def open_tap(name):
+    """Opens a tap device. Returns a file descriptor for its frames."""
     device = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     return device
 
 
 def delay_frames(source, target, stop):
-    """Writes the frames of one device to another, each some time after it came."""
-    held = deque()
+    """Writes the frames of one device to another, each with a delay."""
+    queue = deque()
     while not stop.is_set():
-        wait = max(held[0][0] - time.monotonic(), 0) if held else 0.1
-        if select.select([source], [], [], wait)[0]:
-            held.append((time.monotonic() + DELAY, os.read(source, 2048)))
-        while held and held[0][0] <= time.monotonic():
-            os.write(target, held.popleft()[1])
+        timeout = max(queue[0][0] - time.monotonic(), 0) if queue else 0.1
+        if select.select([source], [], [], timeout)[0]:
+            queue.append((time.monotonic() + DELAY_SECONDS, os.read(source, 2048)))
+        while queue and queue[0][0] <= time.monotonic():
+            os.write(target, queue.popleft()[1])
 
 
 @contextmanager
 def relay(near, far):
-    """Two devices between which frames take their time; each then goes to a host."""
-    devices = [tap(f"kelvin-{end}") for end in ("n", "f")]
+    """Gives each host a tap device, and delays the frames between the two devices."""
+    devices = [open_tap(f"kelvin-{suffix}") for suffix in ("n", "f")]
     stop = threading.Event()
     pairs = [devices, devices[::-1]]
     threads = [threading.Thread(target=delay_frames, args=(*pair, stop)) for pair in pairs]
     try:
-        for host, device, address in [(near, "kelvin-n", NEAR), (far, "kelvin-f", FAR)]:
+        for host, device, address in [(near, "kelvin-n", NEAR_ADDRESS), (far, "kelvin-f", FAR_ADDRESS)]:
             hosts.ip("link", "set", device, "netns", host)
             hosts.ip("-netns", host, "address", "add", f"{address}/30", "dev", device)
             hosts.ip("-netns", host, "link", "set", device, "txqueuelen", "10000", "up")
-            shape(host, device)
+            shape_device(host, device)
         for thread in threads:
             thread.start()
         yield
@@ -101,14 +101,14 @@ def relay(near, far):
             os.close(device)
 
 
-def shape(host, device):
-    shaper = ["qdisc", "add", "dev", device, "root", "tbf", "rate", RATE, "burst", "128kb", "latency", "50ms"]
+def shape_device(host, device):
+    shaper = ["qdisc", "add", "dev", device, "root", "tbf", "rate", LINK_RATE, "burst", "128kb", "latency", "50ms"]
     common.run([common.require_program("tc", "iproute2"), "-netns", host, *shaper])
 
 
 @contextmanager
 def two_hosts():
-    names = [f"kelvin-{end}-{os.getpid()}" for end in ("near", "far")]
+    names = [f"kelvin-{role}-{os.getpid()}" for role in ("near", "far")]
     try:
         try:
             for name in names:
@@ -126,7 +126,7 @@ def two_hosts():
 
 
 class TransferEnds:
-    """Sends one file; both ends can be placed."""
+    """Sends one file. Each end can run in a namespace or in a control group."""
 
     def __init__(self, kelvin, base):
         self.kelvin, self.base = kelvin, Path(base)
@@ -140,29 +140,29 @@ class TransferEnds:
             command = ["sh", "-c", f'echo $$ > {end["cgroup"]} && exec "$@"', "sh", *command]
         return hosts.in_namespace(end["host"], *command) if "host" in end else [str(word) for word in command]
 
-    def move(self, source, into, *arguments, sender={}, receiver={}, reader=None):
-        """The record of the sender."""
-        listen = f"{FAR if 'host' in receiver else '127.0.0.1'}:0"
-        command = self.command(receiver, "receive", into, "--overwrite", "--once", "--listen", listen)
+    def transfer(self, source, destination, *arguments, sender={}, receiver={}, output_pipe=None):
+        """Transfers a file, and returns the JSON record of the sender."""
+        listen_address = f"{FAR_ADDRESS if 'host' in receiver else '127.0.0.1'}:0"
+        command = self.command(receiver, "receive", destination, "--overwrite", "--once", "--listen", listen_address)
         pipe = subprocess.PIPE
-        # With standard output taken, the address is said on standard error.
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=reader or pipe, stderr=pipe, text=True) as receiving:
-            to = receiving.stdout.readline().strip() if reader is None else self.address(receiving.stderr)
-            threading.Thread(target=receiving.stderr.read, daemon=True).start()
-            done = subprocess.run(
-                self.command(sender, "send", source, to, "--json", *arguments),
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+        # If standard output carries the file, the receiver prints its address on standard error.
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output_pipe or pipe, stderr=pipe, text=True) as receiver_process:
+            address = receiver_process.stdout.readline().strip() if output_pipe is None else self.read_address(receiver_process.stderr)
+            threading.Thread(target=receiver_process.stderr.read, daemon=True).start()
+            sender_process = subprocess.run(
+                self.command(sender, "send", source, address, "--json", *arguments),
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MAX_SECONDS,
             )  # fmt: skip
-            receiving.wait(PATIENCE)
-        if done.returncode != 0:
-            raise RuntimeError(f"the sender ends with {done.returncode}: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+            receiver_process.wait(MAX_SECONDS)
+        if sender_process.returncode != 0:
+            raise RuntimeError(f"the sender ends with {sender_process.returncode}: {sender_process.stderr.strip()}")
+        return json.loads(sender_process.stdout)
 
-    def address(self, errors):
-        for line in errors:
-            if found := re.search(r"\d+\.\d+\.\d+\.\d+:\d+", line):
-                return found[0]
-        raise RuntimeError("the receiver does not say where it listens")
+    def read_address(self, stderr):
+        for line in stderr:
+            if match := re.search(r"\d+\.\d+\.\d+\.\d+:\d+", line):
+                return match[0]
+        raise RuntimeError("the receiver does not print its address")
 
 
 def write_random_file(path, size):
@@ -173,63 +173,63 @@ def write_random_file(path, size):
 
 
 def drop_from_cache(path):
-    """Nothing of a file is in memory."""
+    """Drops a file from the page cache."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class SlowReader:
-    """Reads a pipe at a rate, in a thread; as a file that a process can write."""
+    """A pipe that a thread reads at a limited rate. A process can write to its write end."""
 
     def __enter__(self):
-        self.out, self.into = os.pipe()
-        self.thread = threading.Thread(target=self.read)
+        self.read_end, self.write_end = os.pipe()
+        self.thread = threading.Thread(target=self.read_slowly)
         self.thread.start()
         return self
 
-    def read(self):
-        while block := os.read(self.out, 1 << 16):
-            time.sleep(len(block) / SLOW)
+    def read_slowly(self):
+        while block := os.read(self.read_end, 1 << 16):
+            time.sleep(len(block) / SLOW_RATE)
 
     def __exit__(self, *_):
-        os.close(self.into)
+        os.close(self.write_end)
         self.thread.join()
-        os.close(self.out)
+        os.close(self.read_end)
 
 
-# ---- the cases: each gives the record of a transfer
+# ---- the cases: each returns the record of a transfer
 
 
 def slow_source(ends, source):
-    with tempfile.TemporaryDirectory(dir=ends.base) as base, loop_disk(base) as place:
-        path = write_random_file(place / "source", PLANTED)
+    with tempfile.TemporaryDirectory(dir=ends.base) as base, loop_disk(base) as mount_point:
+        path = write_random_file(mount_point / "source", CASE_BYTES)
         drop_from_cache(path)
-        with cgroup("blkio", blkio__throttle__read_bps_device=f"{device_number(place)} {SLOW}") as group:
-            return ends.move(path, ends.base / "in", sender={"cgroup": group})
+        with cgroup("blkio", blkio__throttle__read_bps_device=f"{device_number(mount_point)} {SLOW_RATE}") as group:
+            return ends.transfer(path, ends.base / "in", sender={"cgroup": group})
 
 
 def slow_target(ends, source, *arguments):
-    with tempfile.TemporaryDirectory(dir=ends.base) as base, loop_disk(base) as place:
-        with cgroup("blkio", blkio__throttle__write_bps_device=f"{device_number(place)} {SLOW}") as group:
-            return ends.move(source, place, *arguments, receiver={"cgroup": group})
+    with tempfile.TemporaryDirectory(dir=ends.base) as base, loop_disk(base) as mount_point:
+        with cgroup("blkio", blkio__throttle__write_bps_device=f"{device_number(mount_point)} {SLOW_RATE}") as group:
+            return ends.transfer(source, mount_point, *arguments, receiver={"cgroup": group})
 
 
 def slow_link(ends, source):
     with two_hosts() as (near, far):
-        hosts.connect_hosts(near, f"{NEAR}/30", far, f"{FAR}/30", "t")
-        shape(near, "near-t")
-        return ends.move(source, ends.base / "in", sender={"host": near}, receiver={"host": far})
+        hosts.connect_hosts(near, f"{NEAR_ADDRESS}/30", far, f"{FAR_ADDRESS}/30", "t")
+        shape_device(near, "near-t")
+        return ends.transfer(source, ends.base / "in", sender={"host": near}, receiver={"host": far})
 
 
 def slow_cpu(ends, source, end):
     with cgroup("cpu", cpu__cfs_period_us="100000", cpu__cfs_quota_us="20000") as group:
-        return ends.move(source, ends.base / "in", **{end: {"cgroup": group}})
+        return ends.transfer(source, ends.base / "in", **{end: {"cgroup": group}})
 
 
 def slow_receiver(ends, source):
-    with SlowReader() as slow:
-        return ends.move(source, "-", reader=slow.into)
+    with SlowReader() as reader:
+        return ends.transfer(source, "-", output_pipe=reader.write_end)
 
 
 CASES = {
@@ -243,77 +243,77 @@ CASES = {
 }
 
 
-def iperf3(near, far):
-    """Bytes per second that arrive in as long a time as a transfer takes."""
+def iperf3_rate(near, far):
+    """Bytes per second that arrive, for the same number of bytes as a transfer."""
     program = common.require_program("iperf3", "iperf3")
     with hosts.background_process(hosts.in_namespace(far, program, "-s", "-1"), stdout=subprocess.DEVNULL):
         time.sleep(0.5)
-        told = common.run(hosts.in_namespace(near, program, "-c", FAR, "-n", LINKED, "--json"))
-    return json.loads(told)["end"]["sum_received"]["bits_per_second"] / 8
+        output = common.run(hosts.in_namespace(near, program, "-c", FAR_ADDRESS, "-n", LINK_TRANSFER_BYTES, "--json"))
+    return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8
 
 
-def measure_link_share(ends, control):
-    """The shares of the link's payload rate that a transfer has, and iperf3; and what the transfer says."""
-    source = write_random_file(ends.base / "long", LINKED)
+def measure_link_share(ends, congestion_control):
+    """The shares of the link's payload rate that a transfer and iperf3 reach, and the limit that the transfer reports."""
+    source = write_random_file(ends.base / "long", LINK_TRANSFER_BYTES)
     with two_hosts() as (near, far), relay(near, far):
-        for host, to in [(near, FAR), (far, NEAR)]:
+        for host, peer in [(near, FAR_ADDRESS), (far, NEAR_ADDRESS)]:
             device = "kelvin-n" if host == near else "kelvin-f"
-            hosts.ip("-netns", host, "route", "replace", f"{NEAR.rsplit('.', 1)[0]}.0/30", "dev", device, "congctl", control)
-        beside = iperf3(near, far)
-        record = ends.move(source, ends.base / "in", sender={"host": near}, receiver={"host": far})
-    payload = int(RATE.removesuffix("mbit")) * MB / 8 * PAYLOAD_SHARE
-    return record["bytes_per_second"] / payload, beside / payload, limit_in_sentence(record["sentence"])
+            hosts.ip("-netns", host, "route", "replace", f"{NEAR_ADDRESS.rsplit('.', 1)[0]}.0/30", "dev", device, "congctl", congestion_control)
+        iperf3_bytes_per_second = iperf3_rate(near, far)
+        record = ends.transfer(source, ends.base / "in", sender={"host": near}, receiver={"host": far})
+    payload = int(LINK_RATE.removesuffix("mbit")) * MB / 8 * PAYLOAD_SHARE
+    return record["bytes_per_second"] / payload, iperf3_bytes_per_second / payload, limit_in_sentence(record["sentence"])
 
 
 def limit_in_sentence(sentence):
-    """What it says of the limit."""
+    """The part of a sentence that names the limit."""
     return sentence.split("; ", 1)[-1]
 
 
-def sentences(name, ends, source, times):
-    """What each transfer of a case says of its limit."""
+def measure_sentences(name, ends, source, repeats):
+    """The reported limits of several transfers of a case."""
     plant, _ = CASES[name]
-    sentences_of_case = []
-    for _ in range(times):
-        sentences_of_case.append(limit_in_sentence(plant(ends, source)["sentence"]))
-        common.log(f"{name}: {sentences_of_case[-1]}")
-    return sentences_of_case
+    sentences = []
+    for _ in range(repeats):
+        sentences.append(limit_in_sentence(plant(ends, source)["sentence"]))
+        common.log(f"{name}: {sentences[-1]}")
+    return sentences
 
 
-def case_row(name, sentences_of_case):
-    right = sum(bool(re.search(CASES[name][1], one)) for one in sentences_of_case)
-    return [name, f"{right} of {len(sentences_of_case)}", sentences_of_case[-1], "holds" if right == len(sentences_of_case) else "NOT NAMED"]
+def case_row(name, sentences):
+    match_count = sum(bool(re.search(CASES[name][1], sentence)) for sentence in sentences)
+    return [name, f"{match_count} of {len(sentences)}", sentences[-1], "holds" if match_count == len(sentences) else "NOT NAMED"]
 
 
-def link_row(control, fillings):
-    ours, theirs, words = zip(*fillings)
-    found = f"at least {min(ours):.3f} of its payload rate, iperf3 {min(theirs):.3f}"
-    return [f"{RATE}, {DELAY * 1e3:.0f} ms, {control}", found, words[-1], "holds" if min(ours) >= FILLED else "BELOW"]
+def link_row(congestion_control, results):
+    ours, theirs, sentences = zip(*results)
+    share_text = f"at least {min(ours):.3f} of its payload rate, iperf3 {min(theirs):.3f}"
+    return [f"{LINK_RATE}, {DELAY_SECONDS * 1e3:.0f} ms, {congestion_control}", share_text, sentences[-1], "holds" if min(ours) >= MIN_LINK_SHARE else "BELOW"]
 
 
 def parse():
     parser = common.make_parser(__doc__)
     parser.add_argument("--times", type=int, default=3, help="transfers of each case [default: %(default)s]")
-    parser.add_argument("--only", choices=[*CASES, "link"], help="this one alone")
+    parser.add_argument("--only", choices=[*CASES, "link"], help="only this case")
     return parser.parse_args()
 
 
 def measure(arguments):
     if os.geteuid() != 0:
         raise common.BenchmarkError("needs root")
-    kelvin, sentences_of_case, links = common.kelvin_program(arguments.kelvin), {}, {}
+    kelvin, sentences_by_case, results_by_link = common.kelvin_program(arguments.kelvin), {}, {}
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as base:
         ends = TransferEnds(kelvin, base)
         (ends.base / "in").mkdir()
-        source = write_random_file(ends.base / "source", PLANTED)
+        source = write_random_file(ends.base / "source", CASE_BYTES)
         for name in CASES:
             if arguments.only in (None, name):
-                sentences_of_case[name] = sentences(name, ends, source, arguments.times)
-        for control in ("cubic", "bbr"):
+                sentences_by_case[name] = measure_sentences(name, ends, source, arguments.times)
+        for congestion_control in ("cubic", "bbr"):
             if arguments.only in (None, "link"):
-                links[control] = [measure_link_share(ends, control) for _ in range(arguments.times)]
-                common.log(f"link, {control}: {links[control]}")
-    return {"cases": sentences_of_case, "links": links}
+                results_by_link[congestion_control] = [measure_link_share(ends, congestion_control) for _ in range(arguments.times)]
+                common.log(f"link, {congestion_control}: {results_by_link[congestion_control]}")
+    return {"cases": sentences_by_case, "links": results_by_link}
 
 
 def tables(measured):

@@ -368,8 +368,8 @@ fn hindrance_is_doubt_unless_limit_action() {
             &RETRANSMITTED_SEGMENTS,
             0.03,
             Disturbance::Retransmissions,
-            "TCP sends 3.0 % (3.0 % to 3.0 %) of the server's segments again",
-            "TCP sends at least 1.0 % of the server's segments again: 3.0 % (3.0 % to 3.0 %)",
+            "TCP retransmits 3.0 % (3.0 % to 3.0 %) of the server's segments",
+            "TCP retransmits at least 1.0 % of the server's segments: 3.0 % (3.0 % to 3.0 %)",
         ),
     ];
     assert_eq!(hindrances(&server().run()), []);

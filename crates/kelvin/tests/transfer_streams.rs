@@ -204,7 +204,7 @@ fn packet_loss_is_named_as_limit() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let sentence = report["sentence"].as_str().unwrap();
         if sentence.contains("limited by losses on the link, ")
-            && sentence.contains(" % of the segments were sent again")
+            && sentence.contains(" % of the segments were retransmitted")
         {
             return;
         }

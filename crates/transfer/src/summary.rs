@@ -328,7 +328,7 @@ impl TransferSummary {
     fn loss_text(&self) -> Option<String> {
         let LinkUsage { segments, retransmitted, .. } = self.sent.carried?;
         let share = retransmitted as f64 / segments.max(1) as f64;
-        (share >= LOSS_SHARE).then(|| format!("{:.2} % of the segments were sent again", 100.0 * share.min(1.0)))
+        (share >= LOSS_SHARE).then(|| format!("{:.2} % of the segments were retransmitted", 100.0 * share.min(1.0)))
     }
 
     /// That losses held it back for this part of the time, where there was no queue before the link.

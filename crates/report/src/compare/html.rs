@@ -50,7 +50,7 @@ pub fn write_page(comparison: &Comparison, out: &mut dyn io::Write) -> io::Resul
 
 fn ladder(comparison: &Comparison) -> Markup {
     if comparison.ladder.is_empty() {
-        return html!("<p class=\"lead\">No ladders: not both sides are pictures of a machine.</p>");
+        return html!("<p class=\"lead\">No ladders: not both sides cover a whole machine.</p>");
     }
     let ladders = html!("<div class=\"ladder\">{}</div>", compared::inline(comparison, anchor));
     let table = folded_data("The ladder as a table", rungs(comparison));
@@ -112,7 +112,7 @@ fn facts_table(title: &str, facts: &[FactDifference]) -> Markup {
 fn verdict(comparison: &Comparison) -> Markup {
     let answer = html!("<p class=\"answer\">{}</p>", verdict_counts(comparison));
     let remarks = list("remarks", remarks(comparison));
-    html!("<section id=\"verdict\"><h2>What comes out</h2>{}{}</section>", answer, remarks)
+    html!("<section id=\"verdict\"><h2>Result</h2>{}{}</section>", answer, remarks)
 }
 
 /// What misses the gate, and what would if it were not known.
@@ -147,8 +147,8 @@ fn figures(comparison: &Comparison) -> Markup {
         return page;
     }
     html!(
-        "<p class=\"lead\">Each ratio is B over A, with its 95 % interval; in brackets where it is but the range of a few rounds. The band is \
-         what counts as the same. A figure opens to its rounds.</p>{}",
+        "<p class=\"lead\">Each ratio is B over A, with its 95 % interval; in brackets where it is only the range of a few rounds. The band is \
+         what counts as the same. Open a figure to see its rounds.</p>{}",
         page
     )
 }

@@ -72,8 +72,8 @@ fn group(title: &str, gaps: &[(&PredictionGap, &MetricResult)]) -> Markup {
     let columns = ["Figure", "Measured", "Predicted", "Ratio", "Cause"];
     let table = DataTable::of_figures(&label, &columns, gaps.iter().map(row).collect());
     let body = html!(
-        "<p class=\"why\">The ratio is measured over predicted. Without a cause none was tried: <code>kelvin why NAME</code> tries \
-         them.</p>{}",
+        "<p class=\"why\">The ratio is measured over predicted. Where no cause is given, none was tried: <code>kelvin why NAME</code> \
+         tries them.</p>{}",
         table.markup()
     );
     folded(format!("{} {title}", labels::plural(gaps.len() as u64, "more figure")), body)

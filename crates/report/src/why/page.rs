@@ -22,7 +22,7 @@ pub fn write_page(explanation: &Explanation, out: &mut dyn io::Write) -> io::Res
     let title = sentences.next().map_or("", String::as_str);
     let lead: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
     let drawing = html!("<div class=\"ladder\">{}</div>", Waterfall::new(explanation, &text).inline());
-    let sum = html!("<section id=\"sum\"><h2>What makes it what it is</h2>{}{}</section>", drawing, sum(&text));
+    let sum = html!("<section id=\"sum\"><h2>Breakdown</h2>{}{}</section>", drawing, sum(&text));
     let notes = html!("<section id=\"notes\"><h2>What else was found</h2>{}</section>", notes(&text));
     let body = html!("<h1>{}</h1>{}{}{}", title, lead, sum, notes);
     PageShell { subject: "why", title, style: STYLE, body }.write(out)

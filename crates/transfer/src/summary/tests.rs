@@ -120,11 +120,11 @@ fn losses_and_full_link_are_distinguished() {
     };
     let full_link_text = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
     assert_eq!(sentence(4, 41_000_000), full_link_text);
-    assert_eq!(sentence(60, 55_000_000), format!("{full_link_text}; 1.20 % of the segments were sent again"));
+    assert_eq!(sentence(60, 55_000_000), format!("{full_link_text}; 1.20 % of the segments were retransmitted"));
     assert_eq!(
         sentence(60, 41_000_000),
         "limited by losses on the link, or by a limit of its rate that drops what is above it, 97 % of the time: 1.20 % of the segments \
-         were sent again, and round trips took 41.0 ms, no longer than without a queue (40.0 ms)"
+         were retransmitted, and round trips took 41.0 ms, no longer than without a queue (40.0 ms)"
     );
     // Its rate is not known, since it went up and down.
     let unknown = LinkUsage {

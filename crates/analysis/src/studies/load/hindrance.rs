@@ -56,7 +56,7 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
         LoadHost::Server,
         &RETRANSMITTED_SEGMENTS,
         MIN_RETRANSMITTED_SHARE,
-        "segments were lost and sent again",
+        "segments were retransmitted",
     )
     .acting_for(ResourceGroup::Link),
     sign(
@@ -64,7 +64,7 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
         LoadHost::Server,
         &THREADS_WITHOUT_CPU,
         0.0,
-        "threads of the server wait for CPUs that other work has, or that a quota keeps from them which cannot be seen",
+        "threads of the server wait for CPUs that other work uses, or for a quota that cannot be seen",
     )
     .grave(),
     sign(
@@ -72,7 +72,7 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
         LoadHost::Client,
         &THREADS_WITHOUT_CPU,
         0.0,
-        "threads of the client wait for CPUs that other work has",
+        "threads of the client wait for CPUs that other work uses",
     )
     .acting_for(ResourceGroup::Client),
     sign(Disturbance::Stalls, LoadHost::Server, &STALLED, STALLING, "no request was answered for a part of the time"),
@@ -152,7 +152,7 @@ impl ObservedHindrance {
             Disturbance::Quota => {
                 format!("its CPU quota keeps the {process} from running in {share} of the quota's periods")
             }
-            Disturbance::Retransmissions => format!("TCP sends {share} of the server's segments again"),
+            Disturbance::Retransmissions => format!("TCP retransmits {share} of the server's segments"),
             _ => format!("no request is answered for {share} of the time"),
         };
         let (text, line) = match hindrance {
@@ -168,8 +168,8 @@ impl ObservedHindrance {
             }
             Disturbance::OffCpu => {
                 let text = format!(
-                    "threads of the {process} wait for a CPU, {count} on average: other work has the CPUs of its host, or a quota stops it \
-                     that cannot be seen"
+                    "threads of the {process} wait for a CPU, {count} on average: other work uses the CPUs of its host, or a quota that \
+                     cannot be seen stops it"
                 );
                 (text.clone(), text)
             }

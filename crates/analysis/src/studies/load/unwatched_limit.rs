@@ -342,7 +342,7 @@ pub(super) fn limit_sentence(limit: UnsampledLimit, location: RequestLocation) -
             format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
         }
         UnsampledLimit::Losses { per_thousand } => {
-            format!("of a hundred segments TCP sends {} again", number(per_thousand as f64 / 10.0))
+            format!("TCP retransmits {} of a hundred segments", number(per_thousand as f64 / 10.0))
         }
         UnsampledLimit::Stalls { percent, nanoseconds, period_nanoseconds } => format!(
             "no request is answered for {percent} % of the time, {} at a time and each {} on average",
