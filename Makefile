@@ -1,7 +1,7 @@
-# kelvin: make run, make test, make bench, make docs. `make help` says what each does.
+# kelvin: make run, make test, make bench, make docs. `make help` describes each target.
 #
-# `make test` builds the development profile alone. `make test-long` needs the program that users get, in the release profile, for the
-# guests, the kernel module and the whole run.
+# `make test` builds only the development profile. `make test-long` also needs the release profile, for the guests, the kernel module and
+# the whole run.
 
 CARGO   ?= cargo
 PYTHON  ?= python3
@@ -9,9 +9,9 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 KELVIN  := $(TARGET)/release/kelvin
 DEBUG   := $(TARGET)/debug/kelvin
 ARM     := aarch64-unknown-linux-gnu
-# One page of the book for each area, made from what its probes say of themselves.
+# One page of the book for each area, made from the texts of its probes.
 AREAS   := cpu os mem file net transfer load causes
-# What the tests write: not in the tree. The second is where they note how long they took and what they could not test here.
+# Directories of the tests, outside of the source tree. The second has their times and skips.
 WORK    := $(TARGET)/test-work
 RECORDS := $(abspath $(TARGET))/test-records
 
@@ -24,119 +24,119 @@ help: ## this list
 
 # ---- for users
 
-run: build ## measure this machine: the table here, report.html in this directory, the run in the store
+run: build ## measure this machine: prints the table, writes report.html in this directory, stores the run
 	$(KELVIN) run
 
 build: need-cargo need-cc
 	$(CARGO) build --release --locked --package kelvin
 
 need-cargo:
-	@command -v $(CARGO) >/dev/null || { echo 'kelvin needs Rust, and cargo is not here: see https://rustup.rs' >&2; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo 'kelvin needs Rust, and cargo is not installed: see https://rustup.rs' >&2; exit 1; }
 
 need-cc:
-	@command -v cc >/dev/null || { echo 'kelvin needs a C compiler for the SQLite inside it, and cc is not here: apt-get install gcc libc6-dev (or what your distribution calls it)' >&2; exit 1; }
+	@command -v cc >/dev/null || { echo 'kelvin needs a C compiler for its SQLite, and cc is not installed: apt-get install gcc libc6-dev (or the packages of your distribution)' >&2; exit 1; }
 
 # ---- for developers
 
-test: ## everything that must hold before a change lands
+test: ## all tests that a change must pass
 	@KELVIN_TEST_RECORDS=$(RECORDS) scripts/test
 
-test-long: ## planted causes, guests, the kernel module, aarch64, the page in a browser: those of which an input changed; ALL=1 for all
+test-long: ## planted causes, guests, the kernel module, aarch64, the page in a browser: tests with changed inputs; ALL=1 for all
 	@KELVIN_TEST_RECORDS=$(RECORDS) scripts/test long $(if $(ALL),--all)
 
-setup: ## install what the tests need, where that is possible; says what is missing and what is skipped for it
+setup: ## install the requirements of the tests, if possible; report missing ones and the tests that are skipped
 	@scripts/setup
 
-fmt: ## the layout of the code
+fmt: ## check the layout of the code
 	$(CARGO) fmt --all --check
 
-clippy: ## lints, none of them only a warning
+clippy: ## lints; every warning is an error
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-rustdoc: ## documentation of the code, none of it missing or broken
+rustdoc: ## documentation of the code; missing or broken parts are errors
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 
-unit: unit-build ## the tests of every crate, the ones of the whole program among them
+unit: unit-build ## the tests of every crate, including those of the whole program
 	@CARGO='$(CARGO)' scripts/test-unit
 
 unit-build: need-cargo need-cc
 	$(CARGO) test --locked --workspace --no-run
 
-smoke: $(DEBUG) ## a quick run of every area, stored, exported and reported, by the program of the tests
+smoke: $(DEBUG) ## a quick run of every area, stored, exported and reported, by the debug build
 	scripts/test-whole --quick $(DEBUG) $(TARGET)/debug $(WORK)
 
-causes: unit-build ## that `kelvin why` names every planted cause
+causes: unit-build ## check that `kelvin why` names every planted cause
 	$(CARGO) test --locked --workspace --test why -- --ignored
 
-features: ## that kelvin compiles without PostgreSQL, Parquet and TLS, without a warning
+features: ## check that kelvin compiles without PostgreSQL, Parquet and TLS, and without warnings
 	$(CARGO) clippy --locked --package kelvin --no-default-features -- -D warnings
 
-arm: ## that everything compiles for aarch64, where the target and its C compiler can be had
+arm: ## check that everything compiles for aarch64, if the target and its C compiler are available
 	@scripts/check-arm $(ARM)
 
-kmod: build ## that the kernel module does what it should in a guest, where QEMU and Debian's kernels can be had
+kmod: build ## test the kernel module in a guest, if QEMU and Debian's kernels are available
 	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod KELVIN=$(abspath $(KELVIN))
 
-docs: $(DEBUG) ## the book's pages that are made from the texts of the probes
+docs: $(DEBUG) ## write the pages of the book that are made from the texts of the probes
 	@mkdir -p docs/src/probes
 	for area in $(AREAS); do $(DEBUG) book-page $$area > docs/src/probes/$$area.md || exit 1; done
 
-docs-check: $(DEBUG) ## that those pages say what the probes say
+docs-check: $(DEBUG) ## check that those pages equal the texts of the probes
 	@for area in $(AREAS); do \
 		$(DEBUG) book-page $$area | diff -u docs/src/probes/$$area.md - \
-			|| { echo "docs/src/probes/$$area.md is not what the probes say: run make docs" >&2; exit 1; }; \
-	done; echo 'docs-check: the pages of $(AREAS) are what the probes say'
+			|| { echo "docs/src/probes/$$area.md differs from the texts of the probes: run make docs" >&2; exit 1; }; \
+	done; echo 'docs-check: the pages of $(AREAS) equal the texts of the probes'
 
-charts-check: ## that what the report draws with was made from the script beside it, by the sums kept then
+charts-check: ## check by checksums that the drawing library of the report was built from the script in its directory
 	@cd crates/report/assets/charts && sha256sum --check --quiet SHA256SUMS \
-		|| { echo 'crates/report/assets/echarts.deflate.txt is not of this script: npm ci && npm run build in charts/' >&2; exit 1; }
-	@echo 'charts-check: echarts.deflate.txt is of the script beside it'
+		|| { echo 'crates/report/assets/echarts.deflate.txt was not built from this script: npm ci && npm run build in charts/' >&2; exit 1; }
+	@echo 'charts-check: echarts.deflate.txt was built from the script in charts/'
 
-links: ## that every file which the documents link to is there, and every name in the guide
+links: ## check that every linked file of the documents exists, and every name in the guide
 	$(PYTHON) scripts/check-guide
 	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md kmod/README.md docs/src
 
-bench-check: ## that every benchmark starts, since what they share has changed under one before, that their arithmetic is right, and that the book has the kept results
+bench-check: ## check that every benchmark starts, that their arithmetic is right, and that the book has the kept results
 	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done
 	@for script in $$(grep -l '^def check_arithmetic' bench/*.py); do \
-		$(PYTHON) -B -c "import sys; sys.path.insert(0, 'bench'); import $$(basename $$script .py) as it; it.check_arithmetic()" || exit 1; \
+		$(PYTHON) -B -c "import sys; sys.path.insert(0, 'bench'); import $$(basename $$script .py) as module; module.check_arithmetic()" || exit 1; \
 	done
 	@$(PYTHON) -B bench/report.py --check
-	@echo 'bench-check: every benchmark starts, those that check their arithmetic find it right, and the page has the kept results'
+	@echo 'bench-check: every benchmark starts, every arithmetic check passes, and the page has the kept results'
 
-bench-docs: ## the results in docs/src/benchmarks.md, from what is kept in bench/results
+bench-docs: ## write the results in docs/src/benchmarks.md, from bench/results
 	$(PYTHON) -B bench/report.py
 
 book: docs ## the book as HTML in docs/book; needs mdbook
-	@command -v mdbook >/dev/null || { echo 'the book is made by mdbook, which is not here: cargo install mdbook' >&2; exit 1; }
+	@command -v mdbook >/dev/null || { echo 'the book needs mdbook, which is not installed: cargo install mdbook' >&2; exit 1; }
 	mdbook build docs
 
 guest: build $(DEBUG) ## every probe on an old processor, memory of other nodes, and remote files, in a guest
 	$(PYTHON) tests/guest/run.py $(KELVIN) "$$(scripts/test-program run_once)" $(TARGET)/guest
 
-whole: build $(DEBUG) ## a real run by the program that users get, its known truths, and its page in a real browser
+whole: build $(DEBUG) ## a real run by the release build, its known truths, and its page in a real browser
 	scripts/test-whole $(KELVIN) $(TARGET)/debug $(WORK)
 
-# As the tests are built: of fewer packages cargo would choose other features, and build half of them again.
+# Built together with the tests: for fewer packages cargo would choose other features, and build half of them again.
 $(DEBUG): unit-build
 .PHONY: $(DEBUG)
 
-nfs: build ## remote files over every mount of an NFS server in a guest, at every size: half an hour or more, of function only
+nfs: build ## remote files over every mount of an NFS server in a guest, at every size: half an hour or more, functional only
 	$(PYTHON) tests/guest/nfs.py $(KELVIN) $(TARGET)/guest $(TARGET)/remote-files
 
-selfcheck: build ## whether what is known by construction comes out right, on a machine left alone
+selfcheck: build ## check figures that are known by construction, on an idle machine
 	$(KELVIN) selfcheck
 
-# In this order, each with its arguments, whatever the verdicts of those before are.
+# In this order, each with its arguments. A failed benchmark does not stop the next ones.
 BENCHMARKS := agreement 'repeatability --rivals' 'repeatability --fresh --area all' latency memory file net streams transfer transfer_limits \
 	serve serve_models load load_limits load_growth transfer_faults canaries cost faults other_host 'truths --at-once 4' hostile history compare causes
 
-bench: build ## how right, repeatable, cheap and sturdy the numbers are: several hours, on a machine left alone; KEEP=--keep keeps them
-	@missed=; for one in $(BENCHMARKS); do \
-		set -- $$one; name=$$1; shift; \
-		$(PYTHON) bench/$$name.py --kelvin $(KELVIN) $(KEEP) "$$@" || missed="$$missed $$name"; \
-	done; [ -z "$$missed" ] || { echo "bench: not every bound was kept, or it could not be done, by:$$missed" >&2; exit 1; }
+bench: build ## accuracy, repeatability, cost and robustness of the figures: several hours, on an idle machine; KEEP=--keep keeps them
+	@failed=; for benchmark in $(BENCHMARKS); do \
+		set -- $$benchmark; name=$$1; shift; \
+		$(PYTHON) bench/$$name.py --kelvin $(KELVIN) $(KEEP) "$$@" || failed="$$failed $$name"; \
+	done; [ -z "$$failed" ] || { echo "bench: a bound was not kept, or the benchmark could not be done:$$failed" >&2; exit 1; }
 
-clean: ## remove what was built
+clean: ## remove build products
 	$(CARGO) clean
 	rm -rf docs/book

@@ -287,14 +287,14 @@ CASES = [
     Case("files on ext4", "file_system", FILE_CREATE, [disk()], (FILE_CREATE, [Bench.memory_file_system]), **QUOTA_BYSTANDER),
     Case("names that are flushed (dirsync)", "file_system", FILE_CREATE, [disk("loop,dirsync")], (FILE_CREATE, [Bench.memory_file_system]), **QUOTA_BYSTANDER),
 ]  # fmt: skip
-for name, figure, what in (
+for name, figure, loop in (
     ("pipe", ["os.ipc.latency", "mechanism=pipe"], token_loop("pipe")),
     ("futex", ["os.ipc.latency", "mechanism=futex"], token_loop("futex")),
     ("tcp", ["net.rtt.tcp", "message=1B"], pingpong_loop("tcp")),
     ("udp", ["net.rtt.udp", "message=1B"], pingpong_loop("udp")),
     ("unix", ["net.rtt.unix", "message=1B"], pingpong_loop("unix")),
 ):
-    CASES.append(Case(f"idle CPUs, {name}", "idle_wake", [*figure, *TWO_CPUS], [], share_gone_when_awake(what), **MEMORY_BYSTANDER, other_causes=WAKE_CAUSES))
+    CASES.append(Case(f"idle CPUs, {name}", "idle_wake", [*figure, *TWO_CPUS], [], share_gone_when_awake(loop), **MEMORY_BYSTANDER, other_causes=WAKE_CAUSES))
 CASES.append(Case("interrupts to another CPU, pipe", "remote_interrupt", ["os.ipc.latency", "mechanism=pipe", *TWO_CPUS], [], share_gone_when_polling(token_loop("pipe")), **MEMORY_BYSTANDER, other_causes=WAKE_CAUSES))
 CASES += [
     Case("base pages, a set of 16 MiB", "translation", [*WORKING_SET, "bytes=16MiB"], [], (["mem.latency", "pages=huge", "bytes=16MiB"], []), "other_work"),

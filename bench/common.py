@@ -396,8 +396,8 @@ def command_note(record):
 def run_benchmark(parse, measure, tables):
     """Whether every bound was kept, of what is measured now or was kept before.
 
-    `measure` takes the arguments and returns what JSON can hold, and dataclasses. That of a series takes what was measured before as well,
-    or None, and yields everything so far after each step, which is kept then. `tables` makes the text of it, and whether every bound was kept.
+    `measure` takes the arguments and returns JSON values and dataclasses. That of a series also takes the earlier results,
+    or None. It yields the results so far after each step, which are then kept. `tables` returns the text, and whether every bound was kept.
     """
     arguments = parse()
     if arguments.source:

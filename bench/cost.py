@@ -71,13 +71,13 @@ def parse():
 
 def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
-    values = {what: [] for what in BOUNDS}
+    values = {quantity: [] for quantity in BOUNDS}
     for _ in range(arguments.runs):
-        for what, flags in (("default run", []), ("quick run", ["--quick"])):
+        for quantity, flags in (("default run", []), ("quick run", ["--quick"])):
             with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
                 seconds, peak, page = measure_run(kelvin, directory, *flags)
-            common.log(f"{what}: {seconds:.2f} s, {peak / MIB:.1f} MiB, page {page / MIB:.2f} MiB")
-            values[what].append(seconds)
+            common.log(f"{quantity}: {seconds:.2f} s, {peak / MIB:.1f} MiB, page {page / MIB:.2f} MiB")
+            values[quantity].append(seconds)
             values["memory"].append(peak)
             values["page"].append(page)
     values["start-up"].append(start_up_time(kelvin))
@@ -85,15 +85,15 @@ def measure(arguments):
 
 
 def tables(measured):
-    worst = {what: max(values) for what, values in measured.items()}
-    rows = [[what, len(measured[what]), format_value(what, worst[what]), format_value(what, bound), "yes" if worst[what] <= bound else "NO"] for what, bound in BOUNDS.items()]
+    worst = {quantity: max(values) for quantity, values in measured.items()}
+    rows = [[quantity, len(measured[quantity]), format_value(quantity, worst[quantity]), format_value(quantity, bound), "yes" if worst[quantity] <= bound else "NO"] for quantity, bound in BOUNDS.items()]
     return common.table(["what", "values", "the worst", "bound", "kept"], rows), all(row[-1] == "yes" for row in rows)
 
 
-def format_value(what, value):
-    if what in ("memory", "page"):
+def format_value(quantity, value):
+    if quantity in ("memory", "page"):
         return f"{value / MIB:.2f} MiB"
-    return f"{value * 1e3:.2f} ms" if what == "start-up" else f"{value:.2f} s"
+    return f"{value * 1e3:.2f} ms" if quantity == "start-up" else f"{value:.2f} s"
 
 
 if __name__ == "__main__":

@@ -396,7 +396,7 @@ def measure(arguments):
 
 
 def tables(measured):
-    rows = [Comparison(**one).row() for one in measured["comparisons"]]
+    rows = [Comparison(**entry).row() for entry in measured["comparisons"]]
     header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     table = common.table(header, [cells for _, cells in rows])
     text = f"CPU {measured['cpu']}, or all for the digest.\n\n{table}\n\n{format_quiet_counts(measured['quiet'])}"

@@ -53,10 +53,10 @@ def measure_full_store(kelvin, directory, arguments, random_source):
     common.log(f"filling {arguments.runs} runs of {arguments.series} series")
     fill_store(store, arguments.runs, arguments.series, lambda series, run: STEP_FACTOR if series in stepped_series and run >= step_run else 1.0, random_source)
     views = []
-    for what, limit_flags in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
+    for name, limit_flags in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
         times = measure_times(kelvin, store, limit_flags)
         found_count, false_count = count_changes(kelvin, store, limit_flags, stepped_series)
-        views.append({"what": what, "seconds": times, "found": found_count, "wrong": false_count})
+        views.append({"what": name, "seconds": times, "found": found_count, "wrong": false_count})
     return {"runs": arguments.runs, "series": arguments.series, "stepped": len(stepped_series), "bytes": store.stat().st_size, "looks": views}
 
 

@@ -241,7 +241,7 @@ def tables(measured):
     results, resident_values = [Quantity(**quantity) for quantity in measured["quantities"]], measured["resident"]
     header = ["quantity", "without", "with them", "ratio", "90 % interval", "pairs", "verdict"]
     text = f"{measured['seconds']:g} s a run, link of {measured['rate']}.\n\n{common.table(header, [quantity.row() for quantity in results])}\n\n"
-    text += f"They came to: {', '.join(f'{count} {what}' for what, count in measured['came'].items())}. "
+    text += f"They came to: {', '.join(f'{count} {kind}' for kind, count in measured['came'].items())}. "
     text += f"The agent had {resident_values[0][0]} KiB and {resident_values[0][1]} threads after the first pair, {resident_values[-1][0]} KiB and {resident_values[-1][1]} threads after the last."
     # Otherwise the test is void, for example because the handshake has changed.
     was_refused = measured["came"].get("wrong", 0) > 0

@@ -173,7 +173,7 @@ class KillTest:
 
     def summary(self):
         require(self.resumed_bytes > 0, "no transfer was resumed")
-        return f"{self.kill_count} kills under way, {self.intact_files} files found whole after them, {self.resumed_bytes / MIB:.0f} MiB gone on with"
+        return f"{self.kill_count} kills during transfers, {self.intact_files} intact files after them, {self.resumed_bytes / MIB:.0f} MiB resumed"
 
 
 def sender_killed(kelvin, random_source, kills):
@@ -260,7 +260,7 @@ def link_cut(kelvin, _):
             status, result, messages = test_ends.send("tree", address, "--update", *token_flags, host=near)
             require(status == 0 and result["resumed"] > 0, f"then: {messages}")
             test_ends.require_intact_files()
-        return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {seconds_to_exit:.0f} s: {messages or 'then gone on with'}"
+        return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {seconds_to_exit:.0f} s: {messages or 'then resumed'}"
 
 
 def full_disk(kelvin, _):
@@ -337,7 +337,7 @@ def source_changed(kelvin, _):
             is_there = target.exists()
             require(not is_there or target.read_bytes() == content, f"{name}: the received content differs from the original")
             require(is_there == (sender.returncode == 0), f"{name}: exit status {sender.returncode}")
-            results.append(f"{name}: {'whole, as it was' if is_there else re.sub('^.*(large )', '', messages.strip())}")
+            results.append(f"{name}: {'intact, unchanged' if is_there else re.sub('^.*(large )', '', messages.strip())}")
             target.unlink(missing_ok=True)
             if source.exists():
                 status, _, messages = test_ends.send("large", address)

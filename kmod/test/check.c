@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The checks of the module that is loaded: one line each, and a last line that says how many there were. */
+/* The checks of the loaded module: one line for each, and a last line with their number. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,83 +15,83 @@
 
 #include "check.h"
 
-static int checks;
-static int failed;
+static int check_count;
+static int failed_checks;
 size_t page_bytes;
 
-void check(bool holds, const char *format, ...)
+void check(bool condition, const char *format, ...)
 {
 	va_list arguments;
 
-	checks++;
-	failed += !holds;
-	printf("%s: ", holds ? "ok" : "FAILED");
+	check_count++;
+	failed_checks += !condition;
+	printf("%s: ", condition ? "ok" : "FAILED");
 	va_start(arguments, format);
 	vprintf(format, arguments);
 	va_end(arguments);
 	putchar('\n');
 }
 
-void refused(long result, int number, const char *what)
+void check_errno(long result, int expected, const char *call)
 {
-	int found = result == -1 ? errno : 0;
+	int actual = result == -1 ? errno : 0;
 
-	if (found == number)
-		check(true, "%s: %s", what, strerrorname_np(number));
+	if (actual == expected)
+		check(true, "%s: %s", call, strerrorname_np(expected));
 	else
-		check(false, "%s: %ld with errno %d, not %s", what, result, found, strerrorname_np(number));
+		check(false, "%s: %ld with errno %d, not %s", call, result, actual, strerrorname_np(expected));
 }
 
-long must(long result, const char *what)
+long require(long result, const char *call)
 {
 	if (result >= 0)
 		return result;
-	printf("FAILED: %s: %s\n", what, strerror(errno));
+	printf("FAILED: %s: %s\n", call, strerror(errno));
 	exit(1);
 }
 
-int failures(void)
+int failure_count(void)
 {
-	return failed;
+	return failed_checks;
 }
 
-int finish(void)
+int print_summary(void)
 {
-	if (failed)
-		printf("kmod: %d of %d checks FAILED\n", failed, checks);
+	if (failed_checks)
+		printf("kmod: %d of %d checks FAILED\n", failed_checks, check_count);
 	else
-		printf("kmod: all of %d checks passed\n", checks);
-	return failed != 0;
+		printf("kmod: all of %d checks passed\n", check_count);
+	return failed_checks != 0;
 }
 
 int open_sender(void)
 {
-	return must(open("/dev/kelvin_sender", O_RDWR | O_CLOEXEC), "open /dev/kelvin_sender");
+	return require(open("/dev/kelvin_sender", O_RDWR | O_CLOEXEC), "open /dev/kelvin_sender");
 }
 
 int open_receiver(void)
 {
-	return must(open("/dev/kelvin_receiver", O_RDWR | O_CLOEXEC), "open /dev/kelvin_receiver");
+	return require(open("/dev/kelvin_receiver", O_RDWR | O_CLOEXEC), "open /dev/kelvin_receiver");
 }
 
 struct __kernel_sockaddr_storage loopback(int family, int port)
 {
 	struct __kernel_sockaddr_storage address = { .ss_family = family };
-	struct sockaddr_in *four = (struct sockaddr_in *)&address;
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)&address;
+	struct sockaddr_in *ipv4 = (struct sockaddr_in *)&address;
+	struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)&address;
 
 	if (family == AF_INET) {
-		four->sin_port = htons(port);
-		four->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		ipv4->sin_port = htons(port);
+		ipv4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	} else {
-		six->sin6_port = htons(port);
-		six->sin6_addr = in6addr_loopback;
+		ipv6->sin6_port = htons(port);
+		ipv6->sin6_addr = in6addr_loopback;
 	}
 	return address;
 }
 
-/* Both families have it in the same place. */
-static int port_of(const void *address)
+/* Both address families have the port at the same offset. */
+static int address_port(const void *address)
 {
 	return ntohs(((const struct sockaddr_in *)address)->sin_port);
 }
@@ -100,9 +100,9 @@ int listen_end(int end)
 {
 	struct __kernel_sockaddr_storage address = loopback(AF_INET, 0);
 
-	must(ioctl(end, KELVIN_LISTEN, &address), "KELVIN_LISTEN");
-	must(ioctl(end, KELVIN_GETNAME, &address), "KELVIN_GETNAME");
-	return port_of(&address);
+	require(ioctl(end, KELVIN_LISTEN, &address), "KELVIN_LISTEN");
+	require(ioctl(end, KELVIN_GETNAME, &address), "KELVIN_GETNAME");
+	return address_port(&address);
 }
 
 int connect_end(int end, int port)
@@ -119,34 +119,34 @@ int accept_end(int end)
 	return ioctl(end, KELVIN_ACCEPT, &address);
 }
 
-int listen_socket(int backlog, int *port)
+int listen_on_socket(int backlog, int *port)
 {
 	struct __kernel_sockaddr_storage address = loopback(AF_INET, 0);
 	socklen_t length = sizeof(address);
-	int listener = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+	int listener = require(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
 
-	must(bind(listener, (struct sockaddr *)&address, sizeof(struct sockaddr_in)), "bind");
-	must(listen(listener, backlog), "listen");
-	must(getsockname(listener, (struct sockaddr *)&address, &length), "getsockname");
-	*port = port_of(&address);
+	require(bind(listener, (struct sockaddr *)&address, sizeof(struct sockaddr_in)), "bind");
+	require(listen(listener, backlog), "listen");
+	require(getsockname(listener, (struct sockaddr *)&address, &length), "getsockname");
+	*port = address_port(&address);
 	return listener;
 }
 
 int connect_socket(int port)
 {
 	struct __kernel_sockaddr_storage address = loopback(AF_INET, port);
-	int peer = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+	int peer = require(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
 
-	must(connect(peer, (struct sockaddr *)&address, sizeof(struct sockaddr_in)), "connect");
+	require(connect(peer, (struct sockaddr *)&address, sizeof(struct sockaddr_in)), "connect");
 	return peer;
 }
 
-int peer_of(int end)
+int connect_to_peer(int end)
 {
-	int port, peer, listener = listen_socket(1, &port);
+	int port, peer, listener = listen_on_socket(1, &port);
 
-	must(connect_end(end, port), "KELVIN_CONNECT");
-	peer = must(accept4(listener, NULL, NULL, SOCK_CLOEXEC), "accept");
+	require(connect_end(end, port), "KELVIN_CONNECT");
+	peer = require(accept4(listener, NULL, NULL, SOCK_CLOEXEC), "accept");
 	close(listener);
 	return peer;
 }
@@ -162,7 +162,7 @@ void *map_window(int end, size_t bytes)
 {
 	void *window = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, end, 0);
 
-	must(window == MAP_FAILED ? -1 : 0, "mmap of a window");
+	require(window == MAP_FAILED ? -1 : 0, "mmap of a window");
 	return window;
 }
 
@@ -181,12 +181,12 @@ static void *run_waiter(void *argument)
 
 	waiter->task = syscall(SYS_gettid);
 	waiter->result = waiter->call(waiter->end);
-	waiter->number = errno;
+	waiter->error = errno;
 	return NULL;
 }
 
-/* S, for interruptible sleep, of a thread that has begun its call: nothing else there sleeps so. */
-static bool sleeps(int task)
+/* Whether a thread that has started its call is in interruptible sleep (S). Only the call sleeps in this state. */
+static bool is_sleeping(int task)
 {
 	char path[64], state = 0;
 	FILE *stat;
@@ -201,18 +201,18 @@ static bool sleeps(int task)
 	return state == 'S';
 }
 
-void begin_wait(struct waiter *waiter, long (*call)(int end), int end)
+void start_waiter(struct waiter *waiter, long (*call)(int end), int end)
 {
 	*waiter = (struct waiter){ .call = call, .end = end };
-	must(-pthread_create(&waiter->thread, NULL, run_waiter, waiter), "pthread_create");
-	while (!waiter->task || !sleeps(waiter->task))
+	require(-pthread_create(&waiter->thread, NULL, run_waiter, waiter), "pthread_create");
+	while (!waiter->task || !is_sleeping(waiter->task))
 		sched_yield();
 }
 
-void end_wait(struct waiter *waiter)
+void join_waiter(struct waiter *waiter)
 {
 	pthread_join(waiter->thread, NULL);
-	errno = waiter->number;
+	errno = waiter->error;
 }
 
 int main(void)
@@ -224,6 +224,6 @@ int main(void)
 	check_transfers();
 	check_pages();
 	check_races();
-	check_lives();
-	return finish();
+	check_lifetimes();
+	return print_summary();
 }

@@ -1,4 +1,4 @@
-"""kelvin in the guest with the module: files sent and received through the devices, byte for byte, and what it says."""
+"""kelvin in the guest with the module: files that are sent and received through the devices, and its messages."""
 import json
 import re
 
@@ -38,7 +38,7 @@ transfer --device '--plain --device --no-verify --ack per-file' || exit
 # The sender decides what is encrypted: the device carries that too.
 transfer --device '' || exit
 
-# A listener that nobody has come to ends when it is told to, and one sender follows another.
+# A listener ends on SIGTERM, and accepts several senders one after the other.
 rm -rf /tmp/ends/target
 mkdir /tmp/ends/target
 kelvin receive --device --overwrite --listen 127.0.0.1:0 /tmp/ends/target >&3 2>/tmp/ends/log &
@@ -48,7 +48,7 @@ for number in 1 2 3; do
     kelvin send --plain --device /tmp/ends/source/5 $address >/tmp/ends/sent 2>/tmp/ends/errors || exit
     read received <&3
 done
-# Another program, and one that says nothing and goes.
+# A client of another protocol, and a client that sends nothing.
 echo 'GET / HTTP/1.0' | nc ${address%:*} ${address##*:} >/dev/null
 nc ${address%:*} ${address##*:} </dev/null >/dev/null
 kelvin send --plain /tmp/ends/source/6 $address >/tmp/ends/sent 2>/tmp/ends/errors || exit
@@ -61,7 +61,7 @@ kelvin study page || exit
 kelvin study page --json > /tmp/ends/page.json || exit
 echo "ends: page: $(tr -d '\n ' < /tmp/ends/page.json)"
 
-# What cannot be is one line, and status 2: nobody who listens, every address, and no module.
+# Errors are one line with status 2: no listener, a wildcard address, and no module.
 refused() {
     "$@"
     [ $? = 2 ]
@@ -75,37 +75,37 @@ refused kelvin study page || exit
 insmod /bin/kelvin.ko dyndbg=+p
 """
 
-PAIR = re.compile(r"^ends: receive (.*) / send (.*)\nends: sender: (.*)\nends: receiver: (.*)$", re.MULTILINE)
+PAIR_LINES = re.compile(r"^ends: receive (.*) / send (.*)\nends: sender: (.*)\nends: receiver: (.*)$", re.MULTILINE)
 
 
-# What is published, and what a page that is only read has.
-SENDER, READ, RECEIVER = "0x8000000000000025", "0x8000000000000027", "0x8000000000000067"
+# Page table flags of the published pages, and of a page that is only read.
+SENDER_FLAGS, READ_FLAGS, RECEIVER_FLAGS = "0x8000000000000025", "0x8000000000000027", "0x8000000000000067"
 
 
-def check_pages(written):
-    """The entries of both ends, and that they are said to be the published ones."""
-    answer = json.loads(re.search(r"^ends: page: (.*)$", written, re.MULTILINE)[1])
-    seen = {(end, one["moment"]): one["flags"] for end in ("sender", "receiver") for one in answer[end] if one["is_present"]}
-    assert seen == {("sender", "read"): SENDER, ("receiver", "read"): READ, ("receiver", "written"): RECEIVER}, seen
-    moments = [one["moment"] for one in answer["receiver"]]
+def check_pages(output):
+    """Checks the entries of both ends, and that kelvin reports them as equal to the published ones."""
+    study = json.loads(re.search(r"^ends: page: (.*)$", output, re.MULTILINE)[1])
+    flags_by_moment = {(end, page["moment"]): page["flags"] for end in ("sender", "receiver") for page in study[end] if page["is_present"]}
+    assert flags_by_moment == {("sender", "read"): SENDER_FLAGS, ("receiver", "read"): READ_FLAGS, ("receiver", "written"): RECEIVER_FLAGS}, flags_by_moment
+    moments = [page["moment"] for page in study["receiver"]]
     assert moments == ["untouched", "received", "read", "written"], moments
-    assert written.count(": the same here") == 2, written
+    assert output.count(": the same here") == 2, output
 
 
-def check(written):
-    """Every pair of ends moved the same bytes, and each said whether it was in the kernel."""
-    pairs = PAIR.findall(written)
-    assert len(pairs) == 5, written
+def check(output):
+    """Checks that every pair of ends moved the same bytes, and that each end reported whether it was in the kernel."""
+    pairs = PAIR_LINES.findall(output)
+    assert len(pairs) == 5, output
     for receiving, sending, sender, receiver in pairs:
         assert sender.startswith("moved 10 files, ") and receiver.startswith("moved 10 files, "), (sender, receiver)
         assert ("this end was in the kernel (/dev/kelvin_sender)" in sender) == ("--device" in sending), sender
         assert ("this end was in the kernel (/dev/kelvin_receiver)" in receiver) == ("--device" in receiving), receiver
         assert ("not encrypted" in sender) == ("--plain" in sending), sender
-    check_pages(written)
-    turned_away = re.search(r"^ends: turned away: (\d+)$", written, re.MULTILINE)
-    assert turned_away and int(turned_away[1]) == 2, written
+    check_pages(output)
+    refused_match = re.search(r"^ends: turned away: (\d+)$", output, re.MULTILINE)
+    assert refused_match and int(refused_match[1]) == 2, output
     absent = "kelvin: --device: /dev/kelvin_{} is not there: load the module (make -C kmod; insmod kmod/kelvin.ko)"
-    assert "kelvin: study page needs the kernel module: /dev/kelvin_sender is not there" in written, written
-    for said in ["is every address of this host", absent.format("sender"), absent.format("receiver")]:
-        assert said in written, (said, written)
+    assert "kelvin: study page needs the kernel module: /dev/kelvin_sender is not there" in output, output
+    for message in ["is every address of this host", absent.format("sender"), absent.format("receiver")]:
+        assert message in output, (message, output)
     return f"{len(pairs)} pairs of ends of kelvin, the page-table entries of both"

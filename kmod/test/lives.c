@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Open files by the thousand, at once, in several processes and beyond their process, and the module taken away under them. */
+/* Lifetimes: thousands of open files, in sequence and at the same time, in several processes, and unloading of the module. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,85 +15,85 @@
 
 #include "check.h"
 
-/* A thousand of them are more than the guest has: none may be left. */
-#define WINDOW (1UL << 20)
-#define MOST_OPEN 64
-#define LARGEST (16UL << 20)
+/* A thousand windows exceed the memory of the guest, so none may leak. */
+#define WINDOW_BYTES (1UL << 20)
+#define MAX_OPEN_FILES 64
+#define MAX_WINDOW (16UL << 20)
 
-static void live(int number)
+static void open_and_close(int number)
 {
 	int end = number % 2 ? open_sender() : open_receiver(), port;
 	char *window;
 
-	must(set_window(end, WINDOW), "KELVIN_SET_WINDOW");
-	window = map_window(end, WINDOW);
-	window[0] = window[WINDOW - 1] = 1;
+	require(set_window(end, WINDOW_BYTES), "KELVIN_SET_WINDOW");
+	window = map_window(end, WINDOW_BYTES);
+	window[0] = window[WINDOW_BYTES - 1] = 1;
 	port = listen_end(end);
-	/* To itself: a connection that nobody accepts. */
-	must(connect_end(end, port), "KELVIN_CONNECT");
-	munmap(window, WINDOW);
+	/* The end connects to itself, and no call accepts the connection. */
+	require(connect_end(end, port), "KELVIN_CONNECT");
+	munmap(window, WINDOW_BYTES);
 	close(end);
 }
 
-static void many(void)
+static void open_repeatedly(void)
 {
 	int number;
 
 	for (number = 0; number < 1000; number++)
-		live(number);
+		open_and_close(number);
 	check(true, "%d opens and closes, each with a window, a listener and a connection", number);
 }
 
-static void many_at_once(void)
+static void open_maximum(void)
 {
-	int ends[MOST_OPEN];
+	int ends[MAX_OPEN_FILES];
 
-	for (int index = 0; index < MOST_OPEN; index++)
+	for (int index = 0; index < MAX_OPEN_FILES; index++)
 		ends[index] = index % 2 ? open_sender() : open_receiver();
-	refused(open("/dev/kelvin_sender", O_RDWR), EMFILE, "one more open than opens_most");
-	for (int index = 0; index < MOST_OPEN; index++)
+	check_errno(open("/dev/kelvin_sender", O_RDWR), EMFILE, "one more open than opens_most");
+	for (int index = 0; index < MAX_OPEN_FILES; index++)
 		close(ends[index]);
 	close(open_sender());
 	check(true, "when they are closed, there is room again");
 }
 
-static void two_processes(void)
+static void transfer_in_two_processes(void)
 {
-	int status, right = 0;
+	int status, successes = 0;
 
 	fflush(stdout);
 	for (int child = 0; child < 2; child++)
-		if (!must(fork(), "fork"))
-			_exit(transfer_alone(100 * child + 7) ? 0 : 1);
+		if (!require(fork(), "fork"))
+			_exit(transfer_windows(100 * child + 7) ? 0 : 1);
 	while (wait(&status) > 0)
-		right += WIFEXITED(status) && !WEXITSTATUS(status);
-	check(right == 2, "two processes at once: each has its own bytes");
+		successes += WIFEXITED(status) && !WEXITSTATUS(status);
+	check(successes == 2, "two processes at once: each has its own bytes");
 }
 
-/* The window stays with whoever maps it, also in a child, and without its open file. */
-static void outlived(void)
+/* A mapped window outlives its open file, in a child too. */
+static void window_outlives_file(void)
 {
 	int end = open_sender(), status;
 	char *window;
 
-	must(set_window(end, WINDOW), "KELVIN_SET_WINDOW");
-	window = map_window(end, WINDOW);
+	require(set_window(end, WINDOW_BYTES), "KELVIN_SET_WINDOW");
+	window = map_window(end, WINDOW_BYTES);
 	close(end);
 	window[0] = 1;
 	fflush(stdout);
-	if (!must(fork(), "fork")) {
+	if (!require(fork(), "fork")) {
 		window[1] = 2;
 		_exit(0);
 	}
 	wait(&status);
 	check(window[0] == 1 && window[1] == 2, "a window outlives its file's close, and is one with a child's");
-	refused(syscall(SYS_delete_module, "kelvin", O_NONBLOCK), EAGAIN, "unload while only a mapping is left");
-	munmap(window, WINDOW);
+	check_errno(syscall(SYS_delete_module, "kelvin", O_NONBLOCK), EAGAIN, "unload while only a mapping is left");
+	munmap(window, WINDOW_BYTES);
 }
 
-static int load(const char *path)
+static int load_module(const char *path)
 {
-	int file = must(open(path, O_RDONLY | O_CLOEXEC), path);
+	int file = require(open(path, O_RDONLY | O_CLOEXEC), path);
 	int result = syscall(SYS_finit_module, file, "", 0);
 
 	close(file);
@@ -105,64 +105,64 @@ static long accept_call(int end)
 	return accept_end(end);
 }
 
-static void unloaded(void)
+static void unload_module(void)
 {
 	int end = open_receiver();
 	struct waiter waiter;
 
-	refused(syscall(SYS_delete_module, "kelvin", O_NONBLOCK), EAGAIN, "unload while a device is open");
+	check_errno(syscall(SYS_delete_module, "kelvin", O_NONBLOCK), EAGAIN, "unload while a device is open");
 	listen_end(end);
-	begin_wait(&waiter, accept_call, end);
-	refused(syscall(SYS_delete_module, "kelvin", O_NONBLOCK), EAGAIN, "unload while a call waits");
-	must(ioctl(end, KELVIN_UNLISTEN), "KELVIN_UNLISTEN");
-	end_wait(&waiter);
+	start_waiter(&waiter, accept_call, end);
+	check_errno(syscall(SYS_delete_module, "kelvin", O_NONBLOCK), EAGAIN, "unload while a call waits");
+	require(ioctl(end, KELVIN_UNLISTEN), "KELVIN_UNLISTEN");
+	join_waiter(&waiter);
 	close(end);
 	check(!syscall(SYS_delete_module, "kelvin", O_NONBLOCK), "unload when all is closed");
 	check(access("/dev/kelvin_sender", F_OK) && access("/dev/kelvin_receiver", F_OK), "the devices are gone");
-	check(!load("/bin/kelvin.ko"), "load again");
+	check(!load_module("/bin/kelvin.ko"), "load again");
 }
 
-/* A connection comes and the listener goes at once: whichever is first, no socket is lost. */
-static void raced(void)
+/* A connection arrives while the listener is closed: in either order no socket leaks. */
+static void race_unlisten(void)
 {
-	int end = open_receiver(), accepted = 0, shut = 0;
+	int end = open_receiver(), accepted = 0, refused = 0;
 	struct waiter waiter;
 
 	for (int round = 0; round < 300; round++) {
 		int port = listen_end(end), peer;
 
-		begin_wait(&waiter, accept_call, end);
+		start_waiter(&waiter, accept_call, end);
 		peer = connect_socket(port);
-		must(ioctl(end, KELVIN_UNLISTEN), "KELVIN_UNLISTEN");
-		end_wait(&waiter);
+		require(ioctl(end, KELVIN_UNLISTEN), "KELVIN_UNLISTEN");
+		join_waiter(&waiter);
 		accepted += !waiter.result;
-		shut += waiter.result && waiter.number == ESHUTDOWN;
+		refused += waiter.result && waiter.error == ESHUTDOWN;
 		if (!waiter.result)
-			must(ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE");
+			require(ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE");
 		close(peer);
 	}
-	check(accepted + shut == 300, "a listener ends as connections come: %d accepted, %d not", accepted, shut);
+	check(accepted + refused == 300, "a listener ends as connections come: %d accepted, %d not", accepted, refused);
 	close(end);
 }
 
-static void modes(void)
+static void device_modes(void)
 {
 	struct stat sender, receiver;
 
-	must(stat("/dev/kelvin_sender", &sender), "stat");
-	must(stat("/dev/kelvin_receiver", &receiver), "stat");
+	require(stat("/dev/kelvin_sender", &sender), "stat");
+	require(stat("/dev/kelvin_receiver", &receiver), "stat");
 	check((sender.st_mode & 07777) == 0600 && (receiver.st_mode & 07777) == 0600, "the devices are root's alone: mode 0600");
 }
 
 static void write_to(const char *path, const char *text)
 {
-	int file = must(open(path, O_WRONLY | O_CLOEXEC), path);
+	int file = require(open(path, O_WRONLY | O_CLOEXEC), path);
 
-	must(write(file, text, strlen(text)), path);
+	require(write(file, text, strlen(text)), path);
 	close(file);
 }
 
-static long number_in(const char *path)
+static long read_number(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	long number = -1;
@@ -174,29 +174,29 @@ static long number_in(const char *path)
 	return number;
 }
 
-static void charged(void)
+static void window_is_charged(void)
 {
 	int end = open_sender();
 	long before, after;
 
 	mkdir("/tmp/cgroup", 0700);
-	must(mount("none", "/tmp/cgroup", "cgroup2", 0, NULL), "mount cgroup2");
+	require(mount("none", "/tmp/cgroup", "cgroup2", 0, NULL), "mount cgroup2");
 	write_to("/tmp/cgroup/cgroup.subtree_control", "+memory");
 	mkdir("/tmp/cgroup/one", 0700);
 	write_to("/tmp/cgroup/one/cgroup.procs", "0");
-	before = number_in("/tmp/cgroup/one/memory.current");
-	must(set_window(end, LARGEST), "KELVIN_SET_WINDOW");
-	after = number_in("/tmp/cgroup/one/memory.current");
-	/* Charges are taken ahead in batches: not all of it need be new. */
-	check(before >= 0 && after - before > (long)LARGEST * 9 / 10, "a window is charged to the caller: %ld bytes", after - before);
+	before = read_number("/tmp/cgroup/one/memory.current");
+	require(set_window(end, MAX_WINDOW), "KELVIN_SET_WINDOW");
+	after = read_number("/tmp/cgroup/one/memory.current");
+	/* The kernel charges memory in batches, so a part may be charged already. */
+	check(before >= 0 && after - before > (long)MAX_WINDOW * 9 / 10, "a window is charged to the caller: %ld bytes", after - before);
 	close(end);
 	write_to("/tmp/cgroup/cgroup.procs", "0");
 	rmdir("/tmp/cgroup/one");
 	umount("/tmp/cgroup");
 }
 
-/* TCP sockets in use or allocated, in the whole guest: those of the module are among them. */
-static int sockets(void)
+/* The number of TCP sockets in use or allocated in the guest, including those of the module. */
+static int tcp_socket_count(void)
 {
 	FILE *file = fopen("/proc/net/sockstat", "re");
 	int used = -1, orphans = 0, waiting, allocated = 0;
@@ -209,23 +209,23 @@ static int sockets(void)
 	return used < 0 ? -1 : used + orphans + allocated;
 }
 
-static void none_left(void)
+static void no_sockets_remain(void)
 {
-	/* Those that were closed end when their peers have answered. */
-	for (int tries = 0; sockets() && tries < 3000; tries++)
+	/* Closed sockets are freed after their peers have answered. */
+	for (int tries = 0; tcp_socket_count() && tries < 3000; tries++)
 		usleep(10000);
-	check(sockets() == 0, "no TCP socket is left: %d", sockets());
+	check(tcp_socket_count() == 0, "no TCP socket is left: %d", tcp_socket_count());
 }
 
-void check_lives(void)
+void check_lifetimes(void)
 {
-	modes();
-	many();
-	many_at_once();
-	two_processes();
-	outlived();
-	raced();
-	unloaded();
-	charged();
-	none_left();
+	device_modes();
+	open_repeatedly();
+	open_maximum();
+	transfer_in_two_processes();
+	window_outlives_file();
+	race_unlisten();
+	unload_module();
+	window_is_charged();
+	no_sockets_remain();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bytes through every pair of methods, each end in the role of the one that
- * listens and of the one that connects, against the module's other device and
- * against ordinary sockets, a connection for each file and one for all.
+ * Transfers by every pair of methods. Each end listens or connects. The peer
+ * is the module's other device or an ordinary socket. There is a connection
+ * for each file, or one for all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include "check.h"
 
 #define WINDOW (16 * page_bytes)
-/* Of write and read: the published study's buffer. */
-#define CALL 512
+/* Bytes of a write or read: the buffer size of the published study. */
+#define CALL_BYTES 512
 
 enum method { CALLS, WINDOWS, SOCKET };
 
@@ -31,7 +31,7 @@ struct way {
 	bool sender_listens, per_file, fasync;
 };
 
-/* One end: the module's, or a listener and a connection of ordinary sockets. */
+/* One side: an end of the module, or a listener and a connection of ordinary sockets. */
 struct side {
 	enum method method;
 	bool listens;
@@ -48,7 +48,7 @@ struct transfer {
 	char *sent;
 };
 
-/* No byte is that of its neighbours, of another page or of another file. */
+/* Pseudo-random bytes, which differ between neighbours, pages and files. */
 static void fill(char *bytes, size_t length, unsigned int seed)
 {
 	unsigned int state = seed * 2654435761u + 1;
@@ -59,26 +59,26 @@ static void fill(char *bytes, size_t length, unsigned int seed)
 	}
 }
 
-static void side_open(struct side *side, bool sends, bool fasync)
+static void open_side(struct side *side, bool sends, bool fasync)
 {
 	if (side->method == SOCKET) {
-		side->end = side->listens ? listen_socket(4, &side->port) : -1;
+		side->end = side->listens ? listen_on_socket(4, &side->port) : -1;
 		return;
 	}
 	side->end = sends ? open_sender() : open_receiver();
 	if (fasync) {
-		must(fcntl(side->end, F_SETOWN, getpid()), "F_SETOWN");
-		must(fcntl(side->end, F_SETFL, O_ASYNC), "O_ASYNC");
+		require(fcntl(side->end, F_SETOWN, getpid()), "F_SETOWN");
+		require(fcntl(side->end, F_SETFL, O_ASYNC), "O_ASYNC");
 	}
 	if (side->method == WINDOWS) {
-		must(set_window(side->end, WINDOW), "KELVIN_SET_WINDOW");
+		require(set_window(side->end, WINDOW), "KELVIN_SET_WINDOW");
 		side->window = map_window(side->end, WINDOW);
 	}
 	if (side->listens)
 		side->port = listen_end(side->end);
 }
 
-static void side_close(struct side *side)
+static void close_side(struct side *side)
 {
 	if (side->window)
 		munmap(side->window, WINDOW);
@@ -86,43 +86,43 @@ static void side_close(struct side *side)
 		close(side->end);
 }
 
-static void side_meet(struct side *side, int port)
+static void connect_side(struct side *side, int port)
 {
 	side->connection = side->end;
 	if (side->method != SOCKET)
-		must(side->listens ? accept_end(side->end) : connect_end(side->end, port), "to meet");
+		require(side->listens ? accept_end(side->end) : connect_end(side->end, port), "to meet");
 	else if (side->listens)
-		side->connection = must(accept(side->end, NULL, NULL), "accept");
+		side->connection = require(accept(side->end, NULL, NULL), "accept");
 	else
 		side->connection = connect_socket(port);
 }
 
-static void side_part(struct side *side)
+static void disconnect_side(struct side *side)
 {
 	if (side->method == SOCKET)
 		close(side->connection);
 	else
-		must(ioctl(side->end, KELVIN_CLOSE), "KELVIN_CLOSE");
+		require(ioctl(side->end, KELVIN_CLOSE), "KELVIN_CLOSE");
 }
 
-static size_t least(size_t one, size_t other)
+static size_t smaller(size_t first, size_t second)
 {
-	return one < other ? one : other;
+	return first < second ? first : second;
 }
 
 static long send_part(struct side *side, const char *bytes, size_t length)
 {
 	if (side->method != WINDOWS)
-		return write(side->connection, bytes, least(length, CALL));
-	length = least(length, WINDOW);
+		return write(side->connection, bytes, smaller(length, CALL_BYTES));
+	length = smaller(length, WINDOW);
 	memcpy(side->window, bytes, length);
 	return span_call(side->end, KELVIN_SEND, 0, length);
 }
 
-static void side_send(struct side *side, const char *bytes, size_t length)
+static void send_all(struct side *side, const char *bytes, size_t length)
 {
 	while (length) {
-		long sent = must(send_part(side, bytes, length), "to send");
+		long sent = require(send_part(side, bytes, length), "to send");
 
 		bytes += sent;
 		length -= sent;
@@ -134,24 +134,24 @@ static long receive_part(struct side *side, char *bytes, size_t length)
 	long received;
 
 	if (side->method != WINDOWS)
-		return read(side->connection, bytes, least(length, CALL));
-	received = span_call(side->end, KELVIN_RECEIVE, 0, least(length, WINDOW));
+		return read(side->connection, bytes, smaller(length, CALL_BYTES));
+	received = span_call(side->end, KELVIN_RECEIVE, 0, smaller(length, WINDOW));
 	if (received > 0)
 		memcpy(bytes, side->window, received);
 	return received;
 }
 
-/* So many, or until the stream ends. */
-static size_t side_receive(struct side *side, char *bytes, size_t length)
+/* Receives `length` bytes, or fewer if the stream ends. */
+static size_t receive_all(struct side *side, char *bytes, size_t length)
 {
-	size_t had = 0;
+	size_t total = 0;
 	long received = 1;
 
-	while (had < length && received) {
-		received = must(receive_part(side, bytes + had, length - had), "to receive");
-		had += received;
+	while (total < length && received) {
+		received = require(receive_part(side, bytes + total, length - total), "to receive");
+		total += received;
 	}
-	return had;
+	return total;
 }
 
 static void *send_files(void *argument)
@@ -161,73 +161,73 @@ static void *send_files(void *argument)
 
 	for (size_t file = 0; file < transfer->files; file++) {
 		if (transfer->way.per_file || !file)
-			side_meet(side, transfer->to.port);
+			connect_side(side, transfer->to.port);
 		fill(transfer->sent, transfer->lengths[file], transfer->seed + file);
-		side_send(side, transfer->sent, transfer->lengths[file]);
+		send_all(side, transfer->sent, transfer->lengths[file]);
 		if (transfer->way.per_file || file + 1 == transfer->files)
-			side_part(side);
+			disconnect_side(side);
 	}
 	return NULL;
 }
 
-/* Exactly the file's bytes, and where its connection ends, nothing after them. */
+/* Whether exactly the bytes of the file arrive, with nothing after them at the end of a connection. */
 static bool receive_file(struct transfer *transfer, size_t file, char *bytes, char *expected)
 {
 	size_t length = transfer->lengths[file];
-	bool last = transfer->way.per_file || file + 1 == transfer->files;
+	bool is_last = transfer->way.per_file || file + 1 == transfer->files;
 
 	fill(expected, length, transfer->seed + file);
-	return side_receive(&transfer->to, bytes, length + last) == length && !memcmp(bytes, expected, length);
+	return receive_all(&transfer->to, bytes, length + is_last) == length && !memcmp(bytes, expected, length);
 }
 
-static bool receive_files(struct transfer *transfer, size_t most)
+static bool receive_files(struct transfer *transfer, size_t max_length)
 {
-	char *bytes = malloc(most + 1), *expected = malloc(most + 1);
-	bool right = true;
+	char *bytes = malloc(max_length + 1), *expected = malloc(max_length + 1);
+	bool is_equal = true;
 
 	for (size_t file = 0; file < transfer->files; file++) {
 		if (transfer->way.per_file || !file)
-			side_meet(&transfer->to, transfer->from.port);
-		right &= receive_file(transfer, file, bytes, expected);
+			connect_side(&transfer->to, transfer->from.port);
+		is_equal &= receive_file(transfer, file, bytes, expected);
 		if (transfer->way.per_file || file + 1 == transfer->files)
-			side_part(&transfer->to);
+			disconnect_side(&transfer->to);
 	}
 	free(expected);
 	free(bytes);
-	return right;
+	return is_equal;
 }
 
-static bool transfer_by(const struct way *way, const size_t *lengths, size_t files, unsigned int seed)
+static bool transfer_files(const struct way *way, const size_t *lengths, size_t files, unsigned int seed)
 {
 	struct transfer transfer = {
 		.way = *way, .lengths = lengths, .files = files, .seed = seed,
 		.from = { .method = way->sender, .listens = way->sender_listens },
 		.to = { .method = way->receiver, .listens = !way->sender_listens },
 	};
-	size_t most = 0;
+	size_t max_length = 0;
 	pthread_t thread;
-	bool right;
+	bool is_equal;
 
 	for (size_t file = 0; file < files; file++)
-		most = lengths[file] > most ? lengths[file] : most;
-	transfer.sent = malloc(most + 1);
-	side_open(&transfer.from, true, way->fasync);
-	side_open(&transfer.to, false, way->fasync);
-	must(-pthread_create(&thread, NULL, send_files, &transfer), "pthread_create");
-	right = receive_files(&transfer, most);
+		max_length = lengths[file] > max_length ? lengths[file] : max_length;
+	transfer.sent = malloc(max_length + 1);
+	open_side(&transfer.from, true, way->fasync);
+	open_side(&transfer.to, false, way->fasync);
+	require(-pthread_create(&thread, NULL, send_files, &transfer), "pthread_create");
+	is_equal = receive_files(&transfer, max_length);
 	pthread_join(thread, NULL);
-	side_close(&transfer.from);
-	side_close(&transfer.to);
+	close_side(&transfer.from);
+	close_side(&transfer.to);
 	free(transfer.sent);
-	return right;
+	return is_equal;
 }
 
-static void check_way(const struct way *way)
+static void check_variant(const struct way *way)
 {
 	const size_t lengths[] = { 0, 1, page_bytes - 1, page_bytes, page_bytes + 1, WINDOW, WINDOW + 1 };
 	const size_t files = sizeof(lengths) / sizeof(*lengths);
 
-	check(transfer_by(way, lengths, files, 1), "%s to %s, %s listens, %s connection%s: %zu files of 0 to %zu bytes",
+	check(transfer_files(way, lengths, files, 1), "%s to %s, %s listens, %s connection%s: %zu files of 0 to %zu bytes",
 	      names_at_sender[way->sender], names_at_receiver[way->receiver], way->sender_listens ? "sender" : "receiver",
 	      way->per_file ? "per-file" : "persistent", way->fasync ? ", O_ASYNC" : "", files, lengths[files - 1]);
 }
@@ -237,35 +237,35 @@ static void check_pair(enum method sender, enum method receiver)
 	for (int variant = 0; variant < 8; variant++) {
 		struct way way = { sender, receiver, variant & 1, variant & 2, variant & 4 };
 
-		check_way(&way);
+		check_variant(&way);
 	}
 }
 
-/* Windows that a call does not start at their first byte. */
-static void odd_spans(void)
+/* Calls with offsets and lengths that are not aligned to pages. */
+static void unaligned_spans(void)
 {
 	int sender = open_sender(), receiver = open_receiver();
 	size_t offset = page_bytes - 3, length = 2 * page_bytes + 7;
-	char *from, *to;
+	char *source, *destination;
 
-	must(set_window(sender, WINDOW), "KELVIN_SET_WINDOW");
-	must(set_window(receiver, WINDOW), "KELVIN_SET_WINDOW");
-	from = map_window(sender, WINDOW);
-	to = map_window(receiver, WINDOW);
-	fill(from, WINDOW, 5);
-	must(connect_end(sender, listen_end(receiver)), "KELVIN_CONNECT");
-	must(accept_end(receiver), "KELVIN_ACCEPT");
+	require(set_window(sender, WINDOW), "KELVIN_SET_WINDOW");
+	require(set_window(receiver, WINDOW), "KELVIN_SET_WINDOW");
+	source = map_window(sender, WINDOW);
+	destination = map_window(receiver, WINDOW);
+	fill(source, WINDOW, 5);
+	require(connect_end(sender, listen_end(receiver)), "KELVIN_CONNECT");
+	require(accept_end(receiver), "KELVIN_ACCEPT");
 	check(span_call(sender, KELVIN_SEND, offset, length) == (long)length, "KELVIN_SEND from an odd offset");
 	check(span_call(receiver, KELVIN_RECEIVE, 5, length) == (long)length, "KELVIN_RECEIVE at another");
-	check(!memcmp(to + 5, from + offset, length), "the bytes are the same");
-	check(!memcmp(to, "\0\0\0\0", 5) && !to[5 + length], "and none beside them was touched");
-	munmap(from, WINDOW);
-	munmap(to, WINDOW);
+	check(!memcmp(destination + 5, source + offset, length), "the bytes are the same");
+	check(!memcmp(destination, "\0\0\0\0", 5) && !destination[5 + length], "and no adjacent byte was changed");
+	munmap(source, WINDOW);
+	munmap(destination, WINDOW);
 	close(sender);
 	close(receiver);
 }
 
-/* More than a connection buffers: a write waits in its middle, where another could begin. */
+/* More than a connection buffers, so that a write waits in the middle and another could start. */
 #define RECORD (4UL << 20)
 #define RECORDS 3
 
@@ -277,12 +277,12 @@ static void *write_records(void *argument)
 
 	memset(record, 'a' + number++, RECORD);
 	for (int index = 0; index < RECORDS; index++)
-		must(write(end, record, RECORD) == (long)RECORD ? 0 : -1, "write");
+		require(write(end, record, RECORD) == (long)RECORD ? 0 : -1, "write");
 	free(record);
 	return NULL;
 }
 
-static bool whole_records(int peer, char *record)
+static bool are_records_intact(int peer, char *record)
 {
 	for (int index = 0; index < 2 * RECORDS; index++)
 		if (recv(peer, record, RECORD, MSG_WAITALL) != (long)RECORD || memcmp(record, record + 1, RECORD - 1))
@@ -290,15 +290,15 @@ static bool whole_records(int peer, char *record)
 	return true;
 }
 
-static void two_threads(void)
+static void write_from_two_threads(void)
 {
-	int end = open_sender(), peer = peer_of(end);
+	int end = open_sender(), peer = connect_to_peer(end);
 	char *record = malloc(RECORD);
 	pthread_t threads[2];
 
 	for (int index = 0; index < 2; index++)
-		must(-pthread_create(&threads[index], NULL, write_records, &end), "pthread_create");
-	check(whole_records(peer, record), "two threads write to one end: each write's bytes stay together");
+		require(-pthread_create(&threads[index], NULL, write_records, &end), "pthread_create");
+	check(are_records_intact(peer, record), "two threads write to one end: each write's bytes stay together");
 	close(peer);
 	for (int index = 0; index < 2; index++)
 		pthread_join(threads[index], NULL);
@@ -306,12 +306,12 @@ static void two_threads(void)
 	close(end);
 }
 
-bool transfer_alone(unsigned int seed)
+bool transfer_windows(unsigned int seed)
 {
 	const struct way way = { .sender = WINDOWS, .receiver = WINDOWS, .per_file = true };
 	const size_t lengths[] = { 20 * WINDOW + 1, 1, 5 * WINDOW };
 
-	return transfer_by(&way, lengths, 3, seed);
+	return transfer_files(&way, lengths, 3, seed);
 }
 
 static void on_signal(int number)
@@ -331,6 +331,6 @@ void check_transfers(void)
 		for (enum method receiver = CALLS; receiver <= SOCKET; receiver++)
 			if (sender != SOCKET || receiver != SOCKET)
 				check_pair(sender, receiver);
-	odd_spans();
-	two_threads();
+	unaligned_spans();
+	write_from_two_threads();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What ends a call that waits: a signal, a close by another thread, a peer that vanishes; and what poll says meanwhile. */
+/* Events that end a waiting call: a signal, a close by another thread, a reset by the peer. Also the events that poll reports. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 #include "check.h"
 
 /* More than the sockets of both sides buffer. */
-#define WINDOW (16UL << 20)
+#define WINDOW_BYTES (16UL << 20)
 
 static char buffer[1 << 16];
 
@@ -37,10 +37,10 @@ static long receive_call(int end)
 
 static long send_call(int end)
 {
-	return span_call(end, KELVIN_SEND, 0, WINDOW);
+	return span_call(end, KELVIN_SEND, 0, WINDOW_BYTES);
 }
 
-/* Until it fails: writes are cut short before. */
+/* Repeats until it fails, since earlier writes may be short. */
 static long write_call(int end)
 {
 	long written;
@@ -56,53 +56,53 @@ static void on_signal(int number)
 	(void)number;
 }
 
-/* Again and again: one that comes before the call waits would be lost. */
-static void alarms(bool on)
+/* Repeated signals, since a single one before the call waits would have no effect. */
+static void set_alarms(bool is_on)
 {
 	struct sigaction action = { .sa_handler = on_signal };
-	struct itimerval every = { };
+	struct itimerval interval = { };
 
-	every.it_interval.tv_usec = every.it_value.tv_usec = on ? 20000 : 0;
+	interval.it_interval.tv_usec = interval.it_value.tv_usec = is_on ? 20000 : 0;
 	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &every, NULL);
+	setitimer(ITIMER_REAL, &interval, NULL);
 }
 
-/* Ends by a signal, since the listener takes no more connections. */
+/* A signal ends KELVIN_CONNECT, since the backlog of the listener is full. */
 static void interrupted_connect(int end)
 {
-	int port, listener = listen_socket(0, &port), peers[2];
+	int port, listener = listen_on_socket(0, &port), peers[2];
 
 	for (int index = 0; index < 2; index++) {
 		struct __kernel_sockaddr_storage address = loopback(AF_INET, port);
 
-		peers[index] = must(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket");
+		peers[index] = require(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket");
 		connect(peers[index], (struct sockaddr *)&address, sizeof(struct sockaddr_in));
 	}
-	alarms(true);
-	refused(connect_end(end, port), EINTR, "KELVIN_CONNECT and a signal");
-	alarms(false);
+	set_alarms(true);
+	check_errno(connect_end(end, port), EINTR, "KELVIN_CONNECT and a signal");
+	set_alarms(false);
 	check(!ioctl(end, KELVIN_CLOSE), "the attempt goes on until KELVIN_CLOSE");
 	close(peers[0]);
 	close(peers[1]);
 	close(listener);
 }
 
-static void interrupted(void)
+static void interrupted_calls(void)
 {
 	int receiver = open_receiver(), peer;
 
-	must(set_window(receiver, page_bytes), "KELVIN_SET_WINDOW");
+	require(set_window(receiver, page_bytes), "KELVIN_SET_WINDOW");
 	listen_end(receiver);
-	alarms(true);
-	refused(accept_end(receiver), EINTR, "KELVIN_ACCEPT and a signal");
-	alarms(false);
+	set_alarms(true);
+	check_errno(accept_end(receiver), EINTR, "KELVIN_ACCEPT and a signal");
+	set_alarms(false);
 	interrupted_connect(receiver);
-	peer = peer_of(receiver);
-	alarms(true);
-	refused(read_call(receiver), EINTR, "read and a signal");
-	refused(receive_call(receiver), EINTR, "KELVIN_RECEIVE and a signal");
-	refused(write_call(receiver), EINTR, "write and a signal");
-	alarms(false);
+	peer = connect_to_peer(receiver);
+	set_alarms(true);
+	check_errno(read_call(receiver), EINTR, "read and a signal");
+	check_errno(receive_call(receiver), EINTR, "KELVIN_RECEIVE and a signal");
+	check_errno(write_call(receiver), EINTR, "write and a signal");
+	set_alarms(false);
 	close(peer);
 	close(receiver);
 }
@@ -113,48 +113,48 @@ struct closing {
 	unsigned long command;
 };
 
-/* What was moved before, or that the end was shut. */
-static void closed_under(int end, const struct closing *closing)
+/* The call returns the bytes that were moved before, or ESHUTDOWN. */
+static void close_during_call(int end, const struct closing *closing)
 {
 	struct waiter waiter;
 
-	begin_wait(&waiter, closing->call, end);
-	must(ioctl(end, closing->command), "the ioctl that closes");
-	end_wait(&waiter);
-	if (closing->call == write_call && waiter.number == ENOTCONN)
+	start_waiter(&waiter, closing->call, end);
+	require(ioctl(end, closing->command), "the ioctl that closes");
+	join_waiter(&waiter);
+	if (closing->call == write_call && waiter.error == ENOTCONN)
 		check(waiter.result == -1, "%s and KELVIN_CLOSE: ENOTCONN of the next one", closing->what);
 	else if (closing->call == send_call && waiter.result > 0)
-		check((size_t)waiter.result < WINDOW, "%s and KELVIN_CLOSE: %ld bytes", closing->what, waiter.result);
+		check((size_t)waiter.result < WINDOW_BYTES, "%s and KELVIN_CLOSE: %ld bytes", closing->what, waiter.result);
 	else
-		refused(waiter.result, ESHUTDOWN, closing->what);
+		check_errno(waiter.result, ESHUTDOWN, closing->what);
 }
 
 static void closed_by_another_thread(void)
 {
 	const struct closing accepting = { "KELVIN_ACCEPT and KELVIN_UNLISTEN", accept_call, KELVIN_UNLISTEN };
-	const struct closing of_receiver[] = { { "read", read_call, KELVIN_CLOSE },
+	const struct closing receiver_calls[] = { { "read", read_call, KELVIN_CLOSE },
 					       { "KELVIN_RECEIVE", receive_call, KELVIN_CLOSE },
 					       { "write", write_call, KELVIN_CLOSE } };
 	const struct closing sending = { "KELVIN_SEND", send_call, KELVIN_CLOSE };
 	int receiver = open_receiver(), sender = open_sender(), peer;
 
-	must(set_window(receiver, page_bytes), "KELVIN_SET_WINDOW");
-	must(set_window(sender, WINDOW), "KELVIN_SET_WINDOW");
+	require(set_window(receiver, page_bytes), "KELVIN_SET_WINDOW");
+	require(set_window(sender, WINDOW_BYTES), "KELVIN_SET_WINDOW");
 	listen_end(receiver);
-	closed_under(receiver, &accepting);
-	for (size_t index = 0; index < sizeof(of_receiver) / sizeof(*of_receiver); index++) {
-		peer = peer_of(receiver);
-		closed_under(receiver, &of_receiver[index]);
+	close_during_call(receiver, &accepting);
+	for (size_t index = 0; index < sizeof(receiver_calls) / sizeof(*receiver_calls); index++) {
+		peer = connect_to_peer(receiver);
+		close_during_call(receiver, &receiver_calls[index]);
 		close(peer);
 	}
-	peer = peer_of(sender);
-	closed_under(sender, &sending);
+	peer = connect_to_peer(sender);
+	close_during_call(sender, &sending);
 	close(peer);
 	close(sender);
 	close(receiver);
 }
 
-static void reset(int peer)
+static void reset_connection(int peer)
 {
 	struct linger none = { .l_onoff = 1 };
 
@@ -162,72 +162,72 @@ static void reset(int peer)
 	close(peer);
 }
 
-static void vanished_under(long (*call)(int end), const char *what)
+static void reset_during_call(long (*call)(int end), const char *description)
 {
 	int end = call == send_call ? open_sender() : open_receiver();
 	struct waiter waiter;
 	int peer;
 
-	must(set_window(end, WINDOW), "KELVIN_SET_WINDOW");
-	peer = peer_of(end);
-	begin_wait(&waiter, call, end);
-	reset(peer);
-	end_wait(&waiter);
+	require(set_window(end, WINDOW_BYTES), "KELVIN_SET_WINDOW");
+	peer = connect_to_peer(end);
+	start_waiter(&waiter, call, end);
+	reset_connection(peer);
+	join_waiter(&waiter);
 	if (call == send_call && waiter.result > 0)
-		check((size_t)waiter.result < WINDOW, "%s: %ld bytes", what, waiter.result);
+		check((size_t)waiter.result < WINDOW_BYTES, "%s: %ld bytes", description, waiter.result);
 	else
-		check(waiter.result == -1 && (waiter.number == ECONNRESET || waiter.number == EPIPE), "%s: %s", what,
-		      strerrorname_np(waiter.number));
+		check(waiter.result == -1 && (waiter.error == ECONNRESET || waiter.error == EPIPE), "%s: %s", description,
+		      strerrorname_np(waiter.error));
 	if (call == write_call || call == send_call) {
-		/* An error that waits is told once. */
+		/* A pending error is reported once. */
 		write(end, buffer, 1);
-		refused(write(end, buffer, 1), EPIPE, "a write after that");
+		check_errno(write(end, buffer, 1), EPIPE, "a write after that");
 	}
 	check(!ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE of what it left");
 	close(end);
 }
 
-static void ended_by_peer(void)
+static void end_of_stream(void)
 {
 	int receiver = open_receiver(), peer;
 
-	must(set_window(receiver, page_bytes), "KELVIN_SET_WINDOW");
-	peer = peer_of(receiver);
-	must(write(peer, "12345", 5), "write");
+	require(set_window(receiver, page_bytes), "KELVIN_SET_WINDOW");
+	peer = connect_to_peer(receiver);
+	require(write(peer, "12345", 5), "write");
 	close(peer);
 	check(receive_call(receiver) == 5, "KELVIN_RECEIVE of a page, of which 5 bytes came: 5");
 	check(receive_call(receiver) == 0 && read_call(receiver) == 0, "and then the end of the stream: 0");
 	close(receiver);
 }
 
-/* The default of SIGPIPE stands: it would end this program. */
+/* SIGPIPE has its default action: it would end this program. */
 static void vanished_peers(void)
 {
-	vanished_under(read_call, "read, and the peer resets");
-	vanished_under(receive_call, "KELVIN_RECEIVE, and the peer resets");
-	vanished_under(write_call, "write, and the peer resets");
-	vanished_under(send_call, "KELVIN_SEND, and the peer resets");
-	ended_by_peer();
+	reset_during_call(read_call, "read, and the peer resets");
+	reset_during_call(receive_call, "KELVIN_RECEIVE, and the peer resets");
+	reset_during_call(write_call, "write, and the peer resets");
+	reset_during_call(send_call, "KELVIN_SEND, and the peer resets");
+	end_of_stream();
 }
 
 static void killed_end(void)
 {
-	int port, listener = listen_socket(1, &port), status, peer, child;
+	int port, listener = listen_on_socket(1, &port), status, peer, child;
 	long bytes;
 
 	fflush(stdout);
-	child = must(fork(), "fork");
+	child = require(fork(), "fork");
 	if (!child) {
 		int end = open_sender();
 
-		must(set_window(end, WINDOW), "KELVIN_SET_WINDOW");
-		must(connect_end(end, port), "KELVIN_CONNECT");
+		require(set_window(end, WINDOW_BYTES), "KELVIN_SET_WINDOW");
+		require(connect_end(end, port), "KELVIN_CONNECT");
 		while (send_call(end) > 0)
 			;
 		_exit(1);
 	}
-	peer = must(accept(listener, NULL, NULL), "accept");
-	must(read(peer, buffer, sizeof(buffer)), "read");
+	peer = require(accept(listener, NULL, NULL), "accept");
+	require(read(peer, buffer, sizeof(buffer)), "read");
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 	check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "a process is killed in KELVIN_SEND");
@@ -239,132 +239,132 @@ static void killed_end(void)
 	close(listener);
 }
 
-static short events_of(int end, short wanted)
+static short poll_events(int end, short wanted)
 {
-	struct pollfd one = { .fd = end, .events = wanted };
+	struct pollfd entry = { .fd = end, .events = wanted };
 
-	must(poll(&one, 1, 0), "poll");
-	return one.revents;
+	require(poll(&entry, 1, 0), "poll");
+	return entry.revents;
 }
 
 static long poll_in(int end)
 {
-	struct pollfd one = { .fd = end, .events = POLLIN };
+	struct pollfd entry = { .fd = end, .events = POLLIN };
 
-	return poll(&one, 1, -1) == 1 ? one.revents : -1;
+	return poll(&entry, 1, -1) == 1 ? entry.revents : -1;
 }
 
 static long poll_out(int end)
 {
-	struct pollfd one = { .fd = end, .events = POLLOUT };
+	struct pollfd entry = { .fd = end, .events = POLLOUT };
 
-	return poll(&one, 1, -1) == 1 ? one.revents : -1;
+	return poll(&entry, 1, -1) == 1 ? entry.revents : -1;
 }
 
 static long epoll_in(int end)
 {
-	struct epoll_event one = { .events = EPOLLIN };
-	int set = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
 
-	epoll_ctl(set, EPOLL_CTL_ADD, end, &one);
-	if (epoll_wait(set, &one, 1, -1) != 1)
-		one.events = 0;
-	close(set);
-	return one.events;
+	epoll_ctl(epoll, EPOLL_CTL_ADD, end, &event);
+	if (epoll_wait(epoll, &event, 1, -1) != 1)
+		event.events = 0;
+	close(epoll);
+	return event.events;
 }
 
-static void polled(void)
+static void poll_wakes(void)
 {
 	int end = open_receiver(), port, peer;
 	struct waiter waiter;
 
-	check(events_of(end, POLLIN) == POLLHUP, "poll without a connection: POLLHUP");
+	check(poll_events(end, POLLIN) == POLLHUP, "poll without a connection: POLLHUP");
 	port = listen_end(end);
-	check(events_of(end, POLLIN) == 0, "poll of an end that listens: nothing yet");
-	begin_wait(&waiter, poll_in, end);
+	check(poll_events(end, POLLIN) == 0, "poll of an end that listens: nothing yet");
+	start_waiter(&waiter, poll_in, end);
 	peer = connect_socket(port);
-	end_wait(&waiter);
+	join_waiter(&waiter);
 	check(waiter.result == POLLIN, "poll wakes for a connection");
-	must(accept_end(end), "KELVIN_ACCEPT");
-	begin_wait(&waiter, poll_in, end);
-	must(write(peer, "k", 1), "write");
-	end_wait(&waiter);
+	require(accept_end(end), "KELVIN_ACCEPT");
+	start_waiter(&waiter, poll_in, end);
+	require(write(peer, "k", 1), "write");
+	join_waiter(&waiter);
 	check(waiter.result == POLLIN, "poll wakes for a byte");
-	must(read(end, buffer, 1), "read");
-	begin_wait(&waiter, epoll_in, end);
-	must(ioctl(end, KELVIN_UNLISTEN), "KELVIN_UNLISTEN");
-	must(ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE");
-	end_wait(&waiter);
+	require(read(end, buffer, 1), "read");
+	start_waiter(&waiter, epoll_in, end);
+	require(ioctl(end, KELVIN_UNLISTEN), "KELVIN_UNLISTEN");
+	require(ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE");
+	join_waiter(&waiter);
 	check(waiter.result & EPOLLHUP, "epoll wakes for a connection closed by another thread: EPOLLHUP");
 	close(peer);
 	close(end);
 }
 
-static void polled_for_room(void)
+static void poll_wakes_for_space(void)
 {
-	int end = open_receiver(), peer = peer_of(end);
+	int end = open_receiver(), peer = connect_to_peer(end);
 	struct waiter waiter;
-	long sent = 0, one;
+	long sent = 0, count;
 
-	check(events_of(end, POLLOUT) == POLLOUT, "poll of an idle connection: POLLOUT");
+	check(poll_events(end, POLLOUT) == POLLOUT, "poll of an idle connection: POLLOUT");
 	fcntl(end, F_SETFL, O_NONBLOCK);
-	while ((one = write(end, buffer, sizeof(buffer))) > 0)
-		sent += one;
-	refused(one, EAGAIN, "write to a full connection with O_NONBLOCK");
-	begin_wait(&waiter, poll_out, end);
-	for (; sent > 0; sent -= one)
-		one = must(read(peer, buffer, sizeof(buffer)), "read");
-	end_wait(&waiter);
-	check(waiter.result == POLLOUT, "poll wakes for room");
+	while ((count = write(end, buffer, sizeof(buffer))) > 0)
+		sent += count;
+	check_errno(count, EAGAIN, "write to a full connection with O_NONBLOCK");
+	start_waiter(&waiter, poll_out, end);
+	for (; sent > 0; sent -= count)
+		count = require(read(peer, buffer, sizeof(buffer)), "read");
+	join_waiter(&waiter);
+	check(waiter.result == POLLOUT, "poll wakes for buffer space");
 	close(peer);
 	close(end);
 }
 
-static void connected_later(void)
+static void nonblocking_connect(void)
 {
-	int end = open_sender(), port, listener = listen_socket(1, &port);
+	int end = open_sender(), port, listener = listen_on_socket(1, &port);
 
 	fcntl(end, F_SETFL, O_NONBLOCK);
-	refused(connect_end(end, port), EINPROGRESS, "KELVIN_CONNECT with O_NONBLOCK");
+	check_errno(connect_end(end, port), EINPROGRESS, "KELVIN_CONNECT with O_NONBLOCK");
 	check(poll_out(end) == POLLOUT && !connect_end(end, port), "poll, and KELVIN_CONNECT again: connected");
-	refused(connect_end(end, port), EISCONN, "and again");
-	must(ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE");
+	check_errno(connect_end(end, port), EISCONN, "and again");
+	require(ioctl(end, KELVIN_CLOSE), "KELVIN_CLOSE");
 	close(listener);
-	refused(connect_end(end, port), EINPROGRESS, "KELVIN_CONNECT with O_NONBLOCK where nobody listens");
+	check_errno(connect_end(end, port), EINPROGRESS, "KELVIN_CONNECT with O_NONBLOCK where nobody listens");
 	poll_out(end);
-	refused(connect_end(end, port), ECONNREFUSED, "poll, and KELVIN_CONNECT again");
-	refused(ioctl(end, KELVIN_CLOSE), ENOTCONN, "KELVIN_CLOSE after that");
+	check_errno(connect_end(end, port), ECONNREFUSED, "poll, and KELVIN_CONNECT again");
+	check_errno(ioctl(end, KELVIN_CLOSE), ENOTCONN, "KELVIN_CLOSE after that");
 	close(end);
 }
 
-/* Nobody gets one whom F_SETOWN does not name: so it was in the published study. */
-static void signalled(void)
+/* Only the process named by F_SETOWN gets the signal, as in the published study. */
+static void signal_on_byte(void)
 {
-	struct timespec most = { .tv_sec = 60 };
-	int end = open_receiver(), peer = peer_of(end);
+	struct timespec timeout = { .tv_sec = 60 };
+	int end = open_receiver(), peer = connect_to_peer(end);
 	sigset_t set;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGIO);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	must(fcntl(end, F_SETOWN, getpid()), "F_SETOWN");
-	must(fcntl(end, F_SETFL, O_ASYNC), "O_ASYNC");
-	must(write(peer, "k", 1), "write");
-	check(sigtimedwait(&set, NULL, &most) == SIGIO, "SIGIO comes with a byte after O_ASYNC");
+	require(fcntl(end, F_SETOWN, getpid()), "F_SETOWN");
+	require(fcntl(end, F_SETFL, O_ASYNC), "O_ASYNC");
+	require(write(peer, "k", 1), "write");
+	check(sigtimedwait(&set, NULL, &timeout) == SIGIO, "SIGIO comes with a byte after O_ASYNC");
 	check(read_call(end) == 1, "and a read without O_NONBLOCK gets it");
-	check(!fcntl(end, F_SETFL, 0), "O_ASYNC is taken back");
+	check(!fcntl(end, F_SETFL, 0), "O_ASYNC is cleared");
 	close(peer);
 	close(end);
 }
 
 void check_waits(void)
 {
-	interrupted();
+	interrupted_calls();
 	closed_by_another_thread();
 	vanished_peers();
 	killed_end();
-	polled();
-	polled_for_room();
-	connected_later();
-	signalled();
+	poll_wakes();
+	poll_wakes_for_space();
+	nonblocking_connect();
+	signal_on_byte();
 }

@@ -1,12 +1,12 @@
 // HTML reports in a real browser, all at once: node tests/browser/report.test.mjs REPORT.html... [--layout REPORT.html...]
 //
-// Of those after --layout only the figures are looked at and how the page fits: all else they have in common with the others.
+// Reports after --layout have tests of figures and layout only: the rest is the same as in the other reports.
 //
 // The reports must have figures, as the sample has:
 //   cargo run -p kelvin-report --example sample -- REPORT.html
-// and again with `REPORT.html hostile` for one in which every text tries to break out.
+// The argument `hostile` after REPORT.html makes a report in which every text is hostile.
 //
-// Loading a page and drawing its figures takes seconds of a CPU, so tests that leave a page as they found it share one.
+// Loading a page and drawing its figures takes seconds of a CPU, so tests that do not change a page share one.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -17,12 +17,12 @@ import { pathToFileURL } from 'node:url';
 import { THEMES, WIDTHS, fits, isAccessible, launch, open, screenshot, settled } from './page.mjs';
 
 const names = process.argv.slice(2);
-const wholes = names.includes('--layout') ? names.indexOf('--layout') : names.length;
-const reports = names.filter((name) => name !== '--layout').map((name, at) => ({ path: resolve(name), isWhole: at < wholes }));
+const fullTestCount = names.includes('--layout') ? names.indexOf('--layout') : names.length;
+const reports = names.filter((name) => name !== '--layout').map((name, index) => ({ path: resolve(name), isWhole: index < fullTestCount }));
 if (reports.length === 0) throw new Error('usage: node report.test.mjs REPORT.html... [--layout REPORT.html...]');
 for (const { path } of reports) if (!existsSync(path)) throw new Error(`${path}: no such report`);
 
-/** Scrolls through the page, so that every plot is drawn; heat maps are from the start. */
+/** Scrolls through the page, so that every plot is drawn. Heat maps are drawn from the start. */
 const drawAll = (page) => page.evaluate(async () => {
   for (const figure of document.querySelectorAll('figure[data-kind="plot"]')) {
     figure.scrollIntoView({ block: 'center' });
@@ -34,8 +34,8 @@ const drawAll = (page) => page.evaluate(async () => {
   }
 });
 
-/** Why an SVG is not well-formed, if it is not; asked on a blank page, for styles inside of it are against the policy of the report. */
-async function faultOf(svg, page) {
+/** The XML error of an SVG, or undefined. It is parsed on a blank page, since the policy of the report forbids inline styles. */
+async function svgError(svg, page) {
   const blank = await page.context().newPage();
   const fault = (text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelector('parsererror')?.textContent;
   try {
@@ -45,30 +45,30 @@ async function faultOf(svg, page) {
   }
 }
 
-/** The other way round. */
+/** Closes every row and every folded part. */
 async function closeAll(page) {
-  await page.evaluate(() => { for (const one of document.querySelectorAll('details')) one.open = false; });
+  await page.evaluate(() => { for (const details of document.querySelectorAll('details')) details.open = false; });
   for (const button of await page.locator('[data-action="expand-all"]').all()) await button.click();
 }
 
 describe('reports', { concurrency: availableParallelism() }, () => {
-  reports.forEach(({ path, isWhole }, at) => {
-    describe(basename(path), { concurrency: 1 }, () => suite(pathToFileURL(path).href, isWhole, at === wholes - 1));
+  reports.forEach(({ path, isWhole }, index) => {
+    describe(basename(path), { concurrency: 1 }, () => suite(pathToFileURL(path).href, isWhole, index === fullTestCount - 1));
   });
 });
 
-/** The tests of the report at an address, all of them or those of its figures and layout; with every text looked at, or some of each look. */
+/** The tests of the report at an address: all, or those of figures and layout. With `hasEvery` axe checks every text, else a sample. */
 function suite(address, isWhole, hasEvery) {
   let browser;
   before(async () => { browser = await launch(); });
   after(() => browser?.close());
 
-  /** Runs `body` on a page of its own; whatever goes wrong in the page fails it, unless it has a word of `expected`. */
+  /** Runs `body` on a page of its own. Each problem of the page is a failure, unless it contains a word of `expected`. */
   async function withReport(options, body, expected = []) {
-    const { page, context, troubles } = await open(browser, address, options, expected);
+    const { page, context, problems } = await open(browser, address, options, expected);
     try {
       await body(page, context);
-      assert.deepEqual(troubles, []);
+      assert.deepEqual(problems, []);
     } finally {
       await context.close();
     }
@@ -82,13 +82,13 @@ function suite(address, isWhole, hasEvery) {
     });
     after(() => shared?.context.close());
 
-    /** A test on a page whose figures are drawn, which leaves it as it was. */
-    const drawn = (name, body) => test(name, async () => {
+    /** A test on the shared page, whose figures are drawn. It must not change the page. */
+    const testDrawn = (name, body) => test(name, async () => {
       await body(shared.page, shared.context);
-      assert.deepEqual(shared.troubles, []);
+      assert.deepEqual(shared.problems, []);
     });
 
-    drawn('every figure is drawn', async (page) => {
+    testDrawn('every figure is drawn', async (page) => {
       const figures = await page.locator('figure[data-figure]').evaluateAll((all) => all.map((figure) => {
         const isHeat = figure.dataset.kind === 'heat';
         const drawing = figure.querySelector(isHeat ? '.static > svg' : '.chart svg');
@@ -112,12 +112,12 @@ function suite(address, isWhole, hasEvery) {
       }
     });
 
-    drawn('axes, bands and series can be switched', async (page) => {
-      const troubles = await page.locator('figure[data-kind="plot"]').evaluateAll(switchAll);
-      assert.deepEqual(troubles, []);
+    testDrawn('axes, bands and series can be switched', async (page) => {
+      const problems = await page.locator('figure[data-kind="plot"]').evaluateAll(switchAll);
+      assert.deepEqual(problems, []);
     });
 
-    drawn('dragging zooms and Escape shows all', async (page) => {
+    testDrawn('dragging zooms and Escape shows all', async (page) => {
       const figure = page.locator('figure[data-figure]').nth(1);
       await figure.scrollIntoViewIfNeeded();
       const chart = figure.locator('.chart');
@@ -130,7 +130,7 @@ function suite(address, isWhole, hasEvery) {
       await page.mouse.move(x + width * 0.8, y + height * 0.7, { steps: 4 });
       await page.mouse.up();
       const reset = figure.locator('[data-action="reset"]');
-      assert.ok(await reset.isEnabled(), 'there is something to go back from');
+      assert.ok(await reset.isEnabled(), 'the zoom can be reset');
       assert.notEqual(await chart.innerHTML(), whole);
       await chart.focus();
       await page.keyboard.press('Escape');
@@ -140,7 +140,7 @@ function suite(address, isWhole, hasEvery) {
       await figure.locator('.tip').waitFor({ state: 'visible' });
     });
 
-    drawn('heat maps are read by arrow keys, in the legend and as a table', async (page) => {
+    testDrawn('heat maps are read by arrow keys, in the legend and as a table', async (page) => {
       for (const figure of await page.locator('figure[data-kind="heat"]').all()) {
         const id = await figure.getAttribute('id');
         await figure.scrollIntoViewIfNeeded();
@@ -149,22 +149,22 @@ function suite(address, isWhole, hasEvery) {
         const colours = await figure.locator('.heat-legend li').count();
         assert.ok(await cells.count() > 0 && colours > 0, `${id}: ${await cells.count()} cells, ${colours} colours`);
         await cells.first().hover();
-        assert.match(await figure.locator('.tip').textContent(), /: \d/, `${id}: a cell that is pointed at is said`);
+        assert.match(await figure.locator('.tip').textContent(), /: \d/, `${id}: the cell under the pointer is described`);
         await page.mouse.move(0, 0);
         await figure.locator('.tip').waitFor({ state: 'hidden' });
         const rows = await figure.locator('.data table tbody tr').evaluateAll((all) => all.map((row) => [
           row.querySelector('th').textContent, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)]));
-        const said = () => page.evaluate(() => document.getElementById('live').textContent);
+        const announcement = () => page.evaluate(() => document.getElementById('live').textContent);
         await chart.focus();
-        // From the first cell along the first row: what is announced is what the table shows.
+        // From the first cell along the first row: the announcement equals the table.
         for (let column = 0; column + 1 < rows[0].length; column += 1) {
           await page.evaluate(() => { document.getElementById('live').textContent = ''; });
           await page.keyboard.press('ArrowRight');
           await page.waitForFunction(() => document.getElementById('live').textContent !== '');
           const value = rows[0][column + 1];
-          const spoken = (await said()).split(': ')[1];
-          const same = value === '' ? spoken === 'no value' : spoken.startsWith(value.split(',')[0]);
-          assert.ok(same, `${id}: "${spoken}" is what the table says: "${value}"`);
+          const spoken = (await announcement()).split(': ')[1];
+          const isEqual = value === '' ? spoken === 'no value' : spoken.startsWith(value.split(',')[0]);
+          assert.ok(isEqual, `${id}: "${spoken}" equals the table: "${value}"`);
           await figure.locator('.tip').waitFor({ state: value === '' ? 'hidden' : 'visible' });
         }
         await page.keyboard.press('ArrowDown');
@@ -184,7 +184,7 @@ function suite(address, isWhole, hasEvery) {
       }
     });
 
-    drawn('heat maps are exported as PNG, SVG and CSV', async (page) => {
+    testDrawn('heat maps are exported as PNG, SVG and CSV', async (page) => {
       for (const figure of await page.locator('figure[data-kind="heat"]').all()) {
         await figure.scrollIntoViewIfNeeded();
         await page.locator('.draws').waitFor();
@@ -196,7 +196,7 @@ function suite(address, isWhole, hasEvery) {
           saved[kind] = await readFile(await download.path());
         }
         assert.deepEqual(saved.png.subarray(0, 4), Buffer.from([0x89, 0x50, 0x4e, 0x47]));
-        assert.equal(await faultOf(saved.svg, page), undefined, 'the SVG is well-formed');
+        assert.equal(await svgError(saved.svg, page), undefined, 'the SVG is well-formed');
         assert.ok(!saved.svg.includes('var(--'), 'and has colours of its own');
         const lines = saved.csv.toString().trimEnd().split('\r\n');
         assert.match(lines[0], /^[a-z]+,[a-z]+,value,low,high,predicted$/);
@@ -204,7 +204,7 @@ function suite(address, isWhole, hasEvery) {
       }
     });
 
-    drawn('figures are exported as PNG, SVG and CSV', async (page) => {
+    testDrawn('figures are exported as PNG, SVG and CSV', async (page) => {
       const starts = { png: Buffer.from([0x89, 0x50, 0x4e, 0x47]), svg: Buffer.from('<svg'), csv: Buffer.from('series,role,x,y') };
       const figure = page.locator('figure[data-figure]').nth(1);
       for (const [kind, start] of Object.entries(starts)) {
@@ -212,10 +212,10 @@ function suite(address, isWhole, hasEvery) {
         const [download] = await Promise.all([page.waitForEvent('download'), figure.locator(`[data-action="save-${kind}"]`).click()]);
         const file = await readFile(await download.path());
         assert.ok(download.suggestedFilename().endsWith(`.${kind}`));
-        assert.deepEqual(file.subarray(0, start.length), start, `${kind} begins as one`);
+        assert.deepEqual(file.subarray(0, start.length), start, `${kind} has its file signature`);
         assert.ok(file.length > 200, `${kind} has ${file.length} bytes`);
         if (kind === 'svg') {
-          assert.equal(await faultOf(file, page), undefined, 'the SVG is well-formed');
+          assert.equal(await svgError(file, page), undefined, 'the SVG is well-formed');
           const bare = await figure.evaluate((element) => JSON.parse(document.getElementById('data').textContent)
             .figures[element.dataset.figure].lines.filter(({ marker }) => !marker || marker === 'dash').length);
           assert.equal(file.toString().match(/fill="#\w+" fill-opacity="0"/g)?.length ?? 0, bare, 'the legend shows markers only of lines with markers');
@@ -224,7 +224,7 @@ function suite(address, isWhole, hasEvery) {
       }
     });
 
-    drawn('figures are copied to the clipboard', async (page, context) => {
+    testDrawn('figures are copied to the clipboard', async (page, context) => {
       await context.grantPermissions(['clipboard-read', 'clipboard-write']);
       const figure = page.locator('figure[data-figure]').nth(1);
       await figure.locator('.menu summary').click();
@@ -260,7 +260,7 @@ function suite(address, isWhole, hasEvery) {
   if (!isWhole) return;
 
   test('nothing but the page\'s own script and style takes effect', () => withReport({}, async (page) => {
-    const tried = await page.evaluate(async () => {
+    const result = await page.evaluate(async () => {
       const blocked = [];
       addEventListener('securitypolicyviolation', (event) => blocked.push(event.effectiveDirective));
       const attempt = document.createElement('div');
@@ -272,22 +272,22 @@ function suite(address, isWhole, hasEvery) {
       await new Promise((done) => { setTimeout(done, 200); });
       return { title: document.title, blocked: [...new Set(blocked)].sort() };
     });
-    assert.deepEqual(tried.blocked, ['script-src-attr', 'script-src-elem', 'style-src-attr']);
-    assert.match(tried.title, /^kelvin: /);
+    assert.deepEqual(result.blocked, ['script-src-attr', 'script-src-elem', 'style-src-attr']);
+    assert.match(result.title, /^kelvin: /);
   }, ['Content Security Policy']));
 
   test('the theme goes from automatic to light to dark and is kept', () => withReport({ colorScheme: 'light' }, async (page) => {
     await drawAll(page);
-    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const stroke = () => page.locator('.chart svg path[stroke]').first().evaluate((path) => getComputedStyle(path).stroke);
     const button = page.locator('#theme');
-    const [light, lightStroke] = [await ground(), await stroke()];
+    const [light, lightStroke] = [await background(), await stroke()];
     await button.click();
     assert.equal(await button.textContent(), 'Theme: light');
-    assert.equal(await ground(), light);
+    assert.equal(await background(), light);
     await button.click();
     assert.equal(await button.textContent(), 'Theme: dark');
-    assert.notEqual(await ground(), light);
+    assert.notEqual(await background(), light);
     assert.notEqual(await stroke(), lightStroke, 'figures follow the theme');
     await page.reload();
     // The page is loaded before its script has run.
@@ -337,11 +337,11 @@ function suite(address, isWhole, hasEvery) {
   }));
 }
 
-/** In the page: presses every switch of figures and presses it back; what of that does not do what it says. */
+/** Runs in the page: presses every switch of the figures twice. Returns the problems. */
 async function switchAll(figures) {
-  const troubles = [];
-  const expect = (is, what) => { if (!is) troubles.push(what); };
-  // By a click where a user's would be: an element above it would receive that. Figures are drawn with the next frame.
+  const problems = [];
+  const expect = (condition, message) => { if (!condition) problems.push(message); };
+  // Clicks at the position of the control, where another element could cover it. Figures are drawn with the next frame.
   const press = async (control, what) => {
     control.scrollIntoView({ block: 'center' });
     const { x, y, width, height } = control.getBoundingClientRect();
@@ -354,19 +354,19 @@ async function switchAll(figures) {
     const chart = figure.querySelector('.chart');
     for (const action of ['log-x', 'log-y', 'bands']) {
       const button = figure.querySelector(`[data-action="${action}"]`);
-      // A figure without intervals has no bands to switch, and one of nothing but zeros no logarithm.
+      // A figure without intervals has no bands, and a figure with only zeros has no logarithmic axis.
       if (!button) continue;
-      const [what, was, pressed] = [`${figure.id}: ${action}`, chart.innerHTML, button.getAttribute('aria-pressed')];
+      const [what, chartBefore, pressed] = [`${figure.id}: ${action}`, chart.innerHTML, button.getAttribute('aria-pressed')];
       await press(button, what);
       expect(button.getAttribute('aria-pressed') !== pressed, `${what} is pressed`);
-      expect(chart.innerHTML !== was, `${what} changes the figure`);
+      expect(chart.innerHTML !== chartBefore, `${what} changes the figure`);
       expect(!/NaN|Infinity/.test(chart.innerHTML), `${what} leaves numbers`);
       await press(button, what);
       expect(button.getAttribute('aria-pressed') === pressed, `${what} is pressed back`);
     }
     const box = figure.querySelector('input[data-series]');
     const swatch = [...box.parentElement.querySelectorAll('.swatch *')].flatMap(colours).find((colour) => colour.startsWith('rgb'));
-    // What is drawn in the colour of the series; the grid may gain lines with a smaller range.
+    // The marks in the colour of the series. The grid may have more lines with a smaller range.
     const marks = () => [...chart.querySelectorAll('svg path')].filter((path) => colours(path).includes(swatch)).length;
     const before = marks();
     await press(box, `${figure.id}: a series`);
@@ -374,7 +374,7 @@ async function switchAll(figures) {
     await press(box, `${figure.id}: a series`);
     expect(box.checked && marks() === before, `${figure.id}: a series that is on is back`);
   }
-  return troubles;
+  return problems;
 }
 
 async function skipLink(page) {

@@ -1,6 +1,6 @@
-"""A Linux guest for what the machine at hand lacks: Debian's kernel in QEMU, without a disk, driven by a shell script.
+"""A Linux guest for hardware and software that this machine lacks: Debian's kernel in QEMU, without a disk, run by a shell script.
 
-Time in it says nothing: every instruction is translated. It is for function only.
+Times in the guest have no meaning, since QEMU translates every instruction. The guest is for functional tests only.
 """
 import copy
 import ctypes
@@ -16,20 +16,20 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Its configuration has NUMA, and a serial port; nothing needs modules.
+# Its configuration has NUMA and a serial port built in.
 KERNEL = "linux-image-cloud-amd64"
 SHELL = "busybox-static"
-# The first 64-bit processors: no vectors beyond SSE3, no RDTSCP, no counter that is said to be invariant. What needs more must find
-# out that it is not there.
-PROCESSOR = "qemu64"
-BEGIN, END = "guest: begin", "guest: exit"
+# The first 64-bit processors: no vectors beyond SSE3, no RDTSCP, no counter that is reported as invariant. Code that needs more must
+# detect that it is missing.
+CPU_MODEL = "qemu64"
+BEGIN_LINE, END_LINE = "guest: begin", "guest: exit"
 # rdtsc; shl rdx, 32; or rax, rdx; ret
-RDTSC = bytes.fromhex("0f31 48c1e220 4809d0 c3")
+RDTSC_CODE = bytes.fromhex("0f31 48c1e220 4809d0 c3")
 TSC_SECONDS = 0.2
-# A reading of counter and clock during which the process lost the CPU is taken again.
+# A longer reading of counter and clock is repeated, since the process lost the CPU.
 MAX_READING_NS = 20_000
-# Where packages have their libraries.
-LIBRARIES = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]
+# Library directories of packages.
+LIBRARY_DIRECTORIES = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]
 
 INIT = f"""#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -40,18 +40,18 @@ mount -t tmpfs tmp /tmp
 ip link set lo up
 export PATH=/bin HOME=/tmp
 echo /bin/modprobe > /proc/sys/kernel/modprobe
-echo '{BEGIN}'
+echo '{BEGIN_LINE}'
 sh /script
-echo '{END}' $?
+echo '{END_LINE}' $?
 poweroff -f
 """
 
 
-class Missing(Exception):
-    """Something that the guest needs cannot be had here: what, and what would let it be had, as `scripts/skip` wants it."""
+class MissingRequirement(Exception):
+    """The guest needs something that is not available here. `needs` is the NEEDS argument of `scripts/skip`."""
 
-    def __init__(self, what, needs="machine"):
-        super().__init__(what)
+    def __init__(self, description, needs="machine"):
+        super().__init__(description)
         self.needs = needs
 
 
@@ -61,22 +61,22 @@ def run(*command, **options):
 
 def require_program(command, package):
     """The path of a command."""
-    return shutil.which(command) or missing(f"{command} is not here", f"package {package}")
+    return shutil.which(command) or raise_missing(f"{command} is not here", f"package {package}")
 
 
-def missing(what, needs="machine"):
-    raise Missing(what, needs)
+def raise_missing(description, needs="machine"):
+    raise MissingRequirement(description, needs)
 
 
 @dataclass
 class GuestContents:
-    """What a guest has beside its kernel and its shell."""
+    """The contents of a guest in addition to its kernel and its shell."""
 
     programs: list = field(default_factory=list)
     modules: list = field(default_factory=list)
     # Text by path.
     files: dict = field(default_factory=dict)
-    # Of QEMU.
+    # Options of QEMU.
     options: list = field(default_factory=list)
 
     def __add__(self, other):
@@ -85,78 +85,78 @@ class GuestContents:
 
 
 def tsc_khz():
-    """The frequency of this machine's time stamp counter, which is also that of a translated guest."""
+    """The frequency of this machine's time stamp counter in kHz. A translated guest has the same."""
     code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    code.write(RDTSC)
+    code.write(RDTSC_CODE)
     rdtsc = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
 
-    def reading():
+    def read_counter():
         while True:
-            before, ticks, after = time.monotonic_ns(), rdtsc(), time.monotonic_ns()
-            if after - before < MAX_READING_NS:
-                return before, ticks
+            clock_before, ticks, clock_after = time.monotonic_ns(), rdtsc(), time.monotonic_ns()
+            if clock_after - clock_before < MAX_READING_NS:
+                return clock_before, ticks
 
-    begun, first = reading()
+    first_clock, first_ticks = read_counter()
     time.sleep(TSC_SECONDS)
-    ended, last = reading()
-    return round((last - first) * 1e6 / (ended - begun))
+    last_clock, last_ticks = read_counter()
+    return round((last_ticks - first_ticks) * 1e6 / (last_clock - first_clock))
 
 
 class Guest:
     """A kernel and an initramfs, kept in `work` between runs.
 
-    `beside` names packages to unpack with the kernel, from its own name: those of its headers, so that a module fits it.
+    `more_packages` returns further packages for the name of the kernel, for example its headers, with which a module is built.
     """
 
-    def __init__(self, work, kernel=KERNEL, beside=lambda _: []):
+    def __init__(self, work, kernel=KERNEL, more_packages=lambda _: []):
         if platform.machine() != "x86_64":
-            raise Missing(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
-        # Where packages are kept, and what is of this guest alone.
-        self.kept = self.work = Path(work).resolve()
+            raise MissingRequirement(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
+        # The directory of the packages, and the work directory of this guest.
+        self.package_directory = self.work = Path(work).resolve()
         self.qemu = require_program("qemu-system-x86_64", "qemu-system-x86")
-        self.base = self.unpacked("packages", lambda: newest(kernel, beside))
+        self.base = self.unpack_packages("packages", lambda: newest_kernel_packages(kernel, more_packages))
         self.kernel = next(self.base.glob("boot/vmlinuz-*"))
         self.modules = next(self.base.glob("lib/modules/*"))
 
-    def unpacked(self, name, packages):
-        """The directory of this name, with Debian's packages that a function names, downloaded and unpacked, not installed."""
-        place = self.kept / name
-        if place.is_dir():
-            return place
+    def unpack_packages(self, name, packages):
+        """A directory with Debian packages that are downloaded and unpacked, not installed. `packages` returns their names."""
+        directory = self.package_directory / name
+        if directory.is_dir():
+            return directory
         require_program("apt-get", "apt")
         require_program("dpkg-deb", "dpkg")
-        downloads = self.kept / f"{name}.downloads"
+        downloads = self.package_directory / f"{name}.downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         try:
             run("apt-get", "download", *packages(), cwd=downloads)
-        except (Missing, subprocess.CalledProcessError):
+        except (MissingRequirement, subprocess.CalledProcessError):
             # The lists of packages may be missing, or old.
             try:
                 run("apt-get", "update")
                 run("apt-get", "download", *packages(), cwd=downloads)
             except subprocess.CalledProcessError as error:
-                raise Missing(f"the packages of {name}: {error.stderr.strip().splitlines()[-1]}") from error
-        # In place only when all of it is there.
-        partial = self.kept / f"{name}.partial"
+                raise MissingRequirement(f"the packages of {name}: {error.stderr.strip().splitlines()[-1]}") from error
+        # The directory gets its final name when it is complete.
+        partial = self.package_directory / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         for package in downloads.glob("*.deb"):
             run("dpkg-deb", "-x", package, partial)
-        partial.rename(place)
-        return place
+        partial.rename(directory)
+        return directory
 
-    def another(self, name):
-        """The same with a directory of its own: the two can run at once."""
-        other = copy.copy(self)
-        other.work = self.kept / name
-        other.work.mkdir(exist_ok=True)
-        return other
+    def copy_guest(self, name):
+        """A copy of the guest with a work directory of its own, so that both can run at the same time."""
+        guest = copy.copy(self)
+        guest.work = self.package_directory / name
+        guest.work.mkdir(exist_ok=True)
+        return guest
 
     def boot(self, contents, script, seconds):
-        """What the script wrote in a guest that has these contents, and its exit status."""
-        return self.run_to_end(self.command(contents, script), seconds)
+        """Runs a script in a guest with these contents. Returns its output and its exit status."""
+        return self.run_until_exit(self.command(contents, script), seconds)
 
     def command(self, contents, script):
-        """What starts a guest that has these contents and runs the script."""
+        """The command that starts a guest with these contents and runs the script."""
         tree = self.work / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         for directory in ("bin", "proc", "sys", "dev", "tmp"):
@@ -172,86 +172,86 @@ class Guest:
         (tree / "init").chmod(stat.S_IRWXU)
         (tree / "script").write_text(script)
         files = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
-        packed = subprocess.run(
+        archive = subprocess.run(
             [tree / "bin/busybox", "cpio", "-o", "-H", "newc"], cwd=tree, input=files.encode(), capture_output=True, check=True
         )
         image = self.work / "image.gz"
-        image.write_bytes(gzip.compress(packed.stdout, 1))
-        # The kernel's own calibration is off by a factor where this machine is busy, and then every time limit in the guest is.
+        image.write_bytes(gzip.compress(archive.stdout, 1))
+        # On a busy machine the kernel's own calibration is off by a factor, and with it every time limit in the guest.
         options = f"console=ttyS0 panic=-1 tsc=reliable tsc_early_khz={tsc_khz()} mitigations=off quiet"
         return [
-            self.qemu, "-M", "pc", "-accel", "tcg", "-cpu", PROCESSOR, "-nodefaults", "-display", "none", "-no-reboot",
+            self.qemu, "-M", "pc", "-accel", "tcg", "-cpu", CPU_MODEL, "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", "stdio", "-kernel", self.kernel, "-initrd", image,
             "-append", options, *contents.options,
         ]  # fmt: skip
 
-    def run_to_end(self, command, seconds):
-        """The same of a guest that was made ready."""
-        console, said = self.watch(command, seconds)
-        # Judged by a line that the guest prints: QEMU's own status says nothing.
-        written = re.search(rf"{BEGIN}\n(.*){END} (\d+)", console, re.DOTALL)
-        if not written:
-            raise AssertionError(f"the guest did not come to its end: see {self.work / 'console.txt'}: {said[-500:]}")
-        return written[1], int(written[2])
+    def run_until_exit(self, command, seconds):
+        """Runs the command of a guest. Returns the output of its script and the exit status."""
+        console, qemu_output = self.watch(command, seconds)
+        # The guest prints its exit status. The status of QEMU has no meaning.
+        match = re.search(rf"{BEGIN_LINE}\n(.*){END_LINE} (\d+)", console, re.DOTALL)
+        if not match:
+            raise AssertionError(f"the guest did not finish: see {self.work / 'console.txt'}: {qemu_output[-500:]}")
+        return match[1], int(match[2])
 
     def watch(self, command, seconds):
-        """What came from the serial port, which is kept, and from QEMU itself; also where the time is over."""
+        """The output of the serial port, which is kept, and of QEMU itself. A timeout is no error."""
         try:
-            done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
-        except subprocess.TimeoutExpired as late:
-            done = late
-        console = (done.stdout or b"").decode(errors="replace").replace("\r\n", "\n")
+            process = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
+        except subprocess.TimeoutExpired as timeout:
+            process = timeout
+        console = (process.stdout or b"").decode(errors="replace").replace("\r\n", "\n")
         (self.work / "console.txt").write_text(console)
-        return console, (done.stderr or b"").decode(errors="replace")
+        return console, (process.stderr or b"").decode(errors="replace")
 
     def copy_program(self, program, tree):
-        """A program with the libraries that it needs, those of an unpacked package before those of this machine."""
+        """Copies a program and its libraries. Libraries of the unpacked package precede those of this machine."""
         shutil.copy(program, tree / "bin")
         if program.suffix == ".ko":
             return
-        unpacked = next((place for place in program.parents if place.parent == self.kept), None)
-        places = [unpacked / place for place in LIBRARIES] if unpacked else []
-        environment = dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, places)))
+        package_root = next((directory for directory in program.parents if directory.parent == self.package_directory), None)
+        library_paths = [package_root / directory for directory in LIBRARY_DIRECTORIES] if package_root else []
+        environment = dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, library_paths)))
         for name, library in re.findall(r"(\S+) => (not found|/\S+)", f"{run('ldd', program, env=environment)}"):
             if library == "not found":
-                raise Missing(f"the library {name} of {program.name}")
-            self.copy_library(Path(library), unpacked, tree)
+                raise MissingRequirement(f"the library {name} of {program.name}")
+            self.copy_library(Path(library), package_root, tree)
         interpreter = re.search(r"\s(/\S*ld-\S+) \(0x", run("ldd", program, env=environment))
         if interpreter:
-            self.copy_library(Path(interpreter[1]), unpacked, tree)
+            self.copy_library(Path(interpreter[1]), package_root, tree)
 
-    def copy_library(self, library, unpacked, tree):
-        """A library, where the guest's loader finds it."""
-        inside = library.relative_to(unpacked if unpacked in library.parents else "/")
-        (tree / inside).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, tree / inside)
+    def copy_library(self, library, package_root, tree):
+        """Copies a library to where the loader of the guest finds it."""
+        relative_path = library.relative_to(package_root if package_root in library.parents else "/")
+        (tree / relative_path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, tree / relative_path)
 
     def copy_modules(self, names, tree):
-        """Modules of the kernel and all that they need, as modprobe finds them."""
+        """Copies kernel modules and their dependencies to where modprobe finds them."""
         if not names:
             return
         busybox, version = self.base / "bin/busybox", self.modules.name
         if not (self.modules / "modules.dep").exists():
             run(busybox, "depmod", "-b", self.base, version)
         lines = (self.modules / "modules.dep").read_text().splitlines()
-        needs = {path: others.split() for path, others in (line.split(":") for line in lines)}
+        dependencies = {path: names_text.split() for path, names_text in (line.split(":") for line in lines)}
         target = tree / "lib/modules" / version
         for name in names:
-            path = next((path for path in needs if path.endswith(f"/{name}.ko")), None) or missing(f"the module {name} of {version}")
-            for one in (path, *needs[path]):
-                (target / one).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(self.modules / one, target / one)
+            path = next((path for path in dependencies if path.endswith(f"/{name}.ko")), None) or raise_missing(f"the module {name} of {version}")
+            for module in (path, *dependencies[path]):
+                (target / module).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.modules / module, target / module)
         run(busybox, "depmod", "-b", tree, version)
 
 
-def newest(package, beside):
-    """The packages of the newest kernel that a package stands for, of what goes beside it, and of the shell."""
-    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package)) or missing(f"the package {package}")
-    return kernel[1], SHELL, *beside(kernel[1])
+def newest_kernel_packages(package, more_packages):
+    """The packages of the newest kernel that a metapackage depends on, further packages, and that of the shell."""
+    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package)) or raise_missing(f"the package {package}")
+    return kernel[1], SHELL, *more_packages(kernel[1])
 
 
-def with_libraries(*packages):
-    """Packages, and the libraries that they depend on, less the C library, which must be that of this machine's loader."""
+def packages_with_libraries(*packages):
+    """Packages, and the libraries that they depend on, without the C library, which must match the loader of this machine."""
     depends = run("apt-cache", "depends", *packages)
     libraries = set(re.findall(r"Depends: (lib[^\s<]+)", depends)) - {"libc6"}
     return *packages, *sorted(libraries)

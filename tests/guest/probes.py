@@ -1,4 +1,4 @@
-"""Every probe once, on a processor without the instructions of the last twenty years: nothing may crash, hang or fail for lack of one."""
+"""Every probe once, on a processor without recent instructions: no probe may crash, hang or fail because one is missing."""
 import re
 
 import guest
@@ -6,14 +6,14 @@ import guest
 SCRIPT = "/bin/run_once --test-threads=1"
 
 
-def contents(_, built):
-    """The test program."""
-    return guest.GuestContents(programs=[built.run_once])
+def contents(_, programs):
+    """Guest contents with the test program."""
+    return guest.GuestContents(programs=[programs.run_once])
 
 
-def check(written):
-    """All tests of the program passed, and there were some."""
-    passed = re.search(r"test result: ok\. (\d+) passed; 0 failed", written)
-    assert passed and int(passed[1]) > 1, written
-    assert "every_probe_runs_its_first_case ... ok" in written, written
-    return f"every probe read its first case, and {int(passed[1]) - 1} tests of more cases passed"
+def check(output):
+    """Checks that all tests of the program passed, and that there were several."""
+    match = re.search(r"test result: ok\. (\d+) passed; 0 failed", output)
+    assert match and int(match[1]) > 1, output
+    assert "every_probe_runs_its_first_case ... ok" in output, output
+    return f"every probe read its first case, and {int(match[1]) - 1} tests of more cases passed"

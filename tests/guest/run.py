@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the machine at hand lacks, in a guest: NUMA nodes, an old processor, and a mount of a server.
+"""Tests in a guest of hardware and software that this machine may lack: NUMA nodes, an old processor, and an NFS mount.
 
 usage: run.py KELVIN RUN_ONCE DIRECTORY
 
@@ -19,29 +19,29 @@ import nodes
 import probes
 
 CHECKS = [probes, nodes, nfs]
-# Translation makes each step about a hundred times as slow; a machine that is busy, or limited, some times more.
+# Translation is about a hundred times slower. A busy or limited machine is slower still.
 SECONDS = 1500
-PART = "guest: part"
+PART_LINE = "guest: part"
 
-Built = namedtuple("Built", "kelvin run_once")
+BuiltPrograms = namedtuple("Built", "kelvin run_once")
 
 
 def script(checks):
-    """What the guest does: the part of each check, between lines of its own. The first that fails is the last."""
-    return "".join(f"echo '{PART}'; {check.SCRIPT} || exit\n" for check in checks) + f"echo '{PART}'\n"
+    """The script of the guest: the part of each check, separated by marker lines. It stops at the first failure."""
+    return "".join(f"echo '{PART_LINE}'; {check.SCRIPT} || exit\n" for check in checks) + f"echo '{PART_LINE}'\n"
 
 
-def skip(missing, what="the tests in a guest"):
-    """Says what is not tested here, as other tests do."""
-    subprocess.run([Path(__file__).parents[2] / "scripts/skip", missing.needs, what, str(missing)], check=True)
+def skip(missing, tests="the tests in a guest"):
+    """Reports a skipped test, as other tests do."""
+    subprocess.run([Path(__file__).parents[2] / "scripts/skip", missing.needs, tests, str(missing)], check=True)
 
 
-def all_contents(machine, built):
-    """The checks for which all can be had, each with its guest contents."""
+def available_checks(machine, programs):
+    """The checks whose requirements are available, each with its guest contents."""
     for check in CHECKS:
         try:
-            yield check, check.contents(machine, built)
-        except guest.Missing as missing:
+            yield check, check.contents(machine, programs)
+        except guest.MissingRequirement as missing:
             skip(missing, f"the tests of {check.__name__} in a guest")
 
 
@@ -49,14 +49,14 @@ def main():
     kelvin, run_once, directory = sys.argv[1:]
     try:
         machine = guest.Guest(directory)
-    except guest.Missing as missing:
+    except guest.MissingRequirement as missing:
         return skip(missing)
-    built = Built(kelvin, shutil.copy(run_once, machine.work / "run_once"))
-    checks, contents = zip(*all_contents(machine, built))
-    written, status = machine.boot(functools.reduce(operator.add, contents), script(checks), SECONDS)
-    assert status == 0, written
-    for check, of_check in zip(checks, written.split(f"{PART}\n")[1:]):
-        print(f"guest: {check.__name__}: {check.check(of_check)}")
+    programs = BuiltPrograms(kelvin, shutil.copy(run_once, machine.work / "run_once"))
+    checks, contents = zip(*available_checks(machine, programs))
+    output, status = machine.boot(functools.reduce(operator.add, contents), script(checks), SECONDS)
+    assert status == 0, output
+    for check, check_output in zip(checks, output.split(f"{PART_LINE}\n")[1:]):
+        print(f"guest: {check.__name__}: {check.check(check_output)}")
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ pub fn no_difference_text(comparison: &Comparison) -> &'static str {
         return "Nothing differs: both are the same setting.";
     }
     match comparison.base.is_external() || comparison.other.is_external() {
-        true => "Nothing else is known to differ: kelvin knows little of one side except its figures.",
+        true => "Nothing else is known to differ: kelvin knows one side only by its figures.",
         false => "Nothing else differs: machine, kernel, mitigations, settings, methods.",
     }
 }

@@ -373,7 +373,7 @@ mod tests {
             ("file.whole and file.cache_size", &LONG_ROUND_DEFAULTS),
             ("load", &load::LOAD_DEFAULTS),
         ] {
-            let words = format!("of {name} {}, {} and {}", time(default), time(quick), time(thorough));
+            let words = format!("for {name} {}, {} and {}", time(default), time(quick), time(thorough));
             assert!(budget.contains(&words), "{words}: {budget}");
             let words = format!("of {name} {}, {} and {}", default.rounds, quick.rounds, thorough.rounds);
             assert!(rounds.contains(&words), "{words}: {rounds}");
