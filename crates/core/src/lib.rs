@@ -39,6 +39,7 @@ mod reference;
 pub mod resources;
 mod run;
 pub mod text;
+mod topology;
 pub mod units;
 
 pub use axis::*;
@@ -67,3 +68,4 @@ pub use prediction::*;
 pub use readings::*;
 pub use reference::*;
 pub use run::*;
+pub use topology::*;

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Name;
 use crate::identifiers::Word;
+use crate::{CacheKind, Name, Topology};
 
 /// A fact with its source, or the reason why it is not known. Never a guess.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,6 +99,9 @@ pub struct Machine {
 /// The processor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
+    /// The CPU that is measured, whose facts these are; not read by earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
     /// `AuthenticAMD`, `GenuineIntel`, or the implementer on Arm.
     pub vendor: Fact<String>,
     /// Marketing name.
@@ -153,78 +156,6 @@ pub struct Mitigation {
     pub vulnerability: String,
     /// What that file says.
     pub status: String,
-}
-
-/// CPUs and how they share.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Topology {
-    /// CPUs online.
-    pub online: Fact<Vec<u32>>,
-    /// CPUs that this process may use (affinity mask).
-    pub allowed: Fact<Vec<u32>>,
-    /// Sockets.
-    pub sockets: Fact<u32>,
-    /// Physical cores.
-    pub cores: Fact<u32>,
-    /// For each online CPU the CPUs of the same core, itself included.
-    pub siblings: Fact<Vec<Vec<u32>>>,
-    /// Caches seen by the first allowed CPU, innermost first.
-    pub caches: Fact<Vec<Cache>>,
-    /// Nodes of memory.
-    pub nodes: Fact<Vec<NumaNode>>,
-}
-
-/// A cache.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cache {
-    /// 1, 2, 3.
-    pub level: u32,
-    /// What it holds.
-    pub kind: CacheKind,
-    /// Size.
-    pub bytes: u64,
-    /// Ways of associativity, if stated.
-    pub ways: Option<u32>,
-    /// Line size, if stated.
-    pub line_bytes: Option<u32>,
-    /// CPUs that share it.
-    pub shared_by: Vec<u32>,
-}
-
-/// What a cache or TLB holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CacheKind {
-    /// Data.
-    Data,
-    /// Instructions.
-    Instruction,
-    /// Both.
-    Unified,
-}
-
-impl CacheKind {
-    /// In a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Instruction => "instruction",
-            Self::Unified => "unified",
-        }
-    }
-}
-
-/// A NUMA node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NumaNode {
-    /// Number.
-    pub id: u32,
-    /// Its CPUs.
-    pub cpus: Vec<u32>,
-    /// Its memory.
-    pub bytes: Option<u64>,
-    /// Distances to all nodes, in the order of nodes, 10 is local.
-    pub distances: Vec<u32>,
 }
 
 /// Main memory.

@@ -1,10 +1,12 @@
 //! A machine's facts as lines for people.
 
+use std::collections::BTreeSet;
+
 use crate::Unit;
 use crate::units::{bit_rate, bytes, cpus, stated_value, trimmed_decimal};
 use crate::{
-    BlockDevice, Cache, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic, NumaNode, Platform,
-    Tlb, Topology,
+    BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, Kernel, Limits, Machine,
+    Memory, Mitigation, Name, Nic, NumaNode, Platform, Tlb, Topology,
 };
 
 impl Machine {
@@ -68,13 +70,28 @@ impl FactRows {
 
     fn topology(&mut self, topology: &Topology) {
         const GROUP: &str = "Topology";
-        self.push(GROUP, "CPUs online", &topology.online, |cpus| format!("{} ({})", cpus.len(), cpu_ranges(cpus)));
-        self.push(GROUP, "CPUs allowed", &topology.allowed, |cpus| format!("{} ({})", cpus.len(), cpu_ranges(cpus)));
+        self.push(GROUP, "CPUs online", &topology.online, |cpus| cpu_count(cpus));
+        self.push(GROUP, "CPUs offline", &topology.offline, |cpus| cpu_count(cpus));
+        self.push(GROUP, "CPUs isolated", &topology.isolated, |cpus| cpu_count(cpus));
+        self.push(GROUP, "CPUs allowed", &topology.allowed, |cpus| cpu_count(cpus));
         self.push(GROUP, "Sockets", &topology.sockets, u32::to_string);
         self.push(GROUP, "Cores", &topology.cores, u32::to_string);
         self.push(GROUP, "Threads of a core", &topology.siblings, |sets| threads_per_core(sets));
-        let cache_label = |cache: &Cache| format!("L{} {} cache", cache.level, cache.kind.word());
-        self.push_each(GROUP, "Caches", &topology.caches, cache_label, cache);
+        match topology.core_kinds.get() {
+            Some(kinds) if !kinds.is_empty() => {
+                let label = |kind: &CoreKind| kind.name.clone();
+                self.push_each(GROUP, "", &topology.core_kinds, label, |kind| core_kind(kind, topology));
+            }
+            _ => self.push(GROUP, "Kinds of cores", &topology.core_kinds, |_| "1".into()),
+        }
+        if topology.cache_instances.get().is_some() {
+            let label = |caches: &CacheInstances| format!("L{} {} cache", caches.level, caches.kind.word());
+            self.push_each(GROUP, "Caches", &topology.cache_instances, label, cache_instances);
+        } else {
+            // A run of an earlier version has those of one CPU.
+            let label = |cache: &Cache| format!("L{} {} cache", cache.level, cache.kind.word());
+            self.push_each(GROUP, "Caches", &topology.caches, label, cache);
+        }
         self.push_each(GROUP, "NUMA nodes", &topology.nodes, |node| format!("NUMA node {}", node.id), node);
     }
 
@@ -195,6 +212,105 @@ fn join_texts<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 
 fn yes_no(is_true: bool) -> String {
     String::from(if is_true { "yes" } else { "no" })
+}
+
+/// How many CPUs, and which.
+fn cpu_count(cpus: &[u32]) -> String {
+    if cpus.is_empty() { "none".into() } else { format!("{} ({})", cpus.len(), cpu_ranges(cpus)) }
+}
+
+fn core_kind(kind: &CoreKind, topology: &Topology) -> String {
+    let locations = topology.core_locations.get().map_or(&[][..], Vec::as_slice);
+    let cores = locations.iter().filter(|core| core.cpus.iter().any(|cpu| kind.cpus.contains(cpu))).count();
+    let parts = [
+        (cores > 0).then(|| counted(cores, "core")),
+        Some(format!("{} {}", if kind.cpus.len() == 1 { "CPU" } else { "CPUs" }, cpu_ranges(&kind.cpus))),
+        kind.maximum_hz.map(|hz| format!("up to {}", stated_value(hz, Unit::Hertz, 3))),
+        kind.capacity.map(|capacity| format!("capacity {capacity}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn cache_instances(caches: &CacheInstances) -> String {
+    let mut sharers: Vec<usize> = caches.shared_by.iter().map(Vec::len).collect();
+    sharers.sort_unstable();
+    sharers.dedup();
+    let sharers = match sharers[..] {
+        [count] => counted(count, "CPU"),
+        _ => format!("{} to {} CPUs", sharers[0], sharers[sharers.len() - 1]),
+    };
+    let each = if caches.shared_by.len() == 1 { "of" } else { "each of" };
+    let parts = [
+        Some(format!("{} x {}", caches.shared_by.len(), bytes(caches.bytes))),
+        caches.ways.map(|ways| format!("{ways}-way")),
+        caches.line_bytes.map(|line| format!("{line} B lines")),
+        Some(format!("{each} {sharers}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
+}
+
+/// The map of a machine: for each socket, die and node its last-level caches, with the cores that share each; a line each.
+pub fn topology_map(topology: &Topology) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut header = None;
+    for domain in topology.cache_domains() {
+        let place = (domain.socket, domain.die, domain.node);
+        if header != Some(place) {
+            header = Some(place);
+            lines.push(place_header(&domain, topology));
+        }
+        let cache = domain.cache.map(|(level, size)| format!("L{level} {}: ", bytes(size)));
+        let groups: Vec<String> = domain.cores.iter().map(|group| core_group(group, topology)).collect();
+        lines.push(format!("  {}{}", cache.unwrap_or_default(), groups.join("; ")));
+    }
+    for node in topology.nodes.get().into_iter().flatten().filter(|node| node.cpus.is_empty()) {
+        lines.push(format!("node {}{}, no CPUs", node.id, node_memory(node)));
+    }
+    lines
+}
+
+/// Sockets are counted: the kernel's numbers of them may be addresses in a table of the firmware.
+fn place_header(domain: &CacheDomain, topology: &Topology) -> String {
+    let node = domain.node.and_then(|id| topology.nodes.get()?.iter().find(|node| node.id == id));
+    let socket = domain.socket.map(|socket| {
+        let cores = topology.core_locations.get().into_iter().flatten();
+        let lower: BTreeSet<u32> = cores.filter_map(|core| core.socket).filter(|other| *other < socket).collect();
+        format!("socket {}", lower.len())
+    });
+    let parts = [
+        socket,
+        domain.die.map(|die| format!("die {die}")),
+        node.map(|node| format!("node {}{}", node.id, node_memory(node))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "machine".into() } else { parts.join(", ") }
+}
+
+fn node_memory(node: &NumaNode) -> String {
+    node.bytes.map_or_else(String::new, |size| format!(" ({})", bytes(size)))
+}
+
+fn core_group(group: &CoreGroup, topology: &Topology) -> String {
+    let kind = group.kind.and_then(|kind| Some(topology.core_kinds.get()?[kind].name.as_str()));
+    let cpus = group.cpus();
+    let threads = match group.cores.first().map_or(0, Vec::len) {
+        threads if threads > 1 && group.cores.iter().all(|core| core.len() == threads) => {
+            format!(" of {threads} threads")
+        }
+        _ => String::new(),
+    };
+    let count = group.cores.len();
+    let plural = if count == 1 { "core" } else { "cores" };
+    let cores = match kind.unwrap_or("core") {
+        name if name.contains("core") => name.replace("core", plural),
+        design => format!("{design} {plural}"),
+    };
+    let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    format!("{count} {cores}{threads}, {noun} {}", cpu_ranges(&cpus))
 }
 
 fn cache(cache: &Cache) -> String {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kelvin_core::{Hazard, Machine};
+use kelvin_core::{Hazard, Machine, Topology};
 use kelvin_harness::{Placement, max_sampled_cpus, undisturbed_shares};
 
 use crate::cli_error::{CliError, Context};
@@ -20,18 +20,19 @@ pub struct LocalMachine {
 }
 
 impl LocalMachine {
-    /// Reads this machine.
+    /// Reads this machine, with the facts of the CPU that is measured: this one, or else the one that is chosen by default.
     ///
     /// # Errors
     /// If the kernel does not report which CPUs may be used.
-    pub fn read() -> Result<Self, CliError> {
+    pub fn read(cpu: Option<u32>) -> Result<Self, CliError> {
         let start = Instant::now();
         let allowed = kelvin_sys::cpu::affinity().context("cannot read which CPUs may be used")?;
-        Ok(Self { start, machine: kelvin_machine::read(Path::new("/")), allowed })
+        let cpu = cpu.filter(|cpu| allowed.contains(cpu));
+        Ok(Self { start, machine: kelvin_machine::read_for_cpu(Path::new("/"), cpu), allowed })
     }
 
-    /// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its partner one on
-    /// another core if there is one.
+    /// Chooses from the allowed CPUs: the last one of the fastest kind of core, away from CPU 0 on which most interrupts land, and as its
+    /// partner one on another core, as near as there is.
     ///
     /// # Errors
     /// A wanted CPU that is not allowed.
@@ -39,7 +40,10 @@ impl LocalMachine {
         let allowed = &self.allowed;
         let cpu = match cpu {
             Some(cpu) => check_allowed_cpu(cpu, allowed)?,
-            None => *allowed.last().ok_or_else(|| CliError::msg("this process may use no CPU at all"))?,
+            None => {
+                let default = self.machine.topology.default_cpu(allowed);
+                default.ok_or_else(|| CliError::msg("this process may use no CPU at all"))?
+            }
         };
         Ok(placement_on(&self.machine, allowed, cpu))
     }
@@ -108,14 +112,29 @@ fn is_same_core(machine: &Machine, cpu: u32, other: u32) -> bool {
     cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
 }
 
-/// The placement on one of the allowed CPUs: its partner is on another core if there is one.
+/// The placement on one of the allowed CPUs: its partner is on another core if there is one, of those that share most with it the last.
 pub fn placement_on(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
-    let other_cpus = || allowed.iter().copied().filter(|&candidate| candidate != cpu);
-    let partner = other_cpus()
-        .rev()
-        .find(|&candidate| !is_same_core(machine, cpu, candidate))
-        .or_else(|| other_cpus().next_back());
+    let other_cpus = allowed.iter().copied().filter(|&candidate| candidate != cpu);
+    let nearness = |other| (!is_same_core(machine, cpu, other), shared_levels(&machine.topology, cpu, other));
+    let partner = other_cpus.max_by_key(|&candidate| nearness(candidate));
     Placement { cpu, partner, allowed: allowed.to_vec() }
+}
+
+/// How much two CPUs share: their kind of core, node, socket and last-level cache, each one more.
+fn shared_levels(topology: &Topology, cpu: u32, other: u32) -> usize {
+    let socket = |cpu: u32| topology.core_locations.get()?.iter().find(|core| core.cpus.contains(&cpu))?.socket;
+    let node = |cpu: u32| Some(topology.nodes.get()?.iter().find(|node| node.cpus.contains(&cpu))?.id);
+    let last_cache = |cpu: u32| topology.caches_of(cpu).get()?.last().map(|cache| cache.shared_by.clone());
+    let kind = |cpu: u32| topology.kind_of(cpu).map(|kind| kind.name.as_str());
+    [
+        kind(cpu) == kind(other),
+        socket(cpu) == socket(other),
+        node(cpu) == node(other),
+        last_cache(cpu) == last_cache(other),
+    ]
+    .into_iter()
+    .filter(|is_shared| *is_shared)
+    .count()
 }
 
 /// A CPU that `--cpu` names, if this process may use it.
@@ -145,7 +164,7 @@ mod tests {
 
     #[test]
     fn skipped_cpu_sampling_is_reported() {
-        let local = LocalMachine::read().unwrap();
+        let local = LocalMachine::read(None).unwrap();
         let (placement, hazard) = local.quiet_placement(Duration::from_millis(1)).unwrap();
         assert_eq!(placement, local.placement(None).unwrap());
         let hazard = hazard.unwrap();

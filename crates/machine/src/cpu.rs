@@ -28,8 +28,8 @@ pub(crate) struct CpuSources<'a> {
     pub(crate) root: FileRoot<'a>,
     pub(crate) cpuid: &'a Cpuid,
     pub(crate) smbios: &'a Result<Smbios, String>,
-    /// The CPU that probes run on: the first allowed one.
-    pub(crate) first: u32,
+    /// The CPU that is measured.
+    pub(crate) number: u32,
 }
 
 /// One block of /proc/cpuinfo, key to value.
@@ -46,6 +46,7 @@ pub(crate) fn read(sources: CpuSources<'_>) -> (Name, Cpu) {
     let [family, model, stepping] = keys.map(|key| processor.fact(key, parse_integer));
     let root = processor.sources.root;
     let mut cpu = Cpu {
+        number: Some(processor.sources.number),
         model_name: processor.model_name(),
         microcode: processor.fact("microcode", |text| Some(text.to_owned())),
         nominal_hz: processor.nominal_hz(),
@@ -78,10 +79,20 @@ pub(crate) fn is_arm(root: FileRoot<'_>) -> bool {
         .is_some_and(|text| parse_cpuinfo(&text).iter().any(|block| block.contains_key("CPU implementer")))
 }
 
+/// The design of each CPU of Arm, by its block of /proc/cpuinfo or else by its main ID register, where it is in the table.
+pub(crate) fn arm_designs(root: FileRoot<'_>) -> BTreeMap<u32, &'static str> {
+    let blocks = parse_cpuinfo(&root.text(CPUINFO).unwrap_or_default());
+    let design = |block: &CpuinfoBlock| {
+        let number = |key: &str| parse_integer(block.get(key)?);
+        Some((number("processor")?, arm(number("CPU implementer")?, number("CPU part")?)?))
+    };
+    blocks.iter().filter_map(design).collect()
+}
+
 /// The block of /proc/cpuinfo of the CPU that probes run on.
 fn cpuinfo_block(sources: &CpuSources<'_>) -> Result<CpuinfoBlock, String> {
     let mut blocks = parse_cpuinfo(&sources.root.read(CPUINFO)?);
-    let number = sources.first.to_string();
+    let number = sources.number.to_string();
     let index = blocks.iter().position(|block| block.get("processor") == Some(&number)).unwrap_or(0);
     // Old kernels of Arm write what all processors share in a block of its own, behind theirs.
     let shared = blocks.iter().find(|block| block.contains_key("CPU implementer"));
@@ -270,7 +281,7 @@ impl Processor<'_> {
     }
 
     fn path(&self, name: &str) -> String {
-        format!("/sys/devices/system/cpu/cpu{}/{name}", self.sources.first)
+        format!("/sys/devices/system/cpu/cpu{}/{name}", self.sources.number)
     }
 
     fn sysfs_frequency(&self, name: &str, factor: f64) -> Option<Fact<f64>> {

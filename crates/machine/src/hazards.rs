@@ -94,8 +94,8 @@ impl<'a> HazardContext<'a> {
     }
 
     /// The CPU that probes run on.
-    pub(crate) fn first_cpu(&self) -> u32 {
-        crate::topology::first_allowed(&self.machine.topology.allowed)
+    pub(crate) fn measured_cpu(&self) -> u32 {
+        self.machine.cpu.number.unwrap_or(0)
     }
 }
 

@@ -20,6 +20,12 @@ pub fn hardware_identity(machine: &Machine) -> String {
 /// The values alone: the source of one, or the reason for none, is not part of the identity.
 fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&Vec<Mitigation>>) -> String {
     let Machine { cpu, topology, memory, platform, .. } = machine;
+    // Whichever CPU is measured, the machine is the same; earlier versions read the caches of one CPU only.
+    let fastest = topology.online.get().and_then(|online| topology.default_cpu(online));
+    let caches = match fastest.map(|cpu| topology.caches_of(cpu)) {
+        Some(caches @ Fact::Known { .. }) => caches,
+        _ => topology.caches.clone(),
+    };
     let gibibytes = memory.total_bytes.get().map(|bytes| (*bytes as f64 / f64::from(1 << 30)).round());
     let cache = |cache: &Cache| format!("{} {} {}", cache.level, cache.kind.word(), cache.bytes);
     let mitigation = |entry: &Mitigation| format!("{}: {}", entry.vulnerability, entry.status);
@@ -32,7 +38,7 @@ fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&
         number(&cpu.model),
         number(&cpu.stepping),
         topology.online.get().map(|cpus| cpus.len().to_string()),
-        topology.caches.get().map(|entries| entries.iter().map(cache).collect::<Vec<_>>().join(", ")),
+        caches.get().map(|entries| entries.iter().map(cache).collect::<Vec<_>>().join(", ")),
         gibibytes.map(|gibibytes| gibibytes.to_string()),
         release.cloned(),
         mitigations.map(|entries| entries.iter().map(mitigation).collect::<Vec<_>>().join(", ")),

@@ -53,14 +53,19 @@ pub fn throttled_time(file: &Path) -> Option<Duration> {
 }
 
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and
-/// the drivers queried too.
+/// the drivers queried too. Those of one CPU are of the one that is measured by default.
 pub fn read(root: &Path) -> Machine {
+    read_for_cpu(root, None)
+}
+
+/// The same, with the facts of this CPU where it is named.
+pub fn read_for_cpu(root: &Path, cpu: Option<u32>) -> Machine {
     let root = FileRoot::new(root);
     let cpuid = Cpuid::new(root);
     let smbios = Smbios::read(root);
-    let topology = topology::read(root);
-    let first = topology::first_allowed(&topology.allowed);
-    let (architecture, cpu) = cpu::read(cpu::CpuSources { root, cpuid: &cpuid, smbios: &smbios, first });
+    let topology = topology::read(root, cpu);
+    let number = cpu.unwrap_or_else(|| topology::measured_cpu(&topology));
+    let (architecture, cpu) = cpu::read(cpu::CpuSources { root, cpuid: &cpuid, smbios: &smbios, number });
     let platform = platform::read(root, architecture, &cpuid);
     let mut machine = Machine {
         identity: String::new(),

@@ -1,34 +1,58 @@
 //! CPUs, what they share, and NUMA nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod caches;
+mod core_kinds;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use kelvin_core::{Cache, Fact, NumaNode, Topology, cpu_ranges};
+use kelvin_core::{CoreLocation, Fact, NumaNode, Topology, cpu_ranges};
 
+use self::caches::cache_instances;
+use self::core_kinds::core_kinds;
 use crate::cpu;
 use crate::memory::kibibytes;
-use crate::root::{FileRoot, cpu_list, cpu_mask, fact_of, required, suffixed_size, value_of_key};
-use crate::tlb::cache_kind;
+use crate::root::{FileRoot, cpu_list, cpu_mask, fact_of, required, value_of_key};
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const NODE_DIRECTORY: &str = "/sys/devices/system/node";
 
-pub(crate) fn read(root: FileRoot<'_>) -> Topology {
+/// The topology of the machine whose files are below a root, with the caches of one CPU, or else of the one that is measured by default.
+pub(crate) fn read(root: FileRoot<'_>, cpu: Option<u32>) -> Topology {
     let online = online_cpus(root);
-    let allowed = allowed_cpus(root, None);
-    let first = first_allowed(&allowed);
     let locations = cpu_locations(root, &online);
-    let siblings = fact_of(locations.clone())
-        .map(|cpus: Vec<CpuLocation>| cpus.into_iter().map(|cpu| cpu.threads).collect::<Vec<Vec<u32>>>());
-    Topology {
+    let (siblings, core_locations) = match locations.clone() {
+        Ok((cpus, source)) => {
+            let cores = cores(&cpus);
+            let siblings: Vec<Vec<u32>> = cpus.into_iter().map(|location| location.threads).collect();
+            (Fact::known(siblings, source.as_str()), Fact::known(cores, source))
+        }
+        Err(reason) => (Fact::unknown(reason.as_str()), Fact::unknown(reason)),
+    };
+    let mut topology = Topology {
+        offline: offline_cpus(root, &online),
+        isolated: root.fact(&format!("{CPU_DIRECTORY}/isolated"), cpu_list),
+        allowed: allowed_cpus(root, None),
         sockets: fact_of(locations.and_then(|(cpus, source)| Ok((sockets(root, &cpus)?, source)))),
-        cores: siblings.clone().map(|cores| cores.into_iter().collect::<BTreeSet<_>>().len() as u32),
+        cores: core_locations.clone().map(|cores: Vec<CoreLocation>| cores.len() as u32),
         siblings,
-        caches: caches(root, first),
+        core_locations,
+        core_kinds: fact_of(core_kinds(root, &online)),
+        caches: Fact::default(),
+        cache_instances: match online.get() {
+            Some(online) => cache_instances(root, online),
+            None => Fact::unknown(online.source_or_reason()),
+        },
         nodes: nodes(root),
         online,
-        allowed,
-    }
+    };
+    topology.caches = topology.caches_of(cpu.unwrap_or_else(|| measured_cpu(&topology)));
+    topology
+}
+
+/// The CPU that is measured unless another is named.
+pub(crate) fn measured_cpu(topology: &Topology) -> u32 {
+    topology.allowed.get().and_then(|allowed| topology.default_cpu(allowed)).unwrap_or(0)
 }
 
 /// What makes two CPUs of one kind: their speed, by cpufreq and by the scheduler, their design, and what they share.
@@ -50,11 +74,6 @@ pub fn similar_cpus(root: &Path, cpus: &[u32], reference: u32) -> Vec<u32> {
     cpus.iter().copied().filter(|&cpu| kind(cpu) == reference_kind).collect()
 }
 
-/// The default CPU of probes: the first allowed one.
-pub(crate) fn first_allowed(allowed: &Fact<Vec<u32>>) -> u32 {
-    allowed.get().and_then(|cpus| cpus.first().copied()).unwrap_or(0)
-}
-
 fn non_empty_cpu_list(text: &str) -> Option<Vec<u32>> {
     cpu_list(text).filter(|cpus| !cpus.is_empty())
 }
@@ -68,15 +87,29 @@ fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
     if listed.get().is_some() {
         return listed;
     }
+    // Those that do not say that they are offline.
+    let is_online = |cpu: &u32| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/online")).is_none_or(|state| state != "0");
     let blocks = cpu::parse_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default());
-    let cpus: Vec<u32> = blocks.iter().filter_map(|block| block.get("processor")?.parse().ok()).collect();
+    let cpus: Vec<u32> =
+        blocks.iter().filter_map(|block| block.get("processor")?.parse().ok()).filter(is_online).collect();
     if !cpus.is_empty() {
         return Fact::known(cpus, cpu::CPUINFO);
     }
-    // Those that have a directory, and are not reported as offline.
-    let is_online = |cpu: &u32| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/online")).is_none_or(|state| state != "0");
     let cpus: Vec<u32> = numbered_entries(root, CPU_DIRECTORY, "cpu").into_iter().filter(is_online).collect();
     if cpus.is_empty() { listed } else { Fact::known(cpus, CPU_DIRECTORY) }
+}
+
+/// The CPUs that are present and not online. The kernel's own list of offline ones has those that it could have and the machine lacks.
+fn offline_cpus(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<u32>> {
+    let present = root.fact(&format!("{CPU_DIRECTORY}/present"), non_empty_cpu_list);
+    let present = match present.get() {
+        Some(_) => present,
+        None => Fact::known(numbered_entries(root, CPU_DIRECTORY, "cpu"), CPU_DIRECTORY),
+    };
+    match online.get() {
+        Some(online) => present.map(|cpus| cpus.into_iter().filter(|cpu| !online.contains(cpu)).collect()),
+        None => Fact::unknown(online.source_or_reason()),
+    }
 }
 
 /// The numbers of the directories of this name: 0 and 1 of `cpu0`, `cpu1` and `cpufreq`.
@@ -84,11 +117,11 @@ fn numbered_entries(root: FileRoot<'_>, directory: &str, name: &str) -> Vec<u32>
     root.names(directory).iter().filter_map(|entry| entry.strip_prefix(name)?.parse().ok()).collect()
 }
 
-/// The CPUs of the first of these files that is there and has any, by its list, or else by its mask: kernels have had both since 2.6.26,
-/// and some recorders keep only masks.
+/// The CPUs of the first of these files that is there and has any, by its mask, or else by its list: kernels have had both since 2.6.26,
+/// and some recorders keep only one.
 fn cpus_from_files(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
     let read = |name: &str, parse: fn(&str) -> Option<Vec<u32>>| parse(&root.text(name)?);
-    files.iter().find_map(|(list, mask)| read(list, non_empty_cpu_list).or_else(|| read(mask, non_empty_cpu_mask)))
+    files.iter().find_map(|(list, mask)| read(mask, non_empty_cpu_mask).or_else(|| read(list, non_empty_cpu_list)))
 }
 
 /// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can have (virtual machines
@@ -128,12 +161,18 @@ pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec
 /// Most CPUs that can share a core: a design has 8. A list of more is of something else, and would be kept for each of them.
 const MAX_THREADS_PER_CORE: usize = 1024;
 
-/// The place of a CPU: its socket, and the CPUs of its core.
+/// Where a CPU is: its socket, its die, and the CPUs of its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CpuLocation {
+    cpu: u32,
     /// `None` where the platform states none (-1 in some virtual machines).
     socket: Option<u32>,
+    /// The CPUs of its socket, where the kernel states them: old kernels number sockets within a node.
+    socket_cpus: Option<Vec<u32>>,
+    die: Option<u32>,
     threads: Vec<u32>,
+    /// The kernel's number of the core, which is not unique over sockets.
+    core_id: Option<u32>,
     /// Whether the kernel numbers its cluster separately from its socket.
     has_cluster: bool,
 }
@@ -162,8 +201,13 @@ fn cpu_location(root: FileRoot<'_>, cpu: u32) -> Option<CpuLocation> {
     let names = ["core_cpus", "thread_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
     let threads = cpus_from_files(root, &names).filter(|threads| threads.len() <= MAX_THREADS_PER_CORE)?;
     let number = |name: &str| root.text(&file(name))?.parse::<u32>().ok();
+    let socket_names = ["package_cpus", "core_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
     Some(CpuLocation {
+        cpu,
         socket: root.text(&file("physical_package_id"))?.parse().ok(),
+        socket_cpus: cpus_from_files(root, &socket_names),
+        die: number("die_id"),
+        core_id: number("core_id"),
         threads,
         has_cluster: number("cluster_id").is_some(),
     })
@@ -175,27 +219,59 @@ fn locations_from_cpuinfo(text: &str) -> Option<Vec<CpuLocation>> {
     let mut keys = Vec::new();
     for block in &blocks {
         let number = |key: &str| block.get(key)?.parse::<u32>().ok();
-        let key = (number("physical id")?, number("core id")?);
-        cores.entry(key).or_default().push(number("processor")?);
-        keys.push(key);
+        let (key, cpu) = ((number("physical id")?, number("core id")?), number("processor")?);
+        cores.entry(key).or_default().push(cpu);
+        keys.push((key, cpu));
     }
     if cores.values().any(|threads| threads.len() > MAX_THREADS_PER_CORE) {
         return None;
     }
-    let places =
-        keys.iter().map(|key| CpuLocation { socket: Some(key.0), threads: cores[key].clone(), has_cluster: false });
-    Some(places.collect()).filter(|places: &Vec<CpuLocation>| !places.is_empty())
+    let location = |&(key, cpu): &((u32, u32), u32)| CpuLocation {
+        cpu,
+        socket: Some(key.0),
+        socket_cpus: None,
+        die: None,
+        threads: cores[&key].clone(),
+        core_id: Some(key.1),
+        has_cluster: false,
+    };
+    Some(keys.iter().map(location).collect()).filter(|locations: &Vec<CpuLocation>| !locations.is_empty())
+}
+
+/// The cores of these CPUs, in the order of their lowest CPUs. Where the kernel numbers CPUs of one set of threads as different cores they
+/// are that: the two integer cores of a Bulldozer module.
+fn cores(locations: &[CpuLocation]) -> Vec<CoreLocation> {
+    let mut cores: BTreeMap<(&[u32], Option<u32>), CoreLocation> = BTreeMap::new();
+    for location in locations {
+        let new = || CoreLocation { cpus: Vec::new(), socket: location.socket, die: location.die };
+        cores.entry((&location.threads, location.core_id)).or_insert_with(new).cpus.push(location.cpu);
+    }
+    let mut cores: Vec<CoreLocation> = cores.into_values().collect();
+    cores.sort_by_key(|core| core.cpus[0]);
+    cores
 }
 
 fn sockets(root: FileRoot<'_>, locations: &[CpuLocation]) -> Result<u32, String> {
-    let sockets: Option<BTreeSet<u32>> = locations.iter().map(|location| location.socket).collect();
-    let sockets = sockets.ok_or("the platform numbers no sockets (physical_package_id is -1)")?;
+    if locations.iter().any(|location| location.socket.is_none()) {
+        return Err("the platform numbers no sockets (physical_package_id is -1)".into());
+    }
     // Whether the numbers of sockets may be those of clusters: the device tree names both, and before Linux 6.0 the kernel stated the cluster
     // as the socket (`parse_cluster` in drivers/base/arch_topology.c), and no cluster of its own.
     let may_be_clusters = || {
         let has_clusters = locations.iter().any(|location| location.has_cluster);
         cpu::is_arm(root) && !root.exists("/sys/firmware/acpi") && !has_clusters
     };
+    // Old kernels number sockets within a node: two of one number are different sockets where neither lists the other's CPUs.
+    let mut sockets: Vec<&CpuLocation> = Vec::new();
+    let lists = |a: &CpuLocation, b: &CpuLocation| a.socket_cpus.as_ref().is_none_or(|cpus| cpus.contains(&b.cpu));
+    for location in locations {
+        let is_same = |other: &&CpuLocation| {
+            other.socket == location.socket && (lists(other, location) || lists(location, other))
+        };
+        if !sockets.iter().any(is_same) {
+            sockets.push(location);
+        }
+    }
     if sockets.len() > 1 && may_be_clusters() {
         return Err(
             "on Arm without ACPI a kernel before 6.0 gives the number of a cluster of cores as physical_package_id"
@@ -205,41 +281,16 @@ fn sockets(root: FileRoot<'_>, locations: &[CpuLocation]) -> Result<u32, String>
     Ok(sockets.len() as u32)
 }
 
-fn caches(root: FileRoot<'_>, cpu: u32) -> Fact<Vec<Cache>> {
-    let directory = format!("{CPU_DIRECTORY}/cpu{cpu}/cache");
-    let indices = root.names(&directory).into_iter().filter(|name| name.starts_with("index"));
-    let mut caches: Vec<Cache> = indices.filter_map(|index| cache(root, &format!("{directory}/{index}"))).collect();
-    caches.sort_by_key(|cache| cache.level);
-    if caches.is_empty() {
-        return Fact::unknown(format!(
-            "{directory} states no cache sizes: the firmware or hypervisor does not describe them"
-        ));
-    }
-    Fact::known(caches, directory)
-}
-
-fn cache(root: FileRoot<'_>, directory: &str) -> Option<Cache> {
-    let file = |name: &str| root.text(&format!("{directory}/{name}"));
-    let positive_number = |name: &str| file(name)?.parse::<u32>().ok().filter(|&value| value > 0);
-    Some(Cache {
-        level: file("level")?.parse().ok()?,
-        kind: cache_kind(&file("type")?)?,
-        bytes: suffixed_size(&file("size")?).filter(|&bytes| bytes > 0)?,
-        ways: positive_number("ways_of_associativity"),
-        line_bytes: positive_number("coherency_line_size"),
-        shared_by: cpus_from_files(
-            root,
-            &[(format!("{directory}/shared_cpu_list"), format!("{directory}/shared_cpu_map"))],
-        )
-        .unwrap_or_default(),
-    })
-}
-
 fn nodes(root: FileRoot<'_>) -> Fact<Vec<NumaNode>> {
     let present_nodes = numbered_entries(root, NODE_DIRECTORY, "node");
     let listed = root.text(&format!("{NODE_DIRECTORY}/online")).and_then(|list| non_empty_cpu_list(&list));
     let ids = listed.unwrap_or_else(|| present_nodes.clone());
     let nodes: Vec<NumaNode> = ids.iter().filter_map(|&id| node(root, id)).collect();
+    let mut cpus: Vec<u32> = nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
+    cpus.sort_unstable();
+    if let Some(pair) = cpus.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Fact::unknown(format!("{NODE_DIRECTORY} has CPU {} in several nodes", pair[0]));
+    }
     match (nodes.is_empty(), ids.first()) {
         (false, _) => Fact::known(nodes, NODE_DIRECTORY),
         (true, Some(id)) => Fact::unknown(format!(
@@ -273,7 +324,7 @@ mod tests {
                     processor : 2\nphysical id : 1\ncore id : 0\n\n";
         let tree = FixtureTree::default();
         tree.fill("proc/cpuinfo", text);
-        let topology = read(FileRoot::new(tree.path()));
+        let topology = read(FileRoot::new(tree.path()), None);
         assert_eq!(topology.cores.get(), Some(&2));
         assert_eq!(topology.sockets.get(), Some(&2));
         assert_eq!(topology.siblings.get(), Some(&vec![vec![0, 1], vec![0, 1], vec![2]]));
@@ -286,8 +337,85 @@ mod tests {
         tree.fill("sys/devices/system/cpu/online", "0");
         tree.fill("sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0");
         tree.fill("sys/devices/system/cpu/cpu0/topology/physical_package_id", "-1");
-        let topology = read(FileRoot::new(tree.path()));
+        let topology = read(FileRoot::new(tree.path()), None);
         assert!(topology.sockets.get().is_none());
         assert_eq!(topology.cores.get(), Some(&1));
+    }
+
+    /// A machine whose CPUs have these files below `topology`.
+    fn cores_of(cpus: &[&[(&str, &str)]]) -> Topology {
+        let tree = FixtureTree::default();
+        tree.fill("sys/devices/system/cpu/online", &format!("0-{}", cpus.len() - 1));
+        for (cpu, files) in cpus.iter().enumerate() {
+            for (name, text) in *files {
+                tree.fill(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"), text);
+            }
+        }
+        read(FileRoot::new(tree.path()), None)
+    }
+
+    #[test]
+    fn integer_cores_of_a_module_are_cores() {
+        let module =
+            |core_id: &'static str| [("core_cpus_list", "0-1"), ("physical_package_id", "0"), ("core_id", core_id)];
+        let bulldozer = cores_of(&[&module("0"), &module("1")]);
+        assert_eq!((bulldozer.cores.get(), bulldozer.sockets.get()), (Some(&2), Some(&1)));
+        let smt = cores_of(&[&module("0"), &module("0")]);
+        assert_eq!(smt.cores.get(), Some(&1));
+    }
+
+    #[test]
+    fn sockets_numbered_within_a_node_are_told_apart_by_their_cpus() {
+        let cpu = |number: &'static str| {
+            [("core_cpus_list", number), ("physical_package_id", "0"), ("core_siblings_list", number)]
+        };
+        assert_eq!(cores_of(&[&cpu("0"), &cpu("1")]).sockets.get(), Some(&2));
+    }
+
+    #[test]
+    fn offline_cpus_are_present_and_not_online() {
+        let tree = FixtureTree::default();
+        let root = FileRoot::new(tree.path());
+        tree.fill("sys/devices/system/cpu/online", "0-2,4");
+        tree.fill("sys/devices/system/cpu/present", "0-5");
+        tree.fill("sys/devices/system/cpu/offline", "3,5-255");
+        assert_eq!(read(root, None).offline.get(), Some(&vec![3, 5]));
+    }
+
+    #[test]
+    fn cpus_that_state_themselves_offline_are_not_online() {
+        let tree = FixtureTree::default();
+        tree.fill("proc/cpuinfo", "processor : 0\n\nprocessor : 1\n\n");
+        tree.fill("sys/devices/system/cpu/cpu1/online", "0");
+        let topology = read(FileRoot::new(tree.path()), None);
+        assert_eq!((topology.online.get(), topology.offline.get()), (Some(&vec![0]), Some(&vec![1])));
+    }
+
+    #[test]
+    fn overlapping_nodes_are_unknown() {
+        let tree = FixtureTree::default();
+        for id in 0..2 {
+            tree.fill(&format!("sys/devices/system/node/node{id}/cpulist"), "0-7");
+        }
+        let nodes = read(FileRoot::new(tree.path()), None).nodes;
+        assert_eq!(nodes.source_or_reason(), "/sys/devices/system/node has CPU 0 in several nodes");
+    }
+
+    #[test]
+    fn caches_are_those_of_the_measured_cpu() {
+        let tree = FixtureTree::default();
+        tree.fill("sys/devices/system/cpu/online", "0-3");
+        for (cpu, (size, sharers)) in [("48K", "0"), ("48K", "1"), ("32K", "2"), ("32K", "3")].into_iter().enumerate() {
+            let directory = format!("sys/devices/system/cpu/cpu{cpu}/cache/index0");
+            let files = [("level", "1"), ("type", "Data"), ("size", size), ("shared_cpu_list", sharers)];
+            for (name, text) in files {
+                tree.fill(&format!("{directory}/{name}"), text);
+            }
+        }
+        let bytes = |cpu: Option<u32>| read(FileRoot::new(tree.path()), cpu).caches.get().unwrap()[0].bytes;
+        assert_eq!((bytes(Some(1)), bytes(Some(3))), (48 << 10, 32 << 10));
+        let instances = read(FileRoot::new(tree.path()), None).cache_instances.get().unwrap().clone();
+        let counts: Vec<(u64, usize)> = instances.iter().map(|caches| (caches.bytes, caches.shared_by.len())).collect();
+        assert_eq!(counts, [(48 << 10, 2), (32 << 10, 2)]);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use kelvin_core::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
-use kelvin_machine::{FileCacheBound, file_cache, hazards, read};
+use kelvin_machine::{FileCacheBound, file_cache, hazards, read, read_for_cpu};
 use support::RecordedTree;
 
 /// All recorded or composed machines: the first two are guests, on a Zen 5 and on an Intel server core.
@@ -59,7 +59,7 @@ fn virtual_machine_tree_is_read() {
     assert_known(&machine.cpu.nominal_hz, 2_596_122_000.0);
     assert_known(&machine.cpu.counter_hz, 2_596_122_000.0);
     assert_unknown(&machine.cpu.maximum_hz, "no cpufreq driver");
-    assert_unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor:");
+    assert_unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu1/cpufreq/scaling_governor:");
     assert_unknown(&machine.cpu.measured_hz, "not measured");
     let tlbs = machine.cpu.tlbs.get().unwrap();
     assert_eq!(machine.cpu.tlbs.source_or_reason(), "cpuid, as the hypervisor presents it");
@@ -186,7 +186,7 @@ fn masked_processor_tree_is_read() {
 #[test]
 fn two_socket_server_tree_is_read() {
     let tree = RecordedTree::load("x86-64-server");
-    let machine = read(tree.root());
+    let machine = read_for_cpu(tree.root(), Some(0));
     assert_known(&machine.cpu.microarchitecture, "Ice Lake-SP");
     assert_known(&machine.cpu.nominal_hz, 2e9);
     assert_eq!(machine.cpu.nominal_hz.source_or_reason(), "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
@@ -309,7 +309,7 @@ fn arm_server_tree_is_read() {
 #[test]
 fn limited_container_tree_is_read() {
     let tree = RecordedTree::load("container");
-    let machine = read(tree.root());
+    let machine = read_for_cpu(tree.root(), Some(2));
     assert_known(&machine.cpu.microarchitecture, "Zen 3");
     assert_known(&machine.cpu.nominal_hz, 1.9e9);
     assert_known(&machine.cpu.maximum_hz, 4_505_078_000.0);
@@ -483,7 +483,7 @@ fn zero_maximum_frequency_is_reported() {
     std::fs::create_dir_all(&cpufreq).unwrap();
     std::fs::write(cpufreq.join("cpuinfo_max_freq"), "0\n").unwrap();
     assert_unknown(
-        &read(tree.root()).cpu.maximum_hz,
+        &read_for_cpu(tree.root(), Some(0)).cpu.maximum_hz,
         "cpu0/cpufreq/cpuinfo_max_freq states '0', and there is no cpuid leaf 16h",
     );
 }

@@ -30,7 +30,7 @@ struct ListedMetric<'a> {
 
 /// `kelvin list`.
 pub fn list(args: &ListArgs) -> Result<(), CliError> {
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(None)?;
     let effort = Effort::Default;
     let plan = if args.studies {
         check_are_studies(&args.names)?;

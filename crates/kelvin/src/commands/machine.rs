@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kelvin_core::{Hazard, Machine};
+use kelvin_core::{Hazard, Machine, topology_map};
 use kelvin_machine::redact::redact_machine;
 use serde::Serialize;
 
@@ -36,6 +36,19 @@ pub fn machine(args: &MachineArgs) -> Result<(), CliError> {
 /// What stands before the further lines of a hazard.
 const INDENT: &str = "           ";
 
+/// Sockets, dies and nodes, with the cores that share each of their last-level caches.
+fn write_map(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let map = topology_map(&machine.topology);
+    if !map.is_empty() {
+        writeln!(out, "\nMap of CPUs")?;
+    }
+    for line in map {
+        let text = line.trim_start();
+        output::hanging(out, &" ".repeat(2 + line.len() - text.len()), text)?;
+    }
+    Ok(())
+}
+
 fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) -> io::Result<()> {
     let rows = machine.rows();
     let width = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
@@ -51,6 +64,7 @@ fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) ->
         };
         output::write_hanging(out, &format!("  {:width$}  ", row.label), &text)?;
     }
+    write_map(out, machine)?;
     writeln!(out, "\nHazards")?;
     if hazards.is_empty() {
         writeln!(out, "  none found")?;

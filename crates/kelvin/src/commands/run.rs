@@ -26,7 +26,7 @@ use crate::stores::{open_existing_store, open_store};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> CmdResult {
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(args.options.cpu)?;
     let effort = match (args.quick, args.thorough) {
         (true, _) => Effort::Quick,
         (_, true) => Effort::Thorough,
@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> CmdResult {
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
 pub fn sweep(args: &SweepArgs) -> CmdResult {
-    let (local, effort) = (LocalMachine::read()?, Effort::Thorough);
+    let (local, effort) = (LocalMachine::read(args.options.cpu)?, Effort::Thorough);
     let cases = plan_names(ProbeKind::Measure, &["file".to_owned()], &local, effort)?;
     let (cases, rival_blocks) = with_rivals(cases, args.rivals, &local, effort)?;
     let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks);

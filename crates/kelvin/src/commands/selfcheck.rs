@@ -31,7 +31,7 @@ struct SelfcheckReport<'a> {
 
 /// `kelvin selfcheck`.
 pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(args.options.cpu)?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
     let cases = plan_names(kind, &[], &local, Effort::Default)?;
     let FinishedRun { run, analysis, .. } = plan_run(local, cases, &DEFAULTS, &args.options, None)?.measure()?;

@@ -68,7 +68,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     if let Some(option) = args.load.first_given_option() {
         bail!("{option}: the study load alone has it: leave it out");
     }
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(args.options.cpu)?;
     for (probe, option_studies) in
         selection.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?)))
     {

@@ -203,7 +203,7 @@ impl<'a> Watcher<'a> {
 
     /// The plan of a turn that begins now, which fits into the interval.
     fn plan_cycle(&mut self) -> Result<(LocalMachine, RunSchedule), CliError> {
-        let local = LocalMachine::read()?;
+        let local = LocalMachine::read(self.options.cpu)?;
         local.placement(self.options.cpu)?;
         let load = self.state.load(&self.names);
         let plan = Selection::parse(&self.names, "kelvin study")?.plan(&self.options, &local, Effort::Quick)?;

@@ -41,7 +41,7 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         return Ok(true);
     };
     let outlet = Outlet::find(args.output.path())?;
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(None)?;
     let (probe, metric) = find_plain_metric(name, &local)?;
     let case = select_case(probe, metric, &args.case, &local.machine)?;
     let (explanation, early_end) = explain_figure(args, local, (probe, metric, &case), args.limits())?;

@@ -60,7 +60,7 @@ pub(super) fn boost(context: &HazardContext<'_>) -> Option<Hazard> {
 
 pub(super) fn smt(context: &HazardContext<'_>) -> Option<Hazard> {
     let siblings = context.machine.topology.siblings.get()?;
-    let first = context.first_cpu();
+    let first = context.measured_cpu();
     let core_cpus = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
     let sibling_cpus: Vec<u32> = core_cpus.iter().copied().filter(|cpu| *cpu != first).collect();
     let busy = context.current.as_ref().map(|stat| {
@@ -174,7 +174,7 @@ pub(super) fn active_mitigations(context: &HazardContext<'_>) -> Option<Hazard> 
 const MIN_EXIT_LATENCY: u64 = 5;
 
 pub(super) fn idle_states(context: &HazardContext<'_>) -> Option<Hazard> {
-    let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", context.first_cpu());
+    let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", context.measured_cpu());
     if context.is_virtual() {
         let summary = "an idle virtual CPU halts in the hypervisor, which does not report what waking it costs";
         let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \

@@ -70,6 +70,7 @@ fn cpu() -> Cpu {
             vulnerability: "spectre_v2".into(),
             status: "Mitigation: Enhanced / Automatic IBRS; STIBP: always-on".into(),
         }]),
+        ..Default::default()
     }
 }
 
@@ -96,6 +97,7 @@ fn topology() -> Topology {
             cache(3, CacheKind::Unified, 32 << 20, &cpus),
         ]),
         nodes: known_fact(vec![NumaNode { id: 0, cpus, bytes: Some(16 << 30), distances: vec![10] }]),
+        ..Default::default()
     }
 }
 

@@ -74,6 +74,7 @@ fn cpu() -> Cpu {
             Mitigation { vulnerability: "spectre_v1".into(), status: "Mitigation: usercopy/swapgs barriers".into() },
             Mitigation { vulnerability: "spectre_v2".into(), status: "Mitigation: Enhanced IBRS; IBPB".into() },
         ]),
+        ..Default::default()
     }
 }
 
@@ -92,6 +93,7 @@ fn topology() -> Topology {
             cache(3, CacheKind::Unified, 32 << 20),
         ]),
         nodes: known_fact(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(8 << 30), distances: vec![10] }]),
+        ..Default::default()
     }
 }
 

@@ -302,6 +302,7 @@ fn sample_cpu() -> Cpu {
         tlbs: known_fact(vec![Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 }]),
         governor: unknown_fact(),
         mitigations: known_fact(vec![Mitigation { vulnerability: "meltdown".into(), status: "Not affected".into() }]),
+        ..Default::default()
     }
 }
 
@@ -322,6 +323,7 @@ fn sample_topology() -> Topology {
         siblings: known_fact(vec![vec![0, 1], vec![0, 1]]),
         caches: known_fact(vec![l1]),
         nodes: known_fact(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(25_769_803_776), distances: vec![10] }]),
+        ..Default::default()
     }
 }
 

@@ -41,7 +41,7 @@ pub struct ProbeComparison<'a> {
 /// # Errors
 /// What cannot be measured, or set; and what makes the comparison impossible.
 pub fn compare(comparison: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(None)?;
     let mut cases = plan_names(ProbeKind::Measure, comparison.names, &local, comparison.effort)?;
     cases.units.retain(|unit| !unit.only_input);
     let cases = fit_cases(cases, limits, &local.machine)?;

@@ -46,7 +46,7 @@ pub fn load(args: &StudyArgs) -> CmdResult {
     let defaults = LOAD_DEFAULTS[usize::from(!args.quick) + usize::from(args.thorough)];
     let schedule =
         RunSchedule::unlimited(Plan::default(), defaults.mode, args.options.rounds.unwrap_or(defaults.rounds));
-    let mut plan = RunPlan::new(LocalMachine::read()?, schedule, &args.options)?;
+    let mut plan = RunPlan::new(LocalMachine::read(args.options.cpu)?, schedule, &args.options)?;
     let output = RunOutput::open(&mut plan, &args.to, ComparedMachines::default(), TextOutput::Screen)?;
     let peer = peer::start(&args.load, &plan)?;
     let setup = setup(args, &defaults, (&plan, peer.as_ref()))?;

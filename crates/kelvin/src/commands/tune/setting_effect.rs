@@ -38,7 +38,7 @@ pub struct SettingEffect {
 pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<(Vec<SettingEffect>, bool), CliError> {
     let options = RunOptions { budget: args.budget, rounds: args.rounds, ..defaults() };
     let CompareOutputArgs { threshold, .. } = defaults();
-    plan_names(ProbeKind::Measure, &args.names, &LocalMachine::read()?, Effort::Quick)?;
+    plan_names(ProbeKind::Measure, &args.names, &LocalMachine::read(None)?, Effort::Quick)?;
     let (mut effects, mut is_complete, mut first_fault) = (Vec::new(), true, None);
     for SettingChanges { changes, visible_in } in settings {
         let mut effect = SettingEffect { changes: changes.clone(), comparison: None, not_measured: None };

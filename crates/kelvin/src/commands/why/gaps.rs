@@ -27,7 +27,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     }
     let outlet = Outlet::find(args.output.path())?;
     let run = load_run(args.run.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
-    let local = LocalMachine::read()?;
+    let local = LocalMachine::read(None)?;
     if run.header.machine.identity != local.machine.identity {
         let reason = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --run";
         bail!("--gaps: the run {} is {reason}", run.header.id);
