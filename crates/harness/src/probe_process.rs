@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelvin_core::RoundOutcome;
-use kelvin_sys::{cpu, process};
+use kelvin_sys::{cpu, process, store_bypass};
 
 use crate::bench::Bench;
 use crate::clock;
@@ -45,6 +45,10 @@ fn run_probe(probe: &Probe, request: &RoundRequest) -> Result<RoundResponse, Pro
         std::fs::write(Path::new(group).join("cgroup.procs"), "0").map_err(|error| {
             ProbeError::skip(format!("needs the right to enter another control group (root): {error}"))
         })?;
+    }
+    if request.setup.allow_store_bypass {
+        store_bypass::allow()
+            .map_err(|error| ProbeError::skip(format!("needs the right to allow speculative store bypass: {error}")))?;
     }
     let cpu = request.setup.placement.cpu;
     cpu::pin(&[cpu]).map_err(|error| ProbeError::fail(format!("cannot pin to CPU {cpu}: {error}")))?;

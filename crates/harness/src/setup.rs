@@ -40,6 +40,8 @@ pub struct Setup {
     /// The directories of control groups that the process of a round enters, where not those of its parent: in version 1 one for each
     /// hierarchy.
     pub cgroups: Vec<OsString>,
+    /// Whether the process of a round allows speculative store bypass, where not as its parent does.
+    pub allow_store_bypass: bool,
     /// Environment variables of the process of a round, besides those of its parent.
     pub environment: Vec<(String, String)>,
 }
@@ -143,6 +145,7 @@ mod tests {
                 sockets: TcpOptions::default(),
                 idle_before_operation: 0,
                 cgroups: Vec::new(),
+                allow_store_bypass: false,
                 environment: Vec::new(),
             }
         }

@@ -85,6 +85,7 @@ impl RunPlan {
             sockets,
             idle_before_operation: 0,
             cgroups: Vec::new(),
+            allow_store_bypass: false,
             environment: Vec::new(),
         };
         let nanoseconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;

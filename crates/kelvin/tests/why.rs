@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_sys::store_bypass;
 use kelvin_testing::MissingRequirement;
 use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 use serde_json::Value;
@@ -391,6 +392,39 @@ fn memory_limit_is_tried_where_reached() {
         "{limited_explanation:#}"
     );
     assert_eq!(verdict(&explain_after(&dir, "true", read, SHORTEST_OPTIONS).unwrap(), "memory_limit"), "absent");
+}
+
+/// The mitigation of speculative store bypass, which a thread has and its children inherit. A call that looks at a hundred descriptors stores
+/// and loads at each. By force it cannot be undone, and without it there is nothing to be tried.
+#[test]
+#[ignore = "make causes"]
+fn disabled_store_bypass_is_named() {
+    let _alone = lock_cpus();
+    if let Err(error) = store_bypass::allow() {
+        return MissingRequirement::machine(format!("a process cannot choose whether loads bypass stores: {error}"))
+            .report_skip("why a call is slow under the mitigation of speculative store bypass");
+    }
+    let select = |rounds: [&str; 4]| {
+        explain_json(&TestDir::new(), &[&["os.syscall.select", "descriptors=100"][..], &rounds].concat())
+    };
+    assert_eq!(verdict(&select(SHORTEST_OPTIONS), "store_bypass"), "absent");
+    let in_thread_with = |by_force: bool, explain: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                store_bypass::disable(by_force).unwrap();
+                explain();
+            });
+            thread.join().unwrap();
+        });
+    };
+    in_thread_with(false, &|| {
+        let explanation = assert_named("store_bypass", ANY_SHARE, || select(SHORT_OPTIONS));
+        assert_not_named(&explanation, &["group_quota", "memory_limit"]);
+    });
+    in_thread_with(true, &|| {
+        let forced = select(SHORTEST_OPTIONS);
+        assert!(verdict(&forced, "store_bypass").contains("disabled by force"), "{forced:#}");
+    });
 }
 
 /// A busy loop on the CPU that probes run on, with nine times the weight of an ordinary program (sched_prio_to_weight of -10 and 0: 9548

@@ -1,7 +1,7 @@
 //! What can make a figure what it is: one file per cause, the list of them, and the experiment that shows their shares.
 //!
 //! To add a cause, add a file that holds a `pub(crate) static CAUSE: Cause`, its text in Markdown, and a line in
-//! [`all`]. Its control must be an intervention that ends by drop: nothing of it stays, however a round or this process
+//! `ALL`. Its control must be an intervention that ends by drop: nothing of it stays, however a round or this process
 //! ends.
 mod address_translation;
 mod cause;
@@ -22,6 +22,7 @@ mod read_ahead;
 mod remote_interrupt;
 mod socket_buffers;
 mod spinners;
+mod store_bypass;
 mod timer_slack;
 mod zero_copy;
 
@@ -36,7 +37,7 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 17] = [
+static ALL: [&Cause; 18] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &timer_slack::CAUSE,
@@ -52,6 +53,7 @@ static ALL: [&Cause; 17] = [
     &read_ahead::CAUSE,
     &cgroup_quota::CAUSE,
     &memory_limit::CAUSE,
+    &store_bypass::CAUSE,
     &other_work::CAUSE,
     &neighbour::CAUSE,
 ];

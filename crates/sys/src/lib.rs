@@ -40,6 +40,7 @@ pub mod signal_handler;
 pub mod standard_streams;
 pub mod stdio;
 pub mod stop_signals;
+pub mod store_bypass;
 pub mod syscall_loops;
 pub mod terminate;
 pub mod thread_spawn;

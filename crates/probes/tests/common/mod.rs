@@ -255,6 +255,7 @@ fn setup(directories: &TestDirectories) -> Setup {
         sockets: TcpOptions::default(),
         idle_before_operation: 0,
         cgroups: Vec::new(),
+        allow_store_bypass: false,
         environment: Vec::new(),
     }
 }
