@@ -132,7 +132,7 @@ class Bench:
         """The mitigation of speculative store bypass, which children inherit from the thread that starts them."""
         set_store_bypass(PR_SPEC_DISABLE)
         try:
-            yield Place()
+            yield Environment()
         finally:
             set_store_bypass(PR_SPEC_ENABLE)
 

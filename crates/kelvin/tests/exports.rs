@@ -54,6 +54,10 @@ fn run_exports_to_every_tool_format() {
         .filter_map(|line| line.split(' ').next())
         .collect();
     assert_eq!(names.len(), figures);
+    let (influx, remark) = report_of("influx");
+    let series: BTreeSet<&str> = influx.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!((influx.lines().count(), series.len()), (figures, figures));
+    assert_eq!(remark, "kelvin: figures left out: 2 without a value\n");
 }
 
 #[test]

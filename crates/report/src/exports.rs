@@ -6,6 +6,7 @@
 pub mod bencher;
 pub mod benchstat;
 pub mod github_action;
+pub mod influx;
 pub mod openmetrics;
 #[cfg_attr(not(feature = "parquet"), path = "exports/without_parquet.rs")]
 pub mod parquet;
@@ -21,6 +22,7 @@ use crate::Report;
 pub use bencher::Bencher;
 pub use benchstat::Benchstat;
 pub use github_action::GithubAction;
+pub use influx::Influx;
 pub use openmetrics::OpenMetrics;
 pub use parquet::{Parquet, ParquetSamples};
 

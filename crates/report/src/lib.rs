@@ -37,7 +37,7 @@ pub mod units;
 pub mod why;
 
 pub use csv::{CsvSamples, CsvSummary};
-pub use exports::{Bencher, Benchstat, GithubAction, OpenMetrics, Parquet, ParquetSamples};
+pub use exports::{Bencher, Benchstat, GithubAction, Influx, OpenMetrics, Parquet, ParquetSamples};
 pub use html::Html;
 pub use json::Json;
 pub use markdown::Markdown;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use kelvin_analysis::Outcome;
 use kelvin_core::Better;
 use kelvin_report::exports::omitted;
-use kelvin_report::{Bencher, Benchstat, GithubAction, OpenMetrics, Render};
+use kelvin_report::{Bencher, Benchstat, GithubAction, Influx, OpenMetrics, Render};
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;
 use synthetic::SyntheticReport;
@@ -267,4 +267,119 @@ fn repeated_figures_are_exported_once() {
     sample.analysis.results.extend(duplicates);
     assert_valid_exposition(&render(&OpenMetrics, &sample));
     assert_eq!(omitted(&sample.report()).repeated, figures);
+}
+
+/// A point of InfluxDB.
+#[derive(Debug)]
+struct Point {
+    measurement: String,
+    tags: Vec<(String, String)>,
+    fields: BTreeMap<String, String>,
+    time: i64,
+}
+
+/// Takes a text of a line up to one of the characters that end it, of which a backslash before them makes letters, as before a quotation mark
+/// and a backslash within quotation marks.
+fn take_text(line: &mut &str, ends: &str) -> String {
+    let (mut text, mut characters) = (String::new(), line.char_indices().peekable());
+    let mut is_quoted = false;
+    while let Some((index, c)) = characters.next() {
+        let next = characters.peek().map(|(_, next)| *next);
+        let is_escape = |next: char| if is_quoted { "\"\\".contains(next) } else { ends.contains(next) };
+        match c {
+            '\\' if next.is_some_and(is_escape) => text.extend(characters.next().map(|(_, c)| c)),
+            '"' if is_quoted || text.is_empty() && ends == FIELD_ENDS => is_quoted = !is_quoted,
+            c if !is_quoted && ends.contains(c) => {
+                *line = &line[index..];
+                return text;
+            }
+            c => text.push(c),
+        }
+    }
+    assert!(!is_quoted, "{line}");
+    *line = "";
+    text
+}
+
+const FIELD_ENDS: &str = ", ";
+
+/// The point of a line, by the reference of the line protocol.
+fn point(line: &str) -> Point {
+    let rest = &mut &*line;
+    let take_pair = |rest: &mut &str, value_ends| {
+        *rest = &rest[1..];
+        let key = take_text(rest, ",= ");
+        *rest = rest.strip_prefix('=').unwrap_or_else(|| panic!("{line}"));
+        let value = take_text(rest, value_ends);
+        assert!(!key.is_empty() && !key.starts_with('_') && !value.is_empty(), "{line}");
+        (key, value)
+    };
+    let measurement = take_text(rest, ", ");
+    let tags: Vec<(String, String)> =
+        std::iter::from_fn(|| rest.starts_with(',').then(|| take_pair(rest, ",= "))).collect();
+    let mut fields = BTreeMap::new();
+    while fields.is_empty() || rest.starts_with(',') {
+        let (key, value) = take_pair(rest, FIELD_ENDS);
+        assert_eq!(fields.insert(key, value), None, "{line}");
+    }
+    Point { measurement, tags, fields, time: rest.strip_prefix(' ').unwrap().parse().unwrap() }
+}
+
+/// The hostile run at a time: without one it has no points.
+fn hostile_at_a_time() -> SyntheticReport {
+    let mut hostile = synthetic::hostile();
+    hostile.run.header.started = synthetic::full().run.header.started;
+    hostile.run.labels.tags =
+        [("a b", "c=d, e\\"), ("none", "")].map(|(name, value)| (name.into(), value.into())).into();
+    hostile
+}
+
+#[test]
+fn influx_snapshot() {
+    insta::assert_snapshot!(first_40_lines(&render(&Influx, &synthetic::full())));
+}
+
+#[test]
+fn influx_has_all_figures_as_distinct_points() {
+    for sample in [synthetic::full(), synthetic::partial(), synthetic::empty(), hostile_at_a_time()] {
+        let text = render(&Influx, &sample);
+        let points: Vec<Point> = text.lines().map(point).collect();
+        let headlines: Vec<f64> = points.iter().map(|point| point.fields["headline"].parse().unwrap()).collect();
+        let figures = figures(&sample, |_| true);
+        assert_eq!(headlines, figures.iter().map(|(_, value)| *value).collect::<Vec<f64>>());
+        let series: BTreeSet<_> = points.iter().map(|point| (&point.measurement, &point.tags)).collect();
+        assert_eq!(series.len(), points.len());
+        let started: jiff::Timestamp = sample.run.header.started.parse().unwrap();
+        for (point, (name, _)) in points.iter().zip(&figures) {
+            let id = point.measurement.strip_prefix("kelvin.").unwrap();
+            assert!(name.starts_with(id), "{point:?}");
+            assert!(point.tags.is_sorted_by(|(key, _), (next, _)| key < next), "{point:?}");
+            assert!(!point.tags.iter().any(|(key, _)| point.fields.contains_key(key)), "{point:?}");
+            assert!(point.fields["rounds"].strip_suffix('i').unwrap().parse::<u32>().unwrap() > 0, "{point:?}");
+            assert_eq!(
+                (i128::from(point.time), &point.fields["run"]),
+                (started.as_nanosecond(), &sample.run.header.id)
+            );
+        }
+    }
+}
+
+#[test]
+fn influx_tags_hold_axes_and_run_tags() {
+    let text = render(&Influx, &hostile_at_a_time());
+    let with_axis = |axis: &str| {
+        let points = text.lines().map(point);
+        points.flat_map(|point| point.tags).find(|(key, _)| key == axis).map(|(_, value)| value)
+    };
+    assert_eq!(with_axis("tag_a b").as_deref(), Some("c=d, e/"));
+    assert_eq!(with_axis("tag_none"), None, "an empty value is no tag");
+    assert!(with_axis("via").unwrap().starts_with('='));
+}
+
+#[test]
+fn influx_refuses_run_without_time() {
+    let hostile = synthetic::hostile();
+    let mut out = Vec::new();
+    let error = Influx.render(&hostile.report(), &mut out).unwrap_err();
+    assert!(error.to_string().ends_with("a time that InfluxDB cannot hold") && out.is_empty(), "{error}");
 }

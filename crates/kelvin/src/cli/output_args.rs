@@ -31,8 +31,8 @@ impl<F: ValueEnum + Send + Sync + 'static> OutputArgs<F> {
 }
 
 /// Endings of files that are not called like their format.
-const FORMATS_BY_EXTENSION: [(&str, &str); 4] =
-    [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics")];
+const FORMATS_BY_EXTENSION: [(&str, &str); 5] =
+    [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics"), ("lp", "influx")];
 
 /// The format that was asked for; else the one that the ending of the file names, or that of a terminal where it names none.
 ///
@@ -73,6 +73,7 @@ mod tests {
         assert_eq!(choose(None, true, "x.html"), CompareFormat::Json);
         assert_eq!(choose_format::<ReportFormat>(None, false, None), ReportFormat::Terminal);
         assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.prom"))), ReportFormat::Openmetrics);
+        assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.lp"))), ReportFormat::Influx);
         assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.csv"))), ReportFormat::Csv);
     }
 }

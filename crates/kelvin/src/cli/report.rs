@@ -75,6 +75,8 @@ pub enum ReportFormat {
     Bencher,
     /// Go's benchmark format, one line per round, as for benchstat
     Benchstat,
+    /// InfluxDB's line protocol, one line per metric and case, as for Telegraf
+    Influx,
     /// Apache Parquet: one row per metric and case
     Parquet,
     /// Apache Parquet: one row per sample

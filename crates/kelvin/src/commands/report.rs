@@ -6,7 +6,7 @@ use std::path::Path;
 use kelvin_analysis::analyse_with_library;
 use kelvin_report::exports::{OmittedFigures, omitted};
 use kelvin_report::{
-    Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,
+    Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Influx, Json, Markdown, OpenMetrics, Parquet,
     ParquetSamples, Render, Report,
 };
 
@@ -73,6 +73,7 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         ReportFormat::CustomBiggerIsBetter => GithubAction::BiggerIsBetter.render(report, out),
         ReportFormat::Bencher => Bencher.render(report, out),
         ReportFormat::Benchstat => Benchstat.render(report, out),
+        ReportFormat::Influx => Influx.render(report, out),
         ReportFormat::Parquet => Parquet.render(report, out),
         ReportFormat::ParquetSamples => ParquetSamples.render(report, out),
     }
@@ -81,7 +82,9 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
 /// The figures that a format does not hold, where that is not all of a run.
 fn omitted_figures(format: ReportFormat, report: &Report<'_>) -> Option<OmittedFigures> {
     match format {
-        ReportFormat::Openmetrics | ReportFormat::Bencher | ReportFormat::Benchstat => Some(omitted(report)),
+        ReportFormat::Openmetrics | ReportFormat::Bencher | ReportFormat::Benchstat | ReportFormat::Influx => {
+            Some(omitted(report))
+        }
         ReportFormat::CustomSmallerIsBetter => Some(GithubAction::SmallerIsBetter.omitted(report)),
         ReportFormat::CustomBiggerIsBetter => Some(GithubAction::BiggerIsBetter.omitted(report)),
         // These hold all of it.
