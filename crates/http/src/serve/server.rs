@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::serve::accept::bind_listener;
 use crate::serve::document_root::DocumentRoot;
-use crate::serve::epoll::EpollWorker;
+use crate::serve::epoll::EpollSelector;
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::serve_with_workers;
 use crate::serve::fork::{ForkServer, ForkStatus};
@@ -15,6 +15,7 @@ use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
 use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
+use crate::serve::readiness::ReadinessWorker;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
 use crate::serve::site::SiteConfig;
 use crate::serve::stats_endpoint::{StatsAccess, StatsServer};
@@ -220,7 +221,7 @@ impl Server {
             ServerModel::Fork => self.fork_server.map_or(Ok(ServerTotals::default()), |server| server.serve(&is_over)),
             ServerModel::Thread => ThreadServer::new(self.service).serve(is_over),
             ServerModel::Pool => ThreadServer::with_pool(self.service)?.serve(is_over),
-            ServerModel::Epoll => serve_with_workers::<EpollWorker>(&self.service, &is_over),
+            ServerModel::Epoll => serve_with_workers::<ReadinessWorker<EpollSelector>>(&self.service, &is_over),
             ServerModel::Uring => serve_with_workers::<UringWorker>(&self.service, &is_over),
         }
     }
