@@ -219,7 +219,7 @@ def parse():
     parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only this number of connections")
     parser.add_argument("--send", choices=["auto", "rw", "mmap", "sendfile", "splice"], help="the method by which kelvin sends files [default: that of kelvin]")
     parser.add_argument("--link", metavar="RATE", help="use a link of this rate, in the notation of tc, such as 1gbit [default: loopback]")
-    parser.add_argument("--model", choices=["fork", "thread", "pool", "epoll", "uring"], help="the model by which kelvin serves connections [default: that of kelvin]")
+    parser.add_argument("--model", choices=["fork", "thread", "pool", "poll", "epoll", "uring"], help="the model by which kelvin serves connections [default: that of kelvin]")
     arguments = common.parse_pairs(parser)
     # wrk counts whole seconds.
     arguments.seconds = max(round(arguments.seconds), 1)

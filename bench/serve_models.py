@@ -31,6 +31,7 @@ DEFAULT_DESIGN = "epoll"
 DESIGNS = {
     DEFAULT_DESIGN: [],
     "uring": ["--model", "uring"],
+    "poll": ["--model", "poll"],
     "thread": ["--model", "thread"],
     "pool": ["--model", "pool", "--threads", str(CONNECTIONS)],
     "fork": ["--model", "fork"],

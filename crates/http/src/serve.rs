@@ -20,6 +20,7 @@ pub mod limits;
 mod listing;
 pub mod model;
 pub mod open_file_cache;
+mod poll;
 mod readiness;
 pub mod request;
 mod request_tracker;

@@ -14,7 +14,7 @@ use kelvin_http::serve::send_strategy::SendStrategy;
 use kelvin_http::serve::{ServerModel, ServerSetup};
 use kelvin_testing::MissingRequirement;
 use proptest::test_runner::TestRunner;
-use test_server::{LARGE, SMALL, TestServer, all_models, files, has_ring, setup_name};
+use test_server::{LARGE, SMALL, TestServer, all_models, files, has_ring, is_event_loop, setup_name};
 
 /// What comes for this until the server ends the connection, which the client has ended before. A server that ends one with what it
 /// has not read may have it reset.
@@ -146,6 +146,7 @@ fn thousands_of_slow_clients_leave_server_usable() {
     let models = [
         (ServerModel::Epoll, SendStrategy::Auto),
         (ServerModel::Epoll, SendStrategy::ReadWrite),
+        (ServerModel::Poll, SendStrategy::Auto),
         (ServerModel::Uring, SendStrategy::Auto),
     ];
     for (model, sending) in models.into_iter().filter(|(model, _)| *model != ServerModel::Uring || has_ring()) {
@@ -241,7 +242,7 @@ fn nonreading_pipeliner_gets_all_answers() {
 fn one_worker_models_reject_excess_clients() {
     let (root, _) = files();
     let limits = ServerLimits { connections: 24, ..ServerLimits::default() };
-    for setup in all_models().filter(|setup| ![ServerModel::Epoll, ServerModel::Uring].contains(&setup.model)) {
+    for setup in all_models().filter(|setup| !is_event_loop(setup.model)) {
         let server = TestServer::fork(root.path(), ServerSetup { limits, threads: 16, ..setup });
         let open = open_descriptors(server.process);
         let mut clients: Vec<SlowClient> = (0..200).map(|number| SlowClient::connect(&server, number)).collect();

@@ -10,8 +10,8 @@ use std::time::Duration;
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup};
 use test_server::{
-    LARGE, SMALL, TestServer, all_models, all_setups, files, random_bytes, read_answer, read_head, read_to_end,
-    setup_name, wait_readable,
+    LARGE, SMALL, TestServer, all_models, all_setups, files, is_event_loop, random_bytes, read_answer, read_head,
+    read_to_end, setup_name, wait_readable,
 };
 
 #[test]
@@ -150,7 +150,7 @@ fn slow_reader_blocks_nobody() {
 #[test]
 fn more_clients_than_pieces_are_served() {
     let (root, large) = files();
-    for setup in all_models().filter(|setup| [ServerModel::Epoll, ServerModel::Uring].contains(&setup.model)) {
+    for setup in all_models().filter(|setup| is_event_loop(setup.model)) {
         let server = TestServer::start(root.path(), ServerSetup { threads: 1, ..setup });
         let mut clients: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
         clients.iter_mut().for_each(|stream| stream.write_all(LARGE).unwrap());

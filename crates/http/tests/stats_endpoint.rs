@@ -121,7 +121,13 @@ fn files() -> tempfile::TempDir {
 
 /// Every model that is watched. The pool has a thread for each client of a test.
 fn tracked_models() -> impl Iterator<Item = (ServerModel, usize)> {
-    let models = [(ServerModel::Epoll, 2), (ServerModel::Uring, 2), (ServerModel::Thread, 1), (ServerModel::Pool, 32)];
+    let models = [
+        (ServerModel::Epoll, 2),
+        (ServerModel::Poll, 2),
+        (ServerModel::Uring, 2),
+        (ServerModel::Thread, 1),
+        (ServerModel::Pool, 32),
+    ];
     models.into_iter().filter(|(model, _)| *model != ServerModel::Uring || has_ring())
 }
 

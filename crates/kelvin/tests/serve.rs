@@ -498,7 +498,9 @@ fn unservable_directory_is_one_line() {
     assert!(refusal(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
     assert!(refusal(&[root, "--listen", "localhost"]).contains("give an IP address"));
     assert!(refusal(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, mmap, sendfile, splice"));
-    assert!(refusal(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll, uring"));
+    assert!(
+        refusal(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, poll, epoll, uring")
+    );
     for send in ["mmap", "sendfile", "splice"] {
         let message = refusal(&[root, "--model", "uring", "--send", send]);
         assert_eq!(message, format!("kelvin: --send {send}: the model uring sends by auto or rw\n"));

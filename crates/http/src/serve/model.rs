@@ -14,7 +14,9 @@ pub enum ServerModel {
     Thread,
     /// A fixed number of threads, each of which serves one connection until its end.
     Pool,
-    /// A fixed number of threads, each of which serves many connections as they become ready.
+    /// A fixed number of threads, each of which serves many connections as they become ready, by poll(2).
+    Poll,
+    /// The same, by epoll.
     #[default]
     Epoll,
     /// A fixed number of threads, each of which serves many connections by requests to an io_uring.
@@ -22,10 +24,11 @@ pub enum ServerModel {
 }
 
 /// All models, in their order, by the words for them.
-pub(crate) const MODEL_NAMES: [(&str, ServerModel); 5] = [
+pub(crate) const MODEL_NAMES: [(&str, ServerModel); 6] = [
     ("fork", ServerModel::Fork),
     ("thread", ServerModel::Thread),
     ("pool", ServerModel::Pool),
+    ("poll", ServerModel::Poll),
     ("epoll", ServerModel::Epoll),
     ("uring", ServerModel::Uring),
 ];

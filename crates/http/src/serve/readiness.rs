@@ -158,7 +158,7 @@ impl<S: Selector> EventLoop for ReadinessWorker<S> {
         let tracker = context.register(&socket);
         let is_added = self.selector.add_client(&socket, number).is_ok();
         let state = context.new_client(&socket, tracker, context.site.now());
-        entry.insert(ReadyClient { socket, state, is_readable: false, is_queued: false });
+        entry.insert(ReadyClient::new(socket, state));
         // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
         if !is_added {
             self.remove_client(number);
@@ -201,6 +201,16 @@ impl<S: Selector> EventLoop for ReadinessWorker<S> {
 }
 
 impl ReadyClient {
+    /// One of which no event has come yet.
+    pub fn new(socket: OwnedFd, state: ClientState) -> Self {
+        Self { socket, state, is_readable: false, is_queued: false }
+    }
+
+    /// Whether it waits until more can be sent, and not until something can be received.
+    pub fn waits_to_send(&self) -> bool {
+        !self.state.is_lingering && self.state.connection.next_io() == NextIo::Send
+    }
+
     /// Does what can be done now, with large buffers that it gives back.
     #[inline]
     fn drive(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
@@ -290,6 +300,7 @@ mod tests {
     use super::*;
     use crate::serve::epoll::EpollSelector;
     use crate::serve::event_loop::SharedState;
+    use crate::serve::poll::PollSelector;
     use crate::serve::server::{Server, ServerAccess, ServerSetup};
 
     const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
@@ -349,6 +360,7 @@ mod tests {
     #[test]
     fn connection_for_ended_worker_stays_with_acceptor() {
         assert_acceptor_serves_for_ended_worker::<EpollSelector>();
+        assert_acceptor_serves_for_ended_worker::<PollSelector>();
     }
 
     fn assert_worker_waits_for_dispatched_connection<S: Selector>() {
@@ -366,5 +378,6 @@ mod tests {
     #[test]
     fn worker_waits_for_dispatched_connection() {
         assert_worker_waits_for_dispatched_connection::<EpollSelector>();
+        assert_worker_waits_for_dispatched_connection::<PollSelector>();
     }
 }

@@ -15,6 +15,7 @@ use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
 use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
+use crate::serve::poll::PollSelector;
 use crate::serve::readiness::ReadinessWorker;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
 use crate::serve::site::SiteConfig;
@@ -79,7 +80,9 @@ impl ServerSetup {
             }
             // Each connection has a thread, which sends.
             ServerModel::Thread => (0, 1 + sender_descriptors),
-            ServerModel::Pool | ServerModel::Epoll | ServerModel::Uring => (self.threads.max(1) as u64, 1),
+            ServerModel::Pool | ServerModel::Poll | ServerModel::Epoll | ServerModel::Uring => {
+                (self.threads.max(1) as u64, 1)
+            }
         };
         let available = descriptors.saturating_sub(sender_descriptors * fixed);
         let connections = u64::from(self.limits.connections).min((available - available / 4) / per_connection).max(1);
@@ -221,6 +224,7 @@ impl Server {
             ServerModel::Fork => self.fork_server.map_or(Ok(ServerTotals::default()), |server| server.serve(&is_over)),
             ServerModel::Thread => ThreadServer::new(self.service).serve(is_over),
             ServerModel::Pool => ThreadServer::with_pool(self.service)?.serve(is_over),
+            ServerModel::Poll => serve_with_workers::<ReadinessWorker<PollSelector>>(&self.service, &is_over),
             ServerModel::Epoll => serve_with_workers::<ReadinessWorker<EpollSelector>>(&self.service, &is_over),
             ServerModel::Uring => serve_with_workers::<UringWorker>(&self.service, &is_over),
         }

@@ -194,6 +194,7 @@ pub fn all_setups() -> impl Iterator<Item = ServerSetup> {
 pub fn all_models() -> impl Iterator<Item = ServerSetup> {
     let models = [
         (ServerModel::Epoll, 2),
+        (ServerModel::Poll, 2),
         (ServerModel::Uring, 2),
         (ServerModel::Fork, 1),
         (ServerModel::Thread, 1),
@@ -201,6 +202,11 @@ pub fn all_models() -> impl Iterator<Item = ServerSetup> {
     ];
     let models = models.into_iter().filter(|(model, _)| *model != ServerModel::Uring || has_ring());
     models.map(|(model, threads)| ServerSetup { model, ..ServerSetup::with_threads(threads) })
+}
+
+/// Whether each thread of a model serves many connections.
+pub fn is_event_loop(model: ServerModel) -> bool {
+    matches!(model, ServerModel::Poll | ServerModel::Epoll | ServerModel::Uring)
 }
 
 /// Whether there is an io_uring; where there is none, that is reported.

@@ -25,7 +25,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub index: bool,
     /// Serving model: epoll (a few threads, each with an event loop over many connections), uring (event loops on
-    /// io_uring, Linux 6.1 or later), fork (a process for each connection), thread (a thread for each connection) or
+    /// io_uring, Linux 6.1 or later), poll (event loops on poll(2)), fork (a process for each connection), thread (a thread for each connection) or
     /// pool (as many threads as --threads says, each of which serves one connection until it ends)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: ServerModel,
