@@ -209,12 +209,8 @@ FILE_SYNC = ["file.sync", "place=in_place"]
 PIPE_BANDWIDTH = ["os.ipc.bandwidth", "mechanism=pipe", "message=64KiB", *SAME_CPU]
 FORK_RSS = ["os.process.fork_rss", "pages=base"]
 WORKING_SET = ["mem.latency", "pages=base"]
-<<<<<<< HEAD
-QUOTA_BYSTANDER, MEMORY_BYSTANDER = {"bystander": "group_quota", "control_plant": Bench.ample_quota}, {"bystander": "memory_limit", "control_plant": Bench.ample_memory_quota}
-=======
 SELECT = ["os.syscall.select", "descriptors=100"]
-QUOTA, MEMORY = {"bystander": "group_quota", "control_plant": Bench.ample_quota}, {"bystander": "memory_limit", "control_plant": Bench.ample_memory}
->>>>>>> 02c3d041 (kelvin why shows what the mitigation of speculative store bypass takes, by rounds whose process allows the bypass)
+QUOTA_BYSTANDER, MEMORY_BYSTANDER = {"bystander": "group_quota", "control_plant": Bench.ample_quota}, {"bystander": "memory_limit", "control_plant": Bench.ample_memory_quota}
 WAKE_CAUSES = ("idle_wake", "remote_interrupt")
 
 
@@ -300,7 +296,6 @@ CASES = [
          "congestion_control"),
     Case("zero copy of 64 KiB", "zero_copy", [*ZERO_COPY, "way=zerocopy", "message=64KiB"], [], ([*ZERO_COPY, "way=send", "message=64KiB"], []),
          "congestion_control"),
-<<<<<<< HEAD
     Case("reads past the page cache", "cold_cache", [*BLOCK_READ, "cache=direct"], [], ([*BLOCK_READ, "cache=cached"], []), **QUOTA_BYSTANDER),
     Case("random reads, an empty cache", "cold_cache", [*RANDOM_READ, "cache=uncached"], [], ([*BLOCK_READ, "cache=cached"], [], BLOCKS_PER_MB), **QUOTA_BYSTANDER),
     Case("a disk of 20 MB/s", "cold_cache", [*BLOCK_READ, "cache=direct"], [disk(rate=20_000_000)], ([*BLOCK_READ, "cache=cached"], [disk()]), **QUOTA_BYSTANDER),
@@ -309,25 +304,11 @@ CASES = [
     Case("page tables of 64 MiB", "page_tables", [*FORK_RSS, "resident=64MiB"], [], (["os.process.fork_rss", "pages=huge", "resident=64MiB"], []), "other_work"),
     Case("page tables of 256 MiB", "page_tables", [*FORK_RSS, "resident=256MiB"], [], (["os.process.fork_rss", "pages=huge", "resident=256MiB"], []), "other_work"),
     Case("the usual timer slack", "timer_slack", ["os.timer.wakeup", "slack=50000"], [], (["os.timer.wakeup", "slack=1"], []), **QUOTA_BYSTANDER),
+    Case("no store bypass, 100 descriptors", "store_bypass", SELECT, [Bench.no_store_bypass], (SELECT, []), **QUOTA_BYSTANDER),
     Case("fsync of each write", "flush", [*FILE_SYNC, "by=fsync"], [], ([*FILE_SYNC, "by=none"], []), **QUOTA_BYSTANDER),
     Case("fdatasync of each write", "flush", [*FILE_SYNC, "by=fdatasync"], [], ([*FILE_SYNC, "by=none"], []), **QUOTA_BYSTANDER),
     Case("files on ext4", "file_system", FILE_CREATE, [disk()], (FILE_CREATE, [Bench.memory_file_system]), **QUOTA_BYSTANDER),
     Case("names that are flushed (dirsync)", "file_system", FILE_CREATE, [disk("loop,dirsync")], (FILE_CREATE, [Bench.memory_file_system]), **QUOTA_BYSTANDER),
-=======
-    Case("reads past the page cache", "cold_cache", [*READ, "cache=direct"], [], ([*READ, "cache=cached"], []), **QUOTA),
-    Case("random reads, an empty cache", "cold_cache", [*MIXED, "cache=uncached"], [], ([*READ, "cache=cached"], [], BLOCKS_OF_A_MB), **QUOTA),
-    Case("a disk of 20 MB/s", "cold_cache", [*READ, "cache=direct"], [disk(rate=20_000_000)], ([*READ, "cache=cached"], [disk()]), **QUOTA),
-    Case("read-ahead for touches far apart", "read_ahead", [*TOUCH, "read_ahead=on", "step_bytes=16MiB"], [],
-         ([*TOUCH, "read_ahead=off", "step_bytes=4KiB"], []), **QUOTA),
-    Case("page tables of 64 MiB", "page_tables", [*FORK, "resident=64MiB"], [], (["os.process.fork_rss", "pages=huge", "resident=64MiB"], []), "other_work"),
-    Case("page tables of 256 MiB", "page_tables", [*FORK, "resident=256MiB"], [], (["os.process.fork_rss", "pages=huge", "resident=256MiB"], []), "other_work"),
-    Case("the usual timer slack", "timer_slack", ["os.timer.wakeup", "slack=50000"], [], (["os.timer.wakeup", "slack=1"], []), **QUOTA),
-    Case("no store bypass, 100 descriptors", "store_bypass", SELECT, [Bench.no_store_bypass], (SELECT, []), **QUOTA),
-    Case("fsync of each write", "flush", [*SYNC, "by=fsync"], [], ([*SYNC, "by=none"], []), **QUOTA),
-    Case("fdatasync of each write", "flush", [*SYNC, "by=fdatasync"], [], ([*SYNC, "by=none"], []), **QUOTA),
-    Case("files on ext4", "file_system", CREATE, [disk()], (CREATE, [Bench.in_memory]), **QUOTA),
-    Case("names that are flushed (dirsync)", "file_system", CREATE, [disk("loop,dirsync")], (CREATE, [Bench.in_memory]), **QUOTA),
->>>>>>> 02c3d041 (kelvin why shows what the mitigation of speculative store bypass takes, by rounds whose process allows the bypass)
 ]  # fmt: skip
 for name, figure, loop in (
     ("pipe", ["os.ipc.latency", "mechanism=pipe"], token_loop("pipe")),

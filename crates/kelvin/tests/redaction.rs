@@ -35,7 +35,8 @@ impl Drop for AgentProcess {
 /// Every output of the newest stored run, in every format.
 fn all_outputs(dir: &TestDir, options: &[&str]) -> Vec<String> {
     let text_formats = ["terminal", "html", "md", "json", "csv", "samples"];
-    let export_formats = ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat", "influx"];
+    let export_formats =
+        ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat", "influx"];
     let formats: Vec<Vec<&str>> =
         text_formats.into_iter().chain(export_formats).map(|format| vec!["report", "--format", format]).collect();
     let commands = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json", "--with-samples"]];

@@ -118,7 +118,7 @@ impl<S: Selector> EventLoop for ReadinessWorker<S> {
         &mut self.core
     }
 
-    fn state_of(client: &mut ReadyClient) -> (&mut ClientState, bool) {
+    fn client_state(client: &mut ReadyClient) -> (&mut ClientState, bool) {
         (&mut client.state, false)
     }
 

@@ -44,7 +44,7 @@ fn write_map(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     }
     for line in map {
         let text = line.trim_start();
-        output::hanging(out, &" ".repeat(2 + line.len() - text.len()), text)?;
+        output::write_hanging(out, &" ".repeat(2 + line.len() - text.len()), text)?;
     }
     Ok(())
 }

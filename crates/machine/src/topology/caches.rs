@@ -48,7 +48,8 @@ fn cache(root: FileRoot<'_>, directory: &str) -> Option<CacheInstances> {
 
 /// The online CPUs that share a cache of one of them.
 fn sharing_cpus(root: FileRoot<'_>, directory: &str, cpu: u32, online: &[u32]) -> Vec<u32> {
-    let listed = cpus_from_files(root, &[(format!("{directory}/shared_cpu_list"), format!("{directory}/shared_cpu_map"))]);
+    let listed =
+        cpus_from_files(root, &[(format!("{directory}/shared_cpu_list"), format!("{directory}/shared_cpu_map"))]);
     let cpus: Vec<u32> = listed.into_iter().flatten().filter(|sharer| online.contains(sharer)).collect();
     if cpus.contains(&cpu) { cpus } else { vec![cpu] }
 }
