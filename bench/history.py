@@ -176,8 +176,8 @@ def insert_run(connection, run):
     """Inserts a copy of the row of the template, with a later start time."""
     start_time = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(minutes=run + 1)
     connection.execute(
-        "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline, status, partial_reason, seconds, notes)"
-        " SELECT ?, format, ?, ?, machine, cpu_model, mode, kelvin, outline, status, partial_reason, seconds, notes FROM run LIMIT 1",
+        "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, header, status, partial_reason, seconds, notes)"
+        " SELECT ?, format, ?, ?, machine, cpu_model, mode, kelvin, header, status, partial_reason, seconds, notes FROM run LIMIT 1",
         (f"bench-{run}", start_time.strftime("%Y-%m-%dT%H:%M:%SZ"), int(start_time.timestamp() * 1e6)),
     )
 

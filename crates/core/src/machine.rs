@@ -24,10 +24,13 @@ pub enum Fact<T> {
     },
 }
 
+/// Why a fact is unknown that nobody has read.
+const NOT_READ: &str = "not read";
+
 impl<T> Default for Fact<T> {
     /// A fact not read yet.
     fn default() -> Self {
-        Self::unknown("not read")
+        Self::unknown(NOT_READ)
     }
 }
 
@@ -48,6 +51,11 @@ impl<T> Fact<T> {
             Self::Known { value, .. } => Some(value),
             Self::Unknown { .. } => None,
         }
+    }
+
+    /// Whether nobody has read it: in a run of a version that did not know it.
+    pub fn is_not_read(&self) -> bool {
+        matches!(self, Self::Unknown { reason } if reason == NOT_READ)
     }
 
     /// The source of a known fact, or the reason of an unknown one.

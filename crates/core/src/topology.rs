@@ -13,10 +13,10 @@ pub struct Topology {
     /// CPUs online.
     pub online: Fact<Vec<u32>>,
     /// CPUs that are present and offline; not read by earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub offline: Fact<Vec<u32>>,
     /// CPUs that the scheduler balances no tasks onto (`isolcpus=`); not read by earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub isolated: Fact<Vec<u32>>,
     /// CPUs that this process may use (affinity mask).
     pub allowed: Fact<Vec<u32>>,
@@ -27,15 +27,15 @@ pub struct Topology {
     /// For each online CPU the CPUs of the same core, itself included.
     pub siblings: Fact<Vec<Vec<u32>>>,
     /// Where each core is; not read by earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub core_locations: Fact<Vec<CoreLocation>>,
     /// Kinds of cores, the fastest first; empty if all are of one kind. Not read by earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub core_kinds: Fact<Vec<CoreKind>>,
     /// Caches of the CPU that is measured, innermost first.
     pub caches: Fact<Vec<Cache>>,
     /// Caches of all online CPUs, innermost first; not read by earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub cache_instances: Fact<Vec<CacheInstances>>,
     /// Nodes of memory.
     pub nodes: Fact<Vec<NumaNode>>,

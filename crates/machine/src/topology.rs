@@ -345,7 +345,7 @@ mod tests {
     /// A machine whose CPUs have these files below `topology`.
     fn cores_of(cpus: &[&[(&str, &str)]]) -> Topology {
         let tree = FixtureTree::default();
-        tree.fill("sys/devices/system/cpu/online", &format!("0-{}", cpus.len() - 1));
+        tree.fill("sys/devices/system/cpu/online", format!("0-{}", cpus.len() - 1));
         for (cpu, files) in cpus.iter().enumerate() {
             for (name, text) in *files {
                 tree.fill(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"), text);
