@@ -375,7 +375,7 @@ mod tests {
         ] {
             let words = format!("for {name} {}, {} and {}", time(default), time(quick), time(thorough));
             assert!(budget.contains(&words), "{words}: {budget}");
-            let words = format!("of {name} {}, {} and {}", default.rounds, quick.rounds, thorough.rounds);
+            let words = format!("for {name} {}, {} and {}", default.rounds, quick.rounds, thorough.rounds);
             assert!(rounds.contains(&words), "{words}: {rounds}");
         }
     }
