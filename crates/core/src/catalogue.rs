@@ -50,6 +50,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         os::IPC_METRICS,
         os::SIGNAL_METRICS,
         os::TASK_METRICS,
+        os::SCALING_METRICS,
         os::RIVAL_METRICS,
         mem::ALL,
         file::DEVICE_METRICS,

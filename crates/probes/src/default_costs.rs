@@ -30,9 +30,11 @@ const fn per_axis(metric: &'static Metric, milliseconds: u64, axis: Axis, nanose
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static PROBE_COSTS: [ProbeCost; 40] = [
+static PROBE_COSTS: [ProbeCost; 41] = [
     per_axis(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     per_axis(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
+    // Windows of a fixed time, and a task for each CPU.
+    per_axis(&os::SCALING_RATE, 50, os::WORKING_CPUS, 300e3),
     per_axis(&mem::LATENCY, 5, mem::BYTES, 2.0),
     per_axis(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 2.0),
     per_axis(&mem::LATENCY_STRIDE, 5, mem::BYTES, 0.5),

@@ -98,11 +98,13 @@ const REFERENCE_RULES: ReferenceRules<'_> = ReferenceRules {
     has_modes,
 };
 
-/// Bandwidth of all CPUs, or of several threads or streams at once.
+/// Bandwidth of all CPUs, or what several CPUs, threads or streams do at once.
 fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
     metric.id == mem::LOADED_BANDWIDTH.id
         || mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All)
-        || [file::THREAD_COUNT, net::STREAMS].iter().any(|axis| axis.number_in(case).is_some_and(|count| count > 1))
+        || [file::THREAD_COUNT, net::STREAMS, os::WORKING_CPUS]
+            .iter()
+            .any(|axis| axis.number_in(case).is_some_and(|count| count > 1))
 }
 
 /// Increments that are handed from the store buffer to the next load. Some cores do that at rename, in no time, or as

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{measure, median, notes, reading_of};
-use kelvin_core::{Case, MetricReadings};
+use common::{measure, median, notes, reading_of, run_probe};
+use kelvin_core::catalogue::os::{KernelService, SCALING_EFFICIENCY, SCALING_RATE, TaskKind, WORKING_CPUS};
+use kelvin_core::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 15;
@@ -60,4 +61,36 @@ fn task_times_add_up_for_all_splits() {
         assert!(value(&readings, "os.tasks.unaccounted") >= 0.0, "{kind}: {readings:?}");
         assert!(notes(&readings).contains("as time shows it: real"), "{}", notes(&readings));
     }
+}
+
+#[test]
+fn every_service_is_counted_on_every_cpu() {
+    let cpus = kelvin_sys::cpu::allowed().unwrap().len().min(2) as u64;
+    for &service in KernelService::ALL {
+        for &kind in TaskKind::ALL {
+            let case = Case::new().with_word(service).with_word(kind).with_number(WORKING_CPUS, cpus);
+            let readings = match run_probe("os.scaling", &case, SLICE) {
+                RoundOutcome::Measured(readings) => readings,
+                // Other work may have had the CPUs all the time.
+                RoundOutcome::Failed(reason) if reason.contains("busy with other work") => continue,
+                other => panic!("{case}: {other:?}"),
+            };
+            for metric in [&SCALING_RATE, &SCALING_EFFICIENCY] {
+                assert!(value(&readings, &metric.id) > 0.0, "{case}: {readings:?}");
+            }
+            let notes = notes(&readings);
+            let faults = [KernelService::MmapMunmap, KernelService::PageFault].contains(&service);
+            assert!(notes.contains(" operations on CPUs ") && notes.contains("alone, the task on CPU "), "{notes}");
+            assert!(!faults || notes.contains("by getrusage 1.0"), "{case}: {notes}");
+        }
+    }
+}
+
+#[test]
+fn more_cpus_than_allowed_are_skipped() {
+    let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
+    let case = Case::new().with_word(KernelService::NullCall).with_word(TaskKind::Threads);
+    let outcome = run_probe("os.scaling", &case.with_number(WORKING_CPUS, cpus + 1), SLICE);
+    let RoundOutcome::Skipped(reason) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(reason.to_string(), format!("needs {} CPUs; this process may use {cpus}", cpus + 1));
 }

@@ -41,6 +41,17 @@ pub fn current() -> u32 {
     unsafe { libc::sched_getcpu() as u32 }
 }
 
+/// The core that a CPU belongs to, by the numbers of its socket, die and core, which two threads of one core share; `None` where the
+/// kernel does not tell.
+pub fn core_of(cpu: u32) -> Option<[i64; 3]> {
+    let number = |name: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    // Kernels before 5.3 know no dies.
+    Some([number("physical_package_id")?, number("die_id").unwrap_or(0), number("core_id")?])
+}
+
 /// Makes the calling thread SCHED_IDLE: it keeps a CPU from going idle without delaying others.
 pub fn set_idle_priority() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
@@ -80,6 +91,14 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn core_is_known_where_sysfs_tells() {
+        let here = allowed().unwrap()[0];
+        let told = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/topology/core_id")).exists();
+        assert_eq!(core_of(here).is_some(), told);
+        assert_eq!(core_of(8000), None);
     }
 
     #[test]

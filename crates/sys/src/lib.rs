@@ -42,6 +42,7 @@ pub mod stdio;
 pub mod stop_signals;
 pub mod store_bypass;
 pub mod syscall_loops;
+pub mod task_group;
 pub mod terminate;
 pub mod thread_spawn;
 pub mod thread_start;

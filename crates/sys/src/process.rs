@@ -268,36 +268,63 @@ pub(crate) fn child_routines() -> [usize; 3] {
 /// Those of clone: `EAGAIN` at the limit of processes, `ENOMEM`.
 #[inline(always)]
 pub fn vfork_and_exit() -> Result<Child> {
-    let result = vfork_exit_raw();
+    child_of_raw(exit_in_child_raw(VFORK_CALL))
+}
+
+/// Creates a child by the bare call behind fork that exits at once with status 0. The C library's fork takes locks in a process with
+/// several threads, so that they would wait for each other before the kernel is entered.
+///
+/// The child never leaves the assembly and touches no memory.
+///
+/// # Errors
+/// Those of clone: `EAGAIN` at the limit of processes, `ENOMEM`.
+#[inline(always)]
+pub fn bare_fork_and_exit() -> Result<Child> {
+    child_of_raw(exit_in_child_raw(FORK_CALL))
+}
+
+/// The child of a raw call, which returned its id or a negated errno.
+#[inline(always)]
+fn child_of_raw(result: i64) -> Result<Child> {
     if result < 0 {
         return Err(process_error(Error::from_raw_os_error(-result as i32)));
     }
     Ok(Child { pid: result as libc::pid_t })
 }
 
-/// The raw call: the child's id, or a negated errno.
+/// The calls that make a child, by number.
+#[cfg(target_arch = "x86_64")]
+const VFORK_CALL: i64 = libc::SYS_vfork;
+#[cfg(target_arch = "x86_64")]
+const FORK_CALL: i64 = libc::SYS_fork;
+
+/// The raw call of this number, of which the child exits: the child's id, or a negated errno.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn vfork_exit_raw() -> i64 {
+fn exit_in_child_raw(call: i64) -> i64 {
     let result: i64;
     // SAFETY: the child runs on the registers that it was given and ends within these lines; it writes no memory. The
     // parent goes on after them with only rax, rcx and r11 changed.
     unsafe {
         std::arch::asm!(
             "syscall", "test rax, rax", "jnz 2f", "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
-            exit = const libc::SYS_exit_group, inout("rax") libc::SYS_vfork => result,
+            exit = const libc::SYS_exit_group, inout("rax") call => result,
             out("rdi") _, out("rcx") _, out("r11") _, options(nostack)
         );
     }
     result
 }
 
-/// The raw call: the child's id, or a negated errno. There is no vfork call on this architecture: clone with the flags
-/// that vfork stands for.
+/// The flags of clone for which vfork and fork stand: there are no such calls on this architecture.
+#[cfg(target_arch = "aarch64")]
+const VFORK_CALL: i64 = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as i64;
+#[cfg(target_arch = "aarch64")]
+const FORK_CALL: i64 = libc::SIGCHLD as i64;
+
+/// The raw clone with these flags, of which the child exits: the child's id, or a negated errno.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-fn vfork_exit_raw() -> i64 {
-    let flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as i64;
+fn exit_in_child_raw(flags: i64) -> i64 {
     let result: i64;
     // SAFETY: the child runs on the registers that it was given and ends within these lines; it writes no memory. The
     // parent goes on after them with only x0 and x8 changed.
@@ -430,7 +457,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_process_is_reaped() {
-        for fork in [fork_and_exit, vfork_and_exit] {
+        for fork in [fork_and_exit, vfork_and_exit, bare_fork_and_exit] {
             let child = fork().unwrap();
             let pid = child.pid;
             assert_ne!(pid as u32, std::process::id());

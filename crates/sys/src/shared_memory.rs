@@ -63,29 +63,40 @@ fn map(bytes: usize, flags: libc::c_int) -> Result<Region> {
     Region::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, ANONYMOUS)
 }
 
-/// Numbers in memory that forked children share, zero at the beginning.
+/// Values in memory that forked children share, all bytes zero at the beginning.
 #[derive(Debug)]
-pub struct SharedWords(Region);
+pub struct SharedSlice<T> {
+    region: Region,
+    values: PhantomData<T>,
+}
 
-impl SharedWords {
-    /// This many, all zero.
+/// Numbers in memory that forked children share, zero at the beginning.
+pub type SharedWords = SharedSlice<AtomicU64>;
+
+impl<T> SharedSlice<T> {
+    /// This many.
     ///
     /// # Errors
     /// None, or more than there is room for.
-    pub fn new(count: usize) -> Result<Self> {
-        let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or_else(|| Error::from_raw_os_error(libc::ENOMEM))?;
+    #[allow(private_bounds, reason = "only types of this crate may lie in shared memory")]
+    pub fn new(count: usize) -> Result<Self>
+    where
+        T: Zeroed,
+    {
+        let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| Error::from_raw_os_error(libc::ENOMEM))?;
         // Nothing is reserved for those that may never be written.
-        map(bytes, libc::MAP_NORESERVE).map(Self)
+        Ok(Self { region: map(bytes, libc::MAP_NORESERVE)?, values: PhantomData })
     }
 }
 
-impl Deref for SharedWords {
-    type Target = [AtomicU64];
+impl<T> Deref for SharedSlice<T> {
+    type Target = [T];
 
     #[inline(always)]
-    fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: this many words are mapped as long as `self`; zero is a valid one.
-        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().cast(), self.0.bytes() / size_of::<AtomicU64>()) }
+    fn deref(&self) -> &[T] {
+        let (start, count) = (self.region.start().as_ptr().cast(), self.region.bytes() / size_of::<T>());
+        // SAFETY: this many values are mapped as long as `self`; all bytes zero is a valid one.
+        unsafe { std::slice::from_raw_parts(start, count) }
     }
 }
 

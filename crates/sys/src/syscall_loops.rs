@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 
 use rustix::pipe::PipeFlags;
 
@@ -217,6 +218,62 @@ pub fn mmap_munmap_loop(bytes: usize, pairs: u64) -> Result<()> {
     Ok(())
 }
 
+/// `pairs` times: maps `bytes` of anonymous private memory, writes one byte of it, and unmaps it.
+#[inline(always)]
+pub fn mmap_touch_munmap_loop(bytes: usize, pairs: u64) -> Result<()> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let map = [0, bytes, protection, flags, usize::MAX, 0];
+    for _ in 0..pairs {
+        // SAFETY: a fresh mapping at an address of the kernel's choice, of at least one writable byte; only that mapping is
+        // written and unmapped.
+        unsafe {
+            let address = check_result(system_call(libc::SYS_mmap, map))? as usize;
+            (address as *mut u8).write_volatile(1);
+            check_result(system_call(libc::SYS_munmap, [address, bytes, 0, 0, 0, 0]))?;
+        }
+    }
+    Ok(())
+}
+
+/// `files` times: creates a file of this name in a directory, closes it, and removes it.
+///
+/// # Errors
+/// Those of the calls: `EEXIST` where there is one.
+#[inline(always)]
+pub fn create_unlink_loop(directory: BorrowedFd<'_>, name: &CStr, files: u64) -> Result<()> {
+    let (directory, name) = (directory.as_raw_fd() as usize, name.as_ptr() as usize);
+    let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_CLOEXEC) as usize;
+    let create = [directory, name, flags, 0o600, 0, 0];
+    for _ in 0..files {
+        // SAFETY: the name lives to the end of the loop; the descriptor closed is the one just opened.
+        unsafe {
+            let opened = check_result(system_call(libc::SYS_openat, create))? as usize;
+            check_result(system_call(libc::SYS_close, [opened, 0, 0, 0, 0, 0]))?;
+            check_result(system_call(libc::SYS_unlinkat, [directory, name, 0, 0, 0, 0]))?;
+        }
+    }
+    Ok(())
+}
+
+/// `calls` wakes of a futex of this process (FUTEX_PRIVATE_FLAG) for which nobody waits.
+///
+/// # Errors
+/// Those of futex, and a waiter that was woken.
+#[inline(always)]
+pub fn futex_wake_loop(word: &AtomicU32, calls: u64) -> Result<()> {
+    let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let wake = [word.as_ptr() as usize, operation, 1, 0, 0, 0];
+    for _ in 0..calls {
+        // SAFETY: the word is valid; the kernel reads no other argument of this operation.
+        match check_result(unsafe { system_call(libc::SYS_futex, wake) })? {
+            0 => {}
+            woken => return Err(Error::other(format!("it woke {woken} waiters of a futex that has none"))),
+        }
+    }
+    Ok(())
+}
+
 /// Descriptors that are never ready, for select.
 #[derive(Debug)]
 pub struct SelectSet {
@@ -389,6 +446,28 @@ mod tests {
         assert_eq!(stat_loop(c"/nowhere", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         assert_eq!(open_close_loop(c"/nowhere", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         assert_eq!(mmap_munmap_loop(0, 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        mmap_touch_munmap_loop(64 << 10, 3).unwrap();
+        assert_eq!(mmap_touch_munmap_loop(0, 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        futex_wake_loop(&AtomicU32::new(0), 3).unwrap();
+    }
+
+    #[test]
+    fn created_files_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = File::open(root.path()).unwrap();
+        create_unlink_loop(directory.as_fd(), c"file", 3).unwrap();
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+        File::create(root.path().join("file")).unwrap();
+        let error = create_unlink_loop(directory.as_fd(), c"file", 1).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
+    }
+
+    #[test]
+    fn each_touched_mapping_is_a_fault() {
+        let faults = || crate::usage::read_usage(crate::usage::UsageScope::Thread).minor_faults;
+        let before = faults();
+        mmap_touch_munmap_loop(64 << 10, 50).unwrap();
+        assert!(faults() - before >= 50);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod calls;
 mod ipc;
 mod process;
 mod rivals;
+mod scaling;
 mod switch;
 
 use crate::Name;
@@ -12,6 +13,7 @@ pub use calls::*;
 pub use ipc::*;
 pub use process::*;
 pub use rivals::*;
+pub use scaling::*;
 pub use switch::*;
 
 /// The study of what the operating system adds to a program's own work.

@@ -7,6 +7,7 @@ pub(crate) mod ipc;
 pub(crate) mod partner;
 mod process_lifetime;
 mod rivals;
+mod scaling;
 mod shell;
 mod signal;
 mod spawn;
@@ -47,6 +48,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &signal::DELIVER_PROBE,
     &timer::PROBE,
     &tasks::PROBE,
+    &scaling::PROBE,
     &rivals::SYSCALL_PROBE,
     &rivals::PIPE_PROBE,
 ];

@@ -16,7 +16,7 @@ use super::syscall_null::kernel_entry_case;
 use crate::prelude::*;
 
 /// Bytes mapped and unmapped.
-const MAPPED_BYTES: usize = 64 << 10;
+pub(super) const MAPPED_BYTES: usize = 64 << 10;
 
 const UNPUBLISHED_WORK_TEXT: &str = "The kernel's work beyond the entry has no published cost for current kernels; \
                                  os.syscall.null per kernel entry is the floor.";

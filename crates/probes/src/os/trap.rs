@@ -105,10 +105,15 @@ fn misprediction_cost(facts: &PredictionInputs<'_>, name: &str, branches: f64) -
 
 /// Whether the kernel calls through its table of system calls; since 6.9 it compares and jumps instead.
 fn has_indirect_dispatch(facts: &PredictionInputs<'_>) -> bool {
-    let release = facts.machine().kernel.release.get().map_or("", String::as_str);
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    is_kernel_before(facts, (6, 9))
+}
+
+/// Whether the kernel is older than a release, as one of an unknown release counts.
+pub(super) fn is_kernel_before(facts: &PredictionInputs<'_>, release: (u32, u32)) -> bool {
+    let own = facts.machine().kernel.release.get().map_or("", String::as_str);
+    let mut numbers = own.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     match (numbers.next(), numbers.next()) {
-        (Some(major), Some(minor)) => (major, minor) < (6, 9),
+        (Some(major), Some(minor)) => (major, minor) < release,
         _ => true,
     }
 }
