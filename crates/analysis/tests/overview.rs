@@ -429,3 +429,94 @@ fn disk_block_time_is_consistent() {
     let place = rung.figure.source.as_ref().unwrap();
     assert!(disk.sides.iter().any(|side| side.metric == place.metric && side.case == place.case), "{disk:?}");
 }
+
+/// Adds the efficiency of a service in tasks of a kind at a number of CPUs, round by round.
+fn add_efficiency(run: &mut Run, case: (os::KernelService, os::TaskKind, u64), rounds: &[f64]) {
+    let (service, kind, cpus) = case;
+    let case = Case::new().with_word(service).with_word(kind).with_number(os::WORKING_CPUS, cpus);
+    add_scalars(run, &os::SCALING_EFFICIENCY, case, rounds);
+}
+
+/// Eight rounds within a percent of a figure.
+fn steady(figure: f64) -> [f64; 8] {
+    [0.995, 1.005, 0.99, 1.01, 1.0, 1.0, 0.997, 1.003].map(|share| share * figure)
+}
+
+/// What is said of mapping memory in threads where it and null calls have these efficiencies by CPUs.
+fn scaling_stand_out(null_calls: &[(u64, f64)], mapping: &[(u64, f64)]) -> Option<StandOut> {
+    let mut run = guest::guest_run();
+    run.header.metrics.push(os::SCALING_EFFICIENCY);
+    for (service, points) in [(os::KernelService::NullCall, null_calls), (os::KernelService::MmapMunmap, mapping)] {
+        for &(cpus, figure) in points {
+            add_efficiency(&mut run, (service, os::TaskKind::Threads, cpus), &steady(figure));
+        }
+    }
+    answer(&run, StandOutQuestion::ServiceScaling)
+}
+
+#[test]
+fn service_that_stops_scaling_is_named_with_its_count() {
+    let two = scaling_stand_out(&[(1, 1.0), (2, 0.99)], &[(1, 1.0), (2, 0.19)]).unwrap();
+    assert_eq!(two.text, "Mapping memory stops scaling at 1 of 2 CPUs in threads of one process.");
+    assert!((two.factor - 0.99 / 0.19).abs() < 1e-9, "{two:?}");
+    assert_eq!(two.sides.len(), 2);
+    assert!((two.ratio.unwrap().value - two.sides[1].value / two.sides[0].value).abs() < 1e-9);
+    // The rates are 1, 2, 3.6, 3.8 and 3.7 times that of one.
+    let curve = [(1, 1.0), (2, 1.0), (4, 0.9), (8, 0.475), (16, 0.231)];
+    let all = [(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (16, 0.95)];
+    let many = scaling_stand_out(&all, &curve).unwrap();
+    assert_eq!(many.text, "Mapping memory stops scaling at 4 of 16 CPUs in threads of one process.");
+    // It begins again with all of them.
+    let again = [(1, 1.0), (2, 1.0), (4, 0.9), (8, 0.475), (16, 0.4)];
+    assert_eq!(scaling_stand_out(&all, &again), None);
+}
+
+#[test]
+fn worst_service_is_named_with_what_processes_do() {
+    use os::KernelService::{ForkExitWait, NullCall, PageFault};
+    use os::TaskKind::{Processes, Threads};
+    let mut run = guest::guest_run();
+    run.header.metrics.push(os::SCALING_EFFICIENCY);
+    for (service, both) in [(NullCall, 1.0), (ForkExitWait, 0.5), (PageFault, 0.4)] {
+        add_efficiency(&mut run, (service, Threads, 1), &steady(1.0));
+        add_efficiency(&mut run, (service, Threads, 2), &steady(both));
+    }
+    add_efficiency(&mut run, (ForkExitWait, Processes, 2), &steady(0.6));
+    add_efficiency(&mut run, (PageFault, Processes, 2), &steady(0.94));
+    let text = answer(&run, StandOutQuestion::ServiceScaling).unwrap().text;
+    assert_eq!(
+        text,
+        "Touching new memory stops scaling at 1 of 2 CPUs in threads of one process; 2 processes reach 1.9 times the rate of one."
+    );
+    assert!(text.split_whitespace().count() <= 25);
+    // Processes that do not scale either are no remedy.
+    run.measurements.retain(|one| !PageFault.point().is_in_case(&one.planned.case));
+    let text = answer(&run, StandOutQuestion::ServiceScaling).unwrap().text;
+    assert_eq!(text, "Forking stops scaling at 1 of 2 CPUs in threads of one process.");
+}
+
+#[test]
+fn nothing_is_said_where_scaling_cannot_be_told() {
+    let stops = [(1, 1.0), (2, 0.19)];
+    assert_eq!(scaling_stand_out(&[(1, 1.0)], &[(1, 1.0)]), None, "one CPU");
+    assert_eq!(scaling_stand_out(&[(1, 1.0), (2, 0.62)], &stops), None, "two threads of one core");
+    assert_eq!(scaling_stand_out(&[(1, 1.0), (2, 0.5)], &stops), None, "a quota of one CPU");
+    assert_eq!(scaling_stand_out(&[], &stops), None, "no null calls to compare with");
+    assert_eq!(scaling_stand_out(&[(1, 1.0), (2, 1.0)], &[(1, 1.0), (2, 0.62)]), None, "a quarter more");
+    let with = |rounds: &[f64], null_calls: &[f64]| {
+        use os::KernelService::{MmapMunmap, NullCall};
+        use os::TaskKind::Threads;
+        let mut run = guest::guest_run();
+        run.header.metrics.push(os::SCALING_EFFICIENCY);
+        for (service, both) in [(NullCall, null_calls), (MmapMunmap, rounds)] {
+            add_efficiency(&mut run, (service, Threads, 1), &steady(1.0)[..both.len()]);
+            add_efficiency(&mut run, (service, Threads, 2), both);
+        }
+        answer(&run, StandOutQuestion::ServiceScaling).is_some()
+    };
+    assert!(with(&steady(0.19), &steady(1.0)));
+    assert!(!with(&[0.1, 0.9, 0.3, 0.7, 0.2, 0.95, 0.15, 0.5], &steady(1.0)), "other work took the CPUs at times");
+    assert!(!with(&steady(0.19), &[0.4, 1.1, 0.5, 1.0, 0.6, 0.9, 0.45, 1.0]), "it took them from null calls too");
+    assert!(!with(&steady(0.19)[..2], &steady(1.0)[..2]), "two rounds");
+    assert!(with(&steady(0.19)[..3], &steady(1.0)[..3]), "all pairs of three rounds");
+}

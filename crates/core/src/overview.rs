@@ -190,6 +190,8 @@ pub enum StandOutQuestion {
     StreamsBetweenCpus,
     /// What a local stream loses by the system's congestion control.
     CongestionControl,
+    /// Which kernel service more threads of one process do no more of, though their CPUs are there.
+    ServiceScaling,
     /// Whether the host moves the CPUs of the machine.
     CpuDistance,
     /// Which time is longest beside its prediction.

@@ -8,6 +8,7 @@ mod cpus;
 mod disk;
 mod memory;
 mod network;
+mod scaling;
 mod worst_time;
 
 use kelvin_core::units::{scale_for, trimmed_decimal};
@@ -24,7 +25,7 @@ const MAX_STAND_OUTS: usize = 8;
 const MIN_RANGE_ROUNDS: usize = 3;
 
 /// All questions, in the order in which equal answers are listed.
-const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 11] = [
+const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 12] = [
     cpus::wake_up,
     memory::cache_size,
     cpus::cpu_distance,
@@ -32,6 +33,7 @@ const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 11] 
     disk::idle_cache,
     network::congestion_control,
     network::streams_between_cpus,
+    scaling::service_scaling,
     memory::fresh_memory,
     disk::disk_cache,
     memory::memory_shared,
@@ -85,7 +87,13 @@ struct FigureRatio {
 
 impl FigureRatio {
     fn from_rounds(base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>) -> Option<Self> {
-        let ratio = ratio_of_rounds(base, other)?.estimate;
+        Self::from_rounds_jointly(base, other, 1)
+    }
+
+    /// Like [`Self::from_rounds`], with an interval that holds jointly with those of others, `count` together.
+    fn from_rounds_jointly(base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>, count: usize) -> Option<Self> {
+        let tested = ratio_of_rounds(base, other)?;
+        let ratio = if count > 1 { tested.at_joint_level(count).estimate } else { tested.estimate };
         let is_tested = !ratio.is_range || base.values.len().min(other.values.len()) >= MIN_RANGE_ROUNDS;
         let sides = [base.metric_value(), other.metric_value()];
         Some(Self { sides, base: base.measured_value(), other: other.measured_value(), ratio, is_tested })
