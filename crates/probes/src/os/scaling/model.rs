@@ -27,8 +27,8 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     if cpus == 1 {
         if is_efficiency {
             let remark = "the same task is measured twice";
-            let one = Expr::from(1.0).beside(&fact("CPUs", 1.0, Unit::Count, "the case"));
-            return Ok(one.within(REPEATED).explained(PredictionBasis::Derived, "itself", remark));
+            let one = Expr::from(1.0).with_input(&fact("CPUs", 1.0, Unit::Count, "the case"));
+            return Ok(one.widen(REPEATED).explained(PredictionBasis::Derived, "itself", remark));
         }
         return one_task(facts, service);
     }
@@ -50,14 +50,14 @@ fn one_task(facts: &PredictionInputs<'_>, service: KernelService) -> Predicted {
     let figure = |metric: &Metric| measured(facts, metric, &Case::new());
     let fault = || measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous));
     Ok(match service {
-        KernelService::NullCall => (1.0 / kernel_entry(facts)?).within(1.25).derived("null call"),
+        KernelService::NullCall => (1.0 / kernel_entry(facts)?).widen(1.25).derived("null call"),
         KernelService::ForkExitWait => {
             // That figure is of the image of a small program, whose page tables are a few.
             let rate = 1.0 / figure(&PROCESS_FORK_EXIT_WAIT)?;
             rate.of_value([1.0 / 3.0, 1.25]).derived("fork, exit and wait of a small process")
         }
         KernelService::MmapMunmap => {
-            (1.0 / (figure(&SYSCALL_MMAP_MUNMAP)? + fault()?)).within(1.5).derived("mmap, fault and munmap")
+            (1.0 / (figure(&SYSCALL_MMAP_MUNMAP)? + fault()?)).widen(1.5).derived("mmap, fault and munmap")
         }
         KernelService::PageFault => {
             // Giving a page back costs at most as much again.
@@ -76,14 +76,14 @@ fn one_task(facts: &PredictionInputs<'_>, service: KernelService) -> Predicted {
             let source = "Linux kernel/futex/waitwake.c: futex_wake, for the instruction count";
             let work = published("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source);
             let (fast, slow) = (1.0 / call.clone(), 1.0 / (3.0 * call.clone() + work.clone()));
-            (1.0 / (call + work)).between(&slow, &fast).derived("null call and a short path")
+            (1.0 / (call + work)).with_bounds(&slow, &fast).derived("null call and a short path")
         }
         KernelService::ConnectAccept => {
             let at = Case::new().with_word(PairPlacement::SameCpu);
             let [connect, close] = [&CONNECT, &CLOSE].map(|metric| measured(facts, metric, &at));
             // Accepting and setting the option are two calls more, and both ends are closed.
             (1.0 / (connect? + 2.0 * close? + 2.0 * kernel_entry(facts)?))
-                .within(2.0)
+                .widen(2.0)
                 .derived("connect, accept and close")
         }
     })
@@ -197,7 +197,7 @@ fn locked_gain(ideal: &Expr, share: Expr, cpus: u64) -> Predicted<Expr> {
     let customers = usize::try_from(cpus).or_unpredicted("more CPUs than can be counted")?;
     let speed_up = network.solve(customers).last().map_or(1.0, |solution| solution.throughput).min(ideal.value());
     let most = (1.0 / held).min(cpus as f64) * MOMENTS;
-    let gain = given("throughput of a lock held for that share", speed_up, Unit::Ratio).beside(&share).beside(ideal);
+    let gain = quantity("throughput of a lock held for that share", speed_up, Unit::Ratio).with_input(&share).with_input(ideal);
     Ok(gain.with_interval((CONTENDED_SHARE * speed_up, most)).source(CONTENDED_SOURCE))
 }
 
