@@ -65,7 +65,7 @@ fn task_times_add_up_for_all_splits() {
 
 #[test]
 fn every_service_is_counted_on_every_cpu() {
-    let cpus = kelvin_sys::cpu::allowed().unwrap().len().min(2) as u64;
+    let cpus = kelvin_sys::cpu::affinity().unwrap().len().min(2) as u64;
     for &service in KernelService::ALL {
         for &kind in TaskKind::ALL {
             let case = Case::new().with_word(service).with_word(kind).with_number(WORKING_CPUS, cpus);
@@ -88,7 +88,7 @@ fn every_service_is_counted_on_every_cpu() {
 
 #[test]
 fn more_cpus_than_allowed_are_skipped() {
-    let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
+    let cpus = kelvin_sys::cpu::affinity().unwrap().len() as u64;
     let case = Case::new().with_word(KernelService::NullCall).with_word(TaskKind::Threads);
     let outcome = run_probe("os.scaling", &case.with_number(WORKING_CPUS, cpus + 1), SLICE);
     let RoundOutcome::Skipped(reason) = outcome else { panic!("{outcome:?}") };

@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn core_is_known_where_sysfs_tells() {
-        let here = allowed().unwrap()[0];
+        let here = affinity().unwrap()[0];
         let told = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/topology/core_id")).exists();
         assert_eq!(core_of(here).is_some(), told);
         assert_eq!(core_of(8000), None);

@@ -15,8 +15,8 @@ use crate::{Error, Result};
 
 /// What a task does in windows.
 pub trait WindowWork {
-    /// Operations between two readings of the clock: few enough that a window ends when it should, so many that a reading is little
-    /// beside them.
+    /// Operations between two readings of the clock: few enough that a window ends when it should, so many that the cost of a
+    /// reading is small.
     fn stride(&self) -> u64;
 
     /// Makes ready for a window, before it begins.
@@ -27,7 +27,7 @@ pub trait WindowWork {
         Ok(())
     }
 
-    /// Does so many operations.
+    /// Does this many operations.
     ///
     /// # Errors
     /// That of an operation: every one is checked, as a failing one is fast and looks like a record.
@@ -56,7 +56,7 @@ pub struct WorkedWindow {
     pub involuntary_switches: u64,
 }
 
-/// What a task and its leader tell each other, on lines of its own.
+/// What a task and its leader exchange, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct TaskSlot {
@@ -119,16 +119,16 @@ impl TaskSlot {
         }
         let (stride, mut operations) = (work.stride(), 0);
         let before = read_usage(UsageScope::Thread);
-        let mut ended = clock.stop();
-        while ended < end {
+        let mut now = clock.stop();
+        while now < end {
             work.repeat(stride)?;
             operations += stride;
-            ended = clock.stop();
+            now = clock.stop();
         }
         let used = read_usage(UsageScope::Thread).since(before);
         for (figure, value) in [
             (&self.operations, operations),
-            (&self.ticks, ended - begin),
+            (&self.ticks, now - begin),
             (&self.minor_faults, used.minor_faults),
             (&self.involuntary_switches, used.involuntary_switches),
         ] {
@@ -172,17 +172,17 @@ impl TaskGroup {
         kind: PartnerKind,
         cpus: &[u32],
         clock: Clock,
-        make: impl Fn(usize) -> Result<W> + Clone + Send + 'static,
+        make_work: impl Fn(usize) -> Result<W> + Clone + Send + 'static,
     ) -> Result<Self> {
         let (status, slots) = (PartnerStatus::new()?, Arc::new(SharedSlice::new(cpus.len())?));
         let mut group = Self { clock, status, slots, tasks: Vec::with_capacity(cpus.len()) };
         for (number, &cpu) in cpus.iter().enumerate() {
-            let (make, slots) = (make.clone(), Arc::clone(&group.slots));
+            let (make_work, slots) = (make_work.clone(), Arc::clone(&group.slots));
             let run = move |status: &PartnerStatus| {
                 let slot: &TaskSlot = &slots[number];
                 let _end = EndOnDrop(slot);
                 // What went wrong is known before the leader wakes.
-                make(number)
+                make_work(number)
                     .and_then(|mut work| slot.work(status, clock, &mut work))
                     .inspect_err(|error| status.fail(error))
             };
@@ -191,7 +191,7 @@ impl TaskGroup {
         Ok(group)
     }
 
-    /// Lets some of the tasks work in a window, while the others sleep, and says what each of them did.
+    /// Lets some of the tasks work in a window, while the others sleep, and returns what each of them did.
     ///
     /// # Errors
     /// That of a task, here or in an earlier window; tasks that there are not.
@@ -211,7 +211,7 @@ impl TaskGroup {
         self.status.check()?;
         let is_over = |slot: &TaskSlot| slot.turn.load(Ordering::Acquire) == ENDED;
         match working.iter().any(is_over) {
-            // A panic, which the status learns of later.
+            // A panic, which the status shows later.
             true => Err(Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
             false => Ok(working.iter().map(TaskSlot::worked).collect()),
         }
@@ -269,8 +269,8 @@ mod tests {
     const TIMES: WindowTimes = WindowTimes { lead: 1_000_000, length: 2_000_000 };
 
     fn group(kind: PartnerKind) -> TaskGroup {
-        let here = cpu::allowed().unwrap()[0];
-        TaskGroup::start(kind, &[here; 3], Clock::MonotonicRaw, |number| Ok(Counter { prepared: 0, number })).unwrap()
+        let cpu = cpu::affinity().unwrap()[0];
+        TaskGroup::start(kind, &[cpu; 3], Clock::MonotonicRaw, |number| Ok(Counter { prepared: 0, number })).unwrap()
     }
 
     #[test]
@@ -299,9 +299,9 @@ mod tests {
             let error = group.run_window(0..1, TIMES).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{kind:?}");
         }
-        let here = cpu::allowed().unwrap()[0];
+        let cpu = cpu::affinity().unwrap()[0];
         let refused = |_| Err::<Counter, _>(Error::from_raw_os_error(libc::EMFILE));
-        let group = TaskGroup::start(PartnerKind::Thread, &[here], Clock::MonotonicRaw, refused).unwrap();
+        let group = TaskGroup::start(PartnerKind::Thread, &[cpu], Clock::MonotonicRaw, refused).unwrap();
         assert_eq!(group.run_window(0..1, TIMES).unwrap_err().raw_os_error(), Some(libc::EMFILE));
     }
 }

@@ -33,7 +33,7 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::measure(&[&SCALING_RATE, &SCALING_EFFICIENCY])
 };
 
-/// Nanoseconds of a window: so many that its beginning and its end on many CPUs are little beside it.
+/// Nanoseconds of a window: long enough that its beginning and its end on many CPUs are a small part of it.
 const WINDOW_NANOSECONDS: u64 = 20_000_000;
 /// Nanoseconds of each of the two windows of a task alone, before it and after it.
 const ALONE_NANOSECONDS: u64 = 10_000_000;
@@ -64,8 +64,8 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Quick => (vec![1, cpus], Vec::new()),
         Effort::Default => (powers, vec![cpus]),
         Effort::Thorough => {
-            let all = cpu_counts(cpus, |count| count.is_power_of_two() || is_halfway(count));
-            (all.clone(), all)
+            let counts = cpu_counts(cpus, |count| count.is_power_of_two() || is_halfway(count));
+            (counts.clone(), counts)
         }
     };
     let mut cases = words(services).words(&[TaskKind::Threads]).numbers(WORKING_CPUS, &threads);
@@ -75,14 +75,14 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         cases.retain(|case| TaskKind::of(case) == Some(TaskKind::Threads) || effort == Effort::Thorough);
         cases.push(scaling_case(KernelService::NullCall, TaskKind::Threads, 2));
     }
-    let mut seen = BTreeSet::new();
-    cases.retain(|case| seen.insert(case.clone()));
+    let mut unique_cases = BTreeSet::new();
+    cases.retain(|case| unique_cases.insert(case.clone()));
     cases
 }
 
 /// Those of the numbers up to that of all CPUs, and that itself.
-fn cpu_counts(cpus: u64, is_wanted: impl Fn(u64) -> bool) -> Vec<u64> {
-    (1..=cpus).filter(|&count| is_wanted(count) || count == cpus).collect()
+fn cpu_counts(cpus: u64, is_included: impl Fn(u64) -> bool) -> Vec<u64> {
+    (1..=cpus).filter(|&count| is_included(count) || count == cpus).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -93,13 +93,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     };
     let count = required(WORKING_CPUS.number_in(case).filter(|&count| count > 0), case)? as usize;
     let cpus = spread_over_cores(bench.cpu(), bench.allowed_cpus(), cpu::core_of);
-    let enough = format!("needs {count} CPUs; this process may use {}", cpus.len());
-    skip_if(cpus.len() < count, enough)?;
+    let reason = format!("needs {count} CPUs; this process may use {}", cpus.len());
+    skip_if(cpus.len() < count, reason)?;
     let cpus = &cpus[..count];
     let files = (service == KernelService::CreateUnlink).then(|| task_directories(bench, count)).transpose()?;
-    let place: Option<PathBuf> = files.as_ref().map(|files| files.path().to_owned());
-    let make = move |number: usize| ServiceWork::new(service, number, place.as_deref());
-    let group = TaskGroup::start(kind, cpus, bench.clock(), make)?;
+    let directories: Option<PathBuf> = files.as_ref().map(|files| files.path().to_owned());
+    let make_work = move |number: usize| ServiceWork::new(service, number, directories.as_deref());
+    let group = TaskGroup::start(kind, cpus, bench.clock(), make_work)?;
     let windows = measure_windows(bench, &group, count)?;
     group.finish()?;
     bench.note(windows.describe(cpus));
@@ -131,13 +131,14 @@ fn spread_and_fill(files: &Path, tasks: usize) -> ProbeResult<std::io::Result<()
 
 /// CPUs in the order in which they are put to work: this one, then one of each other core, then the other threads of the cores. A CPU of
 /// an unknown core counts as one.
-fn spread_over_cores(own: u32, allowed: &[u32], core_of: impl Fn(u32) -> Option<[i64; 3]>) -> Vec<u32> {
-    let others = allowed.iter().copied().filter(|&cpu| cpu != own);
-    let mut seen = BTreeMap::new();
-    let mut ranked: Vec<(usize, u32)> = std::iter::once(own)
-        .chain(others)
+fn spread_over_cores(measured_cpu: u32, allowed: &[u32], core_of: impl Fn(u32) -> Option<[i64; 3]>) -> Vec<u32> {
+    let other_cpus = allowed.iter().copied().filter(|&cpu| cpu != measured_cpu);
+    let mut threads_by_core = BTreeMap::new();
+    let mut ranked: Vec<(usize, u32)> = std::iter::once(measured_cpu)
+        .chain(other_cpus)
         .map(|cpu| {
-            let threads = core_of(cpu).map(|core| seen.entry(core).and_modify(|count| *count += 1).or_insert(0_usize));
+            let threads =
+                core_of(cpu).map(|core| threads_by_core.entry(core).and_modify(|count| *count += 1).or_insert(0_usize));
             (threads.map_or(0, |count| *count), cpu)
         })
         .collect();
@@ -196,10 +197,10 @@ impl Windows {
         let sum = |figure: fn(&WorkedWindow) -> u64| self.all.iter().map(figure).sum::<u64>();
         let operations = sum(|window| window.operations).max(1);
         let shares = self.all.iter().map(|window| window.operations as f64 * self.all.len() as f64 / operations as f64);
-        let (least, most) =
+        let (min_share, max_share) =
             shares.fold((f64::INFINITY, 0.0_f64), |(low, high), share| (low.min(share), high.max(share)));
         format!(
-            "{operations} operations on CPUs {}, by each {least:.2} to {most:.2} of the mean; by getrusage {:.2} minor faults an \
+            "{operations} operations on CPUs {}, by each {min_share:.2} to {max_share:.2} of the mean; by getrusage {:.2} minor faults an \
              operation, {} involuntary switches",
             kelvin_core::cpu_ranges(cpus),
             sum(|window| window.minor_faults) as f64 / operations as f64,

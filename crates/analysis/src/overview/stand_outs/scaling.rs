@@ -11,15 +11,15 @@ const MAX_FURTHER_GAIN: f64 = 1.1;
 const MIN_CPU_GAIN: f64 = 1.5;
 
 /// Which service more threads of one process do no more of, though the CPUs for them are there.
-pub(super) fn service_scaling(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let null_calls = ScalingCurve::of_threads(seen, KernelService::NullCall);
+pub(super) fn service_scaling(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let null_calls = ScalingCurve::of_threads(context, KernelService::NullCall);
     let services = KernelService::ALL.iter().filter(|&&service| service != KernelService::NullCall);
-    let curves: Vec<ScalingCurve<'_>> = services.map(|&service| ScalingCurve::of_threads(seen, service)).collect();
-    // Each service is asked at each count but the last.
-    let asked = curves.iter().map(|curve| curve.points.len().saturating_sub(1)).sum();
-    let stops = curves.iter().filter_map(|curve| curve.stop(&null_calls, asked));
+    let curves: Vec<ScalingCurve<'_>> = services.map(|&service| ScalingCurve::of_threads(context, service)).collect();
+    // Each service is comparisons at each count but the last.
+    let comparisons = curves.iter().map(|curve| curve.points.len().saturating_sub(1)).sum();
+    let stops = curves.iter().filter_map(|curve| curve.stop(&null_calls, comparisons));
     let worst = stops.max_by(|a, b| a.loss.total_cmp(&b.loss))?;
-    let ScalingStop { service, at, of, loss, compared } = worst;
+    let ScalingStop { service, stop_cpus, max_cpus, loss, compared } = worst;
     let subject = match service {
         KernelService::NullCall => "A null call",
         KernelService::ForkExitWait => "Forking",
@@ -29,11 +29,12 @@ pub(super) fn service_scaling(seen: &StandOutContext<'_>) -> Option<StandOutAnsw
         KernelService::FutexWake => "Waking futexes",
         KernelService::ConnectAccept => "Accepting connections",
     };
-    let processes = process_gain(seen, service, of).filter(|gain| gain.low > MIN_CPU_GAIN * at as f64);
+    let processes = process_gain(context, service, max_cpus).filter(|gain| gain.low > MIN_CPU_GAIN * stop_cpus as f64);
     let processes = processes.map_or_else(String::new, |gain| {
-        format!("; {of} processes reach {} times the rate of one", times_text(gain.value))
+        format!("; {max_cpus} processes reach {} times the rate of one", times_text(gain.value))
     });
-    let text = format!("{subject} stops scaling at {at} of {of} CPUs in threads of one process{processes}.");
+    let text =
+        format!("{subject} stops scaling at {stop_cpus} of {max_cpus} CPUs in threads of one process{processes}.");
     Some(compared.into_answer(Consequence::Avoidable, StandOutQuestion::ServiceScaling, text).with_factor(loss))
 }
 
@@ -48,9 +49,9 @@ struct ScalingCurve<'a> {
 struct ScalingStop {
     service: KernelService,
     /// CPUs from which on more are none.
-    at: u64,
+    stop_cpus: u64,
     /// All that were tried.
-    of: u64,
+    max_cpus: u64,
     /// How many times as much null calls gain from there to all.
     loss: f64,
     /// The efficiency with all of them over that there.
@@ -58,51 +59,52 @@ struct ScalingStop {
 }
 
 impl<'a> ScalingCurve<'a> {
-    fn of_threads(seen: &'a StandOutContext<'_>, service: KernelService) -> Self {
+    fn of_threads(context: &'a StandOutContext<'_>, service: KernelService) -> Self {
         let selector = select(&SCALING_EFFICIENCY).with_word(service.point()).with_word(TaskKind::Threads.point());
-        let results = selector.find_all(&seen.analysis.results);
-        let point = |result: &MetricResult| Some((WORKING_CPUS.number_in(&result.case)?, seen.result_rounds(result)?));
+        let results = selector.find_all(&context.analysis.results);
+        let point =
+            |result: &MetricResult| Some((WORKING_CPUS.number_in(&result.case)?, context.result_rounds(result)?));
         let mut points: Vec<(u64, &RoundHeadlines<'_>)> = results.filter_map(point).collect();
         points.sort_by_key(|&(cpus, _)| cpus);
         Self { service, points }
     }
 
-    /// The efficiency with the second number of CPUs over that with the first, by an interval that holds jointly with so many others.
+    /// The efficiency with the second number of CPUs over that with the first, by an interval that holds jointly with those of this many comparisons.
     fn compare(&self, from: u64, to: u64, jointly: usize) -> Option<FigureRatio> {
-        let at = |cpus: u64| self.points.iter().find(|point| point.0 == cpus).map(|point| point.1);
-        FigureRatio::from_rounds_jointly(at(from)?, at(to)?, jointly)
+        let rounds = |cpus: u64| self.points.iter().find(|point| point.0 == cpus).map(|point| point.1);
+        FigureRatio::from_rounds_jointly(rounds(from)?, rounds(to)?, jointly)
     }
 
     /// The least number of CPUs after which all greater ones give no more, though null calls gain from there to all.
-    fn stop(&self, null_calls: &Self, asked: usize) -> Option<ScalingStop> {
-        let &(of, _) = self.points.last()?;
-        let stop_at = |&(at, _): &(u64, &RoundHeadlines<'_>)| {
+    fn stop(&self, null_calls: &Self, comparisons: usize) -> Option<ScalingStop> {
+        let &(max_cpus, _) = self.points.last()?;
+        let stop_at = |&(stop_cpus, _): &(u64, &RoundHeadlines<'_>)| {
             // A rate is the efficiency times the CPUs.
-            let limit = |gain: f64, cpus: u64| gain * at as f64 / cpus as f64;
-            let control = null_calls.compare(at, of, asked)?;
-            let mut greater = self.points.iter().map(|point| point.0).filter(|&cpus| cpus > at);
+            let limit = |gain: f64, cpus: u64| gain * stop_cpus as f64 / cpus as f64;
+            let control = null_calls.compare(stop_cpus, max_cpus, comparisons)?;
+            let mut greater = self.points.iter().map(|point| point.0).filter(|&cpus| cpus > stop_cpus);
             let gives_no_more = |cpus: u64| {
-                let compared = self.compare(at, cpus, asked);
+                let compared = self.compare(stop_cpus, cpus, comparisons);
                 compared.is_some_and(|compared| compared.is_below(limit(MAX_FURTHER_GAIN, cpus)))
             };
-            let is_stop = control.is_above(limit(MIN_CPU_GAIN, of)) && greater.all(gives_no_more);
-            let compared = self.compare(at, of, asked).filter(|_| is_stop)?;
+            let is_stop = control.is_above(limit(MIN_CPU_GAIN, max_cpus)) && greater.all(gives_no_more);
+            let compared = self.compare(stop_cpus, max_cpus, comparisons).filter(|_| is_stop)?;
             Some(ScalingStop {
                 service: self.service,
-                at,
-                of,
+                stop_cpus,
+                max_cpus,
                 loss: control.ratio.value / compared.ratio.value,
                 compared,
             })
         };
-        self.points.iter().filter(|point| point.0 < of).find_map(stop_at)
+        self.points.iter().filter(|point| point.0 < max_cpus).find_map(stop_at)
     }
 }
 
-/// How many times the rate of one process so many have, where that is tested.
-fn process_gain(seen: &StandOutContext<'_>, service: KernelService, cpus: u64) -> Option<Estimate> {
+/// How many times the rate of one process this many have, where that is tested.
+fn process_gain(context: &StandOutContext<'_>, service: KernelService, cpus: u64) -> Option<Estimate> {
     let selector = select(&SCALING_EFFICIENCY).with_word(service.point()).with_word(TaskKind::Processes.point());
-    let rounds = seen.rounds(&selector.with_number(WORKING_CPUS, cpus))?;
+    let rounds = context.rounds(&selector.with_number(WORKING_CPUS, cpus))?;
     let gain = rounds.clone().scaled(cpus as f64).estimate()?;
     (!gain.is_range || rounds.values.len() >= MIN_RANGE_ROUNDS).then_some(gain)
 }

@@ -27,8 +27,8 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     if cpus == 1 {
         if is_efficiency {
             let remark = "the same task is measured twice";
-            let one = Expr::from(1.0).with_input(&fact("CPUs", 1.0, Unit::Count, "the case"));
-            return Ok(one.widen(REPEATED).explained(PredictionBasis::Derived, "itself", remark));
+            let unity = Expr::from(1.0).with_input(&fact("CPUs", 1.0, Unit::Count, "the case"));
+            return Ok(unity.widen(REPEATED).explained(PredictionBasis::Derived, "itself", remark));
         }
         return one_task(facts, service);
     }
@@ -38,8 +38,8 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         return Ok(efficiency.explained(PredictionBasis::Derived, gain.formula, gain.remark));
     }
     // One thread is a process with one task, as one process is.
-    let alone = measured(facts, &SCALING_RATE, &scaling_case(service, TaskKind::Threads, 1))?;
-    Ok((gain.speed_up * alone).explained(PredictionBasis::Derived, gain.formula, gain.remark))
+    let single_rate = measured(facts, &SCALING_RATE, &scaling_case(service, TaskKind::Threads, 1))?;
+    Ok((gain.speed_up * single_rate).explained(PredictionBasis::Derived, gain.formula, gain.remark))
 }
 
 /// Factor within which the same 20 ms repeat.
@@ -79,8 +79,8 @@ fn one_task(facts: &PredictionInputs<'_>, service: KernelService) -> Predicted {
             (1.0 / (call + work)).with_bounds(&slow, &fast).derived("null call and a short path")
         }
         KernelService::ConnectAccept => {
-            let at = Case::new().with_word(PairPlacement::SameCpu);
-            let [connect, close] = [&CONNECT, &CLOSE].map(|metric| measured(facts, metric, &at));
+            let same_cpu = Case::new().with_word(PairPlacement::SameCpu);
+            let [connect, close] = [&CONNECT, &CLOSE].map(|metric| measured(facts, metric, &same_cpu));
             // Accepting and setting the option are two calls more, and both ends are closed.
             (1.0 / (connect? + 2.0 * close? + 2.0 * kernel_entry(facts)?))
                 .widen(2.0)
@@ -164,21 +164,21 @@ impl Gain {
 fn ideal_gain(machine: &Machine, cpus: u64) -> Expr {
     let cores = usable_cores(machine).map(|cores| cores.min(cpus));
     let is_guest = machine.platform.hypervisor.get().is_none_or(Option::is_some);
-    let whole = fact("CPUs at work", cpus as f64, Unit::Ratio, "the case");
-    let most = MOMENTS * cpus as f64;
-    let (gain, least) = match cores.filter(|&cores| cores < cpus) {
+    let all_cpus = fact("CPUs at work", cpus as f64, Unit::Ratio, "the case");
+    let max_gain = MOMENTS * cpus as f64;
+    let (gain, min_gain) = match cores.filter(|&cores| cores < cpus) {
         Some(cores) => {
             let threads = (cpus - cores) as f64;
             let cores = fact("cores at work", cores as f64, Unit::Count, "the CPUs that share a core, by sysfs");
             let second = published("gain by a second thread", SECOND_THREAD_GAIN, Unit::Ratio, SECOND_THREAD_SOURCE);
-            let least = cores.value();
-            ((cores + threads * second).variant("second threads"), least)
+            let min_gain = cores.value();
+            ((cores + threads * second).variant("second threads"), min_gain)
         }
         // The CPUs of a guest may be the two threads of one core, which it is not told.
-        None if is_guest => (whole, (cpus as f64 / 2.0).max(1.0)),
-        None => (whole, cpus as f64),
+        None if is_guest => (all_cpus, (cpus as f64 / 2.0).max(1.0)),
+        None => (all_cpus, cpus as f64),
     };
-    gain.with_interval((least / ALL_CORE_FREQUENCY, most))
+    gain.with_interval((min_gain / ALL_CORE_FREQUENCY, max_gain))
 }
 
 /// How many cores the allowed CPUs are of.
@@ -191,14 +191,16 @@ fn usable_cores(machine: &Machine) -> Option<u64> {
 /// The gain of tasks that hold one lock for a share of each operation, one at a time: by mean value analysis of a queue for the lock and the
 /// time without it. Passing the lock on may cost much more; the bound is that of the lock in use all the time.
 fn locked_gain(ideal: &Expr, share: Expr, cpus: u64) -> Predicted<Expr> {
-    let held = share.value().clamp(MIN_LOCK_SHARE, 1.0);
-    let network = ClosedNetwork::new(vec![Station::queue(held), Station::delay(1.0 - held)], 0.0);
+    let lock_share = share.value().clamp(MIN_LOCK_SHARE, 1.0);
+    let network = ClosedNetwork::new(vec![Station::queue(lock_share), Station::delay(1.0 - lock_share)], 0.0);
     let network = network.or_unpredicted("the lock's share of an operation is no number")?;
     let customers = usize::try_from(cpus).or_unpredicted("more CPUs than can be counted")?;
     let speed_up = network.solve(customers).last().map_or(1.0, |solution| solution.throughput).min(ideal.value());
-    let most = (1.0 / held).min(cpus as f64) * MOMENTS;
-    let gain = quantity("throughput of a lock held for that share", speed_up, Unit::Ratio).with_input(&share).with_input(ideal);
-    Ok(gain.with_interval((CONTENDED_SHARE * speed_up, most)).source(CONTENDED_SOURCE))
+    let max_gain = (1.0 / lock_share).min(cpus as f64) * MOMENTS;
+    let gain = quantity("throughput of a lock held for that share", speed_up, Unit::Ratio)
+        .with_input(&share)
+        .with_input(ideal);
+    Ok(gain.with_interval((CONTENDED_SHARE * speed_up, max_gain)).source(CONTENDED_SOURCE))
 }
 
 /// A share of the lock below this is none that was measured.
