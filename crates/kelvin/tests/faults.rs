@@ -354,7 +354,7 @@ fn one_cpu_skips_two_cpu_cases() {
     let dir = RunDir::new();
     let cpu = kelvin_sys::cpu::affinity().unwrap()[0].to_string();
     let arguments =
-        ["-c", &cpu, KELVIN, "run", "os.switch.cross_cpu", "--budget", "2s", "--no-store", "--no-report", "--json"];
+        ["-c", &cpu, KELVIN, "run", "os.switch.cross_cpu", "--budget", "10s", "--no-store", "--no-report", "--json"];
     let output = dir.command("taskset", &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

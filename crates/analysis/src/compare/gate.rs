@@ -398,7 +398,7 @@ mod tests {
             ("[[figures]]\nworse = '5%'", "missing field `name`"),
             ("[[figures]]\nname = 'a'\nbecause = 'b'", "unknown field `because`"),
             ("[[known]]\nname = 'a'", "missing field `because`"),
-            ("[[known]]\nname = 'a'\nbecause = 'b'\nuntil = 10:00:00", "a day such as"),
+            ("[[known]]\nname = 'a'\nbecause = 'b'\nuntil = 10:00:00", "a day, such as"),
             ("[[figures]", "line 1"),
         ] {
             let error = Gate::from_policy(policy).unwrap_err();
