@@ -284,7 +284,7 @@ fn cached_and_uncached_files_are_compared() {
     let dir = TestDir::new();
     // Beside the files it holds the pages of the program, without which it is killed, and so is the process that reads the disk: those
     // of one for tests are 18 MB.
-    let options = ["--cache", "cached,uncached", "--server-memory", "48M", "--file-size", "1MB", "--file-count", "100"];
+    let options = ["--cache", "cached,uncached", "--server-memory", "46M", "--file-size", "1MB", "--file-count", "100"];
     let study =
         study_without_lock(&dir, &[&["--users", "1,3", "--rounds", "2", "--step", "300ms"], &options[..]].concat());
     for cache in ["cached", "uncached"] {
