@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::Unit;
-use crate::units::{bit_rate, bytes, cpus, stated_value, trimmed_decimal};
+use crate::units::{bit_rate, bytes, cpus, plural, stated_value, trimmed_decimal};
 use crate::{
     BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, Kernel, Limits, Machine,
     Memory, Mitigation, Name, Nic, NumaNode, Platform, Tlb, Topology,
@@ -223,16 +223,17 @@ fn core_kind(kind: &CoreKind, topology: &Topology) -> String {
     let locations = topology.core_locations.get().map_or(&[][..], Vec::as_slice);
     let cores = locations.iter().filter(|core| core.cpus.iter().any(|cpu| kind.cpus.contains(cpu))).count();
     let parts = [
-        (cores > 0).then(|| counted(cores, "core")),
-        Some(format!("{} {}", if kind.cpus.len() == 1 { "CPU" } else { "CPUs" }, cpu_ranges(&kind.cpus))),
+        (cores > 0).then(|| plural(cores as u64, "core")),
+        Some(numbered_cpus(&kind.cpus)),
         kind.maximum_hz.map(|hz| format!("up to {}", stated_value(hz, Unit::Hertz, 3))),
         kind.capacity.map(|capacity| format!("capacity {capacity}")),
     ];
     parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
 }
 
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+/// CPUs by number: `CPU 7`, `CPUs 0-3`.
+fn numbered_cpus(cpus: &[u32]) -> String {
+    format!("{} {}", if cpus.len() == 1 { "CPU" } else { "CPUs" }, cpu_ranges(cpus))
 }
 
 fn cache_instances(caches: &CacheInstances) -> String {
@@ -240,7 +241,7 @@ fn cache_instances(caches: &CacheInstances) -> String {
     sharers.sort_unstable();
     sharers.dedup();
     let sharers = match sharers[..] {
-        [count] => counted(count, "CPU"),
+        [count] => plural(count as u64, "CPU"),
         _ => format!("{} to {} CPUs", sharers[0], sharers[sharers.len() - 1]),
     };
     let each = if caches.shared_by.len() == 1 { "of" } else { "each of" };
@@ -304,22 +305,20 @@ fn core_group(group: &CoreGroup, topology: &Topology) -> String {
         _ => String::new(),
     };
     let count = group.cores.len();
-    let plural = if count == 1 { "core" } else { "cores" };
+    let noun = if count == 1 { "core" } else { "cores" };
     let cores = match kind.unwrap_or("core") {
-        name if name.contains("core") => name.replace("core", plural),
-        design => format!("{design} {plural}"),
+        name if name.contains("core") => name.replace("core", noun),
+        design => format!("{design} {noun}"),
     };
-    let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    format!("{count} {cores}{threads}, {noun} {}", cpu_ranges(&cpus))
+    format!("{count} {cores}{threads}, {}", numbered_cpus(&cpus))
 }
 
 fn cache(cache: &Cache) -> String {
-    let plural = if cache.shared_by.len() == 1 { "CPU" } else { "CPUs" };
     let parts = [
         Some(bytes(cache.bytes)),
         cache.ways.map(|ways| format!("{ways}-way")),
         cache.line_bytes.map(|line| format!("{line} B lines")),
-        (!cache.shared_by.is_empty()).then(|| format!("of {plural} {}", cpu_ranges(&cache.shared_by))),
+        (!cache.shared_by.is_empty()).then(|| format!("of {}", numbered_cpus(&cache.shared_by))),
     ];
     parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
 }

@@ -186,14 +186,22 @@ impl Topology {
 
     /// The caches of one CPU, innermost first.
     pub fn caches_of(&self, cpu: u32) -> Fact<Vec<Cache>> {
-        self.cache_instances.clone().map(|groups| {
-            let cache = |group: &CacheInstances| {
-                let shared_by = group.shared_by.iter().find(|cpus| cpus.contains(&cpu))?.clone();
-                let CacheInstances { level, kind, bytes, ways, line_bytes, .. } = *group;
-                Some(Cache { level, kind, bytes, ways, line_bytes, shared_by })
-            };
-            groups.iter().filter_map(cache).collect()
-        })
+        let cache = |group: &CacheInstances| {
+            let shared_by = group.sharers_of(cpu)?.to_vec();
+            let CacheInstances { level, kind, bytes, ways, line_bytes, .. } = *group;
+            Some(Cache { level, kind, bytes, ways, line_bytes, shared_by })
+        };
+        match &self.cache_instances {
+            Fact::Known { value: groups, source } => {
+                Fact::known(groups.iter().filter_map(cache).collect(), source.as_str())
+            }
+            Fact::Unknown { reason } => Fact::unknown(reason.as_str()),
+        }
+    }
+
+    /// Whether two CPUs have the same last-level cache, or both none that is known.
+    pub fn shares_last_level_cache(&self, cpu: u32, other: u32) -> bool {
+        self.last_level_cache(cpu) == self.last_level_cache(other)
     }
 
     /// All online CPUs by socket, die, node and last-level cache, in the order of the kernel's numbers; empty if it is not known which CPUs
@@ -214,7 +222,7 @@ impl Topology {
             let key = (socket, die, node, self.last_level_cache(cpu));
             domains.entry(key).or_default().entry(self.kind_index(cpu)).or_default().push(core.cpus.clone());
         }
-        let domain = |((socket, die, node, cache), groups): ((_, _, _, Option<LastLevelCache>), BTreeMap<_, _>)| {
+        let domain = |((socket, die, node, cache), groups): ((_, _, _, Option<LastLevelCache<'_>>), BTreeMap<_, _>)| {
             let cache = cache.map(|cache| (cache.level, cache.bytes));
             let cores = groups.into_iter().map(|(kind, cores)| CoreGroup { kind, cores }).collect();
             CacheDomain { socket, die, node, cache, cores }
@@ -222,20 +230,26 @@ impl Topology {
         domains.into_iter().map(domain).collect()
     }
 
-    fn last_level_cache(&self, cpu: u32) -> Option<LastLevelCache> {
+    fn last_level_cache(&self, cpu: u32) -> Option<LastLevelCache<'_>> {
         let groups = self.cache_instances.get()?.iter().filter(|group| group.kind != CacheKind::Instruction);
         let shared = groups.filter_map(|group| {
-            let shared_by = group.shared_by.iter().find(|cpus| cpus.contains(&cpu))?.clone();
-            Some(LastLevelCache { shared_by, level: group.level, bytes: group.bytes })
+            Some(LastLevelCache { shared_by: group.sharers_of(cpu)?, level: group.level, bytes: group.bytes })
         });
         shared.max_by_key(|cache| cache.level)
     }
 }
 
+impl CacheInstances {
+    /// The CPUs that share the one of these caches that a CPU has.
+    fn sharers_of(&self, cpu: u32) -> Option<&[u32]> {
+        self.shared_by.iter().find(|cpus| cpus.contains(&cpu)).map(Vec::as_slice)
+    }
+}
+
 /// The last-level cache of a CPU; in the order of the CPUs that share it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct LastLevelCache {
-    shared_by: Vec<u32>,
+struct LastLevelCache<'a> {
+    shared_by: &'a [u32],
     level: u32,
     bytes: u64,
 }
@@ -374,6 +388,7 @@ mod tests {
         assert_eq!(shared, [(2, 4), (3, 12)]);
         let caches = hybrid().caches_of(13).get().unwrap().clone();
         assert_eq!(caches.len(), 1, "low-power cores are outside the third-level cache");
+        assert!(hybrid().shares_last_level_cache(0, 11) && !hybrid().shares_last_level_cache(11, 12));
         assert!(Topology::default().caches_of(0).get().is_none());
     }
 }

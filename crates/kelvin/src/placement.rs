@@ -124,13 +124,12 @@ pub fn placement_on(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
 fn shared_levels(topology: &Topology, cpu: u32, other: u32) -> usize {
     let socket = |cpu: u32| topology.core_locations.get()?.iter().find(|core| core.cpus.contains(&cpu))?.socket;
     let node = |cpu: u32| Some(topology.nodes.get()?.iter().find(|node| node.cpus.contains(&cpu))?.id);
-    let last_cache = |cpu: u32| topology.caches_of(cpu).get()?.last().map(|cache| cache.shared_by.clone());
     let kind = |cpu: u32| topology.kind_of(cpu).map(|kind| kind.name.as_str());
     [
         kind(cpu) == kind(other),
         socket(cpu) == socket(other),
         node(cpu) == node(other),
-        last_cache(cpu) == last_cache(other),
+        topology.shares_last_level_cache(cpu, other),
     ]
     .into_iter()
     .filter(|is_shared| *is_shared)

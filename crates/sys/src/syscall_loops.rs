@@ -205,31 +205,31 @@ pub fn open_close_loop(path: &CStr, pairs: u64) -> Result<()> {
 /// `pairs` times: maps `bytes` of anonymous private memory and unmaps them, without touching a page.
 #[inline(always)]
 pub fn mmap_munmap_loop(bytes: usize, pairs: u64) -> Result<()> {
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-    let map = [0, bytes, protection, flags, usize::MAX, 0];
-    for _ in 0..pairs {
-        // SAFETY: a fresh mapping at an address of the kernel's choice; only that mapping is unmapped.
-        unsafe {
-            let address = check_result(system_call(libc::SYS_mmap, map))? as usize;
-            check_result(system_call(libc::SYS_munmap, [address, bytes, 0, 0, 0, 0]))?;
-        }
-    }
-    Ok(())
+    // SAFETY: nothing is done with a mapping.
+    unsafe { map_loop(bytes, pairs, |_| {}) }
 }
 
 /// `pairs` times: maps `bytes` of anonymous private memory, writes one byte of it, and unmaps it.
 #[inline(always)]
 pub fn mmap_touch_munmap_loop(bytes: usize, pairs: u64) -> Result<()> {
+    // SAFETY: a mapping has at least one writable byte.
+    unsafe { map_loop(bytes, pairs, |address| address.write_volatile(1)) }
+}
+
+/// `pairs` times: maps `bytes` of anonymous private memory, uses them by their address, and unmaps them.
+///
+/// # Safety
+/// `touch` must access nothing but these bytes, and only while it runs.
+#[inline(always)]
+unsafe fn map_loop(bytes: usize, pairs: u64, touch: impl Fn(*mut u8)) -> Result<()> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
     let map = [0, bytes, protection, flags, usize::MAX, 0];
     for _ in 0..pairs {
-        // SAFETY: a fresh mapping at an address of the kernel's choice, of at least one writable byte; only that mapping is
-        // written and unmapped.
+        // SAFETY: a fresh mapping at an address of the kernel's choice; only that mapping is used and unmapped.
         unsafe {
             let address = check_result(system_call(libc::SYS_mmap, map))? as usize;
-            (address as *mut u8).write_volatile(1);
+            touch(address as *mut u8);
             check_result(system_call(libc::SYS_munmap, [address, bytes, 0, 0, 0, 0]))?;
         }
     }

@@ -38,15 +38,18 @@ pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<
         cpus.iter().map(|cpu| Some((*cpu, speed(cpu)?))).collect::<Option<_>>().unwrap_or_default()
     };
     let (capacities, kilohertz) = (speeds("cpu_capacity"), speeds("cpufreq/cpuinfo_max_freq"));
-    let class = |speeds: &BTreeMap<u32, f64>, cpu: u32| {
-        let floors = class_floors(speeds.values().copied().collect());
-        speeds.get(&cpu).map(|speed| floors.iter().filter(|&floor| floor <= speed).count())
-    };
+    let (capacity_floors, kilohertz_floors) = (class_floors(&capacities), class_floors(&kilohertz));
+    let class =
+        |speed: Option<&f64>, floors: &[f64]| speed.map(|speed| floors.iter().filter(|&floor| floor <= speed).count());
     let mut kinds: BTreeMap<KindKey, CoreKind> = BTreeMap::new();
     for &cpu in cpus {
         let key = match pmu_cpus.iter().position(|cpus| cpus.contains(&cpu)) {
             Some(pmu) => KindKey::Pmu(pmu),
-            None => KindKey::Speed(designs.get(&cpu).copied(), class(&capacities, cpu), class(&kilohertz, cpu)),
+            None => KindKey::Speed(
+                designs.get(&cpu).copied(),
+                class(capacities.get(&cpu), &capacity_floors),
+                class(kilohertz.get(&cpu), &kilohertz_floors),
+            ),
         };
         let name = match key {
             KindKey::Pmu(pmu) => HYBRID_PMUS[pmu].1,
@@ -81,8 +84,9 @@ pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<
     Ok((kinds, source))
 }
 
-/// The lowest value of each class, ascending: a class begins where a value is above the one before by more than that factor.
-fn class_floors(mut values: Vec<f64>) -> Vec<f64> {
+/// The lowest speed of each class, ascending: a class begins where a speed is above the lowest of the class before by more than that factor.
+fn class_floors(speeds: &BTreeMap<u32, f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = speeds.values().copied().collect();
     values.sort_by(f64::total_cmp);
     let mut floors: Vec<f64> = Vec::new();
     for value in values {
