@@ -232,6 +232,7 @@ fn requests_in_flight_obey_littles_law() {
         Ok(studies) => studies,
         Err(missing) => return missing.report_skip("Little's law behind a limited link"),
     };
+    let (mut products, mut in_flight) = (Vec::new(), Vec::new());
     for study in studies {
         // Of three users at least two wait for the link: what is not known of a request at either end is little of it.
         let crowded_values = |metric| {
@@ -246,12 +247,16 @@ fn requests_in_flight_obey_littles_law() {
         for (client, server) in by_client.iter().zip(&by_server) {
             assert!((server / client - 1.0).abs() < 0.1, "{by_client:?}, {by_server:?}");
         }
-        // A request whose packets are lost again and again is in flight during a whole visit of one second and has no response time.
-        let products = throughput.iter().zip(&response).map(|(rate, time)| rate * time / 1e9);
-        let shares: Vec<f64> = products.zip(&by_client).map(|(product, in_flight)| product / in_flight).collect();
-        assert!(shares.iter().all(|share| *share < 1.05), "{shares:?} of {by_client:?}");
-        assert!(shares.iter().any(|share| *share > 0.95), "{shares:?} of {by_client:?}");
+        products.extend(throughput.iter().zip(&response).map(|(rate, time)| rate * time / 1e9));
+        in_flight.extend(by_client);
     }
+    let shares: Vec<f64> = products.iter().zip(&in_flight).map(|(product, in_flight)| product / in_flight).collect();
+    // In one visit the law holds but for its ends: a response counts in full in the visit in which it ends, a sixth of a second here.
+    // Over all visits that is as often too much as too little.
+    let share_of_all = products.iter().sum::<f64>() / in_flight.iter().sum::<f64>();
+    assert!(share_of_all < 1.05, "{shares:?} of {in_flight:?}");
+    // A request whose packets are lost again and again is in flight during a whole visit of one second and has no response time.
+    assert!(shares.iter().any(|share| (0.95..1.05).contains(share)), "{shares:?} of {in_flight:?}");
 }
 
 #[test]
