@@ -45,7 +45,7 @@ impl SmallImage {
         let mut image = Self { excluded_ranges: Vec::new() };
         let smaps = std::fs::read_to_string("/proc/self/smaps")?;
         let mappings = mappings(&smaps);
-        for (start, end) in ranges_to_hide(&mappings, &kept_addresses(), &|mapping, code| kept_calls(mapping, code)) {
+        for (start, end) in ranges_to_hide(&mappings, &kept_addresses()) {
             // SAFETY: only decides what fork copies; this process's own memory stays as it is. The children that are
             // forked meanwhile touch none of it, as the type promises.
             check(unsafe { libc::madvise(start as *mut _, end - start, libc::MADV_DONTFORK) })?;
@@ -193,8 +193,27 @@ struct KeptAddresses {
     loader: usize,
     /// This thread's own data, and its stack.
     thread: [usize; 2],
-    /// The pages of the executable's code that children run, if nothing else of it is needed.
-    children: Option<(usize, usize)>,
+    /// What children need of the executable, if nothing else of it is needed.
+    children: Option<ChildPages>,
+}
+
+/// Pages of the executable that children use, each from a first to a last address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChildPages {
+    /// The code that they run.
+    code: (usize, usize),
+    /// The data through which they call the C library.
+    data: (usize, usize),
+}
+
+impl ChildPages {
+    fn of_process() -> Self {
+        let calls = process::child_calls();
+        Self {
+            code: page_range(&process::child_routines(), MAX_ROUTINE_BYTES),
+            data: page_range(&[calls.start], calls.len()),
+        }
+    }
 }
 
 fn kept_addresses() -> KeptAddresses {
@@ -206,19 +225,19 @@ fn kept_addresses() -> KeptAddresses {
         library: libc::fork as *const () as usize,
         loader,
         thread: [thread, &raw const stack_variable as usize],
-        // Without optimisation the routines call helpers that lie anywhere in the code: all of it stays.
-        children: if cfg!(debug_assertions) { None } else { Some(page_range(&process::child_routines())) },
+        // Without optimisation the routines call helpers that lie anywhere in the code: all of it stays, and its data.
+        children: if cfg!(debug_assertions) { None } else { Some(ChildPages::of_process()) },
     }
 }
 
 /// Bytes of a routine whose children run this program's code, at most.
 const MAX_ROUTINE_BYTES: usize = 512;
 
-/// The pages of some routines that lie side by side.
-fn page_range(routines: &[usize]) -> (usize, usize) {
-    let first = routines.iter().copied().min().unwrap_or(0);
-    let last = routines.iter().copied().max().unwrap_or(0);
-    (first & !(KEPT_DATA_BYTES - 1), (last + MAX_ROUTINE_BYTES).next_multiple_of(KEPT_DATA_BYTES))
+/// The pages of parts of the executable that lie side by side and have this many bytes each.
+fn page_range(addresses: &[usize], bytes: usize) -> (usize, usize) {
+    let first = addresses.iter().copied().min().unwrap_or(0);
+    let last = addresses.iter().copied().max().unwrap_or(0);
+    (first & !(KEPT_DATA_BYTES - 1), (last + bytes).next_multiple_of(KEPT_DATA_BYTES))
 }
 
 /// Bytes that stay of each part of the executable's data: a small program has a page of each.
@@ -228,41 +247,32 @@ const KEPT_DATA_BYTES: usize = 4096;
 /// much as copying some 20 pages.
 const MIN_HIDDEN_BYTES: usize = 20 * 4096;
 
-/// The part of a mapping of the executable's data that must stay so that it can call the given code.
-type KeptCalls<'f> = &'f dyn Fn(&SmapsMapping<'_>, &[(usize, usize)]) -> Option<(usize, usize)>;
-
 /// The ranges to exclude: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
 /// the zero-initialised data right behind one; and most of the executable's own data and code, unless the C library is
 /// linked into it.
-fn ranges_to_hide(
-    mappings: &[SmapsMapping<'_>],
-    addresses: &KeptAddresses,
-    calls: KeptCalls<'_>,
-) -> Vec<(usize, usize)> {
+fn ranges_to_hide(mappings: &[SmapsMapping<'_>], addresses: &KeptAddresses) -> Vec<(usize, usize)> {
     let mapping_name =
         |address: usize| mappings.iter().find(|mapping| mapping.contains(address)).map(|mapping| mapping.name);
     let (executable, library) = (mapping_name(addresses.executable), mapping_name(addresses.library));
     let files = [executable, library, mapping_name(addresses.loader)];
-    let is_library_code = |mapping: &&SmapsMapping<'_>| mapping.is_code && files[1..].contains(&Some(mapping.name));
-    let code: Vec<_> = mappings.iter().filter(is_library_code).map(|mapping| (mapping.start, mapping.end)).collect();
+    // Where the C library is linked in, children run that code too, and use its data.
+    let children = addresses.children.filter(|_| executable != library);
     let mut excluded_ranges = Vec::new();
     // Where the data behind the last file that stays must begin, and whether that file is the executable.
     let mut next_data = (0, false);
     for mapping in mappings {
-        // Where the C library is linked in, children run that code too.
-        let children = addresses.children.filter(|_| executable != library);
-        if let Some((start, end)) = children.filter(|&(start, end)| mapping.start <= start && end <= mapping.end) {
-            excluded_ranges.extend(parts_around(mapping, start, end));
+        let holds = |&(start, end): &(usize, usize)| mapping.start <= start && end <= mapping.end;
+        if let Some(code) = children.map(|pages| pages.code).filter(holds) {
+            excluded_ranges.extend(parts_around(mapping, code));
         }
         let is_kept_file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
         let is_zeroed = mapping.name.is_empty() && mapping.start == next_data.0;
         let is_special = mapping.name.starts_with('[') && mapping.name != "[heap]";
         let is_executable = is_kept_file && executable == Some(mapping.name) || is_zeroed && next_data.1;
         if is_kept_file || is_zeroed {
-            if is_executable && mapping.private_bytes > 0 && executable != library {
-                let bounds = if is_kept_file { calls(mapping, &code) } else { None };
-                let (start, end) = bounds.unwrap_or((mapping.end - KEPT_DATA_BYTES, mapping.end));
-                excluded_ranges.extend(parts_around(mapping, start, end));
+            if let Some(pages) = children.filter(|_| is_executable && mapping.private_bytes > 0) {
+                let last_page = (mapping.end - KEPT_DATA_BYTES, mapping.end);
+                excluded_ranges.extend(parts_around(mapping, Some(pages.data).filter(holds).unwrap_or(last_page)));
             }
         } else if !(mapping.is_shared
             || is_special
@@ -276,25 +286,9 @@ fn ranges_to_hide(
 }
 
 /// What of a mapping lies before and behind a part that stays, where it is worth excluding.
-fn parts_around(mapping: &SmapsMapping<'_>, start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
+fn parts_around(mapping: &SmapsMapping<'_>, (start, end): (usize, usize)) -> impl Iterator<Item = (usize, usize)> {
     let parts = [(mapping.start, start), (end, mapping.end)];
     parts.into_iter().filter(|(start, end)| end - start >= MIN_HIDDEN_BYTES)
-}
-
-/// The pages of a mapping of this executable's data from the first to the last that holds an address in `code`: its
-/// table of the C library's functions, all of them bound at the start, as Rust links by default.
-fn kept_calls(mapping: &SmapsMapping<'_>, code: &[(usize, usize)]) -> Option<(usize, usize)> {
-    let words = mapping.start as *const usize;
-    let count = (mapping.end - mapping.start) / size_of::<usize>();
-    let calls = |index: &usize| {
-        // SAFETY: the mapping is data of this executable, which stays mapped and readable; the word lies in it, aligned.
-        // Volatile, because other code may own it.
-        let word = unsafe { std::ptr::read_volatile(words.add(*index)) };
-        code.iter().any(|&(start, end)| (start..end).contains(&word))
-    };
-    let page_address = |index: usize| mapping.start + index * size_of::<usize>() / KEPT_DATA_BYTES * KEPT_DATA_BYTES;
-    let (first, last) = ((0..count).find(calls)?, (0..count).rfind(calls)?);
-    Some((page_address(first), page_address(last) + KEPT_DATA_BYTES))
 }
 
 /// Adds up what fork copies of the mappings of /proc/self/smaps.
@@ -360,23 +354,23 @@ mod tests {
             library: 0x50010,
             loader: 0,
             thread: [0x40010, 0x70010],
-            children: None,
+            children: Some(ChildPages { code: (0, 0), data: (0x4000, 0x5000) }),
         };
         let other_ranges =
             [(0x20000, 0x21000), (0x22000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
-        let mut expected = vec![(0x3000, 0x1e000)];
+        // The page in the middle that holds the calls stays, with the little before it.
+        let mut expected = vec![(0x5000, 0x1f000)];
         expected.extend(other_ranges);
-        assert_eq!(ranges_to_hide(&mappings, &addresses, &|_, _| None), expected);
-        // Where a page in the middle holds the calls, it stays instead of the last one, with the little before it.
-        let calls = |mapping: &SmapsMapping<'_>, code: &[(usize, usize)]| {
-            assert_eq!(code, [(0x50000, 0x51000)]);
-            (mapping.start == 0x3000).then_some((0x4000, 0x5000))
-        };
-        expected.splice(..1, [(0x5000, 0x1f000)]);
-        assert_eq!(ranges_to_hide(&mappings, &addresses, &calls), expected);
+        assert_eq!(ranges_to_hide(&mappings, &addresses), expected);
+        // Where the calls are elsewhere, the last page.
+        let pages_elsewhere = Some(ChildPages { code: (0, 0), data: (0x90000, 0x91000) });
+        expected.splice(..1, [(0x3000, 0x1e000)]);
+        assert_eq!(ranges_to_hide(&mappings, &KeptAddresses { children: pages_elsewhere, ..addresses }), expected);
+        // Where children may use any of the executable, all of it.
+        assert_eq!(ranges_to_hide(&mappings, &KeptAddresses { children: None, ..addresses }), other_ranges);
         // With the C library linked in, the executable's data is the library's too, and stays.
         let static_addresses = KeptAddresses { library: 0x2020, ..addresses };
-        let hidden_ranges = ranges_to_hide(&mappings, &static_addresses, &|_, _| None);
+        let hidden_ranges = ranges_to_hide(&mappings, &static_addresses);
         assert!(
             hidden_ranges.contains(&(0x50000, 0x51000)) && !hidden_ranges.contains(&(0x3000, 0x1e000)),
             "{hidden_ranges:x?}"
@@ -400,31 +394,28 @@ mod tests {
             library: 0,
             loader: 0,
             thread: [0; 2],
-            children: Some(page_range(&[0x40ff0, 0x40020])),
+            children: Some(ChildPages { code: page_range(&[0x40ff0, 0x40020], MAX_ROUTINE_BYTES), data: (0, 0) }),
         };
-        assert_eq!(addresses.children, Some((0x40000, 0x42000)));
+        assert_eq!(addresses.children.map(|pages| pages.code), Some((0x40000, 0x42000)));
         // Before and behind it, where that is worth a separate mapping.
-        assert_eq!(ranges_to_hide(&[code(0x80000)], &addresses, &|_, _| None), [(0x1000, 0x40000), (0x42000, 0x80000)]);
-        assert_eq!(ranges_to_hide(&[code(0x50000)], &addresses, &|_, _| None), [(0x1000, 0x40000)]);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &addresses), [(0x1000, 0x40000), (0x42000, 0x80000)]);
+        assert_eq!(ranges_to_hide(&[code(0x50000)], &addresses), [(0x1000, 0x40000)]);
         // Not where children need all of it, or the routines lie elsewhere.
-        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { children: None, ..addresses }, &|_, _| None), []);
-        assert_eq!(ranges_to_hide(&[code(0x41000)], &addresses, &|_, _| None), []);
-        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { library: 0x2020, ..addresses }, &|_, _| None), []);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { children: None, ..addresses }), []);
+        assert_eq!(ranges_to_hide(&[code(0x41000)], &addresses), []);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { library: 0x2020, ..addresses }), []);
     }
 
-    static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;
-
     #[test]
-    fn page_of_call_is_found() {
+    fn calls_of_children_lie_in_data_of_the_executable() {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mappings = mappings(&smaps);
-        let holder = |address: usize| *mappings.iter().find(|mapping| mapping.contains(address)).unwrap();
-        let (slot, called) = (&raw const CALLED as usize, CALLED as *const () as usize);
-        let (data, code) = (holder(slot), holder(called));
-        let (start, end) = kept_calls(&data, &[(code.start, code.end)]).unwrap();
-        assert!((start..end).contains(&slot), "{slot:#x} in {start:#x}-{end:#x}");
-        assert!(start >= data.start && end <= data.end && start % KEPT_DATA_BYTES == 0);
-        assert_eq!(kept_calls(&data, &[(usize::MAX - 1, usize::MAX)]), None);
+        let holder = |address: usize| mappings.iter().find(|mapping| mapping.contains(address)).unwrap();
+        let ChildPages { code, data } = ChildPages::of_process();
+        let executable = holder(kept_addresses().executable).name;
+        assert_eq!((holder(code.0).name, holder(data.0).name), (executable, executable));
+        assert!(holder(code.0).is_code && holder(data.1 - 1).name == executable, "{code:x?} {data:x?}");
+        assert_eq!(data.1 - data.0, KEPT_DATA_BYTES, "they are on one page");
     }
 
     const SMAPS: &str = "\

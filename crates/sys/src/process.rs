@@ -156,7 +156,7 @@ impl SharedCell {
 /// # Errors
 /// Those of fork: `EAGAIN` at the limit of processes, `ENOMEM`. A scripted clock, which a child cannot read.
 #[inline(never)]
-#[unsafe(link_section = ".text.kelvin_child")]
+#[unsafe(link_section = "kelvin_child")]
 pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
     if let Clock::Scripted(_) = clock {
         return Err(Error::other("a scripted clock lives in the parent's memory: a child cannot read it"));
@@ -166,11 +166,24 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
     // of it is async-signal-safe and touches nothing but its stack, its code, the C library and the shared page.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let stamp = clock.stop();
+        let stamp = match clock {
+            Clock::MonotonicRaw => {
+                let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                // SAFETY: `time` is a valid timespec that the call fills; it cannot fail for this clock.
+                unsafe {
+                    std::ptr::read_volatile(&raw const CHILD_CALLS.clock_gettime)(
+                        libc::CLOCK_MONOTONIC_RAW,
+                        &raw mut time,
+                    );
+                }
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+            }
+            _ => clock.stop(),
+        };
         // SAFETY: the page is shared with the parent, which keeps it mapped until after the fork.
         unsafe {
             (*cell).store(stamp, Ordering::Release);
-            libc::_exit(0);
+            exit_child(0);
         }
     }
     fork_result(pid)
@@ -181,13 +194,13 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
 /// # Errors
 /// Those of fork: `EAGAIN` at the limit of processes, `ENOMEM`.
 #[inline(never)]
-#[unsafe(link_section = ".text.kelvin_child")]
+#[unsafe(link_section = "kelvin_child")]
 pub fn fork_and_exit() -> Result<Child> {
     // SAFETY: the child only calls `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: ends the child without running anything of ours.
-        unsafe { libc::_exit(0) };
+        unsafe { exit_child(0) };
     }
     fork_result(pid)
 }
@@ -249,8 +262,44 @@ impl Drop for ExitOnDrop {
     }
 }
 
+/// The functions of the C library that children call while a [`SmallImage`](crate::fork_image::SmallImage) is in force. They are called through
+/// this table, so that a page of the program's data is enough: the linker's own tables spread over many.
+#[repr(C, align(32))]
+struct ChildCalls {
+    exit: unsafe extern "C" fn(libc::c_int) -> !,
+    clock_gettime: unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int,
+    execve: Execve,
+}
+
+type Execve =
+    unsafe extern "C" fn(*const libc::c_char, *const *const libc::c_char, *const *const libc::c_char) -> libc::c_int;
+
+/// Among the data that is written to, which is small and stays as a whole: in the larger data that is only relocated its page would split what
+/// fork leaves out in two.
+#[unsafe(link_section = ".data.kelvin_child")]
+static CHILD_CALLS: ChildCalls =
+    ChildCalls { exit: libc::_exit, clock_gettime: libc::clock_gettime, execve: libc::execve };
+
+/// The addresses of that table.
+pub(crate) fn child_calls() -> std::ops::Range<usize> {
+    let start = &raw const CHILD_CALLS as usize;
+    start..start + size_of::<ChildCalls>()
+}
+
+/// Ends a child.
+///
+/// # Safety
+/// As for `_exit`: the process ends without running anything of its own.
+#[inline(always)]
+unsafe fn exit_child(status: libc::c_int) -> ! {
+    // SAFETY: a constant of the program, read so that the compiler does not call the function in another way; the rest is the caller's
+    // promise.
+    unsafe { std::ptr::read_volatile(&raw const CHILD_CALLS.exit)(status) }
+}
+
 /// First addresses of the routines whose children run this program's code while a [`SmallImage`](crate::fork_image::SmallImage) is in force. They
-/// are in one section, so that they share their pages with little else.
+/// are in a section of their own, which linkers place behind all other code: they share their pages with little else, and what fork leaves
+/// out of the code is one part.
 pub(crate) fn child_routines() -> [usize; 3] {
     [
         fork_and_stamp as *const () as usize,
@@ -374,7 +423,7 @@ impl SpawnProgram {
     /// # Errors
     /// Those of fork.
     #[inline(never)]
-    #[unsafe(link_section = ".text.kelvin_child")]
+    #[unsafe(link_section = "kelvin_child")]
     pub fn fork_and_execute(&self) -> Result<Child> {
         // On the stack before the fork, against the optimiser: the program itself may lie on the heap.
         let (path, arguments, environment) =
@@ -385,8 +434,8 @@ impl SpawnProgram {
         if pid == 0 {
             // SAFETY: as above; both vectors end with a null pointer.
             unsafe {
-                libc::execve(path, arguments.as_ptr(), environment.as_ptr());
-                libc::_exit(127);
+                std::ptr::read_volatile(&raw const CHILD_CALLS.execve)(path, arguments.as_ptr(), environment.as_ptr());
+                exit_child(127);
             }
         }
         fork_result(pid)
