@@ -66,6 +66,14 @@ impl<T> Fact<T> {
         }
     }
 
+    /// The fact without its value, which is borrowed.
+    pub fn as_ref(&self) -> Fact<&T> {
+        match self {
+            Self::Known { value, source } => Fact::known(value, source.as_str()),
+            Self::Unknown { reason } => Fact::unknown(reason.as_str()),
+        }
+    }
+
     /// The same fact with another value; source and reason stay.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         match self {

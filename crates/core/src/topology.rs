@@ -240,6 +240,12 @@ impl Topology {
 }
 
 impl CacheInstances {
+    /// Whether they differ from others only in the CPUs that share them.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let description = |caches: &Self| (caches.level, caches.kind, caches.bytes, caches.ways, caches.line_bytes);
+        description(self) == description(other)
+    }
+
     /// The CPUs that share the one of these caches that a CPU has.
     fn sharers_of(&self, cpu: u32) -> Option<&[u32]> {
         self.shared_by.iter().find(|cpus| cpus.contains(&cpu)).map(Vec::as_slice)

@@ -20,22 +20,16 @@ const NODE_DIRECTORY: &str = "/sys/devices/system/node";
 /// The topology of the machine whose files are below a root, with the caches of one CPU, or else of the one that is measured by default.
 pub(crate) fn read(root: FileRoot<'_>, cpu: Option<u32>) -> Topology {
     let online = online_cpus(root);
-    let locations = cpu_locations(root, &online);
-    let (siblings, core_locations) = match locations.clone() {
-        Ok((cpus, source)) => {
-            let cores = cores(&cpus);
-            let siblings: Vec<Vec<u32>> = cpus.into_iter().map(|location| location.threads).collect();
-            (Fact::known(siblings, source.as_str()), Fact::known(cores, source))
-        }
-        Err(reason) => (Fact::unknown(reason.as_str()), Fact::unknown(reason)),
-    };
+    let locations = fact_of(cpu_locations(root, &online));
+    let socket_count = required(&locations).and_then(|cpus| sockets(root, cpus));
+    let core_locations = locations.as_ref().map(|cpus| cores(cpus));
     let mut topology = Topology {
         offline: offline_cpus(root, &online),
         isolated: root.fact(&format!("{CPU_DIRECTORY}/isolated"), cpu_list),
         allowed: allowed_cpus(root, None),
-        sockets: fact_of(locations.and_then(|(cpus, source)| Ok((sockets(root, &cpus)?, source)))),
-        cores: core_locations.clone().map(|cores: Vec<CoreLocation>| cores.len() as u32),
-        siblings,
+        sockets: fact_of(socket_count.map(|count| (count, locations.source_or_reason()))),
+        cores: core_locations.as_ref().map(|cores| cores.len() as u32),
+        siblings: locations.map(|cpus| cpus.into_iter().map(|location| location.threads).collect()),
         core_locations,
         core_kinds: fact_of(core_kinds(root, &online)),
         caches: Fact::default(),
@@ -124,9 +118,9 @@ fn cpus_from_files(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec
     files.iter().find_map(|(list, mask)| read(mask, non_empty_cpu_mask).or_else(|| read(list, non_empty_cpu_list)))
 }
 
-/// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can have (virtual machines
-/// with room for more, `nosmt`): the running kernel is asked what of it can be used, and in a recorded tree the list is cut to the CPUs
-/// that were online there.
+/// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can
+/// have (virtual machines with room for more, `nosmt`): the running kernel is asked what of it can be used, and in a recorded tree the list
+/// is cut to the CPUs that were online there.
 pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     if root.is_live()
         && let Ok(cpus) = kelvin_sys::cpu::process_affinity(process.unwrap_or_else(std::process::id))

@@ -91,9 +91,22 @@ impl Clock {
 /// Nanoseconds of a kernel clock (`CLOCK_MONOTONIC` and the like) through the C library, so through the vDSO if it can.
 #[inline(always)]
 pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    // SAFETY: the C library's own.
+    unsafe { nanoseconds_by(libc::clock_gettime, clock) }
+}
+
+/// The type of clock_gettime(2).
+pub(crate) type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+/// Nanoseconds of a kernel clock by this way to clock_gettime.
+///
+/// # Safety
+/// It is clock_gettime.
+#[inline(always)]
+pub(crate) unsafe fn nanoseconds_by(clock_gettime: ClockGettime, clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec that the call fills. It cannot fail for the constant clocks used here.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    unsafe { clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

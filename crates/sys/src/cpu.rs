@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn core_is_known_where_sysfs_tells() {
         let here = affinity().unwrap()[0];
-        let told = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/topology/core_id")).exists();
-        assert_eq!(core_of(here).is_some(), told);
+        let is_stated = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/topology/core_id")).exists();
+        assert_eq!(core_of(here).is_some(), is_stated);
         assert_eq!(core_of(8000), None);
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::Access;
 use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockGettime, nanoseconds_by};
 use crate::shared_memory::Shared;
 use crate::thread_spawn::process_error;
 use crate::{Error, Result, check_code};
@@ -168,15 +168,13 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
     if pid == 0 {
         let stamp = match clock {
             Clock::MonotonicRaw => {
-                let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                // SAFETY: `time` is a valid timespec that the call fills; it cannot fail for this clock.
+                // SAFETY: a constant of the program, which is clock_gettime.
                 unsafe {
-                    std::ptr::read_volatile(&raw const CHILD_CALLS.clock_gettime)(
+                    nanoseconds_by(
+                        std::ptr::read_volatile(&raw const CHILD_CALLS.clock_gettime),
                         libc::CLOCK_MONOTONIC_RAW,
-                        &raw mut time,
-                    );
+                    )
                 }
-                time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
             }
             _ => clock.stop(),
         };
@@ -267,7 +265,7 @@ impl Drop for ExitOnDrop {
 #[repr(C, align(32))]
 struct ChildCalls {
     exit: unsafe extern "C" fn(libc::c_int) -> !,
-    clock_gettime: unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int,
+    clock_gettime: ClockGettime,
     execve: Execve,
 }
 

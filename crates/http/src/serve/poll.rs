@@ -56,12 +56,12 @@ impl Selector for PollSelector {
             // No memory for so many, or a limit that was lowered.
             Err(_) => std::thread::sleep(RETRY_PAUSE),
         }
-        let ready = tokens.iter().zip(&polled).filter(|(_, descriptor)| !descriptor.revents().is_empty());
-        let (messages, events): (Vec<_>, Vec<_>) =
-            ready.partition(|(_, descriptor)| descriptor.revents() == PollFlags::ERR);
-        self.events.extend(events.into_iter().map(|(token, descriptor)| ready_event(*token, descriptor.revents())));
         // An error hangs up too. Alone it reports a message in the error queue, which is the sampler's, and stays until that takes it.
-        if self.events.is_empty() && !messages.is_empty() {
+        let has_message = |descriptor: &PollFd<'_>| descriptor.revents() == PollFlags::ERR;
+        let is_ready = |descriptor: &PollFd<'_>| !descriptor.revents().is_empty() && !has_message(descriptor);
+        let ready = tokens.iter().zip(&polled).filter(|(_, descriptor)| is_ready(descriptor));
+        self.events.extend(ready.map(|(token, descriptor)| ready_event(*token, descriptor.revents())));
+        if self.events.is_empty() && polled.iter().any(has_message) {
             std::thread::sleep(RETRY_PAUSE);
         }
         self.events.len()

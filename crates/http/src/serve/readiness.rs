@@ -64,7 +64,7 @@ pub struct ReadyEvent {
 pub struct ReadyClient {
     pub socket: OwnedFd,
     pub state: ClientState,
-    /// Whether something may be there to be received: an event says so once.
+    /// Whether something may be there to be received: an event reports it once.
     is_readable: bool,
     /// Whether it is to go on when others have had their turn.
     pub is_queued: bool,
@@ -159,7 +159,7 @@ impl<S: Selector> EventLoop for ReadinessWorker<S> {
         let is_added = self.selector.add_client(&socket, number).is_ok();
         let state = context.new_client(&socket, tracker, context.site.now());
         entry.insert(ReadyClient::new(socket, state));
-        // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
+        // Its request is here soon enough to be waited for: most often it is here already, and the event reports it.
         if !is_added {
             self.remove_client(number);
         }
@@ -221,7 +221,7 @@ impl ReadyClient {
     }
 
     fn step(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
-        let mut turn = SEND_QUANTUM;
+        let mut remaining_quantum = SEND_QUANTUM;
         loop {
             match self.state.connection.next_io() {
                 _ if self.state.is_lingering => return self.discard(),
@@ -229,13 +229,13 @@ impl ReadyClient {
                     Ok(sent) => {
                         context.stats.bytes += sent as u64;
                         self.state.last_active = context.site.now();
-                        turn = turn.saturating_sub(sent);
+                        remaining_quantum = remaining_quantum.saturating_sub(sent);
                     }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => return ClientStep::Wait,
                     Err(_) => return ClientStep::Gone,
                 },
-                _ if turn == 0 => return ClientStep::Requeue,
+                _ if remaining_quantum == 0 => return ClientStep::Requeue,
                 NextIo::Advance => {
                     // Also in the middle of a turn: it may last until long after the server was asked to end.
                     context.site.is_draining = is_over.load(Ordering::Acquire);
@@ -278,9 +278,9 @@ impl ReadyClient {
 
     /// Reads and drops what a client still sends.
     fn discard(&mut self) -> ClientStep {
-        let mut nothing = [0; 4096];
+        let mut buffer = [0; 4096];
         for _ in 0..ACCEPT_BATCH {
-            match recv(&self.socket, &mut nothing, RecvFlags::empty()) {
+            match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
                 Ok((_, 0)) => return ClientStep::Gone,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return ClientStep::Wait,

@@ -25,8 +25,9 @@ pub struct ServeArgs {
     #[arg(long)]
     pub index: bool,
     /// Serving model: epoll (a few threads, each with an event loop over many connections), uring (event loops on
-    /// io_uring, Linux 6.1 or later), poll (event loops on poll(2)), fork (a process for each connection), thread (a thread for each connection) or
-    /// pool (as many threads as --threads says, each of which serves one connection until it ends)
+    /// io_uring, Linux 6.1 or later), poll (event loops on poll(2)), fork (a process for each connection), thread (a
+    /// thread for each connection) or pool (as many threads as --threads says, each of which serves one connection
+    /// until it ends)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: ServerModel,
     /// System calls that send the bytes of files: auto (files up to 16 KiB are read and sent with their heads; larger

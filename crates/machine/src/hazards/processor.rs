@@ -60,9 +60,9 @@ pub(super) fn boost(context: &HazardContext<'_>) -> Option<Hazard> {
 
 pub(super) fn smt(context: &HazardContext<'_>) -> Option<Hazard> {
     let siblings = context.machine.topology.siblings.get()?;
-    let first = context.measured_cpu();
-    let core_cpus = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
-    let sibling_cpus: Vec<u32> = core_cpus.iter().copied().filter(|cpu| *cpu != first).collect();
+    let measured_cpu = context.measured_cpu();
+    let core_cpus = siblings.iter().find(|set| set.contains(&measured_cpu) && set.len() > 1)?;
+    let sibling_cpus: Vec<u32> = core_cpus.iter().copied().filter(|cpu| *cpu != measured_cpu).collect();
     let busy = context.current.as_ref().map(|stat| {
         sibling_cpus.iter().filter_map(|cpu| stat.cpus.get(cpu)).map(|ticks| busy_share(*ticks)).fold(0.0, f64::max)
     });
@@ -70,7 +70,7 @@ pub(super) fn smt(context: &HazardContext<'_>) -> Option<Hazard> {
         if busy.is_some_and(|share| share > BUSY_SIBLING_SHARE) { Severity::Serious } else { Severity::Note };
     let state = busy.map_or(String::new(), |share| format!(", which is {} busy", percent(share)));
     let plural = if sibling_cpus.len() == 1 { "CPU" } else { "CPUs" };
-    let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&sibling_cpus));
+    let summary = format!("CPU {measured_cpu} shares its core with {plural} {}{state}", cpu_ranges(&sibling_cpus));
     let control = "/sys/devices/system/cpu/smt/control";
     let warning = hazard("smt", severity, summary, context.machine.topology.siblings.source_or_reason());
     let can_change = context.root.text(control).as_deref() == Some("on");

@@ -15,8 +15,7 @@ pub(super) fn cache_instances(root: FileRoot<'_>, online: &[u32]) -> Fact<Vec<Ca
             let directory = format!("{directory}/{index}");
             let Some(cache) = cache(root, &directory) else { continue };
             let cpus = sharing_cpus(root, &directory, cpu, online);
-            match groups.iter_mut().find(|group| cache == CacheInstances { shared_by: Vec::new(), ..(*group).clone() })
-            {
+            match groups.iter_mut().find(|group| group.is_alike(&cache)) {
                 Some(group) if group.shared_by.contains(&cpus) => {}
                 Some(group) => group.shared_by.push(cpus),
                 None => groups.push(CacheInstances { shared_by: vec![cpus], ..cache }),

@@ -110,8 +110,8 @@ fn has_indirect_dispatch(facts: &PredictionInputs<'_>) -> bool {
 
 /// Whether the kernel is older than a release, as one of an unknown release counts.
 pub(super) fn is_kernel_before(facts: &PredictionInputs<'_>, release: (u32, u32)) -> bool {
-    let own = facts.machine().kernel.release.get().map_or("", String::as_str);
-    let mut numbers = own.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let running = facts.machine().kernel.release.get().map_or("", String::as_str);
+    let mut numbers = running.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     match (numbers.next(), numbers.next()) {
         (Some(major), Some(minor)) => (major, minor) < release,
         _ => true,
