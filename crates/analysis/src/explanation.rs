@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use kelvin_core::units::{Scale, metric_at, quantity, scale_for};
 
+use crate::counters::{event_rates, event_rates_text};
 use crate::prelude::*;
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
@@ -47,6 +48,8 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         is_explained: not_explained.amount.is_above(0.0).is_none(),
         not_explained,
         causes,
+        counters: arm_measurement(experiment, &[], &data.target)
+            .map_or_else(Vec::new, |measurement| event_rates(measurement, experiment.metric.id)),
     })
 }
 
@@ -718,6 +721,10 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         ("overlap", (is_above == Some(false)).then(|| overlap.to_owned())),
         ("by formula", list(&formula)),
         ("predicted", explanation.predicted_without.as_ref().map(|predicted| predicted.derivation.clone())),
+        (
+            "counted",
+            event_rates_text(&explanation.counters).map(|text| format!("by the processor, for each operation {text}")),
+        ),
         ("bystanders", Some(negative_controls(explanation).join("; ")).filter(|text| !text.is_empty())),
         ("What helps", list(&remedy).map(|remedies| format!("{remedies}."))),
         ("measured", Some(measured)),

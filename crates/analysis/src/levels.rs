@@ -104,7 +104,7 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
     if points.len() < MIN_CURVE_POINTS {
         return None;
     }
-    let data = reported.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let data = reported.iter().filter(|cache| cache.kind.holds_data());
     let mut caches: Vec<(u32, u64)> = data.map(|cache| (cache.level, cache.bytes)).collect();
     caches.sort_unstable();
     let log_curve = LogCurve::from_points(&points);
@@ -301,7 +301,7 @@ pub(crate) fn largest_cache(machine: &Machine) -> Option<u64> {
 }
 
 fn data_caches(machine: &Machine) -> impl Iterator<Item = &Cache> {
-    machine.topology.caches.get().into_iter().flatten().filter(|cache| cache.kind != CacheKind::Instruction)
+    machine.topology.caches.get().into_iter().flatten().filter(|cache| cache.kind.holds_data())
 }
 
 /// For each level the reported cache that it is: one after the other where there are as many or more levels than
@@ -460,7 +460,7 @@ fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option
 
 fn translation_conclusion(cost: &TranslationCost, outcome: Option<TestOutcome>, machine: &Machine) -> StatedConclusion {
     let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
-        let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
+        let data = tlbs.iter().filter(|tlb| tlb.kind.holds_data() && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
     let TranslationCost { bytes, base, huge, disjoint, visible_from } = *cost;

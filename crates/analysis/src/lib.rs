@@ -8,6 +8,7 @@ mod bounds;
 mod canaries;
 pub mod class_comparison;
 pub mod compare;
+pub mod counters;
 mod cpu_placement_modes;
 mod evidence;
 pub mod explanation;

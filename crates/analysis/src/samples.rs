@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use kelvin_core::catalogue::{RunVariation, transfer};
 
+use kelvin_core::EventRate;
+
+use crate::counters::event_rates;
 use crate::prelude::*;
 
 /// A round counts for an undisturbed headline with this many undisturbed samples, or a fifth of what it has if that is
@@ -63,6 +66,8 @@ pub(crate) struct SampleSet {
     pub tags: Vec<TagCount>,
     /// Notes of the rounds, each once.
     pub notes: Vec<String>,
+    /// What the processor counted for an operation.
+    pub counters: Vec<EventRate>,
     /// Samples without a finite value.
     unusable: u64,
     /// For each canary that guards the metric, its readings before and after samples, and the times of those samples.
@@ -78,6 +83,7 @@ impl SampleSet {
             has_lasting_states: transfer::is_whole_transfer(metric),
             unobserved: unobserved_variance(metric, &measurement.planned.case, references),
             treatment: metric.headline,
+            counters: event_rates(measurement, metric.id),
             ..Self::default()
         };
         // What was left out after a first round for lack of time is no result of one round.

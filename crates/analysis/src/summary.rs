@@ -81,6 +81,7 @@ pub(crate) fn summarise(
         tags: samples.tags.clone(),
         notes: samples.notes.clone(),
         canary_correlations: samples.canary_correlations(),
+        counters: samples.counters.clone(),
     };
     let warnings = warnings(samples, metric, &summary, target, is_known);
     Some(SummaryDraft { is_known, summary, warnings })

@@ -83,7 +83,7 @@ pub fn batches(values: &[f64]) -> Batches {
 /// The reading of a metric.
 pub fn reading(metric: &Metric, readings: Readings) -> MetricReadings {
     let overhead = OverheadReading { clock_pair: CLOCK_PAIR_NANOSECONDS, loop_iteration: LOOP_NANOSECONDS };
-    MetricReadings { metric: metric.id, readings, overhead, notes: Vec::new() }
+    MetricReadings { metric: metric.id, readings, overhead, notes: Vec::new(), counted: None }
 }
 
 /// The round of this index with these readings.

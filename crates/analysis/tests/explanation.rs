@@ -56,6 +56,7 @@ impl PlantedExperiment {
                 readings: Readings::Scalars(vec![value * (1.0 + 0.01 * self.random.normal())]),
                 overhead: OverheadReading::default(),
                 notes: Vec::new(),
+                counted: None,
             }]),
         });
         let planned =

@@ -5,8 +5,8 @@ use kelvin_analysis::{Analysis, analyse};
 use kelvin_core::catalogue::PairPlacement::TwoCpus;
 use kelvin_core::catalogue::{file, mem, net, os};
 use kelvin_core::{
-    Case, Fact, MissingReason, Name, Overview, PredictionVerdict, Readings, RoundOutcome, Run, RunStatus, SkipReason,
-    StandOut, StandOutQuestion,
+    CacheInstances, CacheKind, Case, CoreLocation, Fact, MissingReason, Name, Overview, PredictionVerdict, Readings,
+    RoundOutcome, Run, RunStatus, SkipReason, StandOut, StandOutQuestion,
 };
 
 fn overview_of(run: &Run) -> Overview {
@@ -430,6 +430,42 @@ fn disk_block_time_is_consistent() {
     assert!(disk.sides.iter().any(|side| side.metric == place.metric && side.case == place.case), "{disk:?}");
 }
 
+/// A run of a machine of two sockets, each with two caches of two cores, CPU by CPU, where a line takes these times between two cores of
+/// a cache, of a socket and of two sockets.
+fn core_distance_stand_out(times: [f64; 3]) -> Option<StandOut> {
+    let mut run = guest::guest_run();
+    run.measurements.retain(|measurement| measurement.planned.probe != mem::CORE_TO_CORE.id);
+    let topology = &mut run.header.machine.topology;
+    let core = |cpu| CoreLocation { cpus: vec![cpu], socket: Some(cpu / 4), die: None };
+    let shared_by = (0..8).step_by(2).map(|cpu| vec![cpu, cpu + 1]).collect();
+    let cache =
+        CacheInstances { level: 3, kind: CacheKind::Unified, bytes: 32 << 20, ways: None, line_bytes: None, shared_by };
+    topology.siblings = Fact::known((0..8).map(|cpu| vec![cpu]).collect(), "a test");
+    topology.core_locations = Fact::known((0..8).map(core).collect(), "a test");
+    topology.cache_instances = Fact::known(vec![cache], "a test");
+    topology.sockets = Fact::known(2, "a test");
+    topology.nodes = Fact::known(Vec::new(), "a test");
+    for (from, to) in (0..8).flat_map(|from| (from + 1..8).map(move |to| (from, to))) {
+        let distance = if from / 2 == to / 2 { 0 } else { 1 + usize::from(from / 4 != to / 4) };
+        let case = Case::new().with_number(mem::FROM_CPU, from).with_number(mem::TO_CPU, to);
+        // Some pairs of a distance are a little nearer than others.
+        add_scalars(&mut run, &mem::CORE_TO_CORE, case, &steady(times[distance] * (1.0 + 0.01 * to as f64)));
+    }
+    answer(&run, StandOutQuestion::CoreDistance)
+}
+
+#[test]
+fn farthest_cores_stand_out_beside_the_nearest() {
+    let stand_out = core_distance_stand_out([40.0, 100.0, 200.0]).unwrap();
+    assert_eq!(
+        stand_out.text,
+        "A cache line takes 210 ns between sockets, 5.1 times as long as between cores of one L3 cache."
+    );
+    assert!(stand_out.text.split_whitespace().count() <= 25);
+    assert_eq!(stand_out.sides.len(), 2);
+    assert_eq!(core_distance_stand_out([40.0, 45.0, 50.0]), None, "a quarter more");
+}
+
 /// Adds the efficiency of a service in tasks of a kind at a number of CPUs, round by round.
 fn add_efficiency(run: &mut Run, case: (os::KernelService, os::TaskKind, u64), rounds: &[f64]) {
     let (service, kind, cpus) = case;
@@ -469,6 +505,38 @@ fn service_that_stops_scaling_is_named_with_its_count() {
     // It begins again with all of them.
     let again = [(1, 1.0), (2, 1.0), (4, 0.9), (8, 0.475), (16, 0.4)];
     assert_eq!(scaling_stand_out(&all, &again), None);
+}
+
+/// What is said of memory that gives these GB/s by the CPUs at work, where null calls have these efficiencies.
+fn memory_scaling_stand_out(null_calls: &[(u64, f64)], rates: &[(u64, f64)]) -> Option<String> {
+    let mut run = guest::guest_run();
+    run.header.metrics.extend([os::SCALING_EFFICIENCY, mem::SCALING_READ]);
+    for &(cpus, figure) in null_calls {
+        add_efficiency(&mut run, (os::KernelService::NullCall, os::TaskKind::Threads, cpus), &steady(figure));
+    }
+    for &(cpus, rate) in rates {
+        let case = Case::new().with_word(mem::MemoryNodes::All).with_number(mem::BYTES, 1 << 30);
+        add_scalars(&mut run, &mem::SCALING_READ, case.with_number(os::WORKING_CPUS, cpus), &steady(1e9 * rate));
+    }
+    answer(&run, StandOutQuestion::MemoryScaling).map(|stand_out| stand_out.text)
+}
+
+#[test]
+fn count_at_which_memory_gives_no_more_is_named() {
+    let all = [(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (16, 0.95)];
+    let rates = [(1, 18.0), (2, 35.0), (4, 66.0), (8, 68.0), (16, 67.0)];
+    assert_eq!(
+        memory_scaling_stand_out(&all, &rates).as_deref(),
+        Some("Memory bandwidth stops growing at 4 of 16 CPUs: 66.0 GB/s, 3.7 times that of one.")
+    );
+    let one = [(1, 18.0), (2, 18.5), (4, 18.0)];
+    let text = memory_scaling_stand_out(&all[..3], &one);
+    assert_eq!(text.as_deref(), Some("Memory bandwidth stops growing at 1 of 4 CPUs: it reads 18.0 GB/s."));
+    // It grows to the last; or the CPUs for more are not there.
+    assert_eq!(memory_scaling_stand_out(&all[..3], &rates[..3]), None);
+    let quota = [(1, 1.0), (2, 1.0), (4, 1.0), (8, 0.5), (16, 0.25)];
+    assert_eq!(memory_scaling_stand_out(&quota, &rates), None);
+    assert_eq!(memory_scaling_stand_out(&[], &rates), None);
 }
 
 #[test]

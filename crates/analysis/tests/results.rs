@@ -398,6 +398,7 @@ fn explanation_of(
         metric: *metric,
         case: Case::new(),
         passes: 8,
+        counters: Vec::new(),
         seconds: 1.0,
         figure: interval_around(figure),
         amounts: AmountUnit::Operation,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::identifiers::{Id, Word};
-use crate::{Case, Estimate, Measurement, Metric, Name, Prediction, PredictionRecord, SkipReason};
+use crate::{Case, Estimate, EventRate, Measurement, Metric, Name, Prediction, PredictionRecord, SkipReason};
 
 /// Version of the format of an explanation. A format is never edited, only followed by the next one.
 pub const EXPLANATION_FORMAT: u32 = 2;
@@ -157,6 +157,9 @@ pub struct Explanation {
     pub is_explained: bool,
     /// Every cause that can touch the figure.
     pub causes: Vec<CauseResult>,
+    /// What the processor counted for an operation as found, where it has counters that may be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<EventRate>,
 }
 
 /// What amounts of an explanation are of.

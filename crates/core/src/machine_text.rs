@@ -254,28 +254,55 @@ fn cache_instances(caches: &CacheInstances) -> String {
     parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
 }
 
-/// The map of a machine: for each socket, die and node its last-level caches, with the cores that share each; a line each.
-pub fn topology_map(topology: &Topology) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut header = None;
+/// A socket, die and node, with the last-level caches in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopologyPlace {
+    /// `socket 0, node 1 (64 GiB)`.
+    pub title: String,
+    /// Its last-level caches, with the cores that share each; none of a node of memory alone.
+    pub domains: Vec<CacheDomain>,
+}
+
+/// The places of a machine, in the order of the kernel's numbers; none if it is not known which CPUs share a core.
+pub fn topology_places(topology: &Topology) -> Vec<TopologyPlace> {
+    let mut places: Vec<TopologyPlace> = Vec::new();
+    let mut last_place = None;
     for domain in topology.cache_domains() {
         let place = (domain.socket, domain.die, domain.node);
-        if header != Some(place) {
-            header = Some(place);
-            lines.push(place_header(&domain, topology));
+        if last_place != Some(place) {
+            last_place = Some(place);
+            places.push(TopologyPlace { title: place_title(&domain, topology), domains: Vec::new() });
         }
-        let cache = domain.cache.map(|(level, size)| format!("L{level} {}: ", bytes(size)));
-        let groups: Vec<String> = domain.cores.iter().map(|group| core_group(group, topology)).collect();
-        lines.push(format!("  {}{}", cache.unwrap_or_default(), groups.join("; ")));
+        places.last_mut().into_iter().for_each(|place| place.domains.push(domain.clone()));
     }
     for node in topology.nodes.get().into_iter().flatten().filter(|node| node.cpus.is_empty()) {
-        lines.push(format!("node {}{}, no CPUs", node.id, node_memory(node)));
+        let title = format!("node {}{}, no CPUs", node.id, node_memory(node));
+        places.push(TopologyPlace { title, domains: Vec::new() });
     }
-    lines
+    places
+}
+
+impl CacheDomain {
+    /// `L3 32 MiB`; nothing of an unknown cache.
+    pub fn cache_title(&self) -> Option<String> {
+        self.cache.map(|(level, size)| format!("L{level} {}", bytes(size)))
+    }
+}
+
+/// The map of a machine: for each socket, die and node its last-level caches, with the cores that share each; a line each.
+pub fn topology_map(topology: &Topology) -> Vec<String> {
+    let line = |domain: &CacheDomain| {
+        let cache = domain.cache_title().map(|title| format!("{title}: ")).unwrap_or_default();
+        let groups: Vec<String> = domain.cores.iter().map(|group| core_group(group, topology)).collect();
+        format!("  {cache}{}", groups.join("; "))
+    };
+    let lines =
+        |place: TopologyPlace| std::iter::once(place.title).chain(place.domains.iter().map(line).collect::<Vec<_>>());
+    topology_places(topology).into_iter().flat_map(lines).collect()
 }
 
 /// Sockets are counted: the kernel's numbers of them may be addresses in a table of the firmware.
-fn place_header(domain: &CacheDomain, topology: &Topology) -> String {
+fn place_title(domain: &CacheDomain, topology: &Topology) -> String {
     let node = domain.node.and_then(|id| topology.nodes.get()?.iter().find(|node| node.id == id));
     let socket = domain.socket.map(|socket| {
         let cores = topology.core_locations.get().into_iter().flatten();

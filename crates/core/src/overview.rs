@@ -192,10 +192,14 @@ pub enum StandOutQuestion {
     CongestionControl,
     /// Which kernel service more threads of one process do no more of, though their CPUs are there.
     ServiceScaling,
+    /// How much longer a cache line takes between the farthest cores than between the nearest.
+    CoreDistance,
     /// Whether the host moves the CPUs of the machine.
     CpuDistance,
     /// Which time is longest beside its prediction.
     WorstTime,
+    /// At how many CPUs memory gives no more.
+    MemoryScaling,
     /// What all CPUs together draw from memory beside one.
     SharedMemoryBandwidth,
     /// What the disk can do.

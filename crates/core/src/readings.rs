@@ -22,6 +22,63 @@ pub struct MetricReadings {
     /// Remarks for the reader: counters that prove the claim, degradations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What the processor counted, where it has counters and they may be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<CountedOperations>,
+}
+
+/// What the processor counted while the operations of a metric were repeated, apart from their timing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CountedOperations {
+    /// Operations.
+    pub operations: u64,
+    /// Events of all of them together.
+    pub events: BTreeMap<HardwareEvent, u64>,
+    /// Whether what the kernel does for them was left out, because it may not be counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excludes_kernel: bool,
+}
+
+/// What a processor counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HardwareEvent {
+    /// Cycles of the core, at whatever frequency it runs.
+    Cycles,
+    /// Instructions retired.
+    Instructions,
+    /// Loads and stores that the last-level cache did not hold, as the processor counts them.
+    LastLevelMisses,
+    /// Loads whose page the data TLB did not hold.
+    TlbMisses,
+    /// Branches that were predicted wrong.
+    BranchMisses,
+}
+
+impl HardwareEvent {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 5] =
+        [Self::Cycles, Self::Instructions, Self::LastLevelMisses, Self::TlbMisses, Self::BranchMisses];
+
+    /// In words, of several.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::Instructions => "instructions",
+            Self::LastLevelMisses => "misses of the last-level cache",
+            Self::TlbMisses => "misses of the data TLB",
+            Self::BranchMisses => "mispredicted branches",
+        }
+    }
+}
+
+/// How often an event happens in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EventRate {
+    /// The event.
+    pub event: HardwareEvent,
+    /// Events of one operation, the median over rounds.
+    pub per_operation: f64,
 }
 
 /// Raw values.

@@ -1,10 +1,13 @@
 //! CPUs and what they share: cores, caches, sockets, dies, memory nodes, and the kinds of cores.
 
+mod shared_level;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::shared_level::SharedLevel;
 use crate::Fact;
 
 /// CPUs and how they share.
@@ -112,6 +115,11 @@ pub enum CacheKind {
 }
 
 impl CacheKind {
+    /// Whether loads and stores find data in it.
+    pub fn holds_data(self) -> bool {
+        self != Self::Instruction
+    }
+
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
@@ -166,13 +174,21 @@ impl CoreGroup {
     }
 }
 
+impl CacheDomain {
+    /// Its CPUs, core by core.
+    pub fn cpus(&self) -> Vec<u32> {
+        self.cores.iter().flat_map(CoreGroup::cpus).collect()
+    }
+}
+
 impl Topology {
     /// The kind of a CPU, where kinds of cores differ.
     pub fn kind_of(&self, cpu: u32) -> Option<&CoreKind> {
         Some(&self.core_kinds.get()?[self.kind_index(cpu)?])
     }
 
-    fn kind_index(&self, cpu: u32) -> Option<usize> {
+    /// The place of a CPU among `core_kinds`, where kinds of cores differ.
+    pub fn kind_index(&self, cpu: u32) -> Option<usize> {
         self.core_kinds.get()?.iter().position(|kind| kind.cpus.contains(&cpu))
     }
 
@@ -231,7 +247,7 @@ impl Topology {
     }
 
     fn last_level_cache(&self, cpu: u32) -> Option<LastLevelCache<'_>> {
-        let groups = self.cache_instances.get()?.iter().filter(|group| group.kind != CacheKind::Instruction);
+        let groups = self.cache_instances.get()?.iter().filter(|group| group.kind.holds_data());
         let shared = groups.filter_map(|group| {
             Some(LastLevelCache { shared_by: group.sharers_of(cpu)?, level: group.level, bytes: group.bytes })
         });
@@ -267,7 +283,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn known<T>(value: T) -> Fact<T> {
+    pub(super) fn known<T>(value: T) -> Fact<T> {
         Fact::known(value, "a test")
     }
 
@@ -281,7 +297,7 @@ mod tests {
 
     /// Two sockets whose CPUs alternate, each with two nodes, of each two caches shared by two cores of two threads; and a node of memory
     /// alone. The threads of core n are CPUs n and n + 16.
-    fn two_sockets() -> Topology {
+    pub(super) fn two_sockets() -> Topology {
         let core = |n: u32| CoreLocation { cpus: vec![n, n + 16], socket: Some(36 + n % 2 * 1000), die: Some(0) };
         let group = |members: &dyn Fn(u32) -> bool| (0..32).filter(|cpu| members(cpu % 16)).collect::<Vec<u32>>();
         let nodes = (0..4).map(|id| node(id, group(&|core| core % 2 == id / 2 && core / 8 == id % 2), 64));
@@ -301,7 +317,7 @@ mod tests {
     }
 
     /// Four cores of two threads and four smaller ones with a second-level cache of their own, under one third-level cache; and two at its side.
-    fn hybrid() -> Topology {
+    pub(super) fn hybrid() -> Topology {
         let core = |cpus: Vec<u32>| CoreLocation { cpus, socket: Some(0), die: Some(0) };
         let cores = (0..4).map(|n| vec![2 * n, 2 * n + 1]).chain((8..14).map(|cpu| vec![cpu]));
         let kind = |name: &str, cpus: std::ops::Range<u32>| CoreKind {

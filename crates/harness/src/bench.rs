@@ -1,5 +1,6 @@
 //! A probe's interface to the harness: the only way to make readings.
 
+mod hardware_counters;
 mod sample_buffer;
 
 use std::collections::BTreeMap;
@@ -7,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelvin_core::{
-    Canaries as Guards, Canary, CoreSteadyState, HeadlineSamples, Metric, MetricReadings, OverheadReading, Readings,
-    SampleTags,
+    Canaries as Guards, Canary, CoreSteadyState, CountedOperations, HeadlineSamples, Metric, MetricReadings,
+    OverheadReading, Readings, SampleTags,
 };
 use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
@@ -22,6 +23,7 @@ use crate::protocol::{Extension, RoundRequest};
 use crate::setup::{AgentEndpoint, Setup, TcpOptions};
 use crate::worker_group::WorkerGroup;
 
+use self::hardware_counters::HardwareCounters;
 use self::sample_buffer::{SampleBuffer, SamplingSpec, UndisturbedCriterion};
 
 /// Minimum time of a batch, in nanoseconds and in clock pairs: the longer applies.
@@ -61,6 +63,7 @@ pub struct Bench<'a> {
     /// The threads that work with this one now.
     workers: Option<Arc<WorkerGroup>>,
     interference: InterferenceMonitor,
+    counters: Option<HardwareCounters>,
     readings: Vec<MetricReadings>,
     notes: Vec<String>,
     /// Nanoseconds by which the round may still go on beyond its time, and by which it has.
@@ -82,6 +85,7 @@ impl<'a> Bench<'a> {
             canaries: CanaryReader::new(clock, nanoseconds_per_tick, setup.canaries),
             workers: None,
             interference: InterferenceMonitor::new(setup.placement.cpu, "/proc/stat", setup.throttle_file.as_deref()),
+            counters: HardwareCounters::open(clock, setup.placement.cpu),
             readings: Vec::new(),
             notes: Vec::new(),
             remaining_extension: 0.0,
@@ -464,10 +468,27 @@ impl<'a> Bench<'a> {
             self.remaining_extension -= overrun;
             self.used_extension += overrun;
         }
+        let mut counted = self.count_operations(sampling, &samples, timed_operation)?;
         for (metric, batches) in metrics.into_iter().zip(samples.into_batches(sampling)) {
             self.push_reading(metric, Readings::Batches(batches));
+            // Where an operation yields several metrics, the first is of all of it.
+            if let (Some(reading), Some(counted)) = (self.readings.last_mut(), counted.take()) {
+                reading.counted = Some(counted);
+            }
         }
         Ok(())
+    }
+
+    /// Counts what the processor does for a few samples more, which are no samples.
+    fn count_operations<const K: usize>(
+        &self,
+        sampling: &SamplingSpec,
+        samples: &SampleBuffer<K>,
+        timed_operation: &mut TimedOperation<'_, K>,
+    ) -> Result<Option<CountedOperations>, ProbeError> {
+        let Some(counters) = &self.counters else { return Ok(None) };
+        let work = (sampling.iterations, samples.last_nanoseconds());
+        counters.count(self.clock, work, |iterations| timed_operation(self.clock, iterations).map(drop))
     }
 
     /// Goes on until enough samples are undisturbed, for at most this many nanoseconds, where those between two readings of the canaries
@@ -569,7 +590,13 @@ impl<'a> Bench<'a> {
 
     fn push_reading(&mut self, metric: &Metric, readings: Readings) {
         let notes = std::mem::take(&mut self.notes);
-        self.readings.push(MetricReadings { metric: metric.id, readings, overhead: self.overhead, notes });
+        self.readings.push(MetricReadings {
+            metric: metric.id,
+            readings,
+            overhead: self.overhead,
+            notes,
+            counted: None,
+        });
     }
 }
 

@@ -110,7 +110,7 @@ const MAX_ATTEMPTS: usize = 5;
 ///
 /// # Errors
 /// A ratio of multiply to add that is not a whole number, in words.
-fn multiply_cycles(clock: Clock) -> Result<u32, String> {
+pub fn multiply_cycles(clock: Clock) -> Result<u32, String> {
     let mut ratio = f64::NAN;
     for _ in 0..MAX_ATTEMPTS {
         let ratios: Vec<f64> = (0..RATIO_SAMPLES).map(|_| ratio_of_fastest(clock)).collect();

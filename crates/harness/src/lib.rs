@@ -27,7 +27,7 @@ mod worker_group;
 
 pub use bench::Bench;
 pub use budget_fit::ExpectedCost;
-pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
+pub use clock::{ClockError, best_clock, calibrate_clock, clock_source, multiply_cycles};
 pub use cpu_select::{max_sampled_cpus, undisturbed_shares};
 pub use facts::{BoundedMetric, HardwareFacts, PredictFn, PredictionInputs, bound_records};
 /// The source of [`PredictionInputs`].

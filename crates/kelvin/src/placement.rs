@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kelvin_core::{Hazard, Machine, Topology};
+use kelvin_core::{Hazard, Machine, SharedLevel};
 use kelvin_harness::{Placement, max_sampled_cpus, undisturbed_shares};
 
 use crate::cli_error::{CliError, Context};
@@ -74,7 +74,8 @@ impl LocalMachine {
         let cpu = quietest_cpu(&shares, default_placement.cpu);
         let mut placement = placement_on(&self.machine, &self.allowed, cpu);
         placement.partner = placement.partner.map(|partner| {
-            let is_elsewhere = |other_cpu| other_cpu != cpu && !is_same_core(&self.machine, cpu, other_cpu);
+            let shared_level = |other_cpu| self.machine.topology.shared_level(cpu, other_cpu);
+            let is_elsewhere = |other_cpu| other_cpu != cpu && shared_level(other_cpu) != Some(SharedLevel::Core);
             let other_shares: Vec<_> =
                 shares.iter().copied().filter(|&(other_cpu, _)| is_elsewhere(other_cpu)).collect();
             quietest_cpu(&other_shares, partner)
@@ -106,34 +107,9 @@ fn quietest_cpu(shares: &[(u32, f64)], default_cpu: u32) -> u32 {
         .map_or(default_cpu, |(cpu, _)| cpu)
 }
 
-/// Whether two CPUs are of one core.
-fn is_same_core(machine: &Machine, cpu: u32, other: u32) -> bool {
-    let cores = machine.topology.siblings.get();
-    cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
-}
-
-/// The placement on one of the allowed CPUs: its partner is on another core if there is one, of those that share most with it the last.
+/// The placement on one of the allowed CPUs, with its partner.
 pub fn placement_on(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
-    let other_cpus = allowed.iter().copied().filter(|&candidate| candidate != cpu);
-    let nearness = |other| (!is_same_core(machine, cpu, other), shared_levels(&machine.topology, cpu, other));
-    let partner = other_cpus.max_by_key(|&candidate| nearness(candidate));
-    Placement { cpu, partner, allowed: allowed.to_vec() }
-}
-
-/// How much two CPUs share: their kind of core, node, socket and last-level cache, each one more.
-fn shared_levels(topology: &Topology, cpu: u32, other: u32) -> usize {
-    let socket = |cpu: u32| topology.core_locations.get()?.iter().find(|core| core.cpus.contains(&cpu))?.socket;
-    let node = |cpu: u32| Some(topology.nodes.get()?.iter().find(|node| node.cpus.contains(&cpu))?.id);
-    let kind = |cpu: u32| topology.kind_of(cpu).map(|kind| kind.name.as_str());
-    [
-        kind(cpu) == kind(other),
-        socket(cpu) == socket(other),
-        node(cpu) == node(other),
-        topology.shares_last_level_cache(cpu, other),
-    ]
-    .into_iter()
-    .filter(|is_shared| *is_shared)
-    .count()
+    Placement { cpu, partner: machine.topology.partner_of(cpu, allowed), allowed: allowed.to_vec() }
 }
 
 /// A CPU that `--cpu` names, if this process may use it.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kelvin_core::catalogue::{file, mem, net, os};
+use kelvin_core::catalogue::{cpu, file, mem, net, os};
 use kelvin_core::{Axis, Case, Metric};
 use kelvin_harness::{DEFAULT_ROUND_COST, Probe};
 
@@ -30,11 +30,14 @@ const fn per_axis(metric: &'static Metric, milliseconds: u64, axis: Axis, nanose
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static PROBE_COSTS: [ProbeCost; 41] = [
+static PROBE_COSTS: [ProbeCost; 44] = [
     per_axis(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     per_axis(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     // Windows of a fixed time, and a task for each CPU.
     per_axis(&os::SCALING_RATE, 50, os::WORKING_CPUS, 300e3),
+    fixed(&cpu::CORE_FREQUENCY, 60),
+    // Memory is touched once and flushed.
+    fixed(&mem::NODE_LATENCY, 90),
     per_axis(&mem::LATENCY, 5, mem::BYTES, 2.0),
     per_axis(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 2.0),
     per_axis(&mem::LATENCY_STRIDE, 5, mem::BYTES, 0.5),
@@ -42,6 +45,8 @@ static PROBE_COSTS: [ProbeCost; 41] = [
     fixed(&mem::FAULT_MAJOR, 60),
     fixed(&mem::FIRST_TOUCH, 150),
     per_axis(&mem::BANDWIDTH_READ, 25, mem::BYTES, 2.0),
+    // Windows of a fixed time, and memory that all touch at once.
+    per_axis(&mem::SCALING_READ, 300, mem::BYTES, 0.3),
     per_axis(&mem::BANDWIDTH_MEMCPY, 5, mem::BYTES, 0.5),
     per_axis(&mem::LOADED_LATENCY, 5, mem::BYTES, 1.0),
     fixed(&file::DEVICE_READ, 190),

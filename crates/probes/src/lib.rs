@@ -26,6 +26,7 @@ mod room;
 mod testing;
 mod transfer;
 mod truth;
+mod working_cpus;
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{measure_if_possible, notes, reading_of};
+use kelvin_core::catalogue::mem::MemoryNodes;
 use kelvin_core::{Case, Readings, RoundOutcome};
 
 /// Milliseconds for the timed part of a probe.
@@ -51,6 +52,30 @@ fn all_cpus_rate_is_sum() {
         panic!("{readings:?}")
     };
     assert_eq!(latencies.len(), METRICS.len() + 1);
+}
+
+#[test]
+fn rates_of_several_cpus_are_counted_in_windows() {
+    let cpus = kelvin_sys::cpu::affinity().unwrap().len() as u64;
+    let case = |cpus: u64| {
+        let case = Case::new().with_word(MemoryNodes::All).with_number("bytes", 256 << 20);
+        case.with_number("cpus", cpus)
+    };
+    for count in [1, cpus] {
+        let readings = common::measure("mem.scaling", &case(count), SLICE);
+        for metric in ["read", "write", "copy", "triad"] {
+            let reading = reading_of(&readings, &format!("mem.scaling.{metric}"));
+            let Readings::Scalars(rates) = &reading.readings else { panic!("{reading:?}") };
+            assert!(rates.len() == 1 && rates[0] > 0.0, "{rates:?}");
+            assert!(reading.notes.iter().any(|note| note.contains("trials: ")), "{reading:?}");
+        }
+        let notes = notes(&readings);
+        let each = kelvin_core::units::bytes((256 << 20) / count);
+        assert!(notes.contains(&format!("{each} of memory each")), "{notes}");
+    }
+    let attempt = common::run_probe("mem.scaling", &case(cpus + 1), SLICE);
+    let reason = format!("needs {} CPUs; this process may use {cpus}", cpus + 1);
+    assert!(matches!(&attempt, RoundOutcome::Skipped(skipped) if skipped.0.contains(&reason)), "{attempt:?}");
 }
 
 #[test]

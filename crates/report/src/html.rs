@@ -12,6 +12,7 @@ pub(crate) mod page_shell;
 mod plots;
 mod results;
 mod summary;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::io;

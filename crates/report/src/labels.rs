@@ -298,6 +298,7 @@ pub fn machine_line(run: &Run) -> String {
         machine.cpu.model_name.get().cloned(),
         kelvin_analysis::wording::core_name(&machine.cpu),
         allowed_cpus.map(|cpus| format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" })),
+        measured_kind(machine),
         machine.memory.total_bytes.get().map(|&total| units::value_text(total as f64, Unit::Bytes)),
         machine.kernel.release.get().map(|release| format!("Linux {release}")),
         machine.platform.hypervisor.get().and_then(|name| Some(format!("under {}", name.as_ref()?))),
@@ -309,9 +310,33 @@ pub fn machine_line(run: &Run) -> String {
     }
 }
 
+/// The CPU that is measured and its kind, where kinds of cores differ: `measured on CPU 7 (P-core)`.
+fn measured_kind(machine: &kelvin_core::Machine) -> Option<String> {
+    let cpu = machine.cpu.number?;
+    let kind = &machine.topology.kind_of(cpu)?.name;
+    Some(format!("measured on CPU {cpu} ({kind})"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measured_cpu_is_named_with_its_kind_where_kinds_differ() {
+        let mut run = kelvin_analysis::testing::guest::guest_run();
+        let kind = |name: &str, cpus: &[u32]| kelvin_core::CoreKind {
+            name: name.into(),
+            cpus: cpus.to_vec(),
+            maximum_hz: None,
+            capacity: None,
+        };
+        run.header.machine.cpu.number = Some(1);
+        run.header.machine.topology.core_kinds = kelvin_core::Fact::known(Vec::new(), "a test");
+        assert!(!machine_line(&run).contains("measured on"), "{}", machine_line(&run));
+        let kinds = vec![kind("P-core", &[0]), kind("E-core", &[1])];
+        run.header.machine.topology.core_kinds = kelvin_core::Fact::known(kinds, "a test");
+        assert!(machine_line(&run).contains("2 CPUs, measured on CPU 1 (E-core), "), "{}", machine_line(&run));
+    }
 
     #[test]
     fn contradicted_cpu_model_is_a_claim() {

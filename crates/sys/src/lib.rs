@@ -27,6 +27,7 @@ pub mod net;
 pub mod numa;
 pub mod pagemap;
 pub mod partner;
+pub mod perf_event;
 pub mod poll;
 pub mod process;
 pub mod procfs;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use crate::clock::Clock;
 use crate::random::split_mix;
 use crate::region::Region;
 use crate::{Error, Result};
@@ -150,6 +151,8 @@ pub struct PointerRing {
     arena: Arena,
     lines: usize,
     position: usize,
+    /// Lines that no cache holds, from the position on: not known before they were flushed.
+    uncached_lines: u64,
 }
 
 /// Bytes between two pointers of a dense [`PointerRing`] in random order.
@@ -176,6 +179,20 @@ impl PointerRing {
         let offset_of_page = |page: usize| page * PAGE + page % (PAGE / LINE_BYTES) * LINE_BYTES;
         let count = count.max(2);
         Self::random(count, count * PAGE, PagePolicy::Base, seed, offset_of_page)
+    }
+
+    /// A ring through `bytes` of memory in random order, one line in each piece of `piece` bytes, at a random place in it: what is between
+    /// them is touched once, when it is mapped.
+    ///
+    /// With the same place in each piece the lines would share a few sets of the caches, and a few memory channels.
+    pub fn line_per_piece(bytes: usize, piece: usize, pages: PagePolicy, seed: u64) -> Result<Self> {
+        let pieces = (bytes / piece).max(2);
+        let piece_lines = (piece / LINE_BYTES).max(1);
+        let offset_of_piece = |index: usize| {
+            let mut state = seed ^ index as u64;
+            index * piece + random_below(piece_lines as u64, &mut state) * LINE_BYTES
+        };
+        Self::random(pieces, pieces * piece, pages, seed, offset_of_piece)
     }
 
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
@@ -205,7 +222,7 @@ impl PointerRing {
             };
             arena.write_pointer(offset, base + next);
         }
-        Ok(Self { arena, lines: strides * (stride / distance), position: base })
+        Ok(Self { arena, lines: strides * (stride / distance), position: base, uncached_lines: 0 })
     }
 
     /// A ring through `count` places in random order, in an arena of `bytes`.
@@ -227,7 +244,7 @@ impl PointerRing {
         for (index, &successor) in order.iter().enumerate() {
             arena.write_pointer(offset_of(index), base + offset_of(successor as usize));
         }
-        Ok(Self { arena, lines: count, position: base + offset_of(0) })
+        Ok(Self { arena, lines: count, position: base + offset_of(0), uncached_lines: 0 })
     }
 
     /// Flushes its last `bytes` from every cache: building it left them there, as no chase would.
@@ -243,6 +260,23 @@ impl PointerRing {
     /// The memory that it goes through.
     pub fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// Follows `hops` pointers whose lines no cache holds, and returns the ticks that it takes: whenever all lines have been visited, they
+    /// are flushed, which does not count.
+    pub fn chase_uncached(&mut self, clock: Clock, hops: u64) -> u64 {
+        let (mut remaining, mut ticks) = (hops, 0);
+        while remaining > 0 {
+            if self.uncached_lines == 0 {
+                self.evict_end(usize::MAX);
+                self.uncached_lines = self.lines as u64;
+            }
+            let hops = remaining.min(self.uncached_lines);
+            ticks += clock.time(|| self.chase(hops)).0;
+            remaining -= hops;
+            self.uncached_lines -= hops;
+        }
+        ticks
     }
 
     /// Follows `hops` pointers from where the last chase ended, with dependent loads.

@@ -158,7 +158,7 @@ fn cache_size_doubt(line: &RateRowSpec, machine: &Machine, analysis: &Analysis) 
     let cpus =
         if MemoryCpus::of(case) == Some(MemoryCpus::All) { machine.topology.allowed.get()?.len() as u64 } else { 1 };
     let caches = machine.topology.caches.get()?;
-    let largest = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).max_by_key(|cache| cache.bytes)?;
+    let largest = caches.iter().filter(|cache| cache.kind.holds_data()).max_by_key(|cache| cache.bytes)?;
     let working_set = BYTES.number_in(case)?.saturating_mul(cpus);
     (working_set <= largest.bytes).then(|| {
         format!("in {}, within the L{} of {} that is reported", bytes(working_set), largest.level, bytes(largest.bytes))

@@ -25,7 +25,7 @@ const MAX_STAND_OUTS: usize = 8;
 const MIN_RANGE_ROUNDS: usize = 3;
 
 /// All questions, in the order in which equal answers are listed.
-const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 12] = [
+const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 14] = [
     cpus::wake_up,
     memory::cache_size,
     cpus::cpu_distance,
@@ -34,8 +34,10 @@ const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 12] 
     network::congestion_control,
     network::streams_between_cpus,
     scaling::service_scaling,
+    cpus::core_distance,
     memory::fresh_memory,
     disk::disk_cache,
+    scaling::memory_bandwidth,
     memory::memory_shared,
     disk::speed,
 ];

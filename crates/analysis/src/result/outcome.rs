@@ -1,6 +1,6 @@
 //! What was measured of one metric at one case, and what is to be said of it.
 
-use kelvin_core::{Canary, HeadlineSamples, Interval, SkipReason};
+use kelvin_core::{Canary, EventRate, HeadlineSamples, Interval, SkipReason};
 
 use super::*;
 
@@ -98,6 +98,9 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Correlation of the samples with each canary beside them: whether the canaries see what moves the metric.
     pub canary_correlations: Vec<CanaryCorrelation>,
+    /// What the processor counted for an operation, where it has counters that may be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<EventRate>,
 }
 
 /// Rank correlation of a metric's samples with the canary readings on either side of them.

@@ -1,6 +1,6 @@
 //! The processor: clocks, frequency, loops, calls.
 
-use crate::{Axis, AxisScale, Better, HeadlineSamples, Name, Overhead, Unit};
+use crate::{Axis, AxisScale, Better, HeadlineSamples, Metric, Name, Overhead, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
 use crate::catalogue::metric_list::{duration, metrics, rate};
@@ -44,6 +44,26 @@ words! {
     }
 }
 
+/// A kind of core: its place among the machine's kinds, of which the first is the fastest; 0 where all are of one.
+pub const CORE_KIND: Axis = Axis::new("kind", "kind of core", AxisScale::Category);
+
+/// The CPU that a figure is of, where it is not the measured one of the run.
+pub const ON_CPU: Axis = Axis::new("cpu", "CPU", AxisScale::Category);
+
+/// The probe of the kinds of cores.
+pub const CORE_PROBE: Name = Name::new("cpu.core");
+
+/// The probe, not the harness, chooses the CPU: running on another than usual is no disturbance. Headlines are as found, because no canary
+/// reference is right for two kinds of cores.
+const fn core_kind_metric(metric: Metric) -> Metric {
+    metric
+        .with_axes([CORE_KIND, ON_CPU])
+        .unguarded()
+        .headline(HeadlineSamples::AsFound)
+        .contaminants(SampleTags::PREEMPTED)
+        .not_in_cycles()
+}
+
 /// The probe of the three latencies.
 pub const LATENCY: Name = Name::new("cpu.latency");
 
@@ -69,6 +89,14 @@ metrics! {
             .with_axes([BusyCpus::AXIS])
             .unguarded()
             .bounds(Some(0.0), Some(20e9)),
+        /// Frequency of a CPU of each kind of core, from cycles counted over time
+        CORE_FREQUENCY = core_kind_metric(rate("cpu.core.frequency").unit(Unit::Hertz, Better::Higher)),
+        /// A null call on a CPU of each kind of core
+        CORE_CALL = core_kind_metric(duration("cpu.core.call")),
+        /// A switch between two processes on a CPU of each kind of core: half a round trip through pipes
+        CORE_SWITCH = core_kind_metric(duration("cpu.core.switch")),
+        /// A dependent load from memory by a CPU of each kind of core
+        CORE_LOAD = core_kind_metric(duration("cpu.core.load")),
         /// A dependent add
         LATENCY_ADD = duration("cpu.latency.add").headline(HeadlineSamples::CycleNormalised),
         /// A dependent 64-bit multiply

@@ -4,6 +4,7 @@ use crate::{Axis, AxisScale, Better, HeadlineSamples, Metric, Name, Need, Overhe
 
 use crate::catalogue::axis_words::words;
 use crate::catalogue::metric_list::{duration, metrics, rate};
+use crate::catalogue::os::WORKING_CPUS;
 
 /// Bytes that a probe goes through repeatedly.
 pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
@@ -54,6 +55,16 @@ words! {
         /// The one that probes run on.
         One = "one",
         /// All that may be used, at once.
+        All = "all",
+    }
+}
+
+words! {
+    /// The nodes whose CPUs move memory, each its own.
+    pub enum MemoryNodes: "nodes", "nodes of memory" {
+        /// That of the CPU that probes run on.
+        One = "one",
+        /// All whose CPUs may be used.
         All = "all",
     }
 }
@@ -124,6 +135,8 @@ words! {
 
 /// The probe of all operations on memory by bandwidth.
 pub const BANDWIDTH_PROBE: Name = Name::new("mem.bandwidth");
+/// The probe of bandwidth against the number of CPUs.
+pub const SCALING_PROBE: Name = Name::new("mem.scaling");
 /// The probe of latency and bandwidth under load.
 pub const LOADED_PROBE: Name = Name::new("mem.bandwidth.loaded");
 /// The probe of NUMA nodes.
@@ -143,6 +156,11 @@ const fn bandwidth_metric(id: &'static str) -> Metric {
     rate(id).with_axes([BYTES, MemoryCpus::AXIS]).own_frequency()
 }
 
+/// A figure of a whole round: what else runs on any of its CPUs is part of it, so every round counts as found.
+const fn scaling_metric(id: &'static str) -> Metric {
+    rate(id).with_axes([MemoryNodes::AXIS, BYTES, WORKING_CPUS]).as_found().needs(Need::SecondCpu)
+}
+
 /// The probe, not the harness, chooses the CPUs of a pair: running on another than usual is no disturbance. Headlines
 /// are as found, because with two kinds of cores no single canary reference is right for both.
 const fn core_to_core_metric(id: &'static str) -> Metric {
@@ -158,6 +176,7 @@ const fn core_to_core_metric(id: &'static str) -> Metric {
 const fn node_metric(metric: Metric) -> Metric {
     metric
         .with_axes([FROM_NODE, TO_NODE, BYTES])
+        .version(2)
         .headline(HeadlineSamples::AsFound)
         .contaminants(SampleTags::PREEMPTED)
         .not_in_cycles()
@@ -220,6 +239,14 @@ metrics! {
             .only_at(MemoryCpus::All.point()),
         /// Bytes per second of a copy by the C library's memcpy on one CPU, read and written
         BANDWIDTH_MEMCPY = rate("mem.bandwidth.memcpy").with_axes([BYTES, RequestedPages::AXIS]).own_frequency(),
+        /// Bytes read per second by all working CPUs together, each in memory of its own
+        SCALING_READ = scaling_metric("mem.scaling.read"),
+        /// Bytes written per second by ordinary stores of all working CPUs together, each in memory of its own
+        SCALING_WRITE = scaling_metric("mem.scaling.write"),
+        /// Bytes per second of a copy by all working CPUs together, each in memory of its own, read and written
+        SCALING_COPY = scaling_metric("mem.scaling.copy"),
+        /// Bytes per second of a[i] = b[i] + s * c[i] by all working CPUs together, each in memory of its own, read and written
+        SCALING_TRIAD = scaling_metric("mem.scaling.triad"),
         /// A load from memory while other CPUs stream through memory
         LOADED_LATENCY = duration("mem.loaded.latency")
             .with_axes([INJECTED_LOAD, BYTES])

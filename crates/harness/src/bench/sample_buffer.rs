@@ -124,6 +124,11 @@ impl<const K: usize> SampleBuffer<K> {
         });
     }
 
+    /// The longest of the last sample's times.
+    pub(super) fn last_nanoseconds(&self) -> f64 {
+        self.times.iter().filter_map(|times| times.last().copied()).fold(0.0, f64::max)
+    }
+
     pub(super) fn into_batches(self, sampling: &SamplingSpec) -> [Batches; K] {
         self.times.map(|nanoseconds| Batches {
             iterations: vec![sampling.iterations; nanoseconds.len()],

@@ -138,7 +138,13 @@ fn outline(plan: &Plan, budget_seconds: f64) -> RunHeader {
 fn measured_outcome(value: f64) -> Option<RoundOutcome> {
     let overhead = OverheadReading::default();
     let readings = Readings::Scalars(vec![value]);
-    Some(RoundOutcome::Measured(vec![MetricReadings { metric: METRIC.id, readings, overhead, notes: Vec::new() }]))
+    Some(RoundOutcome::Measured(vec![MetricReadings {
+        metric: METRIC.id,
+        readings,
+        overhead,
+        notes: Vec::new(),
+        counted: None,
+    }]))
 }
 
 fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<RoundOutcome>) -> (Run, Vec<Event>) {

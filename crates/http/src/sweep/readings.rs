@@ -37,7 +37,13 @@ impl StudyConditions {
 
 pub(crate) fn reading(metric: &Metric, value: f64) -> MetricReadings {
     let overhead = OverheadReading::default();
-    MetricReadings { metric: metric.id, readings: Readings::Scalars(vec![value]), overhead, notes: Vec::new() }
+    MetricReadings {
+        metric: metric.id,
+        readings: Readings::Scalars(vec![value]),
+        overhead,
+        notes: Vec::new(),
+        counted: None,
+    }
 }
 
 fn known_readings(figures: &[(&Metric, Option<f64>)]) -> Vec<MetricReadings> {

@@ -4,7 +4,8 @@
 //! It is the rate of the best loop for this processor. It must not be used for programs that access memory in another
 //! order, or as bus traffic: a line read only to be overwritten is not counted.
 
-mod model;
+pub(super) mod group;
+pub(super) mod model;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,7 @@ use kelvin_sys::kernels::bandwidth::{ArrayWindow, Arrays, BandwidthKernel, LOOP_
 use kelvin_sys::lock;
 use kelvin_sys::memory::PagePolicy;
 
+use self::group::BandwidthGroup;
 use super::axes::number;
 use super::core_to_core::SETTLE_ROUND_TRIPS;
 use super::memory_budget::{
@@ -164,9 +166,38 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     };
     let reason = "needs two CPUs; this process may use one";
     skip_if(MemoryCpus::of(case) == Some(MemoryCpus::All) && cpus.len() < 2, reason)?;
+    if cpus.len() > MAX_CPUS_IN_STEP {
+        measure_group(bench, &cpus, bytes)
+    } else {
+        measure_in_step(bench, &cpus, bytes)
+    }
+}
+
+/// Maximum CPUs that start and end every batch together. More would wait for each other as long as they move memory, and see each other in
+/// the canaries.
+const MAX_CPUS_IN_STEP: usize = 2;
+
+/// All operations in windows, each a figure of the whole round.
+fn measure_group(bench: &mut Bench<'_>, cpus: &[u32], bytes: usize) -> ProbeResult {
+    let group = BandwidthGroup::start(bench, cpus, bytes)?;
+    let mut latencies = Vec::new();
+    for (operation, metric) in MEASURED_OPERATIONS {
+        latencies.extend(group.core_to_core(bench)?);
+        group.measure(bench, operation, metric)?;
+    }
+    latencies.extend(group.core_to_core(bench)?);
+    group.finish()?;
+    if !latencies.is_empty() {
+        bench.record(&BANDWIDTH_CORE_TO_CORE, latencies);
+    }
+    Ok(())
+}
+
+/// All operations in batches, with canaries.
+fn measure_in_step(bench: &mut Bench<'_>, cpus: &[u32], bytes: usize) -> ProbeResult {
     let workers = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
     bench.run_workers(
-        &cpus,
+        cpus,
         |worker, iterations| workers.run_job(worker, iterations),
         |bench, round| {
             round(1)?;
@@ -383,21 +414,10 @@ impl BandwidthWorkers {
         let is_candidate = |(job_operation, kernel): &(Operation, BandwidthKernel)| {
             *job_operation == operation && !(is_cached && kernel.bypasses_caches())
         };
-        let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_candidate(job));
-        // Nanoseconds of each trial of a variant.
-        let mut trials: Vec<(usize, Vec<f64>)> = jobs.map(|(job, _)| (job, Vec::new())).collect();
-        for trial in 0..CLOSE_TRIAL_COUNT {
-            let fastest = trials.iter().filter_map(|(_, times)| upper_median(times)).fold(f64::INFINITY, f64::min);
-            for (job, times) in &mut trials {
-                if trial < TRIAL_COUNT || upper_median(times).is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
-                    times.push(time_job(*job)?);
-                }
-            }
-        }
+        let candidates: Vec<usize> =
+            (1..).zip(&self.jobs).filter(|(_, job)| is_candidate(job)).map(|(job, _)| job).collect();
+        let ranking = rank_kernels(&candidates, &mut time_job)?;
         let bytes = (iteration_bytes as u64 * iterations) as f64 * self.arrays.len() as f64;
-        let median = |(job, times): &(usize, Vec<f64>)| Some((upper_median(times)?, *job));
-        let mut ranking: Vec<(f64, usize)> = trials.iter().filter_map(median).collect();
-        ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
         let &(_, best) = ranking.first().or_fail(format!("there is no kernel for {operation:?}"))?;
         self.job.store(best, Ordering::Release);
         let figure = |(time, job): &(f64, usize)| format!("{} {:.1} GB/s", self.jobs[job - 1].1.name(), bytes / time);
@@ -409,6 +429,26 @@ impl BandwidthWorkers {
         ));
         Ok(iteration_bytes * self.arrays.len())
     }
+}
+
+/// Some kernels with the median of what each takes in a few trials, one after another, the fastest first.
+fn rank_kernels(
+    candidates: &[usize],
+    mut try_kernel: impl FnMut(usize) -> ProbeResult<f64>,
+) -> ProbeResult<Vec<(f64, usize)>> {
+    let mut trials: Vec<(usize, Vec<f64>)> = candidates.iter().map(|&kernel| (kernel, Vec::new())).collect();
+    for trial in 0..CLOSE_TRIAL_COUNT {
+        let fastest = trials.iter().filter_map(|(_, times)| upper_median(times)).fold(f64::INFINITY, f64::min);
+        for (kernel, times) in &mut trials {
+            if trial < TRIAL_COUNT || upper_median(times).is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
+                times.push(try_kernel(*kernel)?);
+            }
+        }
+    }
+    let median = |(kernel, times): &(usize, Vec<f64>)| Some((upper_median(times)?, *kernel));
+    let mut ranking: Vec<(f64, usize)> = trials.iter().filter_map(median).collect();
+    ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
+    Ok(ranking)
 }
 
 /// The kernel of an operation with the widest ordinary loads and stores.

@@ -3,14 +3,16 @@
 //! The matrix shows which CPUs share a core, a cache, a socket. It must not be used as the cost of a lock, which takes
 //! several such transfers, nor of a wake-up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
+use kelvin_core::{SharedLevel, Topology};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
 use super::latency;
+use super::memory_budget::data_caches;
 use super::published::CORE_TO_CORE_LATENCIES;
 use crate::os::partner::TokenPartner;
 use crate::prelude::*;
@@ -24,10 +26,10 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::measure(&[&CORE_TO_CORE])
 };
 
-/// Maximum CPUs of which all pairs are measured.
-const MAX_CPUS: usize = 16;
+/// Maximum CPUs of which all pairs are measured, by effort.
 const MAX_QUICK_CPUS: usize = 4;
-const MAX_THOROUGH_CPUS: usize = 32;
+const MAX_DEFAULT_CPUS: usize = 24;
+const MAX_THOROUGH_CPUS: usize = 64;
 /// Round trips, or increments, before a batch: until both CPUs are awake and the line bounces.
 pub(super) const SETTLE_ROUND_TRIPS: u64 = 128;
 /// Bytes of a cache line.
@@ -51,54 +53,68 @@ pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Predicted<Ex
     measured(facts, &CORE_TO_CORE, &default_pair(facts.machine()))
 }
 
-/// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.
+/// A pair that every run measures: the CPU that is measured and its partner.
 pub(crate) fn default_pair(machine: &Machine) -> Case {
-    cases(machine, Effort::Quick).pop().expect("there is a pair, or a case that states why there is none")
+    let order = selection_order(machine);
+    let partner = machine.topology.partner_of(order[0], &order).unwrap_or(order[0]);
+    pair(order[0].min(partner), order[0].max(partner))
+}
+
+fn pair(from: u32, to: u32) -> Case {
+    Case::new().with_number(FROM_CPU, from.into()).with_number(TO_CPU, to.into())
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let mut cpus = selection_order(machine);
-    cpus.truncate(by_effort(effort, [MAX_QUICK_CPUS, MAX_CPUS, MAX_THOROUGH_CPUS]));
+    cpus.truncate(by_effort(effort, [MAX_QUICK_CPUS, MAX_DEFAULT_CPUS, MAX_THOROUGH_CPUS]));
     cpus.sort_unstable();
-    let case = |from: u32, to: u32| Case::new().with_number(FROM_CPU, from.into()).with_number(TO_CPU, to.into());
     if let &[cpu] = cpus.as_slice() {
         // One case, to report why there is none.
-        return vec![case(cpu, cpu)];
+        return vec![pair(cpu, cpu)];
     }
     let pairs = cpus.iter().enumerate().flat_map(|(i, &from)| cpus[i + 1..].iter().map(move |&to| (from, to)));
-    pairs.map(|(from, to)| case(from, to)).collect()
+    pairs.map(|(from, to)| pair(from, to)).collect()
 }
 
-/// The allowed CPUs in the order of selection: the first, its SMT sibling, a neighbour in its last-level cache, then
-/// halves, quarters, eighths of the list. Any prefix is thus spread over the machine and contains every shorter one.
+/// The allowed CPUs in the order of selection, so that the first ones have pairs of every kind: the measured one, its partner, and one
+/// CPU at each other distance from it; the same for a CPU of each other kind of core, and for the farthest CPU. Then halves, quarters, eighths of
+/// the machine in the order of its sockets, nodes and caches.
 fn selection_order(machine: &Machine) -> Vec<u32> {
     let topology = &machine.topology;
     let reported = topology.allowed.get().filter(|cpus| !cpus.is_empty());
-    let mut allowed = reported.cloned().unwrap_or_else(|| vec![0, 1]);
-    allowed.sort_unstable();
-    let first = allowed[0];
-    let sibling = smt_siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
-    let is_other_core = |&&cpu: &&u32| allowed.contains(&cpu) && !smt_siblings(machine, first).contains(&cpu);
-    let neighbour = last_level_cpus(machine).iter().find(|cpu| **cpu != first && is_other_core(cpu)).copied();
-    let mut order: Vec<u32> = std::iter::once(first).chain(sibling).chain(neighbour).collect();
-    let bits = allowed.len().next_power_of_two().trailing_zeros();
+    let allowed = reported.cloned().unwrap_or_else(|| vec![0, 1]);
+    let is_allowed = |cpu: &u32| allowed.contains(cpu);
+    let measured_cpu = machine.cpu.number.filter(is_allowed).or_else(|| topology.default_cpu(&allowed));
+    let measured_cpu = measured_cpu.unwrap_or(allowed[0]);
+    let mut located: Vec<u32> = topology.cache_domains().into_iter().flat_map(|domain| domain.cpus()).collect();
+    located.retain(is_allowed);
+    located.extend(allowed.iter().copied());
+    remove_repeated(&mut located);
+    let other_kinds = topology.core_kinds.get().into_iter().flatten().filter(|kind| !kind.cpus.contains(&measured_cpu));
+    let of_other_kinds = other_kinds.filter_map(|kind| kind.cpus.iter().copied().find(is_allowed));
+    let farthest = located.iter().copied().max_by_key(|&cpu| topology.shared_level(measured_cpu, cpu));
+    let anchors = std::iter::once(measured_cpu).chain(of_other_kinds).chain(farthest);
+    let mut order: Vec<u32> = anchors.flat_map(|anchor| distances_from(topology, anchor, &located)).collect();
+    let bits = located.len().next_power_of_two().trailing_zeros();
     let indices = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
-    order.extend(indices.filter_map(|index| allowed.get(index).copied()));
-    let mut selected_cpus = BTreeSet::new();
-    order.retain(|&cpu| selected_cpus.insert(cpu));
+    order.extend(indices.filter_map(|index| located.get(index).copied()));
+    remove_repeated(&mut order);
     order
 }
 
-/// The CPUs of a CPU's core; empty if unknown.
-fn smt_siblings(machine: &Machine, cpu: u32) -> &[u32] {
-    let groups = machine.topology.siblings.get().map_or(&[][..], Vec::as_slice);
-    groups.iter().find(|group| group.contains(&cpu)).map_or(&[], Vec::as_slice)
+/// A CPU, and one of these at each distance from it, the nearest first: its partner, where that is.
+fn distances_from(topology: &Topology, cpu: u32, cpus: &[u32]) -> Vec<u32> {
+    let others = cpus.iter().copied().filter(|&other| other != cpu);
+    let mut by_level = BTreeMap::new();
+    for other in topology.partner_of(cpu, cpus).into_iter().chain(others) {
+        by_level.entry(topology.shared_level(cpu, other)).or_insert(other);
+    }
+    std::iter::once(cpu).chain(by_level.into_values()).collect()
 }
 
-/// The CPUs that share the last-level cache of the first allowed CPU; empty if unknown.
-fn last_level_cpus(machine: &Machine) -> &[u32] {
-    let caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    caches.iter().max_by_key(|cache| cache.level).map_or(&[], |cache| cache.shared_by.as_slice())
+fn remove_repeated(cpus: &mut Vec<u32>) {
+    let mut found = BTreeSet::new();
+    cpus.retain(|&cpu| found.insert(cpu));
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -109,8 +125,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let partner_line = Arc::clone(&line);
     let partner = TokenPartner::start_batches(to, move |trips| partner_line.pong(trips))?;
     let allowed = bench.allowed_cpus().len();
-    if allowed > MAX_CPUS {
-        bench.note(format!("pairs among a spread of the {allowed} allowed CPUs"));
+    if allowed > MAX_DEFAULT_CPUS {
+        bench.note(format!("pairs among some of the {allowed} allowed CPUs, with every distance between them"));
     }
     bench.time_parts([&CORE_TO_CORE], |clock, trips| {
         partner.start_batch(SETTLE_ROUND_TRIPS + trips)?;
@@ -126,53 +142,19 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 /// models of one microarchitecture.
 const SPREAD: f64 = 1.5;
 
-/// What two CPUs have in common, as the machine reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SharedLevel {
-    Core,
-    Cache,
-    Socket,
-    Nothing,
-}
-
-impl SharedLevel {
-    /// What two CPUs share; `None` if unknown.
-    fn of_cpus(machine: &Machine, a: u32, b: u32) -> Option<Self> {
-        if smt_siblings(machine, a).contains(&b) {
-            return Some(Self::Core);
-        }
-        // Only the caches of the first allowed CPU are known.
-        let cache = last_level_cpus(machine);
-        match (cache.contains(&a), cache.contains(&b)) {
-            (true, true) => Some(Self::Cache),
-            (false, false) => None,
-            _ if machine.topology.sockets.get() == Some(&1) => Some(Self::Socket),
-            _ => {
-                let nodes = machine.topology.nodes.get()?;
-                let node = |cpu| nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.id);
-                // With as many nodes as sockets a node is a socket.
-                let is_node_per_socket =
-                    machine.topology.sockets.get().is_some_and(|&sockets| nodes.len() == sockets as usize);
-                is_node_per_socket.then(|| if node(a) == node(b) { Self::Socket } else { Self::Nothing })
-            }
-        }
-    }
-
-    const fn describe(self) -> &'static str {
-        match self {
-            Self::Core => "SMT siblings",
-            Self::Cache => "same last-level cache",
-            Self::Socket => "same socket, different last-level caches",
-            Self::Nothing => "different sockets",
-        }
-    }
-}
-
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let machine = facts.machine();
     let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
-    let shared_level = SharedLevel::of_cpus(machine, from, to);
-    if shared_level == Some(SharedLevel::Cache)
+    let shared_level = machine.topology.shared_level(from, to);
+    let kinds = [from, to].map(|cpu| machine.topology.kind_of(cpu));
+    let measured_kind = machine.cpu.number.and_then(|cpu| machine.topology.kind_of(cpu));
+    unpredicted_if(
+        kinds.iter().any(|kind| *kind != measured_kind),
+        "formulas are of two cores of the kind that is measured, and one of these is of another kind",
+    )?;
+    let last_level = data_caches(machine).last().map(|cache| SharedLevel::Cache(cache.level));
+    if shared_level.is_some()
+        && shared_level == last_level
         && let Some(levels) = latency::model::outer_cache_cases(machine)
         && let [Ok(second), Ok(third)] = levels.map(|case| measured(facts, &LATENCY, &case))
     {
@@ -186,42 +168,53 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         shared_level.or_unpredicted(format!("the machine does not report what CPU {from} and CPU {to} share"))?;
     let figures = match shared_level {
         SharedLevel::Core => row.figures.core,
-        SharedLevel::Cache => Some(row.figures.cache),
-        SharedLevel::Socket => row.figures.socket,
-        SharedLevel::Nothing => row.figures.sockets,
+        SharedLevel::Cache(_) => Some(row.figures.cache).filter(|_| Some(shared_level) == last_level),
+        SharedLevel::Die | SharedLevel::Node | SharedLevel::Socket => row.figures.socket,
+        SharedLevel::Machine => row.figures.sockets,
     };
     let name = machine.cpu.microarchitecture.get().map_or("this core", String::as_str);
-    let name = format!("{name}, {}", shared_level.describe());
+    let name = format!("{name}, {shared_level}");
     let [low, high] = figures.or_unpredicted(format!("nothing is published for {name}"))?;
     let line = published(name, f64::midpoint(low, high), Unit::Nanoseconds, row.source);
     let line = line.with_interval((low, high)).widen(SPREAD);
-    Ok(line.predict(PredictionBasis::Published, shared_level.describe()))
+    Ok(line.predict(PredictionBasis::Published, &shared_level.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_core::{Cache, CacheKind, Fact};
+    use kelvin_core::{CacheInstances, CacheKind, CoreKind, CoreLocation, Fact};
 
-    /// A machine of `cores` cores with two threads each, numbered core by core, and a cache for every four cores.
-    fn machine(cores: u32) -> Machine {
+    fn known<T>(value: T) -> Fact<T> {
+        Fact::known(value, "a test")
+    }
+
+    /// A machine of `cores` cores with two threads each, of sockets of `socket_cores`, with a cache for every four cores. The threads of a core
+    /// have the numbers n and n + `cores`.
+    fn machine(cores: u32, socket_cores: u32) -> Machine {
         let mut machine = testing::machine();
-        let cpus: Vec<u32> = (0..2 * cores).collect();
-        let topology = &mut machine.topology;
-        topology.siblings = Fact::known(cpus.iter().map(|&cpu| vec![cpu & !1, cpu | 1]).collect(), "a test");
-        let cache = |level, shared_by: &[u32]| Cache {
+        let threads = |first: u32, count: u32| -> Vec<u32> {
+            (first..(first + count).min(cores)).flat_map(|core| [core, core + cores]).collect()
+        };
+        let location = |core| CoreLocation { cpus: threads(core, 1), socket: Some(core / socket_cores), die: Some(0) };
+        let groups = |level, group_cores| CacheInstances {
             level,
             kind: CacheKind::Unified,
             bytes: 1 << 20,
             ways: None,
             line_bytes: None,
-            shared_by: shared_by.to_vec(),
+            shared_by: (0..cores).step_by(group_cores as usize).map(|core| threads(core, group_cores)).collect(),
         };
-        topology.caches = Fact::known(vec![cache(2, &cpus[..2]), cache(3, &cpus[..8.min(cpus.len())])], "a test");
-        topology.sockets = Fact::known(1, "a test");
-        topology.allowed = Fact::known(cpus, "a test");
-        machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
+        let topology = &mut machine.topology;
+        topology.siblings = known((0..2 * cores).map(|cpu| threads(cpu % cores, 1)).collect());
+        topology.core_locations = known((0..cores).map(location).collect());
+        topology.cache_instances = known(vec![groups(2, 1), groups(3, 4)]);
+        topology.caches = topology.caches_of(0);
+        topology.sockets = known(cores.div_ceil(socket_cores));
+        topology.allowed = known((0..2 * cores).collect());
+        machine.cpu.microarchitecture = known("Zen 3".into());
+        machine.cpu.number = Some(0);
         machine
     }
 
@@ -231,54 +224,82 @@ mod tests {
     }
 
     #[test]
-    fn pair_selection_depends_on_machine_size() {
-        assert_eq!(pairs(&machine(1), Effort::Default), [(0, 1)]);
-        assert_eq!(pairs(&machine(2), Effort::Default), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
-        assert_eq!(pairs(&machine(8), Effort::Default).len(), 16 * 15 / 2);
-        let large_pairs = pairs(&machine(64), Effort::Default);
-        assert_eq!(large_pairs.len(), 16 * 15 / 2);
-        // a thread of the same core, a core of the same cache, one half of the machine away
-        assert!([(0, 1), (0, 2), (0, 64)].iter().all(|pair| large_pairs.contains(pair)), "{large_pairs:?}");
-        let quick_pairs = pairs(&machine(64), Effort::Quick);
+    fn few_cpus_have_all_pairs() {
+        assert_eq!(pairs(&machine(1, 1), Effort::Default), [(0, 1)]);
+        assert_eq!(pairs(&machine(2, 2), Effort::Default), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+        assert_eq!(pairs(&machine(12, 12), Effort::Default).len(), 24 * 23 / 2);
+        assert_eq!(pairs(&machine(32, 16), Effort::Thorough).len(), 64 * 63 / 2);
+    }
+
+    #[test]
+    fn many_cpus_have_pairs_at_every_distance() {
+        // Two sockets of 64 cores with two threads each.
+        let machine = machine(128, 64);
+        let level_counts = |effort| {
+            let mut counts = BTreeMap::new();
+            for (from, to) in pairs(&machine, effort) {
+                let level = machine.topology.shared_level(from as u32, to as u32).unwrap();
+                *counts.entry(level).or_insert(0) += 1;
+            }
+            counts
+        };
+        let default_pairs = pairs(&machine, Effort::Default);
+        assert_eq!(default_pairs.len(), 24 * 23 / 2);
+        let levels = [SharedLevel::Core, SharedLevel::Cache(3), SharedLevel::Socket, SharedLevel::Machine];
+        let counts = level_counts(Effort::Default);
+        // Of the first CPU and of the farthest one.
+        assert!(levels.iter().all(|level| counts[level] >= 2), "{counts:?}");
+        assert!(counts[&SharedLevel::Socket] > 50 && counts[&SharedLevel::Machine] > 50, "{counts:?}");
+        // A quick run has what all runs have, and what the measured CPU needs.
+        let quick_pairs = pairs(&machine, Effort::Quick);
         assert_eq!(quick_pairs.len(), 6);
-        assert!(quick_pairs.iter().all(|pair| large_pairs.contains(pair)), "{quick_pairs:?}");
+        assert!(quick_pairs.iter().all(|pair| default_pairs.contains(pair)), "{quick_pairs:?}");
+        assert!(levels[..3].iter().all(|level| level_counts(Effort::Quick).contains_key(level)), "{quick_pairs:?}");
+        assert_eq!(default_pair(&machine), pair(0, 131), "the last thread of another core of the same cache");
+        assert!(cases(&machine, Effort::Quick).contains(&default_pair(&machine)));
+        assert_eq!(pairs(&machine, Effort::Thorough).len(), 64 * 63 / 2);
+    }
+
+    #[test]
+    fn kinds_of_cores_have_pairs_of_their_own() {
+        let mut machine = machine(32, 32);
+        let kind = |name: &str, cpus: std::ops::Range<u32>| CoreKind {
+            name: name.into(),
+            cpus: cpus.clone().chain(cpus.start + 32..cpus.end + 32).collect(),
+            maximum_hz: None,
+            capacity: None,
+        };
+        machine.topology.core_kinds = known(vec![kind("P-core", 0..29), kind("E-core", 29..32)]);
+        let cpus: Vec<u32> = selection_order(&machine)[..MAX_DEFAULT_CPUS].to_vec();
+        assert!(cpus.iter().filter(|&&cpu| cpu % 32 >= 29).count() >= 2, "{cpus:?}");
+        let facts = PredictionInputs::new(&machine, &|_, _| None);
+        let error = predict(&facts, &CORE_TO_CORE, &pair(0, 30)).unwrap_err();
+        assert!(error.0.contains("another kind"), "{error:?}");
     }
 
     #[test]
     fn single_cpu_case_is_skipped() {
-        let mut machine = machine(1);
-        machine.topology.allowed = Fact::known(vec![3], "a test");
+        let mut machine = machine(1, 1);
+        machine.topology.allowed = known(vec![3]);
         assert_eq!(pairs(&machine, Effort::Thorough), [(3, 3)]);
     }
 
     #[test]
     fn prediction_depends_on_shared_level() {
-        let machine = machine(8);
-        let facts = PredictionInputs::new(&machine, &|_, _| None);
-        let predicted =
-            |from, to| predict(&facts, &CORE_TO_CORE, &Case::new().with_number(FROM_CPU, from).with_number(TO_CPU, to));
-        assert_eq!(predicted(0, 1).unwrap().value, (7.6 + 9.8) / 2.0);
-        let same_cache = predicted(0, 2).unwrap();
-        assert_eq!((same_cache.value, same_cache.low, same_cache.high), (19.5, 16.0 / 1.5, 34.5));
-        assert_eq!(predicted(0, 8).unwrap().value, 95.5);
-        // Neither is in the one known cache.
-        assert!(predicted(8, 10).is_err());
-    }
-
-    #[test]
-    fn sockets_are_distinguished_by_their_nodes() {
-        let mut machine = machine(8);
-        machine.topology.sockets = Fact::known(2, "a test");
-        assert_eq!(SharedLevel::of_cpus(&machine, 0, 8), None);
-        let node = |id, cpus: std::ops::Range<u32>| kelvin_core::NumaNode {
-            id,
-            cpus: cpus.collect(),
-            bytes: None,
-            distances: Vec::new(),
+        let mut machine = machine(16, 8);
+        let predicted = |machine: &Machine, from, to| {
+            let facts = PredictionInputs::new(machine, &|_, _| None);
+            predict(&facts, &CORE_TO_CORE, &pair(from, to))
         };
-        machine.topology.nodes = Fact::known(vec![node(0, 0..12), node(1, 12..16)], "a test");
-        assert_eq!(SharedLevel::of_cpus(&machine, 0, 8), Some(SharedLevel::Socket));
-        assert_eq!(SharedLevel::of_cpus(&machine, 0, 12), Some(SharedLevel::Nothing));
+        assert_eq!(predicted(&machine, 0, 16).unwrap().value, (7.6 + 9.8) / 2.0);
+        let same_cache = predicted(&machine, 0, 2).unwrap();
+        assert_eq!((same_cache.value, same_cache.low, same_cache.high), (19.5, 16.0 / 1.5, 34.5));
+        // Of CPUs that have another cache than the measured one, too.
+        assert_eq!(predicted(&machine, 4, 6).unwrap().value, 19.5);
+        assert_eq!(predicted(&machine, 0, 4).unwrap().value, 95.5);
+        assert!(predicted(&machine, 0, 8).unwrap().value > 95.5);
+        machine.topology.sockets = Fact::unknown("a test");
+        assert!(predicted(&machine, 0, 4).unwrap_err().0.contains("does not report what CPU 0 and CPU 4 share"));
     }
 
     #[test]

@@ -68,6 +68,12 @@ fn working_set(machine: &Machine) -> u64 {
     (2 * last_level_bytes(machine)).max(2 * last_levels / MAX_INJECTED_SETS as u64).max(MIN_SET).min(budget)
 }
 
+/// The bandwidth of all CPUs together at full injection, if it was measured.
+pub(super) fn full_load(facts: &PredictionInputs<'_>) -> Option<Expr> {
+    let case = Case::new().with_number(INJECTED_LOAD, 100).with_number(BYTES, working_set(facts.machine()));
+    measured(facts, &LOADED_BANDWIDTH, &case).ok()
+}
+
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let load = INJECTED_LOAD.number_in(case).filter(|&load| load <= 100);
     let load = load.or_fail("the case needs an injection of 0 to 100 %")?;

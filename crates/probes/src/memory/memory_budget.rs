@@ -1,6 +1,6 @@
 //! How much memory a probe may touch, which working sets fit, and its caches and CPUs.
 
-use kelvin_core::{Cache, CacheKind, Machine};
+use kelvin_core::{Cache, Machine};
 
 /// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const MAX_MEMORY_SHARE: f64 = 0.5;
@@ -41,7 +41,7 @@ pub(crate) fn largest_working_set(machine: &Machine, copies: u64) -> u64 {
 /// Data caches, innermost first.
 pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
     let all_caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let mut caches: Vec<&Cache> = all_caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
+    let mut caches: Vec<&Cache> = all_caches.iter().filter(|cache| cache.kind.holds_data()).collect();
     caches.sort_by_key(|cache| cache.level);
     caches
 }
@@ -71,7 +71,7 @@ pub(crate) fn allowed_cpu_count(machine: &Machine) -> u64 {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_core::Fact;
+    use kelvin_core::{CacheKind, Fact};
 
     fn machine(available: u64, limit: Option<u64>, last_level: Option<u64>) -> Machine {
         let mut machine = testing::machine();

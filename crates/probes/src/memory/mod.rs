@@ -15,6 +15,7 @@ mod numa_node;
 mod page_flags;
 mod parallel_chains;
 mod published;
+mod scaling;
 mod stride;
 mod tlb;
 
@@ -30,6 +31,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &first_touch::PROBE,
     &bandwidth::PROBE,
     &memcpy::PROBE,
+    &scaling::PROBE,
     &loaded_latency::PROBE,
     &core_to_core::PROBE,
     &false_sharing::PROBE,

@@ -3,6 +3,8 @@
 //! The matrix shows the cost of running on another node than one's memory. It must not be used as the cost of page
 //! migration, nor of lines cached on another node (that is mem.core_to_core).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use kelvin_core::NumaNode;
 use kelvin_core::catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
 use kelvin_sys::cpu;
@@ -25,46 +27,81 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::measure(&[&NODE_LATENCY, &NODE_BANDWIDTH])
 };
 
-/// Maximum nodes of which all pairs are measured, by effort.
+/// Maximum nodes of which all pairs are measured, by effort. Of more, these are spread over the machine, and the node of the measured CPU
+/// is paired with all.
 const MAX_QUICK_NODES: usize = 2;
-const MAX_DEFAULT_NODES: usize = 4;
-/// Least memory, in bytes.
-const MIN_SET: u64 = 64 << 20;
+const MAX_DEFAULT_NODES: usize = 8;
+/// Memory of a round: more than the pages that banks keep open, so that loads find as few of them open as in larger memory.
+const SET_BYTES: u64 = 64 << 20;
+/// Bytes for each line of the ring: a round needs some thousands of lines, and a denser ring takes longer to build.
+const BYTES_PER_LINE: usize = 1 << 10;
+/// Bytes of a sample of bandwidth: far beyond what is in flight.
+const PART_BYTES: usize = 2 << 20;
 /// Pages whose node is checked.
 const CHECKED_PAGES: usize = 256;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let nodes = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
+    let nodes = node_order(machine);
     let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
     let bytes = set_bytes(machine);
     let case = |from: u32, to: u32| {
         Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into()).with_number(BYTES, bytes)
     };
     let max_nodes = by_effort(effort, [MAX_QUICK_NODES, MAX_DEFAULT_NODES, usize::MAX]);
-    let cpu_nodes = nodes.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(max_nodes);
-    let memory_nodes: Vec<&NumaNode> = nodes.iter().filter(|node| node.bytes != Some(0)).take(max_nodes).collect();
-    let pairs: Vec<Case> = cpu_nodes.flat_map(|from| memory_nodes.iter().map(move |to| case(from.id, to.id))).collect();
+    let has_cpus = |node: &NumaNode| node.cpus.iter().any(|cpu| allowed.contains(cpu));
+    let mut cpu_nodes: Vec<u32> = nodes.iter().filter(|node| has_cpus(node)).map(|node| node.id).collect();
+    let mut memory_nodes: Vec<u32> = nodes.iter().filter(|node| node.bytes != Some(0)).map(|node| node.id).collect();
+    let of_measured_cpu = cpu_nodes.first().copied();
+    cpu_nodes.truncate(max_nodes);
+    let rest = memory_nodes.split_off(max_nodes.min(memory_nodes.len()));
+    let mut pairs: Vec<(u32, u32)> =
+        cpu_nodes.iter().flat_map(|&from| memory_nodes.iter().map(move |&to| (from, to))).collect();
+    if effort > Effort::Quick {
+        pairs.extend(of_measured_cpu.into_iter().flat_map(|from| rest.iter().map(move |&to| (from, to))));
+    }
+    pairs.sort_unstable();
     // One case, to report why there is no matrix.
-    if pairs.len() < 2 { vec![case(0, 0)] } else { pairs }
+    if pairs.len() < 2 { vec![case(0, 0)] } else { pairs.into_iter().map(|(from, to)| case(from, to)).collect() }
 }
 
-/// Twice the last-level cache and at least 64 MiB, memory permitting: each node is assumed to have an equal share.
+/// The nodes in the order of selection: that of the measured CPU, the farthest from it, one at each other distance, and the others so that
+/// the first ones are spread over the machine.
+fn node_order(machine: &Machine) -> Vec<&NumaNode> {
+    let nodes = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
+    let is_measured = |node: &NumaNode| machine.cpu.number.is_some_and(|cpu| node.cpus.contains(&cpu));
+    let measured_node = nodes.iter().find(|node| is_measured(node)).or(nodes.first());
+    let distance = |index: usize| measured_node.and_then(|node| node.distances.get(index)).copied();
+    let mut by_distance = BTreeMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        by_distance.entry(distance(index)).or_insert(node);
+    }
+    let bits = nodes.len().next_power_of_two().trailing_zeros();
+    let spread = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
+    let spread = spread.filter_map(|index| nodes.get(index));
+    let mut order: Vec<&NumaNode> =
+        measured_node.into_iter().chain(by_distance.into_values().rev()).chain(spread).collect();
+    let mut found = BTreeSet::new();
+    order.retain(|node| found.insert(node.id));
+    order
+}
+
+/// The memory of a round. Each node is assumed to have an equal share of what may be touched.
 fn set_bytes(machine: &Machine) -> u64 {
     let nodes = machine.topology.nodes.get().map_or(1, Vec::len).max(1) as u64;
+    let part = PART_BYTES as u64;
     // Whole parts, so that all of it is read.
-    let budget = memory_budget::memory_budget(machine) / nodes / PART_BYTES as u64 * PART_BYTES as u64;
-    (2 * memory_budget::last_level_bytes(machine))
-        .max(MIN_SET)
-        .next_multiple_of(PART_BYTES as u64)
-        .min(budget.max(PART_BYTES as u64))
+    let budget = memory_budget::memory_budget(machine) / nodes / part * part;
+    SET_BYTES.min(budget.max(part))
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (from, to) = (required_u32(FROM_NODE, case)?, required_u32(TO_NODE, case)?);
     skip_if(numa::nodes().len() < 2, "needs two NUMA nodes; this machine shows one")?;
-    let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_cpu_of_node(cpu, from));
+    let other_cpus = bench.allowed_cpus().iter().copied();
+    let cpu = std::iter::once(bench.cpu()).chain(other_cpus).find(|&cpu| is_cpu_of_node(cpu, from));
     let cpu = cpu.or_skip(format!("needs a CPU of node {from}; this process may use none"))?;
     cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"))?;
+    bench.note(format!("by CPU {cpu}"));
     measure_node(bench, to, number(case, BYTES)?)
 }
 
@@ -72,21 +109,26 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
     let binding =
         NodeBinding::bind(node).or_skip(format!("needs memory of node {node}, which this process cannot allocate"))?;
-    let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
+    let ring = PointerRing::line_per_piece(bytes, BYTES_PER_LINE, PagePolicy::Huge, bench.seed());
+    let mut ring = skip_if_out_of_memory(bytes, ring)?;
     bench.note(check_node(ring.arena(), node)?);
-    ring.evict_end(usize::MAX);
-    bench.time(&NODE_LATENCY, infallible(|loads| ring.chase(loads)))?;
+    bench.time_parts([&NODE_LATENCY], |clock, loads| Ok([ring.chase_uncached(clock, loads) as f64]))?;
     drop(ring);
-    let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, PagePolicy::Huge))?;
+    let mut memory = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, PagePolicy::Huge))?;
     drop(binding);
-    bench.note(check_node(mover.arrays.arena(), node)?);
+    bench.note(check_node(memory.arrays.arena(), node)?);
     let kernel = widest_kernel(Operation::Read)?;
-    let work = mover.iteration_bytes(Operation::Read) as f64;
-    bench.time_work(&NODE_BANDWIDTH, work, infallible(|parts| mover.run(Operation::Read, &kernel, parts)))
+    let part_bytes = memory.iteration_bytes(Operation::Read);
+    let mut uncached_parts = 0;
+    bench.time_each_work([&NODE_BANDWIDTH], part_bytes as f64, |clock| {
+        if uncached_parts == 0 {
+            memory.arrays.evict();
+            uncached_parts = bytes / part_bytes;
+        }
+        uncached_parts -= 1;
+        Ok([clock.time(|| memory.run(Operation::Read, &kernel, 1)).0])
+    })
 }
-
-/// Bytes that one iteration reads, as in mem.bandwidth.
-const PART_BYTES: usize = 2 << 20;
 
 /// The result of move_pages in words, if all pages are on the node.
 fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
@@ -155,17 +197,58 @@ mod tests {
     fn cpu_nodes_pair_with_memory_nodes() {
         let mut machine = machine();
         assert_eq!(pairs(&machine, Effort::Default), [(0, 0), (0, 1), (0, 4), (1, 0), (1, 1), (1, 4)]);
-        assert_eq!(pairs(&machine, Effort::Quick), [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert_eq!(pairs(&machine, Effort::Quick), [(0, 0), (0, 1), (1, 0), (1, 1)], "the farthest of both");
         machine.topology.allowed = Fact::known((4..8).collect(), "a test");
         assert_eq!(pairs(&machine, Effort::Default), [(1, 0), (1, 1), (1, 4)]);
         machine.topology.nodes = Fact::unknown("a test");
         assert_eq!(pairs(&machine, Effort::Default), [(0, 0)]);
     }
 
+    /// Two sockets of `socket_nodes` nodes of one CPU each.
+    fn two_sockets(socket_nodes: u32) -> Machine {
+        let mut machine = testing::machine();
+        let nodes = 2 * socket_nodes;
+        let distance = |a: u32, b: u32| match (a == b, a / socket_nodes == b / socket_nodes) {
+            (true, _) => 10,
+            (_, true) => 12,
+            (_, false) => 32,
+        };
+        let node = |id| NumaNode {
+            id,
+            cpus: vec![id],
+            bytes: Some(64 << 30),
+            distances: (0..nodes).map(|other| distance(id, other)).collect(),
+        };
+        machine.topology.nodes = Fact::known((0..nodes).map(node).collect(), "a test");
+        machine.topology.allowed = Fact::known((0..nodes).collect(), "a test");
+        machine.cpu.number = Some(nodes - 1);
+        machine
+    }
+
     #[test]
-    fn set_exceeds_caches_within_node_share() {
+    fn both_sockets_of_four_nodes_each_have_all_pairs() {
+        let machine = two_sockets(4);
+        let all: Vec<(u64, u64)> = (0..8).flat_map(|from| (0..8).map(move |to| (from, to))).collect();
+        assert_eq!(pairs(&machine, Effort::Default), all);
+        assert_eq!(pairs(&machine, Effort::Quick), [(0, 0), (0, 7), (7, 0), (7, 7)], "the measured and the farthest");
+    }
+
+    #[test]
+    fn many_nodes_are_sampled_across_sockets() {
+        let machine = two_sockets(8);
+        let default_pairs = pairs(&machine, Effort::Default);
+        assert_eq!(default_pairs.len(), 8 * 8 + 8);
+        let from_measured = default_pairs.iter().filter(|(from, _)| *from == 15);
+        assert!(from_measured.map(|&(_, to)| to).eq(0..16), "{default_pairs:?}");
+        let (first, second): (Vec<&(u64, u64)>, Vec<_>) = default_pairs.iter().partition(|(from, _)| *from < 8);
+        assert!(first.len() >= 24 && second.len() >= 24, "{default_pairs:?}");
+        assert_eq!(pairs(&machine, Effort::Thorough).len(), 16 * 16);
+    }
+
+    #[test]
+    fn set_is_within_node_share() {
         let mut machine = machine();
-        assert_eq!(set_bytes(&machine), 128 << 20);
+        assert_eq!(set_bytes(&machine), 64 << 20);
         machine.memory.available_bytes = Fact::known(99 << 20, "a test");
         assert_eq!(set_bytes(&machine), 16 << 20);
     }

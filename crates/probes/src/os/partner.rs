@@ -95,7 +95,7 @@ impl SwitchCounts {
 
 impl TokenPartner {
     /// Starts the partner on a CPU.
-    pub(super) fn start(mechanism: HandoffMechanism, task: HandoffTask, cpu: u32) -> ProbeResult<Self> {
+    pub(crate) fn start(mechanism: HandoffMechanism, task: HandoffTask, cpu: u32) -> ProbeResult<Self> {
         Self::start_with_action(mechanism, task, cpu, |_| ())
     }
 
@@ -160,7 +160,7 @@ impl TokenPartner {
 
     /// Passes the token to the partner and takes it back, `count` times.
     #[inline(always)]
-    pub(super) fn round_trips(&mut self, count: u64) -> ProbeResult {
+    pub(crate) fn round_trips(&mut self, count: u64) -> ProbeResult {
         for _ in 0..count {
             self.channel.hand_over(HandoffSide::Near)?;
             self.channel.wait_for_turn(HandoffSide::Near)?;

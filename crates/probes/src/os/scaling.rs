@@ -6,7 +6,7 @@
 mod model;
 mod services;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ use self::services::{ServiceWork, WINDOW_DIRECTORIES, directory};
 use crate::file::tree::RoundDirectory;
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::prelude::*;
+use crate::working_cpus::{CpuPlace, cpu_counts, spread_over_cores};
 
 pub(crate) static PROBE: Probe = Probe {
     id: SCALING_PROBE.as_str(),
@@ -58,17 +59,13 @@ fn scaling_case(service: KernelService, kind: TaskKind, cpus: u64) -> Case {
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let cpus = allowed_cpu_count(machine);
     let services = if effort == Effort::Quick { &QUICK_SERVICES[..] } else { KernelService::ALL };
-    let powers = cpu_counts(cpus, |count| count.is_power_of_two());
-    let is_halfway = |count: u64| count.is_multiple_of(3) && (count / 3).is_power_of_two();
-    let (threads, processes) = match effort {
-        Effort::Quick => (vec![1, cpus], Vec::new()),
-        Effort::Default => (powers, vec![cpus]),
-        Effort::Thorough => {
-            let counts = cpu_counts(cpus, |count| count.is_power_of_two() || is_halfway(count));
-            (counts.clone(), counts)
-        }
+    let counts = cpu_counts(cpus, effort);
+    let processes = match effort {
+        Effort::Quick => Vec::new(),
+        Effort::Default => vec![cpus],
+        Effort::Thorough => counts.clone(),
     };
-    let mut cases = words(services).words(&[TaskKind::Threads]).numbers(WORKING_CPUS, &threads);
+    let mut cases = words(services).words(&[TaskKind::Threads]).numbers(WORKING_CPUS, &counts);
     cases.extend(words(services).words(&[TaskKind::Processes]).numbers(WORKING_CPUS, &processes));
     if cpus == 1 {
         // One case, to report why there is nothing to compare one CPU with.
@@ -80,11 +77,6 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// Those of the numbers up to that of all CPUs, and that itself.
-fn cpu_counts(cpus: u64, is_included: impl Fn(u64) -> bool) -> Vec<u64> {
-    (1..=cpus).filter(|&count| is_included(count) || count == cpus).collect()
-}
-
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let service = required_word(KernelService::of(case), KernelService::ALL, case)?;
     let kind = match required_word(TaskKind::of(case), TaskKind::ALL, case)? {
@@ -92,7 +84,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         TaskKind::Processes => PartnerKind::Process,
     };
     let count = required(WORKING_CPUS.number_in(case).filter(|&count| count > 0), case)? as usize;
-    let cpus = spread_over_cores(bench.cpu(), bench.allowed_cpus(), cpu::core_of);
+    // A lock is passed on between near cores first: caches and nodes do not count.
+    let place_of = |cpu: u32| CpuPlace { core: cpu::core_of(cpu), ..CpuPlace::default() };
+    let cpus = spread_over_cores(bench.cpu(), bench.allowed_cpus(), place_of);
     let reason = format!("needs {count} CPUs; this process may use {}", cpus.len());
     skip_if(cpus.len() < count, reason)?;
     let cpus = &cpus[..count];
@@ -127,24 +121,6 @@ fn spread_and_fill(files: &Path, tasks: usize) -> ProbeResult<std::io::Result<()
         fs::create_dir(&path).or_file_failure("make", &path)?;
     }
     Ok(spread)
-}
-
-/// CPUs in the order in which they are put to work: this one, then one of each other core, then the other threads of the cores. A CPU of
-/// an unknown core counts as one.
-fn spread_over_cores(measured_cpu: u32, allowed: &[u32], core_of: impl Fn(u32) -> Option<[i64; 3]>) -> Vec<u32> {
-    let other_cpus = allowed.iter().copied().filter(|&cpu| cpu != measured_cpu);
-    let mut threads_by_core = BTreeMap::new();
-    let mut ranked: Vec<(usize, u32)> = std::iter::once(measured_cpu)
-        .chain(other_cpus)
-        .map(|cpu| {
-            let threads =
-                core_of(cpu).map(|core| threads_by_core.entry(core).and_modify(|count| *count += 1).or_insert(0_usize));
-            (threads.map_or(0, |count| *count), cpu)
-        })
-        .collect();
-    // In a stable order.
-    ranked.sort_by_key(|&(rank, _)| rank);
-    ranked.into_iter().map(|(_, cpu)| cpu).collect()
 }
 
 /// What tasks did in the windows of a round.
@@ -262,17 +238,6 @@ mod tests {
         }
         assert_eq!(cases(&machine(1), Effort::Default).len(), 8);
         assert_eq!(cases(&machine(1), Effort::Thorough).len(), 15);
-    }
-
-    #[test]
-    fn cores_are_filled_before_their_second_threads() {
-        // Threads of a core side by side, as on many guests.
-        let adjacent = |cpu: u32| Some([0, 0, i64::from(cpu / 2)]);
-        assert_eq!(spread_over_cores(7, &[0, 1, 2, 3, 4, 5, 6, 7], adjacent), [7, 0, 2, 4, 1, 3, 5, 6]);
-        // Those of a core half of the CPUs apart, on two sockets with the same numbers of cores.
-        let apart = |cpu: u32| Some([i64::from(cpu % 4 / 2), 0, i64::from(cpu % 2)]);
-        assert_eq!(spread_over_cores(7, &[0, 1, 2, 3, 4, 5, 6, 7], apart), [7, 0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(spread_over_cores(2, &[0, 1, 2], |_| None), [2, 0, 1]);
     }
 
     fn window(operations: u64, ticks: u64) -> WorkedWindow {

@@ -188,7 +188,9 @@ fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'sta
     let canary = |canary: &kelvin_analysis::CanaryCorrelation| {
         format!("{} {:+.2}", labels::canary(canary.canary), canary.correlation)
     };
-    let rows: [(&str, Vec<String>, &str); 3] = [
+    let counted = kelvin_analysis::counters::event_rates_text(&summary.counters).into_iter().collect();
+    let rows: [(&str, Vec<String>, &str); 4] = [
+        ("Counted by the processor", counted, " for each operation"),
         ("Modes", summary.modes.iter().map(mode).collect(), ""),
         ("Tagged", summary.tags.iter().map(tag).collect(), ""),
         ("Correlated with canary", summary.canary_correlations.iter().map(canary).collect(), " (rank correlation)"),

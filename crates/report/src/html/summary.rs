@@ -6,6 +6,7 @@ use kelvin_core::{FactRow, Hazard, RunStatus, Severity};
 
 use super::findings::findings;
 use super::overview::OverviewSection;
+use super::topology::topology_map;
 use super::{anchor, cells, figure, heading, pill, remark_span, scrollable};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
@@ -105,6 +106,7 @@ pub(super) fn machine(report: &Report<'_>) -> Markup {
         "<p class=\"lead\">Every fact with its source, or why it is unknown. Machine identity {} (a hash).</p>",
         report.run.header.machine.identity
     ));
+    page.push(topology_map(&report.run.header.machine));
     let groups = grouped(rows.iter().map(|row| (row.group, row)));
     let facts: Markup = groups.into_iter().map(|(group, rows)| facts(group, &rows)).collect();
     page.push(html!("<div class=\"facts\">{}</div>", facts));

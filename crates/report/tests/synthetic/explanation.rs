@@ -85,5 +85,6 @@ pub fn explanation() -> Explanation {
             cause("congestion control", CauseVerdict::RuledOut, Some(share(100.0, -300.0, 400.0))),
             cause("mitigations", CauseVerdict::NotTried(SkipReason::new("only a boot can change them")), None),
         ],
+        counters: Vec::new(),
     }
 }

@@ -80,6 +80,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
         tags: vec![TagCount { tag: "preempted".into(), count: 31 }, TagCount { tag: "stolen".into(), count: 9 }],
         notes: Vec::new(),
         canary_correlations: vec![CanaryCorrelation { canary: Canary::Chain, correlation: 0.62, p: 1e-9 }],
+        counters: Vec::new(),
     }
 }
 
@@ -466,13 +467,20 @@ pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
                 Readings::Scalars(summary.round_headlines[..1].to_vec())
             };
             let overhead = OverheadReading { clock_pair: 17.4, loop_iteration: 0.247 };
-            let reading = MetricReadings { metric: result.metric.id, readings, overhead, notes: summary.notes.clone() };
+            let reading = MetricReadings {
+                metric: result.metric.id,
+                readings,
+                overhead,
+                notes: summary.notes.clone(),
+                counted: None,
+            };
             measurement.rounds.push(round(0, RoundOutcome::Measured(vec![reading])));
         }
         Outcome::Invalid(ceiling) => {
             let readings = Readings::Scalars(vec![ceiling.value]);
             let overhead = OverheadReading::default();
-            let reading = MetricReadings { metric: result.metric.id, readings, overhead, notes: Vec::new() };
+            let reading =
+                MetricReadings { metric: result.metric.id, readings, overhead, notes: Vec::new(), counted: None };
             measurement.rounds.push(round(0, RoundOutcome::Measured(vec![reading])));
         }
         Outcome::NotReached => {}

@@ -121,6 +121,7 @@ fn build_measurement(probe: Name, case: &Case, values: &[&ImportedValue]) -> Mea
         readings: Readings::Scalars(vec![value.value]),
         overhead: OverheadReading::default(),
         notes: Vec::new(),
+        counted: None,
     };
     let outcome = RoundOutcome::Measured(values.iter().map(reading).collect());
     let round = Round { index: 0, start_seconds: 0.0, seconds: 0.0, timing: None, cpu: 0, outcome };

@@ -166,12 +166,14 @@ pub fn sample_round(index: u32) -> Round {
         readings: Readings::Batches(batches),
         overhead,
         notes: vec!["5000 calls counted".into()],
+        counted: None,
     };
     let counted_reading = MetricReadings {
         metric: Name::new("mem.bandwidth.read"),
         readings: Readings::Scalars(vec![1.25e10, 0.1]),
         overhead: OverheadReading::default(),
         notes: Vec::new(),
+        counted: None,
     };
     Round {
         index,

@@ -77,6 +77,7 @@ fn explanation() -> Explanation {
         not_explained: AmountShare { amount: estimate, share: estimate.divided_by(100.0) },
         is_explained: false,
         causes: Vec::new(),
+        counters: Vec::new(),
     }
 }
 

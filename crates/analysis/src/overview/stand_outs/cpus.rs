@@ -1,6 +1,9 @@
-//! What stands out between CPUs: the cost of waking one, and whether their distance changes.
+//! What stands out between CPUs: the cost of waking one, how far the farthest are, and whether their distance changes.
 
-use kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
+use std::collections::BTreeMap;
+
+use kelvin_core::SharedLevel;
+use kelvin_core::catalogue::mem::{BANDWIDTH_CORE_TO_CORE, CORE_TO_CORE, FROM_CPU, TO_CPU};
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
 
 use super::*;
@@ -19,6 +22,45 @@ pub(super) fn wake_up(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         "Waking an idle CPU takes {time}, {times} times a context switch: work that moves between CPUs pays it each time."
     );
     Some(ratio.into_answer(Consequence::OfThisMachine, StandOutQuestion::WakeUp, text))
+}
+
+/// Times the latency within the nearest part of the machine from which on that between the farthest stands out.
+const MIN_DISTANCE_RATIO: f64 = 1.5;
+
+/// How much longer a cache line takes between the farthest cores than between the nearest ones: of the pairs at each distance, the one in
+/// the middle.
+pub(super) fn core_distance(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let topology = &context.evidence.run.header.machine.topology;
+    let mut pairs_by_level: BTreeMap<SharedLevel, Vec<(f64, &RoundHeadlines<'_>)>> = BTreeMap::new();
+    for result in select(&CORE_TO_CORE).find_all(&context.analysis.results) {
+        let cpu = |axis: Axis| axis.number_in(&result.case)?.try_into().ok();
+        let level = topology.shared_level(cpu(FROM_CPU)?, cpu(TO_CPU)?).filter(|&level| level > SharedLevel::Core);
+        if let (Some(level), Some(rounds)) = (level, context.result_rounds(result)) {
+            pairs_by_level.entry(level).or_default().push((rounds.measured_value().value, rounds));
+        }
+    }
+    let mut medians = pairs_by_level.into_iter().map(|(level, mut pairs)| {
+        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        (level, pairs[(pairs.len() - 1) / 2].1)
+    });
+    let ((near_level, near), (far_level, far)) = (medians.next()?, medians.next_back()?);
+    let ratio = FigureRatio::from_rounds(near, far).filter(|ratio| ratio.is_above(MIN_DISTANCE_RATIO))?;
+    let between = |level| match level {
+        SharedLevel::Core => "threads of one core".to_owned(),
+        SharedLevel::Cache(level) => format!("cores of one L{level} cache"),
+        SharedLevel::Die => "caches of one die".to_owned(),
+        SharedLevel::Node => "caches of one node".to_owned(),
+        SharedLevel::Socket => "caches of one socket".to_owned(),
+        SharedLevel::Machine => "sockets".to_owned(),
+    };
+    let text = format!(
+        "A cache line takes {} between {}, {} times as long as between {}.",
+        time_text(ratio.other),
+        between(far_level),
+        times_text(ratio.ratio.value),
+        between(near_level)
+    );
+    Some(ratio.into_answer(Consequence::Avoidable, StandOutQuestion::CoreDistance, text))
 }
 
 /// Whether the distance between the machine's CPUs changes.

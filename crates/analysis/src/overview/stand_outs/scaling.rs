@@ -1,5 +1,6 @@
-//! What stands out where several CPUs ask the kernel for the same at once.
+//! What stands out where several CPUs ask the kernel for the same at once, or move memory.
 
+use kelvin_core::catalogue::mem::{MemoryNodes, SCALING_READ};
 use kelvin_core::catalogue::os::{KernelService, SCALING_EFFICIENCY, TaskKind, WORKING_CPUS};
 
 use super::*;
@@ -61,12 +62,7 @@ struct ScalingStop {
 impl<'a> ScalingCurve<'a> {
     fn of_threads(context: &'a StandOutContext<'_>, service: KernelService) -> Self {
         let selector = select(&SCALING_EFFICIENCY).with_word(service.point()).with_word(TaskKind::Threads.point());
-        let results = selector.find_all(&context.analysis.results);
-        let point =
-            |result: &MetricResult| Some((WORKING_CPUS.number_in(&result.case)?, context.result_rounds(result)?));
-        let mut points: Vec<(u64, &RoundHeadlines<'_>)> = results.filter_map(point).collect();
-        points.sort_by_key(|&(cpus, _)| cpus);
-        Self { service, points }
+        Self { service, points: curve_points(context, &selector) }
     }
 
     /// The efficiency with the second number of CPUs over that with the first, by an interval that holds jointly with those of this many comparisons.
@@ -99,6 +95,50 @@ impl<'a> ScalingCurve<'a> {
         };
         self.points.iter().filter(|point| point.0 < max_cpus).find_map(stop_at)
     }
+}
+
+/// At how many CPUs memory gives no more, though the CPUs for it are there.
+pub(super) fn memory_bandwidth(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let null_calls = ScalingCurve::of_threads(context, KernelService::NullCall);
+    let points = curve_points(context, &select(&SCALING_READ).with_word(MemoryNodes::All.point()));
+    let (&(_, one), &(max_cpus, all)) = (points.first().filter(|point| point.0 == 1)?, points.last()?);
+    let comparisons = points.len() - 1;
+    let stop = |(stop_cpus, stop_rounds): (u64, _)| {
+        let control = null_calls.compare(stop_cpus, max_cpus, comparisons)?;
+        let has_cpus = control.is_above(MIN_CPU_GAIN * stop_cpus as f64 / max_cpus as f64);
+        let mut greater = points.iter().filter(|&&(cpus, _)| cpus > stop_cpus);
+        let gives_no_more = |rounds: &RoundHeadlines<'_>| {
+            let compared = FigureRatio::from_rounds_jointly(stop_rounds, rounds, comparisons);
+            compared.is_some_and(|compared| compared.is_below(MAX_FURTHER_GAIN))
+        };
+        (has_cpus && greater.all(|&(_, rounds)| gives_no_more(rounds))).then_some((stop_cpus, stop_rounds))
+    };
+    let (stop_cpus, stop_rounds) = points.iter().copied().filter(|&(cpus, _)| cpus < max_cpus).find_map(stop)?;
+    let gain = FigureRatio::from_rounds(one, stop_rounds)?;
+    let rate = rate_text(gain.other);
+    let text = match stop_cpus {
+        1 => format!("Memory bandwidth stops growing at 1 of {max_cpus} CPUs: it reads {rate}."),
+        _ => {
+            let times = times_text(gain.ratio.value);
+            format!(
+                "Memory bandwidth stops growing at {stop_cpus} of {max_cpus} CPUs: {rate}, {times} times that of one."
+            )
+        }
+    };
+    let sides = [one, stop_rounds, all].map(RoundHeadlines::metric_value).into();
+    Some(
+        StandOutAnswer::new(Consequence::Ability, StandOutQuestion::MemoryScaling, sides, text)
+            .with_factor(max_cpus as f64 / stop_cpus as f64),
+    )
+}
+
+/// The known results of a curve over the CPUs at work, in ascending order of these.
+fn curve_points<'a>(context: &'a StandOutContext<'_>, selector: &MetricSelector) -> Vec<(u64, &'a RoundHeadlines<'a>)> {
+    let results = selector.find_all(&context.analysis.results);
+    let point = |result: &MetricResult| Some((WORKING_CPUS.number_in(&result.case)?, context.result_rounds(result)?));
+    let mut points: Vec<(u64, &RoundHeadlines<'_>)> = results.filter_map(point).collect();
+    points.sort_by_key(|&(cpus, _)| cpus);
+    points
 }
 
 /// How many times the rate of one process this many have, where that is tested.

@@ -277,6 +277,7 @@ mod tests {
                 readings: Readings::Scalars(vec![time]),
                 overhead: OverheadReading::default(),
                 notes: Vec::new(),
+                counted: None,
             };
             let attempt = RoundOutcome::Measured(vec![reading]);
             Ok(Ok(Round { index, start_seconds: 0.0, seconds: 0.0, timing: None, cpu: 0, outcome: attempt }))

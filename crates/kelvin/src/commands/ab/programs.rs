@@ -129,6 +129,7 @@ fn readings(usage: CommandUsage) -> Vec<MetricReadings> {
         readings: Readings::Scalars(vec![value as f64]),
         overhead: OverheadReading::default(),
         notes: Vec::new(),
+        counted: None,
     };
     ALL.iter().zip(usage).map(reading).collect()
 }

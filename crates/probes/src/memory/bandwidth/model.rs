@@ -89,14 +89,22 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         }
         _ => one_cpu_rate(facts, operation, level, &single_cpu_case),
     };
-    let peak = if level == SetLevel::Memory { peak_rate(facts, operation, case) } else { None };
+    let cpus = required(MemoryCpus::of(case), case)?;
+    let peak = if level == SetLevel::Memory { peak_rate(facts, operation, cpus) } else { None };
     match (predicted, peak) {
-        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => {
-            Ok(Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted })
-        }
-        // It is less, or there is no other prediction.
-        (_, Some(peak)) => Ok(peak),
-        (predicted, None) => predicted,
+        (Ok(predicted), peak) => Ok(limit_to_peak(predicted, peak)),
+        // There is no other prediction.
+        (Err(_), Some(peak)) => Ok(peak),
+        (Err(reason), None) => Err(reason),
+    }
+}
+
+/// A prediction as far as the peak of the memory channels allows it.
+pub(in crate::memory) fn limit_to_peak(predicted: Prediction, peak: Option<Prediction>) -> Prediction {
+    match peak {
+        Some(peak) if predicted.value > peak.value => peak,
+        Some(peak) => Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted },
+        None => predicted,
     }
 }
 
@@ -289,7 +297,11 @@ fn latency_case(bytes: u64) -> Case {
 
 /// The peak of the memory channels, less write-allocate reads. It is a limit of all CPUs, which one cannot exceed
 /// either.
-fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) -> Option<Prediction> {
+pub(in crate::memory) fn peak_rate(
+    facts: &PredictionInputs<'_>,
+    operation: Operation,
+    cpus: MemoryCpus,
+) -> Option<Prediction> {
     let stated = &facts.machine().memory.peak_bytes_per_second;
     let &peak = stated.get()?;
     let arrays = operation.arrays() as f64;
@@ -301,9 +313,9 @@ fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) ->
     // A fill, copy or triad by non-temporal stores counts every byte on the bus.
     let maximum = if operation == Operation::Write { rate.value() } else { (peak * PEAK_RANGE[1]).max(rate.value()) };
     let low = PEAK_RANGE[0] * rate.value();
-    let name = match MemoryCpus::of(case) {
-        Some(MemoryCpus::All) => "peak of all CPUs",
-        _ => "peak, which one CPU may not reach",
+    let name = match cpus {
+        MemoryCpus::All => "peak of all CPUs",
+        MemoryCpus::One => "peak, which one CPU may not reach",
     };
     Some(rate.with_interval((low, maximum)).with_maximum(maximum).predict(PredictionBasis::Spec, name))
 }
@@ -422,7 +434,7 @@ mod tests {
             .iter()
             .find(|(_, operation_metric)| *operation_metric == metric)
             .unwrap();
-        peak_rate(&PredictionInputs::new(machine, &|_, _| None), *operation, &Case::new()).unwrap().value
+        peak_rate(&PredictionInputs::new(machine, &|_, _| None), *operation, MemoryCpus::One).unwrap().value
     }
 
     #[test]

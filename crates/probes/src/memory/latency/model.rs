@@ -4,9 +4,9 @@
 //! other points follow from these: how many lines of a set a cache can hold at once, where its pages lie at random, and what a miss of the
 //! TLB adds.
 
+use kelvin_core::Cache;
 use kelvin_core::catalogue::cpu::LATENCY_LOAD;
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_core::{Cache, CacheKind};
 
 use crate::memory::memory_budget::{allowed_cpu_count, data_caches};
 use crate::memory::published::{CACHE_LATENCIES, MEMORY_LATENCIES};
@@ -85,10 +85,7 @@ impl CacheModel {
         // Of the data TLB of a level for base pages.
         let reach = [1, 2].map(|level: u32| {
             let is_data_tlb = |tlb: &&kelvin_core::Tlb| {
-                tlb.level == level
-                    && tlb.kind != CacheKind::Instruction
-                    && tlb.page_bytes == PAGE_BYTES
-                    && tlb.entries > 0
+                tlb.level == level && tlb.kind.holds_data() && tlb.page_bytes == PAGE_BYTES && tlb.entries > 0
             };
             let data_tlb = machine.cpu.tlbs.get().and_then(|tlbs| tlbs.iter().find(is_data_tlb));
             data_tlb.map_or(ASSUMED_TLB_ENTRIES[level as usize - 1], |tlb| u64::from(tlb.entries)) * PAGE_BYTES
@@ -428,7 +425,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::{Fact, MeasuredValue, Tlb};
+    use kelvin_core::{CacheKind, Fact, MeasuredValue, Tlb};
 
     use super::*;
     use crate::testing;

@@ -1,0 +1,275 @@
+//! Counters of the processor and of the kernel, for what the calling thread does (perf_event_open).
+
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use crate::{Error, Result, check};
+
+/// An event by its numbers in the interface of the kernel (linux/perf_event.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventCode {
+    event_type: u32,
+    config: u64,
+}
+
+const TYPE_HARDWARE: u32 = 0;
+const TYPE_SOFTWARE: u32 = 1;
+const TYPE_HARDWARE_CACHE: u32 = 3;
+const CACHE_DATA_TLB: u64 = 3;
+const CACHE_RESULT_MISS: u64 = 1;
+
+impl EventCode {
+    /// Cycles of the core, at whatever frequency it runs.
+    pub const CYCLES: Self = Self { event_type: TYPE_HARDWARE, config: 0 };
+    /// Instructions retired.
+    pub const INSTRUCTIONS: Self = Self { event_type: TYPE_HARDWARE, config: 1 };
+    /// Loads and stores that the last-level cache did not hold, as the processor counts them.
+    pub const LAST_LEVEL_MISSES: Self = Self { event_type: TYPE_HARDWARE, config: 3 };
+    /// Branches that were predicted wrong.
+    pub const BRANCH_MISSES: Self = Self { event_type: TYPE_HARDWARE, config: 5 };
+    /// Loads whose page the data TLB did not hold: cache, operation (0 is reading) and result, a byte each.
+    pub const TLB_MISSES: Self =
+        Self { event_type: TYPE_HARDWARE_CACHE, config: CACHE_DATA_TLB | CACHE_RESULT_MISS << 16 };
+    /// Page faults, counted by the kernel.
+    pub const PAGE_FAULTS: Self = Self { event_type: TYPE_SOFTWARE, config: 2 };
+}
+
+/// The first 64 bytes of `struct perf_event_attr`, of which kernels since 2.6.32 know the size.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct EventAttributes {
+    event_type: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+}
+
+const FLAG_DISABLED: u64 = 1;
+const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
+const FLAG_EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+const FORMAT_TOTAL_TIME_ENABLED: u64 = 1;
+const FORMAT_TOTAL_TIME_RUNNING: u64 = 1 << 1;
+const FORMAT_GROUP: u64 = 1 << 3;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const FLAG_CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+/// Requests of ioctl on a group, and the argument that makes them those of all its members.
+const IOCTL_ENABLE: libc::c_ulong = 0x2400;
+const IOCTL_DISABLE: libc::c_ulong = 0x2401;
+const IOCTL_RESET: libc::c_ulong = 0x2403;
+const IOCTL_FLAG_GROUP: libc::c_ulong = 1;
+
+/// Events that are counted at the same time, for the calling thread alone; in the kernel too where this is allowed.
+#[derive(Debug)]
+pub struct CounterGroup {
+    /// The first leads the others.
+    descriptors: Vec<OwnedFd>,
+    events: Vec<EventCode>,
+    counts_kernel: bool,
+}
+
+/// What a group counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterValues {
+    /// Each event with its count.
+    pub counts: Vec<(EventCode, u64)>,
+    /// Nanoseconds in which the group was to count.
+    pub enabled_nanoseconds: u64,
+    /// Nanoseconds in which it did: less where it shared the counters with others, so that its counts are of a part.
+    pub running_nanoseconds: u64,
+}
+
+impl CounterValues {
+    /// The counts, if the group had the counters all the time: what multiplexing leaves is an estimate.
+    pub fn complete_counts(self) -> Option<Vec<(EventCode, u64)>> {
+        let is_complete = self.running_nanoseconds > 0 && self.running_nanoseconds == self.enabled_nanoseconds;
+        is_complete.then_some(self.counts)
+    }
+
+    /// The values as the kernel writes them with `PERF_FORMAT_GROUP` and both times: the number of events, the times, and a count for each
+    /// event.
+    fn parse(words: &[u64], events: &[EventCode]) -> Option<Self> {
+        let (&[count, enabled_nanoseconds, running_nanoseconds], values) = words.split_first_chunk::<3>()?;
+        let is_whole = count as usize == events.len() && values.len() == events.len();
+        let counts = events.iter().copied().zip(values.iter().copied()).collect();
+        is_whole.then_some(Self { counts, enabled_nanoseconds, running_nanoseconds })
+    }
+}
+
+impl CounterGroup {
+    /// A group that is not counting yet, of those of these events that the processor has.
+    ///
+    /// # Errors
+    /// `ENOENT` or `EOPNOTSUPP` of a machine without such counters, as most virtual machines are; `EACCES` or `EPERM` where
+    /// `kernel.perf_event_paranoid` or a filter of system calls forbids them; `ENOSYS` of a kernel without them.
+    pub fn open(events: &[EventCode], cpu: u32) -> Result<Self> {
+        Self::open_where(events, cpu, true).or_else(|error| match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Self::open_where(events, cpu, false),
+            _ => Err(error),
+        })
+    }
+
+    fn open_where(events: &[EventCode], cpu: u32, counts_kernel: bool) -> Result<Self> {
+        let processor_type = processor_type_of(cpu);
+        let mut group = Self { descriptors: Vec::new(), events: Vec::new(), counts_kernel };
+        let mut first_error = None;
+        for &event in events {
+            let leader = group.descriptors.first().map_or(-1, OwnedFd::as_raw_fd);
+            match open_event(event, processor_type, leader, counts_kernel) {
+                Ok(descriptor) => {
+                    group.descriptors.push(descriptor);
+                    group.events.push(event);
+                }
+                Err(error) => drop(first_error.get_or_insert(error)),
+            }
+        }
+        match first_error {
+            Some(error) if group.events.is_empty() => Err(error),
+            _ => Ok(group),
+        }
+    }
+
+    /// Whether what the kernel does for the thread is counted too.
+    pub fn counts_kernel(&self) -> bool {
+        self.counts_kernel
+    }
+
+    /// Counts from zero while `work` runs.
+    ///
+    /// # Errors
+    /// Those of the kernel's interface.
+    pub fn count<R>(&self, work: impl FnOnce() -> R) -> Result<(R, CounterValues)> {
+        self.control(IOCTL_RESET)?;
+        self.control(IOCTL_ENABLE)?;
+        let result = work();
+        self.control(IOCTL_DISABLE)?;
+        Ok((result, self.read()?))
+    }
+
+    fn control(&self, request: libc::c_ulong) -> Result<()> {
+        let leader = self.leader()?;
+        // SAFETY: the descriptor is open, and these requests take a number.
+        check(unsafe { libc::ioctl(leader, request as _, IOCTL_FLAG_GROUP) }).map(drop)
+    }
+
+    fn leader(&self) -> Result<libc::c_int> {
+        self.descriptors.first().map(AsRawFd::as_raw_fd).ok_or_else(|| Error::other("a group of no events"))
+    }
+
+    fn read(&self) -> Result<CounterValues> {
+        let mut words = vec![0u64; 3 + self.events.len()];
+        let bytes = size_of_val(words.as_slice());
+        // SAFETY: the buffer is valid for that many bytes, of which any are numbers.
+        let count = unsafe { libc::read(self.leader()?, words.as_mut_ptr().cast(), bytes) };
+        if count < 0 {
+            return Err(Error::last_os_error());
+        }
+        let words = &words[..count as usize / size_of::<u64>()];
+        CounterValues::parse(words, &self.events).ok_or_else(|| Error::other("counters of another number of events"))
+    }
+}
+
+/// Opens one event for the calling thread on any CPU, as a member of the group of a leader, or as one (-1).
+fn open_event(
+    event: EventCode,
+    processor_type: Option<u32>,
+    leader: libc::c_int,
+    counts_kernel: bool,
+) -> Result<OwnedFd> {
+    // Cores of several kinds have counters of their own: the upper half of the number is their type.
+    let processor_type = processor_type.filter(|_| event.event_type != TYPE_SOFTWARE);
+    let config = event.config | processor_type.map_or(0, |kind| u64::from(kind) << 32);
+    let attributes = EventAttributes {
+        event_type: event.event_type,
+        size: size_of::<EventAttributes>() as u32,
+        config,
+        read_format: FORMAT_GROUP | FORMAT_TOTAL_TIME_ENABLED | FORMAT_TOTAL_TIME_RUNNING,
+        // Members count when their leader does.
+        flags: if leader < 0 { FLAG_DISABLED } else { 0 }
+            | FLAG_EXCLUDE_HYPERVISOR
+            | if counts_kernel { 0 } else { FLAG_EXCLUDE_KERNEL },
+        ..EventAttributes::default()
+    };
+    // SAFETY: the attributes are valid for the call, and have the size that they state; 0 is the calling thread and -1 any CPU.
+    let descriptor =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, leader, FLAG_CLOSE_ON_EXEC) };
+    let descriptor = check(descriptor as libc::c_int)?;
+    // SAFETY: the call has just returned it, and nothing else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The type of the counters of a CPU's kind of core, on a processor of several kinds; `None` on others.
+fn processor_type_of(cpu: u32) -> Option<u32> {
+    let sources = Path::new("/sys/bus/event_source/devices");
+    let of_kind = |name: &str| {
+        let read = |file: &str| fs::read_to_string(sources.join(name).join(file)).ok();
+        let has_cpu = read("cpus")?.trim().split(',').any(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            matches!((first.parse(), last.parse()), (Ok(first), Ok(last)) if (first..=last).contains(&cpu))
+        });
+        read("type")?.trim().parse().ok().filter(|_| has_cpu)
+    };
+    ["cpu_core", "cpu_atom", "cpu_lowpower"].into_iter().find_map(of_kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::{page_bytes, write_pages};
+    use crate::memory::{Arena, PagePolicy};
+
+    #[test]
+    fn faults_of_the_thread_are_counted_exactly() {
+        let group = match CounterGroup::open(&[EventCode::PAGE_FAULTS], 0) {
+            Ok(group) => group,
+            // A container may filter the call.
+            Err(error) => {
+                let allowed = [libc::EACCES, libc::EPERM, libc::ENOSYS];
+                return assert!(error.raw_os_error().is_some_and(|code| allowed.contains(&code)), "{error}");
+            }
+        };
+        const PAGES: usize = 100;
+        let mut arena = Arena::map(PAGES * page_bytes(), PagePolicy::Base).unwrap();
+        for expected in [PAGES as u64, 0] {
+            let ((), values) = group.count(|| write_pages(&mut arena, page_bytes(), PAGES)).unwrap();
+            assert_eq!(values.complete_counts(), Some(vec![(EventCode::PAGE_FAULTS, expected)]));
+        }
+    }
+
+    #[test]
+    fn missing_processor_counters_are_an_error_with_their_reason() {
+        match CounterGroup::open(&[EventCode::CYCLES, EventCode::INSTRUCTIONS], crate::cpu::current()) {
+            Ok(group) => {
+                let (_, values) = group.count(|| crate::kernels::chain_multiply(1_000_000)).unwrap();
+                let Some(counts) = values.complete_counts() else { return };
+                let of = |event| counts.iter().find(|(counted, _)| *counted == event).map(|(_, count)| *count);
+                // A multiply takes three cycles or more on every processor, and is an instruction.
+                assert!(of(EventCode::CYCLES).is_none_or(|cycles| cycles >= 2_000_000), "{counts:?}");
+                assert!(of(EventCode::INSTRUCTIONS).is_none_or(|count| count >= 1_000_000), "{counts:?}");
+            }
+            Err(error) => {
+                let known = [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV, libc::EACCES, libc::EPERM, libc::ENOSYS];
+                assert!(error.raw_os_error().is_some_and(|code| known.contains(&code)), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_parsed_and_partial_ones_refused() {
+        let events = [EventCode::CYCLES, EventCode::INSTRUCTIONS];
+        // As read on an Arm guest: 2 events, times, cycles, instructions.
+        let values = CounterValues::parse(&[2, 5_000, 5_000, 9_000, 3_000], &events).unwrap();
+        assert_eq!(values.counts, [(EventCode::CYCLES, 9_000), (EventCode::INSTRUCTIONS, 3_000)]);
+        assert!(values.clone().complete_counts().is_some());
+        assert_eq!(CounterValues { running_nanoseconds: 2_500, ..values.clone() }.complete_counts(), None);
+        assert_eq!(CounterValues { running_nanoseconds: 0, enabled_nanoseconds: 0, ..values }.complete_counts(), None);
+        assert_eq!(CounterValues::parse(&[1, 5_000, 5_000, 9_000], &events), None);
+        assert_eq!(CounterValues::parse(&[2, 5_000], &events), None);
+    }
+}
