@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::identifiers::Word;
-use crate::{CacheKind, Name, Topology};
+use crate::{CacheKind, HardwareEvent, Name, Topology};
 
 /// A fact with its source, or the reason why it is not known. Never a guess.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +148,18 @@ pub struct Cpu {
     pub governor: Fact<String>,
     /// Mitigations in force, by vulnerability.
     pub mitigations: Fact<Vec<Mitigation>>,
+    /// What the processor counts; not read by earlier versions.
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
+    pub hardware_counters: Fact<HardwareCounters>,
+}
+
+/// What a processor counts for a process, as far as this one may read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HardwareCounters {
+    /// The events that can be counted at the same time.
+    pub events: Vec<HardwareEvent>,
+    /// Whether what the kernel does for the process is left out, because it may not be counted.
+    pub excludes_kernel: bool,
 }
 
 /// A translation look-aside buffer.

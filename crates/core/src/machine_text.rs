@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::Unit;
 use crate::units::{bit_rate, bytes, cpus, plural, stated_value, trimmed_decimal};
 use crate::{
-    BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, Kernel, Limits, Machine,
-    Memory, Mitigation, Name, Nic, NumaNode, Platform, Tlb, Topology,
+    BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, HardwareCounters, Kernel,
+    Limits, Machine, Memory, Mitigation, Name, Nic, NumaNode, Platform, Tlb, Topology,
 };
 
 impl Machine {
@@ -64,6 +64,7 @@ impl FactRows {
         self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| stated_value(*hz, Unit::Hertz, 3));
         self.push(GROUP, "Frequency governor", &cpu.governor, String::clone);
         self.push(GROUP, "TLBs", &cpu.tlbs, |tlbs| join_texts(tlbs, tlb));
+        self.push(GROUP, "Hardware counters", &cpu.hardware_counters, hardware_counters);
         self.push(GROUP, "Mitigations", &cpu.mitigations, |statuses| mitigations(statuses));
         self.push(GROUP, "Instruction sets", &cpu.flags, |flags| flags.join(" "));
     }
@@ -378,6 +379,11 @@ fn mitigations(statuses: &[Mitigation]) -> String {
         parts.push(format!("not affected by {} others", unaffected.len()));
     }
     parts.join("; ")
+}
+
+fn hardware_counters(counters: &HardwareCounters) -> String {
+    let events = join_texts(&counters.events, |event| event.words().to_owned());
+    if counters.excludes_kernel { format!("{events}; without the kernel's work") } else { events }
 }
 
 fn threads_per_core(siblings: &[Vec<u32>]) -> String {

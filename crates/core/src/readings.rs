@@ -60,6 +60,21 @@ impl HardwareEvent {
     pub const ALL: [Self; 5] =
         [Self::Cycles, Self::Instructions, Self::LastLevelMisses, Self::TlbMisses, Self::BranchMisses];
 
+    /// Its type and number in the interface of the kernel: linux/perf_event.h, `perf_type_id` and `perf_hw_id`; misses of the TLB are of
+    /// the type of caches, whose number has the cache, the operation and the result in a byte each.
+    pub const fn kernel_numbers(self) -> (u32, u64) {
+        const HARDWARE: u32 = 0;
+        const CACHE: u32 = 3;
+        const DATA_TLB_READ_MISS: u64 = 3 | 1 << 16;
+        match self {
+            Self::Cycles => (HARDWARE, 0),
+            Self::Instructions => (HARDWARE, 1),
+            Self::LastLevelMisses => (HARDWARE, 3),
+            Self::TlbMisses => (CACHE, DATA_TLB_READ_MISS),
+            Self::BranchMisses => (HARDWARE, 5),
+        }
+    }
+
     /// In words, of several.
     pub fn words(self) -> &'static str {
         match self {

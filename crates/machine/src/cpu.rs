@@ -16,6 +16,7 @@ use kelvin_core::catalogue::ModelContradiction;
 use kelvin_core::{Cpu, Fact, Mitigation, Name, Tlb};
 
 use crate::cpuid::Cpuid;
+use crate::hardware_counters::hardware_counters;
 use crate::root::{FileRoot, data_lines, excerpt, fact_of, known_name, non_empty, parse_number, required};
 use crate::smbios::Smbios;
 use crate::tlb;
@@ -58,6 +59,7 @@ pub(crate) fn read(sources: CpuSources<'_>) -> (Name, Cpu) {
         }),
         governor: root.fact(&processor.path("cpufreq/scaling_governor"), non_empty),
         mitigations: mitigations(root),
+        hardware_counters: hardware_counters(root, processor.sources.number),
         microarchitecture: fact_of(processor.microarchitecture([&family, &model, &stepping], &vendor)),
         tlbs: fact_of(processor.tlbs(&vendor)),
         vendor,

@@ -33,7 +33,7 @@ pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
 type HazardRule = fn(&HazardContext<'_>) -> Option<Hazard>;
 
 /// All of them, in the order of reports within a severity.
-const RULES: [HazardRule; 27] = [
+const RULES: [HazardRule; 28] = [
     processor::governor,
     processor::boost,
     processor::smt,
@@ -45,6 +45,7 @@ const RULES: [HazardRule; 27] = [
     processor::idle_states,
     processor::battery,
     processor::thermal,
+    processor::forbidden_counters,
     settings::proactive_reclaim,
     settings::page_reporting,
     settings::clock_source,

@@ -12,6 +12,7 @@ mod cpuid;
 mod disks;
 mod disturbances;
 mod file_cache;
+mod hardware_counters;
 mod hazards;
 mod identity;
 mod kernel;

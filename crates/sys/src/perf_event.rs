@@ -13,26 +13,16 @@ pub struct EventCode {
     config: u64,
 }
 
-const TYPE_HARDWARE: u32 = 0;
 const TYPE_SOFTWARE: u32 = 1;
-const TYPE_HARDWARE_CACHE: u32 = 3;
-const CACHE_DATA_TLB: u64 = 3;
-const CACHE_RESULT_MISS: u64 = 1;
 
 impl EventCode {
-    /// Cycles of the core, at whatever frequency it runs.
-    pub const CYCLES: Self = Self { event_type: TYPE_HARDWARE, config: 0 };
-    /// Instructions retired.
-    pub const INSTRUCTIONS: Self = Self { event_type: TYPE_HARDWARE, config: 1 };
-    /// Loads and stores that the last-level cache did not hold, as the processor counts them.
-    pub const LAST_LEVEL_MISSES: Self = Self { event_type: TYPE_HARDWARE, config: 3 };
-    /// Branches that were predicted wrong.
-    pub const BRANCH_MISSES: Self = Self { event_type: TYPE_HARDWARE, config: 5 };
-    /// Loads whose page the data TLB did not hold: cache, operation (0 is reading) and result, a byte each.
-    pub const TLB_MISSES: Self =
-        Self { event_type: TYPE_HARDWARE_CACHE, config: CACHE_DATA_TLB | CACHE_RESULT_MISS << 16 };
     /// Page faults, counted by the kernel.
     pub const PAGE_FAULTS: Self = Self { event_type: TYPE_SOFTWARE, config: 2 };
+
+    /// The event of this type and number.
+    pub const fn new(event_type: u32, config: u64) -> Self {
+        Self { event_type, config }
+    }
 }
 
 /// The first 64 bytes of `struct perf_event_attr`, of which kernels since 2.6.32 know the size.
@@ -59,11 +49,18 @@ const FORMAT_TOTAL_TIME_RUNNING: u64 = 1 << 1;
 const FORMAT_GROUP: u64 = 1 << 3;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+/// Dependent multiplies of a trial of the counters, some microseconds.
+const TRIAL_MULTIPLIES: u64 = 1000;
 /// Requests of ioctl on a group, and the argument that makes them those of all its members.
 const IOCTL_ENABLE: libc::c_ulong = 0x2400;
 const IOCTL_DISABLE: libc::c_ulong = 0x2401;
 const IOCTL_RESET: libc::c_ulong = 0x2403;
 const IOCTL_FLAG_GROUP: libc::c_ulong = 1;
+
+/// Whether this error of [`CounterGroup::open`] says that the kernel forbids counters, rather than has none.
+pub fn is_forbidden(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
 
 /// Events that are counted at the same time, for the calling thread alone; in the kernel too where this is allowed.
 #[derive(Debug)]
@@ -109,9 +106,9 @@ impl CounterGroup {
     /// `ENOENT` or `EOPNOTSUPP` of a machine without such counters, as most virtual machines are; `EACCES` or `EPERM` where
     /// `kernel.perf_event_paranoid` or a filter of system calls forbids them; `ENOSYS` of a kernel without them.
     pub fn open(events: &[EventCode], cpu: u32) -> Result<Self> {
-        Self::open_where(events, cpu, true).or_else(|error| match error.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => Self::open_where(events, cpu, false),
-            _ => Err(error),
+        Self::open_where(events, cpu, true).or_else(|error| match is_forbidden(&error) {
+            true => Self::open_where(events, cpu, false),
+            false => Err(error),
         })
     }
 
@@ -130,9 +127,27 @@ impl CounterGroup {
             }
         }
         match first_error {
-            Some(error) if group.events.is_empty() => Err(error),
-            _ => Ok(group),
+            Some(error) if group.events.is_empty() => return Err(error),
+            _ => {}
         }
+        // Others, such as the kernel's watchdog, may hold counters that the whole group would need. A processor of several kinds counts only on
+        // those of this one, where the calling thread may not be now.
+        while processor_type.is_none() && group.events.len() > 1 && !group.has_counters()? {
+            group.descriptors.pop();
+            group.events.pop();
+        }
+        Ok(group)
+    }
+
+    /// Whether there is a counter for each event, now.
+    fn has_counters(&self) -> Result<bool> {
+        let (_, values) = self.count(|| crate::kernels::chain_multiply(TRIAL_MULTIPLIES))?;
+        Ok(values.running_nanoseconds > 0)
+    }
+
+    /// The events that are counted.
+    pub fn events(&self) -> &[EventCode] {
+        &self.events
     }
 
     /// Whether what the kernel does for the thread is counted too.
@@ -224,6 +239,9 @@ mod tests {
     use crate::mapping::{page_bytes, write_pages};
     use crate::memory::{Arena, PagePolicy};
 
+    const CYCLES: EventCode = EventCode::new(0, 0);
+    const INSTRUCTIONS: EventCode = EventCode::new(0, 1);
+
     #[test]
     fn faults_of_the_thread_are_counted_exactly() {
         let group = match CounterGroup::open(&[EventCode::PAGE_FAULTS], 0) {
@@ -244,14 +262,14 @@ mod tests {
 
     #[test]
     fn missing_processor_counters_are_an_error_with_their_reason() {
-        match CounterGroup::open(&[EventCode::CYCLES, EventCode::INSTRUCTIONS], crate::cpu::current()) {
+        match CounterGroup::open(&[CYCLES, INSTRUCTIONS], crate::cpu::current()) {
             Ok(group) => {
                 let (_, values) = group.count(|| crate::kernels::chain_multiply(1_000_000)).unwrap();
                 let Some(counts) = values.complete_counts() else { return };
                 let of = |event| counts.iter().find(|(counted, _)| *counted == event).map(|(_, count)| *count);
                 // A multiply takes three cycles or more on every processor, and is an instruction.
-                assert!(of(EventCode::CYCLES).is_none_or(|cycles| cycles >= 2_000_000), "{counts:?}");
-                assert!(of(EventCode::INSTRUCTIONS).is_none_or(|count| count >= 1_000_000), "{counts:?}");
+                assert!(of(CYCLES).is_none_or(|cycles| cycles >= 2_000_000), "{counts:?}");
+                assert!(of(INSTRUCTIONS).is_none_or(|count| count >= 1_000_000), "{counts:?}");
             }
             Err(error) => {
                 let known = [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV, libc::EACCES, libc::EPERM, libc::ENOSYS];
@@ -262,10 +280,10 @@ mod tests {
 
     #[test]
     fn values_are_parsed_and_partial_ones_refused() {
-        let events = [EventCode::CYCLES, EventCode::INSTRUCTIONS];
+        let events = [CYCLES, INSTRUCTIONS];
         // As read on an Arm guest: 2 events, times, cycles, instructions.
         let values = CounterValues::parse(&[2, 5_000, 5_000, 9_000, 3_000], &events).unwrap();
-        assert_eq!(values.counts, [(EventCode::CYCLES, 9_000), (EventCode::INSTRUCTIONS, 3_000)]);
+        assert_eq!(values.counts, [(CYCLES, 9_000), (INSTRUCTIONS, 3_000)]);
         assert!(values.clone().complete_counts().is_some());
         assert_eq!(CounterValues { running_nanoseconds: 2_500, ..values.clone() }.complete_counts(), None);
         assert_eq!(CounterValues { running_nanoseconds: 0, enabled_nanoseconds: 0, ..values }.complete_counts(), None);

@@ -5,6 +5,7 @@ use kelvin_core::{Hazard, Mitigation, Severity, cpu_ranges, units};
 
 use super::{HazardContext, hazard, percent, with_command};
 use crate::counters::{THERMAL_THROTTLE_FILES, busy_share, steal_share, thermal_throttles};
+use crate::hardware_counters::forbidding_level;
 use crate::root::data_lines;
 
 /// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
@@ -48,6 +49,14 @@ pub(super) fn governor(context: &HazardContext<'_>) -> Option<Hazard> {
     };
     let summary = format!("the frequency governor is '{name}', not 'performance'");
     (name != "performance").then(|| hazard("governor", Severity::Warning, summary, governor.source_or_reason()))
+}
+
+/// Counters that a setting of the kernel forbids.
+pub(super) fn forbidden_counters(context: &HazardContext<'_>) -> Option<Hazard> {
+    let level = forbidding_level(context.root, context.measured_cpu())?;
+    let summary = format!("kernel.perf_event_paranoid is {level}: hardware counters are not allowed");
+    let source = context.machine.cpu.hardware_counters.source_or_reason();
+    Some(hazard("forbidden_counters", Severity::Note, summary, source))
 }
 
 pub(super) fn boost(context: &HazardContext<'_>) -> Option<Hazard> {

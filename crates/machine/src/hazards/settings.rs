@@ -84,6 +84,8 @@ pub(super) fn unknown_facts(context: &HazardContext<'_>) -> Option<Hazard> {
         ("the memory size", machine.memory.total_bytes.get().is_none()),
         ("whether there is a hypervisor", machine.platform.hypervisor.get().is_none()),
         ("the CPU quota", machine.limits.cpu_quota.get().is_none()),
+        // A recorded tree never has them.
+        ("hardware counters", context.root.is_live() && machine.cpu.hardware_counters.get().is_none()),
     ];
     let names: Vec<&str> = facts.into_iter().filter(|(_, is_unknown)| *is_unknown).map(|(name, _)| name).collect();
     let summary = format!("unknown: {}", names.join(", "));
