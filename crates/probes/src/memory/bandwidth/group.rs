@@ -27,8 +27,9 @@ const TASK_PART_BYTES: usize = 1 << 20;
 const STRIDE_BYTES: usize = 256 << 10;
 /// Nanoseconds of a window that counts.
 const WINDOW_NANOSECONDS: u64 = 20_000_000;
-/// Windows until all tasks have run in one: other work may keep one from its CPU for a whole slice of the scheduler.
-const MAX_TRIES: usize = 8;
+/// A window in which other work keeps a task from its CPU is repeated, twice as long, until it is as long as this: several slices of a
+/// scheduler for each of many tasks.
+const MAX_WINDOW_NANOSECONDS: u64 = 1_000_000_000;
 /// Nanoseconds of a trial of a variant.
 const TRIAL_NANOSECONDS: u64 = 1_500_000;
 /// Nanoseconds in which sleeping tasks are woken: a few wake-ups, and one call for each of them.
@@ -124,14 +125,13 @@ impl BandwidthGroup {
     /// Bytes per second of all tasks by a kernel, in a window of this time.
     fn rate(&self, bench: &Bench<'_>, job: usize, nanoseconds: u64) -> ProbeResult<(f64, Vec<WorkedWindow>)> {
         let is_idle = |window: &WorkedWindow| window.operations == 0;
-        let mut windows = self.run_job(bench, job, nanoseconds)?;
-        for _ in 1..MAX_TRIES {
-            if !windows.iter().any(is_idle) {
-                break;
-            }
-            windows = self.run_job(bench, job, nanoseconds)?;
+        let mut length = nanoseconds;
+        let mut windows = self.run_job(bench, job, length)?;
+        while windows.iter().any(is_idle) && length < MAX_WINDOW_NANOSECONDS {
+            length *= 2;
+            windows = self.run_job(bench, job, length)?;
         }
-        let reason = format!("other work kept a CPU busy in each of {MAX_TRIES} windows");
+        let reason = format!("other work kept a CPU busy in a window of {} ms", length / 1_000_000);
         fail_if(windows.iter().any(is_idle), reason)?;
         let rate = |window: &WorkedWindow| window.operations as f64 / window.ticks.max(1) as f64;
         let operations = windows.iter().map(rate).sum::<f64>();
