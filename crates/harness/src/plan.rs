@@ -14,10 +14,13 @@ use crate::budget_fit::{ExpectedCost, UnitCost, as_nanoseconds, over_budget};
 use crate::facts::PredictionInputs;
 use crate::probe::{Effort, Probe, ProbeKind};
 use crate::reference_machines::ReferenceMachines;
-use crate::schedule::{EQUAL_PASS_SHARE, INPUT_ROUNDS, MIN_SLICE};
+use crate::schedule::{EQUAL_PASS_SHARE, MIN_ROUNDS, MIN_SLICE};
 
 /// The overhead of a round of most probes: a process started, set up and ended, and its readings stored.
 pub const DEFAULT_ROUND_COST: Duration = Duration::from_millis(5);
+
+/// A probe of more cases than these has so many that each needs no more than the minimum of rounds: a matrix is read as a whole.
+const MAX_FULL_CASES: usize = 128;
 
 /// One probe at one case.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub struct PlanUnit {
     pub case: Case,
     /// Whether it is measured only as an input of predictions: then the minimum of rounds is enough.
     pub only_input: bool,
+    /// Whether it is one of many points of a matrix, of which the minimum of rounds is enough too.
+    pub is_matrix_point: bool,
     /// Units of one block lie next to each other in a pass, since they are compared with each other.
     pub block: u32,
     /// How much it matters where time is short.
@@ -45,11 +50,17 @@ impl PlanUnit {
             probe,
             case,
             only_input: false,
+            is_matrix_point: false,
             block: 0,
             rank: PlanRank::Thorough,
             expected_cost: ExpectedCost::estimated(DEFAULT_ROUND_COST),
             required_inputs: BTreeSet::new(),
         }
+    }
+
+    /// Its minimum of rounds, where this is that of the run.
+    pub(crate) fn min_rounds(&self, rounds: u32) -> u32 {
+        if self.only_input || self.is_matrix_point { rounds.min(MIN_ROUNDS) } else { rounds }
     }
 
     /// Whether it is asked for, or an input of what is needed.
@@ -171,8 +182,14 @@ impl Plan {
         };
         let probe_units = |probe: &&'static Probe| {
             let (probe, rank) = (*probe, PlanRank::ranks_of_cases(probe, machine));
-            let units = (probe.cases)(machine, effort).into_iter();
-            units.map(|case| PlanUnit { rank: rank(&case), ..PlanUnit::new(probe, case) }).collect::<Vec<_>>()
+            let cases = (probe.cases)(machine, effort);
+            // What a quick run measures as well is more than a point among others.
+            let is_matrix_point = |rank| cases.len() > MAX_FULL_CASES && rank > PlanRank::Quick;
+            let unit = |case: &Case| {
+                let rank = rank(case);
+                PlanUnit { rank, is_matrix_point: is_matrix_point(rank), ..PlanUnit::new(probe, case.clone()) }
+            };
+            cases.iter().map(unit).collect::<Vec<_>>()
         };
         let mut plan = Self { units: Vec::new(), omissions: Vec::new() };
         plan.units = probes.iter().filter(|probe| is_requested(probe)).flat_map(probe_units).collect();
@@ -318,7 +335,7 @@ impl Plan {
     /// What this many rounds of each unit are expected to need.
     fn unit_costs(&self, rounds: u32) -> Vec<UnitCost> {
         let unit_cost = |(unit, priority): (&PlanUnit, usize)| {
-            let rounds = if unit.only_input { rounds.min(INPUT_ROUNDS) } else { rounds };
+            let rounds = unit.min_rounds(rounds);
             let time = unit.expected_cost.total_for_rounds(rounds) + f64::from(rounds) * MIN_SLICE;
             UnitCost { priority, total: time, remaining: time }
         };

@@ -30,8 +30,8 @@ pub(crate) const EQUAL_PASS_SHARE: f64 = 0.85;
 /// Share of the budget up to which the rounds of the minimum are timed for longer than the least: further rounds of what is too wide are
 /// worth more, as rounds differ by more than the samples within them let expect.
 const LONG_SLICE_SHARE: f64 = 0.75;
-/// Minimum of rounds of a unit that is only an input of predictions: their median has an error.
-pub(crate) const INPUT_ROUNDS: u32 = MIN_INTERVAL_ROUNDS as u32;
+/// Minimum of rounds of a unit that is only an input of predictions, or one of many points: their median has an error.
+pub(crate) const MIN_ROUNDS: u32 = MIN_INTERVAL_ROUNDS as u32;
 /// Nanoseconds that a round may go on for beyond its timing, until it has undisturbed samples. On a busy host a core is left alone
 /// again within 30 ms in three cases of four; where it takes longer, other rounds make better use of the time.
 const MAX_EXTENSION: f64 = 50e6;
@@ -95,6 +95,8 @@ pub enum BudgetLimit {
 pub(crate) struct UnitSpec {
     /// It is only an input of predictions.
     pub only_input: bool,
+    /// Its minimum of rounds.
+    pub rounds: u32,
     /// Units of one block lie next to each other in a pass.
     pub block: u32,
     /// Its place in the order of importance, the most important first.
@@ -341,7 +343,7 @@ impl Schedule {
     pub(crate) fn short_units(&self) -> Vec<usize> {
         let is_short = |&unit: &usize| {
             let state = &self.units[unit];
-            let has_kept_rounds = (self.min_kept_rounds(unit)..self.min_rounds(state)).contains(&state.rounds);
+            let has_kept_rounds = (self.min_kept_rounds(unit)..state.task.rounds).contains(&state.rounds);
             state.retirement == Some(RetireReason::OutOfTime) && has_kept_rounds
         };
         (0..self.units.len()).filter(is_short).collect()
@@ -412,21 +414,16 @@ impl Schedule {
         overhead + f64::from(rounds) * MIN_SLICE
     }
 
-    /// Minimum of rounds of a unit.
-    fn min_rounds(&self, state: &UnitState) -> u32 {
-        if state.task.only_input { self.spec.rounds.min(INPUT_ROUNDS) } else { self.spec.rounds }
-    }
-
     /// Rounds of the minimum that a unit still lacks.
     fn missing_rounds(&self, state: &UnitState) -> u32 {
-        if state.retirement.is_some() { 0 } else { self.min_rounds(state).saturating_sub(state.rounds) }
+        if state.retirement.is_some() { 0 } else { state.task.rounds.saturating_sub(state.rounds) }
     }
 
     /// What each unit still needs for its minimum of rounds, with the shortest slices.
     fn unit_costs(&self) -> Vec<UnitCost> {
         let unit_cost = |state: &UnitState| {
             let [total, remaining] =
-                [self.min_rounds(state), self.missing_rounds(state)].map(|rounds| self.expected_time(state, rounds));
+                [state.task.rounds, self.missing_rounds(state)].map(|rounds| self.expected_time(state, rounds));
             UnitCost { priority: state.task.priority, total, remaining }
         };
         self.units.iter().map(unit_cost).collect()

@@ -117,6 +117,7 @@ impl<'r> RoundLoop<'r> {
         let spec = ScheduleSpec { budget, limit, rounds, target, seed };
         let task = |(unit, priority): (&PlanUnit, usize)| UnitSpec {
             only_input: unit.only_input,
+            rounds: unit.min_rounds(rounds),
             block: unit.block,
             priority,
             cost: unit.expected_cost,

@@ -24,6 +24,12 @@ const REPORT_TIME_PER_CASE: Duration = Duration::from_millis(1);
 /// The most that a run or a study takes with `--quick`, if no budget is given.
 pub const MAX_QUICK_TIME: Duration = Duration::from_secs(120);
 
+/// The most that a default run takes on a machine of many CPUs, if no budget is given: what grows with CPUs and nodes must not grow without
+/// end.
+const MAX_DEFAULT_TIME: Duration = Duration::from_secs(240);
+/// From this many CPUs on there are cases that grow with them.
+const MIN_MANY_CPUS: usize = 3;
+
 /// Blocks of a run of everything: cpu and os together, mem, file, and net.
 const FULL_RUN_BLOCKS: usize = 4;
 
@@ -43,16 +49,21 @@ pub struct RunDefaults {
 }
 
 impl RunDefaults {
-    /// Those of an effort. A run of everything gets more than its blocks would alone, since its passes last longer and each is one round.
-    pub fn of_effort(effort: Effort, blocks: usize) -> Self {
+    /// Those of an effort on this many CPUs. A run of everything gets more than its blocks would alone, since its passes last longer and
+    /// each is one round.
+    pub fn of_effort(effort: Effort, blocks: usize, cpus: usize) -> Self {
         let full_run_extra = |seconds: f64| if blocks >= FULL_RUN_BLOCKS { seconds } else { 0.0 };
         let (mode, seconds, rounds) = match effort {
             Effort::Quick => ("quick", 10.0 * blocks as f64 + full_run_extra(5.0), 5),
             Effort::Default => ("default", 30.0 * blocks as f64 + full_run_extra(30.0), 8),
             Effort::Thorough => ("thorough", 300.0 * blocks as f64, 20),
         };
-        let (max_time, causes_share) =
-            if effort == Effort::Quick { (Some(MAX_QUICK_TIME), 0.0) } else { (None, GAPS_BUDGET_SHARE) };
+        let max_default_time = (cpus >= MIN_MANY_CPUS).then(|| MAX_DEFAULT_TIME.max(Duration::from_secs_f64(seconds)));
+        let (max_time, causes_share) = match effort {
+            Effort::Quick => (Some(MAX_QUICK_TIME), 0.0),
+            Effort::Default => (max_default_time, GAPS_BUDGET_SHARE),
+            Effort::Thorough => (None, GAPS_BUDGET_SHARE),
+        };
         Self { mode, seconds, max_time, rounds, causes_share }
     }
 
@@ -106,16 +117,25 @@ impl RunSchedule {
         if let Some(time) = max_time {
             schedule.seconds = time.as_secs_f64();
             schedule.limit = BudgetLimit::Fixed;
-            schedule.causes_time = usable_cause_time(time.mul_f64(defaults.causes_share));
-            let time = time.saturating_sub(STARTUP_TIME + REPORT_TIME + schedule.causes_time);
+            let max_causes_time = time.mul_f64(defaults.causes_share);
+            let mut time = time.saturating_sub(STARTUP_TIME + report_time(&schedule.cases));
+            // Of a time that nobody asked for, causes get what the cases leave.
+            if options.budget != Budget::Default {
+                schedule.causes_time = usable_cause_time(max_causes_time);
+                time = time.saturating_sub(schedule.causes_time);
+            }
             let fitting = schedule.cases.clone().fit_to_budget(time, rounds);
             if fitting.units.is_empty() && !schedule.cases.units.is_empty() {
                 bail!(
                     "{} {}: {rounds} rounds of no case fit; all take about {}",
-                    if options.budget == Budget::Default { "--quick, at most" } else { "--budget" },
+                    if options.budget == Budget::Default { "at most" } else { "--budget" },
                     seconds(schedule.seconds),
                     seconds(schedule.cases.expected_duration(rounds).as_secs_f64())
                 );
+            }
+            if options.budget == Budget::Default {
+                let remaining = time.saturating_sub(fitting.expected_duration(rounds));
+                schedule.causes_time = usable_cause_time(max_causes_time.min(remaining));
             }
             schedule.omitted_cases = omitted_names(&schedule.cases, &fitting);
             schedule.cases = fitting;

@@ -37,7 +37,7 @@ static PROBE_COSTS: [ProbeCost; 44] = [
     per_axis(&os::SCALING_RATE, 50, os::WORKING_CPUS, 300e3),
     fixed(&cpu::CORE_FREQUENCY, 60),
     // Memory is touched once and flushed.
-    fixed(&mem::NODE_LATENCY, 90),
+    fixed(&mem::NODE_LATENCY, 45),
     per_axis(&mem::LATENCY, 5, mem::BYTES, 2.0),
     per_axis(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 2.0),
     per_axis(&mem::LATENCY_STRIDE, 5, mem::BYTES, 0.5),
@@ -46,7 +46,7 @@ static PROBE_COSTS: [ProbeCost; 44] = [
     fixed(&mem::FIRST_TOUCH, 150),
     per_axis(&mem::BANDWIDTH_READ, 25, mem::BYTES, 2.0),
     // Windows of a fixed time, and memory that all touch at once.
-    per_axis(&mem::SCALING_READ, 300, mem::BYTES, 0.3),
+    per_axis(&mem::SCALING_READ, 200, mem::BYTES, 0.2),
     per_axis(&mem::BANDWIDTH_MEMCPY, 5, mem::BYTES, 0.5),
     per_axis(&mem::LOADED_LATENCY, 5, mem::BYTES, 1.0),
     fixed(&file::DEVICE_READ, 190),

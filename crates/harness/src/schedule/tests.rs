@@ -49,6 +49,7 @@ impl PlayedSchedule {
 fn tasks(script: &[ScriptedUnit]) -> Vec<UnitSpec> {
     let task = |(priority, script): (usize, &ScriptedUnit)| UnitSpec {
         only_input: false,
+        rounds: DEFAULT_SPEC.rounds,
         block: 0,
         priority,
         cost: script.expected,
@@ -555,9 +556,9 @@ fn disturbed_rounds_are_replaced_before_narrowing() {
 fn input_gets_minimum_interval_rounds() {
     let script = [uniform_unit(5.0); 3];
     let mut tasks = tasks(&script);
-    tasks[1].only_input = true;
+    (tasks[1].only_input, tasks[1].rounds) = (true, MIN_ROUNDS);
     let run = play_tasks(TIGHT_SPEC, tasks, &script, satisfied);
-    assert_eq!(run.total(1), INPUT_ROUNDS);
+    assert_eq!(run.total(1), MIN_ROUNDS);
     assert!(run.total(0) >= 8 && run.total(2) >= 8);
 }
 
@@ -715,4 +716,27 @@ fn single_slow_case_uses_whole_budget() {
         satisfied,
     );
     assert_eq!(run.omitted, [1]);
+}
+
+#[test]
+fn large_machine_ends_within_the_limit_of_a_default_run() {
+    // As on 256 CPUs: a matrix of 276 pairs, and curves of many tasks, which turn out to take up to half as long again as expected.
+    let matrix = vec![uniform_unit(5.0); 276];
+    let curves = vec![uniform_unit(75.0); 150];
+    let others = vec![uniform_unit(12.0); 300];
+    let script: Vec<ScriptedUnit> = [matrix, others, curves].concat();
+    let mut tasks = tasks(&script);
+    tasks[..276].iter_mut().for_each(|task| task.rounds = MIN_ROUNDS);
+    let limit = Duration::from_secs(240);
+    let spec = ScheduleSpec { budget: 160e9, limit: BudgetLimit::ExtendableTo(limit), ..DEFAULT_SPEC };
+    for slowness in [1.0, 1.5] {
+        let run = play_with_slowness(spec, tasks.clone(), &script, |_| slowness, satisfied);
+        assert!(run.end_time <= 1.02 * limit.as_nanos() as f64, "{slowness}: {}", run.end_time);
+        assert!(run.omitted.is_empty(), "{slowness}: {:?}", run.omitted);
+        let few_rounds = |(&rounds, task): (&u32, &UnitSpec)| rounds < task.rounds;
+        assert!(!run.rounds.iter().zip(&tasks).any(few_rounds), "{slowness}: {:?}", run.rounds);
+    }
+    // Three times as long: the least important are left out.
+    let run = play_with_slowness(spec, tasks, &script, |_| 3.0, satisfied);
+    assert!(run.end_time <= 1.02 * limit.as_nanos() as f64 && !run.omitted.is_empty(), "{}", run.end_time);
 }

@@ -35,7 +35,7 @@ pub fn run(args: &RunArgs) -> CmdResult {
     let machines = ComparedMachines::from_names(&args.compare_with)?;
     let cases = Selection::parse(&args.names, "kelvin study")?.plan(&args.options, &local, effort)?;
     let (cases, rival_blocks) = with_rivals(cases, args.rivals, &local, effort)?;
-    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks);
+    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks, local.allowed.len());
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => TextOutput::Full,
         (_, true) => TextOutput::Screen,
@@ -50,7 +50,7 @@ pub fn sweep(args: &SweepArgs) -> CmdResult {
     let (local, effort) = (LocalMachine::read(args.options.cpu)?, Effort::Thorough);
     let cases = plan_names(ProbeKind::Measure, &["file".to_owned()], &local, effort)?;
     let (cases, rival_blocks) = with_rivals(cases, args.rivals, &local, effort)?;
-    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks);
+    let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks, local.allowed.len());
     let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }

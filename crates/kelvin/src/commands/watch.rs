@@ -208,7 +208,7 @@ impl<'a> Watcher<'a> {
         let load = self.state.load(&self.names);
         let plan = Selection::parse(&self.names, "kelvin study")?.plan(&self.options, &local, Effort::Quick)?;
         let time = self.cycle_time(area_blocks(&plan), load)?.as_secs_f64();
-        let defaults = RunDefaults::new(WATCH_MODE, time, RunDefaults::of_effort(Effort::Quick, 1).rounds);
+        let defaults = RunDefaults::new(WATCH_MODE, time, RunDefaults::of_effort(Effort::Quick, 1, 1).rounds);
         let costs = expected_costs(&local, &self.options, Some(&self.args.store))?;
         let schedule = RunSchedule::fit(plan, &self.options, &defaults, &costs)?;
         self.fit_interval(&schedule, load)?;
@@ -246,7 +246,7 @@ impl<'a> Watcher<'a> {
         let available = self.pace.planned_time(load);
         match self.args.options.budget {
             Budget::Default => {
-                Ok(available.min(Duration::from_secs_f64(RunDefaults::of_effort(Effort::Default, blocks).seconds)))
+                Ok(available.min(Duration::from_secs_f64(RunDefaults::of_effort(Effort::Default, blocks, 1).seconds)))
             }
             Budget::Fixed(requested) if self.cycles == 0 && !self.pace.can_fit(requested, load) => bail!(
                 "--budget {}: {} of one CPU covers {} every {}; give --every {} or more of --cpu-share",

@@ -28,8 +28,9 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Maximum CPUs of which all pairs are measured, by effort.
 const MAX_QUICK_CPUS: usize = 4;
-const MAX_DEFAULT_CPUS: usize = 24;
-const MAX_THOROUGH_CPUS: usize = 64;
+const MAX_CPUS: usize = 64;
+/// CPUs of which all pairs are measured in a default run where there are more.
+const SAMPLED_CPUS: usize = 24;
 /// Round trips, or increments, before a batch: until both CPUs are awake and the line bounces.
 pub(super) const SETTLE_ROUND_TRIPS: u64 = 128;
 /// Bytes of a cache line.
@@ -55,9 +56,21 @@ pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Predicted<Ex
 
 /// A pair that every run measures: the CPU that is measured and its partner.
 pub(crate) fn default_pair(machine: &Machine) -> Case {
-    let order = selection_order(machine);
-    let partner = machine.topology.partner_of(order[0], &order).unwrap_or(order[0]);
-    pair(order[0].min(partner), order[0].max(partner))
+    let allowed = allowed_cpus(machine);
+    let cpu = measured_cpu(machine, &allowed);
+    let partner = machine.topology.partner_of(cpu, &allowed).unwrap_or(cpu);
+    pair(cpu.min(partner), cpu.max(partner))
+}
+
+/// The CPUs that this process may use; two, where that is not known.
+fn allowed_cpus(machine: &Machine) -> Vec<u32> {
+    let allowed = machine.topology.allowed.get().filter(|cpus| !cpus.is_empty());
+    allowed.cloned().unwrap_or_else(|| vec![0, 1])
+}
+
+fn measured_cpu(machine: &Machine, allowed: &[u32]) -> u32 {
+    let stated = machine.cpu.number.filter(|cpu| allowed.contains(cpu));
+    stated.or_else(|| machine.topology.default_cpu(allowed)).unwrap_or(allowed[0])
 }
 
 fn pair(from: u32, to: u32) -> Case {
@@ -66,7 +79,8 @@ fn pair(from: u32, to: u32) -> Case {
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let mut cpus = selection_order(machine);
-    cpus.truncate(by_effort(effort, [MAX_QUICK_CPUS, MAX_DEFAULT_CPUS, MAX_THOROUGH_CPUS]));
+    let default_cpus = if cpus.len() > MAX_CPUS { SAMPLED_CPUS } else { MAX_CPUS };
+    cpus.truncate(by_effort(effort, [MAX_QUICK_CPUS, default_cpus, MAX_CPUS]));
     cpus.sort_unstable();
     if let &[cpu] = cpus.as_slice() {
         // One case, to report why there is none.
@@ -81,11 +95,9 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 /// the machine in the order of its sockets, nodes and caches.
 fn selection_order(machine: &Machine) -> Vec<u32> {
     let topology = &machine.topology;
-    let reported = topology.allowed.get().filter(|cpus| !cpus.is_empty());
-    let allowed = reported.cloned().unwrap_or_else(|| vec![0, 1]);
+    let allowed = allowed_cpus(machine);
     let is_allowed = |cpu: &u32| allowed.contains(cpu);
-    let measured_cpu = machine.cpu.number.filter(is_allowed).or_else(|| topology.default_cpu(&allowed));
-    let measured_cpu = measured_cpu.unwrap_or(allowed[0]);
+    let measured_cpu = measured_cpu(machine, &allowed);
     let mut located: Vec<u32> = topology.cache_domains().into_iter().flat_map(|domain| domain.cpus()).collect();
     located.retain(is_allowed);
     located.extend(allowed.iter().copied());
@@ -125,7 +137,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let partner_line = Arc::clone(&line);
     let partner = TokenPartner::start_batches(to, move |trips| partner_line.pong(trips))?;
     let allowed = bench.allowed_cpus().len();
-    if allowed > MAX_DEFAULT_CPUS {
+    if allowed > MAX_CPUS {
         bench.note(format!("pairs among some of the {allowed} allowed CPUs, with every distance between them"));
     }
     bench.time_parts([&CORE_TO_CORE], |clock, trips| {
@@ -227,7 +239,7 @@ mod tests {
     fn few_cpus_have_all_pairs() {
         assert_eq!(pairs(&machine(1, 1), Effort::Default), [(0, 1)]);
         assert_eq!(pairs(&machine(2, 2), Effort::Default), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
-        assert_eq!(pairs(&machine(12, 12), Effort::Default).len(), 24 * 23 / 2);
+        assert_eq!(pairs(&machine(32, 16), Effort::Default).len(), 64 * 63 / 2);
         assert_eq!(pairs(&machine(32, 16), Effort::Thorough).len(), 64 * 63 / 2);
     }
 
@@ -270,7 +282,7 @@ mod tests {
             capacity: None,
         };
         machine.topology.core_kinds = known(vec![kind("P-core", 0..29), kind("E-core", 29..32)]);
-        let cpus: Vec<u32> = selection_order(&machine)[..MAX_DEFAULT_CPUS].to_vec();
+        let cpus: Vec<u32> = selection_order(&machine)[..SAMPLED_CPUS].to_vec();
         assert!(cpus.iter().filter(|&&cpu| cpu % 32 >= 29).count() >= 2, "{cpus:?}");
         let facts = PredictionInputs::new(&machine, &|_, _| None);
         let error = predict(&facts, &CORE_TO_CORE, &pair(0, 30)).unwrap_err();

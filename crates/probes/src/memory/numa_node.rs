@@ -32,7 +32,7 @@ pub(crate) static PROBE: Probe = Probe {
 const MAX_QUICK_NODES: usize = 2;
 const MAX_DEFAULT_NODES: usize = 8;
 /// Memory of a round: more than the pages that banks keep open, so that loads find as few of them open as in larger memory.
-const SET_BYTES: u64 = 64 << 20;
+const SET_BYTES: u64 = 32 << 20;
 /// Bytes for each line of the ring: a round needs some thousands of lines, and a denser ring takes longer to build.
 const BYTES_PER_LINE: usize = 1 << 10;
 /// Bytes of a sample of bandwidth: far beyond what is in flight.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn set_is_within_node_share() {
         let mut machine = machine();
-        assert_eq!(set_bytes(&machine), 64 << 20);
+        assert_eq!(set_bytes(&machine), 32 << 20);
         machine.memory.available_bytes = Fact::known(99 << 20, "a test");
         assert_eq!(set_bytes(&machine), 16 << 20);
     }
@@ -264,7 +264,7 @@ mod tests {
             })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let case = |to| Case::new().with_number(FROM_NODE, 0).with_number(TO_NODE, to).with_number(BYTES, 64 << 20);
+        let case = |to| Case::new().with_number(FROM_NODE, 0).with_number(TO_NODE, to).with_number(BYTES, 32 << 20);
         let latency = predict(&facts, &NODE_LATENCY, &case(1)).unwrap();
         assert!((latency.value - 210.0).abs() < 1e-9);
         assert!((predict(&facts, &NODE_BANDWIDTH, &case(1)).unwrap().value - 10e9).abs() < 1.0);

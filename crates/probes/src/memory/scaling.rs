@@ -5,6 +5,8 @@
 
 mod model;
 
+use std::collections::BTreeSet;
+
 use kelvin_core::catalogue::mem::{
     BYTES, MemoryNodes, SCALING_COPY, SCALING_PROBE, SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
 };
@@ -40,14 +42,15 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Minimum CPUs with a curve: mem.bandwidth has the figures of one and of two.
 const MIN_CPUS: u64 = 3;
-/// Memory of all CPUs at work together, as a multiple of all their caches: what is passed through in order leaves nothing for the next pass.
+/// Memory for a last-level cache, as a multiple of it and of the L2 caches before it: what is passed through in order leaves nothing for the
+/// next pass.
 const CACHE_MULTIPLE: u64 = 4;
 /// L2 cache assumed where the machine states none.
 const ASSUMED_SECOND_LEVEL: u64 = 1 << 20;
 /// The memory is a multiple of this.
-const SET_STEP: u64 = 64 << 20;
+const SET_STEP: u64 = 16 << 20;
 
-/// The case of this many CPUs on these nodes, with this much memory together.
+/// The case of this many CPUs on these nodes, with this much memory for each last-level cache at work.
 fn scaling_case(nodes: MemoryNodes, bytes: u64, cpus: u64) -> Case {
     Case::new().with_word(nodes).with_number(BYTES, bytes).with_number(WORKING_CPUS, cpus)
 }
@@ -56,10 +59,10 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let cpus = allowed_cpu_count(machine);
     if cpus < MIN_CPUS {
         // One case, to report why there is no curve.
-        return vec![scaling_case(MemoryNodes::All, set_bytes(machine, cpus), MIN_CPUS)];
+        return vec![scaling_case(MemoryNodes::All, cache_set_bytes(machine), MIN_CPUS)];
     }
+    let bytes = cache_set_bytes(machine);
     let curve = |nodes: MemoryNodes, cpus: u64| {
-        let bytes = set_bytes(machine, cpus);
         cpu_counts(cpus, effort).into_iter().map(move |count| scaling_case(nodes, bytes, count))
     };
     let node_cpus = measured_node_cpus(machine).filter(|&node_cpus| node_cpus > 1 && node_cpus < cpus);
@@ -67,13 +70,13 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     curve(MemoryNodes::All, cpus).chain(one_node.into_iter().flatten()).collect()
 }
 
-/// Memory of a curve of up to this many CPUs: the same at all points, so that they differ in the number of CPUs alone.
-fn set_bytes(machine: &Machine, cpus: u64) -> u64 {
-    let all_cpus = allowed_cpu_count(machine);
-    let last_levels = (last_level_bytes(machine) * last_level_count(machine) * cpus).div_ceil(all_cpus);
-    let second_levels = second_level_bytes(machine).unwrap_or(ASSUMED_SECOND_LEVEL) * cpus;
-    let wanted = CACHE_MULTIPLE * (last_levels + second_levels);
-    let budget = memory_budget(machine) / SET_STEP * SET_STEP;
+/// Memory for each last-level cache at work: the same at all points of a curve.
+fn cache_set_bytes(machine: &Machine) -> u64 {
+    let caches = last_level_count(machine);
+    let sharing_cpus = allowed_cpu_count(machine).div_ceil(caches);
+    let second_levels = second_level_bytes(machine).unwrap_or(ASSUMED_SECOND_LEVEL) * sharing_cpus;
+    let wanted = CACHE_MULTIPLE * (last_level_bytes(machine) + second_levels);
+    let budget = memory_budget(machine) / caches / SET_STEP * SET_STEP;
     wanted.next_multiple_of(SET_STEP).min(budget.max(SET_STEP))
 }
 
@@ -98,7 +101,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         |cpu: u32| CpuPlace { core: cpu::core_of(cpu), cache: cpu::last_level_sharers(cpu), node: node_of(cpu) };
     let cpus = spread_over_cores(bench.cpu(), &usable, place_of);
     skip_if(cpus.len() < count, format!("needs {count} CPUs; this process may use {}", cpus.len()))?;
-    let group = BandwidthGroup::start(bench, &cpus[..count], number(case, BYTES)? / count)?;
+    let cpus = &cpus[..count];
+    // Where the kernel tells no caches, there is one.
+    let caches: BTreeSet<Option<String>> = cpus.iter().map(|&cpu| cpu::last_level_sharers(cpu)).collect();
+    let group = BandwidthGroup::start(bench, cpus, number(case, BYTES)? * caches.len() / count)?;
     for (operation, metric) in OPERATIONS {
         group.measure(bench, operation, metric)?;
     }
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn curve_has_powers_of_two_and_all_cpus() {
         // Four times 32 MiB of L3 and 12 times 1 MiB of L2.
-        let of_counts = |counts: &[u64]| counts.iter().map(|&cpus| (192 * MIB, cpus)).collect::<Vec<_>>();
+        let of_counts = |counts: &[u64]| counts.iter().map(|&cpus| (176 * MIB, cpus)).collect::<Vec<_>>();
         let machine = machine(12, 32 * MIB, 24 << 30);
         assert_eq!(points(&machine, Effort::Default, MemoryNodes::All), of_counts(&[1, 2, 4, 8, 12]));
         assert_eq!(points(&machine, Effort::Quick, MemoryNodes::All), of_counts(&[1, 12]));
@@ -154,6 +160,6 @@ mod tests {
     #[test]
     fn memory_is_within_the_budget() {
         let machine = machine(8, 32 * MIB, 300 * MIB);
-        assert_eq!(points(&machine, Effort::Quick, MemoryNodes::All), [(128 * MIB, 1), (128 * MIB, 8)]);
+        assert_eq!(points(&machine, Effort::Quick, MemoryNodes::All), [(144 * MIB, 1), (144 * MIB, 8)]);
     }
 }

@@ -1,7 +1,8 @@
 //! A composed machine, a small Zen 5 server, so that results do not depend on the machine that runs the tests.
 
 use kelvin_core::{
-    Cache, CacheKind, Cpu, Fact, Kernel, Limits, Machine, Memory, Mitigation, Name, NumaNode, Platform, Tlb, Topology,
+    Cache, CacheInstances, CacheKind, CoreLocation, Cpu, Fact, Kernel, Limits, Machine, Memory, Mitigation, Name,
+    NumaNode, Platform, Tlb, Topology,
 };
 
 const SOURCE: &str = "composed";
@@ -44,6 +45,72 @@ pub fn machine() -> Machine {
             cgroup_version: known_fact(2),
         },
     }
+}
+
+/// Two sockets of 64 cores with two threads each, 256 CPUs whose numbers alternate between the sockets, four nodes of a socket, an L3 cache
+/// for eight cores, 1 TiB, bare metal, no limits.
+#[allow(dead_code, reason = "not every test program needs it")]
+pub fn large_machine() -> Machine {
+    const CORES: u32 = 128;
+    let mut machine = machine();
+    let core_cpus = |core: u32| vec![core, core + CORES];
+    let group_cpus = |cores: &mut dyn Iterator<Item = u32>| {
+        let mut cpus: Vec<u32> = cores.flat_map(core_cpus).collect();
+        cpus.sort_unstable();
+        cpus
+    };
+    // Cores of a part of this many on a socket: the socket is the number's last bit.
+    let part_cpus = |part: u32, part_cores: u32| {
+        let (socket, first) = (part % 2, part / 2 * part_cores);
+        group_cpus(&mut (first..first + part_cores).map(|core| 2 * core + socket))
+    };
+    let instances = |level, kind, bytes, part_cores: u32| CacheInstances {
+        level,
+        kind,
+        bytes,
+        ways: Some(16),
+        line_bytes: Some(64),
+        shared_by: (0..CORES / part_cores).map(|part| part_cpus(part, part_cores)).collect(),
+    };
+    let location = |core| CoreLocation { cpus: core_cpus(core), socket: Some(core % 2), die: Some(0) };
+    let distance = |a: u32, b: u32| {
+        if a == b {
+            10
+        } else if a / 4 == b / 4 {
+            12
+        } else {
+            32
+        }
+    };
+    let node = |id: u32| NumaNode {
+        id,
+        cpus: part_cpus(id % 4 * 2 + id / 4, 16),
+        bytes: Some(128 << 30),
+        distances: (0..8).map(|other| distance(id, other)).collect(),
+    };
+    let cpus: Vec<u32> = (0..2 * CORES).collect();
+    machine.cpu.number = Some(2 * CORES - 1);
+    machine.topology = Topology {
+        online: known_fact(cpus.clone()),
+        allowed: known_fact(cpus.clone()),
+        sockets: known_fact(2),
+        cores: known_fact(CORES),
+        siblings: known_fact(cpus.iter().map(|cpu| core_cpus(cpu % CORES)).collect()),
+        core_locations: known_fact((0..CORES).map(location).collect()),
+        core_kinds: known_fact(Vec::new()),
+        cache_instances: known_fact(vec![
+            instances(1, CacheKind::Data, 48 << 10, 1),
+            instances(1, CacheKind::Instruction, 32 << 10, 1),
+            instances(2, CacheKind::Unified, 1 << 20, 1),
+            instances(3, CacheKind::Unified, 32 << 20, 8),
+        ]),
+        nodes: known_fact((0..8).map(node).collect()),
+        ..Default::default()
+    };
+    machine.topology.caches = machine.topology.caches_of(2 * CORES - 1);
+    machine.memory.total_bytes = known_fact(1 << 40);
+    machine.memory.available_bytes = known_fact(1000 << 30);
+    machine
 }
 
 fn cpu() -> Cpu {
