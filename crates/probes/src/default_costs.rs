@@ -38,8 +38,8 @@ static PROBE_COSTS: [ProbeCost; 44] = [
     fixed(&cpu::CORE_FREQUENCY, 60),
     // Memory is touched once and flushed.
     fixed(&mem::NODE_LATENCY, 45),
-    per_axis(&mem::LATENCY, 5, mem::BYTES, 2.0),
-    per_axis(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 2.0),
+    per_axis(&mem::LATENCY, 5, mem::BYTES, 3.5),
+    per_axis(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 0.6),
     per_axis(&mem::LATENCY_STRIDE, 5, mem::BYTES, 0.5),
     per_axis(&mem::TLB, 5, mem::TOUCHED_PAGES, 2e3),
     fixed(&mem::FAULT_MAJOR, 60),
@@ -84,6 +84,9 @@ static PROBE_COSTS: [ProbeCost; 44] = [
 /// How many times as long as one CPU's the memory of all of them takes: each touches its own, and the kernel clears pages for all at once.
 const ALL_CPUS_FACTOR: f64 = 2.0;
 
+/// What building and flushing a set takes, as a share of traversing it at the latency of memory too.
+const FLUSHED_SHARE: f64 = 0.2;
+
 /// Nanoseconds for each byte of a transfer: 400 MB/s, as its smallest calls move them.
 const TRANSFER_NANOSECONDS_PER_BYTE: f64 = 2.5;
 
@@ -98,6 +101,9 @@ pub(crate) fn expected_round_time(probe: &Probe, case: &Case) -> Duration {
         return DEFAULT_ROUND_COST + Duration::from_nanos(nanoseconds as u64);
     };
     let per_axis = cost.per_unit.and_then(|(axis, per_unit)| Some(axis.number_in(case)? as f64 * per_unit));
+    // Larger sets are flushed rather than traversed.
+    let is_flushed = first == Some(mem::LATENCY.id) && mem::BYTES.number_in(case) > Some(mem::LATENCY_FLUSHED_BYTES);
+    let per_axis = per_axis.map(|time| if is_flushed { FLUSHED_SHARE * time } else { time });
     let factor = if mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All) { ALL_CPUS_FACTOR } else { 1.0 };
     cost.fixed + Duration::from_nanos((nanoseconds + factor * per_axis.unwrap_or(0.0)) as u64)
 }

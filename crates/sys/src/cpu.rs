@@ -52,16 +52,27 @@ pub fn core_of(cpu: u32) -> Option<[i64; 3]> {
     Some([number("physical_package_id")?, number("die_id").unwrap_or(0), number("core_id")?])
 }
 
-/// The CPUs that share the last-level cache of a CPU, as the kernel lists them, such as `0-3,8-11`; `None` where it does not tell.
-pub fn last_level_sharers(cpu: u32) -> Option<String> {
+/// A last-level cache as the kernel states it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LastLevelCache {
+    /// Its size.
+    pub bytes: u64,
+    /// The CPUs that share it, as the kernel lists them, such as `0-3,8-11`.
+    pub cpus: String,
+}
+
+/// The last-level cache of a CPU; `None` where the kernel does not tell.
+pub fn last_level_cache(cpu: u32) -> Option<LastLevelCache> {
     let caches = (0..MAX_CACHES).map_while(|index| {
         let read = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{name}");
             Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
         };
-        Some((read("level")?.parse::<u32>().ok()?, read("shared_cpu_list")?))
+        let kibibytes: u64 = read("size")?.strip_suffix('K')?.parse().ok()?;
+        let cache = LastLevelCache { bytes: kibibytes << 10, cpus: read("shared_cpu_list")? };
+        Some((read("level")?.parse::<u32>().ok()?, cache))
     });
-    caches.max_by_key(|&(level, _)| level).map(|(_, cpus)| cpus)
+    caches.max_by_key(|(level, _)| *level).map(|(_, cache)| cache)
 }
 
 /// More caches of one CPU than any processor has.
@@ -114,11 +125,13 @@ mod tests {
         let is_stated = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/topology/core_id")).exists();
         assert_eq!(core_of(here).is_some(), is_stated);
         assert_eq!(core_of(8000), None);
-        assert_eq!(last_level_sharers(8000), None);
+        assert_eq!(last_level_cache(8000), None);
         let has_caches = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/cache/index0")).exists();
         let first = |list: &str| list.split([',', '-']).next().and_then(|number| number.parse::<u32>().ok());
-        let sharers = last_level_sharers(here);
-        assert_eq!(sharers.as_deref().and_then(first).is_some_and(|first| first <= here), has_caches, "{sharers:?}");
+        let cache = last_level_cache(here);
+        let is_shared =
+            |cache: &LastLevelCache| first(&cache.cpus).is_some_and(|first| first <= here) && cache.bytes > 0;
+        assert_eq!(cache.as_ref().is_some_and(is_shared), has_caches, "{cache:?}");
     }
 
     #[test]

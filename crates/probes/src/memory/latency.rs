@@ -6,7 +6,8 @@
 pub(super) mod model;
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
-use kelvin_sys::memory::PointerRing;
+use kelvin_sys::cpu;
+use kelvin_sys::memory::{PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, page_kind, page_sizes, skip_if_out_of_memory};
 use super::memory_budget;
@@ -153,6 +154,9 @@ fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
     let pages = page_kind(case)?;
+    if is_beyond_caches(bytes as u64, cpu::last_level_cache(bench.cpu()).map(|cache| cache.bytes)) {
+        return measure_sparse(bench, bytes, pages);
+    }
     let mut ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
     let (clock, lines) = (bench.clock(), ring.lines() as u64);
@@ -161,6 +165,26 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         WarmUpStep::Flush => clock.time(|| ring.evict_end(usize::MAX)).0,
     });
     bench.time(&LATENCY, infallible(|loads| ring.chase(loads)))
+}
+
+/// From this size on a set that is four times the last-level cache has no more lines than [`SPARSE_LINES`].
+const MIN_SPARSE_BYTES: u64 = 512 << 20;
+/// Enough lines that no round follows them all, and two for each base page of the smallest such set: the TLB and the memory's pages see what they
+/// would of all lines, and the ring is built in a few hundred milliseconds rather than in seconds.
+const SPARSE_LINES: usize = 1 << 20;
+
+/// Whether no load of a long chase of a set would find its line in a cache of this size.
+fn is_beyond_caches(bytes: u64, last_level: Option<u64>) -> bool {
+    bytes >= MIN_SPARSE_BYTES && last_level.is_some_and(|cache| bytes >= memory_budget::LAST_LEVEL_MULTIPLE * cache)
+}
+
+/// Loads of a few lines of the set, spread over all of it, after they were flushed.
+fn measure_sparse(bench: &mut Bench<'_>, bytes: usize, pages: PagePolicy) -> ProbeResult {
+    let piece = bytes / SPARSE_LINES;
+    let mut ring = skip_if_out_of_memory(bytes, PointerRing::line_per_piece(bytes, piece, pages, bench.seed()))?;
+    bench.note(check_pages(ring.arena(), pages)?);
+    bench.note(format!("one line in each {piece} bytes, all flushed from the caches"));
+    bench.time_parts([&LATENCY], |clock, loads| Ok([ring.chase_uncached(clock, loads) as f64]))
 }
 
 /// Sets up to this size are traversed once: some 0.1 s at memory latency.
@@ -238,6 +262,15 @@ mod tests {
             self.cached_bytes = (self.cached_bytes + loads as usize * 64).min(self.cache.min(self.bytes));
             (loads as f64 * (10.0 - 6.0 * hits)) as u64
         }
+    }
+
+    #[test]
+    fn only_sets_of_four_large_caches_are_sparse() {
+        const GIB: u64 = 1 << 30;
+        assert!(is_beyond_caches(2 * GIB, Some(480 * MIB)));
+        assert!(!is_beyond_caches(GIB, Some(480 * MIB)), "a part of it stays in the cache");
+        assert!(!is_beyond_caches(256 * MIB, Some(32 * MIB)), "all of it is linked in a moment");
+        assert!(!is_beyond_caches(2 * GIB, None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
 /// host's CPUs has most of its cache. Current servers have 2 to 6 MiB for a hardware thread.
 const ASSUMED_LAST_LEVEL_PER_CPU: u64 = 8 << 20;
 /// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
-const LAST_LEVEL_MULTIPLE: u64 = 4;
+pub(super) const LAST_LEVEL_MULTIPLE: u64 = 4;
 const MIN_LARGEST_SET: u64 = 256 << 20;
 
 /// Bytes that a probe may touch: half of the available memory, and half of the cgroup's limit. Where neither is known,

@@ -97,18 +97,22 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let own_node = node_of(bench.cpu());
     let is_usable = |cpu: &u32| nodes == MemoryNodes::All || node_of(*cpu) == own_node;
     let usable: Vec<u32> = allowed.iter().copied().filter(is_usable).collect();
-    let place_of =
-        |cpu: u32| CpuPlace { core: cpu::core_of(cpu), cache: cpu::last_level_sharers(cpu), node: node_of(cpu) };
+    let place_of = |cpu: u32| CpuPlace { core: cpu::core_of(cpu), cache: last_level_sharers(cpu), node: node_of(cpu) };
     let cpus = spread_over_cores(bench.cpu(), &usable, place_of);
     skip_if(cpus.len() < count, format!("needs {count} CPUs; this process may use {}", cpus.len()))?;
     let cpus = &cpus[..count];
     // Where the kernel tells no caches, there is one.
-    let caches: BTreeSet<Option<String>> = cpus.iter().map(|&cpu| cpu::last_level_sharers(cpu)).collect();
+    let caches: BTreeSet<Option<String>> = cpus.iter().map(|&cpu| last_level_sharers(cpu)).collect();
     let group = BandwidthGroup::start(bench, cpus, number(case, BYTES)? * caches.len() / count)?;
     for (operation, metric) in OPERATIONS {
         group.measure(bench, operation, metric)?;
     }
     group.finish()
+}
+
+/// The CPUs that share the last-level cache of a CPU; `None` where the kernel tells none.
+fn last_level_sharers(cpu: u32) -> Option<String> {
+    cpu::last_level_cache(cpu).map(|cache| cache.cpus)
 }
 
 #[cfg(test)]
