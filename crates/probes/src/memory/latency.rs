@@ -173,9 +173,10 @@ const MIN_SPARSE_BYTES: u64 = 512 << 20;
 /// would of all lines, and the ring is built in a few hundred milliseconds rather than in seconds.
 const SPARSE_LINES: usize = 1 << 20;
 
-/// Whether no load of a long chase of a set would find its line in a cache of this size.
+/// Whether no load of a long chase of a set would find its line in a cache of this size: the largest set of such a machine.
 fn is_beyond_caches(bytes: u64, last_level: Option<u64>) -> bool {
-    bytes >= MIN_SPARSE_BYTES && last_level.is_some_and(|cache| bytes >= memory_budget::LAST_LEVEL_MULTIPLE * cache)
+    let is_largest = |cache: u64| (cache..2 * cache).contains(&(bytes / memory_budget::LAST_LEVEL_MULTIPLE));
+    bytes >= MIN_SPARSE_BYTES && last_level.is_some_and(is_largest)
 }
 
 /// Loads of a few lines of the set, spread over all of it, after they were flushed.
@@ -271,6 +272,7 @@ mod tests {
         assert!(!is_beyond_caches(GIB, Some(480 * MIB)), "a part of it stays in the cache");
         assert!(!is_beyond_caches(256 * MIB, Some(32 * MIB)), "all of it is linked in a moment");
         assert!(!is_beyond_caches(2 * GIB, None));
+        assert!(!is_beyond_caches(64 << 40, Some(480 * MIB)), "no set of this machine");
     }
 
     #[test]
