@@ -182,6 +182,27 @@ impl RequestErrors {
             self.connect + self.no_port + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
         without_status + self.status.values().sum::<u64>()
     }
+
+    /// Adds those of another thread; the first of them may have come before the first of these.
+    pub fn merge(&mut self, other: &Self, is_other_first: bool) {
+        for (count, other) in [
+            (&mut self.connect, other.connect),
+            (&mut self.no_port, other.no_port),
+            (&mut self.closed, other.closed),
+            (&mut self.timed_out, other.timed_out),
+            (&mut self.short, other.short),
+            (&mut self.malformed, other.malformed),
+            (&mut self.wrong, other.wrong),
+        ] {
+            *count += other;
+        }
+        for (&status, count) in &other.status {
+            *self.status.entry(status).or_default() += count;
+        }
+        if is_other_first {
+            self.first.clone_from(&other.first);
+        }
+    }
 }
 
 /// Times in which no byte of any answer came: for [`Stalls::MIN_NANOSECONDS`] or longer, and longer than chance makes them of answers that come by
@@ -220,7 +241,7 @@ pub struct SecondResult {
     pub max: Option<f64>,
 }
 
-/// What the generator itself did in the measured time.
+/// What the generator itself did in the measured time, all its threads together unless something else is stated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorStats {
     /// Seconds of CPU time that it worked, without those that it only looked at the clock; none where the measured time was too short
@@ -230,8 +251,10 @@ pub struct GeneratorStats {
     pub spin_seconds: f64,
     /// Seconds that it could have run and had no CPU, where the kernel tells.
     pub off_cpu: Option<f64>,
-    /// Share of the time that it worked or had no CPU.
+    /// Share of the time that its busiest thread worked or had no CPU.
     pub busy: Option<f64>,
+    /// Each of its threads.
+    pub threads: Vec<GeneratorThread>,
     /// From when a request was due and could be sent until it was.
     #[serde(with = "if_any")]
     pub late: LatencySummary,
@@ -252,20 +275,37 @@ pub struct GeneratorStats {
     /// The mean of these as a share of that of the response times, where it is so much that response times are no measure of the
     /// server. Those from when a request was sent may still be one, and so may the rate.
     pub slow_mean: Option<f64>,
-    /// CPUs that its thread might run on.
+    /// CPUs that its threads might run on.
     pub cpus: Vec<u32>,
     /// Why it, and not the server, may have been the limit.
     pub limit: Option<GeneratorLimit>,
+}
+
+/// What one thread of the generator did in the measured time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorThread {
+    /// Seconds of CPU time that it worked, as those of all threads.
+    pub cpu: Option<f64>,
+    /// Seconds that it looked at the clock until a request was due.
+    pub spin_seconds: f64,
+    /// Seconds that it could have run and had no CPU, where the kernel tells.
+    pub off_cpu: Option<f64>,
+    /// Share of the time that it worked or had no CPU.
+    pub busy: Option<f64>,
+    /// CPUs that it might run on.
+    pub cpus: Vec<u32>,
 }
 
 /// Why the generator may have been the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GeneratorLimit {
-    /// Its thread worked, or waited for a CPU, for nearly all of the time.
+    /// A thread worked, or waited for a CPU, for nearly all of the time.
     Busy {
         /// Which share of it.
         share: f64,
+        /// Which thread, the busiest one, counted from 1 on in the order of [`GeneratorStats::threads`].
+        thread: u32,
     },
     /// It sent requests so late that there were fewer of them.
     Late {

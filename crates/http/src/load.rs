@@ -1,23 +1,28 @@
 //! Requests to any HTTP server, by users in a closed loop or at a rate, and how long their answers take.
 //!
 //! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
-//! one thread drives any number of connections by epoll. Redirects are not followed.
+//! each thread drives any number of connections by epoll. Redirects are not followed.
 pub mod access_pattern;
 mod connection_pool;
 mod engine;
 pub mod error;
 mod generator_usage;
+mod load_run;
+mod merged_result;
 mod poll;
 pub mod replay;
 pub mod request;
 mod request_stats;
 pub mod response_parser;
 pub mod schedule;
+mod series;
 pub mod server_url;
 pub mod setup;
 pub mod slo;
 #[cfg(test)]
 mod tests;
+pub mod thread_share;
+mod threads;
 #[cfg_attr(not(feature = "tls"), path = "load/without_tls.rs")]
 pub mod tls;
 mod tls_session;
@@ -26,7 +31,7 @@ pub mod trust;
 pub mod url_list;
 pub mod verify;
 
-pub use engine::run_load;
 pub use error::{Error, Result};
-pub use setup::{Demand, LoadSetup};
+pub use setup::{Demand, GeneratorThreads, LoadSetup};
+pub use threads::run_load;
 pub use transport::ServerEndpoint;

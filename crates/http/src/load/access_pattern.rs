@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use kelvin_stats::Random;
 
+use crate::load::thread_share::ThreadShare;
+
 /// The order in which files are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum AccessPattern {
@@ -47,10 +49,13 @@ pub struct FileChooser {
     /// For zipf: the share of all requests that ask for files up to each rank.
     shares: Vec<f64>,
     random: Random,
+    /// Choices before the next one that belong to other threads.
+    skipped_choices: u32,
+    share: ThreadShare,
 }
 
 impl FileChooser {
-    /// Of this many files, at least one.
+    /// Of this many files, at least one, for all requests.
     pub fn new(pattern: AccessPattern, files: usize, seed: u64) -> Self {
         let (mut shares, mut sum) = (Vec::new(), 0.0);
         if let AccessPattern::Zipf(exponent) = pattern {
@@ -60,11 +65,25 @@ impl FileChooser {
             }
             shares.iter_mut().for_each(|share| *share /= sum);
         }
-        Self { pattern, files, position: 0, shares, random: Random::new(seed) }
+        let random = Random::new(seed);
+        Self { pattern, files, position: 0, shares, random, skipped_choices: 0, share: ThreadShare::WHOLE }
+    }
+
+    /// For the requests of one thread: those that all threads together choose are those of one.
+    pub fn for_thread(self, share: ThreadShare) -> Self {
+        Self { skipped_choices: share.number(), share, ..self }
     }
 
     /// The number of the next file.
     pub fn choose(&mut self) -> usize {
+        for _ in 0..self.skipped_choices {
+            self.draw();
+        }
+        self.skipped_choices = self.share.threads() - 1;
+        self.draw()
+    }
+
+    fn draw(&mut self) -> usize {
         match self.pattern {
             _ if self.files == 1 => 0,
             AccessPattern::Fixed => 0,
@@ -105,6 +124,21 @@ mod tests {
         // 1, 1/2, 1/3, 1/4 of the sum 25/12.
         for (count, expected) in zipf.iter().zip([48_000usize, 24_000, 16_000, 12_000]) {
             assert!(count.abs_diff(expected) < 700, "{zipf:?}");
+        }
+    }
+
+    #[test]
+    fn threads_choose_the_files_of_one() {
+        for pattern in [AccessPattern::Random, AccessPattern::Sequence, AccessPattern::Zipf(1.0)] {
+            for threads in 1..=4 {
+                let mut whole = FileChooser::new(pattern, 7, 11);
+                let chooser = |share| FileChooser::new(pattern, 7, 11).for_thread(share);
+                let mut parts: Vec<FileChooser> = ThreadShare::all(threads).map(chooser).collect();
+                for number in 0..100 {
+                    let part = &mut parts[number % threads as usize];
+                    assert_eq!(part.choose(), whole.choose(), "{pattern:?} {threads} {number}");
+                }
+            }
         }
     }
 

@@ -10,13 +10,12 @@ use kelvin_transfer::wire::Hasher;
 use rustix::event::epoll::EventFlags;
 
 use crate::load::error::Result;
+use crate::load::load_run::LoadRun;
 use crate::load::poll::{Poller, connection_number};
-use crate::load::request::RequestSet;
 use crate::load::request_stats::{CountingRule, RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
-use crate::load::setup::LoadSetup;
-use crate::load::transport::{HttpTransport, ServerEndpoint, has_no_port};
-use crate::load::verify::{BodyChecker, ExpectedBody, Verify};
+use crate::load::transport::{HttpTransport, has_no_port};
+use crate::load::verify::{ExpectedBody, Verify};
 
 /// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
 const READ_BUFFER_BYTES: usize = 256 << 10;
@@ -104,14 +103,12 @@ impl LoadConnection {
     }
 }
 
-/// All connections and what is counted of them.
-pub(crate) struct ConnectionPool {
+/// The connections of one thread and what is counted of them.
+pub(crate) struct ConnectionPool<'s> {
+    run: &'s LoadRun<'s>,
     pub(crate) connections: Vec<LoadConnection>,
     pub(crate) poller: Poller,
     pub(crate) stats: RequestStats,
-    requests: RequestSet,
-    checker: BodyChecker,
-    peer: ServerEndpoint,
     buffer: Vec<u8>,
     /// When the kernel reported the bytes that are being read.
     wake_time: u64,
@@ -121,24 +118,21 @@ pub(crate) struct ConnectionPool {
     pub(crate) has_progress: bool,
 }
 
-impl ConnectionPool {
-    /// Connections that are not made yet; the measured time is set later.
+impl<'s> ConnectionPool<'s> {
+    /// This many connections that are not made yet; the measured time is set later.
     ///
     /// # Errors
     /// Those of the calls that wait for sockets.
-    pub(crate) fn new(setup: &LoadSetup, peer: ServerEndpoint) -> Result<Self> {
-        let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
+    pub(crate) fn new(run: &'s LoadRun<'s>, connections: u32) -> Result<Self> {
+        let setup = run.setup;
         let rule = if setup.demand.is_open_loop() { CountingRule::WhenDue } else { CountingRule::WhenEnded };
-        let checker = BodyChecker { verify: setup.verify, expected: setup.expected_bodies.clone() };
         let is_hashing = setup.verify == Verify::Content;
-        let connection = |number| LoadConnection::new(number, requests.head_only, is_hashing);
+        let connection = |number| LoadConnection::new(number, run.requests.head_only, is_hashing);
         Ok(Self {
-            connections: (0..setup.demand.max_connections()).map(connection).collect(),
+            run,
+            connections: (0..connections).map(connection).collect(),
             poller: Poller::new()?,
             stats: RequestStats::new(0..0, rule),
-            requests,
-            checker,
-            peer,
             buffer: vec![0; READ_BUFFER_BYTES],
             wake_time: 0,
             requests_until_sample: 0,
@@ -164,7 +158,7 @@ impl ConnectionPool {
 
     fn connect(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
-        let result = HttpTransport::connect(&self.peer).and_then(|transport| {
+        let result = HttpTransport::connect(self.run.peer).and_then(|transport| {
             self.poller.add(&transport, connection.token)?;
             Ok(transport)
         });
@@ -259,7 +253,7 @@ impl ConnectionPool {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_mut()?;
         connection.phase = Phase::InFlight;
-        let rest = &self.requests.get(connection.request)[connection.written_bytes..];
+        let rest = &self.run.requests.get(connection.request)[connection.written_bytes..];
         let is_timed = self.requests_until_sample == 0
             && connection.was_used
             && connection.written_bytes == 0
@@ -290,7 +284,7 @@ impl ConnectionPool {
     fn update_interest(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_ref()?;
-        let watches_writable = connection.written_bytes < self.requests.get(connection.request).len()
+        let watches_writable = connection.written_bytes < self.run.requests.get(connection.request).len()
             || transport.session.as_ref().is_some_and(|session| session.wants_write());
         if watches_writable == connection.watches_writable {
             return None;
@@ -369,7 +363,7 @@ impl ConnectionPool {
         if !is_success {
             let text = || format!("status {}", answer.status);
             self.stats.add_failure(times, RequestFailure::Status(answer.status), text);
-        } else if !self.checker.check_body(connection.request, ExpectedBody { length: answer.body, hash }) {
+        } else if !self.run.checker.check_body(connection.request, ExpectedBody { length: answer.body, hash }) {
             let text = || format!("other bytes than expected, {} of them", answer.body);
             self.stats.add_failure(times, RequestFailure::WrongBody, text);
         } else {
@@ -403,7 +397,7 @@ impl ConnectionPool {
 
     /// A request brought no answer. It is sent again if the server may just have closed an idle connection.
     fn on_failure(&mut self, number: u32, now: u64, failure: RequestFailure, text: impl Display) -> Option<RequestEnd> {
-        let is_repeatable = failure == RequestFailure::Closed && self.requests.is_idempotent;
+        let is_repeatable = failure == RequestFailure::Closed && self.run.requests.is_idempotent;
         let connection = self.connection(number);
         // The server closed a used connection before any byte of an answer, as it may at any time while it is idle (RFC 9112 9.3.1).
         let can_retry = is_repeatable && connection.was_used && !connection.is_retry && !connection.parser.has_begun;
@@ -432,13 +426,10 @@ impl ConnectionPool {
         self.on_failure(number, now, RequestFailure::TimedOut, "no answer within the time-out")
     }
 
-    /// How many requests have no answer at the end; in an open loop each counts with the time that it has waited.
-    pub(crate) fn count_in_flight(&mut self, now: u64) -> u64 {
-        let in_flight = self.connections.iter().filter(|connection| connection.phase != Phase::Idle);
-        let mut count = 0;
-        for connection in in_flight {
-            count += u64::from(self.stats.add_unanswered(RequestTimestamps { end: now, ..connection.times }));
+    /// Counts the requests that are in flight at the end.
+    pub(crate) fn add_unfinished(&mut self, now: u64) {
+        for connection in self.connections.iter().filter(|connection| connection.phase != Phase::Idle) {
+            self.stats.add_unfinished(RequestTimestamps { end: now, ..connection.times });
         }
-        count
     }
 }

@@ -1,22 +1,23 @@
-//! The loop that sends requests when they are due and takes what comes back: one thread, epoll, any number of connections.
+//! The loop of one thread, which sends requests when they are due and takes what comes back: epoll, any number of connections.
 
 use std::sync::atomic::Ordering;
 
-use kelvin_core::load::{GeneratorStats, LoadResult, OfferedLoad, SecondResult};
+use kelvin_core::load::GeneratorThread;
 use kelvin_sys::clock::monotonic;
 
 use crate::load::access_pattern::FileChooser;
 use crate::load::connection_pool::{ConnectionPool, RequestEnd};
 use crate::load::error::Result;
-use crate::load::generator_usage::{self, ThreadUsage, WindowUsage};
+use crate::load::generator_usage::WindowUsage;
+use crate::load::load_run::LoadRun;
 use crate::load::poll::connection_number;
-use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps, latency_summary};
-use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, RequestSchedule, TimeDistribution, arrival_times};
-use crate::load::setup::{Demand, LoadSetup};
-use crate::load::transport::ServerEndpoint;
+use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps};
+use crate::load::schedule::{DueRequest, RequestSchedule};
+use crate::load::series::SecondStats;
+use crate::load::thread_share::ThreadShare;
 
 /// Nanoseconds between looks for time-outs and for a signal to stop.
-const TICK_NANOSECONDS: u64 = NANOSECONDS_PER_SECOND / 10;
+pub(crate) const TICK_NANOSECONDS: u64 = NANOSECONDS_PER_SECOND / 10;
 
 /// Nanoseconds before a request is due from which on the loop looks at the clock instead of sleeping: a sleeping thread is woken up
 /// to 50 us late, by a hypervisor later.
@@ -37,69 +38,78 @@ const RECONNECT_PAUSE: u64 = NANOSECONDS_PER_SECOND / 10;
 /// What the two sequences of random numbers have apart from each other, from one seed.
 const FILE_SEED_OFFSET: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Measures a load. `show` gets the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
-/// for ends it early.
-///
-/// # Errors
-/// Failures of the generator's own calls; what fails of single requests is counted.
-pub fn run_load(setup: &LoadSetup, peer: &ServerEndpoint, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
-    let seed = setup.seed;
-    match &setup.demand {
-        &Demand::Users { users, think } => {
-            LoadEngine::new(setup, peer, |start| ClosedLoop::new(users, think, start, seed))?.run(show)
+/// Takes the seconds that are over, ten times a second and at the end.
+pub(crate) type SecondObserver<'o> = dyn FnMut(Vec<SecondStats>) + 'o;
+
+/// What one thread counted, and what it used.
+pub(crate) struct ThreadResult {
+    pub(crate) stats: RequestStats,
+    pub(crate) usage: GeneratorThread,
+}
+
+/// A thread's part of a load before it begins, with all that takes time to prepare.
+pub(crate) struct PreparedThread<'s> {
+    run: &'s LoadRun<'s>,
+    pub(crate) share: ThreadShare,
+    chooser: FileChooser,
+    pool: ConnectionPool<'s>,
+}
+
+impl<'s> PreparedThread<'s> {
+    /// # Errors
+    /// Those of the calls that wait for sockets.
+    pub(crate) fn new(run: &'s LoadRun<'s>, share: ThreadShare) -> Result<Self> {
+        let setup = run.setup;
+        let chooser = FileChooser::new(setup.pattern, setup.paths.len(), setup.seed ^ FILE_SEED_OFFSET);
+        let pool = ConnectionPool::new(run, share.count_of(setup.demand.max_connections()))?;
+        Ok(Self { run, share, chooser: chooser.for_thread(share), pool })
+    }
+
+    /// Sends by this schedule, and takes what comes back, until the load is over. The time before the measured time begins at `start`,
+    /// in nanoseconds of CLOCK_MONOTONIC.
+    ///
+    /// # Errors
+    /// Failures of the generator's own calls, which stop the other threads too.
+    pub(crate) fn send_and_measure(
+        self,
+        schedule: impl RequestSchedule,
+        start: u64,
+        observer: &mut SecondObserver<'_>,
+    ) -> Result<ThreadResult> {
+        let run = self.run;
+        let result = LoadEngine::new(self, schedule, start).run(observer);
+        if result.is_err() {
+            run.stop(monotonic());
         }
-        &Demand::Rate { rate, arrivals, .. } => {
-            LoadEngine::new(setup, peer, |start| OpenLoop::new(arrival_times(rate, arrivals, seed), start))?.run(show)
-        }
-        Demand::Log { times, .. } => {
-            LoadEngine::new(setup, peer, |start| OpenLoop::new(times.iter().copied(), start))?.run(show)
-        }
+        result
     }
 }
 
 struct LoadEngine<'s, S> {
-    setup: &'s LoadSetup,
+    run: &'s LoadRun<'s>,
     schedule: S,
     chooser: FileChooser,
-    pool: ConnectionPool,
+    pool: ConnectionPool<'s>,
     /// Connections that can take a request, in an open loop. The one that was used last is used next.
     free_connections: Vec<u32>,
     /// Whether a request that was due found no connection free, and none has caught up since.
     is_starved: bool,
-    delayed_count: u64,
     /// Nanoseconds that the loop looked at the clock.
     spin_nanoseconds: u64,
-    /// How often it was woken up for nothing.
-    futile_wakeups: u64,
 }
 
 impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
-    /// Prepares all that takes time, and then begins by the schedule of this moment.
-    fn new(setup: &'s LoadSetup, peer: &ServerEndpoint, new_schedule: impl FnOnce(u64) -> S) -> Result<Self> {
-        let demand = &setup.demand;
+    fn new(prepared: PreparedThread<'s>, schedule: S, start: u64) -> Self {
+        let PreparedThread { run, chooser, mut pool, .. } = prepared;
+        let connections = pool.connections.len() as u32;
         let free_connections =
-            if demand.is_open_loop() { (0..demand.max_connections()).rev().collect() } else { Vec::new() };
-        let chooser = FileChooser::new(setup.pattern, setup.paths.len(), setup.seed ^ FILE_SEED_OFFSET);
-        let mut pool = ConnectionPool::new(setup, peer.clone())?;
-        let start = monotonic();
-        let schedule = new_schedule(start);
-        let window_start = start + setup.warm_up.as_nanos() as u64;
-        pool.stats.window = window_start..window_start + setup.duration.as_nanos() as u64;
-        let (is_starved, delayed_count, spin_nanoseconds, futile_wakeups) = (false, 0, 0, 0);
-        Ok(Self {
-            setup,
-            schedule,
-            chooser,
-            pool,
-            free_connections,
-            is_starved,
-            delayed_count,
-            spin_nanoseconds,
-            futile_wakeups,
-        })
+            if run.setup.demand.is_open_loop() { (0..connections).rev().collect() } else { Vec::new() };
+        let window_start = start + run.setup.warm_up.as_nanos() as u64;
+        pool.stats.window = window_start..window_start + run.setup.duration.as_nanos() as u64;
+        Self { run, schedule, chooser, pool, free_connections, is_starved: false, spin_nanoseconds: 0 }
     }
 
-    fn run(mut self, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
+    fn run(mut self, observer: &mut SecondObserver<'_>) -> Result<ThreadResult> {
         let mut window_usage = WindowUsage::new();
         let mut tick = 0;
         loop {
@@ -110,7 +120,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             }
             if now >= tick {
                 tick = now + TICK_NANOSECONDS;
-                self.tick(now, show);
+                self.tick(now, observer);
             }
             if self.is_over(now) {
                 break;
@@ -120,14 +130,15 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             let until = self.wait_deadline(now, tick)?;
             self.handle_answers(now, until)?;
         }
-        let now = monotonic();
-        let thread_usage = window_usage.finish(now, self.spin_nanoseconds);
-        Ok(self.into_result(thread_usage, now))
+        let usage = window_usage.finish(monotonic(), self.spin_nanoseconds);
+        let mut stats = self.finish();
+        observer(stats.take_seconds());
+        Ok(ThreadResult { stats, usage })
     }
 
     /// Gives up requests whose time is over, and reports how far the measurement is.
-    fn tick(&mut self, now: u64, show: &mut dyn FnMut(&[SecondResult])) {
-        let limit = self.setup.timeout.as_nanos() as u64;
+    fn tick(&mut self, now: u64, observer: &mut SecondObserver<'_>) {
+        let limit = self.run.setup.timeout.as_nanos() as u64;
         for number in 0..self.pool.connections.len() as u32 {
             if let Some(end) = self.pool.time_out(number, now, limit) {
                 self.on_request_end(number, end, now);
@@ -135,16 +146,16 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         }
         let stats = &mut self.pool.stats;
         stats.end_seconds(now.min(stats.window.end));
-        show(&self.pool.stats.series);
+        observer(stats.take_seconds());
     }
 
     fn is_open_loop(&self) -> bool {
-        self.setup.demand.is_open_loop()
+        self.run.setup.demand.is_open_loop()
     }
 
     fn is_over(&self, now: u64) -> bool {
         let end = self.pool.stats.window.end;
-        if kelvin_sys::stop_signals::stop_signal().is_some() {
+        if self.run.is_stopped() {
             return true;
         }
         let is_answered = self.free_connections.len() == self.pool.connections.len() && self.next_due().is_none();
@@ -155,7 +166,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     /// Whether users go on when the measured time is over.
     fn is_extended(&self) -> bool {
-        !self.is_open_loop() && self.setup.extension.as_ref().is_some_and(|extension| extension.load(Ordering::Acquire))
+        !self.is_open_loop()
+            && self.run.setup.extension.as_ref().is_some_and(|extension| extension.load(Ordering::Acquire))
     }
 
     /// When the next request of the run is due.
@@ -185,7 +197,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     fn send(&mut self, number: u32, request: DueRequest, now: u64) {
         let mut earliest_send = request.time;
         if self.is_starved {
-            self.delayed_count += u64::from(self.pool.stats.window.contains(&request.time));
+            self.pool.stats.delayed += u64::from(self.pool.stats.window.contains(&request.time));
             earliest_send = earliest_send.max(self.pool.connections[number as usize].free_since);
         }
         let times =
@@ -213,7 +225,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let poll_deadline = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
         let until = edge.unwrap_or(poll_deadline).min(tick);
         let can_send = !self.is_open_loop() || !self.free_connections.is_empty();
-        let margin = if self.setup.spin { SPIN_NANOSECONDS } else { 0 };
+        let margin = if self.run.setup.spin { SPIN_NANOSECONDS } else { 0 };
         match self.next_due().filter(|_| can_send).map(|time| time.saturating_sub(margin)) {
             Some(wake) if wake <= now => return Ok(now),
             Some(wake) if wake < until => self.pool.poller.set_wake_time(wake)?,
@@ -239,91 +251,21 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
                 self.on_request_end(connection_number(token), end, now);
             }
         }
-        let is_futile = sockets > 0 || is_spin && !self.setup.spin;
-        self.futile_wakeups += u64::from(is_futile && !self.pool.has_progress);
+        let is_futile = sockets > 0 || is_spin && !self.run.setup.spin;
+        self.pool.stats.futile_wakeups += u64::from(is_futile && !self.pool.has_progress);
         Ok(())
     }
 
-    fn into_result(mut self, thread_usage: ThreadUsage, now: u64) -> LoadResult {
-        self.pool.stats.close(now);
-        let unsent_count = self.count_unsent(now);
-        let offered_load = self.offered(unsent_count);
-        let unanswered = self.pool.count_in_flight(now) + unsent_count;
-        let figures = self.pool.stats.summary();
-        let stats = &self.pool.stats;
-        // The mean time of a user from one request to the next; an open loop hides nothing.
-        let mean_cycle = match self.setup.demand {
-            Demand::Users { users, .. } if stats.requests > 0 => {
-                let user_time = f64::from(users) * stats.seconds() * NANOSECONDS_PER_SECOND as f64;
-                Some((user_time / stats.requests as f64) as u64)
-            }
-            _ => None,
-        };
-        let delays = GeneratorStats {
-            late: latency_summary(&stats.lateness),
-            read_delay: stats.read_delay.mean(),
-            send_delay: stats.departure_delay.mean(),
-            own_delay: latency_summary(&stats.generator_delay),
-            spurious_wakeups: self.futile_wakeups,
-            ..GeneratorStats::default()
-        };
-        let lost_share = self.lost_share(delays.late.mean, figures.response.mean);
-        LoadResult {
-            target: self.setup.target.url.clone(),
-            offered: offered_load,
-            interrupted: kelvin_sys::stop_signals::stop_signal().map(str::to_owned),
-            corrected: mean_cycle.map(|cycle| latency_summary(&stats.response.corrected_for_omission(cycle))),
-            unanswered,
-            answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent_count) - self.pool.stats.seconds(),
-            generator: generator_usage::report(thread_usage, delays, figures.response, lost_share),
-            ..figures
-        }
-    }
-
-    /// Which share of the requests that were asked for its delays left out. Users ask again the later for them, and of answers that wait
-    /// to be read: so much longer is a cycle of response and thought. In an open loop a generator that keeps up is as late in the end
-    /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
-    fn lost_share(&self, mean_lateness: f64, response: f64) -> f64 {
-        let (delay, time) = match self.setup.demand {
-            Demand::Users { think, .. } => {
-                (mean_lateness + self.pool.stats.queue_delay.mean().unwrap_or(0.0), response + think.mean)
-            }
-            _ => (2.0 * mean_lateness, self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * mean_lateness),
-        };
-        generator_usage::delay_share(delay, time).min(1.0)
-    }
-
-    /// What was asked for, and at what rate requests became due, this many of which were not sent.
-    fn offered(&self, unsent_count: u64) -> OfferedLoad {
-        if let Demand::Users { users, think } = self.setup.demand {
-            return OfferedLoad::Users { users, think: think.mean };
-        }
-        let due_rate =
-            (self.pool.stats.due + unsent_count) as f64 / self.scheduled_seconds(unsent_count).max(f64::MIN_POSITIVE);
-        let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due_rate };
-        OfferedLoad::Rate { rate, due: due_rate, delayed: self.delayed_count }
-    }
-
-    /// Seconds that the schedule has for the requests that became due in the measured time, this many of which were not sent. Of an even rate
-    /// that is a whole number of the times between two: the measured time may end within one, and has its request all the same.
-    fn scheduled_seconds(&self, unsent_count: u64) -> f64 {
-        let seconds = self.pool.stats.seconds();
-        let due_count = self.pool.stats.due + unsent_count;
-        match self.setup.demand {
-            Demand::Rate { rate, arrivals: TimeDistribution::Constant, .. } if due_count > 0 => due_count as f64 / rate,
-            _ => seconds,
-        }
-    }
-
-    fn count_unsent(&mut self, now: u64) -> u64 {
-        let mut unsent_count = 0;
+    /// What was counted, up to now or until another thread stopped.
+    fn finish(mut self) -> RequestStats {
+        let now = monotonic();
+        let end = if self.run.is_stopped() { self.run.stop(now) } else { now };
+        self.pool.stats.close(end);
         while let Some(due) = self.next_due().filter(|&due| due <= now && self.is_open_loop()) {
             self.schedule.take_due();
-            if self.pool.stats.window.contains(&due) {
-                unsent_count += 1;
-                self.pool.stats.add_wait(RequestTimestamps { due, sent: now, end: now, generator_delay: 0 });
-            }
+            self.pool.stats.add_unsent(due, now);
         }
-        unsent_count
+        self.pool.add_unfinished(now);
+        self.pool.stats
     }
 }

@@ -17,6 +17,9 @@ pub enum Error {
     /// A system call of the generator itself, which was to do this.
     #[error("cannot {0}: {1}")]
     Call(&'static str, #[source] io::Error),
+    /// A thread of the generator could not be started.
+    #[error("{0}")]
+    Thread(#[source] io::Error),
     /// TLS cannot be set up.
     #[error("{0}")]
     Tls(String),

@@ -1,11 +1,11 @@
-//! The generator itself: its CPU time, how long it waited for a CPU, and whether it was the limit.
+//! The generator itself: the CPU time of its threads, how long they waited for a CPU, and whether it was the limit.
 
 use std::ops::Range;
 
-use kelvin_core::load::{GeneratorLimit, GeneratorStats, LatencySummary};
+use kelvin_core::load::{GeneratorLimit, GeneratorStats, GeneratorThread, LatencySummary};
 use kelvin_sys::usage::{RunQueueWait, UsageScope, read_usage};
 
-/// Share of the time that the thread worked or waited for a CPU from which on answers may have waited for it: at 90 % a queue of
+/// Share of the time that a thread worked or waited for a CPU from which on answers may have waited for it: at 90 % a queue of
 /// random arrivals is ten times as long as its service (M/M/1).
 const BUSY_SHARE: f64 = 0.9;
 
@@ -14,9 +14,9 @@ const BUSY_SHARE: f64 = 0.9;
 /// share of the time that the schedule gives, from which on there are fewer requests than it asks for.
 const LATE_SHARE: f64 = 0.05;
 
-/// What the thread has used, in nanoseconds.
+/// What a thread has used, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct ThreadUsage {
+struct ThreadUsage {
     wall: u64,
     cpu: u64,
     run_queue_wait: Option<u64>,
@@ -54,43 +54,69 @@ impl WindowUsage {
     }
 
     /// What was used; up to now, if the measured time was ended early.
-    pub(crate) fn finish(mut self, now: u64, spin: u64) -> ThreadUsage {
+    pub(crate) fn finish(mut self, now: u64, spin: u64) -> GeneratorThread {
         let end = self.end.unwrap_or_else(|| self.read(now, spin));
         let start = self.start.unwrap_or(end);
-        ThreadUsage {
+        let usage = ThreadUsage {
             wall: end.wall - start.wall,
             cpu: end.cpu.saturating_sub(start.cpu),
             run_queue_wait: start.run_queue_wait.zip(end.run_queue_wait).map(|(start, end)| end.saturating_sub(start)),
             spin: end.spin - start.spin,
-        }
+        };
+        GeneratorThread { cpus: kelvin_sys::cpu::affinity().unwrap_or_default(), ..usage.summary() }
     }
 }
 
-/// What the generator did, and whether it was the limit: by what its thread used, by its delays and those that answers met, by the response
+impl ThreadUsage {
+    fn summary(self) -> GeneratorThread {
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        let spin_seconds = seconds(self.spin);
+        // A thread that asks for anything takes CPU time: none that was seen is less than the kernel counts in so short a time.
+        let is_measured = self.wall > 0 && self.cpu > 0;
+        let cpu = is_measured.then(|| (seconds(self.cpu) - spin_seconds).max(0.0));
+        let off_cpu = self.run_queue_wait.map(seconds);
+        let busy = cpu.map(|cpu| (cpu + off_cpu.unwrap_or(0.0)) / seconds(self.wall));
+        GeneratorThread { cpu, spin_seconds, off_cpu, busy, cpus: Vec::new() }
+    }
+}
+
+/// What the generator did, and whether it was the limit: by what its busiest thread used, by its delays and those that answers met, by the response
 /// times, and by which share of the requests that the schedule asked for its delays left out.
 pub(crate) fn report(
-    usage: ThreadUsage,
+    threads: Vec<GeneratorThread>,
     delays: GeneratorStats,
     response: LatencySummary,
     lost_share: f64,
 ) -> GeneratorStats {
-    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    let spin_seconds = seconds(usage.spin);
-    // A thread that asks for anything takes CPU time: none that was seen is less than the kernel counts in so short a time.
-    let is_measured = usage.wall > 0 && usage.cpu > 0;
-    let cpu = is_measured.then(|| (seconds(usage.cpu) - spin_seconds).max(0.0));
-    let off_cpu = usage.run_queue_wait.map(seconds);
-    let busy = cpu.map(|cpu| (cpu + off_cpu.unwrap_or(0.0)) / seconds(usage.wall));
-    let limit = match busy.unwrap_or(0.0) {
-        busy @ BUSY_SHARE.. => Some(GeneratorLimit::Busy { share: busy.min(1.0) }),
+    let busy_shares = (1..).zip(&threads).filter_map(|(number, thread)| Some((number, thread.busy?)));
+    let busiest = busy_shares.max_by(|(_, first), (_, second)| first.total_cmp(second));
+    let limit = match busiest {
+        Some((thread, share @ BUSY_SHARE..)) => Some(GeneratorLimit::Busy { share: share.min(1.0), thread }),
         _ => (lost_share >= LATE_SHARE).then_some(GeneratorLimit::Late { share: lost_share }),
     };
     let slow_share =
         |delay: f64, response: f64| Some(delay_share(delay, response)).filter(|&share| share >= LATE_SHARE);
     let own_delay = delays.own_delay;
     let (slow_mean, slow_tail) = (slow_share(own_delay.mean, response.mean), slow_share(own_delay.p99, response.p99));
-    let cpus = kelvin_sys::cpu::affinity().unwrap_or_default();
-    GeneratorStats { cpu, spin_seconds, off_cpu, busy, limit, slow_mean, slow_tail, cpus, ..delays }
+    let sum = |seconds: fn(&GeneratorThread) -> Option<f64>| {
+        let known = threads.iter().filter_map(seconds);
+        known.reduce(|sum, seconds| sum + seconds)
+    };
+    let mut cpus: Vec<u32> = threads.iter().flat_map(|thread| thread.cpus.iter().copied()).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    GeneratorStats {
+        cpu: sum(|thread| thread.cpu),
+        spin_seconds: sum(|thread| Some(thread.spin_seconds)).unwrap_or(0.0),
+        off_cpu: sum(|thread| thread.off_cpu),
+        busy: busiest.map(|(_, share)| share),
+        limit,
+        slow_mean,
+        slow_tail,
+        cpus,
+        threads,
+        ..delays
+    }
 }
 
 /// Which share of a time a delay is.
@@ -120,7 +146,7 @@ mod tests {
             spin: start.spin + nanoseconds(spin),
         };
         let window = WindowUsage { start: Some(start), end: Some(end), ..WindowUsage::new() };
-        report(window.finish(0, 0), delays, response, lost_share)
+        report(vec![window.finish(0, 0)], delays, response, lost_share)
     }
 
     #[test]
@@ -129,6 +155,26 @@ mod tests {
         assert!(matches!(limit(9.5, 0.0), Some(GeneratorLimit::Busy { .. })));
         assert!(matches!(limit(5.0, 4.5), Some(GeneratorLimit::Busy { .. })));
         assert_eq!(limit(5.0, 3.0), None);
+    }
+
+    #[test]
+    fn busiest_thread_is_the_limit() {
+        // Of 64 seconds.
+        let thread = |cpu: u64, run_queue_wait: u64, cpu_number: u32| {
+            let [wall, cpu, run_queue_wait] = [64, cpu, run_queue_wait].map(|seconds| seconds * 1_000_000_000);
+            let usage = ThreadUsage { wall, cpu, run_queue_wait: Some(run_queue_wait), spin: 0 };
+            GeneratorThread { cpus: vec![cpu_number], ..usage.summary() }
+        };
+        let report = |threads: &[GeneratorThread]| {
+            report(threads.to_vec(), GeneratorStats::default(), LatencySummary::default(), 0.0)
+        };
+        let threads = [thread(30, 6, 4), thread(40, 20, 2), thread(0, 0, 2), thread(18, 0, 3)];
+        let stats = report(&threads);
+        assert_eq!((stats.limit, stats.busy), (Some(GeneratorLimit::Busy { share: 0.9375, thread: 2 }), Some(0.9375)));
+        assert_eq!((&stats.threads[..], &stats.cpus[..]), (&threads[..], &[2, 3, 4][..]));
+        assert_eq!((stats.cpu, stats.off_cpu), (Some(88.0), Some(26.0)));
+        assert_eq!(report(&[thread(57, 0, 0), thread(57, 0, 1)]).limit, None, "two CPUs are not one");
+        assert_eq!(report(&[thread(0, 0, 0)]).busy, None, "less than the kernel counts");
     }
 
     #[test]
@@ -159,13 +205,13 @@ mod tests {
         let stats_with_delay = |delay: LatencySummary| {
             let response = LatencySummary { mean: 1e6, p99: 50e6, ..LatencySummary::default() };
             let delays = GeneratorStats { late: delay, own_delay: delay, ..GeneratorStats::default() };
-            report(ThreadUsage { wall: 10, ..ThreadUsage::default() }, delays, response, 0.0)
+            report(vec![GeneratorThread::default()], delays, response, 0.0)
         };
         let stats = stats_with_delay(p99(40e6));
         assert_eq!((stats.limit, stats.slow_tail), (None, Some(0.8)));
         assert_eq!(stats_with_delay(p99(2.4e6)).slow_tail, None);
         let delays = GeneratorStats { late: p99(1e6), ..GeneratorStats::default() };
-        let no_answer_stats = report(ThreadUsage::default(), delays, LatencySummary::default(), 0.0);
+        let no_answer_stats = report(vec![GeneratorThread::default()], delays, LatencySummary::default(), 0.0);
         assert_eq!(no_answer_stats.slow_tail, None, "without an answer");
     }
 

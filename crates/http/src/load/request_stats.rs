@@ -1,9 +1,11 @@
-//! What of a load is counted: answers and failures of the measured time, their times, and each second.
+//! What of a load a thread counts: answers and failures of the measured time, their times, and each second; and the sum of several threads.
 
 use std::ops::Range;
 
-use kelvin_core::load::{LatencySummary, LoadResult, RequestErrors, SecondResult, Stalls};
+use kelvin_core::load::{LatencySummary, LoadResult, RequestErrors, Stalls};
 use kelvin_stats::Histogram;
+
+use crate::load::series::SecondStats;
 
 /// Nanoseconds of a second.
 pub(crate) const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
@@ -45,7 +47,7 @@ pub(crate) enum CountingRule {
 }
 
 /// The mean of many times.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RunningMean {
     sum: u64,
     count: u64,
@@ -57,17 +59,27 @@ impl RunningMean {
         self.count += 1;
     }
 
+    fn merge(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 }
 
 /// Counts and times of the measured time, and of connections all the time.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct RequestStats {
     /// Connections that were made, and requests that were sent a second time.
     pub(crate) connections: u64,
     pub(crate) resent: u64,
+    /// Requests that waited for a free connection, and those that became due and were never sent.
+    pub(crate) delayed: u64,
+    pub(crate) unsent: u64,
+    /// How often the thread was woken up for nothing.
+    pub(crate) futile_wakeups: u64,
     /// How long answers that had come were not read: from when they came, and of that from when the loop was awake. That a sleeping
     /// thread is woken up late is no lack of CPU time, and no part of a response time.
     pub(crate) read_delay: RunningMean,
@@ -81,6 +93,8 @@ pub(crate) struct RequestStats {
     /// Bytes of bodies that were read in the measured time.
     received: u64,
     pub(crate) errors: RequestErrors,
+    /// When the first of them was over.
+    first_error: Option<u64>,
     pub(crate) response: Histogram,
     pub(crate) service: Histogram,
     pub(crate) lateness: Histogram,
@@ -93,12 +107,15 @@ pub(crate) struct RequestStats {
     min_response: u64,
     /// Nanoseconds in flight of all requests together.
     in_flight_time: u64,
-    /// When the last bytes of an answer came, and the times without any that may be stalls.
+    /// Requests that were in flight at the end.
+    in_flight: Vec<RequestTimestamps>,
+    /// When the last bytes of an answer came, and the times without any that may be stalls, in order.
     last_arrival: u64,
-    gaps: Vec<u64>,
-    pub(crate) series: Vec<SecondResult>,
-    second: SecondResult,
-    times: Histogram,
+    gaps: Vec<Range<u64>>,
+    /// How many seconds are over, those of them that were not taken yet, and the one that is not over.
+    ended_seconds: u64,
+    seconds: Vec<SecondStats>,
+    second: SecondStats,
 }
 
 impl RequestStats {
@@ -127,9 +144,7 @@ impl RequestStats {
         self.add_in_flight(times);
         if self.window.contains(&times.end) {
             self.end_seconds(times.end);
-            self.second.requests += 1;
-            self.second.bytes += bytes;
-            self.times.record(times.end - times.due);
+            self.second.add_answer(bytes, times.end - times.due);
         }
         if self.is_counted(times) {
             self.requests += 1;
@@ -159,19 +174,39 @@ impl RequestStats {
             RequestFailure::WrongBody => errors.wrong += 1,
             RequestFailure::Status(status) => *errors.status.entry(status).or_default() += 1,
         }
-        errors.first.get_or_insert_with(reason);
+        if errors.first.is_none() {
+            errors.first = Some(reason());
+            self.first_error = Some(times.end);
+        }
         if self.window.contains(&times.end) {
             self.end_seconds(times.end);
             self.second.errors += 1;
         }
     }
 
-    /// A request that is in flight when the measurement ends; whether it counts as one without an answer. Each user has one in flight
-    /// at any time: that of a closed loop counts where it was for nearly all of the measured time, or for far longer than any answer
-    /// took.
-    pub(crate) fn add_unanswered(&mut self, times: RequestTimestamps) -> bool {
+    /// A request that is in flight when the measurement ends.
+    pub(crate) fn add_unfinished(&mut self, times: RequestTimestamps) {
         self.add_in_flight(times);
         self.add_wait(times);
+        self.in_flight.push(times);
+    }
+
+    /// A request that became due and was never sent.
+    pub(crate) fn add_unsent(&mut self, due: u64, now: u64) {
+        if self.window.contains(&due) {
+            self.unsent += 1;
+            self.add_wait(RequestTimestamps { due, sent: now, end: now, generator_delay: 0 });
+        }
+    }
+
+    /// How many requests have no answer at the end, sent or not.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.in_flight.iter().filter(|times| self.is_unanswered(**times)).count() as u64 + self.unsent
+    }
+
+    /// Whether a request that is in flight at the end counts as one without an answer. Each user has one in flight at any time: that of a
+    /// closed loop counts where it was for nearly all of the measured time, or for far longer than any answer took.
+    fn is_unanswered(&self, times: RequestTimestamps) -> bool {
         match self.rule {
             CountingRule::WhenEnded => {
                 let wait = (times.end - times.sent) as f64;
@@ -183,7 +218,7 @@ impl RequestStats {
     }
 
     /// A request whose answer was not waited for, or that was never sent: an open loop counts how long it had waited.
-    pub(crate) fn add_wait(&mut self, times: RequestTimestamps) {
+    fn add_wait(&mut self, times: RequestTimestamps) {
         if self.rule == CountingRule::WhenDue && self.is_counted(times) {
             self.response.record(times.end - times.due);
         }
@@ -193,9 +228,59 @@ impl RequestStats {
     pub(crate) fn close(&mut self, now: u64) {
         self.window.end = self.window.end.min(now.max(self.window.start));
         self.end_seconds(self.window.end);
+        self.record_arrival(self.window.end);
     }
 
-    /// The figures so far.
+    /// Adds what another thread counted in the same measured time, after both were closed.
+    pub(crate) fn merge(&mut self, other: Self) {
+        // Threads that are stopped before the end stop one after the other, within microseconds.
+        self.window.end = self.window.end.min(other.window.end);
+        self.merge_counts(&other);
+        for (mean, other) in [
+            (&mut self.read_delay, other.read_delay),
+            (&mut self.queue_delay, other.queue_delay),
+            (&mut self.departure_delay, other.departure_delay),
+        ] {
+            mean.merge(other);
+        }
+        for (times, other) in [
+            (&mut self.response, &other.response),
+            (&mut self.service, &other.service),
+            (&mut self.lateness, &other.lateness),
+            (&mut self.generator_delay, &other.generator_delay),
+        ] {
+            times.merge(other);
+        }
+        self.last_answer = self.last_answer.max(other.last_answer);
+        self.min_response = self.min_response.min(other.min_response);
+        self.last_arrival = self.last_arrival.max(other.last_arrival);
+        self.gaps = common_gaps(&self.gaps, &other.gaps);
+        self.in_flight.extend(other.in_flight);
+    }
+
+    fn merge_counts(&mut self, other: &Self) {
+        for (count, other) in [
+            (&mut self.connections, other.connections),
+            (&mut self.resent, other.resent),
+            (&mut self.delayed, other.delayed),
+            (&mut self.unsent, other.unsent),
+            (&mut self.futile_wakeups, other.futile_wakeups),
+            (&mut self.requests, other.requests),
+            (&mut self.bytes, other.bytes),
+            (&mut self.received, other.received),
+            (&mut self.due, other.due),
+            (&mut self.in_flight_time, other.in_flight_time),
+        ] {
+            *count += other;
+        }
+        let is_other_first = other.first_error.is_some_and(|time| self.first_error.is_none_or(|first| time < first));
+        if is_other_first {
+            self.first_error = other.first_error;
+        }
+        self.errors.merge(&other.errors, is_other_first);
+    }
+
+    /// The figures, but for each second.
     pub(crate) fn summary(&self) -> LoadResult {
         LoadResult {
             seconds: self.seconds(),
@@ -208,7 +293,6 @@ impl RequestStats {
             errors: self.errors.clone(),
             in_flight: (self.in_flight_time > 0).then(|| self.in_flight_time as f64 / self.window_length() as f64),
             stalls: self.stalls(),
-            series: self.series.clone(),
             connections: self.connections,
             resent: self.resent,
             ..LoadResult::empty("")
@@ -235,8 +319,8 @@ impl RequestStats {
 
     /// Records bytes that came, and the gap before them.
     fn record_arrival(&mut self, time: u64) {
-        let gap = time.min(self.window.end).saturating_sub(self.last_arrival.max(self.window.start));
-        if gap >= Stalls::MIN_NANOSECONDS {
+        let gap = self.last_arrival.max(self.window.start)..time.min(self.window.end);
+        if is_long(&gap) {
             self.gaps.push(gap);
         }
         self.last_arrival = self.last_arrival.max(time);
@@ -248,8 +332,7 @@ impl RequestStats {
         let mean = self.seconds() * NANOSECONDS_PER_SECOND as f64 / answers.max(1) as f64;
         let min_stall = (Stalls::MIN_MEAN_INTERVALS * mean)
             .max(Stalls::MIN_MEDIAN_RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
-        let last = self.window.end.saturating_sub(self.last_arrival.max(self.window.start));
-        let gaps = self.gaps.iter().copied().chain(Some(last).filter(|&gap| gap >= Stalls::MIN_NANOSECONDS));
+        let gaps = self.gaps.iter().map(|gap| gap.end - gap.start);
         let stalls: Vec<u64> = gaps.filter(|&gap| gap as f64 >= min_stall).collect();
         Stalls {
             count: stalls.len() as u64,
@@ -275,13 +358,37 @@ impl RequestStats {
 
     /// Ends the seconds that are over.
     pub(crate) fn end_seconds(&mut self, now: u64) {
-        while now >= self.window.start + (self.series.len() as u64 + 1) * NANOSECONDS_PER_SECOND {
-            let value = |share| self.times.quantile(share);
-            self.series.push(SecondResult { p50: value(0.5), p99: value(0.99), max: value(1.0), ..self.second });
-            self.second = SecondResult::default();
-            self.times.clear();
+        while now >= self.window.start + (self.ended_seconds + 1) * NANOSECONDS_PER_SECOND {
+            self.ended_seconds += 1;
+            self.seconds.push(std::mem::take(&mut self.second));
         }
     }
+
+    /// Takes the seconds that are over and were not taken before.
+    pub(crate) fn take_seconds(&mut self) -> Vec<SecondStats> {
+        std::mem::take(&mut self.seconds)
+    }
+}
+
+/// Whether a time without any byte of an answer may be a stall.
+fn is_long(gap: &Range<u64>) -> bool {
+    gap.end.saturating_sub(gap.start) >= Stalls::MIN_NANOSECONDS
+}
+
+/// The times in which neither of two threads got a byte, those that may be stalls. Each list is in order.
+fn common_gaps(first: &[Range<u64>], second: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut first, mut second) = (first.iter().peekable(), second.iter().peekable());
+    let mut common = Vec::new();
+    while let (Some(a), Some(b)) = (first.peek(), second.peek()) {
+        common.push(a.start.max(b.start)..a.end.min(b.end));
+        if a.end <= b.end {
+            first.next()
+        } else {
+            second.next()
+        };
+    }
+    common.retain(is_long);
+    common
 }
 
 /// The figures of a histogram.
@@ -337,7 +444,7 @@ mod tests {
         tally.add_answer(times(9, 9, 11), 1);
         tally.add_sent(times(19, 19, 0));
         tally.add_answer(times(19, 19, 21), 1);
-        tally.add_wait(times(15, 22, 22));
+        tally.add_unsent(15 * NANOSECONDS_PER_SECOND, 22 * NANOSECONDS_PER_SECOND);
         assert_eq!((tally.requests, tally.due, tally.response.count()), (1, 1, 2));
         assert!((latency_summary(&tally.response).max / 7e9 - 1.0).abs() < 0.001);
     }
@@ -371,20 +478,23 @@ mod tests {
     #[test]
     fn stuck_request_counts_as_unanswered() {
         let mut open = stats(CountingRule::WhenDue);
-        assert_eq!([9, 10, 19].map(|due| open.add_unanswered(times(due, due, 22))), [false, true, true]);
+        [9, 10, 19].into_iter().for_each(|due| open.add_unfinished(times(due, due, 22)));
+        open.add_unsent(19 * NANOSECONDS_PER_SECOND, 22 * NANOSECONDS_PER_SECOND);
+        open.add_unsent(20 * NANOSECONDS_PER_SECOND, 22 * NANOSECONDS_PER_SECOND);
+        assert_eq!((open.unanswered(), open.unsent, open.response.count()), (3, 1, 3));
         let mut closed = stats(CountingRule::WhenEnded);
         // Where nothing was answered, nothing that was asked was.
-        assert!(closed.add_unanswered(times(19, 19, 22)));
+        assert!(closed.is_unanswered(times(19, 19, 22)));
         closed.add_answer(times(10, 10, 11), 1);
         assert_eq!(
-            [1, 10, 11, 12, 19].map(|sent| closed.add_unanswered(times(sent, sent, 22))),
+            [1, 10, 11, 12, 19].map(|sent| closed.is_unanswered(times(sent, sent, 22))),
             [true, true, true, false, false]
         );
         // A server that stopped: answers took a tenth of a second, then none came for seven.
         let mut stalled = stats(CountingRule::WhenEnded);
         let [due, end] = [12 * NANOSECONDS_PER_SECOND, 12 * NANOSECONDS_PER_SECOND + NANOSECONDS_PER_SECOND / 10];
         stalled.add_answer(RequestTimestamps { due, sent: due, end, generator_delay: 0 }, 1);
-        assert_eq!([13, 21].map(|sent| stalled.add_unanswered(times(sent, sent, 22))), [true, false]);
+        assert_eq!([13, 21].map(|sent| stalled.is_unanswered(times(sent, sent, 22))), [true, false]);
     }
 
     #[test]
@@ -412,6 +522,74 @@ mod tests {
         assert_eq!(stalls_with_pause(|_| false), Stalls::default());
         // Of a request each 300 ms nothing is known.
         assert_eq!(stalls_with_pause(|millisecond| millisecond % 300 != 0), Stalls::default());
+    }
+
+    /// Requests of all kinds, of which each thread has every n-th: the sum is what one thread counts.
+    #[test]
+    fn merged_threads_count_as_one() {
+        let mut random = kelvin_stats::Random::new(3);
+        let requests: Vec<RequestTimestamps> = (0..3000u64)
+            .map(|number| {
+                let due = 9 * NANOSECONDS_PER_SECOND + number * 4_000_000;
+                let sent = due + random.index_below(900_000) as u64;
+                // Time goes on by less than the next request, so that each thread records in order.
+                let end = sent + 1 + random.index_below(3_000_000) as u64;
+                RequestTimestamps { due, sent, end, generator_delay: sent - due }
+            })
+            .collect();
+        let record = |tally: &mut RequestStats, number: u64, times: RequestTimestamps| {
+            tally.add_sent(times);
+            match number % 10 {
+                // Half a second in each three without any answer.
+                _ if number % 750 < 125 => {}
+                8 => tally.add_failure(times, RequestFailure::Status(500 + (number % 3) as u16), || number.to_string()),
+                9 => tally.add_unfinished(times),
+                _ => tally.add_answer(times, number),
+            }
+        };
+        for rule in [CountingRule::WhenEnded, CountingRule::WhenDue] {
+            for threads in [1, 2, 3, 8] {
+                let (mut single, mut parts) = (stats(rule), Vec::new());
+                parts.resize_with(threads, || stats(rule));
+                for (number, &times) in requests.iter().enumerate() {
+                    record(&mut single, number as u64, times);
+                    record(&mut parts[number % threads], number as u64, times);
+                }
+                let end = 21 * NANOSECONDS_PER_SECOND;
+                single.close(end);
+                parts.iter_mut().for_each(|part| part.close(end));
+                let mut series = crate::load::series::SecondSeries::new(threads as u32);
+                for (number, part) in parts.iter_mut().enumerate() {
+                    series.add(number as u32, part.take_seconds());
+                }
+                let mut single_series = crate::load::series::SecondSeries::new(1);
+                single_series.add(0, single.take_seconds());
+                assert_eq!(series.complete(), single_series.complete(), "{threads}");
+                let mut merged = parts.remove(0);
+                parts.into_iter().for_each(|part| merged.merge(part));
+                merged.in_flight.sort_by_key(|times| times.due);
+                let is_equal = merged.response == single.response && merged.service == single.service;
+                assert!(is_equal && single.response.count() > 1000, "{rule:?} {threads}");
+                assert_eq!(merged.summary(), single.summary(), "{rule:?} {threads}");
+                assert_eq!(merged.unanswered(), single.unanswered());
+                assert!(single.errors.first.is_some() && single.stalls().count > 0, "{:?}", single.stalls());
+                assert_eq!(merged, single, "{rule:?} {threads}");
+            }
+        }
+    }
+
+    #[test]
+    fn stall_is_silence_of_all_threads() {
+        const MS: u64 = 1_000_000;
+        let gaps = |ranges: &[(u64, u64)]| -> Vec<Range<u64>> {
+            ranges.iter().map(|&(start, end)| start * MS..end * MS).collect()
+        };
+        let first = gaps(&[(0, 20), (30, 60), (70, 80)]);
+        let second = gaps(&[(10, 40), (44, 48), (50, 90)]);
+        // Those from 30 to 40, from 50 to 60 and from 70 to 80; from 44 to 48 is too short.
+        assert_eq!(common_gaps(&first, &second), gaps(&[(10, 20), (30, 40), (50, 60), (70, 80)]));
+        assert_eq!(common_gaps(&first, &[]), []);
+        assert_eq!(common_gaps(&first, &first), first);
     }
 
     #[test]
@@ -468,8 +646,10 @@ mod tests {
         tally.add_answer(times(10, 10, 13), 7);
         tally.add_failure(times(13, 13, 13), RequestFailure::Closed, String::new);
         tally.close(15 * NANOSECONDS_PER_SECOND);
-        let counts: Vec<_> = tally.series.iter().map(|second| (second.requests, second.bytes, second.errors)).collect();
+        let seconds = tally.take_seconds();
+        let counts: Vec<_> = seconds.iter().map(|second| (second.requests, second.bytes, second.errors)).collect();
         assert_eq!(counts, [(1, 5, 0), (0, 0, 0), (0, 0, 0), (1, 7, 1), (0, 0, 0)]);
+        assert_eq!(tally.take_seconds(), []);
         assert!((tally.seconds() - 5.0).abs() < 1e-9);
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BinaryHeap;
 
 use kelvin_stats::Random;
 
+use crate::load::thread_share::ThreadShare;
+
 /// Nanoseconds between the first requests of two users: connections that are all opened at once overflow the queue of a
 /// listening socket.
 const USER_START_SPACING: u64 = 50_000;
@@ -76,10 +78,12 @@ pub struct ClosedLoop {
     think: ThinkTime,
     random: Random,
     start: u64,
+    /// Nanoseconds between the first requests of two users, beyond what their shares say.
+    spacing: u64,
     /// For each user who has not asked yet, which share of all residual times is shorter than his; the next one is the last.
     shares: Vec<f64>,
-    /// The share of the first one, once he has asked.
-    first: Option<f64>,
+    /// The share of the first user of all threads.
+    first: f64,
     /// When each user asked last, as long as some have not.
     last_requests: Vec<u64>,
     /// Response times as long as some have not asked, of how many answers.
@@ -100,7 +104,21 @@ impl ClosedLoop {
         let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
         shares.sort_by(|first, second| second.total_cmp(first));
         let (due_requests, last_requests) = (BinaryHeap::new(), vec![start; users as usize]);
-        Self { due_requests, think, random, start, shares, first: None, last_requests, responses: 0.0, answers: 0 }
+        let (spacing, first) = (USER_START_SPACING, shares.last().copied().unwrap_or(0.0));
+        Self { due_requests, think, random, start, spacing, shares, first, last_requests, responses: 0.0, answers: 0 }
+    }
+
+    /// The users of one thread: those of all threads together begin as the users of one, and think at random for themselves.
+    pub fn for_thread(mut self, share: ThreadShare) -> Self {
+        self.shares = share.select(self.shares.into_iter().rev()).collect();
+        self.shares.reverse();
+        self.last_requests.truncate(self.shares.len());
+        self.start += u64::from(share.number()) * self.spacing;
+        self.spacing *= u64::from(share.threads());
+        if share.number() > 0 {
+            self.random = Random::new(self.random.next_u64().wrapping_add(u64::from(share.number())));
+        }
+        self
     }
 
     /// How many have asked.
@@ -111,7 +129,7 @@ impl ClosedLoop {
     /// When the next one asks who has not yet.
     fn next_start(&self) -> Option<u64> {
         let after = self.start_offset(*self.shares.last()?);
-        Some(self.start + u64::from(self.started_count()) * USER_START_SPACING + after as u64)
+        Some(self.start + u64::from(self.started_count()) * self.spacing + after as u64)
     }
 
     /// When the next one asks who has an answer.
@@ -130,8 +148,7 @@ impl ClosedLoop {
         }
         // Nothing is known of responses until one was asked for. From then on each takes longer than has passed since: of the two
         // equations, passed = response - first and residual(share, response) = passed, this is the solution for either spread.
-        let first = self.first.unwrap_or(share);
-        self.residual(first, 0.0) + think * (share - first) / (1.0 - share)
+        self.residual(self.first, 0.0) + think * (share - self.first) / (1.0 - share)
     }
 
     /// Nanoseconds before which this share of users ask who have a cycle of such a response and a thought.
@@ -159,8 +176,7 @@ impl RequestSchedule for ClosedLoop {
         let (time, user) = match start {
             Some(time) => {
                 let user = self.started_count();
-                let share = self.shares.pop();
-                self.first = self.first.or(share);
+                self.shares.pop();
                 (time, user)
             }
             None => self.due_requests.pop()?.0,
@@ -385,6 +401,70 @@ mod tests {
         }
         let dispersion = kelvin_stats::variance(&counts) / kelvin_stats::mean(&counts);
         assert!((dispersion - 1.0).abs() < 0.05, "{dispersion}");
+    }
+
+    /// All requests of all threads in the order in which they are due, up to a number.
+    fn union_of_threads<S: RequestSchedule>(threads: u32, count: usize, part: impl Fn(ThreadShare) -> S) -> Vec<u64> {
+        let mut parts: Vec<S> = ThreadShare::all(threads).map(part).collect();
+        let next_due = |parts: &mut Vec<S>| {
+            let next = parts.iter_mut().filter(|part| part.next_due().is_some()).min_by_key(|part| part.next_due())?;
+            Some(next.take_due()?.time)
+        };
+        std::iter::from_fn(|| next_due(&mut parts)).take(count).collect()
+    }
+
+    /// Whatever the number of threads, requests are due at the times of one.
+    #[test]
+    fn departures_of_threads_are_the_single_schedule() {
+        const START: u64 = 77;
+        for arrivals in [TimeDistribution::Constant, TimeDistribution::Exponential] {
+            let times = || arrival_times(123_456.7, arrivals, 9);
+            let single = take_times(&mut OpenLoop::new(times(), START), 10_000);
+            for threads in [1, 2, 3, 7, 64] {
+                let part = |share: ThreadShare| OpenLoop::new(share.select(times()), START);
+                assert_eq!(union_of_threads(threads, 10_000, part), single, "{arrivals:?} {threads}");
+            }
+        }
+        let log = [0, 5, 5, 5, 9, 20];
+        for threads in 1..=7 {
+            let part = |share: ThreadShare| OpenLoop::new(share.select(log.into_iter()), START);
+            assert_eq!(union_of_threads(threads, 100, part), log.map(|time| START + time), "{threads}");
+        }
+    }
+
+    /// The next request of a thread is its next one of the schedule, however long the one before took.
+    #[test]
+    fn late_thread_keeps_the_schedule() {
+        let [first, second] = [0, 1].map(|number| ThreadShare::all(2).nth(number).unwrap());
+        let part =
+            |share: ThreadShare| OpenLoop::new(share.select(arrival_times(1e9, TimeDistribution::Constant, 1)), 0);
+        let (mut punctual, mut late) = (part(first), part(second));
+        assert_eq!(take_times(&mut punctual, 3), [0, 2, 4]);
+        assert_eq!((late.next_due(), take_times(&mut late, 3)), (Some(1), vec![1, 3, 5]));
+    }
+
+    #[test]
+    fn users_of_threads_begin_as_those_of_one() {
+        for distribution in [TimeDistribution::Constant, TimeDistribution::Exponential] {
+            for mean in [0.0, 1e9] {
+                let users = || ClosedLoop::new(11, ThinkTime { mean, distribution }, 1000, 5);
+                let single = take_times(&mut users(), 11);
+                for threads in 1..=11 {
+                    let starts = union_of_threads(threads, 100, |share| users().for_thread(share));
+                    assert_eq!(starts, single, "{distribution:?} {mean} {threads}");
+                }
+            }
+        }
+        // What one thread draws is not what another draws.
+        let think = ThinkTime { mean: 1e9, distribution: TimeDistribution::Exponential };
+        let returns = ThreadShare::all(3).map(|share| {
+            let mut part = ClosedLoop::new(3, think, 0, 5).for_thread(share);
+            part.take_due();
+            part.on_answer(0, 0);
+            part.next_due()
+        });
+        let returns: std::collections::BTreeSet<_> = returns.collect();
+        assert_eq!(returns.len(), 3);
     }
 
     #[test]

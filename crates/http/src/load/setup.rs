@@ -5,9 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::load::access_pattern::AccessPattern;
+use crate::load::error::{Result, call_error};
 use crate::load::request::RequestTemplate;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::server_url::ServerUrl;
+use crate::load::thread_share::ThreadShare;
 use crate::load::tls::TlsConfig;
 use crate::load::verify::{ExpectedBody, Verify};
 
@@ -38,11 +40,46 @@ pub struct LoadSetup {
     pub expected_bodies: Vec<Option<ExpectedBody>>,
     /// How TLS is spoken, with a target that wants it.
     pub tls: Option<TlsConfig>,
+    /// The threads that send them, no more than connections.
+    pub threads: GeneratorThreads,
     /// Whether to look at the clock without sleeping shortly before a request is due.
     pub spin: bool,
     /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for a sample of the
     /// server under the load. An open loop ends when what was due is answered.
     pub extension: Option<Arc<AtomicBool>>,
+}
+
+/// The threads of the generator, at least one. A single one is the calling thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GeneratorThreads {
+    /// This many, on the CPUs that the calling thread may use.
+    Unpinned(u32),
+    /// One on each of these CPUs.
+    Pinned(Vec<u32>),
+}
+
+impl GeneratorThreads {
+    /// How many.
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Unpinned(count) => *count,
+            Self::Pinned(cpus) => cpus.len() as u32,
+        }
+    }
+
+    /// Keeps the calling thread, which has this part of the load, to its CPU.
+    ///
+    /// # Errors
+    /// Those of sched_setaffinity(2).
+    pub(crate) fn pin(&self, share: ThreadShare) -> Result<()> {
+        match self {
+            Self::Unpinned(_) => Ok(()),
+            Self::Pinned(cpus) => {
+                let cpu = cpus[share.number() as usize];
+                kelvin_sys::cpu::pin(&[cpu]).map_err(call_error("keep a thread to its CPU"))
+            }
+        }
+    }
 }
 
 /// How many requests are asked for.

@@ -2,6 +2,7 @@
 
 mod departures;
 mod server;
+mod threads;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -16,7 +17,7 @@ use kelvin_core::load::{GeneratorLimit, LoadResult, OfferedLoad};
 use crate::load::access_pattern::AccessPattern;
 use crate::load::request::RequestTemplate;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
-use crate::load::setup::{Demand, LoadSetup};
+use crate::load::setup::{Demand, GeneratorThreads, LoadSetup};
 use crate::load::verify::Verify;
 use crate::load::{Error, ServerEndpoint, run_load};
 use server::{AfterAnswer, ScriptedServer, ok};
@@ -39,6 +40,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         verify: Verify::Nothing,
         expected_bodies: vec![None],
         tls: None,
+        threads: GeneratorThreads::Unpinned(1),
         spin: false,
         extension: None,
     }

@@ -1,5 +1,7 @@
 //! Whether a body is the one that the file has: by its length or its BLAKE3 hash.
 
+use std::sync::OnceLock;
+
 use kelvin_transfer::wire::{Hash, Hasher};
 
 /// What of a body is compared.
@@ -34,20 +36,26 @@ impl ExpectedBody {
     }
 }
 
-/// The right body of each file, known before or learnt from the first one that came.
+/// The right body of each file, known before or learnt from the first one that came to any thread.
 #[derive(Debug)]
 pub(crate) struct BodyChecker {
-    pub(crate) verify: Verify,
-    pub(crate) expected: Vec<Option<ExpectedBody>>,
+    verify: Verify,
+    expected: Vec<OnceLock<ExpectedBody>>,
 }
 
 impl BodyChecker {
+    /// With the bodies that are known before.
+    pub(crate) fn new(verify: Verify, expected_bodies: &[Option<ExpectedBody>]) -> Self {
+        let expected = expected_bodies.iter().map(|body| body.map_or_else(OnceLock::new, OnceLock::from)).collect();
+        Self { verify, expected }
+    }
+
     /// Whether a whole body is right; the first of a file is, and is learnt.
-    pub(crate) fn check_body(&mut self, file: usize, body: ExpectedBody) -> bool {
+    pub(crate) fn check_body(&self, file: usize, body: ExpectedBody) -> bool {
         if self.verify == Verify::Nothing {
             return true;
         }
-        let expected = self.expected[file].get_or_insert(body);
+        let expected = self.expected[file].get_or_init(|| body);
         expected.length == body.length && (expected.hash.is_none() || expected.hash == body.hash)
     }
 }
@@ -62,7 +70,7 @@ mod tests {
 
     #[test]
     fn first_body_is_the_reference() {
-        let mut checker = BodyChecker { verify: Verify::Content, expected: vec![None; 2] };
+        let checker = BodyChecker::new(Verify::Content, &[None; 2]);
         let content = |bytes| body(bytes, Verify::Content);
         assert!(checker.check_body(0, content(b"one")) && checker.check_body(1, content(b"two")));
         assert!(checker.check_body(0, content(b"one")));
@@ -71,14 +79,14 @@ mod tests {
 
     #[test]
     fn length_check_accepts_other_bytes() {
-        let mut checker = BodyChecker { verify: Verify::Length, expected: vec![Some(body(b"one", Verify::Length))] };
+        let checker = BodyChecker::new(Verify::Length, &[Some(body(b"one", Verify::Length))]);
         assert!(checker.check_body(0, body(b"two", Verify::Length)));
         assert!(!checker.check_body(0, body(b"three", Verify::Length)));
     }
 
     #[test]
     fn default_compares_nothing() {
-        let mut checker = BodyChecker { verify: Verify::Nothing, expected: vec![None] };
+        let checker = BodyChecker::new(Verify::Nothing, &[None]);
         assert!(
             checker.check_body(0, body(b"a", Verify::Length)) && checker.check_body(0, body(b"bc", Verify::Length))
         );

@@ -17,7 +17,7 @@ use crate::load::response_parser::ResponseParser;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::server_url::ServerUrl;
 use crate::load::verify::Verify;
-use crate::load::{Demand, LoadSetup, ServerEndpoint, run_load};
+use crate::load::{Demand, GeneratorThreads, LoadSetup, ServerEndpoint, run_load};
 use crate::serve::stats_endpoint::STATS_PATH;
 use crate::sweep::error::{Error, Result};
 use crate::sweep::usage_delta::UsageDelta;
@@ -102,6 +102,7 @@ impl StepRunner {
             verify: Verify::Length,
             expected_bodies: vec![None; self.paths.len()],
             tls: None,
+            threads: GeneratorThreads::Unpinned(1),
             spin: false,
             extension: Some(Arc::clone(&extension)),
         };

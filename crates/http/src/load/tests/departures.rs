@@ -8,25 +8,30 @@ use kelvin_sys::net::tx_timestamp;
 
 use super::*;
 use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS, Phase};
+use crate::load::load_run::LoadRun;
 use crate::load::request_stats::RequestTimestamps;
 
 /// Nanoseconds in which what happens on this host has happened.
 const MAX_WAIT: u64 = 60_000_000_000;
 
-fn connection_pool(setup: &LoadSetup) -> ConnectionPool {
-    let mut pool = ConnectionPool::new(setup, ServerEndpoint::connect_first(setup).unwrap()).unwrap();
+/// The connections of a load that lasts as long as the test program.
+fn connection_pool(setup: LoadSetup) -> ConnectionPool<'static> {
+    let peer = ServerEndpoint::connect_first(&setup).unwrap();
+    let (setup, peer) = Box::leak(Box::new((setup, peer)));
+    let run = Box::leak(Box::new(LoadRun::new(setup, peer)));
+    let mut pool = ConnectionPool::new(run, setup.demand.max_connections()).unwrap();
     pool.stats.window = 0..u64::MAX;
     pool
 }
 
 /// Takes what sockets have until the first connection is in this phase.
-fn run_until(traffic: &mut ConnectionPool, phase: Phase) {
+fn run_until(traffic: &mut ConnectionPool<'_>, phase: Phase) {
     while traffic.connections[0].phase != phase {
         drain(traffic);
     }
 }
 
-fn drain(traffic: &mut ConnectionPool) {
+fn drain(traffic: &mut ConnectionPool<'_>) {
     let ready = traffic.poller.wait(MAX_WAIT).unwrap();
     assert!(ready > 0, "nothing has happened");
     for (token, flags) in (0..ready).filter_map(|index| traffic.poller.ready(index)).collect::<Vec<_>>() {
@@ -35,7 +40,7 @@ fn drain(traffic: &mut ConnectionPool) {
 }
 
 /// Has the kernel put a message into the error queue that nobody waits for.
-fn inject_error_message(traffic: &ConnectionPool) {
+fn inject_error_message(traffic: &ConnectionPool<'_>) {
     let socket = &traffic.connections[0].transport.as_ref().unwrap().socket;
     tx_timestamp::enable(socket).unwrap();
     (&*socket).write_all(b"x").unwrap();
@@ -44,7 +49,7 @@ fn inject_error_message(traffic: &ConnectionPool) {
 #[test]
 fn stray_message_wakes_once() {
     let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
-    let mut traffic = connection_pool(&two_user_setup(&server));
+    let mut traffic = connection_pool(two_user_setup(&server));
     traffic.send_request(0, 0, RequestTimestamps::default());
     run_until(&mut traffic, Phase::InFlight);
     inject_error_message(&traffic);
@@ -56,7 +61,7 @@ fn stray_message_wakes_once() {
 #[test]
 fn stray_message_keeps_idle_connection() {
     let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
-    let mut traffic = connection_pool(&two_user_setup(&server));
+    let mut traffic = connection_pool(two_user_setup(&server));
     traffic.send_request(0, 0, RequestTimestamps::default());
     run_until(&mut traffic, Phase::InFlight);
     run_until(&mut traffic, Phase::Idle);
@@ -69,7 +74,7 @@ fn stray_message_keeps_idle_connection() {
 #[test]
 fn always_ready_empty_socket_fails_request() {
     let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
-    let mut traffic = connection_pool(&two_user_setup(&server));
+    let mut traffic = connection_pool(two_user_setup(&server));
     traffic.send_request(0, 0, RequestTimestamps::default());
     run_until(&mut traffic, Phase::InFlight);
     // There is room, for which nobody waits.

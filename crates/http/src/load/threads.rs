@@ -1,0 +1,139 @@
+//! A load on one or several threads: each has its part of the schedule, an epoll, connections and histograms of its own.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use kelvin_core::load::{LoadResult, SecondResult};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+
+use crate::load::engine::{PreparedThread, SecondObserver, TICK_NANOSECONDS, ThreadResult};
+use crate::load::error::{Error, Result};
+use crate::load::load_run::LoadRun;
+use crate::load::merged_result::merged_result;
+use crate::load::schedule::{ClosedLoop, OpenLoop, arrival_times};
+use crate::load::series::{SecondSeries, SecondStats};
+use crate::load::setup::{Demand, LoadSetup};
+use crate::load::thread_share::ThreadShare;
+use crate::load::transport::ServerEndpoint;
+
+/// Nanoseconds from when the threads are told to begin until they do, so that none is woken up too late for its first request.
+const START_NANOSECONDS: u64 = 1_000_000;
+
+/// Measures a load. `show` gets the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
+/// for ends it early.
+///
+/// # Errors
+/// Failures of the generator's own calls; what fails of single requests is counted.
+pub fn run_load(setup: &LoadSetup, peer: &ServerEndpoint, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
+    let run = LoadRun::new(setup, peer);
+    let mut series = SecondSeries::new(setup.threads.count());
+    let results = match setup.threads.count() {
+        1 => {
+            setup.threads.pin(ThreadShare::WHOLE)?;
+            let thread = PreparedThread::new(&run, ThreadShare::WHOLE)?;
+            let mut observer = |seconds| {
+                series.add(0, seconds);
+                show(series.complete());
+            };
+            vec![run_thread(setup, thread, monotonic(), &mut observer)?]
+        }
+        _ => run_threads(&run, &mut |thread, seconds| {
+            series.add(thread, seconds);
+            show(series.complete());
+        })?,
+    };
+    Ok(merged_result(setup, results, series.into_complete()))
+}
+
+/// Runs one thread's part of a load on the calling thread.
+fn run_thread(
+    setup: &LoadSetup,
+    thread: PreparedThread<'_>,
+    start: u64,
+    observer: &mut SecondObserver<'_>,
+) -> Result<ThreadResult> {
+    let (share, seed) = (thread.share, setup.seed);
+    match &setup.demand {
+        &Demand::Users { users, think } => {
+            let schedule = ClosedLoop::new(users, think, start, seed).for_thread(share);
+            thread.send_and_measure(schedule, start, observer)
+        }
+        &Demand::Rate { rate, arrivals, .. } => {
+            let times = share.select(arrival_times(rate, arrivals, seed));
+            thread.send_and_measure(OpenLoop::new(times, start), start, observer)
+        }
+        Demand::Log { times, .. } => {
+            let times = share.select(times.iter().copied());
+            thread.send_and_measure(OpenLoop::new(times, start), start, observer)
+        }
+    }
+}
+
+/// The seconds that are over, with the number of the thread that reports them.
+type ThreadSeconds = (u32, Vec<SecondStats>);
+
+/// What a thread and the one that starts it tell each other.
+struct ThreadChannels {
+    /// That it is prepared.
+    prepared: Sender<()>,
+    /// When it begins, in nanoseconds of CLOCK_MONOTONIC; closed if not all threads are prepared.
+    start: Receiver<u64>,
+    reports: Sender<ThreadSeconds>,
+}
+
+/// Runs all threads, while the calling one takes the seconds that they report.
+fn run_threads(run: &LoadRun<'_>, observer: &mut dyn FnMut(u32, Vec<SecondStats>)) -> Result<Vec<ThreadResult>> {
+    std::thread::scope(|scope| {
+        let ((prepared, prepared_threads), (reports, received)) = (channel(), channel());
+        let (mut starts, mut threads) = (Vec::new(), Vec::new());
+        for share in ThreadShare::all(run.setup.threads.count()) {
+            let (start_sender, start) = channel();
+            starts.push(start_sender);
+            let channels = ThreadChannels { prepared: prepared.clone(), start, reports: reports.clone() };
+            let work = move || run_when_started(run, share, channels);
+            threads.push(ThreadBuilder::named("load").start_in(scope, work).map_err(Error::Thread)?);
+        }
+        drop((prepared, reports));
+        if prepared_threads.iter().count() == threads.len() {
+            let start_time = monotonic() + START_NANOSECONDS;
+            for start in &starts {
+                // Each waits for it.
+                let _ = start.send(start_time);
+            }
+        }
+        drop(starts);
+        observe(&received, observer);
+        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        results.filter_map(Result::transpose).collect()
+    })
+}
+
+/// Prepares one thread's part and runs it when it is told; not at all if others could not be prepared.
+fn run_when_started(run: &LoadRun<'_>, share: ThreadShare, channels: ThreadChannels) -> Result<Option<ThreadResult>> {
+    let ThreadChannels { prepared, start, reports } = channels;
+    run.setup.threads.pin(share)?;
+    let thread = PreparedThread::new(run, share)?;
+    // The other end of either channel lives until this thread is over.
+    let _ = prepared.send(());
+    drop(prepared);
+    let Ok(start) = start.recv() else { return Ok(None) };
+    let mut observer = |seconds: Vec<SecondStats>| {
+        if !seconds.is_empty() {
+            let _ = reports.send((share.number(), seconds));
+        }
+    };
+    run_thread(run.setup, thread, start, &mut observer).map(Some)
+}
+
+/// Takes what threads report until all are over. Ten times a second it takes nothing from the first one.
+fn observe(reports: &Receiver<ThreadSeconds>, observer: &mut dyn FnMut(u32, Vec<SecondStats>)) {
+    loop {
+        match reports.recv_timeout(Duration::from_nanos(TICK_NANOSECONDS)) {
+            Ok((thread, seconds)) => observer(thread, seconds),
+            Err(RecvTimeoutError::Timeout) => observer(0, Vec::new()),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
