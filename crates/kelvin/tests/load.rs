@@ -143,6 +143,75 @@ fn generator_is_pinned_with_local_server() {
     assert!(stdout(&output).contains(expected), "{}", stdout(&output));
 }
 
+/// Several threads do what one does: as many requests at the same rate, the same files, a search, and each has its users.
+#[test]
+fn threads_divide_the_load() {
+    let (dir, address) = (TestDir::new(), start_echo_server());
+    let url = format!("http://{address}/file");
+    let output = load(&dir, &[&url, "--users", "5", "--threads", "3", "--no-pin"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    assert!(stdout(&output).contains("generator: 3 threads, the busiest "), "{}", stdout(&output));
+    let run = |arguments: &[&str]| {
+        let output = load(&dir, &[arguments, &["--threads", "3", "--no-pin", "--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        json(&output)
+    };
+    let data = run(&[&url, "--users", "5", "--verify"]);
+    assert_eq!((&data["connections"], data["generator"]["threads"].as_array().unwrap().len()), (&5.into(), 3));
+    assert_eq!(data["response"]["count"], data["requests"]);
+    let data = run(&[&url, "--rate", "100", "--no-warm-up"]);
+    // At 0, 10, ... 190 ms.
+    assert_eq!((&data["requests"], data["offered"]["rate"]["due"].as_f64()), (&20.into(), Some(100.0)), "{data}");
+    fs::write(dir.path().join("list"), "/a\n/missing\n/b\n/missing\n").unwrap();
+    let list = ["--files", "list", "--pattern", "sequence", "--rate", "100", "--no-warm-up"];
+    let data = run(&[&[&*url], &list[..]].concat());
+    assert_eq!((&data["requests"], &data["errors"]["status"]["404"]), (&10.into(), &10.into()), "{data}");
+    let line = |path: &str| format!("::1 - - [10/Oct/2000:20:55:36 +0000] \"GET {path} HTTP/1.1\" 200 1\n");
+    fs::write(dir.path().join("log"), ["/a", "/b", "/missing", "/c"].map(line).concat()).unwrap();
+    let data = run(&[&url, "--replay", "log", "--speed", "10"]);
+    assert_eq!((&data["requests"], &data["errors"]["status"]["404"]), (&3.into(), &1.into()), "{data}");
+}
+
+#[test]
+fn threads_search_a_rate_and_are_interrupted() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let search = ["--slo", "max:1us", "--threads", "2", "--no-pin", "--json"];
+    let data = json(&load(&dir, &[&[&*url], &search[..]].concat()));
+    let tries = data["tries"].as_array().unwrap();
+    assert!(!tries.is_empty() && data["highest_passing"].is_null(), "{data}");
+    assert!(tries.iter().all(|load| load["generator"]["threads"].as_array().unwrap().len() == 2), "{data}");
+    let endless = ["--users", "4", "--threads", "2", "--no-pin", "--duration", "1h", "--no-warm-up", "--json"];
+    let child = dir.start(&[&["load", &*url], &endless[..]].concat());
+    assert!(is_met_within(HANG_TIMEOUT, || handles_interrupts(&child)));
+    signal(&child, "INT");
+    let output = wait_for_output(child, &["load"]);
+    let data = json(&output);
+    assert_eq!((output.status.code(), &data["interrupted"]), (Some(1), &"SIGINT".into()));
+    assert!(data["in_flight"].as_f64().is_none_or(|in_flight| in_flight <= 4.001), "{data}");
+}
+
+#[test]
+fn threads_have_cpus_of_their_own() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let allowed = kelvin_sys::cpu::affinity().unwrap();
+    let count = allowed.len();
+    let users = (count + 1).to_string();
+    let thread_cpus = |arguments: &[&str]| {
+        let data = json(&load(&dir, &[&[&*url, "--users", &users, "--json"], arguments].concat()));
+        let threads = data["generator"]["threads"].as_array().unwrap();
+        threads.iter().map(|thread| thread["cpus"].clone()).collect::<Vec<Value>>()
+    };
+    let all = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let own_cpus: Vec<Value> = allowed.iter().map(|cpu| serde_json::json!([cpu])).collect();
+    assert_eq!(thread_cpus(&["--cpu", &all]), own_cpus);
+    assert_eq!(thread_cpus(&["--threads", &count.to_string()]), vec![serde_json::json!(allowed); count]);
+    if count > 2 {
+        assert_eq!(thread_cpus(&["--threads", "2"]), own_cpus[count - 2..]);
+    }
+    let output = load(&dir, &[&url, "--users", &users, "--threads", &users]);
+    assert_refused(&output, &[&format!("--threads {users}: "), &format!("give at most {count}, or --no-pin")]);
+}
+
 #[test]
 fn met_fail_condition_is_exit_status_1() {
     let (dir, address) = (TestDir::new(), start_echo_server());
@@ -286,6 +355,18 @@ fn load_usage_errors_are_one_line() {
     expect_refusal(&[&url, "--users", "2", "--connections", "5"], "--connections");
     expect_refusal(&[&url, "--slo", "p99:1ms", "--plot", "x.svg"], "--plot");
     expect_refusal(&[&url, "--cpu", "0", "--no-pin"], "--no-pin");
+    expect_refusal(&[&url, "--threads", "0"], "--threads");
+    expect_refusal(&[&url, "--threads", "2"], "--threads 2: each thread needs a user, and a load has 1: give at least");
+    expect_refusal(
+        &[&url, "--threads", "3", "--users", "9,2,3"],
+        "--threads 3: each thread needs a user, and a load has 2",
+    );
+    expect_refusal(
+        &[&url, "--threads", "3", "--rate", "9", "--connections", "2"],
+        "--threads 3: each thread needs a connection, and there are 2: give at least --connections 3, or fewer threads",
+    );
+    expect_refusal(&[&url, "--cpu", "0,1"], "--cpu 0,1: each thread needs a user");
+    expect_refusal(&[&url, "--cpu", "0,x", "--users", "2"], "--cpu");
     expect_refusal(&[&url, "--duration", "5x"], "--duration");
     expect_refusal(&[&url, "--fail-on", "p98>5ms"], "--fail-on");
     expect_refusal(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");

@@ -99,10 +99,15 @@ pub struct LoadArgs {
     /// Random seed
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
-    /// CPU for the generator [default: the last allowed one if the server is on this host, else as the system places it]
-    #[arg(long, value_name = "CPU", value_parser = whole_number::<u32>, allow_negative_numbers = true)]
-    pub cpu: Option<u32>,
-    /// Let the system place the generator in any case
+    /// Threads that send requests, each with its share of the users, of the rate and of the connections, 1 to 4096 [default:
+    /// one for each CPU of --cpu, else 1]
+    #[arg(long, value_name = "N", value_parser = number_between(1, 4096))]
+    pub threads: Option<u32>,
+    /// CPU of each thread, such as 2 or 2,3 [default: the last allowed ones if the server is on this host and they leave it
+    /// one, else as the system places them]
+    #[arg(long, value_name = "CPU,...", value_delimiter = ',', value_parser = whole_number::<u32>, allow_negative_numbers = true)]
+    pub cpu: Vec<u32>,
+    /// Let the system place the threads in any case
     #[arg(long, conflicts_with = "cpu")]
     pub no_pin: bool,
     /// Draw throughput against response time of all loads, as SVG
@@ -114,6 +119,26 @@ pub struct LoadArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl LoadArgs {
+    /// How many threads send requests.
+    pub fn thread_count(&self) -> u32 {
+        self.threads.unwrap_or_else(|| self.cpu.len().max(1) as u32)
+    }
+
+    /// The option that this number comes from, as it was given.
+    pub fn thread_option(&self) -> String {
+        match self.threads {
+            Some(threads) => format!("--threads {threads}"),
+            None => self.cpu_option(),
+        }
+    }
+
+    /// The CPUs of the threads, as they were given.
+    pub fn cpu_option(&self) -> String {
+        format!("--cpu {}", self.cpu.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
+    }
 }
 
 /// A rate or a factor.

@@ -18,7 +18,7 @@ use kelvin_http::load::schedule::ThinkTime;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::{LatencyObjective, RateBisection};
 use kelvin_http::load::trust::Trust;
-use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
+use kelvin_http::load::{Demand, GeneratorThreads, LoadSetup, ServerEndpoint, tls, url_list};
 
 use crate::cli::LoadArgs;
 use crate::cli_error::{CliError, CmdResult, Context};
@@ -38,8 +38,11 @@ const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(10);
 /// Most connections of an open loop, unless others are asked for.
 const DEFAULT_MAX_CONNECTIONS: u32 = 1000;
 
-/// Descriptors besides those of connections.
+/// Descriptors besides those of connections and threads.
 const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// Descriptors of a thread: an epoll, a timer, and a file of the kernel that tells how long it waited for a CPU.
+const DESCRIPTORS_PER_THREAD: u64 = 3;
 
 /// Measures the load and prints what came of it.
 pub fn load(args: &LoadArgs) -> CmdResult {
@@ -50,10 +53,12 @@ pub fn load(args: &LoadArgs) -> CmdResult {
         replay(args, log, &mut setup)?;
     }
     let demands = demands(args, &setup);
-    raise_descriptor_limit(demands.iter().map(Demand::max_connections).max().unwrap_or(0))?;
+    check_thread_count(args, &demands)?;
+    raise_descriptor_limit(demands.iter().map(Demand::max_connections).max().unwrap_or(0), args.thread_count())?;
     // Until it is reached there is nothing to report, and a signal ends the program at once.
     let peer = ServerEndpoint::connect_first(&setup)?;
     let placement = GeneratorPlacement::choose(args, &peer)?;
+    setup.threads = placement.threads(args.thread_count());
     kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
         let search = search_rate(args, &peer, setup, objective)?;
@@ -173,8 +178,9 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         seed: args.seed,
         verify,
         expected_bodies,
-        // With one CPU the server would have none.
-        spin: kelvin_sys::cpu::affinity()?.len() > 1,
+        threads: GeneratorThreads::Unpinned(args.thread_count()),
+        // If each thread took a CPU, the server would have none.
+        spin: kelvin_sys::cpu::affinity()?.len() > args.thread_count() as usize,
         extension: None,
     })
 }
@@ -234,6 +240,24 @@ fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Refuses threads that would have no connection.
+fn check_thread_count(args: &LoadArgs, demands: &[Demand]) -> Result<(), CliError> {
+    let threads = args.thread_count();
+    let too_small = demands.iter().filter(|demand| demand.max_connections() < threads);
+    match too_small.min_by_key(|demand| demand.max_connections()) {
+        None => Ok(()),
+        Some(Demand::Users { users, .. }) => bail!(
+            "{}: each thread needs a user, and a load has {users}: give at least --users {threads}, or fewer threads",
+            args.thread_option()
+        ),
+        Some(demand) => bail!(
+            "{}: each thread needs a connection, and there are {}: give at least --connections {threads}, or fewer threads",
+            args.thread_option(),
+            demand.max_connections()
+        ),
+    }
+}
+
 /// What is sent with every request.
 fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
     let header = |line: &String| parse_header(line).context(format_args!("-H '{line}'"));
@@ -247,12 +271,13 @@ fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
     Ok(RequestTemplate { method, headers, body })
 }
 
-/// Has the system allow this many connections.
-fn raise_descriptor_limit(connections: u32) -> Result<(), CliError> {
+/// Has the system allow connections of threads.
+fn raise_descriptor_limit(connections: u32, threads: u32) -> Result<(), CliError> {
     let allowed = kelvin_sys::process::raise_open_file_limit()?;
-    let needed = u64::from(connections) + RESERVED_DESCRIPTORS;
+    let reserved = RESERVED_DESCRIPTORS + DESCRIPTORS_PER_THREAD * u64::from(threads);
+    let needed = u64::from(connections) + reserved;
     if needed > allowed {
-        let max = allowed.saturating_sub(RESERVED_DESCRIPTORS);
+        let max = allowed.saturating_sub(reserved);
         let subject =
             if connections == 1 { "1 connection needs".into() } else { format!("{connections} connections need") };
         let advice =

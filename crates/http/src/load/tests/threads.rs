@@ -35,7 +35,8 @@ fn threads_request_the_urls_of_one() {
         let counts = counts.lock().unwrap().clone();
         assert_eq!((load.requests, load.response.count), (counts.values().sum(), load.requests), "{load:?}");
         assert_eq!(load.generator.threads.len(), threads as usize);
-        (counts, load.offered)
+        let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
+        (counts, due)
     };
     for pattern in [AccessPattern::Random, AccessPattern::Sequence, AccessPattern::Zipf(1.0)] {
         let single = requested_paths(1, pattern);

@@ -1,71 +1,121 @@
-//! Where the generator runs: on a CPU of its own, if the server is on the same host.
+//! Where the generator's threads run: each on a CPU of its own, if the server is on the same host.
 
 use std::fmt;
 
 use kelvin_core::cpu_ranges;
-use kelvin_http::load::ServerEndpoint;
+use kelvin_http::load::{GeneratorThreads, ServerEndpoint};
 use kelvin_sys::cpu::{affinity, pin};
 
 use crate::cli::LoadArgs;
 use crate::cli_error::{CliError, Context};
 use crate::placement::check_allowed_cpu;
 
-/// Where the generator runs, and why there.
+/// Where the generator's threads run, and why there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GeneratorPlacement {
-    /// Where the system places it.
+    /// Where the system places them.
     Anywhere,
-    /// Where it was asked to be.
-    Requested(u32),
-    /// The server is here, and may have the other CPUs.
-    SeparateCpu { cpu: u32, server_cpus: Vec<u32> },
-    /// The server is here, and the generator may have one CPU only.
-    OnlyCpu(u32),
+    /// On a CPU each, as it was asked for.
+    Requested(Vec<u32>),
+    /// On a CPU each: the server is here, and may have the other CPUs.
+    SeparateCpus { cpus: Vec<u32>, server_cpus: Vec<u32> },
+    /// Where the system places them: the server is here, and there are no more of these CPUs than threads.
+    SharedCpus(Vec<u32>),
 }
 
 impl GeneratorPlacement {
-    /// Places the calling thread.
+    /// Places the calling thread, and so those that it starts, on the CPUs of the generator.
     pub fn choose(args: &LoadArgs, peer: &ServerEndpoint) -> Result<Self, CliError> {
-        let placement = match args.cpu {
-            Some(cpu) => Self::Requested(check_allowed_cpu(cpu, &affinity()?)?),
-            None if args.no_pin || !peer.is_local() => Self::Anywhere,
-            None => Self::with_local_server(&affinity()?),
+        let allowed = affinity()?;
+        let placement = if !args.cpu.is_empty() {
+            Self::Requested(requested_cpus(args, &allowed)?)
+        } else if args.no_pin || !peer.is_local() {
+            Self::Anywhere
+        } else {
+            Self::with_local_server(&allowed, args.thread_count() as usize)
+                .context(format_args!("{}", args.thread_option()))?
         };
-        match placement {
-            Self::Requested(cpu) => pin(&[cpu]).context(format_args!("--cpu {cpu}"))?,
-            Self::SeparateCpu { cpu, .. } => pin(&[cpu])?,
-            Self::Anywhere | Self::OnlyCpu(_) => {}
+        match &placement {
+            Self::Requested(cpus) => pin(cpus).context(args.cpu_option())?,
+            Self::SeparateCpus { cpus, .. } => pin(cpus)?,
+            Self::Anywhere | Self::SharedCpus(_) => {}
         }
         Ok(placement)
     }
 
     /// With a server on this host: on the last of the CPUs that are allowed, since interrupts are more often taken by the first.
-    fn with_local_server(allowed: &[u32]) -> Self {
-        match allowed {
-            [] => Self::Anywhere,
-            &[cpu] => Self::OnlyCpu(cpu),
-            [server_cpus @ .., cpu] => Self::SeparateCpu { cpu: *cpu, server_cpus: server_cpus.to_vec() },
+    fn with_local_server(allowed: &[u32], threads: usize) -> Result<Self, String> {
+        match allowed.len().checked_sub(threads) {
+            None => Err(format!(
+                "with the server on this host each thread has a CPU of its own, and {} of them may be used ({}): give at most {0}, or --no-pin",
+                allowed.len(),
+                cpu_ranges(allowed)
+            )),
+            Some(0) => Ok(Self::SharedCpus(allowed.to_vec())),
+            Some(server_cpus) => Ok(Self::SeparateCpus {
+                cpus: allowed[server_cpus..].to_vec(),
+                server_cpus: allowed[..server_cpus].to_vec(),
+            }),
         }
     }
+
+    /// This many threads, placed so.
+    pub fn threads(&self, count: u32) -> GeneratorThreads {
+        match self {
+            Self::Anywhere | Self::SharedCpus(_) => GeneratorThreads::Unpinned(count),
+            Self::Requested(cpus) | Self::SeparateCpus { cpus, .. } => GeneratorThreads::Pinned(cpus.clone()),
+        }
+    }
+}
+
+/// The CPUs that were asked for: one for each thread.
+fn requested_cpus(args: &LoadArgs, allowed: &[u32]) -> Result<Vec<u32>, CliError> {
+    let (cpus, threads) = (&args.cpu, args.thread_count() as usize);
+    for (number, &cpu) in cpus.iter().enumerate() {
+        check_allowed_cpu(cpu, allowed)?;
+        if cpus[..number].contains(&cpu) {
+            bail!("{}: CPU {cpu} is named twice: name each thread's own", args.cpu_option());
+        }
+    }
+    if cpus.len() != threads {
+        let (option, count) = (args.cpu_option(), cpus.len());
+        bail!("{option}: there is a CPU for each thread: give --threads {count}, or name {threads}");
+    }
+    Ok(cpus.clone())
 }
 
 impl fmt::Display for GeneratorPlacement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Anywhere => write!(out, "it ran where the system placed it"),
-            Self::Requested(cpu) => write!(out, "it ran on CPU {cpu}"),
-            Self::SeparateCpu { cpu, server_cpus } => {
+            Self::Requested(cpus) => write!(out, "it ran on {}", cpu_names(cpus)),
+            Self::SeparateCpus { cpus, server_cpus } => {
                 let ranges = cpu_ranges(server_cpus);
                 write!(
                     out,
-                    "it kept to CPU {cpu}, because the server is on this host: keep the server to CPU {ranges} \
-                     (taskset -a -p -c {ranges} PID)"
+                    "it kept to {}, because the server is on this host: keep the server to CPU {ranges} \
+                     (taskset -a -p -c {ranges} PID)",
+                    cpu_names(cpus)
                 )
             }
-            Self::OnlyCpu(cpu) => write!(
+            Self::SharedCpus(cpus) => write!(
                 out,
-                "the server is on this host and only CPU {cpu} is allowed to the generator: they may take CPU time from each other"
+                "the server is on this host and only {} {} allowed to the generator: they may take CPU time from each other",
+                cpu_names(cpus),
+                if cpus.len() == 1 { "is" } else { "are" }
             ),
+        }
+    }
+}
+
+/// The CPUs of threads, as part of a sentence.
+fn cpu_names(cpus: &[u32]) -> String {
+    match cpus {
+        [cpu] => format!("CPU {cpu}"),
+        _ => {
+            let mut sorted = cpus.to_vec();
+            sorted.sort_unstable();
+            format!("CPUs {}", cpu_ranges(&sorted))
         }
     }
 }
@@ -75,14 +125,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generator_takes_last_allowed_cpu() {
-        assert_eq!(
-            GeneratorPlacement::with_local_server(&[0, 1, 2, 5, 9]),
-            GeneratorPlacement::SeparateCpu { cpu: 9, server_cpus: vec![0, 1, 2, 5] }
-        );
-        assert_eq!(GeneratorPlacement::with_local_server(&[3]), GeneratorPlacement::OnlyCpu(3));
-        let sentence = GeneratorPlacement::with_local_server(&[0, 1, 2, 5, 9]).to_string();
-        assert!(sentence.contains("kept to CPU 9") && sentence.contains("taskset -a -p -c 0-2,5 PID"), "{sentence}");
+    fn threads_take_last_allowed_cpus() {
+        const ALLOWED: &[u32] = &[0, 1, 2, 5, 9];
+        let placement = |threads| GeneratorPlacement::with_local_server(ALLOWED, threads).unwrap();
+        let separate = |server_cpus: usize| GeneratorPlacement::SeparateCpus {
+            cpus: ALLOWED[server_cpus..].to_vec(),
+            server_cpus: ALLOWED[..server_cpus].to_vec(),
+        };
+        assert_eq!((1..=4).map(placement).collect::<Vec<_>>(), [4, 3, 2, 1].map(separate));
+        assert_eq!(placement(5), GeneratorPlacement::SharedCpus(ALLOWED.to_vec()));
+        assert_eq!(placement(2).threads(2), GeneratorThreads::Pinned(vec![5, 9]));
+        assert_eq!(placement(5).threads(5), GeneratorThreads::Unpinned(5));
+        let error = GeneratorPlacement::with_local_server(&[0, 1], 3).unwrap_err();
+        assert!(error.ends_with("and 2 of them may be used (0-1): give at most 2, or --no-pin"), "{error}");
+        assert_eq!(GeneratorPlacement::with_local_server(&[3], 1).unwrap(), GeneratorPlacement::SharedCpus(vec![3]));
+    }
+
+    #[test]
+    fn placement_names_the_cpus() {
+        let sentence =
+            |allowed: &[u32], threads| GeneratorPlacement::with_local_server(allowed, threads).unwrap().to_string();
+        let one = sentence(&[0, 1, 2, 5, 9], 1);
+        assert!(one.contains("kept to CPU 9,") && one.contains("taskset -a -p -c 0-2,5 PID"), "{one}");
+        let two = sentence(&[0, 1, 2, 3], 2);
+        assert!(two.contains("kept to CPUs 2-3,") && two.contains("taskset -a -p -c 0-1 PID"), "{two}");
+        assert!(sentence(&[3], 1).contains("only CPU 3 is allowed"));
+        assert!(sentence(&[0, 1], 2).contains("only CPUs 0-1 are allowed"));
+        assert_eq!(GeneratorPlacement::Requested(vec![4, 2]).to_string(), "it ran on CPUs 2,4");
         assert_eq!([cpu_ranges(&[4]), cpu_ranges(&[0, 1]), cpu_ranges(&[0, 2, 3, 4])], ["4", "0-1", "0,2-4"]);
     }
 }

@@ -277,10 +277,11 @@ fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Re
 
 /// What the generator did, and whether it was the limit.
 fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    let GeneratorStats { busy, late, read_delay, .. } = &load.generator;
-    let busy_text = match busy {
-        Some(share) => format!("{} busy", units::percent(*share)),
-        None => format!("how busy it was is not known for {}", units::seconds(load.seconds)),
+    let GeneratorStats { busy, late, read_delay, threads, .. } = &load.generator;
+    let busy_text = match (busy, threads.len()) {
+        (Some(share), ..=1) => format!("{} busy", units::percent(*share)),
+        (Some(share), count) => format!("{count} threads, the busiest {} busy", units::percent(*share)),
+        (None, _) => format!("how busy it was is not known for {}", units::seconds(load.seconds)),
     };
     let late_text =
         if late.count > 0 { format!(", sent {} late on average", time_text(late.mean)) } else { String::new() };
@@ -309,14 +310,20 @@ fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<(
         ),
         (Some(limit), ..) => {
             let reason = match limit {
-                GeneratorLimit::Busy { share } => {
-                    format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
+                GeneratorLimit::Busy { share, thread } => {
+                    let thread = match generator.threads.len() {
+                        ..=1 => "its thread".to_owned(),
+                        count => format!("its thread {thread} of {count}"),
+                    };
+                    format!("{thread} worked or waited for a CPU {} of the time", units::percent(share))
                 }
                 GeneratorLimit::Late { share } => {
                     format!("its own delays lowered the rate of requests by {}", units::percent(share))
                 }
             };
-            format!("The generator was the limit: {reason}. These figures are no measure of the server.")
+            format!(
+                "The generator was the limit: {reason}. These figures are no measure of the server. More --threads use more CPUs."
+            )
         }
     };
     write_paragraph(out, text)
@@ -324,6 +331,8 @@ fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::load::GeneratorThread;
+
     use super::*;
 
     #[test]
@@ -336,6 +345,24 @@ mod tests {
         assert!(text.contains("7 errors: 7 without a local port to connect from"), "{text}");
         assert!(text.contains("net.ipv4.ip_local_port_range") && text.contains("keep-alive"), "{text}");
         assert!(!text.contains("not connected"), "{text}");
+    }
+
+    #[test]
+    fn busiest_thread_is_named() {
+        let limit_text = |threads: usize| {
+            let mut load = LoadResult { seconds: 1.0, requests: 1, ..LoadResult::empty("http://a/") };
+            load.generator.threads = vec![GeneratorThread::default(); threads];
+            load.generator.busy = Some(0.95);
+            load.generator.limit = Some(GeneratorLimit::Busy { share: 0.95, thread: threads as u32 });
+            let mut out = Vec::new();
+            write_load(&load, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+            String::from_utf8(out).unwrap().replace('\n', " ")
+        };
+        let text = limit_text(3);
+        assert!(text.contains("generator: 3 threads, the busiest 95.0 % busy"), "{text}");
+        assert!(text.contains("The generator was the limit: its thread 3 of 3 worked or waited"), "{text}");
+        let text = limit_text(1);
+        assert!(text.contains("generator: 95.0 % busy") && text.contains("limit: its thread worked"), "{text}");
     }
 
     fn limits_text(in_flight: Option<f64>, busy: Option<f64>, read_delay: Option<f64>) -> String {
