@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""kelvin's load generator compared with wrk: CPU time of a request to nginx, response times of a planted server, and the rate.
+"""kelvin's load generator compared with wrk: CPU time of a request to nginx, throughput of several threads, response times of a planted
+server, and the rate.
+
+With several threads, both load the same nginx as fast as they can, on the CPUs that the system gives them: kelvin must get at least 95 %
+of the requests per second that wrk gets.
 
 The planted server answers one request at a time, each after 4 ms, and stalls for 100 ms every 10 s. The response times of users, and of
 requests at a rate, follow from that schedule, queueing included. The measured times are compared with the kernel's time stamps of the
@@ -7,6 +11,7 @@ packets. These also show unplanned delays: a pause of the machine delays every l
 only when it reads a request. wrk has no rate, so it is compared in the closed loop only. The rates are counted by the same time stamps.
 Response times and rates need root, for the packet capture.
 """
+import contextlib
 import json
 import math
 import os
@@ -28,12 +33,30 @@ USERS, RATE = 16, 125
 RESPONSE_TOLERANCE = 0.05
 # Tolerance of a constant rate relative to the requested rate.
 RATE_TOLERANCE = 0.001
+# Least throughput of several threads relative to wrk's.
+MIN_THROUGHPUT_RATIO = 0.95
 
 NGINX_CONFIG = """worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/errors;
 events {{ worker_connections 4096; }}
 http {{ access_log off; sendfile on; open_file_cache max=100; keepalive_requests 1000000000;
 server {{ listen 127.0.0.1:{port} backlog=4096; root {directory}; }} }}
 """
+
+
+FILE_SIZES = {"small": 100, "large": 2 << 20}
+
+
+@contextlib.contextmanager
+def nginx(directory):
+    """nginx with a worker per CPU that serves a small and a large file; the value is its URL."""
+    port, workers = servers.free_port(), len(os.sched_getaffinity(0))
+    for name, size in FILE_SIZES.items():
+        (directory / name).write_bytes(bytes(size))
+        (directory / name).chmod(0o644)
+    directory.chmod(0o755)
+    (directory / "nginx.conf").write_text(NGINX_CONFIG.format(directory=directory, port=port, workers=workers))
+    with servers.Server(common.require_program("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory):
+        yield f"http://127.0.0.1:{port}"
 
 
 def run_pinned(command, cpu):
@@ -63,24 +86,17 @@ def wrk_cpu_time(wrk, url, connections, seconds, cpu):
 
 def measure_cpu_times(arguments, kelvin, wrk, directory):
     """Pairs of CPU times per request, for each file and number of connections."""
-    port, workers = servers.free_port(), len(os.sched_getaffinity(0))
-    for name, size in (("small", 100), ("large", 2 << 20)):
-        (directory / name).write_bytes(bytes(size))
-        (directory / name).chmod(0o644)
-    directory.chmod(0o755)
-    (directory / "nginx.conf").write_text(NGINX_CONFIG.format(directory=directory, port=port, workers=workers))
     results, order = [], random.Random(arguments.seed)
     cpu = common.last_allowed_cpu()
-    with servers.Server(common.require_program("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory):
-        for name in ("small", "large"):
+    with nginx(directory) as base:
+        for name in FILE_SIZES:
             for connections in (1, 8, 64):
                 sides = {"ours": [], "theirs": []}
                 for _ in range(arguments.pairs):
                     for side in order.sample(list(sides), 2):
                         tool = kelvin_cpu_time if side == "ours" else wrk_cpu_time
                         program = kelvin if side == "ours" else wrk
-                        url = f"http://127.0.0.1:{port}/{name}"
-                        sides[side].append(tool(program, url, connections, arguments.seconds, cpu))
+                        sides[side].append(tool(program, f"{base}/{name}", connections, arguments.seconds, cpu))
                 results.append({"file": name, "connections": connections, **sides})
                 common.log(" ".join(map(str, cpu_row(results[-1]))))
     return results
@@ -91,6 +107,41 @@ def cpu_row(result):
     ours, theirs = (common.format_time(sorted(result[side])[len(result[side]) // 2] * 1e9) for side in ("ours", "theirs"))
     verdict = "holds" if high <= 1 else "does not hold" if low > 1 else "not settled"
     return [result["file"], result["connections"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
+
+
+def kelvin_throughput(kelvin, url, threads, connections, seconds):
+    threads_flags = ["--threads", threads, "--users", connections, "--no-pin"]
+    load = json.loads(common.run([kelvin, "load", url, *threads_flags, "--duration", f"{seconds:g}s", "--no-warm-up", "--json"]))
+    if load["errors"]["first"]:
+        raise RuntimeError(f"kelvin: {load['errors']['first']}")
+    return load["requests"] / load["seconds"]
+
+
+def wrk_throughput(wrk, url, threads, connections, seconds):
+    output = common.run([wrk, f"-t{threads}", f"-c{connections}", f"-d{max(round(seconds), 1)}", url])
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", output)[1])
+
+
+def measure_throughput(arguments, kelvin, wrk, directory):
+    """Pairs of requests per second of several threads, for each file."""
+    results, order = [], random.Random(arguments.seed)
+    with nginx(directory) as base:
+        for name in FILE_SIZES:
+            sides = {"ours": [], "theirs": []}
+            for _ in range(arguments.pairs):
+                for side in order.sample(list(sides), 2):
+                    tool, program = (kelvin_throughput, kelvin) if side == "ours" else (wrk_throughput, wrk)
+                    sides[side].append(tool(program, f"{base}/{name}", arguments.threads, 32 * arguments.threads, arguments.seconds))
+            results.append({"file": name, "threads": arguments.threads, **sides})
+            common.log(" ".join(map(str, throughput_row(results[-1]))))
+    return results
+
+
+def throughput_row(result):
+    ratio, low, high = common.paired_ratio(result["ours"], result["theirs"])
+    ours, theirs = (f"{sorted(result[side])[len(result[side]) // 2]:.0f} /s" for side in ("ours", "theirs"))
+    verdict = "holds" if low >= MIN_THROUGHPUT_RATIO else "does not hold" if high < MIN_THROUGHPUT_RATIO else "not settled"
+    return [result["file"], result["threads"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
 
 
 class StallingServer:
@@ -202,7 +253,8 @@ def rate_row(result):
 def parse():
     parser = common.make_pairs_parser(__doc__, seconds=3)
     parser.add_argument("--truth-seconds", type=float, default=60, help="time of each load on the planted server, a multiple of 10 [default: %(default)s]")
-    parser.add_argument("--only", choices=["cpu", "truth", "rate"], help="only one of the three parts")
+    parser.add_argument("--only", choices=list(TABLES), help="only one of the parts")
+    parser.add_argument("--threads", type=int, default=2, help="threads of both generators where their throughput is compared [default: %(default)s]")
     parser.add_argument("--rate-seconds", type=float, default=10, help="time of each load whose rate is counted [default: %(default)s]")
     return common.parse_pairs(parser)
 
@@ -213,6 +265,9 @@ def measure(arguments):
     if arguments.only in (None, "cpu"):
         with tempfile.TemporaryDirectory() as directory:
             results["cpu"] = measure_cpu_times(arguments, kelvin, wrk, Path(directory))
+    if arguments.only in (None, "throughput"):
+        with tempfile.TemporaryDirectory() as directory:
+            results["throughput"] = measure_throughput(arguments, kelvin, wrk, Path(directory))
     if arguments.only in (None, "truth"):
         results["truth"] = measure_response_times(kelvin, wrk, arguments.truth_seconds)
     if arguments.only in (None, "rate"):
@@ -223,6 +278,7 @@ def measure(arguments):
 # The table header of each part, and the function that makes a row.
 TABLES = {
     "cpu": (["file", "connections", "kelvin, CPU a request", "wrk", "ratio", "90 % interval", "at most 1"], cpu_row),
+    "throughput": (["file", "threads", "kelvin, requests a second", "wrk", "ratio", "90 % interval", "at least 0.95"], throughput_row),
     "truth": (["load", "by", "figure", "planted", "by packets", "found", "off", "sent late, p99", "within 5 %"], response_row),
     "rate": (["spread", "requests", "asked for", "by packets", "off", "bound", "verdict"], rate_row),
 }

@@ -18,8 +18,8 @@ pub enum Error {
     #[error("cannot {0}: {1}")]
     Call(&'static str, #[source] io::Error),
     /// A thread of the generator could not be started.
-    #[error("{0}")]
-    Thread(#[source] io::Error),
+    #[error(transparent)]
+    Thread(io::Error),
     /// TLS cannot be set up.
     #[error("{0}")]
     Tls(String),

@@ -74,11 +74,11 @@ fn run_thread(
 /// The seconds that are over, with the number of the thread that reports them.
 type ThreadSeconds = (u32, Vec<SecondStats>);
 
-/// What a thread and the one that starts it tell each other.
+/// The channels between a thread and the one that starts it.
 struct ThreadChannels {
-    /// That it is prepared.
+    /// Gets a message when the thread is prepared.
     prepared: Sender<()>,
-    /// When it begins, in nanoseconds of CLOCK_MONOTONIC; closed if not all threads are prepared.
+    /// Brings the start time, in nanoseconds of CLOCK_MONOTONIC; closed if not all threads are prepared.
     start: Receiver<u64>,
     reports: Sender<ThreadSeconds>,
 }
@@ -110,7 +110,7 @@ fn run_threads(run: &LoadRun<'_>, observer: &mut dyn FnMut(u32, Vec<SecondStats>
     })
 }
 
-/// Prepares one thread's part and runs it when it is told; not at all if others could not be prepared.
+/// Prepares one thread's part, and runs it from the time that it is given; not at all if another thread could not be prepared.
 fn run_when_started(run: &LoadRun<'_>, share: ThreadShare, channels: ThreadChannels) -> Result<Option<ThreadResult>> {
     let ThreadChannels { prepared, start, reports } = channels;
     run.setup.threads.pin(share)?;

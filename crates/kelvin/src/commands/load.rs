@@ -41,7 +41,7 @@ const DEFAULT_MAX_CONNECTIONS: u32 = 1000;
 /// Descriptors besides those of connections and threads.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// Descriptors of a thread: an epoll, a timer, and a file of the kernel that tells how long it waited for a CPU.
+/// Descriptors of a thread: an epoll, a timer, and a file of the kernel that reports how long it waited for a CPU.
 const DESCRIPTORS_PER_THREAD: u64 = 3;
 
 /// Measures the load and prints what came of it.
