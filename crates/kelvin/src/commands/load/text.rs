@@ -359,10 +359,10 @@ mod tests {
             String::from_utf8(out).unwrap().replace('\n', " ")
         };
         let text = limit_text(3);
-        assert!(text.contains("generator: 3 threads, the busiest 95.0 % busy"), "{text}");
+        assert!(text.contains("generator: 3 threads, the busiest 95 % busy"), "{text}");
         assert!(text.contains("The generator was the limit: its thread 3 of 3 worked or waited"), "{text}");
         let text = limit_text(1);
-        assert!(text.contains("generator: 95.0 % busy") && text.contains("limit: its thread worked"), "{text}");
+        assert!(text.contains("generator: 95 % busy") && text.contains("limit: its thread worked"), "{text}");
     }
 
     fn limits_text(in_flight: Option<f64>, busy: Option<f64>, read_delay: Option<f64>) -> String {
