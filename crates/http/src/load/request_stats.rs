@@ -578,6 +578,18 @@ mod tests {
         }
     }
 
+    /// How long a request waits is judged by the answers of all threads: one thread may have none.
+    #[test]
+    fn thread_without_answers_is_judged_by_others() {
+        let (mut answered, mut silent) = (stats(CountingRule::WhenEnded), stats(CountingRule::WhenEnded));
+        answered.add_answer(times(10, 10, 11), 1);
+        silent.add_unfinished(times(19, 19, 22));
+        [&mut answered, &mut silent].into_iter().for_each(|part| part.close(22 * NANOSECONDS_PER_SECOND));
+        assert_eq!(silent.unanswered(), 1);
+        answered.merge(silent);
+        assert_eq!((answered.requests, answered.unanswered()), (1, 0));
+    }
+
     #[test]
     fn stall_is_silence_of_all_threads() {
         const MS: u64 = 1_000_000;

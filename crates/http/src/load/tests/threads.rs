@@ -86,15 +86,6 @@ fn threads_learn_one_body() {
     assert!(right.min(wrong) == 1 && right + wrong > 3 && load.errors.count() == wrong, "{load:?}");
 }
 
-/// Each thread has one user. One answer takes as long as the measured time, so that its thread has no answer, and waits for nothing new.
-#[test]
-fn thread_without_answers_is_counted() {
-    let server =
-        ScriptedServer::start(|request| (if request.number == 0 { Vec::new() } else { ok(b"x") }, AfterAnswer::Stay));
-    let load = measure(&on_threads(&two_user_setup(&server), 2));
-    assert!(load.requests > 0 && load.unanswered == 1 && load.errors.count() == 0, "{load:?}");
-}
-
 #[test]
 fn pinned_thread_has_its_cpu() {
     let (server, _) = counting_server();
