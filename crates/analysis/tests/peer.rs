@@ -160,6 +160,56 @@ fn fastest_stream_count_per_direction_is_used() {
 }
 
 #[test]
+fn end_of_growth_names_streams_and_limit() {
+    let growth = |rates: &[(u64, f64)], busy: [f64; 2]| {
+        let mut run = network();
+        for &(count, rate) in rates {
+            add_streams(&mut run, &streams(count), rate, busy);
+        }
+        let text = paragraph(&run).unwrap();
+        let conclusion = conclusion_with(&conclusions(&run), "stops growing at").clone();
+        assert_eq!(text.contains("stops growing at"), conclusion.holds == Some(true), "{text}");
+        conclusion
+    };
+    let link_limited = [(1, 3e9), (2, 6e9), (4, 11.7e9), (8, 11.8e9), (16, 11.6e9)];
+    let end = growth(&link_limited, [0.5, 0.6]);
+    let expected = "the rate of TCP streams to the agent stops growing at 4, limited by the link or a shaper on it: 8 TCP streams to the \
+                    agent carry 1.01 times as much (95 %: ";
+    assert!(end.holds == Some(true) && end.text.starts_with(expected), "{end:?}");
+    assert!(end.text.ends_with("11.8 GB/s against 11.7 GB/s"), "{end:?}");
+    let end = growth(&link_limited, [0.5, 1.0]);
+    assert!(end.text.contains(" at 4, CPU-limited on the agent's host: 8 TCP streams"), "{end:?}");
+    // About as full as the limit: nothing is said of it.
+    assert!(growth(&link_limited, [0.95, 0.5]).text.contains(" at 4: 8 TCP streams"));
+    let growing = growth(&[(1, 3e9), (2, 6e9), (4, 12e9), (8, 23e9)], [1.0, 1.0]);
+    assert_eq!(growing.holds, Some(false), "{growing:?}");
+    assert!(growing.text.contains("stops growing at 4, CPU-limited on both hosts: 8 TCP streams"), "{growing:?}");
+    // One stream saturates it; and of two points nothing more is said than that more streams carry more.
+    assert!(
+        growth(&[(1, 117e6), (2, 118e6), (4, 117e6)], [0.1, 0.1])
+            .text
+            .contains("stops growing at 1, limited by the link")
+    );
+    let mut two = network();
+    add_streams(&mut two, &streams(1), 1e9, [0.1, 0.1]);
+    add_streams(&mut two, &streams(4), 1e9, [0.1, 0.1]);
+    assert!(conclusions(&two).iter().all(|conclusion| !conclusion.text.contains("stops growing")));
+}
+
+#[test]
+fn share_of_link_is_that_of_one_stream() {
+    let mut run = network();
+    add_streams(&mut run, &streams(1), 0.5 * GIGABIT_RATE, [0.3, 0.4]);
+    add_streams(&mut run, &streams(4), 0.98 * GIGABIT_RATE, [0.3, 0.4]);
+    predict(&mut run, streams(1), GIGABIT_RATE);
+    // Four times what one carries would be more than the link.
+    predict(&mut run, streams(4), 2.0 * GIGABIT_RATE);
+    let results = conclusions(&run);
+    let saturation = conclusion_with(&results, "4 TCP streams to the agent used at least 75 % of the link: 98 % (");
+    assert_eq!(saturation.holds, Some(true));
+}
+
+#[test]
 fn program_loss_and_queueing_effects_are_sized() {
     let mut run = network();
     let (message_case, trip) = (

@@ -343,6 +343,8 @@ pub enum RatioQuestion {
     WaitBehindStream,
     /// Do more streams to another host carry more?
     MoreStreamsToHost,
+    /// Do still more streams to another host carry no more?
+    FurtherStreamsToHost,
     /// Does a cache below the kernel answer?
     CacheBelowKernel,
     /// Is a smaller block or depth enough?

@@ -8,6 +8,9 @@ use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost
 use super::{FULL_CPU_SHARE, find_conclusion};
 use crate::prelude::*;
 
+/// Times the rate up to which more streams are none: a tenth more is not worth them.
+const MAX_FURTHER_GAIN: f64 = 1.1;
+
 /// The study.
 pub(crate) const PEER_STUDY: Name = Name::new("net.peer");
 
@@ -20,6 +23,7 @@ pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
     let conclusions = stream_conclusions
         .flatten()
         .chain(more_streams(streams))
+        .chain(growth_ends(evidence, streams))
         .chain(Transport::ALL.iter().filter_map(|&transport| program_cost(evidence, transport)))
         .chain(losses(evidence))
         .chain(paced_loss(evidence))
@@ -64,8 +68,11 @@ pub(crate) fn essential_sentences(evidence: &Evidence<'_>, studies: &[Study]) ->
         format!("{} {carry} {rate_text}{link}{limit}", streams_text(stream.case))
     };
     let highest = paced_loss(evidence).into_iter().filter_map(corrected).rfind(is_sure);
-    let other_conclusions =
-        more_streams(streams).into_iter().chain(program_cost(evidence, Transport::Tcp)).chain(losses(evidence));
+    let other_conclusions = more_streams(streams)
+        .into_iter()
+        .chain(growth_ends(evidence, streams))
+        .chain(program_cost(evidence, Transport::Tcp))
+        .chain(losses(evidence));
     let candidates = other_conclusions.filter_map(corrected).chain(highest);
     let certain_texts = candidates
         .chain(queueing_delay(evidence).and_then(corrected))
@@ -76,11 +83,14 @@ pub(crate) fn essential_sentences(evidence: &Evidence<'_>, studies: &[Study]) ->
 
 /// `4 TCP streams to the agent`.
 fn streams_text(case: &Case) -> String {
-    let direction = match StreamDirection::of(case) {
+    format!("{} {}", counted_text(STREAMS.number_in(case).unwrap_or(1), "TCP stream"), direction_text(case))
+}
+
+fn direction_text(case: &Case) -> &'static str {
+    match StreamDirection::of(case) {
         Some(StreamDirection::FromAgent) => "from the agent",
         _ => "to the agent",
-    };
-    format!("{} {direction}", counted_text(STREAMS.number_in(case).unwrap_or(1), "TCP stream"))
+    }
 }
 
 /// For each direction the number of streams that carried most.
@@ -102,9 +112,50 @@ fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     lines(streams, STREAMS).into_iter().filter_map(gain).collect()
 }
 
-/// Whether streams saturate the link, if its capacity is known.
+/// From how many streams on more of them carry no more, by direction, and what limits them.
+fn growth_ends(evidence: &Evidence<'_>, streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
+    lines(streams, STREAMS).iter().filter_map(|line| growth_end(evidence, line)).collect()
+}
+
+/// Of three numbers of streams and more the least after which none carries a tenth more; where there is none, the last but one, of which
+/// the claim does not hold.
+fn growth_end(evidence: &Evidence<'_>, line: &MetricLine<'_, '_>) -> Option<StatedConclusion> {
+    let [_, .., (before_last, _), _] = line.points[..] else { return None };
+    let fastest_beyond = |count: u64| {
+        let beyond = line.points.iter().filter(|point| point.0 > count).map(|&(_, stream)| stream);
+        beyond.max_by(|first, second| first.headline().total_cmp(&second.headline()))
+    };
+    let is_end = |&&(count, stream): &&(u64, &RoundHeadlines<'_>)| {
+        count >= before_last
+            || fastest_beyond(count).is_some_and(|beyond| beyond.headline() < MAX_FURTHER_GAIN * stream.headline())
+    };
+    let &(count, end) = line.points.iter().find(is_end)?;
+    let beyond = fastest_beyond(count)?;
+    let test = RatioTest::below(RatioQuestion::FurtherStreamsToHost, MAX_FURTHER_GAIN).chosen_among(line.points.len());
+    let answer = test.test(end, beyond)?;
+    let is_full = tested_busy(evidence, beyond).map(|busy| busy.map(|share| share.estimate.is_above(FULL_CPU_SHARE)));
+    let limit = match is_full {
+        Some([Some(false), Some(false)]) => ", limited by the link or a shaper on it".to_owned(),
+        Some(is_full) if is_full.contains(&Some(true)) => format!(", {}", limiting_host(is_full)),
+        _ => String::new(),
+    };
+    let (direction, times) = (direction_text(end.case), answer.times("as much"));
+    let text = format!(
+        "the rate of TCP streams {direction} stops growing at {count}{limit}: {} carry {times}",
+        streams_text(beyond.case)
+    );
+    Some(answer.conclude(text))
+}
+
+/// How busy this host and the agent's were with streams.
+fn tested_busy(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<[TestedFigure; 2]> {
+    let tested = |metric: &Metric| evidence.rounds_at(metric, stream.case)?.tested_figure();
+    Some([tested(&PEER_BANDWIDTH_BUSY_HERE)?, tested(&PEER_BANDWIDTH_BUSY_THERE)?])
+}
+
+/// Whether streams saturate the link, if its capacity is known: one stream is predicted by that alone.
 fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
-    let record = evidence.run.prediction(&PEER_BANDWIDTH.id, stream.case)?;
+    let record = evidence.run.prediction(&PEER_BANDWIDTH.id, &stream.case.clone().with_number(STREAMS, 1))?;
     let prediction = record.prediction.as_ref().filter(|candidate| candidate.value > 0.0)?;
     let shares = stream.clone().scaled(1.0 / prediction.value);
     let limit = prediction.low / prediction.value;
@@ -122,9 +173,8 @@ fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Opti
 
 /// Which host has a CPU saturated by the streams, if one has.
 fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
-    let local = evidence.rounds_at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
-    let tested: [TestedFigure; 2] =
-        [local.tested_figure()?, evidence.rounds_at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.tested_figure()?];
+    let rounds = evidence.rounds_at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?.values.len();
+    let tested = tested_busy(evidence, stream)?;
     let busy = tested.map(|share| share.estimate);
     let is_full = busy.map(|share| share.is_above(FULL_CPU_SHARE));
     // That neither host is the limit is a claim that holds.
@@ -137,7 +187,7 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
     let text = format!(
         "{streams} {verb} {limit}: the test uses {local_share} of a CPU on this host, and {remote_share} of one on the agent's host"
     );
-    let test = ClaimTest::median(local.values.len(), None, outcome_of_p_value(chance));
+    let test = ClaimTest::median(rounds, None, outcome_of_p_value(chance));
     let claim = Claim::HostLimit { figure: stream.metric_value(), busy, full: FULL_CPU_SHARE };
     Some(test.conclude(claim, is_known.then_some(true), text))
 }
