@@ -16,4 +16,7 @@ pub struct NetworkPath {
     pub agent_link_speed: Fact<f64>,
     /// MTU of the agent's interface, bytes.
     pub agent_mtu: Fact<u32>,
+    /// CPUs that the agent may use.
+    #[serde(default)]
+    pub agent_cpus: Fact<u32>,
 }

@@ -8,13 +8,23 @@ use kelvin_harness::AgentEndpoint;
 use kelvin_sys::net::route;
 use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::wire::client::{self, AgentClient};
+use kelvin_transfer::wire::message::TestReport;
 use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::wire::test_socket::Interface;
 
+use crate::cli::RunOptions;
 use crate::cli_error::{CliError, Context};
 
 /// Every network carries packets of this many bytes (RFC 791): a smaller MTU is invalid.
 const MIN_MTU: u32 = 68;
+
+/// The agent that options name, if they name one: how probes reach it, and the path to it.
+///
+/// # Errors
+/// The agent's error, or that of the file of its secret.
+pub fn requested_agent(options: &RunOptions) -> Result<Option<(AgentEndpoint, NetworkPath)>, CliError> {
+    options.peer.as_ref().map(|peer| connect_agent(peer, options.token_file.as_deref())).transpose()
+}
 
 /// Does the handshake with the agent at `HOST[:PORT]`, so that errors show before anything is measured: how probes reach it, and the path
 /// to it.
@@ -27,11 +37,11 @@ pub fn connect_agent(peer: &str, token_file: Option<&Path>) -> Result<(AgentEndp
     let secret = read_secret(token_file)?;
     let mut client = AgentClient::connect(&addresses, &secret).context(&option)?;
     let (address, local_address) = (client.agent_addr, client.local_addr);
-    // The end of any test names the agent's interface; this test ends at once.
+    // The end of any test names the agent's interface and CPUs; this test ends at once.
     let test = client.accept_connections().and_then(client::RunningTest::<client::AcceptTarget>::finish);
-    let interface = test.context(&option)?.interface;
+    let report = test.context(&option)?;
     let endpoint = AgentEndpoint { address, token_file: token_file.map(Into::into) };
-    Ok((endpoint, network_path(address, local_address, interface.as_ref())))
+    Ok((endpoint, network_path(address, local_address, &report)))
 }
 
 /// The secret in a file, or none.
@@ -43,7 +53,8 @@ pub fn read_secret(token_file: Option<&Path>) -> Result<Secret, CliError> {
 }
 
 /// The path from a local address to the agent's.
-fn network_path(agent: SocketAddr, local_address: SocketAddr, agent_interface: Option<&Interface>) -> NetworkPath {
+fn network_path(agent: SocketAddr, local_address: SocketAddr, report: &TestReport) -> NetworkPath {
+    let agent_interface = report.interface.as_ref();
     let interface = match route::route_interface(agent, local_address) {
         Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
         Err(error) => Fact::unknown(format!("the kernel gives no route: {error}")),
@@ -55,6 +66,10 @@ fn network_path(agent: SocketAddr, local_address: SocketAddr, agent_interface: O
         agent_mtu: interface_fact(agent_interface, "MTU", |interface| {
             interface.largest_packet.filter(|&bytes| bytes >= MIN_MTU)
         }),
+        agent_cpus: match report.cpus {
+            0 => Fact::unknown("the agent's host does not name its CPUs"),
+            cpus => Fact::known(cpus, "reported by the agent"),
+        },
     }
 }
 
@@ -87,12 +102,15 @@ mod tests {
     #[test]
     fn path_to_this_host_is_loopback() {
         let address = "127.0.0.1:1".parse().unwrap();
-        let path = network_path(address, address, Interface::with_address(address).as_ref());
-        assert_eq!((path.protocol, path.agent_link_speed.get()), (4, None));
+        let interface = Interface::with_address(address);
+        let report = TestReport { interface, cpus: 8, ..TestReport::default() };
+        let path = network_path(address, address, &report);
+        assert_eq!((path.protocol, path.agent_link_speed.get(), path.agent_cpus.get()), (4, None, Some(&8)));
         assert!(path.agent_mtu.get().is_some(), "{path:?}");
         // Where there is no rtnetlink it is not known, which sys tests.
         assert!(path.interface.get().is_none_or(|name| name == "lo"), "{path:?}");
-        let mapped_path = network_path("[::ffff:127.0.0.1]:1".parse().unwrap(), address, None);
-        assert_eq!((mapped_path.protocol, mapped_path.agent_mtu.get()), (4, None));
+        let mapped_path = network_path("[::ffff:127.0.0.1]:1".parse().unwrap(), address, &TestReport::default());
+        let facts = (mapped_path.protocol, mapped_path.agent_mtu.get(), mapped_path.agent_cpus.get());
+        assert_eq!(facts, (4, None, None));
     }
 }

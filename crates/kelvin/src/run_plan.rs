@@ -7,12 +7,12 @@ use kelvin_analysis::Member;
 use kelvin_core::catalogue::file::{BYTES, REMOTE_BLOCK};
 use kelvin_core::{Hazard, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
 use kelvin_file::temporary_files::ScratchDirectory;
-use kelvin_harness::{PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
+use kelvin_harness::{AgentEndpoint, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
 
 use crate::cli::{Budget, RunOptions};
 use crate::cli_error::{CliError, Context};
 use crate::costs::CostConditions;
-use crate::peer_agent::connect_agent;
+use crate::peer_agent::requested_agent;
 use crate::placement::LocalMachine;
 use crate::redact::Redaction;
 use crate::run_schedule::RunSchedule;
@@ -57,14 +57,26 @@ impl RunPlan {
     /// # Errors
     /// A CPU, congestion control, agent or directory that is not available.
     pub fn new(local: LocalMachine, schedule: RunSchedule, options: &RunOptions) -> Result<Self, CliError> {
+        Self::with_agent(local, schedule, options, requested_agent(options)?)
+    }
+
+    /// Like `new`, with the agent that the options name, which has been asked.
+    ///
+    /// # Errors
+    /// A CPU, congestion control or directory that is not available.
+    pub fn with_agent(
+        local: LocalMachine,
+        schedule: RunSchedule,
+        options: &RunOptions,
+        agent: Option<(AgentEndpoint, NetworkPath)>,
+    ) -> Result<Self, CliError> {
         let (placement, neighbours) = match options.cpu {
             // Without canaries it is not wanted to know.
             None if !options.no_canaries => local.quiet_placement(cpu_sampling_time(options.budget))?,
             cpu => (local.placement(cpu)?, None),
         };
         let sockets = socket_options::requested_options(options, &schedule.cases)?;
-        let agent = options.peer.as_ref().map(|peer| connect_agent(peer, options.token_file.as_deref()));
-        let (agent, network_path) = agent.transpose()?.unzip();
+        let (agent, network_path) = agent.unzip();
         if let Some(agent) = &agent {
             socket_options::check_on_agent(&sockets, &schedule.cases, agent)?;
         }

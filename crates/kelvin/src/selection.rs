@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use kelvin_core::catalogue::file::REMOTE_BLOCK;
-use kelvin_core::{Case, Need};
+use kelvin_core::catalogue::net::PEER_BANDWIDTH;
+use kelvin_core::{Case, Name, Need, NetworkPath};
 use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
 
 use crate::cli::RunOptions;
@@ -79,21 +80,33 @@ pub fn plan_names(kind: ProbeKind, names: &[String], local: &LocalMachine, effor
 ///
 /// # Errors
 /// A size for a plan without these.
-pub fn with_remote_size(mut plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
+pub fn with_remote_size(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
     let Some(bytes) = options.remote_size else { return Ok(plan) };
     let is_remote_block = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
     if !plan.units.iter().any(is_remote_block) {
         let id = REMOTE_BLOCK.id;
         bail!("--remote-size: {id} is not measured: name it too, or leave the size out");
     }
+    Ok(map_cases(plan, REMOTE_BLOCK.id, |case| kelvin_probes::remote_case_at(case, bytes)))
+}
+
+/// A plan with no more streams to an agent than there are CPUs for at its end, each case once.
+pub fn with_agent_cpus(plan: Plan, path: &NetworkPath) -> Plan {
+    // One that does not name its CPUs gets as many streams as any.
+    let cpus = path.agent_cpus.get().copied().unwrap_or(1);
+    map_cases(plan, PEER_BANDWIDTH.id, |case| kelvin_probes::peer_case_on(case, cpus.into()))
+}
+
+/// A plan with other cases of what was asked for of one probe, each once.
+fn map_cases(mut plan: Plan, probe: Name, map: impl Fn(&Case) -> Case) -> Plan {
     let mut cases = BTreeSet::new();
     let mut is_new = |case: &mut Case| {
-        *case = kelvin_probes::remote_case_at(case, bytes);
+        *case = map(case);
         cases.insert(case.clone())
     };
-    plan.units.retain_mut(|unit| !is_remote_block(unit) || is_new(&mut unit.case));
-    plan.omissions.retain_mut(|(probe, case, _)| probe.id != REMOTE_BLOCK.id.as_str() || is_new(case));
-    Ok(plan)
+    plan.units.retain_mut(|unit| unit.probe.id != probe.as_str() || unit.only_input || is_new(&mut unit.case));
+    plan.omissions.retain_mut(|(omitted, case, _)| omitted.id != probe.as_str() || is_new(case));
+    plan
 }
 
 /// What names select.
@@ -173,5 +186,39 @@ impl Selection {
         }
         // No name selects everything.
         Ok(if studies.is_empty() { plan } else { plan.merge(plan_names(ProbeKind::Study, &studies, local, effort)?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_core::catalogue::net::{STREAMS, StreamDirection};
+    use kelvin_core::{Fact, SkipReason};
+
+    use super::*;
+
+    #[test]
+    fn agent_with_fewer_cpus_gets_fewer_streams() {
+        let probe = kelvin_probes::all().into_iter().find(|probe| probe.id == PEER_BANDWIDTH.id.as_str()).unwrap();
+        let streams = |count| Case::new().with_number(STREAMS, count).with_word(StreamDirection::ToAgent);
+        let plan = Plan {
+            units: [1, 2, 4, 8, 16, 32, 64].map(|count| PlanUnit::new(probe, streams(count))).into(),
+            omissions: vec![(probe, streams(64), SkipReason::new("a test"))],
+        };
+        let counts_on = |agent_cpus| {
+            let path = NetworkPath {
+                protocol: 4,
+                interface: Fact::unknown("a test"),
+                agent_link_speed: Fact::unknown("a test"),
+                agent_mtu: Fact::unknown("a test"),
+                agent_cpus,
+            };
+            let plan = with_agent_cpus(plan.clone(), &path);
+            let counts = plan.units.iter().filter_map(|unit| STREAMS.number_in(&unit.case)).collect::<Vec<_>>();
+            (counts, plan.omissions.len())
+        };
+        assert_eq!(counts_on(Fact::known(128, "a test")), (vec![1, 2, 4, 8, 16, 32, 64], 0));
+        assert_eq!(counts_on(Fact::known(24, "a test")), (vec![1, 2, 4, 8, 16, 24], 0));
+        assert_eq!(counts_on(Fact::known(2, "a test")), (vec![1, 2, 4], 0));
+        assert_eq!(counts_on(Fact::unknown("a test")), (vec![1, 2, 4], 0));
     }
 }

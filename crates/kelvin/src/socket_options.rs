@@ -12,7 +12,7 @@ use kelvin_harness::{AgentEndpoint, Plan, TcpOptions};
 use kelvin_sys::net;
 use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::wire::client::AgentClient;
-use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::message::{StreamPlacement, TestDirection};
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use crate::cli::RunOptions;
@@ -74,8 +74,9 @@ pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) 
     let secret = read_secret(agent.token_file.as_deref().map(Path::new))?;
     let options =
         TestSocketOptions { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
-    let result = AgentClient::connect(&[agent.address], &secret)
-        .and_then(|mut client| client.open_streams(TestDirection::ToAgent, 1, &options)?.finish());
+    let result = AgentClient::connect(&[agent.address], &secret).and_then(|mut client| {
+        client.open_streams(TestDirection::ToAgent, 1, StreamPlacement::Scheduler, &options)?.finish()
+    });
     result.map(drop).context(format_args!("--peer {}", DisplayAddr(agent.address)))
 }
 

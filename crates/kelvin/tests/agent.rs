@@ -292,6 +292,58 @@ fn assert_invalid_on_slower_line(mut run: serde_json::Value, directory: &Path) {
 }
 
 #[test]
+fn streams_stop_growing_at_link_rate() {
+    let host = match NamespaceHost::with_rate("100mbit") {
+        Ok(host) => host,
+        Err(missing) => return missing.report_skip("streams over a link, which needs a network namespace"),
+    };
+    run(&format!(
+        "tc -netns {} qdisc add dev {} root tbf rate 100mbit burst 128kb latency 50ms",
+        host.name, host.far_interface
+    ))
+    .unwrap_or_else(|_| panic!("this end could be shaped"));
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent =
+        ServerProcess::start_with(host.kelvin(), &["--listen", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
+    let options = ["--budget", "45s", "--rounds", "4", "--no-store", "--no-report", "--json", "--with-samples"];
+    let output = Command::new(KELVIN)
+        .args(["run", "net.peer.bandwidth", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token])
+        .args(options)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cpus = kelvin_sys::cpu::affinity().unwrap().len();
+    assert_eq!(run["run"]["network_path"]["agent_cpus"]["known"]["value"], cpus);
+    let results = run["analysis"]["results"].as_array().unwrap();
+    let rates = results.iter().filter(|result| result["metric"]["id"] == "net.peer.bandwidth");
+    let rates: Vec<_> = rates
+        .map(|result| (&result["case"], result["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0))
+        .collect();
+    // The shaper lets 1448 of 1514 bytes of payload through; a busy machine less, or what it saved up meanwhile.
+    assert!(rates.len() >= 5 && rates.iter().all(|&(_, rate)| 0.0 < rate && rate < 125e6), "{rates:?}");
+    let studies = run["analysis"]["studies"].to_string();
+    assert!(
+        studies.contains("TCP streams to the agent stops growing at 1, limited by the link or a shaper on it: "),
+        "{studies}"
+    );
+    let prediction = |streams: &str| {
+        let is_of_streams = |result: &&serde_json::Value| result["case"].to_string().contains(streams);
+        results
+            .iter()
+            .filter(|result| result["metric"]["id"] == "net.peer.bandwidth")
+            .find(is_of_streams)
+            .unwrap()
+            .clone()
+    };
+    // The rate of the link is unknown: what is known is one stream.
+    let two = prediction("2")["prediction"]["derivation"].to_string();
+    assert!(two.contains("no more than one stream carries where the link is the limit"), "{two}");
+    assert_eq!(agent.end("-TERM").0, Some(0));
+}
+
+#[test]
 fn measured_bandwidth_is_below_link_rate() {
     let host = match NamespaceHost::with_rate("100mbit") {
         Ok(host) => host,

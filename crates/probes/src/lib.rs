@@ -65,6 +65,16 @@ pub fn remote_case_at(case: &Case, bytes: u64) -> Case {
     file::remote::case_at_size(case, bytes)
 }
 
+/// A case of streams to another host, with no more of them than an agent of this many CPUs has CPUs for.
+pub fn peer_case_on(case: &Case, agent_cpus: u64) -> Case {
+    net::peer::bandwidth::case_on_agent(case, agent_cpus)
+}
+
+/// The CPUs that an agent on this machine may use, in the order in which it puts streams on them.
+pub fn agent_cpu_order() -> Vec<u32> {
+    net::peer::stream_cpus::agent_cpu_order()
+}
+
 /// Writes the remote and the local file of this many bytes that this study reads, before the first round.
 ///
 /// # Errors

@@ -108,6 +108,7 @@ fn path(machine: &mut Machine) -> NetworkPath {
         interface: Fact::known("eth0".into(), "a test"),
         agent_link_speed: Fact::unknown("a test"),
         agent_mtu: mtu,
+        agent_cpus: Fact::unknown("a test"),
     }
 }
 

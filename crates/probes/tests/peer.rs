@@ -149,7 +149,7 @@ fn measure_within_link(directories: &TestDirectories, metric: &str, case: &Case)
 #[test]
 fn shaped_streams_in_both_directions() {
     with_remote_agent(|directories| {
-        for (direction, streams) in [("to_agent", 2), ("from_agent", 2), ("from_agent", 1)] {
+        for (direction, streams) in [("to_agent", 2), ("from_agent", 2), ("from_agent", 1), ("to_agent", 16)] {
             let case = Case::new()
                 .with_number("streams", streams)
                 .with_word(kelvin_core::AxisWord::from_names("direction", direction));
@@ -161,6 +161,10 @@ fn shaped_streams_in_both_directions() {
             assert_eq!(notes.matches("TCP_INFO").count(), 2, "of both hosts: {notes}");
             for words in ["congestion control", "MTU 1500", "here its busiest thread took", "% of a CPU"] {
                 assert!(notes.contains(words), "{words:?} is not in {notes}");
+            }
+            let sharing = [format!("{streams} streams on CPUs "), " of the fastest; ".into(), "were sent again".into()];
+            for words in sharing {
+                assert_eq!(notes.contains(&words), streams > 1, "{words:?} in {notes}");
             }
         }
     });

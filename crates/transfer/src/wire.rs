@@ -23,6 +23,7 @@ pub(crate) mod listener;
 pub mod message;
 pub mod secret;
 mod service;
+pub mod stream_spread;
 pub mod test_socket;
 #[cfg(test)]
 mod tests;

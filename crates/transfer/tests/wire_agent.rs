@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use kelvin_testing::MissingRequirement;
 use kelvin_transfer::wire::Error;
 use kelvin_transfer::wire::admission::AdmissionLimits;
 use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::{Agent, AgentEvent};
 use kelvin_transfer::wire::client::{AgentClient, RunningTest, client_handshake};
 use kelvin_transfer::wire::message::SequenceCounts;
-use kelvin_transfer::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection};
+use kelvin_transfer::wire::message::{
+    AgentRequest, AgentResponse, PROTOCOL, StreamPlacement, TestCounts, TestDirection,
+};
 use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
@@ -38,6 +41,15 @@ fn short_limits() -> AgentLimits {
 
 /// Runs an agent with a secret, and at the same time a function of its address and the faults that it logs.
 fn with_agent(limits: AgentLimits, body: impl FnOnce(SocketAddr, &Receiver<String>)) {
+    with_agent_on(|| kelvin_sys::cpu::affinity().unwrap(), limits, body);
+}
+
+/// Like `with_agent`, of an agent that puts streams on these CPUs.
+fn with_agent_on(
+    cpus: impl Fn() -> Vec<u32> + Send + Sync + 'static,
+    limits: AgentLimits,
+    body: impl FnOnce(SocketAddr, &Receiver<String>),
+) {
     let (sender, faults) = channel();
     let log = move |_: SocketAddr, event: &AgentEvent| {
         if let AgentEvent::Fault(error) | AgentEvent::Rejected(error) = event {
@@ -46,6 +58,7 @@ fn with_agent(limits: AgentLimits, body: impl FnOnce(SocketAddr, &Receiver<Strin
         }
     };
     let agent = Agent::listen("127.0.0.1:0".parse().unwrap(), secret(), limits, Box::new(log)).unwrap();
+    let agent = agent.with_cpu_order(Box::new(cpus));
     let (address, is_over) = (agent.address().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let server = scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)));
@@ -77,7 +90,7 @@ fn streams(
     direction: TestDirection,
     count: u32,
 ) -> Result<RunningTest<'_, Vec<TcpStream>>, Error> {
-    client.open_streams(direction, count, &TestSocketOptions::default())
+    client.open_streams(direction, count, StreamPlacement::Scheduler, &TestSocketOptions::default())
 }
 
 #[test]
@@ -120,6 +133,7 @@ fn agent_counts_received_streams() {
             }
         };
         assert_eq!((before.bytes, after.bytes), (0, 300_000));
+        assert!(after.spread.is_some_and(|spread| spread.slowest <= spread.fastest && spread.fastest <= 100_000));
         assert!(after.nanoseconds > before.nanoseconds);
         assert_eq!(test.finish().unwrap().arrived, 300_000);
         // A stream that is closed early is no part of a measurement.
@@ -128,6 +142,74 @@ fn agent_counts_received_streams() {
         let failed = (0..1000).find_map(|_| (test.counts().err(), std::thread::sleep(Duration::from_millis(1))).0);
         assert!(failed.unwrap().to_string().contains("closed the connection"));
     });
+}
+
+/// The CPUs that the threads of streams may use of the agents of this process, of those that may use one alone; in ascending order.
+fn pinned_stream_threads() -> Vec<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let pinned_cpu = |task: std::fs::DirEntry| {
+        // One that has ended meanwhile is none.
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        (field("Name:") == Some("moves")).then(|| field("Cpus_allowed_list:")?.parse().ok())?
+    };
+    let mut cpus: Vec<u32> = tasks.filter_map(pinned_cpu).collect();
+    cpus.sort_unstable();
+    cpus
+}
+
+#[test]
+fn streams_get_own_cpus_where_there_are_enough() {
+    let (first, last) = {
+        let allowed = kelvin_sys::cpu::affinity().unwrap();
+        (allowed[0], *allowed.last().unwrap())
+    };
+    if first == last {
+        return MissingRequirement::machine("a second CPU").report_skip("the CPUs of streams");
+    }
+    let sockets = TestSocketOptions::default();
+    let open = |client: &mut AgentClient, count, placement| {
+        let mut test = client.open_streams(TestDirection::ToAgent, count, placement, &sockets).unwrap();
+        // Once it has counted, its threads are there; they are pinned a moment later.
+        test.counts().unwrap();
+        let deadline =
+            Instant::now() + Duration::from_millis(if placement == StreamPlacement::OwnCpus { 1000 } else { 0 });
+        while pinned_stream_threads().len() < count as usize && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (threads, report) = (pinned_stream_threads(), test.finish().unwrap());
+        (threads, report.had_own_cpus, report.cpus)
+    };
+    let limits =
+        AgentLimits { test_timeout: Duration::from_secs(20), idle_timeout: Duration::from_secs(10), ..short_limits() };
+    // A CPU more than once stands for others, which the machine of the test may not have.
+    with_agent_on(
+        move || vec![last, first, last],
+        limits,
+        |address, _| {
+            let mut client = AgentClient::connect(&[address], &secret()).unwrap();
+            let expected = {
+                let mut cpus = vec![last, first, last];
+                cpus.sort_unstable();
+                cpus
+            };
+            assert_eq!(open(&mut client, 3, StreamPlacement::OwnCpus), (expected, true, 3));
+            assert_eq!(open(&mut client, 1, StreamPlacement::OwnCpus), (vec![last], true, 3));
+            assert_eq!(open(&mut client, 1, StreamPlacement::Scheduler), (vec![], false, 3));
+            let mut other = AgentClient::connect(&[address], &secret()).unwrap();
+            let echo = other.echo_tcp(1).unwrap();
+            assert_eq!(open(&mut client, 1, StreamPlacement::OwnCpus), (vec![], false, 3), "another test runs");
+            drop(echo);
+        },
+    );
+    with_agent_on(
+        move || vec![last, first],
+        limits,
+        |address, _| {
+            let mut client = AgentClient::connect(&[address], &secret()).unwrap();
+            assert_eq!(open(&mut client, 2, StreamPlacement::OwnCpus), (vec![], false, 2), "packets need one of two");
+        },
+    );
 }
 
 /// Numbered datagrams of 100 bytes.
@@ -326,6 +408,7 @@ fn agent_sends_only_with_cookie() {
         let request = AgentRequest::Streams {
             direction: TestDirection::FromAgent,
             count: 1,
+            placement: StreamPlacement::Scheduler,
             sockets: TestSocketOptions::default(),
         };
         channel.send(&request, timeout).unwrap();
@@ -354,7 +437,7 @@ fn socket_options_apply_on_both_sides() {
         // Reno is part of every kernel, which counts as many bytes again for its own book-keeping.
         let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) };
         for direction in [TestDirection::ToAgent, TestDirection::FromAgent] {
-            let test = client.open_streams(direction, 2, &sockets).unwrap();
+            let test = client.open_streams(direction, 2, StreamPlacement::Scheduler, &sockets).unwrap();
             let client_end = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket[0]).unwrap();
             let agent_end = test.finish().unwrap().stream.unwrap();
             for end in [client_end, agent_end] {
@@ -416,7 +499,7 @@ fn invalid_request_is_refused_and_next_served() {
             }
             let mut options_error = |congestion_control: Option<&str>, buffers| {
                 let sockets = TestSocketOptions { congestion_control: congestion_control.map(str::to_owned), buffers };
-                client.open_streams(direction, 1, &sockets).unwrap_err()
+                client.open_streams(direction, 1, StreamPlacement::Scheduler, &sockets).unwrap_err()
             };
             assert_refused(options_error(None, Some((1 << 20) + 1)), "may have at most 1024 KiB");
             assert_refused(

@@ -30,6 +30,7 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
     // With fewer descriptors it serves fewer clients.
     let _ = kelvin_sys::process::raise_open_file_limit();
     let limits = AgentLimits { max_clients: args.clients, ..AgentLimits::default() };
+    let limits = limits.with_streams_on(kelvin_probes::agent_cpu_order().len());
     let log = Arc::new(Log::with_writer(std::io::stderr())?);
     let event_log = Arc::clone(&log);
     let report = Box::new(move |from: SocketAddr, event: &AgentEvent| {
@@ -46,6 +47,7 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
         Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         error => CliError::new("--listen", error),
     })?;
+    let agent = agent.with_cpu_order(Box::new(kelvin_probes::agent_cpu_order));
     let agent = match files {
         Some(files) => agent.with_files(Box::new(move |design, listen| files.start(design, listen))),
         None => agent,

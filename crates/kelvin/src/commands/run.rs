@@ -16,12 +16,13 @@ use crate::commands::{explain, report};
 use crate::costs::{CostConditions, Costs};
 use crate::measure::FinishedRun;
 use crate::output;
+use crate::peer_agent::requested_agent;
 use crate::placement::LocalMachine;
 use crate::redact::Redaction;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{RunDefaults, RunSchedule};
 use crate::run_writer::RunWriter;
-use crate::selection::{Selection, plan_names, studies_that_need};
+use crate::selection::{Selection, plan_names, studies_that_need, with_agent_cpus};
 use crate::stores::{open_existing_store, open_store};
 
 /// `kelvin run`.
@@ -97,7 +98,9 @@ pub fn plan_run(
     store: Option<&StoreArgs>,
 ) -> Result<RunPlan, CliError> {
     let costs = expected_costs(&local, options, store)?;
-    RunPlan::new(local, RunSchedule::fit(cases, options, defaults, &costs)?, options)
+    let agent = requested_agent(options)?;
+    let cases = agent.iter().fold(cases, |cases, (_, path)| with_agent_cpus(cases, path));
+    RunPlan::with_agent(local, RunSchedule::fit(cases, options, defaults, &costs)?, options, agent)
 }
 
 /// What rounds are expected to take. A store that is not there yet has no costs, and is made once all options are checked.

@@ -9,7 +9,7 @@ mod held_ports;
 mod icmp;
 pub(crate) mod link;
 mod loaded_rtt;
-mod peer;
+pub(crate) mod peer;
 mod prelude;
 mod rivals;
 mod rtt;

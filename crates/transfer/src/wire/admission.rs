@@ -30,6 +30,9 @@ impl Default for AdmissionLimits {
     }
 }
 
+/// Connections of one test at most, to an agent of any number of CPUs.
+pub const MAX_TEST_STREAMS: u32 = 256;
+
 /// The agent's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentLimits {
@@ -49,6 +52,14 @@ pub struct AgentLimits {
     pub max_streams: u32,
     /// Bytes that may be requested for each socket buffer.
     pub max_buffer_bytes: u32,
+}
+
+impl AgentLimits {
+    /// With a connection for each of these CPUs in one test, up to [`MAX_TEST_STREAMS`], and no fewer than before.
+    #[must_use]
+    pub fn with_streams_on(self, cpus: usize) -> Self {
+        Self { max_streams: self.max_streams.max((cpus as u32).min(MAX_TEST_STREAMS)), ..self }
+    }
 }
 
 impl Default for AgentLimits {
@@ -167,6 +178,12 @@ impl Drop for PoolSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_of_a_test_grow_with_cpus() {
+        let max_streams = |cpus| AgentLimits::default().with_streams_on(cpus).max_streams;
+        assert_eq!([2, 16, 64, 256, 1024].map(max_streams), [16, 16, 64, 256, 256]);
+    }
 
     #[test]
     fn slot_is_taken_once_and_released() {

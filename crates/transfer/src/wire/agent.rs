@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::wire::admission::{AgentLimits, PoolSlot, SlotPool};
@@ -24,6 +25,9 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// Receives events, for a log: the client, and what happened.
 pub type AgentLog = dyn Fn(SocketAddr, &AgentEvent) + Send + Sync;
+
+/// The CPUs that this process may use, in the order in which streams are put on them.
+pub type CpuOrder = dyn Fn() -> Vec<u32> + Send + Sync;
 
 /// What happens.
 #[derive(Debug)]
@@ -56,6 +60,7 @@ struct AgentState {
     running_tests: SlotPool,
     /// Starts servers of files, if there are any.
     start_file_server: OnceLock<Box<StartFileServer>>,
+    cpu_order: OnceLock<Box<CpuOrder>>,
 }
 
 impl Agent {
@@ -67,7 +72,8 @@ impl Agent {
         let listener = listener::listen(address, &secret)?;
         let clients = limits.max_clients as usize;
         let (client_slots, running_tests) = (SlotPool::new(clients), SlotPool::new(clients));
-        let state = AgentState { secret, limits, log, client_slots, running_tests, start_file_server: OnceLock::new() };
+        let (start_file_server, cpu_order) = (OnceLock::new(), OnceLock::new());
+        let state = AgentState { secret, limits, log, client_slots, running_tests, start_file_server, cpu_order };
         Ok(Self { listener, state: Arc::new(state) })
     }
 
@@ -75,6 +81,13 @@ impl Agent {
     #[must_use]
     pub fn with_files(self, start: Box<StartFileServer>) -> Self {
         self.state.start_file_server.get_or_init(|| start);
+        self
+    }
+
+    /// Puts streams on CPUs in this order, instead of that of their numbers. It is asked at each test: CPUs come and go.
+    #[must_use]
+    pub fn with_cpu_order(self, order: Box<CpuOrder>) -> Self {
+        self.state.cpu_order.get_or_init(|| order);
         self
     }
 
@@ -149,7 +162,8 @@ impl AgentState {
             }
             (self.log)(peer, &AgentEvent::TestRequested(request.clone()));
             let files = self.start_file_server.get().map(Box::as_ref);
-            let test = TestSession::begin(&mut channel, &self.limits, &self.running_tests);
+            let cpus = self.cpu_order.get().map_or_else(|| cpu::affinity().unwrap_or_default(), |order| order());
+            let test = TestSession::begin(&mut channel, &self.limits, cpus, &self.running_tests);
             let response = match test.and_then(|test| test.serve(&request, files)) {
                 Ok(report) => AgentResponse::Done(report),
                 // The client itself reports that it was refused.

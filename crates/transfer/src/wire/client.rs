@@ -13,7 +13,7 @@ use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES};
 use crate::wire::handshake::Handshake;
 use crate::wire::message::{
-    AgentRequest, AgentResponse, Cookie, PROTOCOL, TestCounts, TestDirection, TestReport, Transport,
+    AgentRequest, AgentResponse, Cookie, PROTOCOL, StreamPlacement, TestCounts, TestDirection, TestReport, Transport,
 };
 use crate::wire::secret::{Secret, new_nonce};
 use crate::wire::test_socket::TestSocketOptions;
@@ -124,10 +124,11 @@ impl AgentClient {
         &mut self,
         direction: TestDirection,
         count: u32,
+        placement: StreamPlacement,
         sockets: &TestSocketOptions,
     ) -> Result<RunningTest<'_, Vec<TcpStream>>> {
-        let (address, cookie) =
-            self.request_test(&AgentRequest::Streams { direction, count, sockets: sockets.clone() })?;
+        let request = AgentRequest::Streams { direction, count, placement, sockets: sockets.clone() };
+        let (address, cookie) = self.request_test(&request)?;
         let open = |_| {
             let stream = connect_stream(address, &cookie, sockets)?;
             stream.set_nodelay(false).map_err(Error::call("set up the test"))?;
@@ -305,7 +306,7 @@ impl<S> RunningTest<'_, S> {
         let response = self.client.request(&AgentRequest::Count)?;
         let AgentResponse::Counted(counts) = response else { return Err(unexpected_response()) };
         if !counts.can_follow(&self.client.last_counts) {
-            return Err(Error::malformed("it has counted less than before"));
+            return Err(Error::malformed("it has counted what cannot be"));
         }
         self.client.last_counts = counts;
         Ok(counts)

@@ -68,6 +68,9 @@ impl CpuUsage {
 impl fmt::Display for CpuUsage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "its busiest thread took {:.0} % of a CPU", 100.0 * self.busiest_thread)?;
+        if self.threads > self.busiest_thread {
+            write!(out, ", all of them {:.0} %", 100.0 * self.threads)?;
+        }
         match self.cpu {
             Some(cpu) => write!(out, " and CPU {} was {:.0} % busy", cpu.number, 100.0 * cpu.share),
             None => Ok(()),
@@ -179,6 +182,7 @@ mod tests {
         let usages = [usage(0.1, 0.1, 0.9, 0.0), usage(0.2, 0.2, 0.3, 0.0), usage(0.3, 0.3, 0.5, 0.0)];
         assert_eq!((CpuUsage::median(&usages), CpuUsage::median(&[])), (Some(usages[1]), None));
         assert_eq!(usages[0].to_string(), "its busiest thread took 10 % of a CPU and CPU 3 was 90 % busy");
+        assert!(usage(0.9, 5.3, 1.0, 0.0).to_string().contains("90 % of a CPU, all of them 530 % and CPU 3"));
     }
 
     #[test]

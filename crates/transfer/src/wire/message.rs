@@ -8,6 +8,7 @@ use crate::wire::cpu_usage::CpuUsage;
 use crate::wire::file_server::{self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions};
 use crate::wire::handshake::{HandshakeProtocol, ProgramRole};
 use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
+use crate::wire::stream_spread::StreamSpread;
 use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
 
 /// What is spoken with an agent.
@@ -16,7 +17,7 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     caller: ProgramRole { program: "client of kelvin agent", role: "client" },
     magic: *b"kelvin to agent\n",
     context: "kelvin 2026 agent, Noise pre-shared key",
-    version: 7,
+    version: 8,
 };
 
 /// A number that marks a connection, or a datagram, as part of a test.
@@ -42,6 +43,16 @@ pub enum TestDirection {
     FromAgent,
 }
 
+/// Where the agent's threads of streams run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamPlacement {
+    /// Where the scheduler puts them.
+    Scheduler,
+    /// Each on a CPU of its own, if there are enough.
+    OwnCpus,
+}
+
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +70,8 @@ pub enum AgentRequest {
         direction: TestDirection,
         /// The connections.
         count: u32,
+        /// Where their threads are to run.
+        placement: StreamPlacement,
         /// Options of their sockets.
         sockets: TestSocketOptions,
     },
@@ -98,7 +111,7 @@ impl fmt::Display for AgentRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
-            Self::Streams { direction, count, sockets } => {
+            Self::Streams { direction, count, sockets, .. } => {
                 let doing = if *direction == TestDirection::ToAgent { "sends" } else { "asks for bytes" };
                 write!(out, "{doing} by {count} connections{sockets}")
             }
@@ -220,10 +233,12 @@ pub struct TestCounts {
     pub dropped: u64,
     /// How busy the agent's host was since the last request.
     pub busy: CpuUsage,
+    /// What the streams that the agent receives carried since the last request.
+    pub spread: Option<StreamSpread>,
 }
 
 impl TestCounts {
-    /// Whether it can follow this one: no count ever falls.
+    /// Whether it can follow this one: no count ever falls, and no stream carries more than the fastest, nor that one more than all.
     pub(crate) fn can_follow(&self, earlier: &Self) -> bool {
         let figures = |counts: &Self| {
             [
@@ -235,7 +250,9 @@ impl TestCounts {
                 counts.numbers.reordered,
             ]
         };
+        let all_streams = self.bytes.saturating_sub(earlier.bytes);
         figures(self).iter().zip(figures(earlier)).all(|(now, before)| *now >= before)
+            && self.spread.is_none_or(|StreamSpread { slowest, fastest }| slowest <= fastest && fastest <= all_streams)
     }
 }
 
@@ -253,6 +270,12 @@ pub struct TestReport {
     pub interface: Option<Interface>,
     /// The agent's socket of the first of the streams, where its system reports on it.
     pub stream: Option<TcpEndInfo>,
+    /// Segments that the agent sent again, over all streams.
+    pub retransmits: u64,
+    /// CPUs that the agent may use.
+    pub cpus: u32,
+    /// Whether each stream had one of these to itself.
+    pub had_own_cpus: bool,
 }
 
 #[cfg(test)]
@@ -273,5 +296,18 @@ mod tests {
         let mut later = counts;
         [9, 10, 3].into_iter().for_each(|number| later.record(number));
         assert_eq!(later.loss_share_since(&counts), Some(0.0), "the late one is one of those counted as lost before");
+    }
+
+    #[test]
+    fn impossible_counts_cannot_follow() {
+        let earlier = TestCounts { bytes: 1000, nanoseconds: 5, ..TestCounts::default() };
+        let follows = |bytes, spread: Option<(u64, u64)>| {
+            let spread = spread.map(|(slowest, fastest)| StreamSpread { slowest, fastest });
+            TestCounts { bytes, nanoseconds: 6, spread, ..TestCounts::default() }.can_follow(&earlier)
+        };
+        assert!(follows(1000, None) && follows(4000, Some((1000, 2000))) && follows(4000, Some((0, 3000))));
+        assert!(!follows(999, None), "fewer bytes than before");
+        assert!(!follows(4000, Some((2001, 2000))), "the slowest carries more than the fastest");
+        assert!(!follows(4000, Some((0, 3001))), "the fastest carries more than all");
     }
 }

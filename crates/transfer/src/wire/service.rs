@@ -33,6 +33,8 @@ const SILENCE_BEFORE_CHECK: Duration = Duration::from_millis(20);
 pub struct TestSession<'a> {
     channel: &'a mut ControlChannel,
     limits: &'a AgentLimits,
+    /// The agent's CPUs, in the order in which streams are put on them.
+    cpus: Vec<u32>,
     slot: PoolSlot,
     /// Most tests that were served at one time.
     max_running: usize,
@@ -44,9 +46,14 @@ impl<'a> TestSession<'a> {
     ///
     /// # Errors
     /// That none is free.
-    pub fn begin(channel: &'a mut ControlChannel, limits: &'a AgentLimits, running: &SlotPool) -> Result<Self> {
+    pub fn begin(
+        channel: &'a mut ControlChannel,
+        limits: &'a AgentLimits,
+        cpus: Vec<u32>,
+        running: &SlotPool,
+    ) -> Result<Self> {
         let slot = running.acquire().ok_or_else(|| refusal("it serves as many tests as it may"))?;
-        Ok(Self { channel, limits, max_running: slot.used_slots(), slot, start: Instant::now() })
+        Ok(Self { channel, limits, cpus, max_running: slot.used_slots(), slot, start: Instant::now() })
     }
 
     /// Serves the test, and returns its account.
@@ -65,8 +72,8 @@ impl<'a> TestSession<'a> {
                     Transport::Udp => self.echo_datagrams(&mut message)?,
                 };
             }
-            AgentRequest::Streams { direction, count, sockets } => {
-                report = self.serve_streams(*direction, *count, sockets)?;
+            AgentRequest::Streams { direction, count, placement, sockets } => {
+                report = self.serve_streams(*direction, *count, *placement, sockets)?;
             }
             &AgentRequest::ReceiveDatagrams { bytes } => {
                 self.check_size(Transport::Udp, bytes)?;
@@ -86,6 +93,7 @@ impl<'a> TestSession<'a> {
         report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + usage.user, report.cpu_nanoseconds[1] + usage.system];
         self.update_max();
         report.max_concurrent_tests = self.max_running as u32;
+        report.cpus = self.cpus.len() as u32;
         report.interface = Interface::with_address(self.test_address()?);
         Ok(report)
     }
@@ -155,14 +163,16 @@ impl<'a> TestSession<'a> {
         }
     }
 
-    /// Waits for this many connections of the client; others that find the port are rejected.
+    /// Waits for this many connections of the client; others that find the port are rejected. The client connects one after the other, each
+    /// in the time for a handshake.
     fn accept_streams(&mut self, listener: &TcpListener, count: u32) -> Result<Vec<TcpStream>> {
         const DOING: &str = "connect for the test";
         let cookie = self.send_ready(listener.local_addr())?;
         let client = self.client()?;
-        let deadline = Deadline::within(self.limits.handshake_timeout);
+        let mut deadline = Deadline::within(self.limits.handshake_timeout);
         let mut streams = Vec::new();
         while streams.len() < count as usize {
+            self.check_time()?;
             if !wait_readable(listener.as_fd(), deadline.remaining(DOING)?).map_err(Error::call(DOING))? {
                 continue;
             }
@@ -175,6 +185,7 @@ impl<'a> TestSession<'a> {
                 let set_up = stream.set_nodelay(true).and_then(|()| stream.set_io_timeout(self.limits.idle_timeout));
                 set_up.map_err(Error::call("set up the test"))?;
                 streams.push(stream);
+                deadline = Deadline::within(self.limits.handshake_timeout);
             }
         }
         Ok(streams)

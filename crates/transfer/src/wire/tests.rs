@@ -21,8 +21,11 @@ use crate::wire::file_server::{
     DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILE_NAME, is_file_name,
 };
 use crate::wire::limits_serde::MAX_REASON_BYTES;
-use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection, TestReport, Transport};
+use crate::wire::message::{
+    AgentRequest, AgentResponse, PROTOCOL, StreamPlacement, TestCounts, TestDirection, TestReport, Transport,
+};
 use crate::wire::secret::Secret;
+use crate::wire::stream_spread::StreamSpread;
 use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
 use handshakes::{connected_halves, handshake};
 
@@ -206,7 +209,7 @@ fn version_mismatch_is_reported_by_both_ends() {
         };
         let stream = ScriptedStream::with_input(framed(&serde_json::to_vec(&hello).unwrap()));
         let error_text = client_handshake(stream, &secret(), LONG_TIMEOUT).unwrap_err().to_string();
-        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 7");
+        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 8");
         assert!(error_text.contains(&expected), "{error_text}");
     }
     let mut stream = ScriptedStream::default();
@@ -229,7 +232,12 @@ impl ControlChannel<ScriptedStream> {
 /// One of each request.
 fn all_requests() -> Vec<AgentRequest> {
     let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(65_536) };
-    let streams = |direction| AgentRequest::Streams { direction, count: 3, sockets: sockets.clone() };
+    let streams = |direction| AgentRequest::Streams {
+        direction,
+        count: 3,
+        placement: StreamPlacement::OwnCpus,
+        sockets: sockets.clone(),
+    };
     vec![
         AgentRequest::Echo { transport: Transport::Udp, bytes: 64 },
         streams(TestDirection::ToAgent),
@@ -269,14 +277,16 @@ fn all_responses() -> Vec<AgentResponse> {
         threads: 1.5,
         cpu: Some(BusiestCpu { number: 1, share: 0.7, interrupts: 0.1 }),
     };
+    let spread = Some(StreamSpread { slowest: 100, fastest: 400 });
     vec![
         AgentResponse::Ready { port: 9, cookie: [7; 16] },
-        AgentResponse::Counted(TestCounts { bytes: 1000, nanoseconds: 2000, busy, ..TestCounts::default() }),
+        AgentResponse::Counted(TestCounts { bytes: 1000, nanoseconds: 2000, busy, spread, ..TestCounts::default() }),
         AgentResponse::Done(TestReport {
             arrived: 3,
             max_concurrent_tests: 1,
             interface: Some(interface),
             stream: Some(stream),
+            cpus: 2,
             ..TestReport::default()
         }),
         AgentResponse::failed("it is impossible"),

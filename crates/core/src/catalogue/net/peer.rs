@@ -56,17 +56,18 @@ metrics! {
         /// Transactions per second with another host of connecting, one request, its answer, and closing
         PEER_CRR = peer_metric(rate("net.peer.crr")).unit(Unit::PerSecond, Better::Higher),
         /// Bytes per second that arrive at another host over TCP, or from it, counted where they arrive
-        PEER_BANDWIDTH = peer_rate_metric("net.peer.bandwidth", [STREAMS, StreamDirection::AXIS]).version(2),
+        PEER_BANDWIDTH = peer_rate_metric("net.peer.bandwidth", [STREAMS, StreamDirection::AXIS]).version(3),
         /// Bytes that arrived beyond the sustained rate before that held: what a token bucket had accumulated
         PEER_BANDWIDTH_BURST = peer_rate_metric("net.peer.bandwidth.burst", [STREAMS, StreamDirection::AXIS])
+            .version(2)
             .unit(Unit::Bytes, Better::Neither),
         /// Share of a CPU that the test kept busy on this host, by a thread or by its packets, for the busiest CPU
         PEER_BANDWIDTH_BUSY_HERE = peer_rate_metric("net.peer.bandwidth.busy_here", [STREAMS, StreamDirection::AXIS])
-            .version(2)
+            .version(3)
             .unit(Unit::Ratio, Better::Neither),
         /// Share of a CPU that the test kept busy on the agent's host, by a thread or by its packets, for the busiest CPU
         PEER_BANDWIDTH_BUSY_THERE = peer_rate_metric("net.peer.bandwidth.busy_there", [STREAMS, StreamDirection::AXIS])
-            .version(2)
+            .version(3)
             .unit(Unit::Ratio, Better::Neither),
         /// Bytes per second that arrive at another host over one TCP stream, by message and sending method
         PEER_BANDWIDTH_MESSAGE = peer_rate_metric("net.peer.bandwidth.message", [MESSAGE, SendMethod::AXIS])

@@ -271,6 +271,7 @@ mod tests {
             interface: Fact::known("eth0".into(), "a test"),
             agent_link_speed: Fact::unknown("a test"),
             agent_mtu: Fact::unknown("a test"),
+            agent_cpus: Fact::unknown("a test"),
         };
         let measured = |id: &str, _: &Case| {
             let value = if id == PEER_BANDWIDTH.id.as_str() { 20e6 } else { 1000.0 };

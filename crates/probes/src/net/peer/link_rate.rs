@@ -22,8 +22,8 @@ const DEFAULT_MTU: u32 = 1500;
 /// What clocks add to a bound. A line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm
 /// (adjtimex(2)). A report of the agent may be late by some of 200 ms.
 const CLOCK_TOLERANCE: f64 = 1.01;
-/// From this share of the predicted rate on a measurement is within the predicted range.
-const MIN_PREDICTED_SHARE: f64 = 0.75;
+/// The shares of the predicted rate between which a measurement is within the predicted range.
+pub(super) const PREDICTED_SHARES: [f64; 2] = [0.75, 1.0];
 pub(super) const SOURCES: &str = "IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; RFC 791, 8200, 768, 9293, 7323: IPv4 20, \
                        IPv6 40, UDP 8, TCP 20, time stamps 12 bytes";
 
@@ -165,13 +165,11 @@ pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Op
     (limit > 0.0).then_some(Bound { limit, derivation, likely_cause, inputs })
 }
 
-/// What should arrive at the agent of TCP streams where the link is the limit.
-pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
+/// What arrives at the agent of TCP streams where the link is the limit.
+pub(super) fn stream_rate(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let rate = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
     let mtu = mtu_input(PacketLayout::to_agent(facts.hardware()), "the smaller one of both hosts' interfaces");
-    let maximum = rate.value();
-    let rate = rate.with_input(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(maximum);
-    Ok(rate.derived("payload of the link"))
+    Ok(rate.with_input(&mtu.into()).source(SOURCES))
 }
 
 /// The rate of the link to the agent, by the slower of its interfaces.
@@ -214,6 +212,7 @@ mod tests {
             interface: Fact::known("eth0".into(), "a test"),
             agent_link_speed: Fact::unknown("a test"),
             agent_mtu: Fact::known(1500, "a test"),
+            agent_cpus: Fact::unknown("a test"),
         }
     }
 
@@ -269,10 +268,9 @@ mod tests {
         let hardware = HardwareFacts { machine: &machine, network_path: Some(&path) };
         assert!(payload_bound(hardware, STREAM_PAYLOAD).unwrap().derivation.contains("8948 / 9038"));
         let facts = PredictionInputs::new(&machine, &|_: &str, _: &Case| None).with_path(Some(&path));
-        let prediction = predict(&facts).unwrap();
+        let prediction = stream_rate(&facts).unwrap().derived("a test");
         assert_eq!(prediction.formula, "line rate of eth0 x 1448 / 1538");
         assert_eq!(prediction.derivation, "125 MB/s x 0.941 = 118 MB/s");
-        assert_eq!((prediction.low, prediction.high), (prediction.value * 0.75, prediction.value));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use kelvin_core::catalogue::net::{PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE};
 use kelvin_harness::BoundedMetric;
-use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::message::{StreamPlacement, TestDirection};
 
 use super::super::prelude::*;
 use super::rate_windows::rates;
@@ -39,9 +39,10 @@ fn cases(effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (direction, method) = (TestDirection::ToAgent, sender::send_method(case)?);
+    let (direction, placement) = (TestDirection::ToAgent, StreamPlacement::Scheduler);
     // One window of a round: there are many cases, and each needs its rounds within the run's time.
-    let spec = StreamSpec { direction, streams: 1, method, message: message_bytes(case)?, windows: 1 };
+    let (method, message) = (sender::send_method(case)?, message_bytes(case)?);
+    let spec = StreamSpec { direction, streams: 1, placement, method, message, windows: 1 };
     let (sustained, _) = run_streams(bench, spec)?;
     bench.record(&PEER_BANDWIDTH_MESSAGE, rates(&sustained.windows));
     Ok(())

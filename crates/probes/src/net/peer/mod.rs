@@ -1,6 +1,6 @@
 //! The network between this host and one with `kelvin agent`: round trips, bandwidth, connections.
 
-pub(super) mod bandwidth;
+pub(crate) mod bandwidth;
 pub(super) mod connect;
 pub(super) mod datagrams;
 mod link_rate;
@@ -9,6 +9,7 @@ pub(super) mod message_streams;
 pub(super) mod ping;
 mod rate_windows;
 pub(super) mod rtt;
+pub(crate) mod stream_cpus;
 mod streams;
 
 use std::net::SocketAddr;

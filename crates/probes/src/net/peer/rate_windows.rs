@@ -10,6 +10,7 @@ use kelvin_sys::net::socket_queues;
 use kelvin_transfer::wire::client::RunningTest;
 use kelvin_transfer::wire::cpu_usage::{CpuUsage, CpuUsageMeter, ThreadClocks};
 use kelvin_transfer::wire::message::{TestCounts, TestDirection};
+use kelvin_transfer::wire::stream_spread::{StreamSpread, StreamSpreadMeter};
 
 use super::probe_error;
 use crate::net::link::Link;
@@ -65,6 +66,8 @@ pub(super) struct RateWindow {
     pub dropped: u64,
     /// How busy this host was in this window, and the agent's.
     pub busy: [CpuUsage; 2],
+    /// What the slowest and the fastest stream carried in it, counted where they arrive.
+    pub spread: Option<StreamSpread>,
 }
 
 /// A running test.
@@ -72,6 +75,7 @@ pub(super) struct RateWatch<'a, 'client, S> {
     test: &'a mut RunningTest<'client, S>,
     transfer: &'a Transfer,
     meter: CpuUsageMeter<'a>,
+    spreads: StreamSpreadMeter,
     /// When it began, by the clock of the end that counts.
     start: u64,
 }
@@ -129,18 +133,23 @@ impl<'a, 'client, S> RateWatch<'a, 'client, S> {
     pub(super) fn start(test: &'a mut RunningTest<'client, S>, transfer: &'a Transfer) -> Self {
         // The agent counts from the beginning of the test.
         let start = if transfer.direction == TestDirection::ToAgent { 0 } else { monotonic() };
-        Self { test, transfer, meter: CpuUsageMeter::start(&transfer.threads), start }
+        let (meter, spreads) = (CpuUsageMeter::start(&transfer.threads), StreamSpreadMeter::start(Vec::new()));
+        Self { test, transfer, meter, spreads, start }
     }
 
     /// The counts by now.
     pub(super) fn count_window(&mut self) -> ProbeResult<RateWindow> {
-        let TestCounts { bytes, nanoseconds, numbers, dropped, busy } = self.test.counts().map_err(probe_error)?;
-        let (sent, bytes, time) = match self.transfer.direction {
-            TestDirection::ToAgent => (self.transfer.bytes.load(Ordering::Relaxed), bytes, nanoseconds),
-            TestDirection::FromAgent => (bytes, received_bytes(&self.transfer.links)?, monotonic()),
+        let TestCounts { bytes, nanoseconds, numbers, dropped, busy, spread } =
+            self.test.counts().map_err(probe_error)?;
+        let (sent, bytes, time, spread) = match self.transfer.direction {
+            TestDirection::ToAgent => (self.transfer.bytes.load(Ordering::Relaxed), bytes, nanoseconds, spread),
+            TestDirection::FromAgent => {
+                let (received, time) = (received_bytes(&self.transfer.links)?, monotonic());
+                (bytes, received.iter().sum(), time, self.spreads.sample(received))
+            }
         };
         let totals = StreamTotals { time, bytes, sent, numbers };
-        Ok(RateWindow { totals, dropped, busy: [self.meter.sample(), busy] })
+        Ok(RateWindow { totals, dropped, busy: [self.meter.sample(), busy], spread })
     }
 
     /// Waits until the rate neither rises nor falls; the counts by then.
@@ -174,13 +183,21 @@ impl<'a, 'client, S> RateWatch<'a, 'client, S> {
     }
 }
 
-/// Bytes that have arrived by streams.
-fn received_bytes(streams: &[Link]) -> ProbeResult<u64> {
+/// Bytes that have arrived by each stream.
+fn received_bytes(streams: &[Link]) -> ProbeResult<Vec<u64>> {
     let link_bytes = |link: &Link| match link {
         Link::Tcp(stream) => socket_queues::received_bytes(stream).map_err(|error| ProbeError::fail(error.to_string())),
         _ => Err(ProbeError::fail("the agent sends over TCP")),
     };
-    streams.iter().map(link_bytes).sum()
+    streams.iter().map(link_bytes).collect()
+}
+
+/// How evenly streams share the rate in the windows after the first one: what the slowest carries of the fastest, the median.
+pub(super) fn evenness(windows: &[RateWindow]) -> Option<f64> {
+    let spreads = windows.get(1..)?.iter().filter_map(|window| window.spread?.evenness());
+    let mut shares: Vec<f64> = spreads.collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
 }
 
 /// How busy either host was in the windows after the first one: this one, and the agent's.
@@ -219,7 +236,7 @@ mod tests {
     /// What was known when this much had arrived and had been sent.
     fn window(bytes: u64, sent: u64, time: u64) -> RateWindow {
         let totals = StreamTotals { time, bytes, sent, ..StreamTotals::default() };
-        RateWindow { totals, dropped: 0, busy: [CpuUsage::default(); 2] }
+        RateWindow { totals, dropped: 0, busy: [CpuUsage::default(); 2], spread: None }
     }
 
     #[test]
@@ -278,6 +295,16 @@ mod tests {
         assert!(describe_busy(&[saturated_usage, idle_usage]).ends_with(": CPU-limited by this host"));
         assert!(describe_busy(&[saturated_usage, saturated_usage]).ends_with(": CPU-limited by both hosts"));
         assert!(!describe_busy(&[idle_usage, idle_usage]).contains("limited"));
+    }
+
+    #[test]
+    fn evenness_is_median_of_later_windows() {
+        let spread_window =
+            |slowest, fastest| RateWindow { spread: Some(StreamSpread { slowest, fastest }), ..window(0, 0, 0) };
+        let windows =
+            [spread_window(0, 9), spread_window(9, 10), spread_window(1, 2), spread_window(6, 8), window(0, 0, 0)];
+        assert_eq!(evenness(&windows), Some(0.75));
+        assert_eq!((evenness(&windows[..1]), evenness(&windows[4..]), evenness(&[])), (None, None, None));
     }
 
     #[test]

@@ -10,13 +10,16 @@ use kelvin_sys::{cpu, net};
 use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::wire::client::RunningTest;
 use kelvin_transfer::wire::cpu_usage::CpuUsage;
-use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::message::{StreamPlacement, TestDirection, TestReport};
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use super::super::prelude::*;
-use super::rate_windows::{RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares};
+use super::rate_windows::{
+    RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, evenness, host_busy_shares,
+};
+use super::stream_cpus::stream_cpu_order;
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
-use crate::net::bandwidth::{describe_options, stream_cpus};
+use crate::net::bandwidth::describe_options;
 use crate::net::sender::MessageSender;
 
 /// Bytes of a call where the measure does not vary them: many packets, and a part of a cache.
@@ -27,11 +30,25 @@ pub(super) const MESSAGE_BYTES: usize = 128 << 10;
 pub(super) struct StreamSpec {
     pub direction: TestDirection,
     pub streams: u32,
+    /// Where their threads run at the agent. Here each is on a CPU of its own, as far as there are enough.
+    pub placement: StreamPlacement,
     /// How this host sends, and the bytes of each call. The agent uses the plain call, 128 KiB each.
     pub method: SendMethod,
     pub message: usize,
     /// Fewest windows of a round.
     pub windows: u32,
+}
+
+/// Streams that have ended.
+pub(super) struct EndedStreams<T> {
+    /// What was measured meanwhile.
+    pub measured: T,
+    /// The kernel's report on the first socket, in words.
+    pub socket: String,
+    /// What each sender achieved, where that may differ from what was requested.
+    pub achieved: Vec<String>,
+    /// Segments that this host sent again, over all streams.
+    pub retransmits: u64,
 }
 
 /// Streams for the length of the slice, or somewhat longer: some windows are needed. Returns them, and how busy this host was and the
@@ -42,16 +59,21 @@ pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResul
     let options = bench.sockets();
     let sockets =
         TestSocketOptions { congestion_control: options.congestion_control.clone(), buffers: options.buffers };
-    let mut test = client.open_streams(spec.direction, spec.streams, &sockets).or_fail(agent.to_string())?;
+    let test = client.open_streams(spec.direction, spec.streams, spec.placement, &sockets);
+    let mut test = test.or_fail(agent.to_string())?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let measure_windows = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
-    let (sustained, socket, mut notes) = spec.stream_while(&mut test, &stream_cpus(bench), measure_windows)?;
+    let cpus = stream_cpu_order(bench.cpu(), bench.allowed_cpus());
+    let streams = spec.stream_while(&mut test, &cpus, measure_windows)?;
     let report = test.finish().map_err(probe_error)?;
+    let shared_rate = spec.describe_sharing(&streams, &cpus, &report);
+    let EndedStreams { measured: sustained, socket, achieved: mut notes, .. } = streams;
     let busy = host_busy_shares(&sustained.windows).or_fail("nothing was counted")?;
     notes.dedup();
     let options = describe_options(bench.sockets(), "the congestion control of either system");
     notes.insert(0, format!("{options}; here {socket}"));
     notes.extend(report.stream.as_ref().map(|stream| format!("at the agent {stream}")));
+    notes.extend(shared_rate);
     notes.extend([describe_agent_side(&report, 1), describe_interfaces(local_address, &report), describe_busy(&busy)]);
     notes.extend(sustained.burst.as_ref().map(describe_burst));
     notes.into_iter().for_each(|note| bench.note(note));
@@ -59,15 +81,13 @@ pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResul
 }
 
 impl StreamSpec {
-    /// Streams over the connections of a test, by threads that go round these CPUs, while it is measured. Returns the
-    /// measurement, what the kernel reports of the first socket, and what each sender achieved, where that may differ
-    /// from what was requested.
+    /// Streams over the connections of a test, by threads that go round these CPUs, while something is measured.
     pub(super) fn stream_while<T>(
         &self,
         test: &mut RunningTest<'_, Vec<TcpStream>>,
         cpus: &[u32],
         measure: impl FnOnce(&mut RateWatch<'_, '_, Vec<TcpStream>>) -> ProbeResult<T>,
-    ) -> ProbeResult<(T, String, Vec<String>)> {
+    ) -> ProbeResult<EndedStreams<T>> {
         let links = test.socket.iter().map(|stream| stream.try_clone().map(Link::Tcp));
         let transfer = Transfer::new(self.direction, links.collect::<std::io::Result<_>>()?);
         std::thread::scope(|scope| {
@@ -83,13 +103,46 @@ impl StreamSpec {
             let threads = transfer.links.iter().enumerate().map(start).collect::<std::io::Result<Vec<_>>>()?;
             let outcome = measure(&mut RateWatch::start(test, &transfer));
             let socket = transfer.links[0].describe();
+            let retransmits = transfer.links.iter().filter_map(|link| net::tcp_info(link).ok());
+            let retransmits = retransmits.map(|info| u64::from(info.retransmits)).sum();
             transfer.stop();
             let ends =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| ProbeError::fail("a thread panicked"))?);
             let ends = ends.collect::<ProbeResult<Vec<_>>>();
             // The agent's reason for the end of a test states more than a broken connection.
-            Ok((outcome?, socket?, ends?.into_iter().flatten().collect()))
+            let (measured, socket) = (outcome?, socket?);
+            Ok(EndedStreams { measured, socket, achieved: ends?.into_iter().flatten().collect(), retransmits })
         })
+    }
+
+    /// Where several streams ran, and how they shared the rate, in words.
+    fn describe_sharing(
+        &self,
+        streams: &EndedStreams<SustainedWindows>,
+        cpus: &[u32],
+        report: &TestReport,
+    ) -> Option<String> {
+        if self.streams == 1 {
+            return None;
+        }
+        let own_cpus = &cpus[..cpus.len().min(self.streams as usize)];
+        let agent_cpus = match report.had_own_cpus {
+            true => format!("each on one of the agent's {} CPUs", report.cpus),
+            false => format!("placed by the scheduler on the agent's {} CPUs", report.cpus),
+        };
+        let retransmits = match self.direction {
+            TestDirection::ToAgent => streams.retransmits,
+            TestDirection::FromAgent => report.retransmits,
+        };
+        let share = evenness(&streams.measured.windows).map_or_else(
+            || "none carried anything".into(),
+            |share| format!("the slowest carried {share:.2} of the fastest"),
+        );
+        Some(format!(
+            "{} streams on CPUs {} here, {agent_cpus}: {share}; {retransmits} segments of them were sent again",
+            self.streams,
+            kelvin_core::cpu_ranges(own_cpus)
+        ))
     }
 
     /// Sends or receives until stopped; what was achieved, where that may differ from what was requested.

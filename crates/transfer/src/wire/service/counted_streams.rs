@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
+use kelvin_sys::cpu;
 use kelvin_sys::net::{self, socket_queues::received_bytes};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{UsageScope, read_usage};
@@ -16,8 +17,9 @@ use crate::error::is_timeout;
 use crate::wire::admission::AgentLimits;
 use crate::wire::cpu_usage::{CpuUsageMeter, ThreadClocks};
 use crate::wire::message::{
-    AgentRequest, AgentResponse, Cookie, SequenceCounts, TestCounts, TestDirection, TestReport,
+    AgentRequest, AgentResponse, Cookie, SequenceCounts, StreamPlacement, TestCounts, TestDirection, TestReport,
 };
+use crate::wire::stream_spread::StreamSpreadMeter;
 use crate::wire::test_socket::{TcpEndInfo, TestSocketOptions};
 use crate::wire::{Error, Result};
 
@@ -26,6 +28,9 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// Bytes requested for the buffer of a socket of datagrams, so that they fit while the receiving thread waits for a CPU. The
 /// kernel may grant less.
 const DATAGRAM_BUFFER_BYTES: u32 = 4 << 20;
+/// Up to this many CPUs the scheduler places all threads: one of them also processes the packets, and only it can keep a thread clear of
+/// that one.
+const MAX_SHARED_CPUS: usize = 2;
 
 impl TestSession<'_> {
     /// Receives or sends this many streams until the client ends the test, and reports counts on request.
@@ -33,6 +38,7 @@ impl TestSession<'_> {
         &mut self,
         direction: TestDirection,
         count: u32,
+        placement: StreamPlacement,
         options: &TestSocketOptions,
     ) -> Result<TestReport> {
         let max_streams = self.limits.max_streams;
@@ -51,7 +57,16 @@ impl TestSession<'_> {
             let set_up = stream.set_nodelay(false).and_then(|()| net::reset_on_close(stream));
             set_up.map_err(Error::call("set up the test"))?;
         }
-        self.serve_counted(streams.into_iter().map(|stream| TestSocket::Stream(direction, stream)).collect())
+        let cpus = self.own_cpus(placement, streams.len());
+        self.serve_counted(streams.into_iter().map(|stream| TestSocket::Stream(direction, stream)).collect(), &cpus)
+    }
+
+    /// A CPU for each of this many streams; none where the scheduler is to place them: there are too few, or another test has its threads
+    /// on the same ones.
+    fn own_cpus(&self, placement: StreamPlacement, streams: usize) -> Vec<u32> {
+        let has_enough = self.cpus.len() > MAX_SHARED_CPUS && self.cpus.len() >= streams;
+        let is_granted = placement == StreamPlacement::OwnCpus && has_enough && self.slot.used_slots() == 1;
+        if is_granted { self.cpus[..streams].to_vec() } else { Vec::new() }
     }
 
     /// Receives numbered datagrams of this many bytes.
@@ -62,10 +77,11 @@ impl TestSession<'_> {
         }
         let (socket, cookie) = self.introduced_socket()?;
         net::set_buffers(&socket, DATAGRAM_BUFFER_BYTES).map_err(Error::call("set up the test"))?;
-        self.serve_counted(vec![TestSocket::Datagrams { socket, cookie, bytes: bytes as usize }])
+        self.serve_counted(vec![TestSocket::Datagrams { socket, cookie, bytes: bytes as usize }], &[])
     }
 
-    fn serve_counted(&mut self, sockets: Vec<TestSocket>) -> Result<TestReport> {
+    /// Moves the bytes of each socket by a thread, on the CPU of the same place among these, if there is one.
+    fn serve_counted(&mut self, sockets: Vec<TestSocket>, cpus: &[u32]) -> Result<TestReport> {
         self.start = Instant::now();
         let test = CountedTest {
             sockets,
@@ -78,13 +94,22 @@ impl TestSession<'_> {
         };
         std::thread::scope(|scope| {
             let test = &test;
-            let begin = |socket| ThreadBuilder::named("moves").start_in(scope, move || test.move_bytes(socket));
+            let begin = |(number, socket): (usize, _)| {
+                let cpu = cpus.get(number).copied();
+                let work = move || {
+                    cpu.map_or(Ok(()), |cpu| cpu::pin(&[cpu])).map_err(Error::call("use a CPU for a stream"))?;
+                    test.move_bytes(socket)
+                };
+                ThreadBuilder::named("moves").start_in(scope, work)
+            };
             // Those that were started wait for the client.
-            let threads = test.sockets.iter().map(begin).collect::<std::io::Result<Vec<_>>>();
+            let threads = test.sockets.iter().enumerate().map(begin).collect::<std::io::Result<Vec<_>>>();
             let threads = threads.inspect_err(|_| test.stop()).map_err(Error::Thread)?;
             let outcome = self.answer_counts(test, &threads);
-            let first = test.sockets.iter().find_map(TestSocket::stream);
-            let stream = first.and_then(|first| TcpEndInfo::of_socket(first).ok());
+            let streams = || test.sockets.iter().filter_map(TestSocket::stream);
+            let stream = streams().next().and_then(|first| TcpEndInfo::of_socket(first).ok());
+            let retransmits = streams().filter_map(|stream| net::tcp_info(stream).ok());
+            let retransmits = retransmits.map(|info| u64::from(info.retransmits)).sum();
             test.stop();
             let panic_error = |_| refusal("a thread of the agent panicked");
             let ends = threads.into_iter().map(|thread| thread.join().map_err(panic_error).flatten());
@@ -92,13 +117,15 @@ impl TestSession<'_> {
             outcome?;
             let cpu_nanoseconds = ends.iter().fold([0; 2], |sum, end| [sum[0] + end[0], sum[1] + end[1]]);
             let arrived = test.bytes.load(Ordering::Relaxed);
-            Ok(TestReport { arrived, stream, cpu_nanoseconds, ..TestReport::default() })
+            let had_own_cpus = !cpus.is_empty();
+            Ok(TestReport { arrived, stream, retransmits, had_own_cpus, cpu_nanoseconds, ..TestReport::default() })
         })
     }
 
     /// Answers the client's requests meanwhile.
     fn answer_counts(&mut self, test: &CountedTest<'_>, threads: &[MoverThread<'_>]) -> Result<()> {
         let mut meter = CpuUsageMeter::start(&test.threads);
+        let mut spreads = StreamSpreadMeter::start(test.received()?);
         loop {
             let request: AgentRequest = self.channel.receive(self.limits.idle_timeout)?;
             self.check_time()?;
@@ -106,7 +133,8 @@ impl TestSession<'_> {
                 // A stream that ended early has reported why, or was closed.
                 AgentRequest::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Closed),
                 AgentRequest::Count => {
-                    let counts = TestCounts { busy: meter.sample(), ..test.counts()? };
+                    let (received, counts) = test.counts()?;
+                    let counts = TestCounts { busy: meter.sample(), spread: spreads.sample(received), ..counts };
                     self.send(&AgentResponse::Counted(counts))?;
                 }
                 AgentRequest::End => return Ok(()),
@@ -152,9 +180,9 @@ impl CountedTest<'_> {
         }
     }
 
-    /// The counts so far. Bytes of a stream that is taken have arrived when the kernel has them. Threads that wait for a CPU and then read
-    /// what has gathered would show more than the network carries.
-    fn counts(&self) -> Result<TestCounts> {
+    /// Bytes of each stream that is taken. They have arrived when the kernel has them. Threads that wait for a CPU and then read what has
+    /// gathered would show more than the network carries.
+    fn received(&self) -> Result<Vec<u64>> {
         let received = self.sockets.iter().filter_map(|socket| match socket {
             // Each began with its cookie.
             TestSocket::Stream(TestDirection::ToAgent, stream) => {
@@ -162,7 +190,12 @@ impl CountedTest<'_> {
             }
             _ => None,
         });
-        let received = received.collect::<kelvin_sys::Result<Vec<u64>>>().map_err(Error::call("count what arrived"))?;
+        received.collect::<kelvin_sys::Result<_>>().map_err(Error::call("count what arrived"))
+    }
+
+    /// The bytes of each stream that is taken, and all counts so far.
+    fn counts(&self) -> Result<(Vec<u64>, TestCounts)> {
+        let received = self.received()?;
         let bytes = if received.is_empty() { self.bytes.load(Ordering::Relaxed) } else { received.iter().sum() };
         let nanoseconds = self.start.elapsed().as_nanos() as u64;
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|count| count.load(Ordering::Relaxed));
@@ -172,7 +205,8 @@ impl CountedTest<'_> {
             TestSocket::Datagrams { socket, .. } => net::dropped_datagrams(socket).unwrap_or(0).into(),
         });
         let numbers = SequenceCounts { arrived, latest, reordered };
-        Ok(TestCounts { bytes, nanoseconds, numbers, dropped: dropped.sum(), ..TestCounts::default() })
+        let counts = TestCounts { bytes, nanoseconds, numbers, dropped: dropped.sum(), ..TestCounts::default() };
+        Ok((received, counts))
     }
 
     /// Moves bytes until the end; the CPU time that it cost.

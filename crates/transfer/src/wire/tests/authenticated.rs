@@ -14,7 +14,7 @@ use crate::wire::cipher::MAX_CONTENT_BYTES;
 use crate::wire::client::{AgentClient, client_handshake};
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::file_server::FileServerOptions;
-use crate::wire::message::{AgentRequest, AgentResponse, Cookie, PROTOCOL, TestDirection, Transport};
+use crate::wire::message::{AgentRequest, AgentResponse, Cookie, PROTOCOL, StreamPlacement, TestDirection, Transport};
 use crate::wire::test_socket::TestSocketOptions;
 use crate::wire::{Error, Result};
 
@@ -95,8 +95,8 @@ fn introduced(address: SocketAddr, cookie: &Cookie) -> UdpSocket {
 
 /// The states of an agent with an authenticated client.
 fn states() -> Vec<Option<AgentRequest>> {
-    let streams =
-        |direction| Some(AgentRequest::Streams { direction, count: 2, sockets: TestSocketOptions::default() });
+    let (placement, sockets) = (StreamPlacement::OwnCpus, TestSocketOptions::default());
+    let streams = |direction| Some(AgentRequest::Streams { direction, count: 2, placement, sockets: sockets.clone() });
     let echo = |transport| Some(AgentRequest::Echo { transport, bytes: 64 });
     let datagrams = Some(AgentRequest::ReceiveDatagrams { bytes: 64 });
     vec![
@@ -209,13 +209,13 @@ fn exercise_client(client: &mut AgentClient, number: usize) -> Result<()> {
     match number % 4 {
         0 => drop(client.echo_tcp(64)?.finish()?),
         1 => {
-            let mut test = client.open_streams(TestDirection::FromAgent, 2, &sockets)?;
+            let mut test = client.open_streams(TestDirection::FromAgent, 2, StreamPlacement::OwnCpus, &sockets)?;
             test.counts()?;
             test.counts()?;
             drop(test.finish()?);
         }
         2 => {
-            let mut test = client.open_streams(TestDirection::ToAgent, 1, &sockets)?;
+            let mut test = client.open_streams(TestDirection::ToAgent, 1, StreamPlacement::OwnCpus, &sockets)?;
             let (first, last) = (test.counts()?, test.counts()?);
             let numbers =
                 (last.numbers.loss_share_since(&first.numbers), last.numbers.reordered_share_since(&first.numbers));
@@ -285,7 +285,7 @@ fn invalid_agent_counts_are_refused() {
     let ready = AgentResponse::Ready { port: tests.local_addr().unwrap().port(), cookie: [7; 16] };
     let ready = serde_json::to_string(&ready).unwrap();
     for (last, why) in [
-        (counts_json(99, 0.0), "it has counted less than before"),
+        (counts_json(99, 0.0), "it has counted what cannot be"),
         (counts_json(101, 1e9), "a number of 1000000000, where 1000000 is the most"),
         (counts_json(101, -1.0), "a number of -1, where"),
         (format!(r#"{{"failed":{{"why":"{}"}}}}"#, "x".repeat(401)), "a text of 401, where 400 is the most"),
@@ -295,7 +295,8 @@ fn invalid_agent_counts_are_refused() {
         std::thread::scope(|scope| {
             scope.spawn(|| answer_with(&control, |_| texts.next().map(String::into_bytes).into_iter().collect()));
             let mut client = AgentClient::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
-            let mut test = client.open_streams(TestDirection::ToAgent, 1, &TestSocketOptions::default()).unwrap();
+            let sockets = TestSocketOptions::default();
+            let mut test = client.open_streams(TestDirection::ToAgent, 1, StreamPlacement::OwnCpus, &sockets).unwrap();
             assert_eq!(test.counts().unwrap().bytes, 100);
             let error_text = test.counts().unwrap_err().to_string();
             assert!(error_text.contains(why), "{error_text}");
