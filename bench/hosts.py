@@ -123,8 +123,11 @@ def token_file():
         yield path
 
 
-def run_against_agent(kelvin, host, cpu, token_path, seconds):
-    """The report of a run against the agent, with one short measurement of this machine."""
-    command = [kelvin, "run", "cpu.clock.pair", "--quick", "--budget", f"{seconds:g}s", "--cpu", cpu, "--json", "--no-report",
+def run_against_agent(kelvin, host, cpu, token_path, seconds, names=("cpu.clock.pair", "--quick")):
+    """The report of a run against the agent: of these names, by default of everything to another host in a quick run.
+
+    The default has one short measurement of this machine.
+    """
+    command = [kelvin, "run", *names, "--budget", f"{seconds:g}s", "--cpu", cpu, "--json", "--no-report",
                "--no-store", "--peer", AGENT_ADDRESS, "--token-file", token_path]
     return json.loads(common.run(in_namespace(host, *command)))
