@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
 
 use kelvin_testing::MissingRequirement;
 use kelvin_transfer::wire::address::resolve;
@@ -166,7 +167,12 @@ struct NamespaceHost {
     /// The ends of the pair, here and there.
     near_interface: String,
     far_interface: String,
+    /// Held while it is there, where others would have the same name and addresses.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
+
+/// Whose turn it is to have a shaped link.
+static SHAPED_LINK: Mutex<()> = Mutex::new(());
 
 impl NamespaceHost {
     const NEAR_ADDRESS: &str = "198.18.77.1/30";
@@ -176,14 +182,15 @@ impl NamespaceHost {
     const FAR_LINK_LOCAL: &str = "fe80::4b:2";
 
     /// Makes it.
-    fn with_link(mark: &str) -> Result<Self, MissingRequirement> {
+    fn with_link(mark: &str, turn: Option<MutexGuard<'static, ()>>) -> Result<Self, MissingRequirement> {
         let id = std::process::id();
         let host = Self {
             name: format!("kelvin-{mark}{id}"),
             near_interface: format!("n{mark}{id}"),
             far_interface: format!("f{mark}{id}"),
+            _turn: turn,
         };
-        let Self { name, near_interface, far_interface } = &host;
+        let Self { name, near_interface, far_interface, .. } = &host;
         run(&format!("ip netns add {name}"))?;
         run(&format!("ip link add {near_interface} type veth peer name {far_interface} netns {name}"))?;
         Ok(host)
@@ -191,8 +198,8 @@ impl NamespaceHost {
 
     /// Makes it, with so much as the rate of the link.
     fn with_rate(rate: &str) -> Result<Self, MissingRequirement> {
-        let host = Self::with_link("r")?;
-        let Self { name, near_interface, far_interface } = &host;
+        let host = Self::with_link("r", Some(kelvin_sys::lock(&SHAPED_LINK)))?;
+        let Self { name, near_interface, far_interface, .. } = &host;
         run(&format!("ip address add {} dev {near_interface}", Self::NEAR_ADDRESS))?;
         run(&format!("ip link set {near_interface} up"))?;
         run(&format!("ip -netns {name} address add {}/30 dev {far_interface}", Self::FAR_ADDRESS))?;
@@ -203,8 +210,8 @@ impl NamespaceHost {
 
     /// Makes it, with nothing but addresses of the link.
     fn link_local_only() -> Result<Self, MissingRequirement> {
-        let host = Self::with_link("l")?;
-        let Self { name, near_interface, far_interface } = &host;
+        let host = Self::with_link("l", None)?;
+        let Self { name, near_interface, far_interface, .. } = &host;
         run(&format!("ip link set {near_interface} up"))?;
         run(&format!("ip -netns {name} link set {far_interface} up"))?;
         run(&format!("ip address add {}/64 dev {near_interface} nodad", Self::NEAR_LINK_LOCAL))?;
