@@ -126,8 +126,9 @@ def token_file():
 def run_against_agent(kelvin, host, cpu, token_path, seconds, names=("cpu.clock.pair", "--quick")):
     """The report of a run against the agent: of these names, by default of everything to another host in a quick run.
 
-    The default has one short measurement of this machine.
+    The default has one short measurement of this machine. Without seconds the run takes the time that its rounds need.
     """
-    command = [kelvin, "run", *names, "--budget", f"{seconds:g}s", "--cpu", cpu, "--json", "--no-report",
+    budget = [] if seconds is None else ["--budget", f"{seconds:g}s"]
+    command = [kelvin, "run", *names, *budget, "--cpu", cpu, "--json", "--no-report",
                "--no-store", "--peer", AGENT_ADDRESS, "--token-file", token_path]
     return json.loads(common.run(in_namespace(host, *command)))
