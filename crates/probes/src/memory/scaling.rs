@@ -11,16 +11,14 @@ use kelvin_core::catalogue::mem::{
     BYTES, MemoryNodes, SCALING_COPY, SCALING_PROBE, SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
 };
 use kelvin_core::catalogue::os::WORKING_CPUS;
-use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
-use kelvin_sys::numa::{self, is_cpu_of_node};
 
 use super::axes::number;
 use super::bandwidth::group::BandwidthGroup;
 use super::bandwidth::last_level_count;
 use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget, second_level_bytes};
 use crate::prelude::*;
-use crate::working_cpus::{CpuPlace, cpu_counts, spread_over_cores};
+use crate::working_cpus::{cpu_counts, last_level_sharers, node_of, spread_over_machine};
 
 /// The operations of STREAM that differ, and reading and writing alone, each with its metric.
 static OPERATIONS: [(Operation, &Metric); 4] = [
@@ -92,13 +90,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let nodes = required_word(MemoryNodes::of(case), MemoryNodes::ALL, case)?;
     let count = required(WORKING_CPUS.number_in(case).filter(|&count| count > 0), case)? as usize;
     let allowed = bench.allowed_cpus();
-    let node_ids = numa::nodes();
-    let node_of = |cpu: u32| node_ids.iter().copied().find(|&node| is_cpu_of_node(cpu, node));
     let own_node = node_of(bench.cpu());
     let is_usable = |cpu: &u32| nodes == MemoryNodes::All || node_of(*cpu) == own_node;
     let usable: Vec<u32> = allowed.iter().copied().filter(is_usable).collect();
-    let place_of = |cpu: u32| CpuPlace { core: cpu::core_of(cpu), cache: last_level_sharers(cpu), node: node_of(cpu) };
-    let cpus = spread_over_cores(bench.cpu(), &usable, place_of);
+    let cpus = spread_over_machine(bench.cpu(), &usable);
     skip_if(cpus.len() < count, format!("needs {count} CPUs; this process may use {}", cpus.len()))?;
     let cpus = &cpus[..count];
     // Where the kernel tells no caches, there is one.
@@ -108,11 +103,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         group.measure(bench, operation, metric)?;
     }
     group.finish()
-}
-
-/// The CPUs that share the last-level cache of a CPU; `None` where the kernel tells none.
-fn last_level_sharers(cpu: u32) -> Option<String> {
-    cpu::last_level_cache(cpu).map(|cache| cache.cpus)
 }
 
 #[cfg(test)]

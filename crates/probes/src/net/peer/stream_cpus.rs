@@ -2,9 +2,8 @@
 
 use kelvin_harness::Effort;
 use kelvin_sys::cpu;
-use kelvin_sys::numa::{self, is_cpu_of_node};
 
-use crate::working_cpus::{CpuPlace, cpu_counts, spread_over_cores};
+use crate::working_cpus::{cpu_counts, spread_over_machine};
 
 /// Streams that are tried however few the CPUs are: more of them also share a link with other traffic in another way.
 const MIN_CASE_STREAMS: u64 = 4;
@@ -13,22 +12,11 @@ const MIN_CASE_STREAMS: u64 = 4;
 const MAX_DEFAULT_STREAMS: u64 = 64;
 const MAX_THOROUGH_STREAMS: u64 = kelvin_transfer::wire::admission::MAX_TEST_STREAMS as u64;
 
-/// CPUs in the order in which streams are put on them, this one first.
-pub(super) fn stream_cpu_order(first: u32, allowed: &[u32]) -> Vec<u32> {
-    let nodes = numa::nodes();
-    let node_of = |cpu| nodes.iter().copied().find(|&node| is_cpu_of_node(cpu, node));
-    spread_over_cores(first, allowed, |cpu| CpuPlace {
-        core: cpu::core_of(cpu),
-        node: node_of(cpu),
-        ..CpuPlace::default()
-    })
-}
-
 /// The CPUs of an agent on this machine, in that order: the last one first, away from the first, which most often serves interrupts. None
 /// where the kernel does not tell.
 pub(crate) fn agent_cpu_order() -> Vec<u32> {
     let allowed = cpu::affinity().unwrap_or_default();
-    allowed.last().map_or_else(Vec::new, |&last| stream_cpu_order(last, &allowed))
+    allowed.last().map_or_else(Vec::new, |&last| spread_over_machine(last, &allowed))
 }
 
 /// Most streams for this many CPUs of the host that has fewer.

@@ -17,10 +17,10 @@ use super::super::prelude::*;
 use super::rate_windows::{
     RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, evenness, host_busy_shares,
 };
-use super::stream_cpus::stream_cpu_order;
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::bandwidth::describe_options;
 use crate::net::sender::MessageSender;
+use crate::working_cpus::spread_over_machine;
 
 /// Bytes of a call where the measure does not vary them: many packets, and a part of a cache.
 pub(super) const MESSAGE_BYTES: usize = 128 << 10;
@@ -63,7 +63,7 @@ pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResul
     let mut test = test.or_fail(agent.to_string())?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let measure_windows = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
-    let cpus = stream_cpu_order(bench.cpu(), bench.allowed_cpus());
+    let cpus = spread_over_machine(bench.cpu(), bench.allowed_cpus());
     let streams = spec.stream_while(&mut test, &cpus, measure_windows)?;
     let report = test.finish().map_err(probe_error)?;
     let shared_rate = spec.describe_sharing(&streams, &cpus, &report);
