@@ -280,6 +280,29 @@ impl Plan {
         self
     }
 
+    /// This plan with other cases of some probes: of what is asked for, and of what predictions of these probes need of them. A former case
+    /// stays as an input where the prediction of another probe needs it.
+    #[must_use]
+    pub fn change_cases(mut self, is_changed: impl Fn(&Probe) -> bool, change: impl Fn(&Case) -> Case) -> Self {
+        let changed_probes = self.units.iter().map(|unit| unit.probe).filter(|probe| is_changed(probe));
+        let metrics: BTreeSet<Name> = changed_probes.flat_map(|probe| probe.metrics).map(|metric| metric.id).collect();
+        for unit in std::mem::take(&mut self.units) {
+            if !is_changed(unit.probe) {
+                self.units.push(unit);
+                continue;
+            }
+            let input =
+                |(id, case): &(Name, Case)| (*id, if metrics.contains(id) { change(case) } else { case.clone() });
+            let required_inputs = unit.required_inputs.iter().map(input).collect();
+            self.units.push(PlanUnit { case: change(&unit.case), required_inputs, ..unit.clone() });
+            let required_inputs = BTreeSet::new();
+            self.units.push(PlanUnit { only_input: true, rank: PlanRank::Input, required_inputs, ..unit });
+        }
+        self.omissions.iter_mut().filter(|(probe, ..)| is_changed(probe)).for_each(|(_, case, _)| *case = change(case));
+        // Without the former cases that nothing needs.
+        self.retain_cases(|_| true)
+    }
+
     /// This plan with what fits into this time, each case with this many rounds: by their rank, and among equals first one case of each
     /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are: they keep nothing
     /// out.
@@ -553,6 +576,33 @@ mod tests {
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
             let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
             base.filter_map(|unit| SIZE.number_in(&unit.case)).collect()
+        }
+
+        #[test]
+        fn changed_cases_keep_former_ones_for_other_probes() {
+            let probes: Vec<&'static Probe> = vec![&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE];
+            let machine = Machine::default();
+            let context = PlanContext { probes: &probes, machine: &machine, references: None };
+            let plan = |names: &[&str]| {
+                let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+                let plan = Plan::new(&context, ProbeKind::Measure, &names, Effort::Default).unwrap();
+                let change = |case: &Case| Case::new().with_number(SIZE, 10 * SIZE.number_in(case).unwrap_or(0));
+                let units = plan.change_cases(|probe| probe.id == BASE_PROBE.id, change).units;
+                units
+                    .into_iter()
+                    .map(|unit| (unit.probe.id, SIZE.number_in(&unit.case), unit.only_input))
+                    .collect::<Vec<_>>()
+            };
+            // Each size of the base needs half of it, also at the other sizes: those of 5 and 15 there are not.
+            let changed = [10, 20, 30, 40].map(|size| ("test.base", Some(size), false));
+            assert_eq!(plan(&["test.base"]), changed);
+            // The middle needs the base at the former size of 2.
+            let middle = plan(&["test.base", "test.middle"]);
+            let inputs: Vec<_> = middle.iter().filter(|unit| unit.2).collect();
+            assert_eq!(inputs, [&("test.base", Some(2), true)]);
+            assert_eq!(middle.len(), 4 + 1 + 1);
+            // Nothing of the base is asked for.
+            assert_eq!(plan(&["test.middle"]), [("test.base", Some(2), true), ("test.middle", None, false)]);
         }
 
         #[test]

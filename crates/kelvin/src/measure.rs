@@ -39,9 +39,9 @@ impl RunPlan {
     /// Measures the cases in fresh processes.
     ///
     /// # Errors
-    /// Remote files that cannot be written, and those of [`Self::measure_by`].
+    /// Files that cannot be written, and those of [`Self::measure_by`].
     pub fn measure(mut self) -> Result<FinishedRun, CliError> {
-        self.write_remote_files()?;
+        self.write_files()?;
         let (cases, options) = (self.schedule.cases.clone(), self.supervise_options());
         self.measure_by(|outline, observer| {
             supervise(&cases, outline, &options, observer);

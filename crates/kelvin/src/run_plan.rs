@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::Member;
-use kelvin_core::catalogue::file::{BYTES, REMOTE_BLOCK};
+use kelvin_core::catalogue::file::{BYTES, DEVICE_WRITE, EXTENT, REMOTE_BLOCK};
 use kelvin_core::{Hazard, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
 use kelvin_file::temporary_files::ScratchDirectory;
-use kelvin_harness::{AgentEndpoint, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
+use kelvin_harness::{AgentEndpoint, Plan, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
+use kelvin_probes::ExtentFile;
 
 use crate::cli::{Budget, RunOptions};
 use crate::cli_error::{CliError, Context};
@@ -47,6 +48,8 @@ pub struct RunPlan {
     round_limit: Duration,
     /// The size of the remote files that an option names, and their directory.
     remote_files: Option<(u64, PathBuf)>,
+    /// The file that the study of the device covers, if an option names its size.
+    extent: Option<ExtentFile>,
     /// The directories of the setup, removed on drop.
     directories: Vec<ScratchDirectory>,
 }
@@ -83,6 +86,11 @@ impl RunPlan {
         // From here on a signal ends the run cleanly: what was made is removed.
         kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
         let scratch = create_scratch_in(&options.dir, "--dir")?;
+        let extent = options.extent.map(|bytes| extent_file(bytes, &schedule.cases)).transpose()?;
+        if let Some(extent) = extent {
+            let room = extent.check_room(scratch.path(), options.write_limit);
+            room.map_err(|reason| CliError::new("--extent", reason))?;
+        }
         let remote = options.remote.as_deref().map(|directory| create_scratch_in(directory, "--remote")).transpose()?;
         let setup = Setup {
             clock: calibrate_clock(placement.cpu)?,
@@ -126,6 +134,7 @@ impl RunPlan {
             machine: local.machine,
             round_limit: options.round_limit,
             remote_files: options.remote_size.zip(options.remote.clone()),
+            extent,
             directories: [scratch].into_iter().chain(remote).collect(),
         })
     }
@@ -157,24 +166,33 @@ impl RunPlan {
         }
     }
 
-    /// Writes the remote files whose size an option names, which is not part of the time of the run.
+    /// Writes the files whose sizes options name, which is not part of the time of the run.
     ///
     /// # Errors
     /// Those of writing; a signal.
-    pub fn write_remote_files(&mut self) -> Result<(), CliError> {
+    pub fn write_files(&mut self) -> Result<(), CliError> {
+        let start = Instant::now();
+        self.write_remote_files()?;
+        if let Some(extent) = self.extent {
+            let (bytes, directory) = (units::bytes(extent.bytes), Path::new(&self.setup.scratch).display());
+            notice!("writing {bytes} to {directory} first, which is not part of that time");
+            let result = extent.write(&self.setup, &|text| notice!("{text}"));
+            result.map_err(|stop| CliError::new("--extent", stop_reason(stop)))?;
+        }
+        self.start += start.elapsed();
+        Ok(())
+    }
+
+    fn write_remote_files(&self) -> Result<(), CliError> {
         let Some((bytes, directory)) = &self.remote_files else { return Ok(()) };
         let is_read =
             |unit: &PlanUnit| BYTES.number_in(&unit.case) == Some(*bytes) && unit.probe.id == REMOTE_BLOCK.id.as_str();
         if !self.schedule.cases.units.iter().any(is_read) {
             return Ok(());
         }
-        let start = Instant::now();
         notice!("writing {} to {} first, which is not part of that time", units::bytes(*bytes), directory.display());
         let result = kelvin_probes::write_remote_files(&self.setup, *bytes);
-        self.start += start.elapsed();
-        result.map_err(|stop| match stop {
-            ProbeError::Skip(SkipReason(reason)) | ProbeError::Fail(reason) => CliError::new("--remote-size", reason),
-        })
+        result.map_err(|stop| CliError::new("--remote-size", stop_reason(stop)))
     }
 
     /// Removes what was made.
@@ -182,6 +200,27 @@ impl RunPlan {
         kelvin_probes::remove_leftovers();
         self.directories.clear();
     }
+}
+
+/// Why files were not written.
+fn stop_reason(stop: ProbeError) -> String {
+    let (ProbeError::Skip(SkipReason(reason)) | ProbeError::Fail(reason)) = stop;
+    reason
+}
+
+/// The file of this many bytes that the cases of a plan need.
+///
+/// # Errors
+/// A plan without such cases.
+fn extent_file(bytes: u64, cases: &Plan) -> Result<ExtentFile, CliError> {
+    let covering = || cases.units.iter().filter(|unit| EXTENT.number_in(&unit.case) == Some(bytes));
+    if covering().next().is_none() {
+        bail!(
+            "--extent: nothing here covers a file of that size; `kelvin run`, `kelvin study` and `kelvin file sweep` do"
+        );
+    }
+    let is_overwritten = covering().any(|unit| unit.probe.metrics.iter().any(|metric| metric.id == DEVICE_WRITE.id));
+    Ok(ExtentFile { bytes, is_overwritten })
 }
 
 /// How long the CPUs are looked at before a run, and as a share of a time that was asked for.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_core::catalogue::file::REMOTE_BLOCK;
+use kelvin_core::catalogue::file::{DEPTH, DEVICE, EXTENT, JOBS_STUDY, REMOTE_BLOCK};
 use kelvin_core::catalogue::net::PEER_BANDWIDTH;
 use kelvin_core::{Case, Name, Need, NetworkPath};
 use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
@@ -76,11 +76,27 @@ pub fn plan_names(kind: ProbeKind, names: &[String], local: &LocalMachine, effor
     Plan::new(&context, kind, names, effort).map_err(CliError::msg)
 }
 
-/// A plan whose blocks of remote files are of files of the size that an option names, each case once.
+/// A plan with files of the sizes that options name.
 ///
 /// # Errors
-/// A size for a plan without these.
-pub fn with_remote_size(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
+/// A size for a plan without such files.
+pub fn with_file_sizes(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
+    with_extent(with_remote_size(plan, options)?, options)
+}
+
+/// A plan whose study of the device covers a file of the size that an option names.
+fn with_extent(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
+    let Some(bytes) = options.extent else { return Ok(plan) };
+    let covers_extent =
+        |probe: &Probe| probe.metrics.iter().any(|metric| metric.axes().any(|axis| axis.name == EXTENT.name));
+    if !plan.units.iter().any(|unit| covers_extent(unit.probe) && !unit.only_input) {
+        bail!("--extent: none of {DEVICE}, {DEPTH} and {JOBS_STUDY} is measured: name one too, or leave the size out");
+    }
+    Ok(plan.change_cases(covers_extent, |case| case.clone().with_number(EXTENT, bytes)))
+}
+
+/// A plan whose blocks of remote files are of files of the size that an option names, each case once.
+fn with_remote_size(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
     let Some(bytes) = options.remote_size else { return Ok(plan) };
     let is_remote_block = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
     if !plan.units.iter().any(is_remote_block) {
@@ -154,7 +170,7 @@ impl Selection {
         }
         let active_studies = OPTION_STUDIES.iter().filter(|option_studies| (option_studies.is_given)(options));
         let studies = active_studies.flat_map(|option_studies| self.names_of_studies(option_studies)).collect();
-        with_remote_size(self.plan_studies(studies, local, effort)?, options)
+        with_file_sizes(self.plan_studies(studies, local, effort)?, options)
     }
 
     /// The plan of everything that could be measured, with any options.

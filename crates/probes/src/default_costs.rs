@@ -30,7 +30,7 @@ const fn per_axis(metric: &'static Metric, milliseconds: u64, axis: Axis, nanose
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static PROBE_COSTS: [ProbeCost; 44] = [
+static PROBE_COSTS: &[ProbeCost] = &[
     per_axis(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     per_axis(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     // Windows of a fixed time, and a task for each CPU.
@@ -56,6 +56,8 @@ static PROBE_COSTS: [ProbeCost; 44] = [
     fixed(&file::BLOCKSIZE_READ, 25),
     per_axis(&file::READ_ORDER, 15, file::BYTES, 0.5),
     fixed(&file::DEPTH_RATE, 22),
+    // The window and the ramp before it, and a thread for each job.
+    per_axis(&file::JOBS_IOPS, 30, file::JOBS, 300e3),
     fixed(&file::CONTENTION, 65),
     fixed(&file::THREADS, 35),
     fixed(&file::CACHE_SIZE, 4000),
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn costs_name_existing_probes_and_axes() {
-        for cost in &PROBE_COSTS {
+        for cost in PROBE_COSTS {
             let probe = crate::all().into_iter().find(|probe| probe.metrics[0].id == cost.metric.id);
             assert!(probe.is_some(), "{} is the first metric of no probe", cost.metric.id);
             if let Some((axis, _)) = cost.per_unit {

@@ -30,6 +30,7 @@ mod working_cpus;
 
 use std::time::Duration;
 
+pub use file::extent::ExtentFile;
 use kelvin_core::Case;
 use kelvin_harness::{BoundedMetric, Probe, ProbeError, Setup};
 pub use reference_machines::{Primitive, headline_table, primitive_metrics, reference_machines, reference_records};

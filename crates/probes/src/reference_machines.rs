@@ -102,7 +102,7 @@ const REFERENCE_RULES: ReferenceRules<'_> = ReferenceRules {
 fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
     metric.id == mem::LOADED_BANDWIDTH.id
         || mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All)
-        || [file::THREAD_COUNT, net::STREAMS, os::WORKING_CPUS]
+        || [file::THREAD_COUNT, file::JOBS, net::STREAMS, os::WORKING_CPUS]
             .iter()
             .any(|axis| axis.number_in(case).is_some_and(|count| count > 1))
 }

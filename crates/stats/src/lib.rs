@@ -19,6 +19,7 @@ mod random;
 mod ranks;
 mod samples;
 mod scalability;
+mod steady_state;
 mod token_bucket;
 mod uncertain_value;
 mod variance_estimate;
@@ -53,6 +54,7 @@ pub use scalability::{
     ErrorModel, MAX_MISFIT, MIN_LOADS, RepeatedLoad, Scalability, ScalabilityFit, WorstMisfit, fit_scalability,
     fit_scalability_with_intervals,
 };
+pub use steady_state::{MAX_STEADY_RANGE, MAX_STEADY_SLOPE, MeasurementWindow, STEADY_WINDOWS};
 pub use token_bucket::{Burst, PacedRate, ProgressPoint, burst, paced_rate, sustained_start};
 pub use uncertain_value::{
     FALSE_DISCOVERY_RATE, MIN_INTERVAL_ROUNDS, ShareOfChange, UncertainValue, adjusted_p_values, bonferroni_level,

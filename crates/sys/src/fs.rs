@@ -264,6 +264,17 @@ pub fn flush_directory(directory: &File) -> Result<()> {
     }
 }
 
+/// Gives a file this many bytes of room on its file system, and that size. A file system without such a call gives the size alone.
+///
+/// # Errors
+/// Those of fallocate, such as ENOSPC: then it has as much room as there was.
+pub fn allocate(file: &File, bytes: u64) -> Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes),
+        allocated => Ok(allocated?),
+    }
+}
+
 /// The effective user of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
@@ -326,6 +337,14 @@ pub fn set_topdir_flag(directory: &File) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn allocated_file_has_size_and_no_more_than_there_is() {
+        let file = tempfile::tempfile().unwrap();
+        allocate(&file, 100_000).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 100_000);
+        assert!(allocate(&file, 1 << 62).is_err());
+    }
     use std::io::Write;
 
     #[test]

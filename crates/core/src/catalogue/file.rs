@@ -18,6 +18,8 @@ pub use remote_and_rivals::*;
 pub const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
 /// Bytes of the file.
 pub const BYTES: Axis = Axis::new("bytes", "file", AxisScale::Bytes);
+/// Bytes of the file that the study of the device covers, where `--extent` states them.
+pub const EXTENT: Axis = Axis::new("extent", "extent", AxisScale::Bytes);
 /// Threads that read at the same time.
 pub const THREAD_COUNT: Axis = Axis::new("threads", "threads", AxisScale::Logarithmic);
 

@@ -74,6 +74,11 @@ pub struct RunOptions {
     /// round, outside the budget [default: 1, 8 and 128 MiB, if they can be written in 6 s, or fewer of these]
     #[arg(long, value_name = "BYTES", value_parser = remote_size, requires = "remote")]
     pub remote_size: Option<u64>,
+    /// Size of the file that file.device, file.depth and file.jobs cover, such as 100G, to leave the device's own cache: 64M or more.
+    /// It is written before the first round, outside the budget, and with file.device.write overwritten until the rate is steady
+    /// [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = extent)]
+    pub extent: Option<u64>,
     /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, for study load, the file server
     /// that it starts with --serve
     #[arg(long, value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
@@ -113,4 +118,11 @@ fn remote_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     let is_valid = (1 << 20..=1 << 40).contains(&bytes) && bytes.is_multiple_of(4 << 10);
     if is_valid { Ok(bytes) } else { Err("it must be between 1M and 1T, and a multiple of 4k".into()) }
+}
+
+/// Bytes of the file of the study of a device: no fewer than by default, and of whole blocks of a stream.
+fn extent(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    let is_valid = (64 << 20..=1 << 50).contains(&bytes) && bytes.is_multiple_of(1 << 20);
+    if is_valid { Ok(bytes) } else { Err("it must be between 64M and 1024T, and a multiple of 1M".into()) }
 }

@@ -22,7 +22,7 @@ use crate::redact::Redaction;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{RunDefaults, RunSchedule};
 use crate::run_writer::RunWriter;
-use crate::selection::{Selection, plan_names, studies_that_need, with_agent_cpus};
+use crate::selection::{Selection, plan_names, studies_that_need, with_agent_cpus, with_file_sizes};
 use crate::stores::{open_existing_store, open_store};
 
 /// `kelvin run`.
@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs) -> CmdResult {
 /// `kelvin file sweep`: the area of files and disks with all its points.
 pub fn sweep(args: &SweepArgs) -> CmdResult {
     let (local, effort) = (LocalMachine::read(args.options.cpu)?, Effort::Thorough);
-    let cases = plan_names(ProbeKind::Measure, &["file".to_owned()], &local, effort)?;
+    let cases = with_file_sizes(plan_names(ProbeKind::Measure, &["file".to_owned()], &local, effort)?, &args.options)?;
     let (cases, rival_blocks) = with_rivals(cases, args.rivals, &local, effort)?;
     let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + rival_blocks, local.allowed.len());
     let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;

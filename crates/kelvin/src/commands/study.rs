@@ -22,7 +22,7 @@ use crate::commands::run::{TextOutput, measure_and_show, plan_run};
 use crate::output;
 use crate::placement::LocalMachine;
 use crate::run_schedule::{MAX_QUICK_TIME, RunDefaults};
-use crate::selection::{OptionStudies, plan_names, with_remote_size};
+use crate::selection::{OptionStudies, plan_names, with_file_sizes};
 
 pub use load::disk_rate;
 
@@ -83,7 +83,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         (_, true) => (Effort::Thorough, 2),
     };
     let plan = plan_names(kind, &selection.names, &local, effort)?;
-    let plan = with_remote_size(plan, &args.options)?;
+    let plan = with_file_sizes(plan, &args.options)?;
     let plan = if args.full { with_all_combinations(plan, &selection)? } else { plan };
     let plan = without_devices(select_cases(plan, &args.only)?);
     // What is compared must be measured close together: states of the machine last for seconds.

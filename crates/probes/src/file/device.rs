@@ -3,17 +3,18 @@
 //! They explain reading and writing of files. They must not be taken for those of the medium: a drive, a controller or a
 //! hypervisor may answer from its own cache, below the kernel.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use kelvin_core::catalogue::file::{
     DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
-    DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
+    DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY, EXTENT,
 };
-use kelvin_file::{BlockRequest, Observer};
-use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
+use kelvin_file::{BlockRequest, Observer, Reader};
+use kelvin_stats::{PacedRate, ProgressPoint, STEADY_WINDOWS, paced_rate};
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 
+use super::extent;
 use super::overwrite::{Overwriter, stream_overwrite};
 use super::prelude::*;
 use super::test_files::{FULL_QUEUE_DEPTH, QueuedReads};
@@ -59,8 +60,8 @@ const MAX_REPEAT_SPEEDUP: f64 = 2.0;
 /// Most writes of 4 KiB in a round: the bench takes 800 samples of each kind at most, and some before.
 const MAX_WRITES: u64 = 2000;
 
-fn read(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
-    let target = test_files::device_file(bench, SHARED_BYTES)?;
+fn read(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let target = extent::study_file(bench, case)?;
     test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
     stream_rate(bench, &target)?;
     random_latency(bench, &target)?;
@@ -91,24 +92,62 @@ fn stream_rate_into(
     queue: &QueuedReads,
     (pages, metric): (PagePolicy, &'static Metric),
 ) -> ProbeResult<f64> {
-    let file_bytes = target.bytes();
-    let read_part = |range| test_files::run_job(&ReadJob { pages, ..queue.job(target, STREAM_BLOCK, range) });
-    let max_part = STREAM_PART_BYTES.min(file_bytes);
-    let trial = read_part(0..max_part)?;
-    let bytes = if trial.nanoseconds < MIN_PART_NANOSECONDS { file_bytes } else { max_part };
+    let mut parts = PartReader::open(target, queue, pages)?;
+    let max_part = STREAM_PART_BYTES.min(target.bytes());
+    let trial = parts.read(0..max_part)?;
+    let bytes = if trial < MIN_PART_NANOSECONDS { target.bytes().min(SHARED_BYTES) } else { max_part };
     bench.note(format!("{}, buffers in {} pages", queue.description, pages.name()));
     let counters = DeviceCounters::now(target);
-    let mut starts = (0..file_bytes).step_by(bytes as usize).cycle().skip(1);
+    let count = target.bytes() / bytes;
+    // Of a large file another part begins each round, so that no round reads what the one before has left in a cache of the device.
+    let first = if target.bytes() > SHARED_BYTES { bench.seed() % count } else { 1 };
+    let mut starts = (0..count).map(|part| part * bytes).cycle().skip(first as usize);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
     bench.time_each_work([metric], bytes as f64, |_| {
         let start = starts.next().unwrap_or(0);
-        let result = read_part(start..start + bytes)?;
-        times.push(result.nanoseconds as f64);
-        Ok([(result.nanoseconds as f64 * ticks) as u64])
+        let nanoseconds = parts.read(start..start + bytes)? as f64;
+        times.push(nanoseconds);
+        Ok([(nanoseconds * ticks) as u64])
     })?;
     bench.note_last_reading(counters.prove_read(bytes * times.len() as u64)?);
     Ok((bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>())
+}
+
+/// Reads parts of a file in order, with many blocks in flight.
+enum PartReader<'q> {
+    /// Each part is a job, which also looks before and after at which pages of the file are in memory.
+    Jobs { target: &'q Target, queue: &'q QueuedReads, pages: PagePolicy },
+    /// One reader for all parts: of a large file that look would take far longer than the part.
+    Open(Box<Reader>),
+}
+
+impl<'q> PartReader<'q> {
+    fn open(target: &'q Target, queue: &'q QueuedReads, pages: PagePolicy) -> ProbeResult<Self> {
+        if target.bytes() <= SHARED_BYTES || queue.threads > 1 {
+            return Ok(Self::Jobs { target, queue, pages });
+        }
+        set_cache_state(target, PageCacheState::Direct)?;
+        let order = BlockOrder::Sequential;
+        let options = ReadOptions { access: Access::Direct, block: STREAM_BLOCK, order, pages };
+        Ok(Self::Open(Box::new(queue.engine.open(target, options).map_err(probe_error)?)))
+    }
+
+    /// Nanoseconds of reading a range.
+    fn read(&mut self, range: Range<u64>) -> ProbeResult<u64> {
+        match self {
+            Self::Jobs { target, queue, pages } => {
+                let job = ReadJob { pages: *pages, ..queue.job(target, STREAM_BLOCK, range) };
+                Ok(test_files::run_job(&job)?.nanoseconds)
+            }
+            Self::Open(reader) => {
+                let mut requests = BlockRequests::new(range, STREAM_BLOCK, BlockOrder::Sequential);
+                let start = monotonic();
+                reader.read(&mut requests, &mut IoTally::default()).map_err(probe_error)?;
+                Ok(monotonic() - start)
+            }
+        }
+    }
 }
 
 /// The rate of a round compared with that of the first pass, and what follows, in words.
@@ -218,7 +257,10 @@ fn describe_pacing(pacing: &PacedRate) -> String {
     }
 }
 
-fn write(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
+fn write(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    if let Some(bytes) = EXTENT.number_in(case) {
+        return write_extent(bench, case, bytes);
+    }
     let target = test_files::overwrite_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
     bench.reserve_write(2 * STREAM_PART_BYTES + STREAM_PART_BYTES + MAX_WRITES * RANDOM_BLOCK as u64)?;
@@ -231,12 +273,24 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     write_flushed(bench, &target)
 }
 
+/// Over the file of `--extent`, which was overwritten before the first round until the rate was steady: each of the last windows is the
+/// figure of one round, for a stream of a round would end in a cache of the device.
+fn write_extent(bench: &mut Bench<'_>, case: &Case, bytes: u64) -> ProbeResult {
+    let target = extent::study_file(bench, case)?;
+    let rates = extent::window_rates(bench, bytes)?;
+    bench.note(extent::describe(&rates, bytes));
+    let last = rates.iter().skip(rates.len().saturating_sub(STEADY_WINDOWS));
+    bench.record(&DEVICE_WRITE, last.skip(bench.round() as usize).take(1).copied().collect());
+    bench.reserve_write(MAX_WRITES * RANDOM_BLOCK as u64)?;
+    write_flushed(bench, &target)
+}
+
 /// Writes small blocks in random order, one by one: first until each is accepted, then with a flush each. A flush slows the
 /// write after it, and so the two are not timed together.
 fn write_flushed(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let order = BlockOrder::Random { seed: bench.seed() };
     let mut writer = Overwriter::open(target, Access::Direct, RANDOM_BLOCK, bench.seed())?;
-    let mut requests = BlockRequests::new(0..SHARED_BYTES, RANDOM_BLOCK, order).endless();
+    let mut requests = BlockRequests::new(0..target.bytes(), RANDOM_BLOCK, order).endless();
     for (metric, has_flush) in [(&DEVICE_ACCEPT_LATENCY, false), (&DEVICE_WRITE_LATENCY, true)] {
         let (mut bytes_written, counters) = (0, DeviceCounters::now(target));
         bench.time_each([metric], |clock| {

@@ -13,7 +13,9 @@ pub(crate) mod directory_entry;
 mod engine_model;
 mod engine_tuning;
 mod engines;
+pub(crate) mod extent;
 mod idle_reclaim;
+mod jobs;
 pub(crate) mod metadata;
 pub(crate) mod new_file;
 mod overwrite;
@@ -44,6 +46,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &blocksize::WRITE_PROBE,
     &sequential_random::PROBE,
     &queue_depth::PROBE,
+    &jobs::PROBE,
     &contention::PROBE,
     &threads::PROBE,
     &byte_calls::PROBE,

@@ -83,7 +83,7 @@ fn check_complete_write(written: std::io::Result<usize>, bytes: usize) -> ProbeR
 }
 
 /// Bytes of a block of a stream.
-const STREAM_BLOCK: usize = MIB as usize;
+pub(super) const STREAM_BLOCK: usize = MIB as usize;
 /// Blocks written before the time begins, and those that are timed.
 const WARM_UP_BLOCKS: u64 = FULL_QUEUE_DEPTH as u64;
 const TIMED_BLOCKS: u64 = 2 * FULL_QUEUE_DEPTH as u64;
@@ -104,19 +104,10 @@ pub(super) struct StreamWriteResult {
 
 /// Overwrites the beginning of a file, many blocks in flight, past the page cache.
 pub(super) fn stream_overwrite(target: &Target, seed: u64) -> ProbeResult<StreamWriteResult> {
-    let setup =
-        RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, is_registered: false, pages: PagePolicy::Base };
-    let file = open_for_write(target, Access::Direct)?;
-    let sync_file = file.try_clone()?;
-    let (span, description) = match FileRing::new(file, setup) {
-        Ok(ring) => (stream_with_ring(ring, target, seed)?, format!("io_uring, queue depth {FULL_QUEUE_DEPTH}")),
-        Err(error) => {
-            let description =
-                format!("{FULL_QUEUE_DEPTH} threads of pwrite, because io_uring is unavailable here: {error}");
-            (stream_with_threads(target, seed)?, description)
-        }
-    };
-    let TimedSpan { start, end, timed_blocks, total_blocks } = span;
+    let sync_file = open_for_write(target, Access::Direct)?;
+    let counter = BlockCounter::new(target);
+    let description = stream(target, seed, &counter)?;
+    let TimedSpan { start, end, timed_blocks, total_blocks } = counter.finish()?;
     sync_file.sync_data()?;
     let rate = |end_time: u64| {
         (timed_blocks * STREAM_BLOCK as u64) as f64 * 1e9 / end_time.saturating_sub(start).max(1) as f64
@@ -127,6 +118,31 @@ pub(super) fn stream_overwrite(target: &Target, seed: u64) -> ProbeResult<Stream
         bytes: total_blocks * STREAM_BLOCK as u64,
         description,
     })
+}
+
+/// What a stream writes, and when it ends.
+pub(super) trait StreamPlan: Sync {
+    /// The place of the next block, if there is to be one.
+    fn next_block(&self) -> Option<u64>;
+
+    /// A block was written.
+    fn complete_block(&self);
+}
+
+/// Writes the blocks of a plan, many in flight, past the page cache; the means, in words.
+pub(super) fn stream(target: &Target, seed: u64, plan: &impl StreamPlan) -> ProbeResult<String> {
+    let setup =
+        RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, is_registered: false, pages: PagePolicy::Base };
+    match FileRing::new(open_for_write(target, Access::Direct)?, setup) {
+        Ok(ring) => {
+            stream_with_ring(ring, seed, plan)?;
+            Ok(format!("io_uring, queue depth {FULL_QUEUE_DEPTH}"))
+        }
+        Err(error) => {
+            stream_with_threads(target, seed, plan)?;
+            Ok(format!("{FULL_QUEUE_DEPTH} threads of pwrite, because io_uring is unavailable here: {error}"))
+        }
+    }
 }
 
 /// The timed part of a stream: its begin and end, the blocks written meanwhile, and all blocks.
@@ -145,6 +161,8 @@ struct BlockCounter {
     timed_start: AtomicU64,
     next: AtomicU64,
     completed_blocks: AtomicU64,
+    /// When the last one was done.
+    end: AtomicU64,
 }
 
 impl BlockCounter {
@@ -152,63 +170,62 @@ impl BlockCounter {
         Self { blocks: target.bytes() / STREAM_BLOCK as u64, stream_start: monotonic(), ..Self::default() }
     }
 
-    /// The place of the next block, if there is to be one.
+    fn finish(self) -> ProbeResult<TimedSpan> {
+        let end = self.end.into_inner();
+        let (start, total_blocks) = (self.timed_start.into_inner(), self.completed_blocks.into_inner());
+        match total_blocks.checked_sub(WARM_UP_BLOCKS) {
+            Some(timed_blocks) if timed_blocks > 0 => Ok(TimedSpan { start, end, timed_blocks, total_blocks }),
+            _ => Err(ProbeError::fail(format!("only {total_blocks} blocks of {STREAM_BLOCK} bytes were written"))),
+        }
+    }
+}
+
+impl StreamPlan for BlockCounter {
     fn next_block(&self) -> Option<u64> {
         let block = self.next.fetch_add(1, Ordering::Relaxed);
         let is_late = block > WARM_UP_BLOCKS && monotonic() - self.stream_start > MAX_STREAM_NANOSECONDS;
         (block < WARM_UP_BLOCKS + TIMED_BLOCKS && !is_late).then_some(block % self.blocks * STREAM_BLOCK as u64)
     }
 
-    /// Counts a written block.
     fn complete_block(&self) {
+        let now = monotonic();
+        self.end.fetch_max(now, Ordering::Relaxed);
         if self.completed_blocks.fetch_add(1, Ordering::Relaxed) + 1 == WARM_UP_BLOCKS {
-            self.timed_start.store(monotonic(), Ordering::Relaxed);
-        }
-    }
-
-    fn finish(self) -> ProbeResult<TimedSpan> {
-        let (start, total_blocks) = (self.timed_start.into_inner(), self.completed_blocks.into_inner());
-        match total_blocks.checked_sub(WARM_UP_BLOCKS) {
-            Some(timed_blocks) if timed_blocks > 0 => {
-                Ok(TimedSpan { start, end: monotonic(), timed_blocks, total_blocks })
-            }
-            _ => Err(ProbeError::fail(format!("only {total_blocks} blocks of {STREAM_BLOCK} bytes were written"))),
+            self.timed_start.store(now, Ordering::Relaxed);
         }
     }
 }
 
-fn stream_with_ring(mut ring: FileRing, target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
+fn stream_with_ring(mut ring: FileRing, seed: u64, plan: &impl StreamPlan) -> ProbeResult {
     let mut free_slots: Vec<usize> = (0..FULL_QUEUE_DEPTH as usize).collect();
     let (mut noise, mut number) = (RandomData::new(seed), seed);
     free_slots.iter().for_each(|&slot| noise.fill(ring.buffer_mut(slot)));
-    let counter = BlockCounter::new(target);
     loop {
         while let Some(&slot) = free_slots.last() {
-            let Some(offset) = counter.next_block() else { break };
+            let Some(offset) = plan.next_block() else { break };
             free_slots.pop();
             stamp_units(ring.buffer_mut(slot), &mut number);
             ring.queue(IoDirection::Write, slot, offset, 0..STREAM_BLOCK);
         }
         if ring.in_flight() == 0 {
-            return counter.finish();
+            return Ok(());
         }
         ring.wait(1)?;
         while let Some((slot, written)) = ring.next_completion() {
             check_complete_write(written, STREAM_BLOCK)?;
-            counter.complete_block();
+            plan.complete_block();
             free_slots.push(slot);
         }
     }
 }
 
-fn stream_with_threads(target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
-    let counter = BlockCounter::new(target);
+fn stream_with_threads(target: &Target, seed: u64, plan: &impl StreamPlan) -> ProbeResult {
     let thread = |number: u64| {
         let mut writer = Overwriter::open(target, Access::Direct, STREAM_BLOCK, seed.wrapping_add(number << 32))?;
-        while let Some(offset) = counter.next_block() {
+        while let Some(offset) = plan.next_block() {
             writer.renew();
             writer.write(BlockRequest { offset, bytes: STREAM_BLOCK })?;
-            counter.complete_block();
+            plan.complete_block();
         }
         Ok(())
     };
@@ -217,8 +234,7 @@ fn stream_with_threads(target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
         let handles = (0..u64::from(FULL_QUEUE_DEPTH)).map(start).collect::<std::io::Result<Vec<_>>>()?;
         let thread_panic = || Err(ProbeError::fail("a writing thread panicked"));
         handles.into_iter().try_for_each(|handle| handle.join().unwrap_or_else(|_| thread_panic()))
-    })?;
-    counter.finish()
+    })
 }
 
 #[cfg(test)]
@@ -278,7 +294,9 @@ mod tests {
         assert!(result.rate >= result.flushed_rate && result.flushed_rate > 0.0);
         assert_eq!(units(&file.0), blocks * STREAM_BLOCK / DEDUP_UNIT);
         std::fs::write(&file.0, vec![0; blocks * STREAM_BLOCK]).unwrap();
-        let span = stream_with_threads(&target, 6).unwrap();
+        let counter = BlockCounter::new(&target);
+        stream_with_threads(&target, 6, &counter).unwrap();
+        let span = counter.finish().unwrap();
         assert_eq!(span.timed_blocks + WARM_UP_BLOCKS, span.total_blocks);
         assert!(span.end > span.start);
         assert_eq!(units(&file.0), blocks * STREAM_BLOCK / DEDUP_UNIT);

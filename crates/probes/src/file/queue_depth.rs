@@ -8,6 +8,7 @@ use kelvin_core::catalogue::file::{
 };
 
 use super::derived_time::format_time;
+use super::extent;
 use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
@@ -38,7 +39,7 @@ const REAPING_FACTOR: f64 = 1.25;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let depth = required_number(QUEUE_DEPTH, case)? as u32;
-    let target = test_files::device_file(bench, SHARED_BYTES)?;
+    let target = extent::study_file(bench, case)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
     let counters = DeviceCounters::now(&target);
     let read = |nanoseconds: f64| {
@@ -75,7 +76,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 /// How long a round takes in which this many requests were too few for this depth; `None` if they are enough.
-fn extended_round(nanoseconds: f64, requests: u64, depth: u64) -> Option<f64> {
+pub(super) fn extended_round(nanoseconds: f64, requests: u64, depth: u64) -> Option<f64> {
     let ratio = REQUESTS_PER_SLOT as f64 * depth as f64 / requests.max(1) as f64;
     (ratio > 1.0).then(|| (nanoseconds * ratio).min(MAX_ROUND_NANOSECONDS))
 }
@@ -121,8 +122,9 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
         let achieved_depth = fact("depth", depth as f64, Unit::Count, "the case").of_value([1.0 / REAPING_FACTOR, 1.0]);
         return Ok(achieved_depth.explained(PredictionBasis::Derived, "depth requested", &remark));
     }
-    let single = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?;
-    let [lower, upper] = closed_system_rates(depth, single, measured(facts, &DEVICE_REQUESTS, &Case::new())?);
+    let device = extent::study_case(case);
+    let single = measured(facts, &DEVICE_MEAN_LATENCY, &device)?;
+    let [lower, upper] = closed_system_rates(depth, single, measured(facts, &DEVICE_REQUESTS, &device)?);
     let (expected, name) = if metric.id == DEPTH_RATE.id {
         (upper.clone().with_bounds(&lower, &upper), "rate at a depth")
     } else {
@@ -135,7 +137,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
 /// Bounds on the requests per second that a closed system with this many in flight completes, from the nanoseconds of one request alone and
 /// its highest rate. The lower one is the balanced job bound: each other request is found waiting at the busiest part. The upper ones are
 /// asymptotic: no request waits for another, or the device is saturated.
-fn closed_system_rates(depth: u64, latency: Expr, highest: Expr) -> [Expr; 2] {
+pub(super) fn closed_system_rates(depth: u64, latency: Expr, highest: Expr) -> [Expr; 2] {
     let in_flight = count_of("depth", depth);
     // It is no lower than one by one.
     let saturation_rate = highest.max(1.0 / latency.clone());

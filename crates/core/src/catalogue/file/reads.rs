@@ -2,12 +2,14 @@
 
 use crate::{Axis, AxisScale, Better, Metric, Name, Overhead, Unit};
 
-use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, disk_metric};
+use super::{AccessOrder, BLOCK, BYTES, CacheState, EXTENT, THREAD_COUNT, disk_metric};
 use crate::catalogue::axis_words::words;
 use crate::catalogue::metric_list::{duration, metrics, rate};
 
 /// Requests in flight.
 pub const QUEUE_DEPTH: Axis = Axis::new("depth", "queue depth", AxisScale::Logarithmic);
+/// Threads that each have as many requests in flight, on a CPU of their own: what fio calls jobs.
+pub const JOBS: Axis = Axis::new("jobs", "jobs, one on each CPU", AxisScale::Logarithmic);
 
 words! {
     /// What a write waits for. Neither is flushed.
@@ -38,6 +40,8 @@ const fn cache_and_disk_metric(metric: Metric) -> Metric {
 pub const BLOCKSIZE: Name = Name::new("file.blocksize");
 /// The study of queue depths.
 pub const DEPTH: Name = Name::new("file.depth");
+/// The study of jobs.
+pub const JOBS_STUDY: Name = Name::new("file.jobs");
 
 /// Bytes of the file that one-byte calls are made on.
 pub const FILE_BYTES: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);
@@ -126,13 +130,19 @@ metrics! {
         /// Random reads of 4 KiB per second
         DEPTH_RATE = disk_metric(rate("file.depth.rate"))
             .unit(Unit::PerSecond, Better::Higher)
-            .with_axes([QUEUE_DEPTH]),
+            .with_axes([QUEUE_DEPTH, EXTENT]),
         /// Latency of a random read of 4 KiB, the mean over a round
-        DEPTH_LATENCY = disk_metric(duration("file.depth.latency")).with_axes([QUEUE_DEPTH]),
+        DEPTH_LATENCY = disk_metric(duration("file.depth.latency")).with_axes([QUEUE_DEPTH, EXTENT]),
         /// Mean queue depth over a round: the rate times the latency, by Little's law
         DEPTH_ACHIEVED = disk_metric(rate("file.depth.achieved"))
             .unit(Unit::Count, Better::Neither)
-            .with_axes([QUEUE_DEPTH]),
+            .with_axes([QUEUE_DEPTH, EXTENT]),
+        /// Random reads of 4 KiB per second by all jobs together, each at this queue depth on a CPU of its own
+        JOBS_IOPS = disk_metric(rate("file.jobs.iops"))
+            .unit(Unit::PerSecond, Better::Higher)
+            .with_axes([JOBS, QUEUE_DEPTH, EXTENT]),
+        /// CPU time of one of these reads, the mean over all jobs
+        JOBS_CPU = disk_metric(duration("file.jobs.cpu")).with_axes([JOBS, QUEUE_DEPTH, EXTENT]),
         /// One read past the page cache while other threads read, the mean over threads and round
         CONTENTION = disk_metric(duration("file.contention"))
             .with_axes([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
