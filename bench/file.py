@@ -13,6 +13,10 @@ Direct: sequential and random reads past the page cache are compared with fio at
 system is on a loop device over memory. Judged reads are under a limit on the device, with both sides in the same control group.
 So the medium is steady. The first second is left out. The interval must lie within 5 %. With --unlimited the same comparisons
 run without the limit, and are not judged: the code of each program and the threads of the loop device are then the limit.
+Jobs: file.jobs, with one job and with one on each CPU at queue depth 32, is compared with fio at as many jobs (--numjobs) and the same depth
+(--iodepth), by io_uring and by libaio. Both read a file of 64 MiB on the file system of --dir, and one on the loop device under the limit,
+on all CPUs. The interval must lie within 5 %.
+
 `kelvin digest` of a file that is not in memory is compared, as a whole program, with the sequential direct rates of fio and dd
 under the limit. It runs with a cached read method, and with one that it must find (--rebuild-cache). Bound: above 0.97. Needs root.
 
@@ -137,6 +141,35 @@ class FilePrograms:
         output = self.run_pinned(*command).stdout
         read_result = json.loads(output[output.index("{"):])["jobs"][0]["read"]
         return read_result["iops"] if figure == "requests_per_second" else read_result["bw_bytes"]
+
+    def run_on_all_cpus(self, *command, **options):
+        process = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, preexec_fn=self.join_cgroup, **options)
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, command))}: {process.stderr.strip()}")
+        return process.stdout
+
+    def kelvin_jobs_rate(self, jobs, depth):
+        """Requests per second of file.jobs, with these jobs and this depth."""
+        command = [self.kelvin, "study", "file.jobs", "--only", f"jobs={jobs}", "--only", f"depth={depth}", "--dir", self.path.parent, "--budget", f"{2 * self.seconds:g}s", "--no-store", "--no-report", "--json"]
+        results = json.loads(self.run_on_all_cpus(*command))["analysis"]["results"]
+        [value] = [result["outcome"]["summary"]["headline"] for result in results if result["metric"]["id"] == "file.jobs.iops" and result["case"] == {"jobs": jobs, "depth": depth}]
+        return value
+
+    def fio_jobs_rate(self, jobs, depth, engine):
+        """Requests per second of fio with these jobs and this depth."""
+        command = [
+            common.require_program("fio", "fio"), "--name=side", f"--filename={self.path}", "--readonly", "--time_based", f"--runtime={self.seconds:g}",
+            "--ramp_time=1", "--rw=randread", "--bs=4k", f"--ioengine={engine}", f"--iodepth={depth}", f"--numjobs={jobs}", "--direct=1", "--invalidate=0",
+            "--group_reporting", f"--cpus_allowed={','.join(map(str, self.job_cpus(jobs)))}", "--cpus_allowed_policy=split", "--output-format=json",
+            "--disable_lat=1", "--disable_clat=1", "--disable_slat=1", "--disable_bw_measurement=1",
+        ]
+        output = self.run_on_all_cpus(*command)
+        return json.loads(output[output.index("{"):])["jobs"][0]["read"]["iops"]
+
+    def job_cpus(self, jobs):
+        """The CPUs of jobs: first the one on which kelvin measures all else."""
+        others = [cpu for cpu in sorted(os.sched_getaffinity(0)) if cpu != self.rivals.cpu]
+        return [self.rivals.cpu, *others][:jobs]
 
     def dd_rate(self, block):
         self.ensure_cached()
@@ -265,6 +298,39 @@ def direct_comparisons(programs, judged, limit_text):
     return selection
 
 
+# Requests in flight of each job.
+JOB_DEPTH = 32
+
+
+def job_comparisons(programs, medium):
+    """Comparisons of several jobs at depth with fio, on one CPU and on all."""
+    return [
+        Comparison(
+            f"direct random 4k, jobs: {jobs}, depth {JOB_DEPTH}, {medium}", f"fio {engine}, numjobs={jobs}",
+            lambda jobs=jobs: programs.kelvin_jobs_rate(jobs, JOB_DEPTH),
+            lambda jobs=jobs, engine=engine: programs.fio_jobs_rate(jobs, JOB_DEPTH, engine),
+            least=0.95, most=1.05,
+        )
+        for jobs in sorted({1, len(os.sched_getaffinity(0))})
+        for engine in ("io_uring", "libaio")
+    ]
+
+
+def measure_jobs(kelvin, rivals, arguments, order, directory):
+    """Measures jobs on the file system of --dir, and on a device of known rate."""
+    path = directory / "data"
+    media.fill_file(path, 64 * MIB)
+    results = measure_until_settled(job_comparisons(FilePrograms(kelvin, rivals, path, arguments.seconds), "--dir"), rivals, arguments, order)
+    path.unlink()
+    with media.loop_device(192 * MIB) as (path, device):
+        with path.open("r+b") as file:
+            file.truncate(64 * MIB)
+        with media.throttled_cgroup(device, 64 * MIB, 4000) as join_cgroup:
+            limit_text = "as fast as it is" if join_cgroup is None else "64 MiB/s, 4000 requests/s"
+            programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), join_cgroup)
+            return results + measure_until_settled(job_comparisons(programs, limit_text), rivals, arguments, order)
+
+
 def measure_devices(kelvin, rivals, arguments, order):
     """Measures direct reads and cold digests on a device of known rate, and on one as fast as memory."""
     results = []
@@ -367,7 +433,7 @@ def parse():
     parser.add_argument("--size", type=int, default=4096, help="size of the file for the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
     parser.add_argument("--unlimited", action="store_true", help="also measure direct reads without a limit on the device; they are not judged")
-    parser.add_argument("--only", nargs="+", choices=(parts := ["cached", "copy", "direct", "digest"]), default=parts)
+    parser.add_argument("--only", nargs="+", choices=(parts := ["cached", "copy", "direct", "jobs", "digest"]), default=parts)
     return common.parse_pairs(parser)
 
 
@@ -388,6 +454,8 @@ def measure(arguments):
             path.unlink()
         if "direct" in arguments.only:
             comparisons += measure_devices(kelvin, rivals, arguments, order)
+        if "jobs" in arguments.only:
+            comparisons += measure_jobs(kelvin, rivals, arguments, order, Path(directory))
         if "digest" in arguments.only:
             path = Path(directory) / "data"
             media.fill_file(path, arguments.size * MIB)

@@ -39,10 +39,12 @@ pub struct JobSpec {
     pub clock: (Clock, f64),
     /// Nanoseconds of the window.
     pub window: u64,
+    /// Whether the time of each completion in the window is kept: of a slow device there are few.
+    pub keeps_times: bool,
 }
 
 /// What one job did in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobResult {
     /// Requests that were completed in it.
     pub completions: u64,
@@ -52,6 +54,8 @@ pub struct JobResult {
     pub requests: u64,
     /// The mean queue depth, counted at completions.
     pub achieved_depth: f64,
+    /// The clock at each completion in the window, in ticks, if that was to be kept.
+    pub times: Vec<u64>,
 }
 
 /// What jobs did in their window.
@@ -84,6 +88,13 @@ impl JobsResult {
     /// All requests that were made, before the window and after it as well.
     pub fn requests(&self) -> u64 {
         self.jobs.iter().map(|job| job.requests).sum()
+    }
+
+    /// The clock at each completion in the window, of all jobs, in ticks and in order.
+    pub fn times(&self) -> Vec<u64> {
+        let mut times: Vec<u64> = self.jobs.iter().flat_map(|job| job.times.iter().copied()).collect();
+        times.sort_unstable();
+        times
     }
 
     /// The mean queue depth of a job.
@@ -167,12 +178,13 @@ struct WindowObserver<'w> {
     result: JobResult,
     /// CPU time at the first completion in the window.
     first_usage: Option<Usage>,
+    keeps_times: bool,
 }
 
 impl<'w> WindowObserver<'w> {
-    fn new(window: &'w Window, clock: Clock, depth: u32) -> Self {
-        let result = JobResult::default();
-        Self { window, clock, start: clock.start(), until_ready: u64::from(depth), result, first_usage: None }
+    fn new(window: &'w Window, clock: Clock, depth: u32, keeps_times: bool) -> Self {
+        let (start, until_ready, result) = (clock.start(), u64::from(depth), JobResult::default());
+        Self { window, clock, start, until_ready, result, first_usage: None, keeps_times }
     }
 
     /// The end of the window.
@@ -210,6 +222,9 @@ impl Observer for WindowObserver<'_> {
             }
             Phase::Counted => {
                 self.result.completions += 1;
+                if self.keeps_times {
+                    self.result.times.push(now);
+                }
                 if self.first_usage.is_none() {
                     self.first_usage = Some(read_usage(UsageScope::Thread));
                 }
@@ -258,7 +273,7 @@ fn run_job(spec: &JobSpec, number: u64, cpu: u32, (window, barrier): (&Window, &
         return Ok(JobResult::default());
     }
     let mut reader = reader?;
-    let mut observer = WindowObserver::new(window, spec.clock.0, spec.engine.depth());
+    let mut observer = WindowObserver::new(window, spec.clock.0, spec.engine.depth(), spec.keeps_times);
     let mut requests = BlockRequests::new(0..spec.target.bytes(), spec.block, order).endless();
     reader.read(&mut requests, &mut observer)?;
     Ok(JobResult { achieved_depth: reader.achieved_depth().unwrap_or(1.0), ..observer.result })
@@ -274,7 +289,7 @@ mod tests {
     /// Completions of two jobs at these moments of a script, in nanoseconds; what each counts.
     fn counted(window: &Window, depth: u32, moments: &[(usize, u64)]) -> [JobResult; 2] {
         let script = ScriptedClock::leak(0);
-        let mut observers = [0, 1].map(|_| WindowObserver::new(window, Clock::Scripted(script), depth));
+        let mut observers = [0, 1].map(|_| WindowObserver::new(window, Clock::Scripted(script), depth, true));
         let mut has_ended = [false; 2];
         for &(job, moment) in moments {
             assert!(!has_ended[job], "a job that was told to end makes no more requests");
@@ -302,9 +317,10 @@ mod tests {
             (1, 200_000),
         ];
         let jobs = counted(&window, 2, &moments);
-        assert_eq!(jobs.map(|job| job.completions), [2, 2]);
-        assert_eq!(jobs.map(|job| job.requests), [6, 5]);
+        assert_eq!(jobs.each_ref().map(|job| job.completions), [2, 2]);
+        assert_eq!(jobs.each_ref().map(|job| job.requests), [6, 5]);
         let result = JobsResult { window: 100_000, jobs: jobs.to_vec() };
+        assert_eq!(result.times(), [80_000, 81_000, 120_000, 179_999]);
         assert_eq!((result.completions(), result.requests(), result.requests_per_second()), (4, 11, 40_000.0));
     }
 
@@ -345,6 +361,7 @@ mod tests {
             cpus: vec![cpu; 3],
             clock: (Clock::MonotonicRaw, 1e9),
             window: 5_000_000,
+            keeps_times: false,
         };
         let result = match run(&spec) {
             Err(error) if error.is_unsupported() => {

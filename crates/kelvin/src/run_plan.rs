@@ -88,7 +88,7 @@ impl RunPlan {
         let scratch = create_scratch_in(&options.dir, "--dir")?;
         let extent = options.extent.map(|bytes| extent_file(bytes, &schedule.cases)).transpose()?;
         if let Some(extent) = extent {
-            let room = extent.check_room(scratch.path(), options.write_limit);
+            let room = extent.check_room(&options.dir, options.write_limit);
             room.map_err(|reason| CliError::new("--extent", reason))?;
         }
         let remote = options.remote.as_deref().map(|directory| create_scratch_in(directory, "--remote")).transpose()?;
@@ -174,7 +174,8 @@ impl RunPlan {
         let start = Instant::now();
         self.write_remote_files()?;
         if let Some(extent) = self.extent {
-            let (bytes, directory) = (units::bytes(extent.bytes), Path::new(&self.setup.scratch).display());
+            let (bytes, scratch) = (units::bytes(extent.bytes), Path::new(&self.setup.scratch));
+            let directory = scratch.parent().unwrap_or(scratch).display();
             notice!("writing {bytes} to {directory} first, which is not part of that time");
             let result = extent.write(&self.setup, &|text| notice!("{text}"));
             result.map_err(|stop| CliError::new("--extent", stop_reason(stop)))?;

@@ -44,6 +44,18 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["study", "file.remote", "--remote", ".", "--remote-size", "5000001"], "multiple of 4k"),
     (&["study", "file.remote", "--remote-size", "128M"], "--remote"),
     (&["study", "os.tasks", "--remote", ".", "--remote-size", "8M"], "--remote-size: file.remote is not measured"),
+    (&["run", "file.device", "--extent", "10M"], "--extent <BYTES>': it must be between 64M and 1024T"),
+    (&["run", "file.device", "--extent", "100000000"], "multiple of 1M"),
+    (
+        &["run", "os.syscall.null", "--extent", "1G"],
+        "--extent: none of file.device, file.depth and file.jobs is measured",
+    ),
+    (&["run", "file.jobs", "--extent", "1000T"], "choose a smaller one, or another directory by --dir"),
+    (
+        &["run", "file.jobs", "--extent", "64M", "--write-limit", "32M"],
+        "--extent: 64 MiB or more are written, and --write-limit allows 32 MiB",
+    ),
+    (&["why", "file.device.read", "--extent", "1G"], "--extent: nothing here covers a file of that size"),
     (&["list", "os.tasks"], "'os.tasks' is a study: `kelvin list --studies os.tasks`"),
     (&["why"], "<METRIC>"),
     (&["why", "net.rtt"], "name one: net.rtt.icmp, net.rtt.tcp"),
@@ -471,6 +483,41 @@ fn remote_size_sets_remote_file_size() {
         "{fixed_sizes:?}"
     );
     assert_eq!(std::fs::read_dir(remote.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn extent_is_written_first_and_an_axis_of_the_device() {
+    let dir = TestDir::new();
+    let run = kelvin(
+        &dir,
+        &[
+            "run",
+            "file.device.write",
+            "file.jobs",
+            "--extent",
+            "64M",
+            "--dir",
+            env!("CARGO_TARGET_TMPDIR"),
+            "--quick",
+            "--budget",
+            "minimum",
+            "--rounds",
+            "2",
+            "--no-report",
+            "--no-store",
+            "--json",
+        ],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert!(stderr(&run).contains("kelvin: writing 64 MiB to "), "{}", stderr(&run));
+    assert!(stderr(&run).contains("steady state"), "{}", stderr(&run));
+    let run: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let planned = run["run"]["plan"].as_array().unwrap().iter();
+    let requested: Vec<_> = planned.filter(|planned| planned["only_input"] != true).collect();
+    assert!(
+        !requested.is_empty() && requested.iter().all(|planned| planned["case"]["extent"] == 64 << 20),
+        "{requested:?}"
+    );
 }
 
 #[test]

@@ -204,9 +204,9 @@ fn random_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
 }
 
 /// Requests a second below which a device is slow: it does fewer than a hundred in the shortest measure.
-const SLOW_DEVICE_IOPS: f64 = 5000.0;
+pub(super) const SLOW_DEVICE_IOPS: f64 = 5000.0;
 /// Seconds for which a slow one is watched: six periods of a limit of the kernel's, a tenth of a second each.
-const SLOW_DEVICE_SECONDS: f64 = 0.65;
+pub(super) const SLOW_DEVICE_SECONDS: f64 = 0.65;
 
 /// When requests were completed.
 struct CompletionTimes {
@@ -242,7 +242,7 @@ fn read_randomly(target: &Target, queue: &QueuedReads, block: usize, seed: u64) 
 }
 
 /// How requests come, in words.
-fn describe_pacing(pacing: &PacedRate) -> String {
+pub(super) fn describe_pacing(pacing: &PacedRate) -> String {
     let description = format!(
         "fewer than {SLOW_DEVICE_IOPS:.0} requests a second were done: they were watched for {SLOW_DEVICE_SECONDS} s"
     );

@@ -142,7 +142,8 @@ pub(super) fn window_rates(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Vec<f64
 
 /// Whether rates of windows became steady, in words.
 pub(super) fn describe(rates: &[f64], bytes: u64) -> String {
-    let (windows, part) = (rates.len(), units::bytes(bytes / STEADY_WINDOWS as u64));
+    let window_bytes = ExtentFile { bytes, is_overwritten: true }.window_bytes();
+    let (windows, part) = (rates.len(), units::bytes(window_bytes));
     let Some(state) = MeasurementWindow::of_last(rates) else {
         return format!("no steady state: only {windows} windows of {part} were written");
     };
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(extent(64, false).check_room(&directory, 64 << 20), Ok(()));
         let error = extent(1 << 30, false).check_room(&directory, u64::MAX).unwrap_err();
         assert!(
-            error.starts_with("needs 1075.2 TiB free in ") && error.ends_with("another directory by --dir"),
+            error.starts_with("needs 1080 TiB free in ") && error.ends_with("another directory by --dir"),
             "{error}"
         );
         // Five windows of 13 MiB, after the 64 MiB of the file.
@@ -323,7 +324,8 @@ mod tests {
              average (SNIA PTS: at most 20 % and 10 %)"
         );
         assert!(
-            describe(&steady[..5], 100 * MIB).starts_with("writing reached no steady state at 1 GB/s: the last 5 of 5")
+            describe(&steady[..5], 100 * MIB)
+                .starts_with("writing reached no steady state at 1.00 GB/s: the last 5 of 5")
         );
         assert_eq!(describe(&steady[..2], 100 * MIB), "no steady state: only 2 windows of 20 MiB were written");
     }

@@ -8,8 +8,10 @@ use kelvin_core::catalogue::file::{
 };
 use kelvin_file::jobs::{self, JobSpec, JobsResult};
 use kelvin_file::read_job::jain_fairness;
+use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
 use kelvin_sys::cpu;
 
+use super::device::{SLOW_DEVICE_IOPS, SLOW_DEVICE_SECONDS, describe_pacing};
 use super::extent;
 use super::prelude::*;
 use super::queue_depth::{closed_system_rates, extended_round};
@@ -53,21 +55,38 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         cpus,
         clock: (bench.clock(), bench.hertz()),
         window: bench.slice().max(MIN_WINDOW_NANOSECONDS) as u64,
+        keeps_times: false,
     };
     let counters = DeviceCounters::now(&target);
     let mut result = jobs::run(&spec).map_err(probe_error)?;
     let mut requests = result.requests();
-    let in_flight = count as u64 * u64::from(depth);
-    if let Some(window) = extended_round(spec.window as f64, result.completions(), in_flight) {
-        result = jobs::run(&JobSpec { window: window as u64, ..spec.clone() }).map_err(probe_error)?;
+    let is_slow = result.requests_per_second() < SLOW_DEVICE_IOPS;
+    let extended_window = extended_round(spec.window as f64, result.completions(), count as u64 * u64::from(depth));
+    let slow_window = is_slow.then_some(SLOW_DEVICE_SECONDS * 1e9);
+    if let Some(window) = extended_window.into_iter().chain(slow_window).reduce(f64::max) {
+        let spec = JobSpec { window: window as u64, keeps_times: is_slow, ..spec.clone() };
+        result = jobs::run(&spec).map_err(probe_error)?;
         requests += result.requests();
     }
     fail_if(result.completions() == 0, "no request completed in the window")?;
     bench.note(counters.prove_read(requests * BLOCK as u64)?);
     bench.note(describe(&result, &spec.cpus, depth));
-    bench.record(&JOBS_IOPS, vec![result.requests_per_second()]);
+    let pacing = is_slow.then(|| pacing(&result.times(), bench.hertz())).flatten();
+    if let Some(pacing) = &pacing {
+        bench.note(describe_pacing(pacing));
+    }
+    bench.record(&JOBS_IOPS, vec![pacing.map_or(result.requests_per_second(), |pacing| pacing.rate)]);
     bench.record(&JOBS_CPU, vec![result.cpu_time_per_request()]);
     Ok(())
+}
+
+/// How the completions of all jobs come, by the ticks of a clock of this frequency.
+fn pacing(times: &[u64], hertz: f64) -> Option<PacedRate> {
+    let first = *times.first()?;
+    let seconds = |time: u64| (time - first) as f64 / hertz;
+    let points =
+        (1..).zip(times).map(|(done, &time)| ProgressPoint { seconds: seconds(time), amount: f64::from(done) });
+    paced_rate(&points.collect::<Vec<_>>())
 }
 
 /// What jobs did, in words.
@@ -211,6 +230,16 @@ mod tests {
         let facts = PredictionInputs::new(&machine, &measured);
         assert_eq!(predict(&facts, &JOBS_IOPS, &at_extent).unwrap().value, 40_000.0);
         assert!(predict(&facts, &JOBS_IOPS, &case(1, 8)).is_err());
+    }
+
+    #[test]
+    fn slow_device_has_the_rate_between_its_pauses() {
+        // Bunches of 40 every tenth of a second, by a clock of 1 GHz: the window may hold a part of the first and of the last.
+        let bunch = |number: u64| (0..40).map(move |request| number * 100_000_000 + request * 10_000);
+        let times: Vec<u64> = (0..8).flat_map(bunch).skip(30).take(260).collect();
+        let pacing = pacing(&times, 1e9).unwrap();
+        assert!((pacing.rate - 400.0).abs() < 1.0, "{pacing:?}");
+        assert!(pacing.batches.is_some());
     }
 
     #[test]
