@@ -150,10 +150,8 @@ class FilePrograms:
 
     def kelvin_jobs_rate(self, jobs, depth):
         """Requests per second of file.jobs, with these jobs and this depth."""
-        command = [self.kelvin, "study", "file.jobs", "--only", f"jobs={jobs}", "--only", f"depth={depth}", "--dir", self.path.parent, "--budget", f"{2 * self.seconds:g}s", "--no-store", "--no-report", "--json"]
-        results = json.loads(self.run_on_all_cpus(*command))["analysis"]["results"]
-        [value] = [result["outcome"]["summary"]["headline"] for result in results if result["metric"]["id"] == "file.jobs.iops" and result["case"] == {"jobs": jobs, "depth": depth}]
-        return value
+        command = [self.kelvin, "study", "file.jobs", "--only", f"jobs={jobs}", "--only", f"depth={depth}", "--dir", self.path.parent, "--budget", "minimum", "--rounds", JOB_ROUNDS, "--no-store", "--no-report", "--json"]
+        return common.find_summary(json.loads(self.run_on_all_cpus(*command)), "file.jobs.iops", f"depth={depth} jobs={jobs}")["headline"]
 
     def fio_jobs_rate(self, jobs, depth, engine):
         """Requests per second of fio with these jobs and this depth."""
@@ -298,8 +296,8 @@ def direct_comparisons(programs, judged, limit_text):
     return selection
 
 
-# Requests in flight of each job.
-JOB_DEPTH = 32
+# Requests in flight of each job, and rounds of kelvin, of a window each.
+JOB_DEPTH, JOB_ROUNDS = 32, 30
 
 
 def job_comparisons(programs, medium):

@@ -7,6 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{TestDirectories, median, reading_of};
 use kelvin_core::{AxisWord, Case, MetricReadings, Readings, RoundOutcome};
+use kelvin_harness::ProbeError;
+use kelvin_probes::ExtentFile;
+use kelvin_testing::mounted_fs::MountedFs;
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
@@ -267,6 +270,83 @@ fn achieved_depth_is_at_most_requested() {
         let in_flight = depth_text.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
         assert!(in_flight.is_some_and(|in_flight| in_flight > 0.0 && in_flight <= depth as f64), "{notes}");
     }
+}
+
+#[test]
+fn jobs_are_read_by_one_cpu_each() {
+    let scratch = LockedScratch::new();
+    let case = |jobs: u64| Case::new().with_number("jobs", jobs).with_number("depth", 8);
+    let cpus = kelvin_sys::cpu::affinity().unwrap().len() as u64;
+    for jobs in [1, cpus] {
+        let Some(readings) = scratch.measure("file.jobs", &case(jobs)) else { return };
+        let rate = reading_of(&readings, "file.jobs.iops");
+        assert!(median(rate) > 0.0 && has_note(rate, "queue depth 8 requested of each"), "{:?}", rate.notes);
+        assert!(has_note(rate, "that were read") || has_note(rate, "no device counters show"), "{:?}", rate.notes);
+        assert!(median(reading_of(&readings, "file.jobs.cpu")) >= 0.0);
+    }
+    let attempt = common::run_probe_in(&scratch.0, "file.jobs", &case(cpus + 1), SLICE);
+    let reason = format!("needs {} CPUs; this process may use {cpus}", cpus + 1);
+    assert!(matches!(&attempt, RoundOutcome::Skipped(skipped) if skipped.0 == reason), "{attempt:?}");
+}
+
+#[test]
+fn each_steady_window_is_the_figure_of_one_round() {
+    let scratch = LockedScratch::new();
+    let bytes = 64 << 20;
+    std::fs::write(scratch.0.join("kelvin-extent-67108864"), vec![1; bytes]).unwrap();
+    // The first one was in a cache of the device.
+    let rates = "3000000000\n500000000\n510000000\n490000000\n505000000\n495000000";
+    std::fs::write(scratch.0.join("kelvin-extent-67108864.windows"), rates).unwrap();
+    let case = Case::new().with_number("extent", bytes as u64);
+    let Some(readings) = scratch.measure("file.device.write", &case) else { return };
+    let write = reading_of(&readings, "file.device.write");
+    assert_eq!(median(write), 500e6);
+    assert!(has_note(write, "on a file of 64 MiB (--extent)"), "{:?}", write.notes);
+    assert!(
+        has_note(write, "writing reached a steady state at 500 MB/s: the last 5 of 6 windows"),
+        "{:?}",
+        write.notes
+    );
+    reading_of(&readings, "file.device.accept");
+    let Some(readings) = scratch.measure("file.device", &case) else { return };
+    assert!(has_note(reading_of(&readings, "file.device.read"), "on a file of 64 MiB (--extent)"), "{readings:?}");
+    assert!(readings.iter().all(|reading| reading.metric.as_str() != "file.device.repeat"), "{readings:?}");
+}
+
+#[test]
+fn extent_is_written_whole_or_not_at_all() {
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mounted = match MountedFs::ext4(&[], base.path()) {
+        Ok(mounted) => mounted,
+        Err(missing) => return missing.report_skip("a full disk"),
+    };
+    let scratch = mounted.path();
+    let setup = common::setup(&TestDirectories::with_scratch(&scratch));
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name.starts_with("kelvin-"));
+        names.sort_unstable();
+        names
+    };
+    let available = kelvin_sys::fs::space(&scratch).unwrap().available_bytes;
+    let too_large = ExtentFile { bytes: (available >> 20 << 20) + (64 << 20), is_overwritten: false };
+    assert!(too_large.check_room(&scratch, u64::MAX).unwrap_err().ends_with("another directory by --dir"));
+    let error = too_large.write(&setup, &|_| {}).unwrap_err();
+    assert!(matches!(&error, ProbeError::Fail(reason) if reason.contains("No space left")), "{error:?}");
+    assert!(names().is_empty(), "{:?}", names());
+    let fitting = ExtentFile { bytes: 64 << 20, is_overwritten: true };
+    let reports = Mutex::new(Vec::new());
+    fitting.write(&setup, &|text| reports.lock().unwrap().push(text.to_owned())).unwrap();
+    assert_eq!(names(), ["kelvin-extent-67108864", "kelvin-extent-67108864.windows"]);
+    let windows = std::fs::read_to_string(scratch.join("kelvin-extent-67108864.windows")).unwrap();
+    assert!((5..=15).contains(&windows.lines().count()), "{windows}");
+    let reports = reports.into_inner().unwrap();
+    assert!(reports.last().is_some_and(|text| text.contains("steady state at ")), "{reports:?}");
+    // Each block was written: none of it is a hole, and none is zeros.
+    let content = std::fs::read(scratch.join("kelvin-extent-67108864")).unwrap();
+    assert_eq!(content.len(), 64 << 20);
+    assert!(content.chunks(4096).all(|unit| unit.iter().any(|&byte| byte != 0)));
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn request(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) 
     })
 }
 
-fn setup(directories: &TestDirectories) -> Setup {
+pub fn setup(directories: &TestDirectories) -> Setup {
     let allowed = cpu::affinity().unwrap();
     let (&cpu, other_cpus) = allowed.split_last().unwrap();
     let agent = directories
