@@ -57,7 +57,7 @@ static PROBE_COSTS: &[ProbeCost] = &[
     per_axis(&file::READ_ORDER, 15, file::BYTES, 0.5),
     fixed(&file::DEPTH_RATE, 22),
     // The window and the ramp before it, and a thread for each job.
-    per_axis(&file::JOBS_IOPS, 30, file::JOBS, 300e3),
+    per_axis(&file::JOBS_IOPS, 110, file::JOBS, 300e3),
     fixed(&file::CONTENTION, 65),
     fixed(&file::THREADS, 35),
     fixed(&file::CACHE_SIZE, 4000),

@@ -35,8 +35,9 @@ pub(super) static PROBE: Probe = Probe {
 const BLOCK: usize = 4096;
 /// Requests of each job in flight: so many that a few jobs reach the highest rate of a fast drive, and so few that one alone may not.
 const DEFAULT_DEPTH: u64 = 32;
-/// Nanoseconds of the window at least: several times the latency of the deepest queue.
-const MIN_WINDOW_NANOSECONDS: f64 = 20e6;
+/// Nanoseconds of the window at least: a period in which a limit of the kernel lets requests through, all at once (blk-throttle.c: a tenth
+/// of a second). A shorter one may hold a bunch alone, and not the pause after it.
+const MIN_WINDOW_NANOSECONDS: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (count, depth) = (required_number(JOBS, case)? as usize, required_u32(QUEUE_DEPTH, case)?);
