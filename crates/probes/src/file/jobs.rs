@@ -25,13 +25,15 @@ pub(super) static PROBE: Probe = Probe {
     cases: |machine, effort| {
         const THOROUGH: &[u64] = &[1, DEFAULT_DEPTH, 128];
         let depths = by_effort(effort, [&[DEFAULT_DEPTH], &[DEFAULT_DEPTH], THOROUGH]);
-        numbers(JOBS, &cpu_counts(allowed_cpu_count(machine), effort)).numbers(QUEUE_DEPTH, depths)
+        numbers(JOBS, &cpu_counts(allowed_cpu_count(machine).min(MAX_JOBS), effort)).numbers(QUEUE_DEPTH, depths)
     },
     run,
     predict,
     ..Probe::measure(&[&JOBS_IOPS, &JOBS_CPU])
 };
 
+/// More jobs keep more requests in flight than devices have queue entries for: 64 of depth 32 are 2048.
+const MAX_JOBS: u64 = 64;
 const BLOCK: usize = 4096;
 /// Requests of each job in flight: so many that a few jobs reach the highest rate of a fast drive, and so few that one alone may not.
 const DEFAULT_DEPTH: u64 = 32;
