@@ -51,7 +51,11 @@ async function closeAll(page) {
   for (const button of await page.locator('[data-action="expand-all"]').all()) await button.click();
 }
 
+/** Reports whose map of the machine was tested. */
+let maps = 0;
+
 describe('reports', { concurrency: availableParallelism() }, () => {
+  after(() => assert.ok(maps > 0, 'a report has a map of its machine'));
   reports.forEach(({ path, isWhole }, index) => {
     describe(basename(path), { concurrency: 1 }, () => suite(pathToFileURL(path).href, isWhole, index === fullTestCount - 1));
   });
@@ -249,6 +253,11 @@ function suite(address, isWhole, hasEvery) {
           await page.emulateMedia({ colorScheme: theme });
           await settled(page);
           await fits(page, `${width} px, ${theme}`);
+          if (theme === THEMES[0] && await page.locator('.topology').count() > 0) {
+            await mapFits(page, `${width} px`);
+            maps += 1;
+          }
+          if (theme === THEMES[0]) await heatMapsAreLegible(page, `${width} px`);
           if (isWhole && width !== 768) await isAccessible(page, theme, width, hasEvery);
           if (process.env.SHOTS) await screenshot(page, `${width}-${theme}`);
           await closeAll(page);
@@ -419,6 +428,38 @@ async function methodOpens(page) {
   }, await method.getAttribute('id'));
   await page.reload();
   assert.equal(await method.getAttribute('open'), '', 'a page that is opened at a method shows it');
+}
+
+/** Asserts that each box of the map of the machine is within its parent and beside its siblings, and each CPU in one box. */
+async function mapFits(page, label) {
+  const { problems, cpus } = await page.locator('.topology').evaluate((map) => {
+    const problems = [];
+    for (const box of map.querySelectorAll('li')) {
+      const name = box.textContent.slice(0, 40);
+      const [inner, outer] = [box, box.parentElement.closest('li') ?? map].map((element) => element.getBoundingClientRect());
+      const isWithin = inner.left >= outer.left && inner.right <= outer.right + 0.5 && inner.top >= outer.top && inner.bottom <= outer.bottom + 0.5;
+      if (!isWithin) problems.push(`${name} is beyond its parent`);
+      if (box.scrollWidth > box.clientWidth + 1) problems.push(`${name} is beyond its box`);
+      const next = box.nextElementSibling?.getBoundingClientRect();
+      if (next && next.left < inner.right && next.top < inner.bottom) problems.push(`${name} is below its sibling`);
+    }
+    return { problems, cpus: [...map.querySelectorAll('.cores > li')].flatMap((core) => core.textContent.split(' ')) };
+  });
+  assert.deepEqual(problems, [], label);
+  assert.ok(cpus.length > 1 && new Set(cpus).size === cpus.length, `${label}: ${cpus.length} CPUs`);
+}
+
+/** Asserts that the letters of heat maps are at least 8 px high, and that a wider one scrolls in its own box. */
+async function heatMapsAreLegible(page, label) {
+  const heights = await page.locator('figure[data-kind="heat"] .static > svg').evaluateAll((all) => all.map((drawing) => {
+    const box = drawing.parentElement;
+    const scrolls = ['auto', 'scroll'].includes(getComputedStyle(box).overflowX);
+    return [box.closest('figure').id, 12 * drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width, scrolls || box.scrollWidth <= box.clientWidth];
+  }));
+  for (const [id, letter, isContained] of heights) {
+    assert.ok(letter >= 8, `${label}: ${id} has letters of ${letter} px`);
+    assert.ok(isContained, `${label}: ${id} scrolls in its box`);
+  }
 }
 
 async function cardsAreATable(page) {

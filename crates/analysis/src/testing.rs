@@ -1,6 +1,7 @@
 //! Synthetic runs whose right analysis is known by construction, for tests of this crate and of those that draw it.
 
 pub mod guest;
+pub mod large_machine;
 pub mod load;
 
 use kelvin_core::{

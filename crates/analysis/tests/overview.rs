@@ -1,12 +1,14 @@
 //! The first screen of runs: what it shows, what stands out, and what does not.
 
-use kelvin_analysis::testing::{add_measurement, add_scalars, guest, reading, round, round_with_outcome};
+use kelvin_analysis::testing::{
+    add_measurement, add_scalars, guest, large_machine, reading, round, round_with_outcome,
+};
 use kelvin_analysis::{Analysis, analyse};
 use kelvin_core::catalogue::PairPlacement::TwoCpus;
 use kelvin_core::catalogue::{file, mem, net, os};
 use kelvin_core::{
-    CacheInstances, CacheKind, Case, CoreLocation, Fact, MissingReason, Name, Overview, PredictionVerdict, Readings,
-    RoundOutcome, Run, RunStatus, SkipReason, StandOut, StandOutQuestion,
+    Axis, CacheInstances, CacheKind, Case, CoreLocation, Fact, MissingReason, Name, Overview, PredictionVerdict,
+    Readings, RoundOutcome, Run, RunStatus, SkipReason, StandOut, StandOutQuestion,
 };
 
 fn overview_of(run: &Run) -> Overview {
@@ -464,6 +466,53 @@ fn farthest_cores_stand_out_beside_the_nearest() {
     assert!(stand_out.text.split_whitespace().count() <= 25);
     assert_eq!(stand_out.sides.len(), 2);
     assert_eq!(core_distance_stand_out([40.0, 45.0, 50.0]), None, "a quarter more");
+}
+
+/// What is said of the nodes of the server, where a load from another socket takes this many times as long as 115 ns.
+fn node_distance_stand_out(times: f64) -> Option<StandOut> {
+    let mut run = large_machine::server_run();
+    let node = |axis: Axis, case: &Case| axis.number_in(case).unwrap();
+    let is_between_sockets = |case: &Case| node(mem::FROM_NODE, case) / 4 != node(mem::TO_NODE, case) / 4;
+    let of_nodes = run.measurements.iter().filter(|measurement| measurement.planned.probe == mem::NODE_LATENCY.id);
+    let cases: Vec<Case> = of_nodes.map(|measurement| measurement.planned.case.clone()).collect();
+    for case in cases.into_iter().filter(is_between_sockets) {
+        guest::replace(&mut run, &mem::NODE_LATENCY, &case, 115.0 * times);
+    }
+    answer(&run, StandOutQuestion::NodeDistance)
+}
+
+#[test]
+fn farthest_node_stands_out_beside_own_node() {
+    let stand_out = node_distance_stand_out(2.1).unwrap();
+    assert_eq!(
+        stand_out.text,
+        "A load from the memory of the farthest node takes 242 ns, 2.1 times as long as from a CPU's own node."
+    );
+    assert!(stand_out.text.split_whitespace().count() <= 25);
+    assert!((stand_out.factor - 2.1).abs() < 1e-9);
+    let pairs =
+        stand_out.sides.iter().map(|side| [mem::FROM_NODE, mem::TO_NODE].map(|axis| axis.number_in(&side.case)));
+    let is_far = |pair: [Option<u64>; 2]| pair[0].unwrap() / 4 != pair[1].unwrap() / 4;
+    assert_eq!(pairs.map(is_far).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(node_distance_stand_out(1.25), None, "a quarter more");
+    assert_eq!(answer(&guest::guest_run(), StandOutQuestion::NodeDistance), None, "one node");
+}
+
+#[test]
+fn large_machine_says_what_its_cpus_and_nodes_do() {
+    let sentences = |run: &Run| -> Vec<String> {
+        let subjects = [
+            StandOutQuestion::ServiceScaling,
+            StandOutQuestion::CoreDistance,
+            StandOutQuestion::NodeDistance,
+            StandOutQuestion::MemoryScaling,
+        ];
+        let stand_outs = overview_of(run).stand_outs.into_iter();
+        stand_outs.filter(|stand_out| subjects.contains(&stand_out.question)).map(|stand_out| stand_out.text).collect()
+    };
+    insta::assert_debug_snapshot!(
+        [large_machine::server_run(), large_machine::hybrid_run()].map(|run| sentences(&run))
+    );
 }
 
 /// Adds the efficiency of a service in tasks of a kind at a number of CPUs, round by round.

@@ -194,6 +194,8 @@ pub enum StandOutQuestion {
     ServiceScaling,
     /// How much longer a cache line takes between the farthest cores than between the nearest.
     CoreDistance,
+    /// How much longer a load from the farthest node's memory takes than from that of a CPU's own.
+    NodeDistance,
     /// Whether the host moves the CPUs of the machine.
     CpuDistance,
     /// Which time is longest beside its prediction.

@@ -1,4 +1,4 @@
-//! Writes the tests' synthetic report: `sample PATH [full|partial|empty|hostile|large|load]`; the extension of the path
+//! Writes the tests' synthetic report: `sample PATH [full|partial|empty|hostile|large|load|server|hybrid]`; the extension of the path
 //! chooses the format (html, md, json, csv, svg, txt). `sample PATH compare` writes the page of a comparison.
 
 #[path = "../tests/synthetic/comparison.rs"]
@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use kelvin_analysis::analyse;
+use kelvin_analysis::testing::large_machine;
 use kelvin_analysis::testing::load::{SimulatedStudy, combined_run, user_grid};
 use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, compare, figures, svg};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|compare]");
+    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|server|hybrid|compare]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
     if arguments.get(1).is_some_and(|argument| argument == "compare") {
         return compare::write_page(&comparison::gated_comparison(), &mut File::create(path)?);
@@ -28,6 +28,8 @@ fn main() -> io::Result<()> {
         "hostile" => synthetic::hostile(),
         "large" => synthetic::large(8),
         "load" => load(),
+        "server" => synthetic::analysed(large_machine::server_run()),
+        "hybrid" => synthetic::analysed(large_machine::hybrid_run()),
         _ => return Err(usage()),
     };
     let report = sample.report();
@@ -50,7 +52,5 @@ fn main() -> io::Result<()> {
 /// A simulated study of a server under load, without think time and with a second of it.
 fn load() -> synthetic::SyntheticReport {
     let thinking = SimulatedStudy { think: 1000, users: user_grid(30), ..SimulatedStudy::published_server() };
-    let run = combined_run(&[SimulatedStudy::published_server(), thinking]);
-    let analysis = analyse(&run);
-    synthetic::SyntheticReport { run, analysis, references: Vec::new(), probes: Vec::new() }
+    synthetic::analysed(combined_run(&[SimulatedStudy::published_server(), thinking]))
 }

@@ -1,9 +1,11 @@
 //! The sections of a report: areas in order, single rows, and curves and matrices that stand for many rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_analysis::{MetricResult, RivalResult};
-use kelvin_core::{Axis, AxisScale, Case, Metric, Value};
+use kelvin_core::catalogue::mem::{FROM_CPU, TO_CPU};
+use kelvin_core::{Axis, AxisScale, CacheDomain, Case, Metric, SharedLevel, Topology, Value};
+use kelvin_stats::median;
 
 use crate::text::grouped;
 use crate::{Report, labels, units};
@@ -130,6 +132,8 @@ pub struct Matrix<'a> {
     pub columns: MatrixAxis,
     /// The cells, row by row.
     pub cells: Vec<MatrixCell<'a>>,
+    /// The measured pairs of CPUs by what these share, the nearest first; none of anything else, or where that is not known.
+    pub distances: Vec<PairDistance>,
 }
 
 /// The rows or the columns of a matrix.
@@ -137,8 +141,19 @@ pub struct Matrix<'a> {
 pub struct MatrixAxis {
     /// Their axis.
     pub axis: Axis,
-    /// Their names for people, numbers by size; those of pairs are everything on either side of one.
+    /// Their names for people: numbers by size, CPUs by what they share; those of pairs are everything on either side of one.
     pub names: Vec<String>,
+}
+
+/// Pairs of CPUs that have the same in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairDistance {
+    /// What the CPUs share.
+    pub level: SharedLevel,
+    /// How many pairs were measured.
+    pub pairs: usize,
+    /// The median of their figures.
+    pub median: f64,
 }
 
 /// One cell of a matrix.
@@ -155,27 +170,31 @@ pub struct MatrixCell<'a> {
 impl<'a> Matrix<'a> {
     /// These results over two axes, with the values of the others; one that lacks a value on either axis is left out.
     pub(crate) fn new(metric: &'a Metric, fixed: Case, axes: [Axis; 2], results: &[&'a MetricResult]) -> Self {
-        let values = |axis: Axis| -> BTreeSet<Value> {
-            results.iter().filter_map(|result| result.case.get(&axis.name)).collect()
-        };
-        let mut values = axes.map(values);
-        if axes[0].name == *MATRIX_AXES[0] {
-            let union = &values[0] | &values[1];
-            values = [union.clone(), union];
-        }
+        let sides = axes.map(|axis| (axis, axis_values(axis, results).into_iter().collect()));
+        Self::with_sides(metric, fixed, sides, results)
+    }
+
+    /// These results over two axes, each with its values in the order of the rows or columns.
+    fn with_sides(
+        metric: &'a Metric,
+        fixed: Case,
+        sides: [(Axis, Vec<Value>); 2],
+        results: &[&'a MetricResult],
+    ) -> Self {
         let index = |side: usize, result: &MetricResult| {
-            let value = result.case.get(&axes[side].name)?;
-            values[side].iter().position(|other| *other == value)
+            let (axis, values) = &sides[side];
+            let value = result.case.get(&axis.name)?;
+            values.iter().position(|other| *other == value)
         };
         let cell =
             |&result: &&'a MetricResult| Some(MatrixCell { row: index(0, result)?, column: index(1, result)?, result });
         let mut cells: Vec<MatrixCell<'a>> = results.iter().filter_map(cell).collect();
         cells.sort_by_key(|cell| (cell.row, cell.column));
-        let [rows, columns] = [0, 1].map(|side| {
-            let (axis, values) = (axes[side], values[side].iter());
-            MatrixAxis { axis, names: values.map(|&value| units::axis_value(value, axis.scale)).collect() }
+        let [rows, columns] = sides.map(|(axis, values)| {
+            let names = values.into_iter().map(|value| units::axis_value(value, axis.scale)).collect();
+            MatrixAxis { axis, names }
         });
-        Self { metric, label: units::case(metric, &fixed), fixed, rows, columns, cells }
+        Self { metric, label: units::case(metric, &fixed), fixed, rows, columns, cells, distances: Vec::new() }
     }
 
     /// All results of the matrix.
@@ -186,6 +205,11 @@ impl<'a> Matrix<'a> {
     /// Whether its rows and columns are the same things.
     pub(crate) fn is_of_pairs(&self) -> bool {
         self.rows.axis.name == *MATRIX_AXES[0]
+    }
+
+    /// Whether it has one figure for both directions of a pair: of two CPUs, half of a round trip.
+    pub(crate) fn is_symmetric(&self) -> bool {
+        [self.rows.axis, self.columns.axis] == [FROM_CPU, TO_CPU]
     }
 
     /// What a cell is called.
@@ -202,6 +226,39 @@ impl<'a> Matrix<'a> {
     pub(crate) fn pair_name(&self, row: usize, column: usize) -> String {
         format!("{} to {}", self.rows.names[row], self.columns.names[column])
     }
+}
+
+/// The values that results have on an axis, numbers by size.
+fn axis_values(axis: Axis, results: &[&MetricResult]) -> BTreeSet<Value> {
+    results.iter().filter_map(|result| result.case.get(&axis.name)).collect()
+}
+
+/// Everything on either side of a pair: numbers by size; CPUs by socket, die, node, cache and core, so that those that share are neighbours.
+fn pair_values(axes: [Axis; 2], results: &[&MetricResult], topology: &Topology) -> Vec<Value> {
+    let [from, to] = axes.map(|axis| axis_values(axis, results));
+    let mut values: Vec<Value> = (&from | &to).into_iter().collect();
+    if axes == [FROM_CPU, TO_CPU] {
+        let cpus: Vec<u64> = topology.cache_domains().iter().flat_map(CacheDomain::cpus).map(u64::from).collect();
+        let place = |value: &Value| cpus.iter().position(|&cpu| *value == Value::Integer(cpu));
+        // Those whose place is not known come last.
+        values.sort_by_key(|value| place(value).unwrap_or(cpus.len()));
+    }
+    values
+}
+
+/// Measured pairs of CPUs by what these share.
+fn pair_distances(results: &[&MetricResult], topology: &Topology) -> Vec<PairDistance> {
+    let mut figures: BTreeMap<SharedLevel, Vec<f64>> = BTreeMap::new();
+    for result in results {
+        let cpu = |axis: Axis| axis.number_in(&result.case)?.try_into().ok();
+        let level = cpu(FROM_CPU).zip(cpu(TO_CPU)).and_then(|(from, to)| topology.shared_level(from, to));
+        if let (Some(level), Some(summary)) = (level, result.outcome.summary()) {
+            figures.entry(level).or_default().push(summary.headline);
+        }
+    }
+    let distance =
+        |(level, figures): (_, Vec<f64>)| PairDistance { level, pairs: figures.len(), median: median(&figures) };
+    figures.into_iter().map(distance).collect()
 }
 
 /// A case without its values on some axes.
@@ -312,16 +369,16 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
         area,
         title: labels::area(area).1,
         common_axes: CommonAxes::of_results(&results),
-        entries: entries(&results),
+        entries: entries(&results, &report.run.header.machine.topology),
     };
     areas.into_iter().map(section).collect()
 }
 
 /// Rows and curves in the order in which their metrics first appear.
-fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
+fn entries<'a>(results: &[&'a MetricResult], topology: &Topology) -> Vec<SectionEntry<'a>> {
     let mut entries = Vec::new();
     for (_, metric_results) in grouped(results.iter().map(|result| (result.metric.id, *result))) {
-        if let Some(matrices) = matrices(&metric_results) {
+        if let Some(matrices) = matrices(&metric_results, topology) {
             entries.extend(matrices.into_iter().map(SectionEntry::Matrix));
         } else if let Some(curve) = curve(&metric_results) {
             entries.push(SectionEntry::Curve(curve));
@@ -333,13 +390,18 @@ fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
 }
 
 /// The results of one metric over pairs, one matrix for each combination of the other axes' values, if they are any.
-fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
+fn matrices<'a>(results: &[&'a MetricResult], topology: &Topology) -> Option<Vec<Matrix<'a>>> {
     let metric = &results.first()?.metric;
     let axis = |name: &str| metric.axes().find(|axis| axis.name == *name).copied();
     let axes = [axis(MATRIX_AXES[0])?, axis(MATRIX_AXES[1])?];
     let is_pair = |result: &&MetricResult| axes.iter().all(|axis| result.case.get(&axis.name).is_some());
     let groups = grouped(results.iter().map(|result| (case_without(&result.case, &axes), *result)));
-    let matrix = |(fixed, results): (Case, Vec<&'a MetricResult>)| Matrix::new(metric, fixed, axes, &results);
+    let matrix = |(fixed, results): (Case, Vec<&'a MetricResult>)| {
+        let values = pair_values(axes, &results, topology);
+        let matrix = Matrix::with_sides(metric, fixed, axes.map(|axis| (axis, values.clone())), &results);
+        let distances = if matrix.is_symmetric() { pair_distances(&results, topology) } else { Vec::new() };
+        Matrix { distances, ..matrix }
+    };
     results.iter().all(is_pair).then(|| groups.into_iter().map(matrix).collect())
 }
 

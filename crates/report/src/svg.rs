@@ -40,6 +40,9 @@ const LEGEND_LINE_HEIGHT: f64 = 20.0;
 /// Width of an average character at 12 px, on the wide side, since text cannot be measured here.
 pub(crate) const CHARACTER_WIDTH: f64 = 6.8;
 
+/// Widest heat map that a phone shows as a whole: letters of a wider one would be too small to read there.
+const MAX_SHRUNK_WIDTH: f64 = 480.0;
+
 /// Half the width of the bar that replaces a band around a single point.
 const HALF_WHISKER: f64 = 3.0;
 
@@ -237,8 +240,9 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
     let size = html!(" width=\"{}\" height=\"{}\"", width, height);
     let size = html!("{} data-file=\"0 -{} {} {}\"", size, title_top, file_width, file_height);
     let ground = html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", title_top);
+    let class = if width > MAX_SHRUNK_WIDTH { "drawing broad" } else { "drawing" };
     let head =
-        html!("<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", width, height, title);
+        html!("<svg class=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", class, width, height, title);
     html!("{}{}>{}{}<g class=\"in-file\">{}</g></svg>", head, size, ground, body, file_extras)
 }
 

@@ -89,10 +89,12 @@ fn heat_map_has_cell_per_measured_pair() {
     let heat = heat(&sample, "mem.core_to_core");
     assert_eq!(heat.rows, ["0", "1", "2", "3", "4", "5"]);
     assert_eq!(heat.columns, heat.rows);
-    assert_eq!(heat.cells.len(), 14, "15 pairs, one of them skipped");
+    assert_eq!(heat.cells.len(), 28, "15 pairs, one of them skipped, in both directions");
     assert!(heat.cell(1, 4).is_none() && heat.cell(0, 0).is_none());
+    assert_eq!(heat.unmeasured, [(1, 4), (4, 1)], "a CPU and itself is no pair");
     for cell in &heat.cells {
-        let case = Case::new().with_number("from", cell.row as u64).with_number("to", cell.column as u64);
+        let (from, to) = (cell.row.min(cell.column), cell.row.max(cell.column));
+        let case = Case::new().with_number("from", from as u64).with_number("to", to as u64);
         let result = result(&sample, "mem.core_to_core", &case);
         assert_eq!(value(result), Some(cell.value));
         assert_eq!(result.prediction.as_ref().map(|prediction| prediction.value), cell.predicted);
@@ -100,9 +102,11 @@ fn heat_map_has_cell_per_measured_pair() {
     let mut by_value = heat.cells.clone();
     by_value.sort_by(|a, b| a.value.total_cmp(&b.value));
     assert!(by_value.is_sorted_by_key(|cell| cell.step), "a higher value never has a lower colour");
-    assert_eq!((by_value[0].step, by_value[13].step), (0, heat.steps.len() - 1));
+    assert_eq!((by_value[0].step, by_value[27].step), (0, heat.steps.len() - 1));
     let drawing = svg::standalone(&figure(&sample, "mem.core_to_core"));
     assert_eq!(drawing.matches("<rect class=\"h").count(), heat.cells.len() + heat.steps.len(), "cells and legend");
+    assert_eq!(drawing.matches("<rect class=\"unmeasured\"").count(), 2 + 1, "cells and legend");
+    assert!(drawing.contains(">not measured</text>"));
     assert!(figure(&sample, "mem.core_to_core").description.concat().contains("No value for 1 pair: 1 to 4."));
 }
 

@@ -11,6 +11,8 @@ mod network;
 mod scaling;
 mod worst_time;
 
+use std::collections::BTreeMap;
+
 use kelvin_core::units::{scale_for, trimmed_decimal};
 
 use super::figure::NANOSECONDS_PER_SECOND;
@@ -25,7 +27,7 @@ const MAX_STAND_OUTS: usize = 8;
 const MIN_RANGE_ROUNDS: usize = 3;
 
 /// All questions, in the order in which equal answers are listed.
-const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 14] = [
+const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 15] = [
     cpus::wake_up,
     memory::cache_size,
     cpus::cpu_distance,
@@ -35,6 +37,7 @@ const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 14] 
     network::streams_between_cpus,
     scaling::service_scaling,
     cpus::core_distance,
+    memory::node_distance,
     memory::fresh_memory,
     disk::disk_cache,
     scaling::memory_bandwidth,
@@ -146,6 +149,20 @@ pub(super) fn stand_outs(evidence: &Evidence<'_>, analysis: &Analysis, rungs: &[
     answers.sort_by(|a, b| a.weight.cmp(&b.weight).then(b.stand_out.factor.total_cmp(&a.stand_out.factor)));
     answers.truncate(MAX_STAND_OUTS);
     answers.into_iter().map(|answer| answer.stand_out).collect()
+}
+
+/// Of the figures at each distance the one in the middle, the nearest first.
+fn middle_of_each<'a, D: Ord>(
+    figures: impl Iterator<Item = (D, &'a RoundHeadlines<'a>)>,
+) -> impl DoubleEndedIterator<Item = (D, &'a RoundHeadlines<'a>)> {
+    let mut by_distance: BTreeMap<D, Vec<&RoundHeadlines<'a>>> = BTreeMap::new();
+    for (distance, rounds) in figures {
+        by_distance.entry(distance).or_default().push(rounds);
+    }
+    by_distance.into_iter().map(|(distance, mut figures)| {
+        figures.sort_by(|a, b| a.measured_value().value.total_cmp(&b.measured_value().value));
+        (distance, figures[(figures.len() - 1) / 2])
+    })
 }
 
 fn time_text(time: MeasuredValue) -> String {

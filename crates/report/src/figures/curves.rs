@@ -19,11 +19,16 @@ use crate::{Report, labels, units};
 
 /// The figures of a curve: one, or one for each value of a parameter where a single one would need the same colour twice.
 pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
-    let Some(axis) = split_axis(curve) else { return curve_figure(report, curve).into_iter().collect() };
+    let Some(axis) = split_axis(curve) else {
+        let lines = FigureLines::new(curve, curve.series.iter());
+        return CurveDrawing { report, curve, lines }.figure().into_iter().collect();
+    };
     let parts = grouped(curve.series.iter().filter_map(|line| Some((line.fixed.get(&axis)?, line.clone()))));
     let figure = |(value, series): (Value, Vec<CurveSeries<'_>>)| {
         let case = units::case(curve.metric, &std::iter::once((axis, value)).collect());
-        let figure = curve_figure(report, &Curve { series, ..curve.clone() })?;
+        let part = Curve { series, ..curve.clone() };
+        let lines = FigureLines::of_part(curve, part.series.iter(), axis);
+        let figure = CurveDrawing { report, curve: &part, lines }.figure()?;
         Some(Figure {
             id: safe_file_name(&format!("{} {case}", curve.metric.id)),
             title: format!("{}, {case}", figure.title),
@@ -48,11 +53,6 @@ fn split_axis(curve: &Curve<'_>) -> Option<Name> {
     };
     let splits = curve.series.first()?.fixed.iter().filter_map(|(axis, _)| split(axis));
     splits.min_by_key(|&(is_crowded, part_count, _)| (is_crowded, part_count)).map(|(_, _, axis)| axis)
-}
-
-/// The figure of a curve; `None` where nothing of it was measured.
-fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
-    CurveDrawing { report, curve, lines: FigureLines::new(curve, curve.series.iter()) }.figure()
 }
 
 /// Longest name of a line that a legend has room for.
@@ -86,6 +86,16 @@ impl<'a> FigureLines<'a> {
         Self { lines, common_axes }
     }
 
+    /// The lines of a part of a curve, by what distinguishes them there: the value on this axis is in the part's title.
+    fn of_part(curve: &Curve<'_>, lines: impl Iterator<Item = &'a CurveSeries<'a>> + Clone, axis: Name) -> Self {
+        let of_part = |line: &CurveSeries<'_>| line.fixed.iter().filter(|(name, _)| *name != axis).collect::<Case>();
+        let mut named = Self::new(curve, lines);
+        for line in &mut named.lines {
+            line.name = named.common_axes.rest_text(curve.metric, &of_part(line.line));
+        }
+        named
+    }
+
     /// What all lines have alike, as a sentence, where their names leave it out.
     pub(super) fn common_axes_text(&self) -> Option<String> {
         self.common_axes.sentence()
@@ -106,6 +116,7 @@ struct CurveDrawing<'a> {
 }
 
 impl<'a> CurveDrawing<'a> {
+    /// The figure of the curve; `None` where nothing of it was measured.
     fn figure(&self) -> Option<Figure> {
         let (curve, lines) = (self.curve, &self.lines.lines);
         let own_series = |line| measured_series(line).into_iter().chain(self.fitted_series(line));

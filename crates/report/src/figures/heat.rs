@@ -11,7 +11,7 @@ use super::curves::{headline, metric_title, predicted_interval, prefix, verdict_
 use super::{AxisKind, Drawing, Figure, Sig6, safe_file_name};
 use crate::palette::HEAT_COLORS;
 use crate::scale::share_between;
-use crate::sections::{Curve, Matrix, MatrixCell, case_without};
+use crate::sections::{Curve, Matrix, MatrixCell, PairDistance, case_without};
 use crate::{Report, labels, units};
 
 /// Maximum pairs without a value that a sentence names.
@@ -47,6 +47,9 @@ pub struct Heat {
     pub steps: Vec<String>,
     /// The cells with a value.
     pub cells: Vec<HeatCell>,
+    /// Row and column of the cells that were not measured; a CPU and itself is no pair.
+    #[serde(skip)]
+    pub unmeasured: Vec<(usize, usize)>,
 }
 
 /// A cell against the best one, if tested.
@@ -131,7 +134,8 @@ impl Heat {
 
 /// The figure of a matrix; `None` where nothing of it was measured.
 pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
-    let (heat, description) = heat_map(matrix, None)?;
+    let (heat, mut description) = heat_map(matrix, None)?;
+    description.extend(describe_distances(matrix));
     Some(Figure {
         id: safe_file_name(&format!("{} {}", matrix.metric.id, matrix.label)),
         title: metric_title(matrix.metric).to_owned(),
@@ -207,6 +211,12 @@ fn heat_map(matrix: &Matrix<'_>, best: Option<&BestCell>) -> Option<(Heat, Vec<S
     let unit = AxisKind::from(matrix.metric.unit);
     let scale = units::scale_for(cells.iter().map(|cell| cell.value).fold(0.0, f64::max), matrix.metric.unit);
     let mut description = describe(matrix, &cells);
+    if matrix.is_symmetric() {
+        description.push("A pair has one figure for both directions.".into());
+        let mirrored = |cell: &HeatCell| HeatCell { row: cell.column, column: cell.row, ..*cell };
+        cells.extend(cells.iter().map(mirrored).collect::<Vec<_>>());
+        cells.sort_by_key(|cell| (cell.row, cell.column));
+    }
     description.extend(best.map(|best| format!("{} ({}).", best.conclusion.text, best.conclusion.test)));
     let heat = Heat {
         row_label: matrix.rows.axis.label.to_string(),
@@ -219,9 +229,29 @@ fn heat_map(matrix: &Matrix<'_>, best: Option<&BestCell>) -> Option<(Heat, Vec<S
         factor: scale.factor,
         symbol: scale.symbol.to_owned(),
         steps: steps.labels(unit),
+        unmeasured: unmeasured(matrix, &cells),
         cells,
     };
     Some((heat, description))
+}
+
+/// The cells of a matrix that are none of these.
+fn unmeasured(matrix: &Matrix<'_>, cells: &[HeatCell]) -> Vec<(usize, usize)> {
+    let measured: BTreeSet<(usize, usize)> = cells.iter().map(|cell| (cell.row, cell.column)).collect();
+    let columns = 0..matrix.columns.names.len();
+    let all = (0..matrix.rows.names.len()).flat_map(|row| columns.clone().map(move |column| (row, column)));
+    let is_no_pair = |(row, column): (usize, usize)| matrix.is_symmetric() && row == column;
+    all.filter(|&cell| !(measured.contains(&cell) || is_no_pair(cell))).collect()
+}
+
+/// The figures of pairs of CPUs by what these share, in words.
+fn describe_distances(matrix: &Matrix<'_>) -> Option<String> {
+    let text = |distance: &PairDistance| {
+        let pairs = labels::plural(distance.pairs as u64, matrix.cell_word());
+        format!("{} {} ({pairs})", distance.level, units::value_text(distance.median, matrix.metric.unit))
+    };
+    let texts: Vec<String> = matrix.distances.iter().map(text).collect();
+    (!texts.is_empty()).then(|| format!("Medians by what the CPUs share: {}.", texts.join(", ")))
 }
 
 /// A grid in words: lowest and highest cell, ratios to predictions, and what is missing.

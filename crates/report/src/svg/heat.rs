@@ -50,12 +50,20 @@ impl<'h> HeatGrid<'h> {
         self.x(self.heat.columns.len() as f64).max(caption) + RIGHT
     }
 
-    /// The cells with their axes; a pair without a value has no cell.
+    /// The cells with their axes; one that was not measured is an empty frame.
     fn body(&self) -> Markup {
         let cells = self.heat.cells.iter().map(|cell| self.cell(cell));
         // Over all cells, so that no neighbour hides a part of a frame.
         let frames = self.heat.cells.iter().filter_map(|cell| self.frame(cell));
-        std::iter::once(self.axes()).chain(cells).chain(frames).collect()
+        let unmeasured = self.heat.unmeasured.iter().map(|&(row, column)| self.unmeasured(row, column));
+        std::iter::once(self.axes()).chain(unmeasured).chain(cells).chain(frames).collect()
+    }
+
+    fn unmeasured(&self, row: usize, column: usize) -> Markup {
+        let inset = self.side / 8.0;
+        let [x, y, side] =
+            [self.x(column as f64) + inset, self.y(row as f64) + inset, self.side - 2.0 * inset].map(number);
+        html!("<rect class=\"unmeasured\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{2}\"/>", x, y, side)
     }
 
     fn cell(&self, cell: &HeatCell) -> Markup {
@@ -120,14 +128,15 @@ pub(super) fn draw(heat: &Heat, title: impl Fn(f64) -> (Markup, f64)) -> SvgDraw
     SvgDrawing { body: grid.body(), width, height, file_extras: html!("{}{}", title, legend), title_height, file_size }
 }
 
-/// What the legend explains: the colours with their ranges, and the frames that are drawn.
+/// What the legend explains: the colours with their ranges, the frames that are drawn, and cells without a value.
 pub(crate) fn color_explanations(heat: &Heat) -> Vec<(String, &str)> {
     let colours = heat.steps.iter().enumerate().map(|(step, label)| (format!("h{step}"), label.as_str()));
     let is_drawn = |standing: &CellRank| heat.cells.iter().any(|cell| cell.standing == *standing);
     let frames = [(CellRank::Best, "best"), (CellRank::AsGood, "as good: no significant difference from the best")];
     let frames = frames.into_iter().filter(|(standing, _)| is_drawn(standing));
     let frames = frames.filter_map(|(standing, label)| Some((standing.labels()?.0.to_owned(), label)));
-    colours.chain(frames).collect()
+    let unmeasured = (!heat.unmeasured.is_empty()).then(|| ("unmeasured".to_owned(), "not measured"));
+    colours.chain(frames).chain(unmeasured).collect()
 }
 
 /// Items of the legend in a line.

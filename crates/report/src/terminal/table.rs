@@ -10,7 +10,8 @@ use kelvin_stats::min_max;
 use super::{Terminal, TextStyle};
 use crate::scale::share_between;
 use crate::sections::{
-    CommonAxes, Curve, CurveSeries, MAX_NAMED, Matrix, MissingResults, Section, SectionEntry, without_area,
+    CommonAxes, Curve, CurveSeries, MAX_NAMED, Matrix, MissingResults, PairDistance, Section, SectionEntry,
+    without_area,
 };
 use crate::text::{clean, display_width, pad_left, pad_right, wrap};
 use crate::{labels, units};
@@ -255,7 +256,7 @@ impl Terminal {
         lines
     }
 
-    /// A matrix: its range in one line, then the pairs, if the terminal has room for them.
+    /// A matrix: its range in one line, the medians of CPUs by what they share, then the pairs, if the terminal has room for them.
     fn matrix(&self, matrix: &Matrix<'_>, columns: TableColumns<'_>, footnotes: &mut Footnotes) -> Vec<String> {
         let results: Vec<&MetricResult> = matrix.results().collect();
         if let [result] = results[..] {
@@ -267,6 +268,11 @@ impl Terminal {
         let case_text = columns.common_axes.rest_text(matrix.metric, &matrix.fixed);
         let label = if case_text.is_empty() { count } else { format!("{} ({count})", clean(&case_text)) };
         lines.extend(self.span_of(&label, "", &results, columns));
+        for PairDistance { level, pairs, median } in &matrix.distances {
+            let label = format!("    {level} ({})", labels::plural(*pairs as u64, "pair"));
+            let value = units::value_text(*median, matrix.metric.unit);
+            lines.extend(self.table_row([&label, &value, ""], (TextStyle::Faint, ""), columns));
+        }
         lines.extend(grid(matrix, self.width()));
         lines.extend(self.missing_points(&results, columns.common_axes));
         lines

@@ -48,6 +48,12 @@ impl SyntheticReport {
     }
 }
 
+/// A run as its analysis sees it, without published figures.
+pub fn analysed(run: Run) -> SyntheticReport {
+    let analysis = kelvin_analysis::analyse(&run);
+    SyntheticReport { run, analysis, references: Vec::new(), probes: Vec::new() }
+}
+
 /// A complete run with every kind of result.
 pub fn full() -> SyntheticReport {
     let results = results::all_results();

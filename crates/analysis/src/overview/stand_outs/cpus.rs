@@ -1,7 +1,5 @@
 //! What stands out between CPUs: the cost of waking one, how far the farthest are, and whether their distance changes.
 
-use std::collections::BTreeMap;
-
 use kelvin_core::SharedLevel;
 use kelvin_core::catalogue::mem::{BANDWIDTH_CORE_TO_CORE, CORE_TO_CORE, FROM_CPU, TO_CPU};
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
@@ -31,18 +29,13 @@ const MIN_DISTANCE_RATIO: f64 = 1.5;
 /// the middle.
 pub(super) fn core_distance(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let topology = &context.evidence.run.header.machine.topology;
-    let mut pairs_by_level: BTreeMap<SharedLevel, Vec<(f64, &RoundHeadlines<'_>)>> = BTreeMap::new();
-    for result in select(&CORE_TO_CORE).find_all(&context.analysis.results) {
+    let selector = select(&CORE_TO_CORE);
+    let pairs = selector.find_all(&context.analysis.results).filter_map(|result| {
         let cpu = |axis: Axis| axis.number_in(&result.case)?.try_into().ok();
         let level = topology.shared_level(cpu(FROM_CPU)?, cpu(TO_CPU)?).filter(|&level| level > SharedLevel::Core);
-        if let (Some(level), Some(rounds)) = (level, context.result_rounds(result)) {
-            pairs_by_level.entry(level).or_default().push((rounds.measured_value().value, rounds));
-        }
-    }
-    let mut medians = pairs_by_level.into_iter().map(|(level, mut pairs)| {
-        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (level, pairs[(pairs.len() - 1) / 2].1)
+        Some((level?, context.result_rounds(result)?))
     });
+    let mut medians = middle_of_each(pairs);
     let ((near_level, near), (far_level, far)) = (medians.next()?, medians.next_back()?);
     let ratio = FigureRatio::from_rounds(near, far).filter(|ratio| ratio.is_above(MIN_DISTANCE_RATIO))?;
     let between = |level| match level {

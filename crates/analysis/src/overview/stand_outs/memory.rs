@@ -1,4 +1,5 @@
-//! What stands out of memory: the cache that answers, the first touch of fresh memory, and what all CPUs draw from it.
+//! What stands out of memory: the cache that answers, the first touch of fresh memory, the way to the farthest node, and what all CPUs draw
+//! from it.
 
 use kelvin_core::catalogue::mem::*;
 
@@ -58,6 +59,35 @@ pub(super) fn fresh_memory(context: &StandOutContext<'_>) -> Option<StandOutAnsw
         (None, None) => return None,
     };
     Some(reuse_ratio.or(huge)?.into_answer(Consequence::Avoidable, StandOutQuestion::FreshMemory, text))
+}
+
+/// Times the latency of a CPU's own node from which on that of the farthest stands out: between nodes of one socket it is a tenth more, which
+/// moves few programs.
+const MIN_NODE_RATIO: f64 = 1.3;
+
+/// How much longer a load from memory of the farthest node takes than from a CPU's own: of the pairs of nodes at each distance, the one in
+/// the middle.
+pub(super) fn node_distance(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    let nodes = context.evidence.run.header.machine.topology.nodes.get()?;
+    // Where the firmware states no distances, all other nodes are equally far.
+    let distance = |from: u64, to: u64| {
+        let node = |number| nodes.iter().position(|node| u64::from(node.id) == number);
+        nodes[node(from)?].distances.get(node(to)?).copied()
+    };
+    let selector = select(&NODE_LATENCY);
+    let pairs = selector.find_all(&context.analysis.results).filter_map(|result| {
+        let (from, to) = (FROM_NODE.number_in(&result.case)?, TO_NODE.number_in(&result.case)?);
+        Some(((from != to, distance(from, to)), context.result_rounds(result)?))
+    });
+    let mut medians = middle_of_each(pairs);
+    let (((false, _), own), ((true, _), farthest)) = (medians.next()?, medians.next_back()?) else { return None };
+    let ratio = FigureRatio::from_rounds(own, farthest).filter(|ratio| ratio.is_above(MIN_NODE_RATIO))?;
+    let text = format!(
+        "A load from the memory of the farthest node takes {}, {} times as long as from a CPU's own node.",
+        time_text(ratio.other),
+        times_text(ratio.ratio.value)
+    );
+    Some(ratio.into_answer(Consequence::Avoidable, StandOutQuestion::NodeDistance, text))
 }
 
 /// What all CPUs together draw from memory compared with one.
