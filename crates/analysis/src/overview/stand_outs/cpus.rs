@@ -41,9 +41,9 @@ pub(super) fn core_distance(context: &StandOutContext<'_>) -> Option<StandOutAns
     let between = |level| match level {
         SharedLevel::Core => "threads of one core".to_owned(),
         SharedLevel::Cache(level) => format!("cores of one L{level} cache"),
-        SharedLevel::Die => "caches of one die".to_owned(),
-        SharedLevel::Node => "caches of one node".to_owned(),
-        SharedLevel::Socket => "caches of one socket".to_owned(),
+        SharedLevel::Die => "cores that share only a die".to_owned(),
+        SharedLevel::Node => "cores that share only a node".to_owned(),
+        SharedLevel::Socket => "cores that share only a socket".to_owned(),
         SharedLevel::Machine => "sockets".to_owned(),
     };
     let text = format!(
