@@ -3,31 +3,20 @@
 Times in the guest have no meaning, since QEMU translates every instruction. The guest is for functional tests only.
 """
 import copy
-import ctypes
 import gzip
-import mmap
 import os
 import platform
 import re
 import shutil
 import stat
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Its configuration has NUMA and a serial port built in.
-KERNEL = "linux-image-cloud-amd64"
+from architecture import X86_64
+
 SHELL = "busybox-static"
-# The first 64-bit processors: no vectors beyond SSE3, no RDTSCP, no counter that is reported as invariant. Code that needs more must
-# detect that it is missing.
-CPU_MODEL = "qemu64"
 BEGIN_LINE, END_LINE = "guest: begin", "guest: exit"
-# rdtsc; shl rdx, 32; or rax, rdx; ret
-RDTSC_CODE = bytes.fromhex("0f31 48c1e220 4809d0 c3")
-TSC_SECONDS = 0.2
-# A longer reading of counter and clock is repeated, since the process lost the CPU.
-MAX_READING_NS = 20_000
 # Library directories of packages.
 LIBRARY_DIRECTORIES = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]
 
@@ -84,39 +73,27 @@ class GuestContents:
         return GuestContents(programs, self.modules + other.modules, self.files | other.files, self.options + other.options)
 
 
-def tsc_khz():
-    """The frequency of this machine's time stamp counter in kHz. A translated guest has the same."""
-    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    code.write(RDTSC_CODE)
-    rdtsc = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
-
-    def read_counter():
-        while True:
-            clock_before, ticks, clock_after = time.monotonic_ns(), rdtsc(), time.monotonic_ns()
-            if clock_after - clock_before < MAX_READING_NS:
-                return clock_before, ticks
-
-    first_clock, first_ticks = read_counter()
-    time.sleep(TSC_SECONDS)
-    last_clock, last_ticks = read_counter()
-    return round((last_ticks - first_ticks) * 1e6 / (last_clock - first_clock))
-
-
 class Guest:
     """A kernel and an initramfs, kept in `work` between runs.
 
     `more_packages` returns further packages for the name of the kernel, for example its headers, with which a module is built.
     """
 
-    def __init__(self, work, kernel=KERNEL, more_packages=lambda _: []):
+    def __init__(self, work, kernel=None, more_packages=lambda _: [], architecture=X86_64):
         if platform.machine() != "x86_64":
-            raise MissingRequirement(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
+            raise MissingRequirement(f"guests on {platform.machine()}: only those on x86_64 are known here")
+        self.architecture = architecture
         # The directory of the packages, and the work directory of this guest.
         self.package_directory = self.work = Path(work).resolve()
-        self.qemu = require_program("qemu-system-x86_64", "qemu-system-x86")
-        self.base = self.unpack_packages("packages", lambda: newest_kernel_packages(kernel, more_packages))
+        self.qemu = require_program(architecture.qemu, architecture.qemu_package)
+        if architecture.emulator:
+            require_program(architecture.emulator[0], architecture.emulator_package)
+            if not architecture.library_root.is_dir():
+                raise_missing(f"{architecture.library_root} is not here", f"package {architecture.library_package}")
+        self.base = self.unpack_packages("packages", lambda: self.newest_kernel_packages(kernel or architecture.kernel, more_packages))
         self.kernel = next(self.base.glob("boot/vmlinuz-*"))
         self.modules = next(self.base.glob("lib/modules/*"))
+        self.busybox = [*architecture.emulator, self.base / "bin/busybox"]
 
     def unpack_packages(self, name, packages):
         """A directory with Debian packages that are downloaded and unpacked, not installed. `packages` returns their names."""
@@ -128,12 +105,12 @@ class Guest:
         downloads = self.package_directory / f"{name}.downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         try:
-            run("apt-get", "download", *packages(), cwd=downloads)
+            self.apt("apt-get", "download", *packages(), cwd=downloads)
         except (MissingRequirement, subprocess.CalledProcessError):
             # The lists of packages may be missing, or old.
             try:
-                run("apt-get", "update")
-                run("apt-get", "download", *packages(), cwd=downloads)
+                self.apt("apt-get", "update")
+                self.apt("apt-get", "download", *packages(), cwd=downloads)
             except subprocess.CalledProcessError as error:
                 raise MissingRequirement(f"the packages of {name}: {error.stderr.strip().splitlines()[-1]}") from error
         # The directory gets its final name when it is complete.
@@ -143,6 +120,24 @@ class Guest:
             run("dpkg-deb", "-x", package, partial)
         partial.rename(directory)
         return directory
+
+    def apt(self, command, *arguments, **options):
+        """Runs a command of apt for the architecture of the guest. A foreign one gets lists of its own: this machine's settings stay."""
+        if not self.architecture.emulator:
+            return run(command, *arguments, **options)
+        lists = self.package_directory / "lists"
+        (lists / "partial").mkdir(parents=True, exist_ok=True)
+        settings = {
+            "APT::Architecture": self.architecture.name, "APT::Architectures": self.architecture.name,
+            "Dir::State::Lists": lists, "Dir::State::Status": "/dev/null", "Dir::Cache::PkgCache": "", "Dir::Cache::SrcPkgCache": "",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+        }  # fmt: skip
+        return run(command, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")), *arguments, **options)
+
+    def newest_kernel_packages(self, package, more_packages):
+        """The packages of the newest kernel that a metapackage depends on, further packages, and that of the shell."""
+        kernel = re.search(r"Depends: (linux-image-\S+)", self.apt("apt-cache", "depends", package)) or raise_missing(f"the package {package}")
+        return kernel[1], SHELL, *more_packages(kernel[1])
 
     def copy_guest(self, name):
         """A copy of the guest with a work directory of its own, so that both can run at the same time."""
@@ -172,15 +167,12 @@ class Guest:
         (tree / "init").chmod(stat.S_IRWXU)
         (tree / "script").write_text(script)
         files = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
-        archive = subprocess.run(
-            [tree / "bin/busybox", "cpio", "-o", "-H", "newc"], cwd=tree, input=files.encode(), capture_output=True, check=True
-        )
+        archive = subprocess.run([*self.busybox, "cpio", "-o", "-H", "newc"], cwd=tree, input=files.encode(), capture_output=True, check=True)
         image = self.work / "image.gz"
         image.write_bytes(gzip.compress(archive.stdout, 1))
-        # On a busy machine the kernel's own calibration is off by a factor, and with it every time limit in the guest.
-        options = f"console=ttyS0 panic=-1 tsc=reliable tsc_early_khz={tsc_khz()} mitigations=off quiet"
+        options = f"{self.architecture.kernel_options()} panic=-1 mitigations=off quiet"
         return [
-            self.qemu, "-M", "pc", "-accel", "tcg", "-cpu", CPU_MODEL, "-nodefaults", "-display", "none", "-no-reboot",
+            self.qemu, *self.architecture.machine, "-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", "stdio", "-kernel", self.kernel, "-initrd", image,
             "-append", options, *contents.options,
         ]  # fmt: skip
@@ -212,27 +204,29 @@ class Guest:
         package_root = next((directory for directory in program.parents if directory.parent == self.package_directory), None)
         library_paths = [package_root / directory for directory in LIBRARY_DIRECTORIES] if package_root else []
         environment = dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, library_paths)))
-        for name, library in re.findall(r"(\S+) => (not found|/\S+)", f"{run('ldd', program, env=environment)}"):
+        libraries = run(*self.architecture.library_list, program, env=environment)
+        for name, library in re.findall(r"(\S+) => (not found|/\S+)", libraries):
             if library == "not found":
                 raise MissingRequirement(f"the library {name} of {program.name}")
             self.copy_library(Path(library), package_root, tree)
-        interpreter = re.search(r"\s(/\S*ld-\S+) \(0x", run("ldd", program, env=environment))
+        interpreter = re.search(r"\s(/\S*ld-\S+) \(0x", libraries)
         if interpreter:
             self.copy_library(Path(interpreter[1]), package_root, tree)
 
     def copy_library(self, library, package_root, tree):
         """Copies a library to where the loader of the guest finds it."""
-        relative_path = library.relative_to(package_root if package_root in library.parents else "/")
+        in_package = package_root in library.parents
+        relative_path = library.relative_to(package_root if in_package else "/")
         (tree / relative_path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, tree / relative_path)
+        shutil.copy(library if in_package else self.architecture.library_root / relative_path, tree / relative_path)
 
     def copy_modules(self, names, tree):
         """Copies kernel modules and their dependencies to where modprobe finds them."""
         if not names:
             return
-        busybox, version = self.base / "bin/busybox", self.modules.name
+        version = self.modules.name
         if not (self.modules / "modules.dep").exists():
-            run(busybox, "depmod", "-b", self.base, version)
+            run(*self.busybox, "depmod", "-b", self.base, version)
         lines = (self.modules / "modules.dep").read_text().splitlines()
         dependencies = {path: names_text.split() for path, names_text in (line.split(":") for line in lines)}
         target = tree / "lib/modules" / version
@@ -241,13 +235,7 @@ class Guest:
             for module in (path, *dependencies[path]):
                 (target / module).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(self.modules / module, target / module)
-        run(busybox, "depmod", "-b", tree, version)
-
-
-def newest_kernel_packages(package, more_packages):
-    """The packages of the newest kernel that a metapackage depends on, further packages, and that of the shell."""
-    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package)) or raise_missing(f"the package {package}")
-    return kernel[1], SHELL, *more_packages(kernel[1])
+        run(*self.busybox, "depmod", "-b", tree, version)
 
 
 def packages_with_libraries(*packages):
