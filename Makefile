@@ -71,8 +71,8 @@ causes: unit-build ## check that `kelvin why` names every planted cause
 features: ## check that kelvin compiles without PostgreSQL, Parquet and TLS, and without warnings
 	$(CARGO) clippy --locked --package kelvin --no-default-features -- -D warnings
 
-arm: ## check that everything compiles for aarch64, if the target and its C compiler are available
-	@scripts/check-arm $(ARM)
+arm: ## tests for aarch64 by qemu-user, and in a guest with hardware counters, if QEMU and a C compiler are available
+	@scripts/check-arm $(ARM) $(TARGET)/guest-aarch64
 
 kmod: build ## test the kernel module in a guest, if QEMU and Debian's kernels are available
 	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod KELVIN=$(abspath $(KELVIN))

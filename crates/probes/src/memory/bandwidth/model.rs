@@ -61,7 +61,6 @@ impl SetLevel {
 }
 
 /// Why the rate of one operation is that of another.
-const AROUND_CACHES: &str = "non-temporal stores go to memory, regardless of the working set";
 const FASTEST_STORES: &str = "the fastest means are non-temporal stores";
 
 /// The limit of one operation at one working set.
@@ -115,9 +114,7 @@ fn one_cpu_rate(facts: &PredictionInputs<'_>, operation: Operation, level: SetLe
         (Operation::NonTemporalWrite, SetLevel::Memory) => {
             Err(NoPrediction::new("what a non-temporal store waits for is not published"))
         }
-        (Operation::NonTemporalWrite, _) => {
-            as_fast_as(facts, &BANDWIDTH_NTWRITE, &super::memory_case(machine), AROUND_CACHES)
-        }
+        (Operation::NonTemporalWrite, _) => around_caches_rate(facts, &super::memory_case(machine)),
         (Operation::Read | Operation::Write, SetLevel::First) => {
             let row = CACHE_WIDTHS.row(machine)?;
             width_rate(facts, (first_level_width(&row.figures, operation), "L1"), row.source, WIDTH_RANGE)
@@ -149,6 +146,15 @@ fn one_cpu_rate(facts: &PredictionInputs<'_>, operation: Operation, level: SetLe
     }
 }
 
+/// Of non-temporal stores to a set that a cache holds, from those to this set in memory.
+fn around_caches_rate(facts: &PredictionInputs<'_>, memory_case: &Case) -> Predicted {
+    // Arm Architecture Reference Manual for A-profile, "Load/store non-temporal pair".
+    let reason = "a non-temporal store is a hint on this architecture, which a core may ignore";
+    unpredicted_if(facts.machine().architecture == *"aarch64", reason)?;
+    let reason = "non-temporal stores go to memory, regardless of the working set";
+    as_fast_as(facts, &BANDWIDTH_NTWRITE, memory_case, reason)
+}
+
 /// Of all CPUs, from other operations of all of them: those that reach memory, but for reading it, writing around the caches, and zeros.
 fn all_cpus_rate(
     facts: &PredictionInputs<'_>,
@@ -159,7 +165,7 @@ fn all_cpus_rate(
     let rate = match (operation, level) {
         (Operation::NonTemporalWrite, SetLevel::First | SetLevel::Second | SetLevel::Outer) => {
             let memory_case = super::all_cpus_memory_case(facts.machine())?;
-            as_fast_as(facts, &BANDWIDTH_NTWRITE, &memory_case, AROUND_CACHES)
+            around_caches_rate(facts, &memory_case)
         }
         (Operation::Fill, SetLevel::Memory) => as_fast_as(facts, &BANDWIDTH_NTWRITE, case, FASTEST_STORES),
         (Operation::Copy | Operation::Triad, SetLevel::Memory) => read_write_rate(facts, operation, level, case),
@@ -383,6 +389,9 @@ mod tests {
         assert_eq!(value(&machine, &BANDWIDTH_COPY, L2), (2.0 / (4.0f64 / 30.0 / 10.0).sqrt() * 10.0).round() / 10.0);
         assert_eq!((value(&machine, &BANDWIDTH_FILL, L2), value(&machine, &BANDWIDTH_ZERO, L1)), (10.0, 10.0));
         assert_eq!(value(&machine, &BANDWIDTH_NTWRITE, L1), 20.0);
+        let arm = Machine { architecture: "aarch64".into(), ..machine };
+        let reason = predicted(&arm, &BANDWIDTH_NTWRITE, L1, MemoryCpus::One).unwrap_err().0;
+        assert_eq!(reason, "a non-temporal store is a hint on this architecture, which a core may ignore");
         // A core that nothing is published of has the same, but for the widths.
         let unknown = machine_with_core("Zen 9");
         assert!(predicted(&unknown, &BANDWIDTH_READ, L1, MemoryCpus::One).is_err());
