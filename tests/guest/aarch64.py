@@ -55,8 +55,6 @@ KNOWN_INSTRUCTIONS = [
 ]
 # The start and the stop of the counters, the loop around a batch, and interrupts, which are counted too.
 TOLERANCE = 0.02
-# A null call has four instructions in user mode, and some hundreds in the kernel.
-NULL_CALL_INSTRUCTIONS = (50, 5000)
 RUN = "cpu.loop cpu.latency cpu.call.args os.syscall.null"
 
 

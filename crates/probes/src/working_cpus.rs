@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kelvin_harness::Effort;
 use kelvin_sys::cpu;
-use kelvin_sys::numa::{self, is_cpu_of_node};
+use kelvin_sys::numa::node_of_cpu;
 
 /// Numbers of CPUs for a curve up to all: one and all in a quick run; the powers of two between them, and those halfway in a thorough one.
 pub(crate) fn cpu_counts(cpus: u64, effort: Effort) -> Vec<u64> {
@@ -51,18 +51,13 @@ pub(crate) fn spread_over_machine(measured_cpu: u32, allowed: &[u32]) -> Vec<u32
     spread_over_cores(measured_cpu, allowed, |cpu| CpuPlace {
         core: cpu::core_of(cpu),
         cache: last_level_sharers(cpu),
-        node: node_of(cpu),
+        node: node_of_cpu(cpu),
     })
 }
 
 /// The CPUs that share the last-level cache of a CPU; `None` where the kernel tells none.
 pub(crate) fn last_level_sharers(cpu: u32) -> Option<String> {
     cpu::last_level_cache(cpu).map(|cache| cache.cpus)
-}
-
-/// The node of a CPU; `None` where the kernel tells none.
-pub(crate) fn node_of(cpu: u32) -> Option<u32> {
-    numa::nodes().into_iter().find(|&node| is_cpu_of_node(cpu, node))
 }
 
 /// How often a key was counted before.

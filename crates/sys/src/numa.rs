@@ -1,19 +1,44 @@
 //! NUMA: the CPUs of nodes, and memory of a chosen node.
 
 use std::marker::PhantomData;
-use std::path::Path;
 
 use crate::memory::Arena;
 use crate::{Error, Result, check};
 
-/// Nodes that the kernel shows: none where it is built without them.
+/// Nodes that the kernel shows, in ascending order: none where it is built without them.
 pub fn nodes() -> Vec<u32> {
-    (0..MAX_NODES as u32).filter(|id| Path::new(&format!("/sys/devices/system/node/node{id}")).exists()).collect()
+    let mut nodes = nodes_in("/sys/devices/system/node");
+    nodes.sort_unstable();
+    nodes
 }
 
-/// Whether a CPU belongs to a node.
-pub fn is_cpu_of_node(cpu: u32, node: u32) -> bool {
-    Path::new(&format!("/sys/devices/system/node/node{node}/cpu{cpu}")).exists()
+/// The node of a CPU; `None` where the kernel tells none.
+pub fn node_of_cpu(cpu: u32) -> Option<u32> {
+    nodes_in(&format!("/sys/devices/system/cpu/cpu{cpu}")).first().copied()
+}
+
+/// The nodes that have an entry in a directory.
+fn nodes_in(directory: &str) -> Vec<u32> {
+    let number = |name: &str| name.strip_prefix("node")?.parse().ok();
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect()
+}
+
+/// Bytes that can be allocated on a node without swapping: those that are free, and those of files that can be read again. `None` where the
+/// kernel does not tell.
+pub fn available_bytes(node: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo")).ok()?;
+    parse_available(&text)
+}
+
+/// As in `Node 0 MemFree:  183344 kB`.
+fn parse_available(meminfo: &str) -> Option<u64> {
+    const COUNTED: [&str; 3] = ["MemFree:", "Active(file):", "Inactive(file):"];
+    let kibibytes = |name: &str| {
+        let mut words = meminfo.lines().map(|line| line.split_ascii_whitespace().skip(2));
+        words.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()?.parse::<u64>().ok())?)
+    };
+    COUNTED.iter().map(|name| kibibytes(name)).sum::<Option<u64>>().map(|sum| sum << 10)
 }
 
 /// Bits of a mask of nodes: more than any kernel is built for.
@@ -107,7 +132,18 @@ mod tests {
     fn missing_node_is_an_error() {
         assert!(NodeBinding::bind(MAX_NODES as u32 - 1).is_err());
         assert!(NodeBinding::bind(u32::MAX).is_err());
-        assert!(!is_cpu_of_node(0, MAX_NODES as u32));
+        assert_eq!((node_of_cpu(u32::MAX), available_bytes(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn nodes_have_cpus_and_memory() {
+        let here = crate::cpu::current();
+        assert_eq!(node_of_cpu(here).is_some(), !nodes().is_empty());
+        assert!(node_of_cpu(here).is_none_or(|node| nodes().contains(&node) && available_bytes(node) > Some(0)));
+        let meminfo = "Node 1 MemTotal:  1000 kB\nNode 1 MemFree:  700 kB\nNode 1 Active(anon):  90 kB\n\
+                       Node 1 Active(file):  20 kB\nNode 1 Inactive(file):  4 kB\n";
+        assert_eq!(parse_available(meminfo), Some(724 << 10));
+        assert_eq!(parse_available("Node 1 MemFree:  700 kB\n"), None);
     }
 
     #[test]

@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn values_are_parsed_and_partial_ones_refused() {
         let events = [CYCLES, INSTRUCTIONS];
-        // As read on an Arm guest: 2 events, times, cycles, instructions.
+        // Two events, the times, cycles and instructions.
         let values = CounterValues::parse(&[2, 5_000, 5_000, 9_000, 3_000], &events).unwrap();
         assert_eq!(values.counts, [(CYCLES, 9_000), (INSTRUCTIONS, 3_000)]);
         assert!(values.clone().complete_counts().is_some());

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_core::NumaNode;
 use kelvin_core::catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
+use kelvin_core::{NumaNode, units};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
 use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
-use kelvin_sys::numa::{self, NodeBinding, is_cpu_of_node, page_nodes};
+use kelvin_sys::numa::{self, NodeBinding, node_of_cpu, page_nodes};
 
 use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, widest_kernel};
@@ -33,6 +33,8 @@ const MAX_QUICK_NODES: usize = 2;
 const MAX_DEFAULT_NODES: usize = 8;
 /// Memory of a round: more than the pages that banks keep open, so that loads find as few of them open as in larger memory.
 const SET_BYTES: u64 = 32 << 20;
+/// How many times as much memory must be left on a node.
+const MEMORY_MARGIN: u64 = 4;
 /// Bytes for each line of the ring: a round needs some thousands of lines, and a denser ring takes longer to build.
 const BYTES_PER_LINE: usize = 1 << 10;
 /// Bytes of a sample of bandwidth: far beyond what is in flight.
@@ -98,7 +100,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (from, to) = (required_u32(FROM_NODE, case)?, required_u32(TO_NODE, case)?);
     skip_if(numa::nodes().len() < 2, "needs two NUMA nodes; this machine shows one")?;
     let other_cpus = bench.allowed_cpus().iter().copied();
-    let cpu = std::iter::once(bench.cpu()).chain(other_cpus).find(|&cpu| is_cpu_of_node(cpu, from));
+    let cpu = std::iter::once(bench.cpu()).chain(other_cpus).find(|&cpu| node_of_cpu(cpu) == Some(from));
     let cpu = cpu.or_skip(format!("needs a CPU of node {from}; this process may use none"))?;
     cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"))?;
     bench.note(format!("by CPU {cpu}"));
@@ -107,6 +109,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 /// Both figures of memory of a node, from the CPU that this thread is on.
 fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
+    // Where a node has no memory left, the kernel kills a process that is bound to it rather than refuse it.
+    let available = numa::available_bytes(node).unwrap_or(0);
+    let needed = MEMORY_MARGIN * bytes as u64;
+    let reason =
+        format!("needs {} of memory of node {node}, which has {} left", units::bytes(needed), units::bytes(available));
+    skip_if(available < needed, reason)?;
     let binding =
         NodeBinding::bind(node).or_skip(format!("needs memory of node {node}, which this process cannot allocate"))?;
     let ring = PointerRing::line_per_piece(bytes, BYTES_PER_LINE, PagePolicy::Huge, bench.seed());

@@ -12,13 +12,14 @@ use kelvin_core::catalogue::mem::{
 };
 use kelvin_core::catalogue::os::WORKING_CPUS;
 use kelvin_sys::kernels::bandwidth::Operation;
+use kelvin_sys::numa::node_of_cpu;
 
 use super::axes::number;
 use super::bandwidth::group::BandwidthGroup;
 use super::bandwidth::last_level_count;
 use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget, second_level_bytes};
 use crate::prelude::*;
-use crate::working_cpus::{cpu_counts, last_level_sharers, node_of, spread_over_machine};
+use crate::working_cpus::{cpu_counts, last_level_sharers, spread_over_machine};
 
 /// The operations of STREAM that differ, and reading and writing alone, each with its metric.
 static OPERATIONS: [(Operation, &Metric); 4] = [
@@ -90,8 +91,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let nodes = required_word(MemoryNodes::of(case), MemoryNodes::ALL, case)?;
     let count = required(WORKING_CPUS.number_in(case).filter(|&count| count > 0), case)? as usize;
     let allowed = bench.allowed_cpus();
-    let own_node = node_of(bench.cpu());
-    let is_usable = |cpu: &u32| nodes == MemoryNodes::All || node_of(*cpu) == own_node;
+    let own_node = node_of_cpu(bench.cpu());
+    let is_usable = |cpu: &u32| nodes == MemoryNodes::All || node_of_cpu(*cpu) == own_node;
     let usable: Vec<u32> = allowed.iter().copied().filter(is_usable).collect();
     let cpus = spread_over_machine(bench.cpu(), &usable);
     skip_if(cpus.len() < count, format!("needs {count} CPUs; this process may use {}", cpus.len()))?;
