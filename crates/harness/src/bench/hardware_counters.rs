@@ -1,7 +1,5 @@
 //! What the processor counts while operations are repeated, apart from their timing: reading the counters takes longer than the clock.
 
-use std::collections::BTreeMap;
-
 use kelvin_core::{CountedOperations, HardwareEvent};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::perf_event::{CounterGroup, EventCode};
@@ -47,15 +45,17 @@ pub(super) fn count_operations(
             }
         }
     };
+    // What starting and stopping the counters counts of itself.
+    let ((), empty) = group.count(|| ())?;
     let (outcome, values) = group.count(&mut repeat)?;
     outcome?;
+    let (Some(empty), Some(counts)) = (empty.complete_counts(), values.complete_counts()) else { return Ok(None) };
     let event_of = |code: EventCode| HardwareEvent::ALL.into_iter().find(|&event| code_of(event) == code);
-    let to_events = |counts: Vec<(EventCode, u64)>| -> BTreeMap<HardwareEvent, u64> {
-        counts.into_iter().filter_map(|(code, count)| Some((event_of(code)?, count))).collect()
-    };
-    Ok(values.complete_counts().map(|counts| CountedOperations {
+    let counted =
+        counts.into_iter().zip(empty).map(|((code, count), (_, of_empty))| (code, count.saturating_sub(of_empty)));
+    Ok(Some(CountedOperations {
         operations: repetitions * iterations,
-        events: to_events(counts),
+        events: counted.filter_map(|(code, count)| Some((event_of(code)?, count))).collect(),
         excludes_kernel: !group.counts_kernel(),
     }))
 }
