@@ -407,7 +407,7 @@ fn oversized_file_is_refused_at_once() {
     let load_output = shell(&dir, "ulimit -n 16 && \"$0\" load http://127.0.0.1:9/ --users 4");
     assert_refused(
         &load_output,
-        &["4 connections need 68 descriptors and 16 are allowed: raise the limit by ulimit -n 68"],
+        &["4 connections need 71 descriptors and 16 are allowed: raise the limit by ulimit -n 71"],
     );
     assert_eq!(dir.names(), ["new"]);
 }
