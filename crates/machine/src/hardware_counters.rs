@@ -45,6 +45,5 @@ fn open(cpu: u32) -> kelvin_sys::Result<CounterGroup> {
 }
 
 fn code_of(event: HardwareEvent) -> EventCode {
-    let (event_type, config) = event.kernel_numbers();
-    EventCode::new(event_type, config)
+    EventCode::new(event.kernel_numbers())
 }

@@ -60,6 +60,18 @@ pub(crate) fn last_level_sharers(cpu: u32) -> Option<String> {
     cpu::last_level_cache(cpu).map(|cache| cache.cpus)
 }
 
+/// CPUs in the order in which they are put to work where nearness of caches and nodes does not count: cores, then their second threads.
+pub(crate) fn cores_first(measured_cpu: u32, allowed: &[u32]) -> Vec<u32> {
+    spread_over_cores(measured_cpu, allowed, |cpu| CpuPlace { core: cpu::core_of(cpu), ..CpuPlace::default() })
+}
+
+/// The items so that the first ones are spread over all: those at the beginning, halfway, at the quarters, and so on (bit-reversed order).
+pub(crate) fn evenly_spread<T>(items: &[T]) -> impl Iterator<Item = &T> {
+    let bits = items.len().next_power_of_two().trailing_zeros();
+    let index = move |i: usize| i.reverse_bits().checked_shr(usize::BITS - bits).unwrap_or(0);
+    (0..1usize << bits).filter_map(move |i| items.get(index(i)))
+}
+
 /// How often a key was counted before.
 fn next_count<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> usize {
     let count = counts.entry(key).or_default();
@@ -77,6 +89,14 @@ mod tests {
         assert_eq!(cpu_counts(12, Effort::Default), [1, 2, 4, 8, 12]);
         assert_eq!(cpu_counts(12, Effort::Thorough), [1, 2, 3, 4, 6, 8, 12]);
         assert_eq!(cpu_counts(1, Effort::Default), [1]);
+    }
+
+    #[test]
+    fn first_items_are_spread_over_all() {
+        let order = |count: u32| evenly_spread(&(0..count).collect::<Vec<u32>>()).copied().collect::<Vec<u32>>();
+        assert_eq!(order(8), [0, 4, 2, 6, 1, 5, 3, 7]);
+        assert_eq!(order(6), [0, 4, 2, 1, 5, 3]);
+        assert_eq!((order(1), order(0)), (vec![0], vec![]));
     }
 
     #[test]

@@ -19,8 +19,8 @@ impl EventCode {
     /// Page faults, counted by the kernel.
     pub const PAGE_FAULTS: Self = Self { event_type: TYPE_SOFTWARE, config: 2 };
 
-    /// The event of this type and number.
-    pub const fn new(event_type: u32, config: u64) -> Self {
+    /// The event of this type and number within it.
+    pub const fn new((event_type, config): (u32, u64)) -> Self {
         Self { event_type, config }
     }
 }
@@ -239,8 +239,8 @@ mod tests {
     use crate::mapping::{page_bytes, write_pages};
     use crate::memory::{Arena, PagePolicy};
 
-    const CYCLES: EventCode = EventCode::new(0, 0);
-    const INSTRUCTIONS: EventCode = EventCode::new(0, 1);
+    const CYCLES: EventCode = EventCode::new((0, 0));
+    const INSTRUCTIONS: EventCode = EventCode::new((0, 1));
 
     #[test]
     fn faults_of_the_thread_are_counted_exactly() {

@@ -56,6 +56,13 @@ pub struct WorkedWindow {
     pub involuntary_switches: u64,
 }
 
+impl WorkedWindow {
+    /// Operations in a tick.
+    pub fn rate(&self) -> f64 {
+        self.operations as f64 / self.ticks.max(1) as f64
+    }
+}
+
 /// What a task and its leader exchange, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]

@@ -15,8 +15,7 @@ const MAX_REPETITIONS: u64 = 256;
 
 /// An event as the kernel knows it.
 fn code_of(event: HardwareEvent) -> EventCode {
-    let (event_type, config) = event.kernel_numbers();
-    EventCode::new(event_type, config)
+    EventCode::new(event.kernel_numbers())
 }
 
 /// Counts what some repetitions of an operation of this usual duration do; `None` where there are no counters that this process may use, or

@@ -22,7 +22,7 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::measure(&[&CORE_FREQUENCY, &CORE_CALL, &CORE_SWITCH, &CORE_LOAD])
 };
 
-/// Memory of the loads, and bytes for each line of them: as mem.node has it.
+/// Memory of the loads, and bytes for each line of them.
 const SET_BYTES: usize = 64 << 20;
 const BYTES_PER_LINE: usize = 1 << 10;
 

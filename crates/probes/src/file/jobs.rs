@@ -9,14 +9,13 @@ use kelvin_core::catalogue::file::{
 use kelvin_file::jobs::{self, JobSpec, JobsResult};
 use kelvin_file::read_job::jain_fairness;
 use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
-use kelvin_sys::cpu;
 
 use super::device::{SLOW_DEVICE_IOPS, SLOW_DEVICE_SECONDS, describe_pacing};
 use super::extent;
 use super::prelude::*;
 use super::queue_depth::{closed_system_rates, extended_round};
 use crate::memory::memory_budget::allowed_cpu_count;
-use crate::working_cpus::{CpuPlace, cpu_counts, spread_over_cores};
+use crate::working_cpus::{cores_first, cpu_counts};
 
 pub(super) static PROBE: Probe = Probe {
     id: JOBS_STUDY.as_str(),
@@ -43,8 +42,7 @@ const MIN_WINDOW_NANOSECONDS: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (count, depth) = (required_number(JOBS, case)? as usize, required_u32(QUEUE_DEPTH, case)?);
-    let place_of = |cpu: u32| CpuPlace { core: cpu::core_of(cpu), ..CpuPlace::default() };
-    let mut cpus = spread_over_cores(bench.cpu(), bench.allowed_cpus(), place_of);
+    let mut cpus = cores_first(bench.cpu(), bench.allowed_cpus());
     skip_if(cpus.len() < count, format!("needs {count} CPUs; this process may use {}", cpus.len()))?;
     cpus.truncate(count);
     let target = extent::study_file(bench, case)?;

@@ -16,6 +16,7 @@ use super::memory_budget::data_caches;
 use super::published::CORE_TO_CORE_LATENCIES;
 use crate::os::partner::TokenPartner;
 use crate::prelude::*;
+use crate::working_cpus::evenly_spread;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "A cache line bounced between each pair of CPUs, one way",
@@ -107,9 +108,7 @@ fn selection_order(machine: &Machine) -> Vec<u32> {
     let farthest = located.iter().copied().max_by_key(|&cpu| topology.shared_level(measured_cpu, cpu));
     let anchors = std::iter::once(measured_cpu).chain(of_other_kinds).chain(farthest);
     let mut order: Vec<u32> = anchors.flat_map(|anchor| distances_from(topology, anchor, &located)).collect();
-    let bits = located.len().next_power_of_two().trailing_zeros();
-    let indices = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
-    order.extend(indices.filter_map(|index| located.get(index).copied()));
+    order.extend(evenly_spread(&located));
     remove_repeated(&mut order);
     order
 }

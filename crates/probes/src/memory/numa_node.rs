@@ -16,6 +16,7 @@ use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, widest_kernel};
 use super::memory_budget;
 use crate::prelude::*;
+use crate::working_cpus::evenly_spread;
 
 pub(crate) static PROBE: Probe = Probe {
     id: NODE_PROBE.as_str(),
@@ -77,11 +78,8 @@ fn node_order(machine: &Machine) -> Vec<&NumaNode> {
     for (index, node) in nodes.iter().enumerate() {
         by_distance.entry(distance(index)).or_insert(node);
     }
-    let bits = nodes.len().next_power_of_two().trailing_zeros();
-    let spread = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
-    let spread = spread.filter_map(|index| nodes.get(index));
-    let mut order: Vec<&NumaNode> =
-        measured_node.into_iter().chain(by_distance.into_values().rev()).chain(spread).collect();
+    let nearest_last = by_distance.into_values().rev();
+    let mut order: Vec<&NumaNode> = measured_node.into_iter().chain(nearest_last).chain(evenly_spread(nodes)).collect();
     let mut found = BTreeSet::new();
     order.retain(|node| found.insert(node.id));
     order

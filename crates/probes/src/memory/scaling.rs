@@ -8,7 +8,8 @@ mod model;
 use std::collections::BTreeSet;
 
 use kelvin_core::catalogue::mem::{
-    BYTES, MemoryNodes, SCALING_COPY, SCALING_PROBE, SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
+    BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BYTES, MemoryNodes, SCALING_COPY, SCALING_PROBE,
+    SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
 };
 use kelvin_core::catalogue::os::WORKING_CPUS;
 use kelvin_sys::kernels::bandwidth::Operation;
@@ -21,12 +22,12 @@ use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget, s
 use crate::prelude::*;
 use crate::working_cpus::{cpu_counts, last_level_sharers, spread_over_machine};
 
-/// The operations of STREAM that differ, and reading and writing alone, each with its metric.
-static OPERATIONS: [(Operation, &Metric); 4] = [
-    (Operation::Read, &SCALING_READ),
-    (Operation::Write, &SCALING_WRITE),
-    (Operation::Copy, &SCALING_COPY),
-    (Operation::Triad, &SCALING_TRIAD),
+/// The operations of STREAM that differ, and reading and writing alone, each with its metric, and that of one CPU by itself.
+static OPERATIONS: [(Operation, &Metric, &Metric); 4] = [
+    (Operation::Read, &SCALING_READ, &BANDWIDTH_READ),
+    (Operation::Write, &SCALING_WRITE, &BANDWIDTH_WRITE),
+    (Operation::Copy, &SCALING_COPY, &BANDWIDTH_COPY),
+    (Operation::Triad, &SCALING_TRIAD, &BANDWIDTH_TRIAD),
 ];
 
 pub(crate) static PROBE: Probe = Probe {
@@ -100,7 +101,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     // Where the kernel tells no caches, there is one.
     let caches: BTreeSet<Option<String>> = cpus.iter().map(|&cpu| last_level_sharers(cpu)).collect();
     let group = BandwidthGroup::start(bench, cpus, number(case, BYTES)? * caches.len() / count)?;
-    for (operation, metric) in OPERATIONS {
+    for (operation, metric, _) in OPERATIONS {
         group.measure(bench, operation, metric)?;
     }
     group.finish()

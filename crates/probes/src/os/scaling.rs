@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use kelvin_core::catalogue::os::{
     KernelService, SCALING_EFFICIENCY, SCALING_PROBE, SCALING_RATE, TaskKind, WORKING_CPUS,
 };
-use kelvin_sys::cpu;
 use kelvin_sys::fs::set_topdir_flag;
 use kelvin_sys::partner::PartnerKind;
 use kelvin_sys::task_group::{TaskGroup, WindowTimes, WorkedWindow};
@@ -22,7 +21,7 @@ use self::services::{ServiceWork, WINDOW_DIRECTORIES, directory};
 use crate::file::tree::RoundDirectory;
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::prelude::*;
-use crate::working_cpus::{CpuPlace, cpu_counts, spread_over_cores};
+use crate::working_cpus::{cores_first, cpu_counts};
 
 pub(crate) static PROBE: Probe = Probe {
     id: SCALING_PROBE.as_str(),
@@ -85,8 +84,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     };
     let count = required(WORKING_CPUS.number_in(case).filter(|&count| count > 0), case)? as usize;
     // A lock is passed on between near cores first: caches and nodes do not count.
-    let place_of = |cpu: u32| CpuPlace { core: cpu::core_of(cpu), ..CpuPlace::default() };
-    let cpus = spread_over_cores(bench.cpu(), bench.allowed_cpus(), place_of);
+    let cpus = cores_first(bench.cpu(), bench.allowed_cpus());
     let reason = format!("needs {count} CPUs; this process may use {}", cpus.len());
     skip_if(cpus.len() < count, reason)?;
     let cpus = &cpus[..count];
@@ -150,18 +148,13 @@ fn measure_windows(bench: &Bench<'_>, group: &TaskGroup, tasks: usize) -> ProbeR
     Ok(windows)
 }
 
-/// Operations per tick.
-fn rate(window: &WorkedWindow) -> f64 {
-    window.operations as f64 / window.ticks.max(1) as f64
-}
-
 impl Windows {
     fn rate_of_all(&self, hertz: f64) -> f64 {
-        hertz * self.all.iter().map(rate).sum::<f64>()
+        hertz * self.all.iter().map(WorkedWindow::rate).sum::<f64>()
     }
 
     fn rate_alone(&self, hertz: f64) -> f64 {
-        hertz * self.alone.iter().map(rate).sum::<f64>() / self.alone.len() as f64
+        hertz * self.alone.iter().map(WorkedWindow::rate).sum::<f64>() / self.alone.len() as f64
     }
 
     fn efficiency(&self) -> f64 {

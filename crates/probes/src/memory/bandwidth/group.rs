@@ -133,8 +133,7 @@ impl BandwidthGroup {
         }
         let reason = format!("other work kept a CPU busy in a window of {} ms", length / 1_000_000);
         fail_if(windows.iter().any(is_idle), reason)?;
-        let rate = |window: &WorkedWindow| window.operations as f64 / window.ticks.max(1) as f64;
-        let operations = windows.iter().map(rate).sum::<f64>();
+        let operations = windows.iter().map(WorkedWindow::rate).sum::<f64>();
         Ok((operations * self.iteration_bytes(self.jobs.kernels[job].0) as f64 * bench.hertz(), windows))
     }
 
@@ -195,7 +194,7 @@ impl BandwidthGroup {
 
 /// How evenly tasks worked, and what else ran on their CPUs, in words.
 fn describe_evenness(windows: &[WorkedWindow]) -> String {
-    let rates: Vec<f64> = windows.iter().map(|window| window.operations as f64 / window.ticks.max(1) as f64).collect();
+    let rates: Vec<f64> = windows.iter().map(WorkedWindow::rate).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let (min_rate, max_rate) = kelvin_stats::min_max(rates.iter().copied()).unwrap_or_default();
     let switches: u64 = windows.iter().map(|window| window.involuntary_switches).sum();

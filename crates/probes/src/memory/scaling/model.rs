@@ -1,14 +1,10 @@
 //! What several CPUs are predicted to move: as many times what one does as there are CPUs, and no more than memory was measured to give under
 //! load, or than its channels carry.
 
-use kelvin_core::catalogue::mem::{
-    BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BYTES, MemoryCpus, MemoryNodes, SCALING_COPY,
-    SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
-};
+use kelvin_core::catalogue::mem::{BYTES, MemoryCpus, MemoryNodes};
 use kelvin_core::catalogue::os::WORKING_CPUS;
-use kelvin_sys::kernels::bandwidth::Operation;
 
-use super::scaling_case;
+use super::{OPERATIONS, scaling_case};
 use crate::memory::bandwidth::{self, last_level_count, model::peak_rate};
 use crate::memory::loaded_latency;
 use crate::prelude::*;
@@ -19,22 +15,12 @@ const TOLERANCE: f64 = 0.1;
 /// machine had one CPU for the timed loads.
 const MIX_RANGE: [f64; 2] = [0.7, 1.4];
 
-/// The operation of a metric, and what one CPU does of it by itself.
-fn operation_of(metric: &Metric) -> Option<(Operation, &'static Metric)> {
-    let operations: [(&Metric, Operation, &'static Metric); 4] = [
-        (&SCALING_READ, Operation::Read, &BANDWIDTH_READ),
-        (&SCALING_WRITE, Operation::Write, &BANDWIDTH_WRITE),
-        (&SCALING_COPY, Operation::Copy, &BANDWIDTH_COPY),
-        (&SCALING_TRIAD, Operation::Triad, &BANDWIDTH_TRIAD),
-    ];
-    operations.into_iter().find(|(scaling, ..)| scaling.id == metric.id).map(|(_, operation, one)| (operation, one))
-}
-
 pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let machine = facts.machine();
     let nodes = required(MemoryNodes::of(case), case)?;
     let (cpus, bytes) = (required_number(WORKING_CPUS, case)?, required_number(BYTES, case)?);
-    let (operation, one_cpu) = operation_of(metric).or_unpredicted("this metric belongs to no operation")?;
+    let of_metric = OPERATIONS.into_iter().find(|(_, scaling, _)| scaling.id == metric.id);
+    let (operation, _, one_cpu) = of_metric.or_unpredicted("this metric belongs to no operation")?;
     if cpus == 1 {
         let rate = measured(facts, one_cpu, &bandwidth::memory_case(machine))?;
         return Ok(rate.widen_by_share(TOLERANCE).derived("one CPU"));
@@ -62,7 +48,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
 mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
-    use kelvin_core::catalogue::mem::LOADED_BANDWIDTH;
+    use kelvin_core::catalogue::mem::{BANDWIDTH_READ, LOADED_BANDWIDTH, SCALING_READ};
     use kelvin_core::{Fact, MeasuredValue};
 
     /// The prediction of reading by these CPUs, of which one reads 20 GB/s, where all together move this under load.
