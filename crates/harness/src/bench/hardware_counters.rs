@@ -6,11 +6,14 @@ use kelvin_sys::perf_event::{CounterGroup, EventCode};
 
 use crate::probe_error::ProbeError;
 
-/// Nanoseconds of operations that are counted at least: a hundred times what it takes to start and stop the counters.
-const COUNTED_NANOSECONDS: u64 = 200_000;
+/// Nanoseconds of operations that are counted at least in a window: a hundred times what it takes to start and stop the counters, and less
+/// than the time between two timer interrupts, so that few windows have one.
+const WINDOW_NANOSECONDS: u64 = 200_000;
+/// Windows, of which the one with the median rate is kept: what an interrupt counts is in less than half of them.
+const WINDOWS: usize = 5;
 /// Operations that take longer than this are not repeated for it.
 const MAX_OPERATION_NANOSECONDS: f64 = 1e6;
-/// Repetitions, at most.
+/// Repetitions in a window, at most.
 const MAX_REPETITIONS: u64 = 256;
 
 /// An event as the kernel knows it.
@@ -32,29 +35,68 @@ pub(super) fn count_operations(
     }
     let codes = HardwareEvent::ALL.map(code_of);
     let Ok(group) = CounterGroup::open(&codes, kelvin_sys::cpu::current()) else { return Ok(None) };
-    let mut repetitions = 0;
-    let mut repeat = || -> Result<(), ProbeError> {
+    let mut repeat = || -> Result<u64, ProbeError> {
         let start = clock.deadline_nanoseconds();
-        loop {
+        let mut repetitions = 0;
+        while repetitions < MAX_REPETITIONS
+            && (repetitions == 0 || clock.deadline_nanoseconds() - start < WINDOW_NANOSECONDS)
+        {
             operation(iterations)?;
             repetitions += 1;
-            let elapsed = clock.deadline_nanoseconds() - start;
-            if elapsed >= COUNTED_NANOSECONDS || repetitions >= MAX_REPETITIONS {
-                return Ok(());
-            }
         }
+        Ok(repetitions * iterations)
     };
     // What starting and stopping the counters counts of itself.
     let ((), empty) = group.count(|| ())?;
-    let (outcome, values) = group.count(&mut repeat)?;
-    outcome?;
-    let (Some(empty), Some(counts)) = (empty.complete_counts(), values.complete_counts()) else { return Ok(None) };
+    let Some(empty) = empty.complete_counts() else { return Ok(None) };
+    let mut windows = Vec::with_capacity(WINDOWS);
+    for _ in 0..WINDOWS {
+        let (operations, values) = group.count(&mut repeat)?;
+        let Some(counts) = values.complete_counts() else { return Ok(None) };
+        let of_window = counts
+            .into_iter()
+            .zip(&empty)
+            .map(|((code, count), (_, of_empty))| (code, count.saturating_sub(*of_empty)));
+        windows.push(Window { operations: operations?, counts: of_window.collect() });
+    }
     let event_of = |code: EventCode| HardwareEvent::ALL.into_iter().find(|&event| code_of(event) == code);
-    let counted =
-        counts.into_iter().zip(empty).map(|((code, count), (_, of_empty))| (code, count.saturating_sub(of_empty)));
-    Ok(Some(CountedOperations {
-        operations: repetitions * iterations,
-        events: counted.filter_map(|(code, count)| Some((event_of(code)?, count))).collect(),
+    Ok(median_window(windows).map(|Window { operations, counts }| CountedOperations {
+        operations,
+        events: counts.into_iter().filter_map(|(code, count)| Some((event_of(code)?, count))).collect(),
         excludes_kernel: !group.counts_kernel(),
     }))
+}
+
+/// Operations that were counted at once, and the counts of their events.
+struct Window {
+    operations: u64,
+    counts: Vec<(EventCode, u64)>,
+}
+
+/// The window whose rate of the first event is the median: the events of one window belong together, as do cycles and instructions.
+fn median_window(mut windows: Vec<Window>) -> Option<Window> {
+    let rate =
+        |window: &Window| window.counts.first().map_or(0.0, |&(_, count)| count as f64 / window.operations as f64);
+    windows.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let middle = windows.len() / 2;
+    windows.into_iter().nth(middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_windows_are_left_out() {
+        let [cycles, instructions] = [HardwareEvent::Cycles, HardwareEvent::Instructions].map(code_of);
+        let window = |operations, counts: [u64; 2]| Window {
+            operations,
+            counts: vec![(cycles, counts[0]), (instructions, counts[1])],
+        };
+        let interrupted = [window(100, [900, 700]), window(50, [800, 600])];
+        let clear = [window(100, [301, 200]), window(90, [272, 180]), window(110, [330, 220])];
+        let median = median_window(interrupted.into_iter().chain(clear).collect()).unwrap();
+        assert_eq!((median.operations, median.counts), (90, vec![(cycles, 272), (instructions, 180)]));
+        assert!(median_window(Vec::new()).is_none());
+    }
 }
