@@ -37,6 +37,8 @@ pub struct JobSpec {
     pub cpus: Vec<u32>,
     /// The clock that all read, and its ticks per second.
     pub clock: (Clock, f64),
+    /// Nanoseconds for which all queues are full before the window.
+    pub ramp: u64,
     /// Nanoseconds of the window.
     pub window: u64,
     /// Whether the time of each completion in the window is kept: of a slow device there are few.
@@ -104,9 +106,9 @@ impl JobsResult {
 }
 
 /// Nanoseconds after which the window begins even if some job has not completed as many requests as its queue holds.
-const MAX_RAMP: f64 = 2e9;
-/// Nanoseconds from when the last job is ready until the window begins: all see its beginning before it is there.
-const LEAD: f64 = 50e3;
+const MAX_START: u64 = 2_000_000_000;
+/// Nanoseconds from when the last job is ready until the window begins, at least: all see its beginning before it is there.
+const MIN_RAMP: u64 = 50_000;
 
 /// The window that jobs share, in ticks.
 #[derive(Debug)]
@@ -116,8 +118,8 @@ struct Window {
     /// Jobs that are not ready.
     missing: AtomicUsize,
     length: u64,
-    lead: u64,
-    max_ramp: u64,
+    ramp: u64,
+    max_start: u64,
     /// Whether a job has failed.
     is_cancelled: AtomicBool,
 }
@@ -131,14 +133,14 @@ enum Phase {
 }
 
 impl Window {
-    fn new(jobs: usize, nanoseconds: u64, hertz: f64) -> Self {
-        let ticks = |nanoseconds: f64| (nanoseconds * hertz / 1e9) as u64;
+    fn new(jobs: usize, (ramp, window): (u64, u64), hertz: f64) -> Self {
+        let ticks = |nanoseconds: u64| (nanoseconds as f64 * hertz / 1e9) as u64;
         Self {
             begin: AtomicU64::new(u64::MAX),
             missing: AtomicUsize::new(jobs),
-            length: ticks(nanoseconds as f64),
-            lead: ticks(LEAD),
-            max_ramp: ticks(MAX_RAMP),
+            length: ticks(window),
+            ramp: ticks(ramp.max(MIN_RAMP)),
+            max_start: ticks(MAX_START),
             is_cancelled: AtomicBool::new(false),
         }
     }
@@ -153,7 +155,7 @@ impl Window {
     /// The window begins shortly, unless that was decided before.
     fn open(&self, now: u64) {
         let _ =
-            self.begin.compare_exchange(u64::MAX, now.saturating_add(self.lead), Ordering::AcqRel, Ordering::Acquire);
+            self.begin.compare_exchange(u64::MAX, now.saturating_add(self.ramp), Ordering::AcqRel, Ordering::Acquire);
     }
 
     fn phase(&self, now: u64) -> Phase {
@@ -214,7 +216,7 @@ impl Observer for WindowObserver<'_> {
         }
         match self.window.phase(now) {
             Phase::Ramp => {
-                if now.wrapping_sub(self.start) > self.window.max_ramp {
+                if now.wrapping_sub(self.start) > self.window.max_start {
                     self.window.open(now);
                 }
                 let is_over = self.window.is_cancelled.load(Ordering::Relaxed) || stop_signals::stop_signal().is_some();
@@ -241,7 +243,7 @@ impl Observer for WindowObserver<'_> {
 /// A file that cannot be read so, a CPU that may not be used, a thread that cannot be started, a signal.
 pub fn run(spec: &JobSpec) -> Result<JobsResult> {
     let (window, barrier) =
-        (Window::new(spec.cpus.len(), spec.window, spec.clock.1), StartBarrier::new(spec.cpus.len()));
+        (Window::new(spec.cpus.len(), (spec.ramp, spec.window), spec.clock.1), StartBarrier::new(spec.cpus.len()));
     let jobs = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(spec.cpus.len());
         for (number, &cpu) in (0..).zip(&spec.cpus) {
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn completions_in_the_common_window_are_summed() {
         // One tick a nanosecond. The second job is ready at 30 us, so that the window is from 80 us to 180 us.
-        let window = Window::new(2, 100_000, 1e9);
+        let window = Window::new(2, (0, 100_000), 1e9);
         let moments = [
             (0, 10_000),
             (0, 20_000),
@@ -326,7 +328,7 @@ mod tests {
 
     #[test]
     fn slow_job_does_not_delay_the_window_for_ever() {
-        let window = Window::new(2, 100_000, 1e9);
+        let window = Window::new(2, (0, 100_000), 1e9);
         // One request of the second job takes 3 s: the window begins 50 us after 2 s have passed.
         let jobs = counted(&window, 1, &[(0, 10), (0, 2_000_000_001), (0, 2_000_060_000), (1, 3_000_000_000)]);
         assert_eq!(jobs.map(|job| job.completions), [1, 0]);
@@ -334,7 +336,7 @@ mod tests {
 
     #[test]
     fn cancelled_jobs_end_before_the_window() {
-        let window = Window::new(2, 100_000, 1e9);
+        let window = Window::new(2, (0, 100_000), 1e9);
         window.is_cancelled.store(true, Ordering::Relaxed);
         assert_eq!(counted(&window, 1, &[(0, 10), (1, 20)]).map(|job| job.completions), [0, 0]);
     }
@@ -360,6 +362,7 @@ mod tests {
             seed: 1,
             cpus: vec![cpu; 3],
             clock: (Clock::MonotonicRaw, 1e9),
+            ramp: 1_000_000,
             window: 5_000_000,
             keeps_times: false,
         };

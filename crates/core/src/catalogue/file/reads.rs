@@ -140,9 +140,11 @@ metrics! {
         /// Random reads of 4 KiB per second by all jobs together, each at this queue depth on a CPU of its own
         JOBS_IOPS = disk_metric(rate("file.jobs.iops"))
             .unit(Unit::PerSecond, Better::Higher)
-            .with_axes([JOBS, QUEUE_DEPTH, EXTENT]),
+            .with_axes([JOBS, QUEUE_DEPTH, EXTENT])
+            .version(2),
         /// CPU time of one of these reads, the mean over all jobs
-        JOBS_CPU = disk_metric(duration("file.jobs.cpu")).with_axes([JOBS, QUEUE_DEPTH, EXTENT]),
+        JOBS_CPU =
+            disk_metric(duration("file.jobs.cpu")).with_axes([JOBS, QUEUE_DEPTH, EXTENT]).version(2),
         /// One read past the page cache while other threads read, the mean over threads and round
         CONTENTION = disk_metric(duration("file.contention"))
             .with_axes([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
