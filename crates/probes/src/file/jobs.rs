@@ -39,8 +39,8 @@ const DEFAULT_DEPTH: u64 = 32;
 /// Nanoseconds of the window at least: a period in which a limit of the kernel lets requests through, all at once (blk-throttle.c: a tenth
 /// of a second). A shorter one may hold a bunch alone, and not the pause after it.
 const MIN_WINDOW_NANOSECONDS: f64 = 100e6;
-/// Nanoseconds of full queues before the window, as fio's ramp_time: after an idle time a device may serve several jobs faster than it can
-/// go on to (a virtual disk 1.05 to 1.25 times as fast in the first tenth of a second).
+/// Nanoseconds of full queues of several jobs before the window, as fio's ramp_time: after an idle time a device may serve them faster than
+/// it can go on to (a virtual disk 1.05 to 1.25 times as fast in the first tenth of a second, but one job at its lasting rate).
 const RAMP_NANOSECONDS: u64 = 200_000_000;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -58,7 +58,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         seed: bench.seed(),
         cpus,
         clock: (bench.clock(), bench.hertz()),
-        ramp: RAMP_NANOSECONDS,
+        ramp: if count > 1 { RAMP_NANOSECONDS } else { 0 },
         window: bench.slice().max(MIN_WINDOW_NANOSECONDS) as u64,
         keeps_times: false,
     };
