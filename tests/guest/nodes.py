@@ -1,11 +1,12 @@
 """Several CPUs and NUMA nodes, in a guest with two sockets of a core with two threads, a node each, and one node of memory only.
 
 The guest measures mem.node. It must measure every pair of nodes, and prove that the memory lies on the requested node. It must predict
-the latency of memory on another node by the distances that the firmware reports. It also measures all pairs of CPUs, and bandwidth with 1, 2
-and 4 of them.
+the latency of memory on another node by the distances that the firmware reports. Interleaved memory must lie on all nodes alike, and be
+predicted by the figures of its node. The guest also measures all pairs of CPUs, and bandwidth and latency with 1, 2 and 4 of them.
 """
 import json
 import re
+import statistics
 
 import guest
 
@@ -18,6 +19,8 @@ NODE_PAIRS = {(cpu_node, node) for cpu_node in CPU_NODES.values() for node in ra
 CPU_PAIRS = {(first, second) for second in CPU_NODES for first in range(second)}
 # With those of one node.
 WORKING_CPUS = {("all", 1), ("all", 2), ("all", 4), ("one", 1), ("one", 2)}
+# Base pages of a huge one, by which the shares of nodes may differ.
+HUGE_PAGE_PAGES = 512
 SCRIPT = "/bin/kelvin run mem.node mem.core_to_core mem.scaling --budget minimum --rounds 2 --no-store --no-report --json"
 
 
@@ -56,7 +59,7 @@ def check_cpus(report):
     """Checks that all pairs and all numbers of CPUs have a figure, each of the CPUs that it names."""
     pairs = {pair(result) for result in measured(report, "mem.core_to_core")}
     assert pairs == CPU_PAIRS, f"pairs of CPUs: {sorted(pairs)}"
-    for operation in ("read", "write", "copy", "triad"):
+    for operation in ("read", "write", "copy", "triad", "latency"):
         results = measured(report, f"mem.scaling.{operation}")
         points = {(result["case"]["nodes"], result["case"]["cpus"]) for result in results}
         assert points == WORKING_CPUS, f"{operation}: {sorted(points)}"
@@ -65,6 +68,28 @@ def check_cpus(report):
         nodes = {CPU_NODES[cpu] for cpu in cpus}
         case = result["case"]
         assert len(cpus) == case["cpus"] and (case["nodes"] == "all" or len(nodes) == 1), f"{case}: on CPUs {cpus}"
+
+
+def headline(result):
+    return result["outcome"]["measured"]["headline"]
+
+
+def check_interleaved(report, metric, headlines_by_pair):
+    """Checks that interleaved memory lies on all nodes alike, and that its figure is predicted as the mean of its node's figures."""
+    results = {result["case"]["from"]: result for result in measured(report, f"{metric}.interleaved")}
+    assert set(results) == set(CPU_NODES.values()), f"{metric}.interleaved: {sorted(results)}"
+    nodes = range(len(NODE_MEGABYTES))
+    for cpu_node, result in results.items():
+        notes = re.findall(r"pages by move_pages: ([^\"]+)", json.dumps(result))
+        assert notes, f"{metric}.interleaved from {cpu_node}: no proof of its nodes"
+        for note in notes:
+            pages = {int(node): int(count) for count, node in re.findall(r"(\d+) on node (\d+)", note)}
+            is_even = set(pages) == set(nodes) and max(pages.values()) - min(pages.values()) <= HUGE_PAGE_PAGES
+            assert is_even, f"{metric}.interleaved from {cpu_node}: {note}"
+        values = [headlines_by_pair[cpu_node, node] for node in nodes]
+        mean = statistics.fmean if metric.endswith("latency") else statistics.harmonic_mean
+        predicted, expected = result["prediction"]["value"], mean(values)
+        assert abs(predicted / expected - 1) < 1e-6, f"{metric}.interleaved: predicted {predicted}, not {expected}"
 
 
 def check(output):
@@ -79,9 +104,10 @@ def check(output):
             if cpu_node == node:
                 assert not prediction, f"{metric}: a prediction of a node's own memory"
                 continue
-            own_headline = results_by_pair[cpu_node, cpu_node]["outcome"]["measured"]["headline"]
+            own_headline = headline(results_by_pair[cpu_node, cpu_node])
             ratio = DISTANCES[cpu_node][node] / DISTANCES[cpu_node][cpu_node]
             expected = own_headline * ratio if metric.endswith("latency") else own_headline / ratio
             assert abs(prediction["value"] / expected - 1) < 1e-6, f"{metric}: predicted {prediction['value']}, not {expected}"
+        check_interleaved(report, metric, {nodes: headline(result) for nodes, result in results_by_pair.items()})
     check_cpus(report)
-    return f"{len(NODE_PAIRS)} pairs of nodes were measured, with memory on the requested nodes, and {len(CPU_PAIRS)} pairs of CPUs"
+    return f"{len(NODE_PAIRS)} pairs of nodes were measured, with memory on the requested nodes and interleaved, and {len(CPU_PAIRS)} pairs of CPUs"

@@ -38,6 +38,7 @@ static PROBE_COSTS: &[ProbeCost] = &[
     fixed(&cpu::CORE_FREQUENCY, 60),
     // Memory is touched once and flushed.
     fixed(&mem::NODE_LATENCY, 45),
+    fixed(&mem::INTERLEAVED_LATENCY, 45),
     per_axis(&mem::LATENCY, 5, mem::BYTES, 3.5),
     per_axis(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 0.6),
     per_axis(&mem::LATENCY_STRIDE, 5, mem::BYTES, 0.5),
@@ -46,9 +47,9 @@ static PROBE_COSTS: &[ProbeCost] = &[
     fixed(&mem::FIRST_TOUCH, 150),
     per_axis(&mem::BANDWIDTH_READ, 25, mem::BYTES, 2.0),
     // Windows of a fixed time, and memory that all touch at once.
-    per_axis(&mem::SCALING_READ, 200, mem::BYTES, 0.2),
+    per_axis(&mem::SCALING_READ, 225, mem::BYTES, 0.2),
     per_axis(&mem::BANDWIDTH_MEMCPY, 5, mem::BYTES, 0.5),
-    per_axis(&mem::LOADED_LATENCY, 5, mem::BYTES, 1.0),
+    per_axis(&mem::LOADED_LATENCY, 5, mem::BYTES, 0.75),
     fixed(&file::DEVICE_READ, 190),
     fixed(&file::DEVICE_WRITE, 15),
     fixed(&file::READ_AHEAD, 35),

@@ -22,6 +22,7 @@ mod published;
 mod reasons;
 mod reference_machines;
 mod room;
+mod task_windows;
 #[cfg(test)]
 mod testing;
 mod transfer;

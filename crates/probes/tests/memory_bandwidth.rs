@@ -69,7 +69,12 @@ fn rates_of_several_cpus_are_counted_in_windows() {
             assert!(rates.len() == 1 && rates[0] > 0.0, "{rates:?}");
             assert!(reading.notes.iter().any(|note| note.contains("trials: ")), "{reading:?}");
         }
+        let Readings::Scalars(latencies) = &reading_of(&readings, "mem.scaling.latency").readings else {
+            panic!("{readings:?}")
+        };
+        assert!(latencies.len() == 1 && latencies[0] > 0.0, "{latencies:?}");
         let notes = notes(&readings);
+        assert!(notes.contains(" in huge pages by smaps"), "{notes}");
         let each = kelvin_core::units::bytes((256 << 20) / count);
         assert!(notes.contains(&format!("{each} of memory each")), "{notes}");
     }
@@ -89,7 +94,7 @@ fn unknown_case_fails_with_reason() {
 #[test]
 fn injection_adds_memory_traffic() {
     for load in [0, 25, 100] {
-        let case = Case::new().with_number("injection", load).with_number("bytes", 64 << 20);
+        let case = Case::new().with_number("injection", load).with_number("bytes", 256 << 20);
         let Some(readings) = measure_if_possible("mem.bandwidth.loaded", &case, SLICE) else { return };
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(ids, ["mem.loaded.latency", "mem.loaded.bandwidth"]);
@@ -106,6 +111,7 @@ fn injection_adds_memory_traffic() {
         assert!(bandwidths.len() == 1 && bandwidths[0] > 0.0, "{bandwidths:?}");
         let notes = notes(&readings);
         assert!(notes.contains(&format!("{load} % of full injection requested")), "{notes}");
+        assert!(notes.contains("injectors on CPUs "), "{notes}");
         assert_eq!(notes.contains("flushed from the caches before"), load > 0, "{notes}");
     }
 }

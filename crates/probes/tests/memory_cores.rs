@@ -64,4 +64,9 @@ fn node_memory_is_measured_on_numa() {
             None => assert!(nodes.len() < 2, "there are nodes: {nodes:?}"),
         }
     }
+    let interleaved = Case::new().with_number("from", 0).with_number("bytes", 64 << 20);
+    match measure_if_possible("mem.node.interleaved", &interleaved, SLICE) {
+        Some(readings) => assert!(common::notes(&readings).contains("pages by move_pages: "), "{readings:?}"),
+        None => assert!(nodes.len() < 2, "there are nodes: {nodes:?}"),
+    }
 }

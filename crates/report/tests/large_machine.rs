@@ -108,6 +108,26 @@ fn memory_curve_has_a_line_for_each_operation_over_logarithmic_cpus() {
 }
 
 #[test]
+fn latency_of_working_cpus_has_a_figure_of_its_own() {
+    let sample = analysed(server_run());
+    let figure = figure(&sample, "mem.scaling.latency");
+    let Drawing::Plot(plot) = figure.drawing else { panic!("a plot") };
+    let measured = plot.series.iter().filter(|series| series.role == SeriesRole::Measured);
+    assert_eq!(measured.map(|series| series.points.len()).collect::<Vec<_>>(), [5, 8]);
+    assert!(plot.x.logarithmic);
+}
+
+#[test]
+fn interleaved_memory_is_apart_from_the_matrix_of_nodes() {
+    let sample = analysed(server_run());
+    for metric in ["latency", "bandwidth"] {
+        let figure = figure(&sample, &format!("mem.node.{metric}.interleaved"));
+        let Drawing::Plot(plot) = figure.drawing else { panic!("a plot") };
+        assert_eq!(plot.series[0].points.len(), 8);
+    }
+}
+
+#[test]
 fn service_lines_are_named_without_the_kind_in_the_title() {
     let sample = analysed(server_run());
     for metric in ["rate", "efficiency"] {

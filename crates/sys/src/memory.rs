@@ -195,6 +195,15 @@ impl PointerRing {
         Self::random(pieces, pieces * piece, pages, seed, offset_of_piece)
     }
 
+    /// A ring through `bytes` of memory in random order, of at least `min_lines` evenly spread lines, or of all where the memory has fewer.
+    ///
+    /// It takes less time to build than one of all lines. A cache may hold the lines that it has: flushed from there, as
+    /// [`Self::chase_uncached`] does, each of them comes from memory once.
+    pub fn sparse(bytes: usize, min_lines: usize, pages: PagePolicy, seed: u64) -> Result<Self> {
+        let piece_lines = (bytes / LINE_BYTES / min_lines.max(1)).max(1);
+        Self::line_per_piece(bytes, piece_lines * LINE_BYTES, pages, seed)
+    }
+
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
     ///
     /// With a stride of more than a line it passes over the memory several times, each time one line further on, so
@@ -448,6 +457,22 @@ mod tests {
             sets[offset(&ring) % 4096 / LINE_BYTES] += 1;
         }
         assert!(sets.iter().all(|&lines| lines == 3 || lines == 4), "{sets:?}");
+    }
+
+    #[test]
+    fn sparse_ring_covers_all_memory() {
+        // 1000 lines of memory: one in three are at least 300, and one in two fewer than 600.
+        for (min_lines, expected) in [(2000, 1000), (1000, 1000), (600, 1000), (300, 333), (10, 10)] {
+            let mut ring = PointerRing::sparse(1000 * LINE_BYTES, min_lines, PagePolicy::Base, 3).unwrap();
+            assert_eq!(ring.lines(), expected, "at least {min_lines}");
+            let mut tenths = [0; 10];
+            for _ in 0..ring.lines() {
+                ring.chase(1);
+                assert_eq!(offset(&ring) % LINE_BYTES, 0);
+                tenths[offset(&ring) * 10 / (1000 * LINE_BYTES)] += 1;
+            }
+            assert!(tenths.iter().all(|&lines| lines >= expected / 10 - 1), "{tenths:?}");
+        }
     }
 
     #[test]

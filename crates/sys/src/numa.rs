@@ -45,31 +45,46 @@ fn parse_available(meminfo: &str) -> Option<u64> {
 const MAX_NODES: usize = 1024;
 const WORD_BITS: usize = 64;
 
-/// While it exists, pages first touched by the calling thread come from one node, or not at all.
+/// While it exists, pages first touched by the calling thread come from nodes that it chose.
 #[derive(Debug)]
-pub struct NodeBinding {
+pub struct NodePolicy {
     /// The policy is per thread: it cannot be ended on another one.
     thread_marker: PhantomData<*const ()>,
 }
 
-impl NodeBinding {
-    /// Allocates pages on this node from now on (set_mempolicy, MPOL_BIND).
+impl NodePolicy {
+    /// Allocates pages on this node from now on, or not at all (set_mempolicy, MPOL_BIND).
     ///
     /// # Errors
     /// A node that is not there or that this process may not use, or a kernel without NUMA.
     pub fn bind(node: u32) -> Result<Self> {
-        let bit = node as usize;
-        if bit >= MAX_NODES {
-            return Err(Error::other(format!("node {node} is beyond the maximum of {MAX_NODES}")));
-        }
+        Self::set(libc::MPOL_BIND, &[node])
+    }
+
+    /// Allocates pages on these nodes by turns from now on (set_mempolicy, MPOL_INTERLEAVE): neighbouring pages, base or huge, lie on
+    /// different nodes. A node without free memory is left out in silence: see [`page_nodes`].
+    ///
+    /// # Errors
+    /// No node; nodes of which this process may use none, or a kernel without NUMA.
+    pub fn interleave(nodes: &[u32]) -> Result<Self> {
+        Self::set(libc::MPOL_INTERLEAVE, nodes)
+    }
+
+    fn set(mode: i32, nodes: &[u32]) -> Result<Self> {
         let mut mask = [0u64; MAX_NODES / WORD_BITS];
-        mask[bit / WORD_BITS] = 1 << (bit % WORD_BITS);
-        set_policy(libc::MPOL_BIND, mask.as_ptr(), MAX_NODES + 1)?;
+        for &node in nodes {
+            let bit = node as usize;
+            if bit >= MAX_NODES {
+                return Err(Error::other(format!("node {node} is beyond the maximum of {MAX_NODES}")));
+            }
+            mask[bit / WORD_BITS] |= 1 << (bit % WORD_BITS);
+        }
+        set_policy(mode, mask.as_ptr(), MAX_NODES + 1)?;
         Ok(Self { thread_marker: PhantomData })
     }
 }
 
-impl Drop for NodeBinding {
+impl Drop for NodePolicy {
     fn drop(&mut self) {
         // The default policy takes no mask; there is nothing that could fail.
         let _ = set_policy(libc::MPOL_DEFAULT, std::ptr::null(), 0);
@@ -114,7 +129,7 @@ mod tests {
     fn memory_comes_from_bound_node() {
         for node in nodes() {
             // Memory that this process may not use, or a node without memory, is an error, without fallback.
-            let bound = match NodeBinding::bind(node) {
+            let bound = match NodePolicy::bind(node) {
                 Ok(bound) => bound,
                 Err(error) => {
                     kelvin_testing::MissingRequirement::machine(error).report_skip(format!("memory of node {node}"));
@@ -129,9 +144,28 @@ mod tests {
     }
 
     #[test]
+    fn interleaved_pages_take_turns() {
+        const PAGES: usize = 256;
+        let nodes: Vec<u32> = nodes().into_iter().filter(|&node| NodePolicy::bind(node).is_ok()).collect();
+        let policy = match NodePolicy::interleave(&nodes) {
+            Ok(policy) => policy,
+            Err(error) => return kelvin_testing::MissingRequirement::machine(error).report_skip("interleaved memory"),
+        };
+        let arena = Arena::populated(PAGES * 4096, PagePolicy::Base).unwrap();
+        drop(policy);
+        let actual_nodes = page_nodes(&arena, PAGES).unwrap();
+        for node in &nodes {
+            let count = actual_nodes.iter().filter(|&&actual| actual == *node as i32).count();
+            assert!(count.abs_diff(PAGES / nodes.len()) <= 1, "{count} pages on node {node} of {nodes:?}");
+        }
+    }
+
+    #[test]
     fn missing_node_is_an_error() {
-        assert!(NodeBinding::bind(MAX_NODES as u32 - 1).is_err());
-        assert!(NodeBinding::bind(u32::MAX).is_err());
+        assert!(NodePolicy::interleave(&[]).is_err());
+        assert!(NodePolicy::interleave(&[u32::MAX]).is_err());
+        assert!(NodePolicy::bind(MAX_NODES as u32 - 1).is_err());
+        assert!(NodePolicy::bind(u32::MAX).is_err());
         assert_eq!((node_of_cpu(u32::MAX), available_bytes(u32::MAX)), (None, None));
     }
 

@@ -231,6 +231,12 @@ fn add_nodes(run: &mut Run) {
             run.measurements.last_mut().expect("one was added").skipped = Some(SkipReason::new(reason));
         }
     }
+    // On all nodes alike: one here, three in this socket, four in the other.
+    for from in 0..NODES {
+        let case = Case::new().with_number(mem::FROM_NODE, from.into()).with_number(mem::BYTES, 64 * MIB);
+        measure(run, &mem::INTERLEAVED_LATENCY, case.clone(), (115.0 + 3.0 * 128.0 + 4.0 * 240.0) / 8.0);
+        measure(run, &mem::INTERLEAVED_BANDWIDTH, case, 8.0 / (1.0 / 21e9 + 3.0 / 19e9 + 4.0 / 11e9));
+    }
 }
 
 /// Powers of two up to all CPUs, and all.
@@ -268,6 +274,9 @@ fn add_memory_scaling(run: &mut Run, nodes: MemoryNodes, cpus: u64, rates: Memor
         for (metric, share) in operations {
             measure(run, metric, case.clone().with_number(WORKING_CPUS, count), share * rates.of_cpus(count));
         }
+        // A line of 64 bytes for each CPU.
+        let latency = 115.0 + 64e9 * (count - 1) as f64 / rates.all;
+        measure(run, &mem::SCALING_LATENCY, case.with_number(WORKING_CPUS, count), latency);
     }
 }
 

@@ -141,6 +141,8 @@ pub const SCALING_PROBE: Name = Name::new("mem.scaling");
 pub const LOADED_PROBE: Name = Name::new("mem.bandwidth.loaded");
 /// The probe of NUMA nodes.
 pub const NODE_PROBE: Name = Name::new("mem.node");
+/// The probe of memory that is interleaved over NUMA nodes.
+pub const INTERLEAVED_PROBE: Name = Name::new("mem.node.interleaved");
 /// The study of what a mapped page is.
 pub const PAGE_STUDY: Name = Name::new("mem.page");
 
@@ -157,8 +159,8 @@ const fn bandwidth_metric(id: &'static str) -> Metric {
 }
 
 /// A figure of a whole round: what else runs on any of its CPUs is part of it, so every round counts as found.
-const fn scaling_metric(id: &'static str) -> Metric {
-    rate(id).with_axes([MemoryNodes::AXIS, BYTES, WORKING_CPUS]).as_found().needs(Need::SecondCpu)
+const fn scaling_metric(metric: Metric) -> Metric {
+    metric.with_axes([MemoryNodes::AXIS, BYTES, WORKING_CPUS]).as_found().not_in_cycles().needs(Need::SecondCpu)
 }
 
 /// The probe, not the harness, chooses the CPUs of a pair: running on another than usual is no disturbance. Headlines
@@ -174,12 +176,7 @@ const fn core_to_core_metric(id: &'static str) -> Metric {
 
 /// The probe, not the harness, chooses the CPU, and one canary reference need not be right for all nodes.
 const fn node_metric(metric: Metric) -> Metric {
-    metric
-        .with_axes([FROM_NODE, TO_NODE, BYTES])
-        .version(2)
-        .headline(HeadlineSamples::AsFound)
-        .contaminants(SampleTags::PREEMPTED)
-        .not_in_cycles()
+    metric.headline(HeadlineSamples::AsFound).contaminants(SampleTags::PREEMPTED).not_in_cycles()
 }
 
 const fn page_share_metric(id: &'static str) -> Metric {
@@ -240,22 +237,24 @@ metrics! {
         /// Bytes per second of a copy by the C library's memcpy on one CPU, read and written
         BANDWIDTH_MEMCPY = rate("mem.bandwidth.memcpy").with_axes([BYTES, RequestedPages::AXIS]).own_frequency(),
         /// Bytes read per second by all working CPUs together, each in memory of its own
-        SCALING_READ = scaling_metric("mem.scaling.read"),
+        SCALING_READ = scaling_metric(rate("mem.scaling.read")),
         /// Bytes written per second by ordinary stores of all working CPUs together, each in memory of its own
-        SCALING_WRITE = scaling_metric("mem.scaling.write"),
+        SCALING_WRITE = scaling_metric(rate("mem.scaling.write")),
         /// Bytes per second of a copy by all working CPUs together, each in memory of its own, read and written
-        SCALING_COPY = scaling_metric("mem.scaling.copy"),
+        SCALING_COPY = scaling_metric(rate("mem.scaling.copy")),
         /// Bytes per second of a[i] = b[i] + s * c[i] by all working CPUs together, each in memory of its own, read and written
-        SCALING_TRIAD = scaling_metric("mem.scaling.triad"),
+        SCALING_TRIAD = scaling_metric(rate("mem.scaling.triad")),
+        /// A dependent load from memory while all working CPUs follow pointers at once, each in memory of its own; mean over the CPUs
+        SCALING_LATENCY = scaling_metric(duration("mem.scaling.latency")),
         /// A load from memory while other CPUs stream through memory
         LOADED_LATENCY = duration("mem.loaded.latency")
             .with_axes([INJECTED_LOAD, BYTES])
-            .version(2)
+            .version(3)
             .needs(Need::SecondCpu),
         /// Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads
         LOADED_BANDWIDTH = rate("mem.loaded.bandwidth")
             .with_axes([INJECTED_LOAD, BYTES])
-            .version(2)
+            .version(3)
             .unit(Unit::BytesPerSecond, Better::Neither)
             .headline(HeadlineSamples::AsFound)
             .needs(Need::SecondCpu),
@@ -264,9 +263,13 @@ metrics! {
         /// One increment by each of two CPUs at once, of words in the same line or 128 bytes apart
         FALSE_SHARING = core_to_core_metric("mem.false_sharing").with_axes([LinePlacement::AXIS, IncrementKind::AXIS]),
         /// A dependent load from memory
-        NODE_LATENCY = node_metric(duration("mem.node.latency")),
+        NODE_LATENCY = node_metric(duration("mem.node.latency")).with_axes([FROM_NODE, TO_NODE, BYTES]).version(2),
         /// Bytes read from memory per second by one CPU
-        NODE_BANDWIDTH = node_metric(rate("mem.node.bandwidth")),
+        NODE_BANDWIDTH = node_metric(rate("mem.node.bandwidth")).with_axes([FROM_NODE, TO_NODE, BYTES]).version(2),
+        /// A dependent load from memory that is interleaved over all nodes
+        INTERLEAVED_LATENCY = node_metric(duration("mem.node.latency.interleaved")).with_axes([FROM_NODE, BYTES]),
+        /// Bytes of memory that is interleaved over all nodes, read per second by one CPU
+        INTERLEAVED_BANDWIDTH = node_metric(rate("mem.node.bandwidth.interleaved")).with_axes([FROM_NODE, BYTES]),
         /// Share of the pages that are present in memory
         PAGE_PRESENT = page_share_metric("mem.page.present"),
         /// Share of the pages that belong to a file or to shared memory

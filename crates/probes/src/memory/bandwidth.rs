@@ -67,11 +67,6 @@ pub(crate) static OPERATION_METRICS: &[&Metric] = PROBE.metrics.split_at(PROBE.m
 /// Working sets where the machine states no caches: within any current L1 and any current L2.
 const ASSUMED_INNER_SETS: [u64; 2] = [16 << 10, 128 << 10];
 
-/// How many last-level caches the allowed CPUs have between them.
-pub(super) fn last_level_count(machine: &Machine) -> u64 {
-    data_caches(machine).last().map_or(1, |cache| allowed_cpu_count(machine).div_ceil(sharing_cpus(machine, cache)))
-}
-
 /// Working sets per CPU that lie in a cache: half of L1 and of L2, and of an outer level a quarter of one CPU's share,
 /// but more than the level within it holds. `all_cpus`: all CPUs work at once, and their sets must fit together.
 pub(super) fn cached_sets(machine: &Machine, all_cpus: bool) -> Vec<u64> {

@@ -1,23 +1,26 @@
-//! Memory latency under load: other CPUs use from none to all of the bandwidth that they can.
+//! Memory latency under load: CPUs of other cores use from none to all of the bandwidth that they can.
 //!
 //! It shows how much bandwidth can be used before latency suffers. It must not be used as the latency that the busy
 //! CPUs see.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED_LOAD, LOADED_BANDWIDTH, LOADED_LATENCY, LOADED_PROBE,
 };
 use kelvin_sys::clock::Clock;
+use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{BandwidthKernel, Operation};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{self, BandwidthArrays, widest_kernel};
 use super::latency;
-use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget};
+use super::memory_budget::{cache_set_bytes, last_level_bytes, last_level_count, memory_budget};
 use crate::background::{measure_with_threads, other_cpus};
 use crate::prelude::*;
+use crate::working_cpus::last_level_sharers;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED_PROBE.as_str(),
@@ -29,19 +32,23 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::measure(&[&LOADED_LATENCY, &LOADED_BANDWIDTH])
 };
 
-const LOAD_PERCENTAGES: [u64; 5] = [0, 25, 50, 75, 100];
-/// Points of a quick run: both ends.
-const QUICK_LOAD_PERCENTAGES: [u64; 2] = [0, 100];
-/// Minimum working set: more than twice the share of most last-level caches.
+/// Points of a quick run, both ends; of a default one; of a thorough one.
+const LOAD_PERCENTAGES: [&[u64]; 3] =
+    [&[0, 100], &[0, 25, 50, 75, 100], &[0, 10, 20, 25, 30, 40, 50, 60, 70, 75, 80, 85, 90, 95, 100]];
+/// Where several injectors may come near what memory gives, queues grow before full injection: one more point of a default run.
+const QUEUE_LOAD_PERCENTAGE: u64 = 90;
+/// Minimum memory of a single injector, and of the timed loads: more than twice the share of most last-level caches.
 const MIN_SET: u64 = 64 << 20;
-/// Minimum memory of an injector: more than any L2. Whether it is more than a cache gives is tried.
-const MIN_INJECTOR_BYTES: usize = 8 << 20;
+/// Lines that are linked for the timed loads, which pass over them once in a round.
+const LINKED_LINES: usize = 1 << 18;
+/// Loads before those that are timed: enough that translations of all pages are cached.
+const WARM_UP_LOADS: u64 = 2000;
 /// Bytes that an injector moves between two readings of the clock.
 const PIECE_BYTES: usize = 16 << 10;
 /// Bytes of a block, read and written.
 const BLOCK_BYTES: u64 = 2 * PIECE_BYTES as u64;
-/// Maximum memory of the injectors, as a multiple of the working set.
-const MAX_INJECTED_SETS: usize = 4;
+/// Maximum memory of the injectors, as a multiple of what stated caches cannot hold: a virtual machine may have more of them than is believed.
+const MAX_INJECTED_SETS: u64 = 4;
 /// The caches serve the injectors if these are faster by this factor than when everything comes from memory: by less, the rates of two
 /// moments may differ.
 const MAX_CACHED_SPEEDUP: f64 = 1.15;
@@ -56,21 +63,49 @@ const MIN_INTERVALS: u32 = 4;
 const MAX_INTERVALS: u32 = 100;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let loads: &[u64] = if effort == Effort::Quick { &QUICK_LOAD_PERCENTAGES } else { &LOAD_PERCENTAGES };
-    numbers(INJECTED_LOAD, loads).numbers(BYTES, &[working_set(machine)])
+    let mut loads = by_effort(effort, LOAD_PERCENTAGES).to_vec();
+    if effort == Effort::Default && injectors_of(machine) > 1 {
+        loads.insert(loads.len() - 1, QUEUE_LOAD_PERCENTAGE);
+    }
+    numbers(INJECTED_LOAD, &loads).numbers(BYTES, &[set_bytes(machine)])
 }
 
-/// Twice the last-level cache, and enough that the injectors may have twice all such caches; with them and with what it takes to build
-/// the ring within what may be touched.
-fn working_set(machine: &Machine) -> u64 {
-    let last_levels = last_level_bytes(machine) * bandwidth::last_level_count(machine);
+/// Memory of the timed loads, and of the injectors for each last-level cache at work.
+///
+/// Several injectors prepare theirs at once. One would take longer than what is timed: it begins with twice the cache, as whether that is
+/// enough is tried. What they may have at the most and that of the loads fit into what may be touched.
+fn set_bytes(machine: &Machine) -> u64 {
+    if injectors_of(machine) > 1 {
+        return cache_set_bytes(machine, MAX_INJECTED_SETS * last_level_count(machine) + 1);
+    }
     let budget = 1 << (memory_budget(machine) / 3).max(1).ilog2();
-    (2 * last_level_bytes(machine)).max(2 * last_levels / MAX_INJECTED_SETS as u64).max(MIN_SET).min(budget)
+    (2 * last_level_bytes(machine)).max(MIN_SET).min(budget)
+}
+
+/// The CPUs that inject: all but the measured one and the other threads of its core, which would take more from it than memory. Where there
+/// are no others, these.
+fn injector_cpus<C: PartialEq>(measured_cpu: u32, other_cpus: &[u32], core_of: impl Fn(u32) -> Option<C>) -> Vec<u32> {
+    let measured_core = core_of(measured_cpu);
+    let is_of_other_core = |cpu: &u32| measured_core.is_none() || core_of(*cpu) != measured_core;
+    let of_other_cores: Vec<u32> = other_cpus.iter().copied().filter(is_of_other_core).collect();
+    if of_other_cores.is_empty() { other_cpus.to_vec() } else { of_other_cores }
+}
+
+/// How many CPUs inject.
+fn injectors_of(machine: &Machine) -> usize {
+    let Machine { topology, cpu, .. } = machine;
+    let allowed = topology.allowed.get().map_or(&[][..], Vec::as_slice);
+    let Some(measured_cpu) = cpu.number.or_else(|| topology.default_cpu(allowed)) else { return 1 };
+    let other_cpus: Vec<u32> = allowed.iter().copied().filter(|&cpu| cpu != measured_cpu).collect();
+    let siblings = topology.siblings.get().map_or(&[][..], Vec::as_slice);
+    injector_cpus(measured_cpu, &other_cpus, |cpu| siblings.iter().position(|threads| threads.contains(&cpu)))
+        .len()
+        .max(1)
 }
 
 /// The bandwidth of all CPUs together at full injection, if it was measured.
 pub(super) fn full_load(facts: &PredictionInputs<'_>) -> Option<Expr> {
-    let case = Case::new().with_number(INJECTED_LOAD, 100).with_number(BYTES, working_set(facts.machine()));
+    let case = Case::new().with_number(INJECTED_LOAD, 100).with_number(BYTES, set_bytes(facts.machine()));
     measured(facts, &LOADED_BANDWIDTH, &case).ok()
 }
 
@@ -78,67 +113,71 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let load = INJECTED_LOAD.number_in(case).filter(|&load| load <= 100);
     let load = load.or_fail("the case needs an injection of 0 to 100 %")?;
     let bytes = number(case, BYTES)?;
-    let cpus = other_cpus(bench)?;
-    let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
-    // Flush what building the ring left in the caches.
-    ring.evict_end(usize::MAX);
+    let cpus = injector_cpus(bench.cpu(), &other_cpus(bench)?, cpu::core_of);
+    let ring = PointerRing::sparse(bytes, LINKED_LINES, PagePolicy::Huge, bench.seed());
+    let mut ring = skip_if_out_of_memory(bytes, ring)?;
+    bench.note(format!("injectors on CPUs {}", kelvin_core::cpu_ranges(&cpus)));
+    // Where the kernel tells no caches, there is one.
+    let caches: BTreeSet<Option<String>> = cpus.iter().map(|&cpu| last_level_sharers(cpu)).collect();
+    let injected_bytes = bytes * caches.len();
     let injection = Injection::new(bench.clock(), cpus.len())?;
     measure_with_threads(
         "injector",
         &cpus,
         &injection.stop,
         |number| injection.run_injector(number),
-        || measure(bench, &injection, &mut ring, load),
+        || {
+            if load > 0 {
+                start_injection(bench, &injection, injected_bytes, load)?;
+            }
+            measure(bench, &injection, &mut ring, load)
+        },
     )
 }
 
-/// Full injection for a moment, then the chase during the requested share of it.
+/// Full injection for a moment, shown to come from memory, then the requested share of it.
+fn start_injection(bench: &mut Bench<'_>, injection: &Injection, bytes: usize, load: u64) -> ProbeResult {
+    let injectors = injection.injectors();
+    let (injector_bytes, rates) = find_uncached_size(bytes, injectors, |bytes| injection.measure_rates(bench, bytes))?;
+    let [passed_rate, flushed_rate] = [rates.passed_rate, rates.flushed_rate].map(|rate| rate / bench.nanoseconds(1));
+    bench.note(format!(
+        "{injectors} injectors of {} MiB each, full injection {passed_rate:.2} GB/s; flushed from the caches before, {flushed_rate:.2} GB/s",
+        injector_bytes >> 20
+    ));
+    let ticks_per_block = BLOCK_BYTES as f64 * injectors as f64 / rates.passed_rate;
+    injection.interval.store(injection_interval(load, ticks_per_block), Ordering::Release);
+    Ok(())
+}
+
+/// Loads that no cache serves, meanwhile.
 fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing, load: u64) -> ProbeResult {
     let clock = bench.clock();
-    if load > 0 {
-        let full_rate = full_injection(bench, injection, ring.arena().len())?;
-        let ticks_per_piece = BLOCK_BYTES as f64 * injection.injectors() as f64 / full_rate;
-        injection.interval.store(injection_interval(load, ticks_per_piece), Ordering::Release);
-    }
-    let (start, bytes_before, mut hops_done) = (clock.start(), injection.total_bytes(), 0);
-    bench.time(&LOADED_LATENCY, |hops| {
-        ring.chase(hops);
-        hops_done += hops;
-        Ok(())
+    ring.chase_uncached(clock, WARM_UP_LOADS);
+    let (start, bytes_before, mut loads_done) = (clock.start(), injection.total_bytes(), 0);
+    bench.time_parts([&LOADED_LATENCY], |clock, loads| {
+        loads_done += loads;
+        Ok([ring.chase_uncached(clock, loads) as f64])
     })?;
     let ticks = clock.stop() - start;
     let injection_rate = (injection.total_bytes() - bytes_before) as f64 / ticks as f64;
     bench.note(format!("{load} % of full injection requested"));
-    let chase_rate = (hops_done * LINE_BYTES as u64) as f64 / ticks as f64;
+    let chase_rate = (loads_done * LINE_BYTES as u64) as f64 / ticks as f64;
     bench.record(&LOADED_BANDWIDTH, vec![1e9 * (injection_rate + chase_rate) / bench.nanoseconds(1)]);
     Ok(())
 }
 
-/// Bytes per tick at full injection, shown to come from memory.
-fn full_injection(bench: &mut Bench<'_>, injection: &Injection, set: usize) -> ProbeResult<f64> {
-    let (injector_bytes, rates) =
-        find_uncached_size(set, injection.injectors(), |bytes| injection.measure_rates(bench, bytes))?;
-    let [passed_rate, flushed_rate] = [rates.passed_rate, rates.flushed_rate].map(|rate| rate / bench.nanoseconds(1));
-    bench.note(format!(
-        "{} injectors of {} MiB each, full injection {passed_rate:.2} GB/s; flushed from the caches before, {flushed_rate:.2} GB/s",
-        injection.injectors(),
-        injector_bytes >> 20
-    ));
-    Ok(rates.passed_rate)
-}
-
-/// Bytes of each injector of which the caches serve none, and its rates. They begin with as much memory as the working set, and have twice
-/// as much as before while the caches serve them.
+/// Bytes of each injector of which the caches serve none, and the rates of all. They begin with this many bytes in all, and have twice as much
+/// as before while the caches serve them.
 ///
 /// # Errors
 /// A reason to skip, where the caches may still serve them at the most.
 fn find_uncached_size(
-    set: usize,
+    bytes: usize,
     injectors: usize,
     mut measure_rates: impl FnMut(usize) -> ProbeResult<Option<InjectionRates>>,
 ) -> ProbeResult<(usize, InjectionRates)> {
-    let mut injector_bytes = (set / injectors).max(MIN_INJECTOR_BYTES);
-    let max_bytes = MAX_INJECTED_SETS * set / injectors;
+    let mut injector_bytes = bytes / injectors;
+    let max_bytes = MAX_INJECTED_SETS as usize * injector_bytes;
     loop {
         let mut best: Option<InjectionRates> = None;
         let mut is_cache_faster = false;
@@ -364,34 +403,47 @@ impl Injection {
 
 /// Predicted range of the latency: from idle to queues as long again twice.
 const LATENCY_RANGE: [f64; 2] = [0.9, 3.0];
+/// Like `LATENCY_RANGE`, without injection: the loads of mem.latency. The other CPUs look at the clock, and may lower the frequency.
+const IDLE_LATENCY_RANGE: [f64; 2] = [0.9, 1.2];
 /// Predicted range of the bandwidth, factor either way.
 const BANDWIDTH_RANGE_FACTOR: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let load = required_number(INJECTED_LOAD, case)?;
-    let machine = facts.machine();
     let bytes = required_number(BYTES, case)?;
     let idle = latency::untranslated_latency_at(facts, bytes)?;
     if metric.id == LOADED_LATENCY.id {
-        return Ok(idle.of_value(LATENCY_RANGE).derived("idle latency"));
+        let range = if load == 0 { IDLE_LATENCY_RANGE } else { LATENCY_RANGE };
+        return Ok(idle.of_value(range).derived("idle latency"));
     }
-    let memory_case = bandwidth::memory_case(machine);
-    let (read_rate, write_rate) =
-        (measured(facts, &BANDWIDTH_READ, &memory_case)?, measured(facts, &BANDWIDTH_WRITE, &memory_case)?);
-    let injectors = allowed_cpu_count(machine).saturating_sub(1).max(1) as f64;
-    let injectors = fact("injectors", injectors, Unit::Count, "allowed CPUs but one");
-    // As many bytes are read as written, one after the other.
     let line = bytes_of("line", LINE_BYTES as u64);
-    let injector_rate = 2.0 * line.clone() / (line.clone() / read_rate + line.clone() / write_rate);
-    let rate = injectors * injector_rate * quantity("load", load as f64 / 100.0, Unit::Ratio) + line / idle;
+    let share = quantity("load", load as f64 / 100.0, Unit::Ratio);
+    let rate = full_injection_rate(facts, line.clone())? * share + line / idle;
     Ok(rate.widen(BANDWIDTH_RANGE_FACTOR).derived("injectors in memory"))
+}
+
+/// What the injectors move together without a pause: as many times what one does, and no more than all CPUs do.
+fn full_injection_rate(facts: &PredictionInputs<'_>, line: Expr) -> Predicted<Expr> {
+    let machine = facts.machine();
+    // As many bytes are read as written, one after the other.
+    let alternating_rate = |case: &Case| -> Predicted<Expr> {
+        let line_time = |metric: &Metric| Ok::<Expr, NoPrediction>(line.clone() / measured(facts, metric, case)?);
+        Ok(2.0 * line.clone() / (line_time(&BANDWIDTH_READ)? + line_time(&BANDWIDTH_WRITE)?))
+    };
+    let injectors = injectors_of(machine);
+    let count = fact("injectors", injectors as f64, Unit::Count, "allowed CPUs of other cores");
+    let rate = count * alternating_rate(&bandwidth::memory_case(machine))?;
+    match bandwidth::all_cpus_memory_case(machine).filter(|_| injectors > 1) {
+        Some(all_cpus) => Ok(rate.min(alternating_rate(&all_cpus)?).variant("several")),
+        None => Ok(rate),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_core::catalogue::mem::LATENCY;
+    use kelvin_core::catalogue::mem::{LATENCY, MemoryCpus};
     use kelvin_core::{Fact, MeasuredValue};
 
     #[test]
@@ -432,7 +484,70 @@ mod tests {
         assert_eq!(bytes(&machine), 128 << 20);
         machine.memory.available_bytes = Fact::known(512 << 20, "a test");
         assert_eq!(bytes(&machine), 64 << 20);
-        assert_eq!(cases(&machine, Effort::Quick).len(), 2);
+        // Several injectors: four times L3 and twelve L2, or a fifth of what may be touched.
+        let bytes = |available| bytes(&bandwidth::tests::machine(12, 32 << 20, available));
+        assert_eq!((bytes(24 << 30), bytes(1 << 30)), (176 << 20, 96 << 20));
+    }
+
+    #[test]
+    fn several_injectors_have_a_point_before_saturation() {
+        let loads = |cpus: u32, effort: Effort| {
+            let machine = bandwidth::tests::machine(cpus, 32 << 20, 24 << 30);
+            let cases = cases(&machine, effort);
+            cases.iter().map(|case| INJECTED_LOAD.number_in(case).unwrap()).collect::<Vec<u64>>()
+        };
+        assert_eq!((loads(2, Effort::Quick), loads(2, Effort::Default)), (vec![0, 100], vec![0, 25, 50, 75, 100]));
+        let default_loads = loads(3, Effort::Default);
+        assert_eq!(default_loads, [0, 25, 50, 75, 90, 100]);
+        let thorough_loads = loads(3, Effort::Thorough);
+        assert!(default_loads.iter().all(|load| thorough_loads.contains(load)) && thorough_loads.is_sorted());
+    }
+
+    #[test]
+    fn threads_of_measured_core_inject_nothing() {
+        // Cores of two threads, side by side.
+        let core_of = |cpu: u32| Some(cpu / 2);
+        assert_eq!(injector_cpus(5, &[0, 1, 2, 3, 4, 6, 7], core_of), [0, 1, 2, 3, 6, 7]);
+        assert_eq!(injector_cpus(1, &[0], core_of), [0], "there is no other core");
+        assert_eq!(injector_cpus(1, &[0, 2], |_| None::<u32>), [0, 2], "no core is known");
+        let mut machine = bandwidth::tests::machine(8, 32 << 20, 24 << 30);
+        assert_eq!(injectors_of(&machine), 7);
+        machine.topology.siblings = Fact::known((0..4).map(|core| vec![2 * core, 2 * core + 1]).collect(), "a test");
+        assert_eq!(injectors_of(&machine), 6);
+        machine.topology.allowed = Fact::known(vec![4, 5], "a test");
+        assert_eq!(injectors_of(&machine), 1);
+    }
+
+    #[test]
+    fn injectors_move_no_more_than_all_cpus() {
+        let measured = |id: &str, case: &Case| {
+            let value = match (id == LATENCY.id.as_str(), MemoryCpus::of(case)) {
+                (true, _) => 64.0,
+                (_, Some(MemoryCpus::All)) => 50e9,
+                _ => 10e9,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        // 64 bytes in 64 ns are 1 GB/s.
+        let predicted = |cpus: u32, load: u64| {
+            let machine = bandwidth::tests::machine(cpus, 32 << 20, 24 << 30);
+            let case = Case::new().with_number(INJECTED_LOAD, load).with_number(BYTES, 64 << 20);
+            let rate = predict(&PredictionInputs::new(&machine, &measured), &LOADED_BANDWIDTH, &case).unwrap();
+            (rate.value / 1e9).round()
+        };
+        assert_eq!(
+            [predicted(2, 100), predicted(5, 100), predicted(17, 100), predicted(17, 50)],
+            [11.0, 41.0, 51.0, 26.0]
+        );
+    }
+
+    #[test]
+    fn idle_latency_is_that_of_memory() {
+        let machine = testing::machine();
+        let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 100.0, half_width: 0.0 });
+        let case = Case::new().with_number(INJECTED_LOAD, 0).with_number(BYTES, 64 << 20);
+        let idle = predict(&PredictionInputs::new(&machine, &measured), &LOADED_LATENCY, &case).unwrap();
+        assert_eq!((idle.value, idle.low, idle.high), (100.0, 90.0, 120.0));
     }
 
     #[test]
@@ -447,13 +562,13 @@ mod tests {
             find_uncached_size(128 * MIB, injectors, rates)
         };
         assert_eq!(with_cache(1, 64 * MIB).unwrap().0, 128 * MIB, "at once");
-        let (injector_bytes, rates) = with_cache(36, 300 * MIB).unwrap();
-        assert_eq!((injector_bytes * 36 / MIB, rates.passed_rate), (511, 75.0), "8 MiB each lie in the cache");
-        let Err(ProbeError::Skip(reason)) = with_cache(36, 600 * MIB) else {
+        let (injector_bytes, rates) = with_cache(32, 200 * MIB).unwrap();
+        assert_eq!((injector_bytes, rates.passed_rate), (8 * MIB, 75.0), "4 MiB each lie in the cache");
+        let Err(ProbeError::Skip(reason)) = with_cache(32, 600 * MIB) else {
             panic!("the cache holds all that may be touched")
         };
         assert!(
-            reason.0.starts_with("the load could not be shown to be memory's: 36 injectors of 14 MiB"),
+            reason.0.starts_with("the load could not be shown to be memory's: 32 injectors of 16 MiB"),
             "{reason:?}"
         );
     }
@@ -484,13 +599,7 @@ mod tests {
         assert!(matches!(full_rate([0.0; 3]), Err(ProbeError::Fail(_))));
     }
 
-    #[test]
-    fn many_last_level_caches_enlarge_set() {
-        let mut machine = bandwidth::tests::machine(16, 96 << 20, 512 << 30);
-        assert_eq!(working_set(&machine), 192 << 20);
-        machine.topology.allowed = Fact::known((0..192).collect(), "a test");
-        assert_eq!(working_set(&machine), 576 << 20, "four times as much is twice the twelve caches");
-    }
+    const INJECTOR_BYTES: usize = 8 << 20;
 
     #[test]
     fn idle_injectors_move_no_bytes() {
@@ -507,7 +616,7 @@ mod tests {
                 kelvin_sys::cpu::pin(&[cpu]).unwrap();
                 injection.run_injector(0)
             });
-            injection.flush(MIN_INJECTOR_BYTES).unwrap();
+            injection.flush(INJECTOR_BYTES).unwrap();
             assert_eq!(injection.total_bytes(), 0);
             injection.interval.store(0, Ordering::Release);
             wait_for(1 << 20);
@@ -531,7 +640,7 @@ mod tests {
                     kelvin_sys::cpu::pin(&[cpu]).unwrap();
                     injection.run_injector(0)
                 });
-                injection.flush(MIN_INJECTOR_BYTES).unwrap();
+                injection.flush(INJECTOR_BYTES).unwrap();
                 let start = clock.start();
                 injection.interval.store(injection_interval(load, block_time), Ordering::Release);
                 const BLOCKS: u64 = 200;

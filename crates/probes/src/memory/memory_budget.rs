@@ -10,9 +10,13 @@ const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
 /// What is believed of it for each of its CPUs that share the cache, where that is more. A machine with most of a
 /// host's CPUs has most of its cache. Current servers have 2 to 6 MiB for a hardware thread.
 const ASSUMED_LAST_LEVEL_PER_CPU: u64 = 8 << 20;
+/// L2 cache assumed where the machine states none.
+const ASSUMED_SECOND_LEVEL: u64 = 1 << 20;
 /// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
 pub(super) const LAST_LEVEL_MULTIPLE: u64 = 4;
 const MIN_LARGEST_SET: u64 = 256 << 20;
+/// The memory for each of several last-level caches is a multiple of this.
+const CACHE_SET_STEP: u64 = 16 << 20;
 
 /// Bytes that a probe may touch: half of the available memory, and half of the cgroup's limit. Where neither is known,
 /// 128 MiB.
@@ -36,6 +40,21 @@ pub(crate) fn last_level_bytes(machine: &Machine) -> u64 {
 /// the allowance.
 pub(crate) fn largest_working_set(machine: &Machine, copies: u64) -> u64 {
     (LAST_LEVEL_MULTIPLE * last_level_bytes(machine)).max(MIN_LARGEST_SET).min(memory_budget(machine) / copies.max(1))
+}
+
+/// Memory for each last-level cache at work, so that no cache holds what comes next: four times that cache and the L2 caches before it. So many
+/// such sets fit into what may be touched.
+pub(super) fn cache_set_bytes(machine: &Machine, sets: u64) -> u64 {
+    let sharing_cpus = allowed_cpu_count(machine).div_ceil(last_level_count(machine));
+    let second_levels = second_level_bytes(machine).unwrap_or(ASSUMED_SECOND_LEVEL) * sharing_cpus;
+    let wanted = LAST_LEVEL_MULTIPLE * (last_level_bytes(machine) + second_levels);
+    let budget = memory_budget(machine) / sets.max(1) / CACHE_SET_STEP * CACHE_SET_STEP;
+    wanted.next_multiple_of(CACHE_SET_STEP).min(budget.max(CACHE_SET_STEP))
+}
+
+/// How many last-level caches the allowed CPUs have between them.
+pub(super) fn last_level_count(machine: &Machine) -> u64 {
+    data_caches(machine).last().map_or(1, |cache| allowed_cpu_count(machine).div_ceil(sharing_cpus(machine, cache)))
 }
 
 /// Data caches, innermost first.
@@ -107,6 +126,16 @@ mod tests {
         assert_eq!(largest_working_set(&machine(64 << 30, None, None), 1), 256 << 20);
         assert_eq!(largest_working_set(&machine(512 << 20, None, Some(96 << 20)), 1), 256 << 20);
         assert_eq!(largest_working_set(&machine(512 << 20, None, Some(96 << 20)), 3), (256 << 20) / 3);
+    }
+
+    #[test]
+    fn cache_set_exceeds_last_level_and_all_second_levels() {
+        const MIB: u64 = 1 << 20;
+        // 32 MiB of L3 for 12 CPUs with 1 MiB of L2 each.
+        let mut machine = crate::memory::bandwidth::tests::machine(12, 32 * MIB, 24 << 30);
+        assert_eq!((last_level_count(&machine), cache_set_bytes(&machine, 1)), (1, 4 * 44 * MIB));
+        machine.memory.available_bytes = Fact::known(300 * MIB, "a test");
+        assert_eq!([1, 3, 1000].map(|sets| cache_set_bytes(&machine, sets)), [144 * MIB, 48 * MIB, CACHE_SET_STEP]);
     }
 
     #[test]

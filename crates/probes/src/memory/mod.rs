@@ -7,6 +7,7 @@ mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;
 mod first_touch;
+mod interleaved;
 pub(crate) mod latency;
 mod loaded_latency;
 mod memcpy;
@@ -36,5 +37,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &core_to_core::PROBE,
     &false_sharing::PROBE,
     &numa_node::PROBE,
+    &interleaved::PROBE,
     &page_flags::PROBE,
 ];

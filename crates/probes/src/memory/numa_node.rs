@@ -10,7 +10,7 @@ use kelvin_core::{NumaNode, units};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
 use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
-use kelvin_sys::numa::{self, NodeBinding, node_of_cpu, page_nodes};
+use kelvin_sys::numa::{self, NodePolicy, node_of_cpu, page_nodes};
 
 use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, widest_kernel};
@@ -39,21 +39,28 @@ const MEMORY_MARGIN: u64 = 4;
 /// Bytes for each line of the ring: a round needs some thousands of lines, and a denser ring takes longer to build.
 const BYTES_PER_LINE: usize = 1 << 10;
 /// Bytes of a sample of bandwidth: far beyond what is in flight.
-const PART_BYTES: usize = 2 << 20;
+pub(super) const PART_BYTES: usize = 2 << 20;
 /// Pages whose node is checked.
 const CHECKED_PAGES: usize = 256;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let nodes = node_order(machine);
-    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
-    let bytes = set_bytes(machine);
-    let case = |from: u32, to: u32| {
-        Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into()).with_number(BYTES, bytes)
-    };
+    let pairs = node_pairs(machine, effort);
+    // One case, to report why there is no matrix.
+    let pairs = if pairs.len() < 2 { vec![(0, 0)] } else { pairs };
+    pairs.into_iter().map(|(from, to)| pair_case(machine, from, to)).collect()
+}
+
+/// The case of memory of a node, and a CPU of another one or of the same.
+pub(super) fn pair_case(machine: &Machine, from: u32, to: u32) -> Case {
+    let pair = Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into());
+    pair.with_number(BYTES, set_bytes(machine))
+}
+
+/// The pairs of a node with CPUs and one with memory that are measured, in ascending order.
+pub(super) fn node_pairs(machine: &Machine, effort: Effort) -> Vec<(u32, u32)> {
     let max_nodes = by_effort(effort, [MAX_QUICK_NODES, MAX_DEFAULT_NODES, usize::MAX]);
-    let has_cpus = |node: &NumaNode| node.cpus.iter().any(|cpu| allowed.contains(cpu));
-    let mut cpu_nodes: Vec<u32> = nodes.iter().filter(|node| has_cpus(node)).map(|node| node.id).collect();
-    let mut memory_nodes: Vec<u32> = nodes.iter().filter(|node| node.bytes != Some(0)).map(|node| node.id).collect();
+    let mut cpu_nodes = cpu_nodes(machine);
+    let mut memory_nodes = memory_nodes(machine);
     let of_measured_cpu = cpu_nodes.first().copied();
     cpu_nodes.truncate(max_nodes);
     let rest = memory_nodes.split_off(max_nodes.min(memory_nodes.len()));
@@ -63,8 +70,19 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         pairs.extend(of_measured_cpu.into_iter().flat_map(|from| rest.iter().map(move |&to| (from, to))));
     }
     pairs.sort_unstable();
-    // One case, to report why there is no matrix.
-    if pairs.len() < 2 { vec![case(0, 0)] } else { pairs.into_iter().map(|(from, to)| case(from, to)).collect() }
+    pairs
+}
+
+/// The nodes with CPUs that this process may use, in the order of selection.
+pub(super) fn cpu_nodes(machine: &Machine) -> Vec<u32> {
+    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
+    let has_cpus = |node: &&NumaNode| node.cpus.iter().any(|cpu| allowed.contains(cpu));
+    node_order(machine).into_iter().filter(has_cpus).map(|node| node.id).collect()
+}
+
+/// The nodes with memory, as far as that is known, in the order of selection.
+pub(super) fn memory_nodes(machine: &Machine) -> Vec<u32> {
+    node_order(machine).into_iter().filter(|node| node.bytes != Some(0)).map(|node| node.id).collect()
 }
 
 /// The nodes in the order of selection: that of the measured CPU, the farthest from it, one at each other distance, and the others so that
@@ -86,7 +104,7 @@ fn node_order(machine: &Machine) -> Vec<&NumaNode> {
 }
 
 /// The memory of a round. Each node is assumed to have an equal share of what may be touched.
-fn set_bytes(machine: &Machine) -> u64 {
+pub(super) fn set_bytes(machine: &Machine) -> u64 {
     let nodes = machine.topology.nodes.get().map_or(1, Vec::len).max(1) as u64;
     let part = PART_BYTES as u64;
     // Whole parts, so that all of it is read.
@@ -96,44 +114,75 @@ fn set_bytes(machine: &Machine) -> u64 {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (from, to) = (required_u32(FROM_NODE, case)?, required_u32(TO_NODE, case)?);
-    skip_if(numa::nodes().len() < 2, "needs two NUMA nodes; this machine shows one")?;
-    let other_cpus = bench.allowed_cpus().iter().copied();
-    let cpu = std::iter::once(bench.cpu()).chain(other_cpus).find(|&cpu| node_of_cpu(cpu) == Some(from));
-    let cpu = cpu.or_skip(format!("needs a CPU of node {from}; this process may use none"))?;
-    cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"))?;
-    bench.note(format!("by CPU {cpu}"));
-    measure_node(bench, to, number(case, BYTES)?)
+    run_on_node(bench, from)?;
+    let bytes = number(case, BYTES)?;
+    require_memory(to, bytes)?;
+    let _policy = bind_to_node(to)?;
+    let memory = PlacedMemory { bytes, part_bytes: PART_BYTES, metrics: [&NODE_LATENCY, &NODE_BANDWIDTH] };
+    memory.measure(bench, |arena| check_node(arena, to))
 }
 
-/// Both figures of memory of a node, from the CPU that this thread is on.
-fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
-    // Where a node has no memory left, the kernel kills a process that is bound to it rather than refuse it.
+/// Moves this thread to a CPU of a node, the measured one in its own.
+pub(super) fn run_on_node(bench: &mut Bench<'_>, node: u32) -> ProbeResult {
+    skip_if(numa::nodes().len() < 2, "needs two NUMA nodes; this machine shows one")?;
+    let other_cpus = bench.allowed_cpus().iter().copied();
+    let cpu = std::iter::once(bench.cpu()).chain(other_cpus).find(|&cpu| node_of_cpu(cpu) == Some(node));
+    let cpu = cpu.or_skip(format!("needs a CPU of node {node}; this process may use none"))?;
+    cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"))?;
+    bench.note(format!("by CPU {cpu}"));
+    Ok(())
+}
+
+/// Skips the round where a node has too little memory left: then the kernel kills a process that is bound to it rather than refuse it.
+pub(super) fn require_memory(node: u32, bytes: usize) -> ProbeResult {
     let available = numa::available_bytes(node).unwrap_or(0);
     let needed = MEMORY_MARGIN * bytes as u64;
     let reason =
         format!("needs {} of memory of node {node}, which has {} left", units::bytes(needed), units::bytes(available));
-    skip_if(available < needed, reason)?;
-    let binding =
-        NodeBinding::bind(node).or_skip(format!("needs memory of node {node}, which this process cannot allocate"))?;
-    let ring = PointerRing::line_per_piece(bytes, BYTES_PER_LINE, PagePolicy::Huge, bench.seed());
-    let mut ring = skip_if_out_of_memory(bytes, ring)?;
-    bench.note(check_node(ring.arena(), node)?);
-    bench.time_parts([&NODE_LATENCY], |clock, loads| Ok([ring.chase_uncached(clock, loads) as f64]))?;
-    drop(ring);
-    let mut memory = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, PagePolicy::Huge))?;
-    drop(binding);
-    bench.note(check_node(memory.arrays.arena(), node)?);
-    let kernel = widest_kernel(Operation::Read)?;
-    let part_bytes = memory.iteration_bytes(Operation::Read);
-    let mut uncached_parts = 0;
-    bench.time_each_work([&NODE_BANDWIDTH], part_bytes as f64, |clock| {
-        if uncached_parts == 0 {
-            memory.arrays.evict();
-            uncached_parts = bytes / part_bytes;
-        }
-        uncached_parts -= 1;
-        Ok([clock.time(|| memory.run(Operation::Read, &kernel, 1)).0])
-    })
+    skip_if(available < needed, reason)
+}
+
+/// Lets what this thread touches from now on come from a node.
+pub(super) fn bind_to_node(node: u32) -> ProbeResult<NodePolicy> {
+    NodePolicy::bind(node).or_skip(format!("needs memory of node {node}, which this process cannot allocate"))
+}
+
+/// Memory that lies where the policy of this thread places it, of which latency and bandwidth are measured from the CPU that the thread is on.
+pub(super) struct PlacedMemory {
+    pub bytes: usize,
+    /// Bytes of a sample of bandwidth.
+    pub part_bytes: usize,
+    /// The metrics of latency and of bandwidth.
+    pub metrics: [&'static Metric; 2],
+}
+
+impl PlacedMemory {
+    /// Measures both, each in memory of its own, of which `describe_placement` says where it lies or why it lies wrongly.
+    pub(super) fn measure(
+        &self,
+        bench: &mut Bench<'_>,
+        describe_placement: impl Fn(&Arena) -> ProbeResult<String>,
+    ) -> ProbeResult {
+        let Self { bytes, part_bytes, metrics: [latency, bandwidth] } = *self;
+        let ring = PointerRing::line_per_piece(bytes, BYTES_PER_LINE, PagePolicy::Huge, bench.seed());
+        let mut ring = skip_if_out_of_memory(bytes, ring)?;
+        bench.note(describe_placement(ring.arena())?);
+        bench.time_parts([latency], |clock, loads| Ok([ring.chase_uncached(clock, loads) as f64]))?;
+        drop(ring);
+        let mut memory = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, part_bytes, PagePolicy::Huge))?;
+        bench.note(describe_placement(memory.arrays.arena())?);
+        let kernel = widest_kernel(Operation::Read)?;
+        let part_bytes = memory.iteration_bytes(Operation::Read);
+        let mut uncached_parts = 0;
+        bench.time_each_work([bandwidth], part_bytes as f64, |clock| {
+            if uncached_parts == 0 {
+                memory.arrays.evict();
+                uncached_parts = bytes / part_bytes;
+            }
+            uncached_parts -= 1;
+            Ok([clock.time(|| memory.run(Operation::Read, &kernel, 1)).0])
+        })
+    }
 }
 
 /// The result of move_pages in words, if all pages are on the node.

@@ -1,15 +1,16 @@
-//! Memory bandwidth with one CPU at work, with two, four, and so on up to all.
+//! Memory bandwidth and latency with one CPU at work, with two, four, and so on up to all.
 //!
-//! It shows at how many CPUs memory gives no more, on one node and on all. It must not be used for programs whose threads share memory: each
+//! It shows at how many CPUs memory gives no more, on one node and on all, and what a dependent load takes then. It must not be used for programs whose threads share memory: each
 //! CPU has its own here, on its own node.
 
+mod chases;
 mod model;
 
 use std::collections::BTreeSet;
 
 use kelvin_core::catalogue::mem::{
-    BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BYTES, MemoryNodes, SCALING_COPY, SCALING_PROBE,
-    SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
+    BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BYTES, MemoryNodes, SCALING_COPY,
+    SCALING_LATENCY, SCALING_PROBE, SCALING_READ, SCALING_TRIAD, SCALING_WRITE,
 };
 use kelvin_core::catalogue::os::WORKING_CPUS;
 use kelvin_sys::kernels::bandwidth::Operation;
@@ -17,8 +18,7 @@ use kelvin_sys::numa::node_of_cpu;
 
 use super::axes::number;
 use super::bandwidth::group::BandwidthGroup;
-use super::bandwidth::last_level_count;
-use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget, second_level_bytes};
+use super::memory_budget::{self, allowed_cpu_count, last_level_count};
 use crate::prelude::*;
 use crate::working_cpus::{cpu_counts, last_level_sharers, spread_over_machine};
 
@@ -32,23 +32,17 @@ static OPERATIONS: [(Operation, &Metric, &Metric); 4] = [
 
 pub(crate) static PROBE: Probe = Probe {
     id: SCALING_PROBE.as_str(),
-    summary: "Memory bandwidth with 1, 2, 4 CPUs and all at once, on one node and on all",
+    summary: "Memory bandwidth and latency with 1, 2, 4 CPUs and all at once, on one node and on all",
     method: include_str!("scaling.md"),
     cases,
     run,
     predict: model::predict,
-    ..Probe::measure(&[&SCALING_READ, &SCALING_WRITE, &SCALING_COPY, &SCALING_TRIAD])
+    ..Probe::measure(&[&SCALING_READ, &SCALING_WRITE, &SCALING_COPY, &SCALING_TRIAD, &SCALING_LATENCY])
 };
 
-/// Minimum CPUs with a curve: mem.bandwidth has the figures of one and of two.
+/// Minimum CPUs with a curve. Of two, mem.bandwidth has all rates and mem.latency that of one: what two take at once is for a study.
 const MIN_CPUS: u64 = 3;
-/// Memory for a last-level cache, as a multiple of it and of the L2 caches before it: what is passed through in order leaves nothing for the
-/// next pass.
-const CACHE_MULTIPLE: u64 = 4;
-/// L2 cache assumed where the machine states none.
-const ASSUMED_SECOND_LEVEL: u64 = 1 << 20;
-/// The memory is a multiple of this.
-const SET_STEP: u64 = 16 << 20;
+const MIN_STUDY_CPUS: u64 = 2;
 
 /// The case of this many CPUs on these nodes, with this much memory for each last-level cache at work.
 fn scaling_case(nodes: MemoryNodes, bytes: u64, cpus: u64) -> Case {
@@ -57,9 +51,10 @@ fn scaling_case(nodes: MemoryNodes, bytes: u64, cpus: u64) -> Case {
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let cpus = allowed_cpu_count(machine);
-    if cpus < MIN_CPUS {
+    let min_cpus = if effort == Effort::Thorough { MIN_STUDY_CPUS } else { MIN_CPUS };
+    if cpus < min_cpus {
         // One case, to report why there is no curve.
-        return vec![scaling_case(MemoryNodes::All, cache_set_bytes(machine), MIN_CPUS)];
+        return vec![scaling_case(MemoryNodes::All, cache_set_bytes(machine), min_cpus)];
     }
     let bytes = cache_set_bytes(machine);
     let curve = |nodes: MemoryNodes, cpus: u64| {
@@ -72,12 +67,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 /// Memory for each last-level cache at work: the same at all points of a curve.
 fn cache_set_bytes(machine: &Machine) -> u64 {
-    let caches = last_level_count(machine);
-    let sharing_cpus = allowed_cpu_count(machine).div_ceil(caches);
-    let second_levels = second_level_bytes(machine).unwrap_or(ASSUMED_SECOND_LEVEL) * sharing_cpus;
-    let wanted = CACHE_MULTIPLE * (last_level_bytes(machine) + second_levels);
-    let budget = memory_budget(machine) / caches / SET_STEP * SET_STEP;
-    wanted.next_multiple_of(SET_STEP).min(budget.max(SET_STEP))
+    memory_budget::cache_set_bytes(machine, last_level_count(machine))
 }
 
 /// How many CPUs this process may use of the node of the measured one.
@@ -100,11 +90,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpus = &cpus[..count];
     // Where the kernel tells no caches, there is one.
     let caches: BTreeSet<Option<String>> = cpus.iter().map(|&cpu| last_level_sharers(cpu)).collect();
-    let group = BandwidthGroup::start(bench, cpus, number(case, BYTES)? * caches.len() / count)?;
+    let set_bytes = number(case, BYTES)? * caches.len() / count;
+    let group = BandwidthGroup::start(bench, cpus, set_bytes)?;
     for (operation, metric, _) in OPERATIONS {
         group.measure(bench, operation, metric)?;
     }
-    group.finish()
+    group.finish()?;
+    chases::measure(bench, cpus, set_bytes)
 }
 
 #[cfg(test)]
@@ -133,8 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn two_cpus_have_no_curve() {
-        assert_eq!(cases(&machine(2, 32 * MIB, 24 << 30), Effort::Default).len(), 1);
+    fn two_cpus_are_for_a_study() {
+        let machine = machine(2, 32 * MIB, 24 << 30);
+        for effort in [Effort::Quick, Effort::Default] {
+            assert_eq!(points(&machine, effort, MemoryNodes::All), [(144 * MIB, 3)], "one case, to be skipped");
+        }
+        assert_eq!(points(&machine, Effort::Thorough, MemoryNodes::All), [(144 * MIB, 1), (144 * MIB, 2)]);
     }
 
     #[test]

@@ -15,12 +15,13 @@ use kelvin_core::catalogue::os::{
 };
 use kelvin_sys::fs::set_topdir_flag;
 use kelvin_sys::partner::PartnerKind;
-use kelvin_sys::task_group::{TaskGroup, WindowTimes, WorkedWindow};
+use kelvin_sys::task_group::{TaskGroup, WorkedWindow};
 
 use self::services::{ServiceWork, WINDOW_DIRECTORIES, directory};
 use crate::file::tree::RoundDirectory;
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::prelude::*;
+use crate::task_windows::window_times;
 use crate::working_cpus::{cores_first, cpu_counts};
 
 pub(crate) static PROBE: Probe = Probe {
@@ -39,9 +40,6 @@ const WINDOW_NANOSECONDS: u64 = 20_000_000;
 const ALONE_NANOSECONDS: u64 = 10_000_000;
 /// Nanoseconds of the window before, in which each task makes its caches, page tables and files ready.
 const WARM_UP_NANOSECONDS: u64 = 3_000_000;
-/// Nanoseconds in which sleeping tasks are woken: a few wake-ups, and one call for each of them.
-const WAKE_NANOSECONDS: u64 = 200_000;
-const WAKE_NANOSECONDS_PER_TASK: u64 = 10_000;
 /// Bytes to reserve for the files of a task in a round: the blocks of its directories, and those of the inode tables and bitmaps that hold
 /// these and the file.
 const FILE_BYTES: u64 = 64 << 10;
@@ -131,8 +129,7 @@ struct Windows {
 
 /// A window of all tasks between two of a single one: what drifts within a round favours neither. Another task is alone in each round.
 fn measure_windows(bench: &Bench<'_>, group: &TaskGroup, tasks: usize) -> ProbeResult<Windows> {
-    let lead = bench.ticks(WAKE_NANOSECONDS + WAKE_NANOSECONDS_PER_TASK * tasks as u64);
-    let times = |nanoseconds| WindowTimes { lead, length: bench.ticks(nanoseconds) };
+    let times = |nanoseconds| window_times(bench, tasks, nanoseconds);
     group.run_window(0..tasks, times(WARM_UP_NANOSECONDS))?;
     let single = bench.round() as usize % tasks;
     let work_alone = || -> ProbeResult<WorkedWindow> {

@@ -42,17 +42,22 @@ pub(super) fn figures(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Vec<
 
 /// The curves that are drawn with this one, itself among them, in the order of the report.
 ///
-/// They are children of one id over the same parameters. All of one unit are a family; a duration and a rate are drawn
-/// against each other; with anything else a curve is alone.
+/// They are children of one id over the same parameters. A duration and a rate alone are drawn against each other; of more, those of one unit
+/// are a family.
 fn curves_of_group<'c, 'a>(curve: &'c Curve<'a>, entries: &'c [SectionEntry<'a>]) -> Vec<&'c Curve<'a>> {
     let is_related = |member: &Curve<'_>| {
         parent_id(curve).is_some_and(|id| parent_id(member) == Some(id)) && member.metric.axes == curve.metric.axes
     };
     let curves =
         entries.iter().filter_map(|entry| if let SectionEntry::Curve(curve) = entry { Some(curve) } else { None });
-    let group: Vec<&Curve<'a>> = curves.filter(|member| is_related(member)).collect();
-    let has_one_unit = group.iter().all(|member| member.metric.unit == curve.metric.unit);
-    if has_one_unit && group.len() > 1 || delay_against_rate(&group).is_some() { group } else { vec![curve] }
+    let mut group: Vec<&Curve<'a>> = curves.filter(|member| is_related(member)).collect();
+    if group.is_empty() {
+        return vec![curve];
+    }
+    if delay_against_rate(&group).is_none() {
+        group.retain(|member| member.metric.unit == curve.metric.unit);
+    }
+    group
 }
 
 /// The id above a curve's, if it is long enough to name a family.

@@ -11,7 +11,7 @@ use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::kernels::bandwidth::{BandwidthKernel, LOOP_BYTES, Operation};
 use kelvin_sys::memory::PagePolicy;
 use kelvin_sys::partner::PartnerKind;
-use kelvin_sys::task_group::{TaskGroup, WindowTimes, WindowWork, WorkedWindow};
+use kelvin_sys::task_group::{TaskGroup, WindowWork, WorkedWindow};
 
 use super::{
     BandwidthArrays, MAX_PARTNERS, PART_BYTES, ROUND_TRIPS_PER_PARTNER, describe_counting, rank_kernels, upper_median,
@@ -20,6 +20,7 @@ use crate::memory::axes::skip_if_out_of_memory;
 use crate::memory::core_to_core::SETTLE_ROUND_TRIPS;
 use crate::os::partner::TokenPartner;
 use crate::prelude::*;
+use crate::task_windows::{describe_evenness, first_window_of_all, window_times};
 
 /// Bytes of a part of a task's memory, which one iteration covers: at a GB/s for each of many CPUs a part takes a millisecond, and a window has twenty.
 const TASK_PART_BYTES: usize = 1 << 20;
@@ -32,9 +33,6 @@ const WINDOW_NANOSECONDS: u64 = 20_000_000;
 const MAX_WINDOW_NANOSECONDS: u64 = 1_000_000_000;
 /// Nanoseconds of a trial of a variant.
 const TRIAL_NANOSECONDS: u64 = 1_500_000;
-/// Nanoseconds in which sleeping tasks are woken: a few wake-ups, and one call for each of them.
-const WAKE_NANOSECONDS: u64 = 200_000;
-const WAKE_NANOSECONDS_PER_TASK: u64 = 10_000;
 
 /// CPUs that move memory at once, one task on each.
 pub(in crate::memory) struct BandwidthGroup {
@@ -113,8 +111,7 @@ impl BandwidthGroup {
     fn run_job(&self, bench: &Bench<'_>, job: usize, nanoseconds: u64) -> kelvin_sys::Result<Vec<WorkedWindow>> {
         self.jobs.next.store(job, Ordering::Release);
         let tasks = self.cpus.len();
-        let lead = bench.ticks(WAKE_NANOSECONDS + WAKE_NANOSECONDS_PER_TASK * tasks as u64);
-        self.group.run_window(0..tasks, WindowTimes { lead, length: bench.ticks(nanoseconds) })
+        self.group.run_window(0..tasks, window_times(bench, tasks, nanoseconds))
     }
 
     /// Bytes that one iteration of an operation counts.
@@ -124,15 +121,9 @@ impl BandwidthGroup {
 
     /// Bytes per second of all tasks by a kernel, in a window of this time.
     fn rate(&self, bench: &Bench<'_>, job: usize, nanoseconds: u64) -> ProbeResult<(f64, Vec<WorkedWindow>)> {
-        let is_idle = |window: &WorkedWindow| window.operations == 0;
-        let mut length = nanoseconds;
-        let mut windows = self.run_job(bench, job, length)?;
-        while windows.iter().any(is_idle) && length < MAX_WINDOW_NANOSECONDS {
-            length *= 2;
-            windows = self.run_job(bench, job, length)?;
-        }
-        let reason = format!("other work kept a CPU busy in a window of {} ms", length / 1_000_000);
-        fail_if(windows.iter().any(is_idle), reason)?;
+        let longer = |&length: &u64| (length < MAX_WINDOW_NANOSECONDS).then_some(2 * length);
+        let lengths = std::iter::successors(Some(nanoseconds), longer);
+        let windows = first_window_of_all(lengths, |length| Ok(self.run_job(bench, job, length)?))?;
         let operations = windows.iter().map(WorkedWindow::rate).sum::<f64>();
         Ok((operations * self.iteration_bytes(self.jobs.kernels[job].0) as f64 * bench.hertz(), windows))
     }
@@ -190,17 +181,4 @@ impl BandwidthGroup {
     pub(in crate::memory) fn finish(self) -> ProbeResult {
         Ok(self.group.finish()?)
     }
-}
-
-/// How evenly tasks worked, and what else ran on their CPUs, in words.
-fn describe_evenness(windows: &[WorkedWindow]) -> String {
-    let rates: Vec<f64> = windows.iter().map(WorkedWindow::rate).collect();
-    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-    let (min_rate, max_rate) = kelvin_stats::min_max(rates.iter().copied()).unwrap_or_default();
-    let switches: u64 = windows.iter().map(|window| window.involuntary_switches).sum();
-    format!(
-        "by each CPU {:.2} to {:.2} of the mean; by getrusage {switches} involuntary switches",
-        min_rate / mean,
-        max_rate / mean
-    )
 }

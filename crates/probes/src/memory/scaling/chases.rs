@@ -1,0 +1,101 @@
+//! Dependent loads by several CPUs at once, each through memory of its own, in a window of some milliseconds.
+
+use std::sync::{Arc, OnceLock};
+
+use kelvin_core::catalogue::mem::SCALING_LATENCY;
+use kelvin_core::units;
+use kelvin_sys::fork_image::resident_around;
+use kelvin_sys::memory::{PagePolicy, PointerRing};
+use kelvin_sys::partner::PartnerKind;
+use kelvin_sys::task_group::{TaskGroup, WindowWork, WorkedWindow};
+
+use crate::memory::axes::skip_if_out_of_memory;
+use crate::prelude::*;
+use crate::task_windows::{describe_evenness, first_window_of_all, window_times};
+
+/// Lines of a task's memory that are linked, if it has more: no window of [`WINDOW_NANOSECONDS`] follows them all, as a load from memory takes
+/// more than 40 ns.
+const LINKED_LINES: usize = 1 << 18;
+const WINDOW_NANOSECONDS: u64 = 10_000_000;
+/// How often a window is tried in which other work may keep a task from its CPU. A longer one would follow lines that it has followed before.
+const MAX_WINDOWS: usize = 20;
+/// Loads between two readings of the clock: these wait for the last load, and add a thousandth to so many.
+const LOADS_PER_READING: u64 = 256;
+
+/// A task that follows pointers through memory of its own.
+struct ChaseTask {
+    ring: PointerRing,
+    /// Whether no cache holds any line that comes next.
+    is_flushed: bool,
+}
+
+impl WindowWork for ChaseTask {
+    fn stride(&self) -> u64 {
+        LOADS_PER_READING
+    }
+
+    fn prepare(&mut self) -> kelvin_sys::Result<()> {
+        if !self.is_flushed {
+            self.ring.evict_end(usize::MAX);
+            self.is_flushed = true;
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, loads: u64) -> kelvin_sys::Result<()> {
+        self.is_flushed = false;
+        self.ring.chase(loads);
+        Ok(())
+    }
+}
+
+/// The mean latency of tasks on these CPUs, each through this much memory, which it touched first.
+pub(super) fn measure(bench: &mut Bench<'_>, cpus: &[u32], set_bytes: usize) -> ProbeResult {
+    let seed = bench.seed();
+    let huge_pages = Arc::new(OnceLock::new());
+    let make_work = {
+        let huge_pages = Arc::clone(&huge_pages);
+        move |number: usize| {
+            let ring = PointerRing::sparse(set_bytes, LINKED_LINES, PagePolicy::Huge, seed ^ (number as u64) << 32)?;
+            if number == 0 {
+                // Those of one task: of many, reading what the process has takes longer than the window.
+                let _ = huge_pages.set((resident_around(ring.arena().address())?.huge, ring.arena().len() as u64));
+            }
+            Ok(ChaseTask { ring, is_flushed: false })
+        }
+    };
+    let all_bytes = set_bytes * cpus.len();
+    let group = TaskGroup::start(PartnerKind::Thread, cpus, bench.clock(), make_work);
+    let group = skip_if_out_of_memory(all_bytes, group)?;
+    let run_window = |nanoseconds| group.run_window(0..cpus.len(), window_times(bench, cpus.len(), nanoseconds));
+    let windows = first_window_of_all([WINDOW_NANOSECONDS; MAX_WINDOWS], |nanoseconds| {
+        // A window of no time, before which each task obtains its memory and flushes it: that takes longer than waking does.
+        skip_if_out_of_memory(all_bytes, run_window(0))?;
+        Ok(run_window(nanoseconds)?)
+    })?;
+    group.finish()?;
+    if let Some((huge, bytes)) = huge_pages.get() {
+        let [huge, bytes] = [*huge, *bytes].map(units::bytes);
+        bench.note(format!("{huge} of {bytes} of CPU {} in huge pages by smaps", cpus[0]));
+    }
+    bench.note(describe_evenness(&windows));
+    bench.record(&SCALING_LATENCY, vec![bench.nanoseconds(1) * mean_ticks(&windows)]);
+    Ok(())
+}
+
+/// Ticks of a load, mean over the tasks.
+fn mean_ticks(windows: &[WorkedWindow]) -> f64 {
+    windows.iter().map(|window| 1.0 / window.rate()).sum::<f64>() / windows.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cpu_counts_alike_in_the_mean() {
+        let window = |operations, ticks| WorkedWindow { operations, ticks, ..WorkedWindow::default() };
+        // 100 and 200 ticks a load: their mean, not that of all loads.
+        assert_eq!(mean_ticks(&[window(20, 2000), window(10, 2000)]), 150.0);
+    }
+}
