@@ -4,6 +4,7 @@ use kelvin_reference::ReferenceLibrary;
 
 use crate::bounds::implausible_warning;
 use crate::class_comparison;
+use crate::growth_end::growth_ends;
 use crate::prediction_comparison::compare_with_prediction;
 use crate::prelude::*;
 use crate::studies::{self, add_tables, load, threads};
@@ -59,6 +60,7 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
         class_comparison,
         model_lines,
         knees,
+        growth_ends: growth_ends(&evidence),
         timelines: load::timelines(evidence.sweeps()),
         overview: None,
         findings: Vec::new(),

@@ -17,7 +17,8 @@ pub(crate) use crate::samples::{
 pub(crate) use crate::studies::crossing::{distinct, without_axes};
 pub(crate) use crate::summary::{modes_text, rename_modes};
 pub(crate) use crate::wording::{
-    amount_text, capitalise, counted_text, metric_and_case, ratio_text, share_text, span_text,
+    amount_text, capitalise, counted_text, growth_end_place, list_text, metric_and_case, ratio_text, share_text,
+    span_text,
 };
 pub(crate) use kelvin_core::catalogue::PairPlacement;
 pub(crate) use kelvin_core::units::{brief_value, bytes, number, p_value, percent, seconds, span, value_text};

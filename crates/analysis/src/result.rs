@@ -39,9 +39,12 @@ pub struct Analysis {
     /// What is known of curves beside their measurements: lines that follow from lower metrics, and bounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_lines: Vec<ModelLine>,
-    /// The knees of curves.
+    /// The knees of curves over users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knees: Vec<KneeMark>,
+    /// The knees of curves over CPUs, jobs and streams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growth_ends: Vec<GrowthEnd>,
     /// Visits over the time of a study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timelines: Vec<Timeline>,

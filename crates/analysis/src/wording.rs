@@ -1,7 +1,7 @@
 //! Texts that several rules share, and paths to those of comparisons, explanations and histories.
 
 use kelvin_core::catalogue::ModelContradiction;
-use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CROSS_CPU};
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CROSS_CPU, WORKING_CPUS};
 use kelvin_core::units::{Quantity, case, quantity, with_interval, without_cycles};
 
 use crate::prelude::*;
@@ -114,6 +114,21 @@ pub(crate) fn amount_text(side: &MetricValue) -> String {
 /// `1 stream`, `4 streams`.
 pub(crate) fn counted_text(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `read`, `read and copy`, `read, write and copy`.
+pub fn list_text<T: AsRef<str>>(names: &[T]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The knee of a curve among all numbers of it: `16 of 128 CPUs`.
+pub fn growth_end_place(end: &GrowthEnd) -> String {
+    let noun = if end.axis == WORKING_CPUS.name { "CPUs" } else { end.axis.as_str() };
+    format!("{} of {} {noun}", end.at, end.max)
 }
 
 /// That idle CPUs halt.

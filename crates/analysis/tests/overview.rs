@@ -506,6 +506,7 @@ fn large_machine_says_what_its_cpus_and_nodes_do() {
             StandOutQuestion::CoreDistance,
             StandOutQuestion::NodeDistance,
             StandOutQuestion::MemoryScaling,
+            StandOutQuestion::DeviceScaling,
         ];
         let stand_outs = overview_of(run).stand_outs.into_iter();
         stand_outs.filter(|stand_out| subjects.contains(&stand_out.question)).map(|stand_out| stand_out.text).collect()
@@ -515,10 +516,49 @@ fn large_machine_says_what_its_cpus_and_nodes_do() {
     );
 }
 
-/// Adds the efficiency of a service in tasks of a kind at a number of CPUs, round by round.
-fn add_efficiency(run: &mut Run, case: (os::KernelService, os::TaskKind, u64), rounds: &[f64]) {
+#[test]
+fn scaling_is_not_lost_behind_other_sentences() {
+    let mut run = large_machine::server_run();
+    // What such a machine may have besides: congestion control, streams between CPUs, evicted pages, a cached disk, memory without huge pages.
+    run.header.machine.kernel.congestion_control = Fact::known("bbr".into(), "a test");
+    run.header.metrics.extend([net::BANDWIDTH_TCP, net::BANDWIDTH_TCP_SYSTEM, mem::FAULT_MINOR]);
+    run.header.metrics.extend([file::IDLE_RETAINED, file::IDLE_TIME]);
+    let message = Case::new().with_word(TwoCpus).with_number(net::MESSAGE, 64 << 10);
+    guest::measure(&mut run, &net::BANDWIDTH_TCP_SYSTEM, message, 1e9);
+    for (case, rate) in [
+        (guest::cases::streams(TwoCpus, 1), 8.6e9),
+        (guest::cases::streams(TwoCpus, 2), 6e9),
+        (guest::cases::streams(kelvin_core::catalogue::PairPlacement::SameCpu, 2), 16e9),
+    ] {
+        guest::measure(&mut run, &net::BANDWIDTH_TCP, case, rate);
+    }
+    add_scalars(&mut run, &file::IDLE_RETAINED, Case::new(), &[0.75; 7]);
+    add_scalars(&mut run, &file::IDLE_TIME, Case::new(), &[140e9; 7]);
+    guest::replace(&mut run, &file::DEVICE_REPEAT_READ, &Case::new(), 3.0);
+    for (page, time) in [(mem::FaultPage::Anonymous, 4_000.0), (mem::FaultPage::Huge, 56_700.0)] {
+        guest::measure(&mut run, &mem::FAULT_MINOR, Case::new().with_word(page), time);
+    }
+    let questions = stand_out_questions(&overview_of(&run));
+    assert_eq!(questions.len(), 8, "{questions:?}");
+    assert_eq!(
+        questions[questions.len() - 4..],
+        [
+            StandOutQuestion::ServiceScaling,
+            StandOutQuestion::MemoryScaling,
+            StandOutQuestion::DeviceScaling,
+            StandOutQuestion::FreshMemory
+        ],
+        "{questions:?}"
+    );
+}
+
+/// Adds the rate and the efficiency of a service in tasks of a kind at a number of CPUs, by the efficiency round by round.
+fn add_service(run: &mut Run, case: (os::KernelService, os::TaskKind, u64), rounds: &[f64]) {
     let (service, kind, cpus) = case;
     let case = Case::new().with_word(service).with_word(kind).with_number(os::WORKING_CPUS, cpus);
+    let rates: Vec<f64> = rounds.iter().map(|efficiency| 1e6 * cpus as f64 * efficiency).collect();
+    run.header.metrics.extend([os::SCALING_RATE, os::SCALING_EFFICIENCY]);
+    add_scalars(run, &os::SCALING_RATE, case.clone(), &rates);
     add_scalars(run, &os::SCALING_EFFICIENCY, case, rounds);
 }
 
@@ -530,10 +570,9 @@ fn steady(figure: f64) -> [f64; 8] {
 /// What is said of mapping memory in threads where it and null calls have these efficiencies by CPUs.
 fn scaling_stand_out(null_calls: &[(u64, f64)], mapping: &[(u64, f64)]) -> Option<StandOut> {
     let mut run = guest::guest_run();
-    run.header.metrics.push(os::SCALING_EFFICIENCY);
     for (service, points) in [(os::KernelService::NullCall, null_calls), (os::KernelService::MmapMunmap, mapping)] {
         for &(cpus, figure) in points {
-            add_efficiency(&mut run, (service, os::TaskKind::Threads, cpus), &steady(figure));
+            add_service(&mut run, (service, os::TaskKind::Threads, cpus), &steady(figure));
         }
     }
     answer(&run, StandOutQuestion::ServiceScaling)
@@ -559,9 +598,9 @@ fn service_that_stops_scaling_is_named_with_its_count() {
 /// What is said of memory that gives these GB/s by the CPUs at work, where null calls have these efficiencies.
 fn memory_scaling_stand_out(null_calls: &[(u64, f64)], rates: &[(u64, f64)]) -> Option<String> {
     let mut run = guest::guest_run();
-    run.header.metrics.extend([os::SCALING_EFFICIENCY, mem::SCALING_READ]);
+    run.header.metrics.push(mem::SCALING_READ);
     for &(cpus, figure) in null_calls {
-        add_efficiency(&mut run, (os::KernelService::NullCall, os::TaskKind::Threads, cpus), &steady(figure));
+        add_service(&mut run, (os::KernelService::NullCall, os::TaskKind::Threads, cpus), &steady(figure));
     }
     for &(cpus, rate) in rates {
         let case = Case::new().with_word(mem::MemoryNodes::All).with_number(mem::BYTES, 1 << 30);
@@ -589,27 +628,115 @@ fn count_at_which_memory_gives_no_more_is_named() {
 }
 
 #[test]
-fn worst_service_is_named_with_what_processes_do() {
+fn all_services_that_stop_are_in_one_sentence() {
+    use os::KernelService::{ConnectAccept, CreateUnlink, ForkExitWait, MmapMunmap, NullCall, PageFault};
+    let text = |services: &[(os::KernelService, f64)], processes: f64| {
+        let mut run = guest::guest_run();
+        for cpus in [1, 2, 4, 8, 16] {
+            for &(service, most) in services.iter().chain(&[(NullCall, 16.0)]) {
+                let efficiency = (cpus as f64).min(most) / cpus as f64;
+                add_service(&mut run, (service, os::TaskKind::Threads, cpus), &steady(efficiency));
+            }
+        }
+        for &(service, _) in services {
+            add_service(&mut run, (service, os::TaskKind::Processes, 16), &steady(processes));
+        }
+        let answer = answer(&run, StandOutQuestion::ServiceScaling).unwrap();
+        assert!(answer.text.split_whitespace().count() <= 25, "{}", answer.text);
+        // The factor is that of the worst.
+        assert!((answer.factor - 16.0).abs() < 1e-9, "{answer:?}");
+        answer.text
+    };
+    let three = [(CreateUnlink, 4.0), (MmapMunmap, 1.0), (PageFault, 2.0)];
+    assert_eq!(
+        text(&three, 0.9),
+        "These stop scaling in threads: mapping memory at 1 of 16 CPUs, touching new memory at 2 and creating files at 4; processes go further."
+    );
+    let end = "mapping memory at 1 of 16 CPUs, touching new memory at 2 and creating files at 4.";
+    assert_eq!(text(&three, 0.3), format!("These stop scaling in threads: {end}"));
+    assert_eq!(
+        text(&[&three[..], &[(ForkExitWait, 8.0), (ConnectAccept, 4.0)]].concat(), 0.9),
+        "These stop scaling in threads: mapping memory at 1 of 16 CPUs, touching new memory at 2, creating files at 4 and 2 more."
+    );
+}
+
+/// What is said of the disk that reads so many thousand blocks by jobs, where null calls have these efficiencies.
+fn device_stand_out(null_calls: &[(u64, f64)], rates: &[(u64, f64)]) -> Option<StandOut> {
+    let mut run = guest::guest_run();
+    run.header.metrics.push(file::JOBS_IOPS);
+    for &(cpus, figure) in null_calls {
+        add_service(&mut run, (os::KernelService::NullCall, os::TaskKind::Threads, cpus), &steady(figure));
+    }
+    for &(jobs, rate) in rates {
+        let case = Case::new().with_number(file::JOBS, jobs).with_number(file::QUEUE_DEPTH, file::JOBS_DEPTH);
+        add_scalars(&mut run, &file::JOBS_IOPS, case, &steady(1e3 * rate));
+    }
+    answer(&run, StandOutQuestion::DeviceScaling)
+}
+
+#[test]
+fn disk_that_one_cpu_does_not_fill_stands_out() {
+    let all = [(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (16, 1.0)];
+    let rates = [(1, 250.0), (2, 490.0), (4, 800.0), (8, 812.0), (16, 810.0)];
+    let stand_out = device_stand_out(&all, &rates).unwrap();
+    assert_eq!(
+        stand_out.text,
+        "Random disk reads stop growing at 4 of 16 jobs: 800 thousand blocks of 4 KiB a second, 3.2 times those of one."
+    );
+    assert!(stand_out.text.split_whitespace().count() <= 25);
+    assert!((stand_out.factor - 3.2).abs() < 1e-9, "{stand_out:?}");
+    let growing = [(1, 250.0), (2, 490.0), (4, 900.0), (8, 1600.0), (16, 2900.0)];
+    assert_eq!(
+        device_stand_out(&all, &growing).unwrap().text,
+        "Random disk reads still grow at 16 jobs: 2.90 million blocks of 4 KiB a second, 12 times those of one."
+    );
+    assert_eq!(device_stand_out(&all, &[(1, 80.0), (2, 81.0), (4, 80.0)]), None, "one CPU gets all");
+    assert_eq!(device_stand_out(&all[..2], &[(1, 80.0), (2, 160.0)]), None, "two numbers");
+    assert_eq!(device_stand_out(&[(4, 1.0), (16, 0.25)], &rates), None, "the CPUs are not there");
+}
+
+#[test]
+fn disk_sentence_names_its_one_cpu_where_several_get_more() {
+    let sentence = |run: &Run| answer(run, StandOutQuestion::Disk).unwrap().text;
+    let mut run = guest::guest_run();
+    assert!(sentence(&run).contains("blocks of 4 KiB a second; a single one takes"), "{}", sentence(&run));
+    // The sentence on jobs takes a place.
+    run.predictions.clear();
+    run.header.metrics.push(file::JOBS_IOPS);
+    for jobs in [1, 2, 4] {
+        let case = Case::new().with_number(file::JOBS, jobs).with_number(file::QUEUE_DEPTH, file::JOBS_DEPTH);
+        add_scalars(&mut run, &file::JOBS_IOPS, case, &steady(1e5 * jobs as f64));
+    }
+    let text = sentence(&run);
+    assert!(text.contains("blocks of 4 KiB a second from one CPU; a single one takes"), "{text}");
+    assert!(text.split_whitespace().count() <= 25, "{text}");
+}
+
+#[test]
+fn service_is_named_with_what_processes_do() {
     use os::KernelService::{ForkExitWait, NullCall, PageFault};
     use os::TaskKind::{Processes, Threads};
     let mut run = guest::guest_run();
-    run.header.metrics.push(os::SCALING_EFFICIENCY);
     for (service, both) in [(NullCall, 1.0), (ForkExitWait, 0.5), (PageFault, 0.4)] {
-        add_efficiency(&mut run, (service, Threads, 1), &steady(1.0));
-        add_efficiency(&mut run, (service, Threads, 2), &steady(both));
+        add_service(&mut run, (service, Threads, 1), &steady(1.0));
+        add_service(&mut run, (service, Threads, 2), &steady(both));
     }
-    add_efficiency(&mut run, (ForkExitWait, Processes, 2), &steady(0.6));
-    add_efficiency(&mut run, (PageFault, Processes, 2), &steady(0.94));
-    let text = answer(&run, StandOutQuestion::ServiceScaling).unwrap().text;
+    add_service(&mut run, (ForkExitWait, Processes, 2), &steady(0.6));
+    add_service(&mut run, (PageFault, Processes, 2), &steady(0.94));
+    let text = |run: &Run| answer(run, StandOutQuestion::ServiceScaling).unwrap().text;
+    // Processes that do not scale either are no remedy.
+    assert_eq!(text(&run), "These stop scaling in threads: forking and touching new memory at 1 of 2 CPUs.");
+    let without = |service: os::KernelService| {
+        let mut run = run.clone();
+        run.measurements.retain(|one| !service.point().is_in_case(&one.planned.case));
+        text(&run)
+    };
     assert_eq!(
-        text,
+        without(ForkExitWait),
         "Touching new memory stops scaling at 1 of 2 CPUs in threads of one process; 2 processes reach 1.9 times the rate of one."
     );
-    assert!(text.split_whitespace().count() <= 25);
-    // Processes that do not scale either are no remedy.
-    run.measurements.retain(|one| !PageFault.point().is_in_case(&one.planned.case));
-    let text = answer(&run, StandOutQuestion::ServiceScaling).unwrap().text;
-    assert_eq!(text, "Forking stops scaling at 1 of 2 CPUs in threads of one process.");
+    assert!(without(ForkExitWait).split_whitespace().count() <= 25);
+    assert_eq!(without(PageFault), "Forking stops scaling at 1 of 2 CPUs in threads of one process.");
 }
 
 #[test]
@@ -624,10 +751,9 @@ fn nothing_is_said_where_scaling_cannot_be_told() {
         use os::KernelService::{MmapMunmap, NullCall};
         use os::TaskKind::Threads;
         let mut run = guest::guest_run();
-        run.header.metrics.push(os::SCALING_EFFICIENCY);
         for (service, both) in [(NullCall, null_calls), (MmapMunmap, rounds)] {
-            add_efficiency(&mut run, (service, Threads, 1), &steady(1.0)[..both.len()]);
-            add_efficiency(&mut run, (service, Threads, 2), both);
+            add_service(&mut run, (service, Threads, 1), &steady(1.0)[..both.len()]);
+            add_service(&mut run, (service, Threads, 2), both);
         }
         answer(&run, StandOutQuestion::ServiceScaling).is_some()
     };

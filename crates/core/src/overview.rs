@@ -190,7 +190,7 @@ pub enum StandOutQuestion {
     StreamsBetweenCpus,
     /// What a local stream loses by the system's congestion control.
     CongestionControl,
-    /// Which kernel service more threads of one process do no more of, though their CPUs are there.
+    /// Which kernel services more threads of one process do no more of, though their CPUs are there.
     ServiceScaling,
     /// How much longer a cache line takes between the farthest cores than between the nearest.
     CoreDistance,
@@ -202,6 +202,8 @@ pub enum StandOutQuestion {
     WorstTime,
     /// At how many CPUs memory gives no more.
     MemoryScaling,
+    /// How much more of the disk several CPUs get than one, and from how many on no more.
+    DeviceScaling,
     /// What all CPUs together draw from memory beside one.
     SharedMemoryBandwidth,
     /// What the disk can do.

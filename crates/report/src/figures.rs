@@ -4,6 +4,7 @@ mod canaries;
 mod curves;
 mod groups;
 mod heat;
+mod knees;
 mod tails;
 mod timeline;
 

@@ -1,9 +1,16 @@
 //! The words of every format: areas, verdicts, severities, reasons.
 
-use kelvin_analysis::{Analysis, ImpossibleValue, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict};
+use kelvin_analysis::wording::growth_end_place;
+use kelvin_analysis::{
+    Analysis, GrowthEnd, ImpossibleValue, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict,
+};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::StreamDirection;
+use kelvin_core::catalogue::os::{KernelService, TaskKind};
 use kelvin_core::{
-    Better, Canary, ClockKind, Hazard, HeadlineSamples, Metric, MissingFigures, MissingReason, OverviewFigure,
-    PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunHeader, RunStatus, Unit, UsualRange,
+    Axis, Better, Canary, Case, ClockKind, Hazard, HeadlineSamples, Metric, MissingFigures, MissingReason,
+    OverviewFigure, PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunHeader, RunStatus, Unit,
+    UsualRange,
 };
 use kelvin_stats::min_max;
 
@@ -38,6 +45,29 @@ pub(crate) const GAP_SIDES: [(&str, &str); 4] = [
     ("above", "above the prediction"),
     ("below", "below the prediction"),
 ];
+
+/// Axes whose words name themselves. The words of others say little without them: `pages=huge`, `nodes=all`.
+const SELF_NAMING_AXES: [Axis; 4] = [KernelService::AXIS, TaskKind::AXIS, PairPlacement::AXIS, StreamDirection::AXIS];
+
+/// The word of a case on an axis whose words name themselves, as people write it: `null call`, `two CPUs`; `None` of any other axis.
+pub(crate) fn self_naming_word(metric: &Metric, axis: &str, word: &str) -> Option<String> {
+    let is_own = |candidate: &&Axis| candidate.name == *axis && metric.axes().any(|own| own == *candidate);
+    SELF_NAMING_AXES.iter().find(is_own)?;
+    Some(word.replace('_', " ").replace("cpu", "CPU"))
+}
+
+/// A case in a legend: `null call threads`, `pages=huge bytes=64 KiB`.
+pub(crate) fn case_words(metric: &Metric, case: &Case) -> String {
+    let word = |(axis, value): (&str, String)| {
+        self_naming_word(metric, axis, &value).unwrap_or_else(|| format!("{axis}={value}"))
+    };
+    units::case_pairs(metric, case).into_iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// That a line stops growing at its knee: `read stops growing at 16 of 128 CPUs`; without a name for a line alone.
+pub(crate) fn growth_end_text(line: &str, end: &GrowthEnd) -> String {
+    format!("{line} stops growing at {}", growth_end_place(end)).trim_start().to_owned()
+}
 
 /// Whether a verdict is a gap that needs an explanation.
 pub fn is_gap(verdict: RangeVerdict) -> bool {

@@ -8,7 +8,7 @@ use kelvin_core::{Hazard, Overview, Remedy, RunStatus};
 
 use crate::escape::{MarkdownText, md};
 use crate::published::published_comparisons;
-use crate::sections::{CommonAxes, MissingResults, Section, SectionEntry, sections};
+use crate::sections::{CommonAxes, CurveSeries, MissingResults, Section, SectionEntry, sections};
 use crate::terminal::{is_study, ladder_lines, leading_conclusions, sections_by_purpose, study_title};
 use crate::{Render, Report, labels, rivals, study_tables as tables, units};
 
@@ -159,7 +159,24 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
     if !missing_results.is_empty() || measured_results.iter().any(|result| !result.warnings.is_empty()) {
         page.push(md!("\n"));
     }
+    page.extend(growth_ends(section));
     page
+}
+
+/// Where the lines of curves stop growing.
+fn growth_ends(section: &Section<'_>) -> Option<MarkdownText> {
+    let curves = section
+        .entries
+        .iter()
+        .filter_map(|entry| if let SectionEntry::Curve(curve) = entry { Some(curve) } else { None });
+    let ends = curves.flat_map(|curve| &curve.series).filter_map(|line| Some((line.points.first()?.1, line)));
+    let line = |(first, line): (&MetricResult, &CurveSeries<'_>)| {
+        let case = section.common_axes.rest_text(&first.metric, &line.fixed);
+        let name = metric_name(first, &case);
+        Some(md!("- {} {}\n", name, labels::growth_end_text("", line.growth_end?)))
+    };
+    let lines: MarkdownText = ends.filter_map(line).collect();
+    (!lines.is_empty()).then(|| md!("{}\n", lines))
 }
 
 /// Results without a number for one reason.
@@ -169,7 +186,11 @@ fn without_numbers(missing: &MissingResults<'_>, common_axes: &CommonAxes) -> Ma
 }
 
 fn label(result: &MetricResult, common_axes: &CommonAxes) -> MarkdownText {
-    let case = common_axes.rest_text(&result.metric, &result.case);
+    metric_name(result, &common_axes.rest_text(&result.metric, &result.case))
+}
+
+/// A metric with a case, as code.
+fn metric_name(result: &MetricResult, case: &str) -> MarkdownText {
     let space = if case.is_empty() { "" } else { " " };
     MarkdownText::code(&format!("{}{space}{case}", result.metric.id))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_analysis::{MetricResult, RivalResult};
+use kelvin_analysis::{GrowthEnd, MetricResult, RivalResult};
+use kelvin_core::catalogue::cpu::CORE_KIND;
 use kelvin_core::catalogue::mem::{FROM_CPU, TO_CPU};
-use kelvin_core::{Axis, AxisScale, CacheDomain, Case, Metric, SharedLevel, Topology, Value};
+use kelvin_core::{Axis, AxisScale, CacheDomain, Case, CoreKind, Metric, Name, SharedLevel, Topology, Value};
 use kelvin_stats::median;
 
 use crate::text::grouped;
@@ -46,13 +47,17 @@ const MIN_COMMON_RESULTS: usize = 3;
 pub struct CommonAxes {
     case: Case,
     words: String,
+    /// The machine's kinds of cores, which replace their numbers in the rest of a case.
+    core_kinds: Vec<Name>,
 }
 
 impl CommonAxes {
-    fn of_results(results: &[&MetricResult]) -> Self {
+    /// Of the results of a section on a machine with these kinds of cores.
+    fn of_results(results: &[&MetricResult], core_kinds: &[CoreKind]) -> Self {
         let first = results.first().filter(|_| results.len() >= MIN_COMMON_RESULTS);
         let cases = results.iter().map(|result| &result.case);
-        first.map_or_else(Self::default, |first| Self::of_cases(&first.metric, cases))
+        let common = first.map_or_else(Self::default, |first| Self::of_cases(&first.metric, cases));
+        Self { core_kinds: core_kinds.iter().map(|kind| Name::intern(&kind.name)).collect(), ..common }
     }
 
     /// Of cases of a metric.
@@ -60,7 +65,7 @@ impl CommonAxes {
         let first: Case = cases.next().cloned().unwrap_or_default();
         let case = cases
             .fold(first, |common, case| common.iter().filter(|(name, value)| case.get(name) == Some(*value)).collect());
-        Self { words: units::case(metric, &case), case }
+        Self { words: units::case(metric, &case), case, core_kinds: Vec::new() }
     }
 
     /// It, as a sentence; none if it is nothing.
@@ -70,7 +75,22 @@ impl CommonAxes {
 
     /// The rest of a case, as it is written after a metric.
     pub fn rest_text(&self, metric: &Metric, case: &Case) -> String {
-        units::case(metric, &self.rest_of(case))
+        units::case(metric, &self.with_kind_names(metric, self.rest_of(case)))
+    }
+
+    /// A case of which the kind of core has its name in place of its number.
+    fn with_kind_names(&self, metric: &Metric, case: Case) -> Case {
+        if !metric.axes().any(|axis| *axis == CORE_KIND) {
+            return case;
+        }
+        let named = |(axis, value): (Name, Value)| match value {
+            Value::Integer(number) if axis == CORE_KIND.name => {
+                let kind = usize::try_from(number).ok().and_then(|number| self.core_kinds.get(number));
+                (axis, kind.map_or(value, |kind| Value::Word(*kind)))
+            }
+            _ => (axis, value),
+        };
+        case.iter().map(named).collect()
     }
 
     /// The rest of a case.
@@ -115,6 +135,8 @@ pub struct CurveSeries<'a> {
     pub label: String,
     /// Position on the axis and result, by position.
     pub points: Vec<(u64, &'a MetricResult)>,
+    /// Its knee, where it is one over CPUs, jobs or streams and stops growing.
+    pub growth_end: Option<&'a GrowthEnd>,
 }
 
 /// One metric over two axes: pairs of the same things, such as CPUs, or two parameters.
@@ -365,22 +387,28 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     let results = report.analysis.results.iter().filter(|result| !RivalResult::is_rival_metric(result));
     let mut areas = grouped(results.map(|result| (result.metric.area(), result)));
     areas.sort_by_key(|(area, _)| labels::area(area).0);
+    let topology = &report.run.header.machine.topology;
+    let core_kinds = topology.core_kinds.get().map_or(&[][..], Vec::as_slice);
     let section = |(area, results): (&'static str, Vec<&'a MetricResult>)| Section {
         area,
         title: labels::area(area).1,
-        common_axes: CommonAxes::of_results(&results),
-        entries: entries(&results, &report.run.header.machine.topology),
+        common_axes: CommonAxes::of_results(&results, core_kinds),
+        entries: entries(&results, topology, &report.analysis.growth_ends),
     };
     areas.into_iter().map(section).collect()
 }
 
 /// Rows and curves in the order in which their metrics first appear.
-fn entries<'a>(results: &[&'a MetricResult], topology: &Topology) -> Vec<SectionEntry<'a>> {
+fn entries<'a>(
+    results: &[&'a MetricResult],
+    topology: &Topology,
+    growth_ends: &'a [GrowthEnd],
+) -> Vec<SectionEntry<'a>> {
     let mut entries = Vec::new();
     for (_, metric_results) in grouped(results.iter().map(|result| (result.metric.id, *result))) {
         if let Some(matrices) = matrices(&metric_results, topology) {
             entries.extend(matrices.into_iter().map(SectionEntry::Matrix));
-        } else if let Some(curve) = curve(&metric_results) {
+        } else if let Some(curve) = curve(&metric_results, growth_ends) {
             entries.push(SectionEntry::Curve(curve));
         } else {
             entries.extend(metric_results.into_iter().map(SectionEntry::Single));
@@ -406,12 +434,12 @@ fn matrices<'a>(results: &[&'a MetricResult], topology: &Topology) -> Option<Vec
 }
 
 /// The results of one metric as a curve over its first numeric axis that has enough values, if they are one.
-fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
+fn curve<'a>(results: &[&'a MetricResult], growth_ends: &'a [GrowthEnd]) -> Option<Curve<'a>> {
     let numeric_axes = results.first()?.metric.axes().filter(|axis| axis.scale != AxisScale::Category);
-    numeric_axes.copied().find_map(|axis| curve_over(axis, results))
+    numeric_axes.copied().find_map(|axis| curve_over(axis, results, growth_ends))
 }
 
-fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>> {
+fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult], growth_ends: &'a [GrowthEnd]) -> Option<Curve<'a>> {
     let metric = &results.first()?.metric;
     let point = |result: &&'a MetricResult| {
         Some((case_without(&result.case, &[axis]), (axis.number_in(&result.case)?, *result)))
@@ -420,7 +448,9 @@ fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>>
     let points: Vec<_> = results.iter().map(point).collect::<Option<_>>()?;
     let line = |(fixed, mut points): (Case, Vec<(u64, &'a MetricResult)>)| {
         points.sort_by_key(|(position, _)| *position);
-        CurveSeries { label: units::case(metric, &fixed), fixed, points }
+        let is_of_line = |end: &&GrowthEnd| end.metric == metric.id && end.axis == axis.name && end.fixed == fixed;
+        let growth_end = growth_ends.iter().find(is_of_line);
+        CurveSeries { label: units::case(metric, &fixed), growth_end, fixed, points }
     };
     let mut series: Vec<CurveSeries<'a>> = grouped(points).into_iter().map(line).collect();
     // Numbers by size, words as they come.

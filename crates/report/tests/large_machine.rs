@@ -7,7 +7,7 @@ use kelvin_analysis::testing::large_machine::{
 };
 use kelvin_core::{Run, SharedLevel};
 use kelvin_report::figures::{Drawing, Figure, Heat, Plot, SeriesRole, figures};
-use kelvin_report::{Html, Render, Terminal, svg};
+use kelvin_report::{Html, Markdown, Render, Terminal, svg};
 use synthetic::{SyntheticReport, analysed};
 
 fn figure(sample: &SyntheticReport, id: &str) -> Figure {
@@ -132,13 +132,73 @@ fn service_lines_are_named_without_the_kind_in_the_title() {
     let sample = analysed(server_run());
     for metric in ["rate", "efficiency"] {
         let figure = figure(&sample, &format!("os.scaling.{metric}-kind=threads"));
-        assert!(figure.title.ends_with(", kind=threads"), "{}", figure.title);
+        assert!(figure.title.ends_with(", threads"), "{}", figure.title);
         let Drawing::Plot(plot) = figure.drawing else { panic!("a plot") };
         let labels: Vec<&str> = plot.series.iter().map(|series| series.label.as_str()).collect();
         assert_eq!(labels.len(), 7);
-        assert_eq!(labels[..2], ["service=null_call", "service=fork_exit_wait"]);
+        assert_eq!(labels[..2], ["null call", "fork exit wait"]);
         assert!(plot.x.logarithmic);
     }
+}
+
+/// Names and places of the marks of a figure.
+fn marks(sample: &SyntheticReport, id: &str) -> Vec<(String, f64)> {
+    plot(sample, id).marks.into_iter().map(|mark| (mark.label, mark.at)).collect()
+}
+
+#[test]
+fn knees_over_cpus_and_jobs_are_marked() {
+    let sample = analysed(server_run());
+    let mark = |label: &str, at| (label.to_owned(), at);
+    assert_eq!(marks(&sample, "mem.scaling-nodes=all-bytes=2-GiB"), [mark("all stop growing at 16 of 128 CPUs", 16.0)]);
+    assert_eq!(
+        marks(&sample, "os.scaling.rate-kind=threads"),
+        [
+            mark("fork exit wait stops growing at 32", 32.0),
+            mark("mmap munmap stops growing at 4", 4.0),
+            mark("2 lines stop growing at 64", 64.0),
+            mark("create unlink stops growing at 16", 16.0),
+        ]
+    );
+    assert_eq!(marks(&sample, "os.scaling.efficiency-kind=threads"), [], "it never grows");
+    assert_eq!(marks(&sample, "file.jobs.iops"), [mark("stops growing at 8 of 64 jobs", 8.0)]);
+    let description = figure(&sample, "mem.scaling-nodes=all-bytes=2-GiB").description.join(" ");
+    assert!(description.contains("read: from 22.0 GB/s at 1 to 320 GB/s at 128; stops growing at 16 of 128 CPUs. "));
+    assert!(description.ends_with("A line stops growing where no greater number gives a tenth more."), "{description}");
+    let drawing = svg::standalone(&figure(&sample, "file.jobs.iops"));
+    assert_eq!(drawing.matches("class=\"mark-line\"").count(), 1);
+    assert!(drawing.contains(">stops growing at 8 of 64 jobs</text>"), "{drawing}");
+}
+
+#[test]
+fn band_of_knee_begins_where_growth_may_end() {
+    let mut sample = analysed(server_run());
+    let is_write = |end: &&mut kelvin_analysis::GrowthEnd| end.metric == *"mem.scaling.write" && end.max == 128;
+    sample.analysis.growth_ends.iter_mut().find(is_write).unwrap().low = 8;
+    let mark = &plot(&sample, "mem.scaling-nodes=all-bytes=2-GiB").marks[0];
+    assert_eq!([mark.low, mark.at, mark.high], [8.0, 16.0, 16.0]);
+}
+
+#[test]
+fn tables_name_knees() {
+    let text = rendered(server_run(), &Terminal { width: 80, color: false });
+    for line in ["    stops growing at 4 of 128 CPUs", "    stops growing at 8 of 64 jobs"] {
+        assert!(text.lines().any(|other| other == line), "{line}: {text}");
+    }
+    let text = rendered(server_run(), &Markdown);
+    let line = "- `os.scaling.rate service=mmap_munmap kind=threads` stops growing at 4 of 128 CPUs\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn figures_of_kinds_of_cores_have_their_names() {
+    let text = rendered(hybrid_run(), &Terminal { width: 80, color: false });
+    for row in ["core.call kind=P-core cpu=7", "core.switch kind=E-core cpu=15", "core.load kind=LP E-core cpu=17"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(!text.contains("kind=0"), "{text}");
+    let text = rendered(hybrid_run(), &Markdown);
+    assert!(text.contains("`cpu.core.call kind=P-core cpu=7`"), "{text}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use kelvin_report::Report;
 use kelvin_report::figures::{Drawing, Figure, Plot, Series, SeriesRole, figures};
 
 const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
-const PLACEMENT: Axis = Axis::new("placement", "CPUs of the two ends", AxisScale::Category);
+const PLACEMENT: Axis = kelvin_core::catalogue::PairPlacement::AXIS;
 const STREAMS: Axis = Axis::new("streams", "streams", AxisScale::Linear);
 
 const fn time(id: &'static str) -> Metric {
@@ -68,7 +68,7 @@ fn tail_figure_has_every_protocol_and_placement() {
     assert!(figure.title.contains("round trips of 64 B"), "most was measured there: {}", figure.title);
     let plot = plot(&figure);
     let labels: Vec<&str> = plot.series.iter().map(|line| line.label.as_str()).collect();
-    assert_eq!(labels, ["tcp, placement=same_cpu", "tcp, placement=two_cpus", "udp, placement=same_cpu"]);
+    assert_eq!(labels, ["tcp, same CPU", "tcp, two CPUs", "udp, same CPU"]);
     let point_at = |line: usize, one_in: f64| plot.series[line].points.iter().find(|point| point.x == one_in).copied();
     // Two rounds of three lie at 10 and one at 11 microseconds: half of all are below 10.75.
     let median = point_at(0, 2.0).unwrap();
@@ -83,7 +83,7 @@ fn tail_figure_has_every_protocol_and_placement() {
     let mark_labels: Vec<&str> = plot.marks.iter().map(|mark| mark.label.as_str()).collect();
     assert_eq!(mark_labels, ["median", "90 %", "99 %"]);
     let words = figure.description.join(" ");
-    assert!(words.contains("udp, placement=same_cpu: half exceed 8.50 µs, one in 10 8.90 µs"), "{words}");
+    assert!(words.contains("udp, same CPU: half exceed 8.50 µs, one in 10 8.90 µs"), "{words}");
     assert!(find_figure(&run, &analyse(&run), "net.rtt-placement=same_cpu").is_none(), "two messages are no curve");
 }
 
@@ -126,7 +126,7 @@ fn streams_are_below_their_ceiling() {
     let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == SeriesRole::Fitted).collect();
     assert_eq!(ceilings.len(), PLACEMENTS.len());
     for (streams, placement, truth) in PLACEMENTS {
-        let label = format!("streams={streams} placement={placement}");
+        let label = format!("streams={streams} {}", placement.replace("_cpu", " CPU"));
         let is_ceiling = |ceiling: &&&Series| ceiling.label == format!("{label}, if calls were free");
         let ceiling = ceilings.iter().find(is_ceiling).unwrap_or_else(|| panic!("no {label}: {ceilings:?}"));
         assert_eq!(ceiling.points.iter().map(|point| point.x).collect::<Vec<_>>(), [64.0, 65_536.0]);
@@ -135,7 +135,7 @@ fn streams_are_below_their_ceiling() {
         assert_eq!((measured.style, measured.role), (ceiling.style, SeriesRole::Measured), "in its colour");
     }
     assert!(
-        figure.description.join(" ").contains("Dotted, the ceiling of streams=2 placement=two_cpus: "),
+        figure.description.join(" ").contains("Dotted, the ceiling of streams=2 two CPUs: "),
         "{:?}",
         figure.description
     );

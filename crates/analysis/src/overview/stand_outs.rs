@@ -1,8 +1,8 @@
 //! What stands out on a machine: questions answered by tested figures of the run alone.
 //!
 //! The rule of their order: what this machine does not give that it reports, or that is predicted, or that it gives elsewhere; then
-//! what a program pays that it can avoid; then what the machine can do. Within each the larger factor first: the larger figure over
-//! the smaller one.
+//! what more of its CPUs do not give, which bounds every program that uses them all; then what a program pays that it can avoid; then
+//! what the machine can do. Within each the larger factor first: the larger figure over the smaller one.
 
 mod cpus;
 mod disk;
@@ -18,16 +18,14 @@ use kelvin_core::units::{scale_for, trimmed_decimal};
 use super::figure::NANOSECONDS_PER_SECOND;
 use super::ladder::LadderRung;
 use super::rates;
+use crate::figure_ratio::{FigureRatio, MIN_RANGE_ROUNDS};
 use crate::prelude::*;
 
 /// Maximum sentences of the first screen.
 const MAX_STAND_OUTS: usize = 8;
-/// Minimum rounds of each side where there are too few for an interval: if then every round of one is beyond every round of the
-/// other by the least factor, chance does so in 1 of 20 runs at most.
-const MIN_RANGE_ROUNDS: usize = 3;
 
 /// All questions, in the order in which equal answers are listed.
-const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 15] = [
+const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 16] = [
     cpus::wake_up,
     memory::cache_size,
     cpus::cpu_distance,
@@ -41,6 +39,7 @@ const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 15] 
     memory::fresh_memory,
     disk::disk_cache,
     scaling::memory_bandwidth,
+    scaling::device_requests,
     memory::memory_shared,
     disk::speed,
 ];
@@ -50,6 +49,8 @@ const STAND_OUT_RULES: [fn(&StandOutContext<'_>) -> Option<StandOutAnswer>; 15] 
 enum Consequence {
     /// What this machine does not give.
     OfThisMachine,
+    /// What more CPUs of it do not give.
+    OfMoreCpus,
     /// What a program pays and can avoid.
     Avoidable,
     /// What the machine can do.
@@ -81,39 +82,7 @@ pub(super) struct StandOutContext<'a> {
     rates: Vec<(&'static str, Rate)>,
 }
 
-/// Two figures, the other over the base, and whether that is tested.
-struct FigureRatio {
-    sides: [MetricValue; 2],
-    base: MeasuredValue,
-    other: MeasuredValue,
-    ratio: Estimate,
-    is_tested: bool,
-}
-
 impl FigureRatio {
-    fn from_rounds(base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>) -> Option<Self> {
-        Self::from_rounds_jointly(base, other, 1)
-    }
-
-    /// Like [`Self::from_rounds`], with an interval that holds jointly with those of others, `count` together.
-    fn from_rounds_jointly(base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>, count: usize) -> Option<Self> {
-        let tested = ratio_of_rounds(base, other)?;
-        let ratio = if count > 1 { tested.at_joint_level(count).estimate } else { tested.estimate };
-        let is_tested = !ratio.is_range || base.values.len().min(other.values.len()) >= MIN_RANGE_ROUNDS;
-        let sides = [base.metric_value(), other.metric_value()];
-        Some(Self { sides, base: base.measured_value(), other: other.measured_value(), ratio, is_tested })
-    }
-
-    /// Whether all of the interval, or every pair of rounds, is above a factor.
-    fn is_above(&self, factor: f64) -> bool {
-        self.is_tested && self.ratio.low > factor
-    }
-
-    /// Whether all of it is below a factor.
-    fn is_below(&self, factor: f64) -> bool {
-        self.is_tested && self.ratio.high < factor
-    }
-
     fn into_answer(self, weight: Consequence, question: StandOutQuestion, text: String) -> StandOutAnswer {
         let factor = self.ratio.value.max(1.0 / self.ratio.value);
         let stand_out = StandOut { question, sides: self.sides.into(), ratio: Some(self.ratio), factor, text };
@@ -171,6 +140,12 @@ fn time_text(time: MeasuredValue) -> String {
 
 fn rate_text(rate: MeasuredValue) -> String {
     brief_value(rate.value, Some(rate.half_width), Unit::BytesPerSecond)
+}
+
+/// `81 thousand`, `950`, `1.2 million`.
+fn requests_text(rate: MeasuredValue) -> String {
+    let text = brief_value(rate.value, Some(rate.half_width), Unit::PerSecond);
+    text.replace("k/s", "thousand").replace("M/s", "million").replace(" /s", "")
 }
 
 /// How many times as much: `3.9`, `40`, `130`.

@@ -77,6 +77,24 @@ pub struct KneeMark {
     pub knee: Knee,
 }
 
+/// The knee of a curve over CPUs, jobs or streams: from which number on its rate stops growing. The greatest number is at least half as
+/// much again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GrowthEnd {
+    /// The metric of the curve.
+    pub metric: Name,
+    /// The parameter over which it runs.
+    pub axis: Name,
+    /// The other parameters.
+    pub fixed: Case,
+    /// The least number of which it is certain that no greater one gives a tenth more.
+    pub at: u64,
+    /// The least number of which it is not certain that a greater one does.
+    pub low: u64,
+    /// The greatest number that was measured.
+    pub max: u64,
+}
+
 /// What was measured again and again over the time of a study, relative to what is usual of each: steady where it stays at 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {

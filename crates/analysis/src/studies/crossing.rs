@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::prelude::*;
 
 /// The rounds of a metric along one axis, all other parameters fixed.
-pub(super) struct MetricLine<'e, 'r> {
+pub(crate) struct MetricLine<'e, 'r> {
     /// The other parameters.
     pub fixed: Case,
     /// By their position on the axis, ascending.
@@ -15,7 +15,7 @@ pub(super) struct MetricLine<'e, 'r> {
 
 /// The headlines of the rounds at one position.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct LinePoint {
+pub(crate) struct LinePoint {
     pub position: u64,
     pub rounds: Vec<f64>,
 }
@@ -43,7 +43,7 @@ pub(crate) fn without_axes(case: &Case, axes: &[Axis]) -> Case {
 }
 
 /// The lines of a metric along one of its axes, in the order in which they were planned.
-pub(super) fn lines<'e, 'r>(cases: &'e [RoundHeadlines<'r>], axis: Axis) -> Vec<MetricLine<'e, 'r>> {
+pub(crate) fn lines<'e, 'r>(cases: &'e [RoundHeadlines<'r>], axis: Axis) -> Vec<MetricLine<'e, 'r>> {
     let mut lines: Vec<MetricLine<'e, 'r>> = Vec::new();
     for rounds in cases {
         let Some(position) = axis.number_in(rounds.case) else { continue };

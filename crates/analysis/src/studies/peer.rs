@@ -6,10 +6,8 @@ use kelvin_core::catalogue::net::*;
 use super::crossing::{MetricLine, lines};
 use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, full_cpu_p_value, message_text};
 use super::{FULL_CPU_SHARE, find_conclusion};
+use crate::growth_end::{MAX_FURTHER_GAIN, growth_end};
 use crate::prelude::*;
-
-/// Times the rate up to which more streams are none: a tenth more is not worth them.
-const MAX_FURTHER_GAIN: f64 = 1.1;
 
 /// The study.
 pub(crate) const PEER_STUDY: Name = Name::new("net.peer");
@@ -23,7 +21,7 @@ pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
     let conclusions = stream_conclusions
         .flatten()
         .chain(more_streams(streams))
-        .chain(growth_ends(evidence, streams))
+        .chain(end_of_growth(evidence, streams))
         .chain(Transport::ALL.iter().filter_map(|&transport| program_cost(evidence, transport)))
         .chain(losses(evidence))
         .chain(paced_loss(evidence))
@@ -70,7 +68,7 @@ pub(crate) fn essential_sentences(evidence: &Evidence<'_>, studies: &[Study]) ->
     let highest = paced_loss(evidence).into_iter().filter_map(corrected).rfind(is_sure);
     let other_conclusions = more_streams(streams)
         .into_iter()
-        .chain(growth_ends(evidence, streams))
+        .chain(end_of_growth(evidence, streams))
         .chain(program_cost(evidence, Transport::Tcp))
         .chain(losses(evidence));
     let candidates = other_conclusions.filter_map(corrected).chain(highest);
@@ -113,24 +111,18 @@ fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
 }
 
 /// From how many streams on more of them carry no more, by direction, and what limits them.
-fn growth_ends(evidence: &Evidence<'_>, streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
-    lines(streams, STREAMS).iter().filter_map(|line| growth_end(evidence, line)).collect()
+fn end_of_growth(evidence: &Evidence<'_>, streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
+    lines(streams, STREAMS).iter().filter_map(|line| line_growth(evidence, line)).collect()
 }
 
-/// Of three numbers of streams and more the least after which none carries a tenth more; where there is none, the last but one, of which
-/// the claim does not hold.
-fn growth_end(evidence: &Evidence<'_>, line: &MetricLine<'_, '_>) -> Option<StatedConclusion> {
+/// That the rate stops growing at the knee of three numbers of streams and more; where there is none, at the last but one, of which the
+/// claim does not hold.
+fn line_growth(evidence: &Evidence<'_>, line: &MetricLine<'_, '_>) -> Option<StatedConclusion> {
     let [_, .., (before_last, _), _] = line.points[..] else { return None };
-    let fastest_beyond = |count: u64| {
-        let beyond = line.points.iter().filter(|point| point.0 > count).map(|&(_, stream)| stream);
-        beyond.max_by(|first, second| first.headline().total_cmp(&second.headline()))
-    };
-    let is_end = |&&(count, stream): &&(u64, &RoundHeadlines<'_>)| {
-        count >= before_last
-            || fastest_beyond(count).is_some_and(|beyond| beyond.headline() < MAX_FURTHER_GAIN * stream.headline())
-    };
-    let &(count, end) = line.points.iter().find(is_end)?;
-    let beyond = fastest_beyond(count)?;
+    let count = growth_end(line, STREAMS).map_or(before_last, |knee| knee.at);
+    let end = line.rounds_at(count)?;
+    let beyond = line.points.iter().filter(|point| point.0 > count).map(|&(_, stream)| stream);
+    let beyond = beyond.max_by(|first, second| first.headline().total_cmp(&second.headline()))?;
     let test = RatioTest::below(RatioQuestion::FurtherStreamsToHost, MAX_FURTHER_GAIN).chosen_among(line.points.len());
     let answer = test.test(end, beyond)?;
     let is_full = tested_busy(evidence, beyond).map(|busy| busy.map(|share| share.estimate.is_above(FULL_CPU_SHARE)));

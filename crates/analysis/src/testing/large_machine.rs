@@ -1,8 +1,8 @@
 //! Runs of machines of many CPUs, by formulas: a server of two sockets and eight nodes, and a laptop of three kinds of cores.
 
-use kelvin_core::catalogue::cpu;
 use kelvin_core::catalogue::mem::{self, MemoryNodes};
 use kelvin_core::catalogue::os::{self, KernelService, TaskKind, WORKING_CPUS};
+use kelvin_core::catalogue::{cpu, file};
 use kelvin_core::{
     CacheInstances, CacheKind, Case, CoreKind, CoreLocation, Fact, Metric, Name, NumaNode, Run, SharedLevel,
     SkipReason, Topology,
@@ -132,9 +132,10 @@ pub fn server_run() -> Run {
     let mut run = bare_metal_run("AMD EPYC 7542 32-Core Processor", 127, topology);
     add_core_pairs(&mut run, &PAIRED_CPUS);
     add_nodes(&mut run);
-    add_memory_scaling(&mut run, MemoryNodes::All, 128, MemoryRates { one: 22e9, all: 320e9 });
-    add_memory_scaling(&mut run, MemoryNodes::One, 16, MemoryRates { one: 22e9, all: 40e9 });
+    add_memory_scaling(&mut run, MemoryNodes::All, 128, SharedRate { one: 22e9, all: 320e9 });
+    add_memory_scaling(&mut run, MemoryNodes::One, 16, SharedRate { one: 22e9, all: 40e9 });
     add_services(&mut run, 64, 128);
+    add_jobs(&mut run, 64, SharedRate { one: 120e3, all: 530e3 });
     run
 }
 
@@ -152,7 +153,7 @@ pub fn hybrid_run() -> Run {
     }
     let cpus: Vec<u32> = (0..18).collect();
     add_core_pairs(&mut run, &cpus);
-    add_memory_scaling(&mut run, MemoryNodes::All, 18, MemoryRates { one: 31e9, all: 82e9 });
+    add_memory_scaling(&mut run, MemoryNodes::All, 18, SharedRate { one: 31e9, all: 82e9 });
     add_services(&mut run, 14, 18);
     run
 }
@@ -246,23 +247,23 @@ fn cpu_counts(cpus: u64) -> Vec<u64> {
     counts
 }
 
-/// Bytes per second that one CPU reads, and that memory gives.
+/// Amounts per second of one CPU or job, and of all that they share.
 #[derive(Clone, Copy)]
-struct MemoryRates {
+struct SharedRate {
     one: f64,
     all: f64,
 }
 
-impl MemoryRates {
-    /// The rate of this many CPUs: theirs while memory has more, then that of memory, with a knee between.
-    fn of_cpus(self, cpus: u64) -> f64 {
+impl SharedRate {
+    /// The rate of this many: theirs while what they share has more, then that of what they share, with a knee between.
+    fn of_count(self, count: f64) -> f64 {
         const SHARPNESS: f64 = 6.0;
-        let wanted = self.one * cpus as f64;
+        let wanted = self.one * count;
         wanted / (1.0 + (wanted / self.all).powf(SHARPNESS)).powf(1.0 / SHARPNESS)
     }
 }
 
-fn add_memory_scaling(run: &mut Run, nodes: MemoryNodes, cpus: u64, rates: MemoryRates) {
+fn add_memory_scaling(run: &mut Run, nodes: MemoryNodes, cpus: u64, rates: SharedRate) {
     let operations = [
         (&mem::SCALING_READ, 1.0),
         (&mem::SCALING_WRITE, 0.55),
@@ -272,7 +273,7 @@ fn add_memory_scaling(run: &mut Run, nodes: MemoryNodes, cpus: u64, rates: Memor
     for count in cpu_counts(cpus) {
         let case = Case::new().with_word(nodes).with_number(mem::BYTES, 16 * MIB * cpus);
         for (metric, share) in operations {
-            measure(run, metric, case.clone().with_number(WORKING_CPUS, count), share * rates.of_cpus(count));
+            measure(run, metric, case.clone().with_number(WORKING_CPUS, count), share * rates.of_count(count as f64));
         }
         // A line of 64 bytes for each CPU.
         let latency = 115.0 + 64e9 * (count - 1) as f64 / rates.all;
@@ -280,27 +281,38 @@ fn add_memory_scaling(run: &mut Run, nodes: MemoryNodes, cpus: u64, rates: Memor
     }
 }
 
-/// Kernel services in threads on 1, 2, 4 ... all CPUs, and in processes on all. Threads of a process wait for each other by a share of each
-/// operation; a second thread of a core adds a quarter.
+/// How many times as much processes do of a kernel service as threads of one process, where either reaches the end.
+const PROCESS_GAIN: f64 = 10.0;
+
+/// Kernel services in threads on 1, 2, 4 ... all CPUs, and in processes on all. All threads of a process do no more than some of them, by
+/// service; a second thread of a core adds a quarter.
 fn add_services(run: &mut Run, cores: u64, cpus: u64) {
     for &service in KernelService::ALL {
-        let (rate, contention) = match service {
-            KernelService::NullCall => (18e6, 0.0),
-            KernelService::ForkExitWait => (9e3, 0.04),
-            KernelService::MmapMunmap => (350e3, 0.25),
-            KernelService::PageFault => (1.6e6, 0.06),
-            KernelService::CreateUnlink => (60e3, 0.02),
-            KernelService::FutexWake => (11e6, 0.0004),
-            KernelService::ConnectAccept => (45e3, 0.01),
+        let (rate, most_threads) = match service {
+            KernelService::NullCall => (18e6, f64::INFINITY),
+            KernelService::ForkExitWait => (9e3, 20.0),
+            KernelService::MmapMunmap => (350e3, 2.0),
+            KernelService::PageFault => (1.6e6, 45.0),
+            KernelService::CreateUnlink => (60e3, 9.0),
+            KernelService::FutexWake => (11e6, f64::INFINITY),
+            KernelService::ConnectAccept => (45e3, 60.0),
         };
-        let threads = cpu_counts(cpus).into_iter().map(|count| (TaskKind::Threads, count, contention));
-        for (kind, count, contention) in threads.chain([(TaskKind::Processes, cpus, 0.1 * contention)]) {
-            let threads_of_cores = count.saturating_sub(cores) as f64;
-            let effective = (count as f64 - 0.75 * threads_of_cores) / count as f64;
-            let efficiency = effective / (1.0 + contention * (count - 1) as f64);
+        let threads = cpu_counts(cpus).into_iter().map(|count| (TaskKind::Threads, count, most_threads));
+        for (kind, count, most) in threads.chain([(TaskKind::Processes, cpus, PROCESS_GAIN * most_threads)]) {
+            let effective = count as f64 - 0.75 * count.saturating_sub(cores) as f64;
+            let total = SharedRate { one: rate, all: most * rate }.of_count(effective);
             let case = Case::new().with_word(service).with_word(kind).with_number(WORKING_CPUS, count);
-            measure(run, &os::SCALING_RATE, case.clone(), rate * count as f64 * efficiency);
-            measure(run, &os::SCALING_EFFICIENCY, case, efficiency);
+            measure(run, &os::SCALING_RATE, case.clone(), total);
+            measure(run, &os::SCALING_EFFICIENCY, case, total / (rate * count as f64));
         }
+    }
+}
+
+/// Random reads of the disk by 1, 2, 4 ... jobs.
+fn add_jobs(run: &mut Run, jobs: u64, rates: SharedRate) {
+    for count in cpu_counts(jobs) {
+        let case = Case::new().with_number(file::JOBS, count).with_number(file::QUEUE_DEPTH, file::JOBS_DEPTH);
+        measure(run, &file::JOBS_IOPS, case.clone(), rates.of_count(count as f64));
+        measure(run, &file::JOBS_CPU, case, 3_100.0);
     }
 }

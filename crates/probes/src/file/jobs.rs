@@ -4,7 +4,7 @@
 //! each request.
 
 use kelvin_core::catalogue::file::{
-    DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, JOBS, JOBS_CPU, JOBS_IOPS, JOBS_STUDY, QUEUE_DEPTH,
+    DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, JOBS, JOBS_CPU, JOBS_DEPTH, JOBS_IOPS, JOBS_STUDY, QUEUE_DEPTH,
 };
 use kelvin_file::jobs::{self, JobSpec, JobsResult};
 use kelvin_file::read_job::jain_fairness;
@@ -22,8 +22,8 @@ pub(super) static PROBE: Probe = Probe {
     summary: "Random reads of 4 KiB past the page cache by 1, 2, 4 jobs and one on every CPU, each at queue depth 32",
     method: include_str!("jobs.md"),
     cases: |machine, effort| {
-        const THOROUGH: &[u64] = &[1, DEFAULT_DEPTH, 128];
-        let depths = by_effort(effort, [&[DEFAULT_DEPTH], &[DEFAULT_DEPTH], THOROUGH]);
+        const THOROUGH: &[u64] = &[1, JOBS_DEPTH, 128];
+        let depths = by_effort(effort, [&[JOBS_DEPTH], &[JOBS_DEPTH], THOROUGH]);
         numbers(JOBS, &cpu_counts(allowed_cpu_count(machine).min(MAX_JOBS), effort)).numbers(QUEUE_DEPTH, depths)
     },
     run,
@@ -34,8 +34,6 @@ pub(super) static PROBE: Probe = Probe {
 /// More jobs keep more requests in flight than devices have queue entries for: 64 of depth 32 are 2048.
 const MAX_JOBS: u64 = 64;
 const BLOCK: usize = 4096;
-/// Requests of each job in flight: so many that a few jobs reach the highest rate of a fast drive, and so few that one alone may not.
-const DEFAULT_DEPTH: u64 = 32;
 /// Nanoseconds of the window at least: a period in which a limit of the kernel lets requests through, all at once (blk-throttle.c: a tenth
 /// of a second). A shorter one may hold a bunch alone, and not the pause after it.
 const MIN_WINDOW_NANOSECONDS: f64 = 100e6;

@@ -8,6 +8,7 @@ use kelvin_analysis::{
 };
 use kelvin_core::{AxisScale, Case, Metric, Name, Reference, ReferenceValue, Unit, Value};
 
+use super::knees::{growth_marks, growth_meaning};
 use super::{
     AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, needs_log_axis, safe_file_name,
     y_values,
@@ -25,13 +26,14 @@ pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figur
     };
     let parts = grouped(curve.series.iter().filter_map(|line| Some((line.fixed.get(&axis)?, line.clone()))));
     let figure = |(value, series): (Value, Vec<CurveSeries<'_>>)| {
-        let case = units::case(curve.metric, &std::iter::once((axis, value)).collect());
+        let part_case = std::iter::once((axis, value)).collect();
+        let case = units::case(curve.metric, &part_case);
         let part = Curve { series, ..curve.clone() };
         let lines = FigureLines::of_part(curve, part.series.iter(), axis);
         let figure = CurveDrawing { report, curve: &part, lines }.figure()?;
         Some(Figure {
             id: safe_file_name(&format!("{} {case}", curve.metric.id)),
-            title: format!("{}, {case}", figure.title),
+            title: format!("{}, {}", figure.title, labels::case_words(curve.metric, &part_case)),
             ..figure
         })
     };
@@ -81,7 +83,7 @@ impl<'a> FigureLines<'a> {
             true => CommonAxes::default(),
             false => CommonAxes::of_cases(curve.metric, lines.clone().map(|line| &line.fixed)),
         };
-        let name = |line: &CurveSeries<'_>| common_axes.rest_text(curve.metric, &line.fixed);
+        let name = |line: &CurveSeries<'_>| labels::case_words(curve.metric, &common_axes.rest_of(&line.fixed));
         let lines = lines.enumerate().map(|(style, line)| NamedLine { line, name: name(line), style }).collect();
         Self { lines, common_axes }
     }
@@ -91,9 +93,14 @@ impl<'a> FigureLines<'a> {
         let of_part = |line: &CurveSeries<'_>| line.fixed.iter().filter(|(name, _)| *name != axis).collect::<Case>();
         let mut named = Self::new(curve, lines);
         for line in &mut named.lines {
-            line.name = named.common_axes.rest_text(curve.metric, &of_part(line.line));
+            line.name = labels::case_words(curve.metric, &named.common_axes.rest_of(&of_part(line.line)));
         }
         named
+    }
+
+    /// What distinguishes a line, as it is in an id.
+    pub(super) fn case_text(&self, curve: &Curve<'_>, line: &NamedLine<'_>) -> String {
+        self.common_axes.rest_text(curve.metric, &line.line.fixed)
     }
 
     /// What all lines have alike, as a sentence, where their names leave it out.
@@ -133,6 +140,7 @@ impl<'a> CurveDrawing<'a> {
             true => description.push("No point has a value.".into()),
             false => description.extend(self.lines.common_axes_text()),
         }
+        description.extend(growth_meaning(lines));
         description.extend(lines.iter().filter_map(|line| self.law_text(line)));
         description.extend(self.conclusion_texts());
         description.extend(lines.iter().filter_map(|line| self.ceiling_text(line)));
@@ -198,11 +206,11 @@ impl<'a> CurveDrawing<'a> {
             let (low, high) = (capacity.low as f64, capacity.high as f64);
             Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
         };
-        let levels = self.memory_levels();
-        levels.iter().flat_map(|levels| &levels.levels).filter_map(end).chain(self.knee_marks()).collect()
+        let level_ends = self.memory_levels().into_iter().flat_map(|levels| &levels.levels).filter_map(end);
+        level_ends.chain(self.knee_marks()).chain(growth_marks(&self.lines.lines)).collect()
     }
 
-    /// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
+    /// The knees of a curve's lines over users, with the line's name where there are several; those at one place have one name.
     fn knee_marks(&self) -> Vec<Mark> {
         let knee = |line: &NamedLine<'_>| {
             let matches_line = |knee: &&KneeMark| self.is_of_line(line, (knee.metric, knee.axis), &knee.fixed);
@@ -252,7 +260,7 @@ impl<'a> CurveDrawing<'a> {
         let y = (low * high).sqrt();
         let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point::exact(x as f64, y));
         Series::new(
-            format!("{}, if calls were free", line.label),
+            format!("{}, if calls were free", named_line.name),
             SeriesRole::Fitted,
             named_line.style,
             ends.into_iter(),
@@ -262,7 +270,7 @@ impl<'a> CurveDrawing<'a> {
     fn ceiling_text(&self, line: &NamedLine<'_>) -> Option<String> {
         let LineCeiling { low, high, source, .. } = self.ceiling(line)?;
         let rate = units::span(*low, *high, Unit::BytesPerSecond);
-        Some(format!("Dotted, the ceiling of {}: {rate} if calls were free, by {source}.", line.line.label))
+        Some(format!("Dotted, the ceiling of {}: {rate} if calls were free, by {source}.", line.name))
     }
 
     /// The conclusions from a curve, with their test, stated once for neighbours that share it.
@@ -391,7 +399,9 @@ pub(super) fn describe_line(curve: &Curve<'_>, NamedLine { line, name, .. }: &Na
     };
     let values_text =
         if measured_points.len() == 1 { text(first) } else { format!("from {} to {}", text(first), text(last)) };
-    Some(format!("{}{values_text}{}.", prefix(name), verdict_counts(line.points.iter().map(|(_, result)| *result))))
+    let growth = line.growth_end.map(|end| format!("; {}", labels::growth_end_text("", end))).unwrap_or_default();
+    let verdicts = verdict_counts(line.points.iter().map(|(_, result)| *result));
+    Some(format!("{}{values_text}{growth}{verdicts}.", prefix(name)))
 }
 
 /// What a metric is, as a title.

@@ -1,6 +1,7 @@
 //! Which curves of an area share a figure: operations of one family, and a delay against its rate.
 
 use kelvin_analysis::MetricResult;
+use kelvin_analysis::wording::list_text;
 use kelvin_core::{Name, Unit, Value};
 
 use super::curves::{
@@ -8,6 +9,7 @@ use super::curves::{
     measured_series, predicted_interval, prefix, reference_series, series_over, verdict_counts, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
+use super::knees::{growth_marks, growth_meaning};
 use super::tails;
 use super::{Drawing, Figure, FigureAxis, Plot, Series, SeriesRole, needs_log_axis, safe_file_name, y_values};
 use crate::sections::{Curve, CurveSeries, SectionEntry};
@@ -87,51 +89,64 @@ fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
     let lines = grouped(family.iter().flat_map(|curve| &curve.series).map(|line| (&line.label, line)));
     let lines = FigureLines::new(first, lines.iter().map(|(_, lines)| lines[0]));
     let figure = |combination| {
-        let mut figure = family_figure(report, family, combination)?;
+        let mut figure = family_figure(report, family, combination, &lines.case_text(first, combination))?;
         figure.description.extend(lines.common_axes_text());
         Some(figure)
     };
     lines.lines.iter().filter_map(figure).collect()
 }
 
-/// The figure of a combination of the other parameters, which has a label and a name that sets it apart.
-fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: &NamedLine<'_>) -> Option<Figure> {
-    let (label, combination_name) = (&combination.line.label, combination.name.as_str());
-    let (mut series, mut description, mut shows) = (Vec::new(), Vec::new(), Vec::new());
-    let mut published = Vec::new();
-    for (style, curve) in family.iter().enumerate() {
+/// The figure of a combination of the other parameters, which has a label, a name that sets it apart, and the same as it is in an id.
+fn family_figure(
+    report: &Report<'_>,
+    family: &[&Curve<'_>],
+    combination: &NamedLine<'_>,
+    case_text: &str,
+) -> Option<Figure> {
+    let label = &combination.line.label;
+    let (mut curves, mut lines) = (Vec::new(), Vec::new());
+    for (style, &curve) in family.iter().enumerate() {
         let Some(line) = curve.series.iter().find(|line| line.label == *label) else { continue };
-        let line = NamedLine { line, name: own_name(curve).to_owned(), style };
-        series.extend(measured_series(&line));
-        description.extend(describe_line(curve, &line));
-        shows.push((curve.metric.id, label.clone()));
-        let references = report.references.iter();
-        published.extend(references.filter_map(|reference| reference_series(curve, &line, reference)));
+        lines.push(NamedLine { line, name: own_name(curve).to_owned(), style });
+        curves.push(curve);
     }
+    let members = || curves.iter().copied().zip(&lines);
+    let mut series: Vec<Series> = lines.iter().flat_map(measured_series).collect();
     // Nothing but zeros is in the table.
     if !is_measured(&series) || series.iter().flat_map(|line| &line.points).all(|point| point.high == 0.0) {
         return None;
     }
-    series.extend(published);
+    let published =
+        |(curve, line)| report.references.iter().filter_map(move |reference| reference_series(curve, line, reference));
+    series.extend(members().flat_map(published));
     let first = family.first()?;
     let y = measured_axis(first.metric.unit, &series);
-    let (id, title) = family_id_and_title(first, family, combination_name)?;
-    Some(Figure { id, title, description, shows, drawing: Drawing::Plot(Plot::new(x_axis(first), y, series)) })
+    let (id, title) = family_id_and_title(first, family, [case_text, &combination.name])?;
+    let plot = Plot { marks: growth_marks(&lines), ..Plot::new(x_axis(first), y, series) };
+    Some(Figure {
+        id,
+        title,
+        description: members()
+            .filter_map(|(curve, line)| describe_line(curve, line))
+            .chain(growth_meaning(&lines))
+            .collect(),
+        shows: curves.iter().map(|curve| (curve.metric.id, label.clone())).collect(),
+        drawing: Drawing::Plot(plot),
+    })
 }
 
-/// The family's id with what sets this figure apart, and its title: `Bandwidth of read, write and copy over working set, cpus=one`.
-/// Where nothing sets it apart the id has the members, for the bare id may be a metric's.
-fn family_id_and_title(first: &Curve<'_>, family: &[&Curve<'_>], combination_name: &str) -> Option<(String, String)> {
+/// The family's id with the case that sets this figure apart, and its title with the name of that: `Bandwidth of read, write and copy over
+/// working set, cpus=one`. Where nothing sets it apart the id has the members, for the bare id may be a metric's.
+fn family_id_and_title(
+    first: &Curve<'_>,
+    family: &[&Curve<'_>],
+    [case_text, name]: [&str; 2],
+) -> Option<(String, String)> {
     let id = parent_id(first)?;
     let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
-    let members = match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => names.concat(),
-    };
     let quantity = capitalized(id.rsplit_once('.').map_or("", |(_, name)| name));
-    let (suffix, separator) =
-        if combination_name.is_empty() { (names.join(" "), "") } else { (combination_name.to_owned(), ", ") };
-    let title = format!("{quantity} of {members} over {}{separator}{combination_name}", first.axis.label);
+    let (suffix, separator) = if name.is_empty() { (names.join(" "), "") } else { (case_text.to_owned(), ", ") };
+    let title = format!("{quantity} of {} over {}{separator}{name}", list_text(&names), first.axis.label);
     Some((safe_file_name(&format!("{id} {suffix}")), title))
 }
 

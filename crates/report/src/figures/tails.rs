@@ -7,7 +7,7 @@ use kelvin_stats::Sorted;
 use super::curves::name_with_suffix;
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, safe_file_name};
 use crate::sections::SectionEntry;
-use crate::{Report, units};
+use crate::{Report, labels, units};
 
 /// N of the quantiles that are drawn (1 round trip in N is slower), evenly spread over the logarithmic axis. The first is the
 /// fastest of all.
@@ -82,7 +82,7 @@ impl TailLine {
         let samples = Sorted::new(rounds.concat())?;
         let other_axes: Case = case.iter().filter(|(name, _)| fixed.get(name).is_none()).collect();
         let short_name = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, name)| name);
-        let placement = units::case(metric, &other_axes);
+        let placement = labels::case_words(metric, &other_axes);
         let label = if placement.is_empty() { short_name.to_owned() } else { name_with_suffix(short_name, &placement) };
         Some(Self { metric: metric.id, label, samples, rounds: rounds.into_iter().filter_map(Sorted::new).collect() })
     }
@@ -102,7 +102,7 @@ impl TailLine {
         })
     }
 
-    /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`
+    /// `tcp, same CPU: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`
     fn describe(&self) -> String {
         let text = |point: Point| units::value_text(point.y, Unit::Nanoseconds);
         let times = MARKED_QUANTILES.iter().filter_map(|&(one_in, _)| {

@@ -98,8 +98,9 @@ impl<'a> PointTable<'a> {
             let text = format!("{} of {} points; all in the full report", shown_positions.len(), self.positions.len());
             lines.push(terminal.paint(TextStyle::Faint, &text));
         }
-        let prediction_lines = self.prediction_summary().map(|text| wrap(&text, terminal.width()));
-        lines.extend(prediction_lines.into_iter().flatten().map(|text| terminal.paint(TextStyle::Faint, &text)));
+        let summaries = self.growth_summary().into_iter().chain(self.prediction_summary());
+        let summary_lines = summaries.flat_map(|text| wrap(&text, terminal.width()));
+        lines.extend(summary_lines.map(|text| terminal.paint(TextStyle::Faint, &text)));
         lines
     }
 
@@ -173,6 +174,13 @@ impl<'a> PointTable<'a> {
         parts.join("  ")
     }
 
+    /// Where lines stop growing, in the words of the legend; `None` where none does.
+    fn growth_summary(&self) -> Option<String> {
+        let text = |(line, name): (&&CurveSeries<'_>, &String)| Some(labels::growth_end_text(name, line.growth_end?));
+        let texts: Vec<String> = self.lines.iter().zip(&self.names).filter_map(text).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+
     /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
     fn prediction_summary(&self) -> Option<String> {
         let compared_points =
@@ -217,9 +225,11 @@ fn line_name(curve: &Curve<'_>, case: &Case) -> String {
     let is_size = |axis: &str| {
         curve.metric.axes().any(|metric_axis| metric_axis.name == *axis && metric_axis.scale == AxisScale::Bytes)
     };
-    let needs_no_name = |axis: &str| is_word(axis) || (numbers == 1 && is_size(axis));
-    let parts =
-        pairs.into_iter().map(|(axis, value)| if needs_no_name(axis) { value } else { format!("{axis} {value}") });
+    let parts = pairs.into_iter().map(|(axis, value)| match labels::self_naming_word(curve.metric, axis, &value) {
+        Some(word) => word,
+        None if is_word(axis) || (numbers == 1 && is_size(axis)) => value,
+        None => format!("{axis} {value}"),
+    });
     parts.collect::<Vec<_>>().join(" ")
 }
 

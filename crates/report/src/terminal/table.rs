@@ -251,6 +251,9 @@ impl Terminal {
             for (x, result) in line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()) {
                 lines.extend(self.figures(&format!("    {}", text(*x)), result, columns));
             }
+            if let Some(end) = line.growth_end {
+                lines.extend(self.hanging((TextStyle::Faint, ""), 4, &labels::growth_end_text("", end)));
+            }
         }
         lines.extend(self.missing_points(&results, columns.common_axes));
         lines

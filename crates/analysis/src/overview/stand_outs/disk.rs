@@ -71,14 +71,11 @@ pub(super) fn speed(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         context.rounds(&DISK_BLOCK)?,
     ];
     let [read, requests, latency] = figures.map(|rounds| rounds.measured_value());
-    // `81 thousand`, `950`, `1.2 million`.
-    let requests = brief_value(requests.value, Some(requests.half_width), Unit::PerSecond)
-        .replace("k/s", "thousand")
-        .replace("M/s", "million")
-        .replace(" /s", "");
-    let (rate, time) = (rate_text(read), time_text(latency));
+    let (rate, requests, time) = (rate_text(read), requests_text(requests), time_text(latency));
+    // They were read by one thread, and several may get more.
+    let from_one = if scaling::device_requests(context).is_some() { " from one CPU" } else { "" };
     let text = format!(
-        "The disk reads {rate} sequentially, and {requests} random blocks of 4 KiB a second; a single one takes {time}."
+        "The disk reads {rate} sequentially, and {requests} random blocks of 4 KiB a second{from_one}; a single one takes {time}."
     );
     let sides = figures.map(|rounds| rounds.metric_value()).into();
     Some(StandOutAnswer::new(Consequence::Ability, StandOutQuestion::Disk, sides, text))

@@ -90,8 +90,11 @@ pub(super) fn node_distance(context: &StandOutContext<'_>) -> Option<StandOutAns
     Some(ratio.into_answer(Consequence::Avoidable, StandOutQuestion::NodeDistance, text))
 }
 
-/// What all CPUs together draw from memory compared with one.
+/// What all CPUs together draw from memory compared with one, where the curve to them has no knee that says more.
 pub(super) fn memory_shared(context: &StandOutContext<'_>) -> Option<StandOutAnswer> {
+    if scaling::memory_bandwidth(context).is_some() {
+        return None;
+    }
     let [one_cpu, all_cpus] =
         [MemoryCpus::One, MemoryCpus::All].map(|cpus| select(&BANDWIDTH_READ).with_word(cpus.point()).furthest(BYTES));
     let cpus = context.evidence.run.header.machine.topology.allowed.get()?.len();

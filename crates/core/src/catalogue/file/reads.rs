@@ -10,6 +10,8 @@ use crate::catalogue::metric_list::{duration, metrics, rate};
 pub const QUEUE_DEPTH: Axis = Axis::new("depth", "queue depth", AxisScale::Logarithmic);
 /// Threads that each have as many requests in flight, on a CPU of their own: what fio calls jobs.
 pub const JOBS: Axis = Axis::new("jobs", "jobs, one on each CPU", AxisScale::Logarithmic);
+/// Requests of each job in flight: so many that a few jobs reach the highest rate of a fast drive, and so few that one alone may not.
+pub const JOBS_DEPTH: u64 = 32;
 
 words! {
     /// What a write waits for. Neither is flushed.
