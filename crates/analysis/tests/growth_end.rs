@@ -37,7 +37,7 @@ fn proportional_curve_has_no_knee() {
 }
 
 #[test]
-fn saturating_curve_has_knee_where_no_more_is_a_tenth_more() {
+fn saturating_curve_has_knee() {
     assert_eq!(knee(0.01, &[(1, 10.0), (2, 20.0), (4, 38.0), (8, 40.0), (16, 41.0)]), Some([4, 4, 16]));
     // A tenth more in two steps.
     assert_eq!(knee(0.001, &[(1, 10.0), (2, 20.0), (4, 37.0), (8, 39.0), (16, 41.0)]), Some([8, 8, 16]));

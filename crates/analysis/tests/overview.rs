@@ -675,7 +675,7 @@ fn device_stand_out(null_calls: &[(u64, f64)], rates: &[(u64, f64)]) -> Option<S
 }
 
 #[test]
-fn disk_that_one_cpu_does_not_fill_stands_out() {
+fn disk_stands_out_that_one_cpu_leaves_idle() {
     let all = [(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (16, 1.0)];
     let rates = [(1, 250.0), (2, 490.0), (4, 800.0), (8, 812.0), (16, 810.0)];
     let stand_out = device_stand_out(&all, &rates).unwrap();
@@ -696,7 +696,7 @@ fn disk_that_one_cpu_does_not_fill_stands_out() {
 }
 
 #[test]
-fn disk_sentence_names_its_one_cpu_where_several_get_more() {
+fn disk_sentence_names_its_one_cpu() {
     let sentence = |run: &Run| answer(run, StandOutQuestion::Disk).unwrap().text;
     let mut run = guest::guest_run();
     assert!(sentence(&run).contains("blocks of 4 KiB a second; a single one takes"), "{}", sentence(&run));

@@ -5,6 +5,7 @@ mod curves;
 mod groups;
 mod heat;
 mod knees;
+mod named_lines;
 mod tails;
 mod timeline;
 

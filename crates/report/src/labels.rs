@@ -5,6 +5,7 @@ use kelvin_analysis::{
     Analysis, GrowthEnd, ImpossibleValue, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict,
 };
 use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::mem::{MemoryCpus, MemoryNodes};
 use kelvin_core::catalogue::net::StreamDirection;
 use kelvin_core::catalogue::os::{KernelService, TaskKind};
 use kelvin_core::{
@@ -46,21 +47,27 @@ pub(crate) const GAP_SIDES: [(&str, &str); 4] = [
     ("below", "below the prediction"),
 ];
 
-/// Axes whose words name themselves. The words of others say little without them: `pages=huge`, `nodes=all`.
+/// Axes whose words name themselves. The words of others say little without them: `pages=huge`.
 const SELF_NAMING_AXES: [Axis; 4] = [KernelService::AXIS, TaskKind::AXIS, PairPlacement::AXIS, StreamDirection::AXIS];
+/// Axes whose words say how many of what they name: one, or all.
+const QUANTITY_AXES: [Axis; 2] = [MemoryNodes::AXIS, MemoryCpus::AXIS];
 
-/// The word of a case on an axis whose words name themselves, as people write it: `null call`, `two CPUs`; `None` of any other axis.
-pub(crate) fn self_naming_word(metric: &Metric, axis: &str, word: &str) -> Option<String> {
-    let is_own = |candidate: &&Axis| candidate.name == *axis && metric.axes().any(|own| own == *candidate);
-    SELF_NAMING_AXES.iter().find(is_own)?;
-    Some(word.replace('_', " ").replace("cpu", "CPU"))
+/// The word of a case, as people write it: `null call`, `two CPUs`, `one node`; `None` where it says little without its axis.
+pub(crate) fn word_text(metric: &Metric, axis: &str, word: &str) -> Option<String> {
+    let axis = metric.axes().find(|candidate| candidate.name == *axis)?;
+    let text = match word {
+        _ if SELF_NAMING_AXES.contains(axis) => word.replace('_', " "),
+        "one" if QUANTITY_AXES.contains(axis) => format!("{word} {}", axis.name.trim_end_matches('s')),
+        _ if QUANTITY_AXES.contains(axis) => format!("{word} {}", axis.name),
+        _ => return None,
+    };
+    Some(text.replace("cpu", "CPU"))
 }
 
 /// A case in a legend: `null call threads`, `pages=huge bytes=64 KiB`.
 pub(crate) fn case_words(metric: &Metric, case: &Case) -> String {
-    let word = |(axis, value): (&str, String)| {
-        self_naming_word(metric, axis, &value).unwrap_or_else(|| format!("{axis}={value}"))
-    };
+    let word =
+        |(axis, value): (&str, String)| word_text(metric, axis, &value).unwrap_or_else(|| format!("{axis}={value}"));
     units::case_pairs(metric, case).into_iter().map(word).collect::<Vec<_>>().join(" ")
 }
 

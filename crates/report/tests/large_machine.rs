@@ -92,6 +92,9 @@ fn node_pair_that_was_not_measured_is_an_empty_frame() {
 fn memory_curve_has_a_line_for_each_operation_over_logarithmic_cpus() {
     let sample = analysed(server_run());
     for (id, cpus) in [("mem.scaling-nodes=all-bytes=2-GiB", 128), ("mem.scaling-nodes=one-bytes=256-MiB", 16)] {
+        let nodes = if cpus == 128 { "all nodes bytes=2 GiB" } else { "one node bytes=256 MiB" };
+        let title = figure(&sample, id).title;
+        assert!(title.ends_with(&format!(", one task each, {nodes}")), "{title}");
         let plot = plot(&sample, id);
         let measured: Vec<_> = plot.series.iter().filter(|series| series.role == SeriesRole::Measured).collect();
         assert_eq!(

@@ -5,11 +5,12 @@ use kelvin_analysis::wording::list_text;
 use kelvin_core::{Name, Unit, Value};
 
 use super::curves::{
-    FigureLines, NamedLine, curve_figures, describe_line, headline, is_measured, lines_of, measured_axis,
-    measured_series, predicted_interval, prefix, reference_series, series_over, verdict_counts, x_axis,
+    curve_figures, describe_line, headline, is_measured, lines_of, measured_axis, measured_series, predicted_interval,
+    prefix, reference_series, series_over, verdict_counts, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
 use super::knees::{growth_marks, growth_meaning};
+use super::named_lines::{FigureLines, NamedLine};
 use super::tails;
 use super::{Drawing, Figure, FigureAxis, Plot, Series, SeriesRole, needs_log_axis, safe_file_name, y_values};
 use crate::sections::{Curve, CurveSeries, SectionEntry};
@@ -136,7 +137,7 @@ fn family_figure(
 }
 
 /// The family's id with the case that sets this figure apart, and its title with the name of that: `Bandwidth of read, write and copy over
-/// working set, cpus=one`. Where nothing sets it apart the id has the members, for the bare id may be a metric's.
+/// working set, one CPU`. Where nothing sets it apart the id has the members, for the bare id may be a metric's.
 fn family_id_and_title(
     first: &Curve<'_>,
     family: &[&Curve<'_>],

@@ -4,7 +4,7 @@ use kelvin_analysis::GrowthEnd;
 use kelvin_analysis::wording::{growth_end_place, list_text};
 
 use super::Mark;
-use super::curves::NamedLine;
+use super::named_lines::NamedLine;
 use crate::text::grouped;
 
 /// Longest name of a mark. Names stand to either side of a mark or around it, so that one of two thirds of a phone's width fits wherever the

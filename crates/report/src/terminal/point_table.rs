@@ -225,7 +225,7 @@ fn line_name(curve: &Curve<'_>, case: &Case) -> String {
     let is_size = |axis: &str| {
         curve.metric.axes().any(|metric_axis| metric_axis.name == *axis && metric_axis.scale == AxisScale::Bytes)
     };
-    let parts = pairs.into_iter().map(|(axis, value)| match labels::self_naming_word(curve.metric, axis, &value) {
+    let parts = pairs.into_iter().map(|(axis, value)| match labels::word_text(curve.metric, axis, &value) {
         Some(word) => word,
         None if is_word(axis) || (numbers == 1 && is_size(axis)) => value,
         None => format!("{axis} {value}"),
