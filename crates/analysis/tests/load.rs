@@ -262,6 +262,28 @@ fn each_verdict_rule_applies() {
     }
 }
 
+/// The mean of the generator's four threads is half of what its busiest one works: that one limits, and not a server that is nearly as full.
+#[test]
+fn busiest_generator_thread_counts_and_not_the_mean() {
+    let study = |server_use: f64, busiest_factor: f64| {
+        // At 100 requests/s the threads work half of the time, and the server this much.
+        let mut study = server_of([1.0, 10.0 * server_use, 1.0, 0.0]);
+        study.stations[3] = SimulatedStation { resource: Some(Generator), demand: 0.02, servers: 4 };
+        study.stations.push(SimulatedStation { resource: None, demand: 0.01, servers: 1 });
+        let mut run = study.run();
+        scale_readings(&mut run, &UTILISATION, busiest_factor, at_resource(Generator));
+        limit(&run).verdict
+    };
+    let client = LoadVerdict::Client { resource: resource_name(Generator) };
+    // Half full, all four threads; and the busiest of them full: then the server is not the limit, however near its capacity it is.
+    assert_ne!(study(0.92, 1.0), client);
+    for server_use in [0.3, 0.8, 0.88, 0.92] {
+        assert_eq!(study(server_use, 1.98), client, "{server_use}");
+    }
+    // Where the server is full as well, both are.
+    assert!(matches!(study(0.99, 1.98), LoadVerdict::Both { .. }));
+}
+
 #[test]
 fn balanced_resources_are_named_together() {
     let equal = limit(&server_of([100.0, 10.0, 98.0, 5.0]).run());

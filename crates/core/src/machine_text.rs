@@ -233,7 +233,7 @@ fn core_kind(kind: &CoreKind, topology: &Topology) -> String {
 }
 
 /// CPUs by number: `CPU 7`, `CPUs 0-3`.
-fn numbered_cpus(cpus: &[u32]) -> String {
+pub fn numbered_cpus(cpus: &[u32]) -> String {
     format!("{} {}", if cpus.len() == 1 { "CPU" } else { "CPUs" }, cpu_ranges(cpus))
 }
 

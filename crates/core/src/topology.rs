@@ -1,5 +1,6 @@
 //! CPUs and what they share: cores, caches, sockets, dies, memory nodes, and the kinds of cores.
 
+mod near_cpus;
 mod shared_level;
 
 use std::collections::BTreeMap;

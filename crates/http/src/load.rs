@@ -26,7 +26,7 @@ mod threads;
 #[cfg_attr(not(feature = "tls"), path = "load/without_tls.rs")]
 pub mod tls;
 mod tls_session;
-mod transport;
+pub(crate) mod transport;
 pub mod trust;
 pub mod url_list;
 pub mod verify;

@@ -27,8 +27,13 @@ fn start_echo_server() -> SocketAddr {
     address
 }
 
-/// Answers all requests of a connection, each of which is its first line and others that do not matter.
+/// Answers all requests of a connection with the path, each of which is its first line and others that do not matter.
 fn answer(connection: &TcpStream) -> std::io::Result<()> {
+    respond(connection, |path| (if path == "/missing" { "404 Not Found" } else { "200 OK" }, path.to_owned()))
+}
+
+/// Answers all requests of a connection with a status and a body.
+fn respond(connection: &TcpStream, answer: impl Fn(&str) -> (&'static str, String)) -> std::io::Result<()> {
     let mut reader = BufReader::new(connection);
     loop {
         let mut head = String::new();
@@ -37,9 +42,8 @@ fn answer(connection: &TcpStream) -> std::io::Result<()> {
                 return Ok(());
             }
         }
-        let path = head.split(' ').nth(1).unwrap_or_default();
-        let status = if path == "/missing" { "404 Not Found" } else { "200 OK" };
-        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+        let (status, body) = answer(head.split(' ').nth(1).unwrap_or_default());
+        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let mut writer = connection;
         writer.write_all(text.as_bytes())?;
     }
@@ -188,6 +192,67 @@ fn threads_search_a_rate_and_are_interrupted() {
     let data = json(&output);
     assert_eq!((output.status.code(), &data["interrupted"]), (Some(1), &"SIGINT".into()));
     assert!(data["in_flight"].as_f64().is_none_or(|in_flight| in_flight <= 4.001), "{data}");
+}
+
+/// Starts a server that answers the first requests, and refuses all others.
+fn start_limited_server(answers: u64) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, requests) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let requests = Arc::clone(&requests);
+            std::thread::spawn(move || {
+                respond(&connection, |_| {
+                    let status = if requests.fetch_add(1, Ordering::Relaxed) < answers { "200 OK" } else { "503 Busy" };
+                    (status, String::new())
+                })
+            });
+        }
+    });
+    address
+}
+
+/// Of three threads a search finds what the server bears: two steps of 22 and 44 requests, and half of the third.
+#[test]
+fn threads_search_the_rate_of_a_limited_server() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_limited_server(22 + 44 + 44)));
+    // No response is too late: what is refused alone decides.
+    let search = ["--slo", "p50:1h", "--threads", "3", "--no-pin", "--connections", "7", "--json"];
+    let output = load(&dir, &[&[&*url], &search[..]].concat());
+    let data = json(&output);
+    assert_eq!((output.status.code(), &data["highest_passing"]), (Some(0), &200.0.into()), "{data}");
+    let tries = data["tries"].as_array().unwrap();
+    let requests: Vec<&Value> = tries.iter().map(|load| &load["requests"]).collect();
+    assert_eq!(requests[..2], [&Value::from(20), &Value::from(40)], "{data}");
+    assert!(tries.len() > 2 && tries[2]["errors"]["status"]["503"].as_u64().is_some_and(|count| count > 0), "{data}");
+    for load in tries {
+        assert_eq!(load["generator"]["threads"].as_array().unwrap().len(), 3);
+        assert!(load["connections"].as_u64().is_some_and(|count| count <= 7), "{load}");
+    }
+}
+
+#[test]
+fn signals_end_all_threads() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let endless = ["--threads", "3", "--no-pin", "--duration", "1h", "--no-warm-up", "--json"];
+    for (name, demand) in [("INT", ["--users", "7"]), ("TERM", ["--users", "7"]), ("TERM", ["--rate", "500"])] {
+        let child = dir.start(&[&["load", &*url], &demand[..], &endless].concat());
+        assert!(is_met_within(HANG_TIMEOUT, || handles_interrupts(&child)));
+        signal(&child, name);
+        let output = wait_for_output(child, &["load"]);
+        let data = json(&output);
+        assert_eq!((output.status.code(), &data["interrupted"]), (Some(1), &format!("SIG{name}").into()), "{data}");
+        assert_eq!(data["errors"]["first"], Value::Null, "{data}");
+        assert!(data["in_flight"].as_f64().is_none_or(|in_flight| in_flight <= 1000.001), "{data}");
+    }
+    // A search ends as well.
+    let search = ["--slo", "p50:1h", "--threads", "3", "--no-pin", "--duration", "1h", "--no-warm-up", "--json"];
+    let child = dir.start(&[&["load", &*url], &search[..]].concat());
+    assert!(is_met_within(HANG_TIMEOUT, || handles_interrupts(&child)));
+    signal(&child, "TERM");
+    let output = wait_for_output(child, &["load"]);
+    let data = json(&output);
+    assert_eq!((output.status.code(), &data["tries"][0]["interrupted"]), (Some(1), &"SIGTERM".into()), "{data}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ words! {
         Workers = "workers",
         /// CPUs that the client may use, its quota among the limits.
         ClientCpu = "client-cpu",
-        /// One CPU: the busiest thread of the load generator.
+        /// One CPU: the busiest thread of the load generator. Its capacity is that of all its threads.
         Generator = "generator",
         /// Time that the server could not send since the client did not read (its receive window was full).
         ClientWindow = "client-window",
@@ -111,8 +111,9 @@ pub const FILES: Axis = Axis::new("files", "files", AxisScale::Category);
 /// Bytes of each file. A category, as a study has one size.
 pub const FILE_BYTES: Axis = Axis::new("file_bytes", "bytes of a file", AxisScale::Category);
 
+/// Of version 2 or later: since then the client has half of the CPUs of a host that has the server as well, and a thread on each.
 const fn user_metric(id: &'static str) -> Metric {
-    unguarded_metric(id).with_axes([
+    let metric = unguarded_metric(id).with_axes([
         USERS,
         THINK_TIME,
         RequestPattern::AXIS,
@@ -120,7 +121,8 @@ const fn user_metric(id: &'static str) -> Metric {
         NetworkSetup::AXIS,
         FILES,
         FILE_BYTES,
-    ])
+    ]);
+    metric.version(2)
 }
 
 const fn resource_metric(id: &'static str) -> Metric {
@@ -178,12 +180,12 @@ metrics! {
         SERVICE = user_metric("load.service"),
         /// Mean number of requests in flight as the server counts them: from the arrival of a request to the last byte of
         /// its answer
-        IN_FLIGHT = user_metric("load.in_flight").unit(Unit::Count, Better::Neither).version(3),
+        IN_FLIGHT = user_metric("load.in_flight").unit(Unit::Count, Better::Neither).version(4),
         /// Mean number of requests that the client waits for: from when they left to the last byte of their answer, those
         /// without an answer by the end included
-        CLIENT_IN_FLIGHT = user_metric("load.awaited").unit(Unit::Count, Better::Neither).version(2),
+        CLIENT_IN_FLIGHT = user_metric("load.awaited").unit(Unit::Count, Better::Neither).version(3),
         /// Bytes of files a second that the server sent
-        SENT_BYTE_RATE = user_metric("load.sent").unit(Unit::BytesPerSecond, Better::Higher).version(2),
+        SENT_BYTE_RATE = user_metric("load.sent").unit(Unit::BytesPerSecond, Better::Higher).version(3),
         /// Bytes a second that were read from disks for the server
         DISK_BYTE_RATE = user_metric("load.from_disk").unit(Unit::BytesPerSecond, Better::Neither),
         /// 99th percentile of the time by which the load generator sent requests late
@@ -231,7 +233,7 @@ metrics! {
     pub const RESOURCE_METRICS = [
         /// Share of a resource's capacity that was used: bytes, requests or CPU time over what it was measured to give
         /// alone
-        UTILISATION = resource_metric("load.utilisation"),
+        UTILISATION = resource_metric("load.utilisation").version(2),
         /// Share of the time in which a resource had work, as the kernel counts it; a device that serves requests in
         /// parallel is busy long before it is full
         BUSY_TIME = resource_metric("load.busy").only_at(Resource::Disk.point()),
@@ -243,10 +245,11 @@ metrics! {
     pub const CAPACITY_METRICS = [
         /// Requests a second that a resource would serve if it alone were the limit: its capacity over the work of one
         /// request
-        CAPACITY = capacity_metric("load.capacity").unit(Unit::PerSecond, Better::Higher).version(2),
+        CAPACITY = capacity_metric("load.capacity").unit(Unit::PerSecond, Better::Higher).version(3),
         /// Bytes a second that a resource was measured to carry alone
         CAPACITY_BYTES = capacity_metric("load.capacity.bytes").unit(Unit::BytesPerSecond, Better::Higher).version(2),
-        /// Requests that a resource serves at once: CPUs, workers; 1 of those without this figure
-        SERVERS = capacity_metric("load.servers").unit(Unit::Count, Better::Neither),
+        /// Requests that a resource serves at once: CPUs, workers, threads of the load generator; 1 of those without this
+        /// figure
+        SERVERS = capacity_metric("load.servers").unit(Unit::Count, Better::Neither).version(2),
     ];
 }

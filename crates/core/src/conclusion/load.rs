@@ -40,7 +40,7 @@ pub enum LoadClaim {
     Law(LoadLawCheck),
     /// The load generator was not the limit.
     Generator {
-        /// Use of its CPU at saturation, if watched.
+        /// Use of a CPU by its busiest thread at saturation, if watched.
         cpu: Option<Estimate>,
         /// The largest lateness of a number of users, in nanoseconds, if watched.
         late: Option<f64>,

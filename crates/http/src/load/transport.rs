@@ -44,12 +44,16 @@ impl ServerEndpoint {
         Err(Error::Connect(target.url.clone(), address, error))
     }
 
-    /// Whether the server is on this host: its address is one that a socket here can have.
+    /// Whether the server is on this host.
     pub fn is_local(&self) -> bool {
-        let mut address = self.address;
-        address.set_port(0);
-        UdpSocket::bind(address).is_ok()
+        is_own_address(self.address)
     }
+}
+
+/// Whether an address is this host's: a socket here can have it.
+pub(crate) fn is_own_address(mut address: SocketAddr) -> bool {
+    address.set_port(0);
+    UdpSocket::bind(address).is_ok()
 }
 
 /// A connection.

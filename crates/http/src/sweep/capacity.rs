@@ -100,7 +100,7 @@ fn scale_to_rate((bytes, sent): (f64, f64), rate: f64) -> Option<(f64, f64)> {
     (sent > 0.0 && bytes > 0.0).then(|| (bytes * with_headers / sent, with_headers))
 }
 
-/// The CPUs of either end, by the CPU time of a request.
+/// The CPUs of either end, by the CPU time of a request. A thread of the generator has one.
 fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> Vec<(Resource, Capacity)> {
     let capacity = |allowed_cpus: f64, busy_cpus: f64| {
         let requests = (busy_cpus > 0.0 && requests > 0.0).then(|| allowed_cpus * requests / busy_cpus);
@@ -118,7 +118,7 @@ fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> V
     let generator = &stream.load.generator;
     capacities.push((Resource::ClientCpu, capacity(stream.client.end.cpu.allowed, stream.client.busy_cpus())));
     let generator_cpus = generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE);
-    capacities.push((Resource::Generator, capacity(1.0, generator_cpus)));
+    capacities.push((Resource::Generator, capacity(f64::from(stream.max_threads), generator_cpus)));
     capacities
 }
 

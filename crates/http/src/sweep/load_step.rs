@@ -33,6 +33,8 @@ pub(crate) struct StepResult {
     pub load: LoadResult,
     pub server: UsageDelta,
     pub client: UsageDelta,
+    /// Threads that the load generator has where there are as many users.
+    pub max_threads: u32,
     /// What it took more than the time that it was to take.
     pub overhead: Duration,
 }
@@ -61,6 +63,8 @@ pub(crate) struct StepRunner {
     pub target: ServerUrl,
     /// Paths of the files.
     pub paths: Vec<String>,
+    /// The CPUs of the load generator.
+    pub cpus: Vec<u32>,
     pub stats_client: StatsClient,
     /// This process.
     pub process: ProcessMonitor,
@@ -102,7 +106,7 @@ impl StepRunner {
             verify: Verify::Length,
             expected_bodies: vec![None; self.paths.len()],
             tls: None,
-            threads: GeneratorThreads::Unpinned(1),
+            threads: self.threads(spec.users),
             spin: false,
             extension: Some(Arc::clone(&extension)),
         };
@@ -127,7 +131,13 @@ impl StepRunner {
         }
         let server = UsageDelta::between([before.server, start.server, end.server]);
         let client = UsageDelta::between([before.client, start.client, end.client]);
-        Ok(StepResult { load, server, client, overhead: step_start.elapsed().saturating_sub(planned_time) })
+        let overhead = step_start.elapsed().saturating_sub(planned_time);
+        Ok(StepResult { load, server, client, max_threads: self.cpus.len() as u32, overhead })
+    }
+
+    /// A thread on each CPU, and no more than users.
+    fn threads(&self, users: u64) -> GeneratorThreads {
+        GeneratorThreads::Pinned(self.cpus.iter().copied().take(users as usize).collect())
     }
 
     /// Both ends now.
@@ -220,7 +230,76 @@ fn response_body(answer: &[u8]) -> std::result::Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::load::{NetworkSetup, Resource, UTILISATION};
+    use kelvin_core::{MetricReadings, Readings};
+    use kelvin_transfer::wire::secret::Secret;
+
     use super::*;
+    use crate::serve::stats_endpoint::StatsAccess;
+    use crate::serve::{Server, ServerAccess, ServerSetup};
+    use crate::sweep::capacity::Capacities;
+    use crate::sweep::readings::resource_readings;
+
+    const FILE_BYTES: usize = 1000;
+
+    /// What the client of a server with one file does, on these CPUs.
+    fn with_runner(cpus: Vec<u32>, work: impl FnOnce(&mut StepRunner)) {
+        let (root, any_port) = (tempfile::tempdir().unwrap(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        std::fs::write(root.path().join("file"), [7; FILE_BYTES]).unwrap();
+        let token = "a token of some length".to_owned();
+        let access = StatsAccess { address: any_port, token: Secret::new(token.as_bytes()).unwrap() };
+        let access = ServerAccess { stats_access: Some(access), ..ServerAccess::default() };
+        let server = Server::listen(any_port, root.path(), ServerSetup::with_threads(2), access).unwrap();
+        let (address, is_serving) = (server.stats_address().unwrap().unwrap(), &AtomicBool::new(true));
+        let mut runner = StepRunner {
+            target: format!("http://{}/", server.address().unwrap()).parse().unwrap(),
+            paths: vec!["/file".to_owned()],
+            cpus,
+            stats_client: StatsClient { address, token },
+            process: ProcessMonitor::current(None).without_descendants(),
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || server.serve(|| !is_serving.load(Ordering::Relaxed)).unwrap());
+            let _end = LoadExtension(is_serving);
+            work(&mut runner);
+        });
+    }
+
+    #[test]
+    fn step_counts_the_busiest_of_its_threads() {
+        let cpu = *kelvin_sys::cpu::affinity().unwrap().last().unwrap();
+        with_runner(vec![cpu; 3], |runner| {
+            for (users, threads) in [(1, 1), (2, 2), (3, 3), (7, 3)] {
+                let spec = StepSpec {
+                    users,
+                    think: Duration::ZERO,
+                    pattern: AccessPattern::Fixed,
+                    warm_up: Duration::from_millis(50),
+                    duration: Duration::from_millis(300),
+                    seed: users,
+                };
+                let step = runner.run(spec).unwrap();
+                let load = &step.load;
+                let generator = &load.generator;
+                assert_eq!((generator.threads.len(), step.max_threads), (threads, 3), "{load:?}");
+                assert_eq!((load.connections, load.errors.count()), (users, 0), "{load:?}");
+                // One that does nothing in all of the time has no CPU time; and no capacity follows from none.
+                let Some(cpu_seconds) = generator.cpu.filter(|_| load.requests > 0) else { continue };
+                let capacities = Capacities::from_measured(&step, None, FILE_BYTES as f64, NetworkSetup::Loopback);
+                let capacity = capacities.get(Resource::Generator).unwrap();
+                let expected = 3.0 * load.requests as f64 / cpu_seconds;
+                assert!((capacity.requests.unwrap() / expected - 1.0).abs() < 1e-9, "{capacity:?} {expected}");
+                assert_eq!(capacity.servers, 3.0);
+                let readings = resource_readings(&step, &capacities);
+                let (_, readings) = readings.iter().find(|(resource, _)| *resource == Resource::Generator).unwrap();
+                let busy = generator.threads.iter().filter_map(|thread| thread.busy).reduce(f64::max).unwrap();
+                let [MetricReadings { metric, readings: Readings::Scalars(values), .. }] = &readings[..] else {
+                    panic!("{readings:?}")
+                };
+                assert_eq!((metric, &values[..]), (&UTILISATION.id, &[busy][..]));
+            }
+        });
+    }
 
     #[test]
     fn only_successful_body_is_used() {
@@ -228,6 +307,20 @@ mod tests {
         assert_eq!(response_body(b"HTTP/1.1 401 Unauthorized\r\n\r\nno"), Err("it answers 401".into()));
         assert_eq!(response_body(b"HTTP/1.1 200 OK\r\nContent-"), Err("its answer is not whole".into()));
         assert!(response_body(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap_err().starts_with("its answer is no HTTP response"));
+    }
+
+    #[test]
+    fn threads_have_a_user_and_a_cpu_each() {
+        let runner = StepRunner {
+            target: "http://localhost/".parse().unwrap(),
+            paths: Vec::new(),
+            cpus: vec![7, 5, 6],
+            stats_client: StatsClient { address: ([127, 0, 0, 1], 1).into(), token: String::new() },
+            process: ProcessMonitor::current(None),
+        };
+        let threads = [1, 2, 3, 1000].map(|users| runner.threads(users));
+        let expected = [&[7][..], &[7, 5], &[7, 5, 6], &[7, 5, 6]].map(|cpus| GeneratorThreads::Pinned(cpus.to_vec()));
+        assert_eq!(threads, expected);
     }
 
     #[test]

@@ -70,9 +70,11 @@ struct ExtraWorkers {
 /// What a few users got of files in memory, before the first visit: what link and processors give. Several of each pattern.
 pub(crate) type StreamResults = Vec<(RequestPattern, Vec<StepResult>)>;
 
-/// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
+/// Starts a server for each place where files are to be, for a load generator on these CPUs; between the first server and the first file it
+/// calls `before_files`.
 pub(crate) fn start_servers(
     options: &OwnServer,
+    generator_cpus: &[u32],
     before_files: &dyn Fn(),
 ) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
     let topology = match options.network {
@@ -83,14 +85,14 @@ pub(crate) fn start_servers(
     for &cache in &options.caches {
         let before_files: &dyn Fn() = if servers.is_empty() { before_files } else { &|| {} };
         let side = ServerSide::new(options, &topology, options.memory_for(cache))?;
-        servers.push(ServerUnderTest::start(side, cache, before_files)?);
+        servers.push(ServerUnderTest::start(side, cache, generator_cpus, before_files)?);
     }
     Ok((servers, topology))
 }
 
 impl ServerUnderTest {
     /// Starts the server, of which much may be refused, and makes the files, which takes long.
-    fn start(side: ServerSide<'_>, cache: CacheState, before_files: &dyn Fn()) -> Result<Self> {
+    fn start(side: ServerSide<'_>, cache: CacheState, generator_cpus: &[u32], before_files: &dyn Fn()) -> Result<Self> {
         let options = side.options;
         let file_error = |error| Error::Files(options.directory.clone(), error);
         let directory = options.directory.join(format!("files-{}", cache.name()));
@@ -109,7 +111,7 @@ impl ServerUnderTest {
         let url = format!("http://{}/", server.address);
         let (network, count, bytes) = (options.network, files.names.len() as u64, files.bytes);
         let paths = files.names.iter().map(|name| format!("/{name}")).collect();
-        let runner = step_runner(&url, paths, server.stats_client.clone())?;
+        let runner = step_runner(&url, paths, generator_cpus, server.stats_client.clone())?;
         // The page cache of a limited server is its own: a second one would begin with none.
         let extra_options = options.memory_for(cache).is_none().then(|| options.clone());
         Ok(Self {
@@ -123,8 +125,8 @@ impl ServerUnderTest {
         })
     }
 
-    /// A server that runs already.
-    pub fn connect(running: &ExistingServer) -> Result<Self> {
+    /// A server that runs already, for a load generator on these CPUs.
+    pub fn connect(running: &ExistingServer, generator_cpus: &[u32]) -> Result<Self> {
         let ExistingServer { url, paths, stats_address: address, token, files } = running.clone();
         let count = paths.len() as u64;
         let network =
@@ -134,7 +136,7 @@ impl ServerUnderTest {
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
         Ok(Self {
             conditions: StudyConditions { cache, network, files: count, bytes },
-            runner: step_runner(&url, paths, StatsClient { address, token })?,
+            runner: step_runner(&url, paths, generator_cpus, StatsClient { address, token })?,
             disk,
             server: None,
             memory: None,
@@ -217,7 +219,8 @@ impl ServerUnderTest {
             let options = with_workers(&base_options.arguments, workers);
             let server = side.serve(directory, ("more.token", &options))?;
             let url = format!("http://{}/", server.address);
-            *instance = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
+            let StepRunner { paths, cpus, .. } = &self.runner;
+            *instance = Some((step_runner(&url, paths.clone(), cpus, server.stats_client.clone())?, server));
         }
         let (visitor, _) = instance.as_mut().ok_or_else(start_error)?;
         visitor.run(spec)
@@ -251,10 +254,10 @@ fn with_workers(options: &[String], workers: u64) -> Vec<String> {
     changed
 }
 
-fn step_runner(url: &str, paths: Vec<String>, endpoint: StatsClient) -> Result<StepRunner> {
+fn step_runner(url: &str, paths: Vec<String>, cpus: &[u32], endpoint: StatsClient) -> Result<StepRunner> {
     let target = url.parse().map_err(Error::Server)?;
     let process = ProcessMonitor::current(None).without_descendants();
-    Ok(StepRunner { target, paths, stats_client: endpoint, process })
+    Ok(StepRunner { target, paths, cpus: cpus.to_vec(), stats_client: endpoint, process })
 }
 
 /// The order of requests of a pattern.

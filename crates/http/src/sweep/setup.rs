@@ -8,6 +8,7 @@ use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
 use kelvin_transfer::wire::file_server::DiskRateReport;
 
+use crate::load::transport::is_own_address;
 use crate::sweep::file_set::FileSetSpec;
 
 /// A study of one server.
@@ -29,10 +30,17 @@ pub struct StudySetup {
     pub budget_is_total: bool,
     /// Time of a visit that counts, where it was given.
     pub duration: Option<Duration>,
-    /// CPUs of the load generator.
+    /// CPUs of the load generator, at least one: a thread on each, in this order, as far as there are users.
     pub cpus: Vec<u32>,
     /// Seed of all that is drawn.
     pub seed: u64,
+}
+
+impl ExistingServer {
+    /// Whether it runs on this host.
+    pub fn is_on_this_host(&self) -> bool {
+        is_own_address(self.stats_address)
+    }
 }
 
 impl StudySetup {

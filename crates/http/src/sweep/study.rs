@@ -8,7 +8,7 @@ use kelvin_core::catalogue::load::{
     CAPACITY, MORE_WORKERS, NetworkSetup, RequestPattern, Resource, THROUGHPUT, UTILISATION,
 };
 use kelvin_core::units::number;
-use kelvin_core::{Case, Event, Name, Round, RoundOutcome, RunHeader, RunStatus};
+use kelvin_core::{Case, Event, Name, Round, RoundOutcome, RunHeader, RunStatus, numbered_cpus};
 use kelvin_harness::EventSink;
 
 use crate::sweep::capacity::{Capacities, ExpectedKnee, expected_knee};
@@ -49,7 +49,7 @@ pub struct LoadStudy {
     /// What the reader should know.
     notes: Vec<String>,
     seed: u64,
-    /// The CPU of the load generator.
+    /// The CPU of the first thread of the load generator.
     cpu: u32,
     /// They end before their place does.
     servers: Vec<ServerUnderTest>,
@@ -100,8 +100,8 @@ impl LoadStudy {
         let start = Instant::now();
         let _pinned = PinnedThread::pin(&setup.cpus)?;
         let (mut servers, topology) = match &setup.target {
-            StudyTarget::Own(own) => start_servers(own, before_files)?,
-            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], None),
+            StudyTarget::Own(own) => start_servers(own, &setup.cpus, before_files)?,
+            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running, &setup.cpus)?], None),
         };
         let max_time = max_stream_time(setup.max_duration);
         let stream_start = Instant::now();
@@ -133,7 +133,7 @@ impl LoadStudy {
         Ok(Self {
             steps: step_order(&users, &tested, setup.visits, setup.seed),
             reported_metrics: ReportedMetrics::from_step(first_rounds[0], servers[0].conditions.network),
-            notes: notes(&sweeps, congestion_control),
+            notes: [vec![cpu_note(&setup)], notes(&sweeps, congestion_control)].concat(),
             sweeps,
             seed: setup.seed,
             cpu: setup.cpus.first().copied().unwrap_or_default(),
@@ -480,6 +480,20 @@ fn fit_sweeps(sweeps: &mut [LoadSweep], (setup, available): (&StudySetup, Durati
     Ok(())
 }
 
+/// Which CPUs load generator and server had.
+fn cpu_note(setup: &StudySetup) -> String {
+    let cpus = numbered_cpus(&setup.cpus);
+    let generator = match setup.cpus.len() {
+        1 => format!("one thread, on {cpus}"),
+        threads => format!("a thread for each user, up to {threads}, on {cpus}"),
+    };
+    let server = match &setup.target {
+        StudyTarget::Own(own) => format!("; the server had {}", numbered_cpus(&own.cpus)),
+        StudyTarget::Running(_) => String::new(),
+    };
+    format!("the load generator had {generator}{server}")
+}
+
 /// What the reader should know.
 fn notes(sweeps: &[LoadSweep], congestion_control: Option<&str>) -> Vec<String> {
     let mut notes = Vec::new();
@@ -516,9 +530,11 @@ fn notes(sweeps: &[LoadSweep], congestion_control: Option<&str>) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
+    use std::path::PathBuf;
 
     use super::*;
-    use crate::sweep::setup::ExistingServer;
+    use crate::sweep::file_set::FileSetSpec;
+    use crate::sweep::setup::{ExistingServer, OwnServer};
 
     /// A quick study by this many sweeps, of at most two minutes.
     fn quick(sweeps: usize) -> StudySetup {
@@ -575,6 +591,28 @@ mod tests {
         let mut load_sweeps: Vec<LoadSweep> =
             (0..sweeps).map(|site| sweep(&setup, capacity, (site, user_grid(1, 12)))).collect();
         (fit_sweeps(&mut load_sweeps, (&setup, AVAILABLE_TIME)), load_sweeps)
+    }
+
+    #[test]
+    fn notes_have_the_cpus_of_both_ends() {
+        let of_cpus = |cpus: &[u32]| cpu_note(&StudySetup { cpus: cpus.to_vec(), ..quick(1) });
+        assert_eq!(of_cpus(&[1]), "the load generator had one thread, on CPU 1");
+        let expected = "the load generator had a thread for each user, up to 4, on CPUs 4-7";
+        assert_eq!(of_cpus(&[7, 6, 5, 4]), expected);
+        let own = OwnServer {
+            program: String::new(),
+            arguments: Vec::new(),
+            directory: PathBuf::new(),
+            files: FileSetSpec { count: 1, bytes: 1, limit: 1 },
+            caches: vec![CacheState::Cached],
+            memory: None,
+            groups: Vec::new(),
+            cpus: vec![0],
+            network: NetworkSetup::Loopback,
+            link: None,
+        };
+        let setup = StudySetup { target: StudyTarget::Own(own), cpus: vec![1], ..quick(1) };
+        assert_eq!(cpu_note(&setup), "the load generator had one thread, on CPU 1; the server had CPU 0");
     }
 
     const AVAILABLE_TIME: Duration = Duration::from_secs(120);

@@ -1,5 +1,6 @@
 //! `kelvin load`: requests to an HTTP server, and how long their answers take.
 
+mod advice;
 mod placement;
 mod plot;
 mod sentence;

@@ -2,9 +2,9 @@
 //!
 //! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of unknown length.
 
-use kelvin_core::catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
+use kelvin_core::catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, SERVERS, UTILISATION};
 
-use super::model::expected_load;
+use super::model::{expected_load, single_resource_case};
 use super::users;
 use crate::prelude::*;
 
@@ -31,12 +31,41 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let resource = Resource::of(case).filter(|resource| resource.group().is_station());
     let resource = resource.or_unpredicted("workers hold requests while these are served elsewhere")?;
     let expected = expected_load(facts, case)?;
-    let capacity = measured(facts, &CAPACITY, &super::model::single_resource_case(case, resource))?;
+    let resource_case = single_resource_case(case, resource);
+    let capacity = measured(facts, &CAPACITY, &resource_case)?;
     let throughput = quantity("throughput by mean value analysis", expected.throughput, Unit::PerSecond);
-    let utilisation = throughput.with_input(&expected.inputs) / capacity;
+    let mean_utilisation = throughput.with_input(&expected.inputs) / capacity;
+    let threads = facts.measured(&SERVERS, &resource_case).map_or(1, |servers| servers.value.round() as u64);
+    let utilisation = match resource {
+        Resource::Generator if threads > 1 => {
+            let factor = busiest_thread_factor(expected.users, threads);
+            let busiest = quantity("users of the busiest thread over the mean", factor, Unit::Ratio);
+            (mean_utilisation * busiest).min(1.0.into())
+        }
+        _ => mean_utilisation,
+    };
     let (low, high) = (
         utilisation.value() / RANGE_FACTOR,
         (utilisation.value() * RANGE_FACTOR).min(1.0).max(utilisation.value() * 1.02),
     );
     Ok(utilisation.with_interval((low, high)).derived("utilisation"))
+}
+
+/// How many times the mean of the generator's threads its busiest one works, of users who are divided over them as evenly as their number
+/// allows: its part of the users, of which it has one in each `threads` on average.
+fn busiest_thread_factor(users: u64, threads: u64) -> f64 {
+    let most_users = users.div_ceil(users.min(threads));
+    (most_users * threads) as f64 / users as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busiest_thread_has_its_part_of_the_users() {
+        let factors = [1, 3, 4, 6, 8].map(|users| busiest_thread_factor(users, 4));
+        assert_eq!(factors, [4.0, 4.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
+        assert_eq!([1, 2, 7].map(|users| busiest_thread_factor(users, 1)), [1.0; 3]);
+    }
 }

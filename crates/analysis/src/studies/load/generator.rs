@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Use of the generator's CPU below which it cannot have been the limit.
+/// Use of a CPU by the generator's busiest thread below which it cannot have been the limit.
 const MAX_EASY_GENERATOR_USE: f64 = 0.85;
 /// Lateness as a share of a user's time from one request to the next that cannot matter.
 const MAX_HARMLESS_LATENESS: f64 = 0.1;
@@ -24,7 +24,7 @@ pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> O
     let is_in_time = lateness.iter().all(|(delay, cycle)| *delay <= MAX_HARMLESS_LATENESS * cycle);
     let is_at_ease = utilisation.is_none_or(|utilisation| utilisation.high < MAX_EASY_GENERATOR_USE);
     let holds = is_ruled_out(limit, is_at_ease, is_in_time);
-    let cpu = utilisation.map(|utilisation| format!("{} of its CPU", percent(utilisation.value)));
+    let cpu = utilisation.map(|utilisation| format!("its busiest thread {} busy", percent(utilisation.value)));
     let lateness_text = max_delay.map(|delay| format!("at most {} late", value_text(delay, Unit::Nanoseconds)));
     let join = |parts: [&Option<String>; 2]| parts.into_iter().flatten().cloned().collect::<Vec<_>>().join(", ");
     let negation = if holds == Some(false) { ", which is not so" } else { "" };

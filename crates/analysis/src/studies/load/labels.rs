@@ -12,7 +12,7 @@ pub(super) fn resource_name(word: Name) -> &'static str {
         Some(Resource::ServerThread) => "busiest thread of the server",
         Some(Resource::Workers) => "number of workers",
         Some(Resource::ClientCpu) => "CPU of the client",
-        Some(Resource::Generator) => "thread of the load generator",
+        Some(Resource::Generator) => "busiest thread of the load generator",
         Some(Resource::ClientWindow) => "client's receive window",
         None => word.as_str(),
     }

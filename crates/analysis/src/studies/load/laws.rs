@@ -133,9 +133,13 @@ pub(crate) fn violated_laws(laws: &[LawCheckResult]) -> Vec<LoadLaw> {
 }
 
 /// U = X D with one D: that of the fullest resource from half the knee on, over that at saturation. With more users than the knee as well:
-/// where use grows and throughput does not, the resource is not what limits.
+/// where use grows and throughput does not, the resource is not what limits. The busiest of several threads of the generator has no such D:
+/// its part of the users changes with their number.
 fn check_utilisation(saturated: &SaturatedSweep<'_>) -> Option<LawCheckResult> {
     let resource: Resource = saturated.fullest_by_group().first()?.resource;
+    if resource == Resource::Generator && saturated.sweep.servers(resource).is_some_and(|threads| threads > 1.0) {
+        return None;
+    }
     let demand = |visit: &LoadStep| Some(visit.resource_use.get(&resource)? / visit.throughput);
     let saturation_demand = mean(&saturated.values(demand));
     let is_measurable =

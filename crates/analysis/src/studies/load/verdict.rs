@@ -121,9 +121,10 @@ pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
         let first = facts.fullest().filter(|first| first.fullness.value < MIN_NEAR_USE)?;
         Some(LoadVerdict::Unknown { reason: UnknownLimit::NoneSaturated { busiest: resource_id(first.resource) } })
     }),
-    rule("the client alone is full: nothing follows about the server", |facts| {
+    rule("the client alone is full, or alone near its capacity: nothing follows about the server", |facts| {
         let first = facts.fullest().filter(|first| first.resource.group() == ResourceGroup::Client)?;
-        facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { resource: resource_id(first.resource) })
+        let is_alone = facts.near_fullest(false).is_empty() || facts.is_alone_full();
+        is_alone.then(|| LoadVerdict::Client { resource: resource_id(first.resource) })
     }),
     rule("others within 10 % of the fullest limit as much", |facts| {
         let (first, near) = (facts.fullest()?, facts.near_fullest(true));
@@ -173,6 +174,11 @@ impl<'s> VerdictFacts<'s> {
     /// Whether the fullest resource is certainly full.
     pub(crate) fn is_full(&self) -> bool {
         self.saturated.zip(self.fullest()).is_some_and(|(saturated, first)| saturated.is_full(first))
+    }
+
+    /// Whether the fullest resource is certainly full, and each other one certainly not.
+    fn is_alone_full(&self) -> bool {
+        self.is_full() && self.devices[1..].iter().all(|usage| usage.fullness.high < FULL_USE)
     }
 
     fn fullest(&self) -> Option<&SaturationUse> {

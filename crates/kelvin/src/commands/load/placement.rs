@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kelvin_core::cpu_ranges;
+use kelvin_core::{cpu_ranges, numbered_cpus};
 use kelvin_http::load::{GeneratorThreads, ServerEndpoint};
 use kelvin_sys::cpu::{affinity, pin};
 
@@ -13,10 +13,10 @@ use crate::placement::check_allowed_cpu;
 /// Where the generator's threads run, and why there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GeneratorPlacement {
-    /// Where the system places them.
-    Anywhere,
-    /// On a CPU each, as it was asked for.
-    Requested(Vec<u32>),
+    /// Where the system places them, of this many CPUs.
+    Anywhere { allowed: usize },
+    /// On a CPU each, as it was asked for, of this many.
+    Requested { cpus: Vec<u32>, allowed: usize },
     /// On a CPU each: the server is here, and may have the other CPUs.
     SeparateCpus { cpus: Vec<u32>, server_cpus: Vec<u32> },
     /// Where the system places them: the server is here, and there are no more of these CPUs than threads.
@@ -28,17 +28,17 @@ impl GeneratorPlacement {
     pub fn choose(args: &LoadArgs, peer: &ServerEndpoint) -> Result<Self, CliError> {
         let allowed = affinity()?;
         let placement = if !args.cpu.is_empty() {
-            Self::Requested(requested_cpus(args, &allowed)?)
+            Self::Requested { cpus: requested_cpus(args, &allowed)?, allowed: allowed.len() }
         } else if args.no_pin || !peer.is_local() {
-            Self::Anywhere
+            Self::Anywhere { allowed: allowed.len() }
         } else {
             Self::with_local_server(&allowed, args.thread_count() as usize)
                 .context(format_args!("{}", args.thread_option()))?
         };
         match &placement {
-            Self::Requested(cpus) => pin(cpus).context(args.cpu_option())?,
+            Self::Requested { cpus, .. } => pin(cpus).context(args.cpu_option())?,
             Self::SeparateCpus { cpus, .. } => pin(cpus)?,
-            Self::Anywhere | Self::SharedCpus(_) => {}
+            Self::Anywhere { .. } | Self::SharedCpus(_) => {}
         }
         Ok(placement)
     }
@@ -62,8 +62,17 @@ impl GeneratorPlacement {
     /// This many threads, placed so.
     pub fn threads(&self, count: u32) -> GeneratorThreads {
         match self {
-            Self::Anywhere | Self::SharedCpus(_) => GeneratorThreads::Unpinned(count),
-            Self::Requested(cpus) | Self::SeparateCpus { cpus, .. } => GeneratorThreads::Pinned(cpus.clone()),
+            Self::Anywhere { .. } | Self::SharedCpus(_) => GeneratorThreads::Unpinned(count),
+            Self::Requested { cpus, .. } | Self::SeparateCpus { cpus, .. } => GeneratorThreads::Pinned(cpus.clone()),
+        }
+    }
+
+    /// Threads that could have a CPU each, and leave one to a server on this host.
+    pub fn max_threads(&self) -> usize {
+        match self {
+            Self::Anywhere { allowed } | Self::Requested { allowed, .. } => *allowed,
+            Self::SeparateCpus { cpus, server_cpus } => cpus.len() + server_cpus.len() - 1,
+            Self::SharedCpus(cpus) => cpus.len(),
         }
     }
 }
@@ -87,35 +96,23 @@ fn requested_cpus(args: &LoadArgs, allowed: &[u32]) -> Result<Vec<u32>, CliError
 impl fmt::Display for GeneratorPlacement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Anywhere => write!(out, "it ran where the system placed it"),
-            Self::Requested(cpus) => write!(out, "it ran on {}", cpu_names(cpus)),
+            Self::Anywhere { .. } => write!(out, "it ran where the system placed it"),
+            Self::Requested { cpus, .. } => write!(out, "it ran on {}", numbered_cpus(cpus)),
             Self::SeparateCpus { cpus, server_cpus } => {
                 let ranges = cpu_ranges(server_cpus);
                 write!(
                     out,
                     "it kept to {}, because the server is on this host: keep the server to CPU {ranges} \
                      (taskset -a -p -c {ranges} PID)",
-                    cpu_names(cpus)
+                    numbered_cpus(cpus)
                 )
             }
             Self::SharedCpus(cpus) => write!(
                 out,
                 "the server is on this host and only {} {} allowed to the generator: they may take CPU time from each other",
-                cpu_names(cpus),
+                numbered_cpus(cpus),
                 if cpus.len() == 1 { "is" } else { "are" }
             ),
-        }
-    }
-}
-
-/// The CPUs of threads, as part of a sentence.
-fn cpu_names(cpus: &[u32]) -> String {
-    match cpus {
-        [cpu] => format!("CPU {cpu}"),
-        _ => {
-            let mut sorted = cpus.to_vec();
-            sorted.sort_unstable();
-            format!("CPUs {}", cpu_ranges(&sorted))
         }
     }
 }
@@ -151,7 +148,8 @@ mod tests {
         assert!(two.contains("kept to CPUs 2-3,") && two.contains("taskset -a -p -c 0-1 PID"), "{two}");
         assert!(sentence(&[3], 1).contains("only CPU 3 is allowed"));
         assert!(sentence(&[0, 1], 2).contains("only CPUs 0-1 are allowed"));
-        assert_eq!(GeneratorPlacement::Requested(vec![4, 2]).to_string(), "it ran on CPUs 2,4");
+        let requested = GeneratorPlacement::Requested { cpus: vec![4, 2], allowed: 8 };
+        assert_eq!(requested.to_string(), "it ran on CPUs 2,4");
         assert_eq!([cpu_ranges(&[4]), cpu_ranges(&[0, 1]), cpu_ranges(&[0, 2, 3, 4])], ["4", "0-1", "0,2-4"]);
     }
 }

@@ -10,6 +10,7 @@ use kelvin_core::load::{
 use kelvin_core::units::{self, plural};
 use kelvin_report::text::{pad_left, pad_right};
 
+use super::advice::generator_advice;
 use super::placement::GeneratorPlacement;
 use super::plot;
 use super::sentence::{load_name, time_text};
@@ -57,7 +58,7 @@ pub fn write_load(load: &LoadResult, placement: &GeneratorPlacement, out: &mut d
     writeln!(out)?;
     write_table(load, out)?;
     writeln!(out)?;
-    write_generator(load, out)?;
+    write_generator(load, placement, out)?;
     write_placement(placement, out)
 }
 
@@ -84,8 +85,11 @@ pub fn write_loads(loads: &[LoadResult], placement: &GeneratorPlacement, out: &m
             .iter()
             .position(|&is_set| is_set)
     };
+    let last_limited = loads.iter().rfind(|load| load.generator.limit.is_some());
+    let advice = last_limited.map_or_else(String::new, |load| advice_text(load, placement));
+    let limit_text = format!(": these figures are no measure of the server.{advice}");
     for (kind, before, after) in [
-        (0, "The generator was the limit with", ": these figures are no measure of the server."),
+        (0, "The generator was the limit with", limit_text.as_str()),
         (1, "With", " a part of the response times is the generator's own: see them one by one."),
         (2, "The slow tail is the generator's with", ": p99 is no measure of the server."),
     ] {
@@ -120,10 +124,9 @@ fn write_paragraph(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
 
 /// Writes where the generator ran, unless that was left to the system.
 fn write_placement(placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
-    if *placement == GeneratorPlacement::Anywhere {
-        Ok(())
-    } else {
-        write_paragraph(out, format_args!("generator: {placement}"))
+    match placement {
+        GeneratorPlacement::Anywhere { .. } => Ok(()),
+        _ => write_paragraph(out, format_args!("generator: {placement}")),
     }
 }
 
@@ -154,10 +157,11 @@ pub fn write_search(search: &RateSearch, placement: &GeneratorPlacement, out: &m
         (None, _) => format!("no rate that was measured kept {objective}"),
     };
     write_paragraph(out, result)?;
-    if *is_generator_limit {
+    if let Some(last) = tries.last().filter(|_| *is_generator_limit) {
+        let advice = advice_text(last, placement);
         write_paragraph(
             out,
-            format_args!("The generator was the limit of the last try: the server may sustain more."),
+            format_args!("The generator was the limit of the last try: the server may sustain more.{advice}"),
         )?;
     }
     let is_best = |load: &&LoadResult| matches!((load.offered, highest_passing), (OfferedLoad::Rate { rate, .. }, Some(passing)) if rate == *passing);
@@ -276,7 +280,7 @@ fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Re
 }
 
 /// What the generator did, and whether it was the limit.
-fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
+fn write_generator(load: &LoadResult, placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
     let GeneratorStats { busy, late, read_delay, threads, .. } = &load.generator;
     let busy_text = match (busy, threads.len()) {
         (Some(share), ..=1) => format!("{} busy", units::percent(*share)),
@@ -288,11 +292,12 @@ fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
     let read_delay_text =
         read_delay.map_or_else(String::new, |delay| format!(", read answers {} late", time_text(delay)));
     write_paragraph(out, format_args!("generator: {busy_text}{late_text}{read_delay_text}"))?;
-    write_limits(&load.generator, out)
+    write_limits(load, placement, out)
 }
 
 /// Which figures of a load are the generator's own.
-fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<()> {
+fn write_limits(load: &LoadResult, placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    let generator = &load.generator;
     let GeneratorStats { own_delay, .. } = generator;
     let text = match (generator.limit, generator.slow_mean, generator.slow_tail) {
         (None, None, None) => return Ok(()),
@@ -321,12 +326,16 @@ fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<(
                     format!("its own delays lowered the rate of requests by {}", units::percent(share))
                 }
             };
-            format!(
-                "The generator was the limit: {reason}. These figures are no measure of the server. More --threads use more CPUs."
-            )
+            let advice = advice_text(load, placement);
+            format!("The generator was the limit: {reason}. These figures are no measure of the server.{advice}")
         }
     };
     write_paragraph(out, text)
+}
+
+/// The advice on a load that the generator limited, after another sentence.
+fn advice_text(load: &LoadResult, placement: &GeneratorPlacement) -> String {
+    generator_advice(load, placement).map_or_else(String::new, |advice| format!(" {advice}"))
 }
 
 #[cfg(test)]
@@ -335,12 +344,14 @@ mod tests {
 
     use super::*;
 
+    const ANYWHERE: GeneratorPlacement = GeneratorPlacement::Anywhere { allowed: 8 };
+
     #[test]
     fn port_exhaustion_error_names_remedy() {
         let mut load = LoadResult { seconds: 1.0, requests: 1, connections: 1, ..LoadResult::empty("http://a/") };
         load.errors = RequestErrors { no_port: 7, ..RequestErrors::default() };
         let mut out = Vec::new();
-        write_load(&load, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+        write_load(&load, &ANYWHERE, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap().replace('\n', " ");
         assert!(text.contains("7 errors: 7 without a local port to connect from"), "{text}");
         assert!(text.contains("net.ipv4.ip_local_port_range") && text.contains("keep-alive"), "{text}");
@@ -350,19 +361,24 @@ mod tests {
     #[test]
     fn busiest_thread_is_named() {
         let limit_text = |threads: usize| {
-            let mut load = LoadResult { seconds: 1.0, requests: 1, ..LoadResult::empty("http://a/") };
+            let offered = OfferedLoad::Users { users: 64, think: 0.0 };
+            let mut load = LoadResult { seconds: 1.0, requests: 1, offered, ..LoadResult::empty("http://a/") };
             load.generator.threads = vec![GeneratorThread::default(); threads];
             load.generator.busy = Some(0.95);
             load.generator.limit = Some(GeneratorLimit::Busy { share: 0.95, thread: threads as u32 });
-            let mut out = Vec::new();
-            write_load(&load, &GeneratorPlacement::Anywhere, &mut out).unwrap();
-            String::from_utf8(out).unwrap().replace('\n', " ")
+            let (mut out, mut loads_out) = (Vec::new(), Vec::new());
+            write_load(&load, &ANYWHERE, &mut out).unwrap();
+            write_loads(&[load.clone(), load], &ANYWHERE, &mut loads_out).unwrap();
+            [out, loads_out].map(|text| String::from_utf8(text).unwrap().replace('\n', " "))
         };
-        let text = limit_text(3);
+        let [text, loads_text] = limit_text(3);
         assert!(text.contains("generator: 3 threads, the busiest 95 % busy"), "{text}");
         assert!(text.contains("The generator was the limit: its thread 3 of 3 worked or waited"), "{text}");
-        let text = limit_text(1);
+        assert!(text.contains("no measure of the server. Give --threads 6."), "{text}");
+        assert!(loads_text.contains("no measure of the server. Give --threads 6."), "{loads_text}");
+        let [text, _] = limit_text(1);
         assert!(text.contains("generator: 95 % busy") && text.contains("limit: its thread worked"), "{text}");
+        assert!(text.contains("Give --threads 2."), "{text}");
     }
 
     fn limits_text(in_flight: Option<f64>, busy: Option<f64>, read_delay: Option<f64>) -> String {
@@ -371,7 +387,7 @@ mod tests {
         load.offered = OfferedLoad::Rate { rate: 1e6, due: 1e6, delayed: 0 };
         load.generator = GeneratorStats { busy, read_delay, ..load.generator };
         let mut out = Vec::new();
-        write_load(&load, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+        write_load(&load, &ANYWHERE, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
 use kelvin_core::units::{bytes, decimal_bytes, seconds};
-use kelvin_core::{Case, Name};
-use kelvin_harness::{Plan, PlanUnit};
+use kelvin_core::{Case, Name, Topology};
+use kelvin_harness::{Placement, Plan, PlanUnit};
 use kelvin_http::sweep::{
     Error, ExistingServer, FileSetSpec, LoadStudy, OwnServer, StudySetup, StudyTarget, SweepLoad, disk_rate as rate_of,
 };
@@ -44,6 +44,8 @@ const MAX_CACHE_MULTIPLE: u64 = 8;
 /// Makes the study.
 pub fn load(args: &StudyArgs) -> CmdResult {
     let defaults = LOAD_DEFAULTS[usize::from(!args.quick) + usize::from(args.thorough)];
+    // Where it cannot be raised, users without a descriptor show as errors.
+    let _ = kelvin_sys::process::raise_open_file_limit();
     let schedule =
         RunSchedule::unlimited(Plan::default(), defaults.mode, args.options.rounds.unwrap_or(defaults.rounds));
     let mut plan = RunPlan::new(LocalMachine::read(args.options.cpu)?, schedule, &args.options)?;
@@ -106,12 +108,16 @@ fn setup(
 ) -> Result<StudySetup, CliError> {
     let load_args = &args.load;
     let is_default = args.options.budget == Budget::Default;
-    let placement = &plan.setup.placement;
-    let server_cpus: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
-    let target = match (&load_args.url, peer) {
-        (Some(_), _) => StudyTarget::Running(running_server(load_args)?),
-        (None, Some(peer)) => StudyTarget::Running(peer.server.clone()),
-        (None, None) => StudyTarget::Own(own_server(args, plan, server_cpus)?),
+    let running = match (&load_args.url, peer) {
+        (Some(_), _) => Some(running_server(load_args)?),
+        (None, Some(peer)) => Some(peer.server.clone()),
+        (None, None) => None,
+    };
+    let is_server_here = running.as_ref().is_none_or(ExistingServer::is_on_this_host);
+    let cpus = client_cpus(&plan.machine.topology, &plan.setup.placement, is_server_here);
+    let target = match running {
+        Some(server) => StudyTarget::Running(server),
+        None => StudyTarget::Own(own_server(args, plan, &cpus)?),
     };
     let users: BTreeSet<u32> = load_args.users.iter().copied().collect();
     Ok(StudySetup {
@@ -123,9 +129,17 @@ fn setup(
         max_duration: (args.quick && is_default).then_some(MAX_QUICK_TIME),
         budget_is_total: args.quick || !is_default,
         duration: load_args.step,
-        cpus: vec![placement.cpu],
+        cpus,
         seed: args.options.seed.unwrap_or(1),
     })
+}
+
+/// The CPUs of the load generator, the measured one first: half of them where the server has the others, else all but one, which is left to
+/// the interrupts of the network and to the study itself.
+fn client_cpus(topology: &Topology, placement: &Placement, is_server_here: bool) -> Vec<u32> {
+    let Placement { cpu, allowed, .. } = placement;
+    let max = if is_server_here { allowed.len() / 2 } else { allowed.len() - 1 };
+    topology.near_cpus(*cpu, allowed, max)
 }
 
 /// Every pattern with every think time.
@@ -135,8 +149,8 @@ fn loads(args: &StudyLoadArgs) -> Vec<SweepLoad> {
     patterns.iter().flat_map(|&pattern| thinks.iter().map(move |&think| SweepLoad { pattern, think })).collect()
 }
 
-/// A server of the study's own. Without CPUs for it alone it has those of the client.
-fn own_server(args: &StudyArgs, plan: &RunPlan, server_cpus: Vec<u32>) -> Result<OwnServer, CliError> {
+/// A server of the study's own, on the CPUs that the client does not have. Without any it has those of the client.
+fn own_server(args: &StudyArgs, plan: &RunPlan, client_cpus: &[u32]) -> Result<OwnServer, CliError> {
     let StudyLoadArgs { server_memory, network, link, server_group, server_options, .. } = &args.load;
     let network = network.unwrap_or(NetworkSetup::Loopback);
     if link.is_some() && network != NetworkSetup::Namespaces {
@@ -146,7 +160,9 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, server_cpus: Vec<u32>) -> Result
     let (caches, directory) = (args.load.caches(), Path::new(&plan.setup.scratch).to_owned());
     let file_set = choose_file_set(args, &caches, plan)?;
     let files = file_set.fit(&directory, caches.len()).map_err(to_cli_error)?;
-    let cpus = if server_cpus.is_empty() { plan.setup.placement.allowed.clone() } else { server_cpus };
+    let allowed = &plan.setup.placement.allowed;
+    let other_cpus: Vec<u32> = allowed.iter().copied().filter(|cpu| !client_cpus.contains(cpu)).collect();
+    let cpus = if other_cpus.is_empty() { allowed.clone() } else { other_cpus };
     Ok(OwnServer {
         program,
         arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
@@ -254,4 +270,20 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
     let token = read_named_text(token).context(format_args!("--stats-token {}", token.display()))?;
     let token = token.trim_end().to_owned();
     Ok(ExistingServer { url: url.url.clone(), paths, stats_address, token, files: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_has_half_of_the_cpus_of_one_host() {
+        let cpus = |count: u32, is_server_here| {
+            let placement = Placement { cpu: count - 1, partner: None, allowed: (0..count).collect() };
+            client_cpus(&Topology::default(), &placement, is_server_here)
+        };
+        assert_eq!([1, 2, 3].map(|count| cpus(count, true)), [vec![0], vec![1], vec![2]]);
+        assert_eq!((cpus(8, true), cpus(512, true).len()), (vec![7, 6, 5, 4], 256));
+        assert_eq!([1, 2, 4].map(|count| cpus(count, false)), [vec![0], vec![1], vec![3, 2, 1]]);
+    }
 }
