@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
-"""kelvin's load generator compared with wrk: CPU time of a request to nginx, throughput of several threads, response times of a planted
-server, and the rate.
+"""kelvin's load generator compared with wrk: CPU time of a request to nginx, throughput of several threads and how it grows with them,
+response times of a planted server, and the rate.
 
-With several threads, both load the same nginx as fast as they can, on the CPUs that the system gives them: kelvin must get at least 95 %
-of the requests per second that wrk gets.
+With several threads, both load the same nginx as fast as they can: kelvin must get at least 95 % of the requests per second that wrk
+gets. Each worker of nginx is bound to a CPU, and so is each thread of both generators, to the same ones. The generator has the last CPUs.
+nginx has the others if there are as many, else all. The kernel spreads the connections over the workers (reuseport): without that, one
+worker may get nearly all of them, and a pair then compares two distributions. Which of a pair is first alternates. Pairs are made until the
+interval is on one side of the bound, up to --max-pairs.
+
+The growth is that of 1, 2, 4 ... threads on one half of the CPUs, against an nginx on the other half: n threads must get at least 90 % of
+n times what one gets, unless nginx uses all of its CPUs. It needs four CPUs or more.
 
 The planted server answers one request at a time, each after 4 ms, and stalls for 100 ms every 10 s. The response times of users, and of
 requests at a rate, follow from that schedule, queueing included. The measured times are compared with the kernel's time stamps of the
@@ -17,9 +23,12 @@ import math
 import os
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import common
@@ -35,11 +44,14 @@ RESPONSE_TOLERANCE = 0.05
 RATE_TOLERANCE = 0.001
 # Least throughput of several threads relative to wrk's.
 MIN_THROUGHPUT_RATIO = 0.95
+# Least throughput of n threads relative to n times that of one, and the use of the server's CPUs from which on it is the server's.
+MIN_GROWTH_RATIO, FULL_SERVER = 0.9, 0.9
+CONNECTIONS_PER_THREAD = 32
 
-NGINX_CONFIG = """worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/errors;
+NGINX_CONFIG = """worker_processes {workers}; worker_cpu_affinity {masks}; daemon off; pid {directory}/pid; error_log {directory}/errors;
 events {{ worker_connections 4096; }}
 http {{ access_log off; sendfile on; open_file_cache max=100; keepalive_requests 1000000000;
-server {{ listen 127.0.0.1:{port} backlog=4096; root {directory}; }} }}
+server {{ listen 127.0.0.1:{port} backlog=4096 reuseport; root {directory}; }} }}
 """
 
 
@@ -47,16 +59,16 @@ FILE_SIZES = {"small": 100, "large": 2 << 20}
 
 
 @contextlib.contextmanager
-def nginx(directory):
-    """nginx with a worker per CPU that serves a small and a large file; the value is its URL."""
-    port, workers = servers.free_port(), len(os.sched_getaffinity(0))
+def nginx(directory, cpus):
+    """nginx with a worker bound to each of these CPUs that serves a small and a large file. The value is its URL and its process."""
+    port, masks = servers.free_port(), " ".join(f"1{'0' * cpu}" for cpu in cpus)
     for name, size in FILE_SIZES.items():
         (directory / name).write_bytes(bytes(size))
         (directory / name).chmod(0o644)
     directory.chmod(0o755)
-    (directory / "nginx.conf").write_text(NGINX_CONFIG.format(directory=directory, port=port, workers=workers))
-    with servers.Server(common.require_program("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory):
-        yield f"http://127.0.0.1:{port}"
+    (directory / "nginx.conf").write_text(NGINX_CONFIG.format(directory=directory, port=port, workers=len(cpus), masks=masks))
+    with servers.Server(common.require_program("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory) as server:
+        yield f"http://127.0.0.1:{port}", server.process.pid
 
 
 def run_pinned(command, cpu):
@@ -87,8 +99,8 @@ def wrk_cpu_time(wrk, url, connections, seconds, cpu):
 def measure_cpu_times(arguments, kelvin, wrk, directory):
     """Pairs of CPU times per request, for each file and number of connections."""
     results, order = [], random.Random(arguments.seed)
-    cpu = common.last_allowed_cpu()
-    with nginx(directory) as base:
+    server_cpus, [cpu] = split_cpus(1)
+    with nginx(directory, server_cpus) as (base, _):
         for name in FILE_SIZES:
             for connections in (1, 8, 64):
                 sides = {"ours": [], "theirs": []}
@@ -109,39 +121,131 @@ def cpu_row(result):
     return [result["file"], result["connections"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
 
 
-def kelvin_throughput(kelvin, url, threads, connections, seconds):
-    threads_flags = ["--threads", threads, "--users", connections, "--no-pin"]
-    load = json.loads(common.run([kelvin, "load", url, *threads_flags, "--duration", f"{seconds:g}s", "--no-warm-up", "--json"]))
+def split_cpus(threads):
+    """The CPUs of the server, and those of so many threads: the last ones. The server has all where there are not as many others."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if threads > len(cpus):
+        raise common.BenchmarkError(f"--threads {threads}: a thread has a CPU of its own, and there are {len(cpus)}")
+    return cpus[: len(cpus) - threads] if len(cpus) >= 2 * threads else cpus, cpus[-threads:]
+
+
+def kelvin_load_on_cpus(kelvin, url, cpus, seconds):
+    """The result of `kelvin load` with a thread on each CPU."""
+    load_flags = ["--cpu", ",".join(map(str, cpus)), "--users", CONNECTIONS_PER_THREAD * len(cpus), "--duration", f"{seconds:g}s"]
+    load = json.loads(common.run([kelvin, "load", url, *load_flags, "--no-warm-up", "--json"]))
     if load["errors"]["first"]:
         raise RuntimeError(f"kelvin: {load['errors']['first']}")
+    return load
+
+
+def kelvin_throughput(kelvin, url, cpus, seconds):
+    load = kelvin_load_on_cpus(kelvin, url, cpus, seconds)
     return load["requests"] / load["seconds"]
 
 
-def wrk_throughput(wrk, url, threads, connections, seconds):
-    output = common.run([wrk, f"-t{threads}", f"-c{connections}", f"-d{max(round(seconds), 1)}", url])
-    return float(re.search(r"Requests/sec:\s+([\d.]+)", output)[1])
+def pin_threads(process, cpus):
+    """Binds each thread that a process has started to a CPU. wrk has no option for that."""
+    deadline = time.monotonic() + 1
+    while len(threads := sorted(map(int, os.listdir(f"/proc/{process}/task")))) <= len(cpus):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"process {process} has {len(threads)} threads, and {len(cpus) + 1} were expected")
+        time.sleep(0.001)
+    for thread, cpu in zip(threads[1:], cpus, strict=True):
+        os.sched_setaffinity(thread, {cpu})
+
+
+def wrk_throughput(wrk, url, cpus, seconds):
+    command = [wrk, f"-t{len(cpus)}", f"-c{CONNECTIONS_PER_THREAD * len(cpus)}", f"-d{max(round(seconds), 1)}", url]
+    with servers.piped_process(command) as process:
+        pin_threads(process.pid, cpus)
+        return float(re.search(r"Requests/sec:\s+([\d.]+)", process.stdout.read())[1])
+
+
+@dataclass
+class ThroughputComparison:
+    """kelvin and wrk with the same file and CPUs, in requests per second."""
+
+    file: str
+    server_cpus: list
+    cpus: list
+    ours: list = field(default_factory=list)
+    theirs: list = field(default_factory=list)
+
+    def measure(self, tools, base, seconds, is_counted=True):
+        """A pair. Which is first alternates."""
+        sides = ["ours", "theirs"] if len(self.ours) % 2 == 0 else ["theirs", "ours"]
+        rates = {}
+        for side in sides:
+            throughput, program = tools[side]
+            rates[side] = throughput(program, f"{base}/{self.file}", self.cpus, seconds)
+        if is_counted:
+            self.ours.append(rates["ours"])
+            self.theirs.append(rates["theirs"])
+
+    def interval(self):
+        return common.paired_ratio(self.ours, self.theirs)
+
+    def verdict(self):
+        _, low, high = self.interval()
+        return "holds" if low >= MIN_THROUGHPUT_RATIO else "does not hold" if high < MIN_THROUGHPUT_RATIO else "not settled"
+
+    def row(self):
+        ratio, low, high = self.interval()
+        ours, theirs = (f"{statistics.median(side):.0f} /s" for side in (self.ours, self.theirs))
+        cpus = " and ".join(",".join(map(str, side)) for side in (self.server_cpus, self.cpus))
+        return [self.file, len(self.cpus), cpus, ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", len(self.ours), self.verdict()]
 
 
 def measure_throughput(arguments, kelvin, wrk, directory):
     """Pairs of requests per second of several threads, for each file."""
-    results, order = [], random.Random(arguments.seed)
-    with nginx(directory) as base:
-        for name in FILE_SIZES:
-            sides = {"ours": [], "theirs": []}
-            for _ in range(arguments.pairs):
-                for side in order.sample(list(sides), 2):
-                    tool, program = (kelvin_throughput, kelvin) if side == "ours" else (wrk_throughput, wrk)
-                    sides[side].append(tool(program, f"{base}/{name}", arguments.threads, 32 * arguments.threads, arguments.seconds))
-            results.append({"file": name, "threads": arguments.threads, **sides})
-            common.log(" ".join(map(str, throughput_row(results[-1]))))
-    return results
+    server_cpus, cpus = split_cpus(arguments.threads)
+    tools = {"ours": (kelvin_throughput, kelvin), "theirs": (wrk_throughput, wrk)}
+    comparisons = [ThroughputComparison(name, server_cpus, cpus) for name in FILE_SIZES]
+    with nginx(directory, server_cpus) as (base, _):
+        for comparison in comparisons:
+            comparison.measure(tools, base, 1, is_counted=False)
+        for _, unsettled in common.pair_rounds(arguments, comparisons):
+            for comparison in unsettled:
+                comparison.measure(tools, base, arguments.seconds)
+                common.log(f"{comparison.file} {comparison.ours[-1]:.0f} {comparison.theirs[-1]:.0f}")
+    return comparisons
 
 
 def throughput_row(result):
-    ratio, low, high = common.paired_ratio(result["ours"], result["theirs"])
-    ours, theirs = (f"{sorted(result[side])[len(result[side]) // 2]:.0f} /s" for side in ("ours", "theirs"))
-    verdict = "holds" if low >= MIN_THROUGHPUT_RATIO else "does not hold" if high < MIN_THROUGHPUT_RATIO else "not settled"
-    return [result["file"], result["threads"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
+    return ThroughputComparison(**result).row()
+
+
+def thread_counts(cpus):
+    """1, 2, 4 ... and all."""
+    return sorted({1 << power for power in range(cpus.bit_length()) if 1 << power <= cpus} | {cpus})
+
+
+def measure_growth(arguments, kelvin, directory):
+    """Requests per second of 1, 2, 4 ... threads on half of the CPUs, with the use of the busiest thread and of the server's CPUs."""
+    order, all_cpus = random.Random(arguments.seed), len(os.sched_getaffinity(0))
+    server_cpus, cpus = split_cpus(max(all_cpus // 2, 1))
+    results = [{"file": name, "threads": threads, "rates": [], "busiest": [], "server": []} for name in FILE_SIZES for threads in thread_counts(len(cpus))]
+    with nginx(directory, server_cpus) as (base, process):
+        for _ in range(arguments.pairs):
+            for result in order.sample(results, len(results)):
+                before = servers.tree_cpu_seconds(process)
+                load = kelvin_load_on_cpus(kelvin, f"{base}/{result['file']}", cpus[: result["threads"]], arguments.seconds)
+                server_seconds = servers.tree_cpu_seconds(process) - before
+                result["rates"].append(load["requests"] / load["seconds"])
+                result["busiest"].append(load["generator"]["busy"])
+                result["server"].append(server_seconds / load["seconds"] / len(server_cpus))
+    singles = {result["file"]: result["rates"] for result in results if result["threads"] == 1}
+    return [{**result, "single": singles[result["file"]]} for result in results]
+
+
+def growth_row(result):
+    ratio, low, high = common.paired_ratio(result["rates"], result["single"])
+    bound, server = MIN_GROWTH_RATIO * result["threads"], statistics.median(result["server"])
+    is_judged = result["threads"] > 1 and server < FULL_SERVER
+    verdict = "holds" if low >= bound else "does not hold" if high < bound else "not settled"
+    uses = (f"{statistics.median(result[key]) * 100:.0f} %" for key in ("busiest", "server"))
+    cells = [result["file"], result["threads"], f"{statistics.median(result['rates']):.0f} /s", f"{ratio:.2f}", f"{low:.2f}..{high:.2f}", *uses]
+    return [*cells, verdict if is_judged else "one thread" if result["threads"] == 1 else "the server is full"]
 
 
 class StallingServer:
@@ -251,7 +355,7 @@ def rate_row(result):
 
 
 def parse():
-    parser = common.make_pairs_parser(__doc__, seconds=3)
+    parser = common.make_pairs_parser(__doc__, seconds=3, max_pairs=40)
     parser.add_argument("--truth-seconds", type=float, default=60, help="time of each load on the planted server, a multiple of 10 [default: %(default)s]")
     parser.add_argument("--only", choices=list(TABLES), help="only one of the parts")
     parser.add_argument("--threads", type=int, default=2, help="threads of both generators where their throughput is compared [default: %(default)s]")
@@ -268,6 +372,9 @@ def measure(arguments):
     if arguments.only in (None, "throughput"):
         with tempfile.TemporaryDirectory() as directory:
             results["throughput"] = measure_throughput(arguments, kelvin, wrk, Path(directory))
+    if arguments.only in (None, "growth"):
+        with tempfile.TemporaryDirectory() as directory:
+            results["growth"] = measure_growth(arguments, kelvin, Path(directory))
     if arguments.only in (None, "truth"):
         results["truth"] = measure_response_times(kelvin, wrk, arguments.truth_seconds)
     if arguments.only in (None, "rate"):
@@ -278,7 +385,8 @@ def measure(arguments):
 # The table header of each part, and the function that makes a row.
 TABLES = {
     "cpu": (["file", "connections", "kelvin, CPU a request", "wrk", "ratio", "90 % interval", "at most 1"], cpu_row),
-    "throughput": (["file", "threads", "kelvin, requests a second", "wrk", "ratio", "90 % interval", "at least 0.95"], throughput_row),
+    "throughput": (["file", "threads", "CPUs of nginx and generator", "kelvin, requests a second", "wrk", "ratio", "90 % interval", "pairs", "at least 0.95"], throughput_row),
+    "growth": (["file", "threads", "kelvin, requests a second", "times one thread", "90 % interval", "busiest thread", "nginx's CPUs", "at least 0.9 a thread"], growth_row),
     "truth": (["load", "by", "figure", "planted", "by packets", "found", "off", "sent late, p99", "within 5 %"], response_row),
     "rate": (["spread", "requests", "asked for", "by packets", "off", "bound", "verdict"], rate_row),
 }

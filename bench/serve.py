@@ -27,7 +27,7 @@ from pathlib import Path
 
 import common
 import hosts
-from servers import free_port
+from servers import free_port, tree_cpu_seconds
 
 CONGESTION_CONTROL = "cubic"
 LOOPBACK = "127.0.0.1"
@@ -106,9 +106,7 @@ class Server:
 
     def cpu_seconds(self):
         """The CPU time of the server and its workers so far, in seconds."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        stats = [Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split() for process in [self.process.pid, *children]]
-        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+        return tree_cpu_seconds(self.process.pid)
 
     def __exit__(self, *_):
         self.process.terminate()

@@ -15,6 +15,13 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def tree_cpu_seconds(process):
+    """The CPU time of a process and its children so far, in seconds."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    stats = [Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split() for number in [process, *children]]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
 class Server:
     """A program that listens on a port of the loopback address. It is killed at the end of the block."""
 
