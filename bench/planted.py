@@ -2,11 +2,11 @@
 
 import itertools
 import os
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import common
+import media
 
 GROUP_NUMBERS = itertools.count()
 
@@ -24,13 +24,8 @@ def cgroup(controller, **limits):
             (group / name.replace("__", ".")).write_text(value)
         yield group / "cgroup.procs"
     finally:
-        # Its processes have ended, but the kernel may not have removed them yet.
-        for _ in range(100):
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
+        with media.without_interruption():
+            media.remove_cgroup(group)
 
 
 @contextmanager
@@ -41,12 +36,10 @@ def loop_disk(base, options="loop"):
         file.truncate(1 << 30)
     common.run([common.require_program("mkfs.ext4", "e2fsprogs"), "-q", "-F", image])
     mount_point.mkdir()
-    common.run(["mount", "-o", options, image, mount_point])
     try:
-        yield mount_point
+        with media.mounted_image(image, mount_point, options):
+            yield mount_point
     finally:
-        common.run(["umount", mount_point])
-        image.unlink()
         mount_point.rmdir()
 
 
