@@ -6,11 +6,12 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, RTT_TCP};
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_core::{
-    AmountFormula, Arm, Case, CauseTrial, CauseVerdict, Experiment, Explanation, Measurement, MechanismTrial, Metric,
-    MetricCase, MetricReadings, Name, OverheadReading, PartKind, PlannedMeasurement, Prediction, PredictionBasis,
-    PredictionRecord, Readings, Round, RoundOutcome, SkipReason,
+    AmountFormula, Arm, Case, CauseTrial, CauseVerdict, CountedOperations, Experiment, Explanation, Measurement,
+    MechanismTrial, Metric, MetricCase, MetricReadings, Name, OverheadReading, PartKind, PlannedMeasurement,
+    Prediction, PredictionBasis, PredictionRecord, Readings, Round, RoundOutcome, SkipReason,
 };
 use kelvin_stats::Random;
+use kelvin_testing::recorded_counters;
 
 const PASSES: usize = 14;
 
@@ -265,4 +266,24 @@ fn interval_of_scattered_rounds_ends_at_zero() {
     }
     let explanation = planted.explain();
     assert_eq!((explanation.whole.low, explanation.figure.low), (0.0, 0.0));
+}
+
+#[test]
+fn counted_events_of_an_operation_are_said() {
+    let mut planted = PlantedExperiment::new(&RTT_TCP, 60_000.0);
+    let counted: CountedOperations = serde_json::from_str(recorded_counters::COUNTED_OPERATIONS).unwrap();
+    // A round without counters, and one that counted four times as much.
+    let of_more = CountedOperations { operations: counted.operations / 4, ..counted.clone() };
+    let by_round = [Some(of_more), Some(counted.clone()), None, Some(counted)];
+    for (round, counted) in planted.experiment.arms[0].measurement.rounds.iter_mut().zip(by_round) {
+        let RoundOutcome::Measured(readings) = &mut round.outcome else { panic!("a round that failed") };
+        readings[0].counted = counted;
+    }
+    let explanation = planted.explain();
+    let rates: Vec<f64> = explanation.counters.iter().map(|rate| rate.per_operation).collect();
+    assert_eq!(rates, [12.5, 50.0, 0.98, 0.0125, 0.25]);
+    let words = word_explanation(&explanation);
+    let said = words.notes.iter().find(|(label, _)| *label == "counted").map(|(_, text)| text.as_str());
+    let events = recorded_counters::EVENTS_OF_AN_OPERATION;
+    assert_eq!(said, Some(format!("by the processor, for each operation {events}").as_str()));
 }

@@ -16,8 +16,10 @@ pub(crate) fn hardware_counters(root: FileRoot<'_>, cpu: u32) -> Fact<HardwareCo
     }
     match open(cpu) {
         Ok(group) => {
-            let events =
-                HardwareEvent::ALL.into_iter().filter(|&event| group.events().contains(&code_of(event))).collect();
+            let events = HardwareEvent::ALL
+                .into_iter()
+                .filter(|&event| group.events().any(|code| code == code_of(event)))
+                .collect();
             let counters = HardwareCounters { events, excludes_kernel: !group.counts_kernel() };
             Fact::known(counters, "perf_event_open(2)")
         }

@@ -1,5 +1,7 @@
 //! Counters of the processor and of the kernel, for what the calling thread does (perf_event_open).
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
@@ -46,6 +48,7 @@ const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
 const FLAG_EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const FORMAT_TOTAL_TIME_ENABLED: u64 = 1;
 const FORMAT_TOTAL_TIME_RUNNING: u64 = 1 << 1;
+const FORMAT_ID: u64 = 1 << 2;
 const FORMAT_GROUP: u64 = 1 << 3;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
@@ -55,6 +58,8 @@ const TRIAL_MULTIPLIES: u64 = 1000;
 const IOCTL_ENABLE: libc::c_ulong = 0x2400;
 const IOCTL_DISABLE: libc::c_ulong = 0x2401;
 const IOCTL_RESET: libc::c_ulong = 0x2403;
+/// The request of an event's number, `_IOR('$', 7, __u64 *)`.
+const IOCTL_ID: libc::c_ulong = 2 << 30 | (size_of::<*const u64>() as libc::c_ulong) << 16 | 0x2407;
 const IOCTL_FLAG_GROUP: libc::c_ulong = 1;
 
 /// Whether this error of [`CounterGroup::open`] says that the kernel forbids counters, rather than has none.
@@ -65,10 +70,27 @@ pub fn is_forbidden(error: &Error) -> bool {
 /// Events that are counted at the same time, for the calling thread alone; in the kernel too where this is allowed.
 #[derive(Debug)]
 pub struct CounterGroup {
-    /// The first leads the others.
-    descriptors: Vec<OwnedFd>,
-    events: Vec<EventCode>,
+    source: CounterSource,
+    members: Vec<GroupMember>,
     counts_kernel: bool,
+}
+
+/// Where counts come from.
+#[derive(Debug)]
+enum CounterSource {
+    /// The kernel. The first event leads the others.
+    Kernel(Vec<OwnedFd>),
+    /// Recorded reads, each of which is read once.
+    Recorded(RefCell<VecDeque<Vec<u64>>>),
+}
+
+/// An event of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// The event.
+    pub event: EventCode,
+    /// The number by which the kernel names it in what it counts.
+    pub id: u64,
 }
 
 /// What a group counted.
@@ -89,13 +111,18 @@ impl CounterValues {
         is_complete.then_some(self.counts)
     }
 
-    /// The values as the kernel writes them with `PERF_FORMAT_GROUP` and both times: the number of events, the times, and a count for each
-    /// event.
-    fn parse(words: &[u64], events: &[EventCode]) -> Option<Self> {
+    /// The values as the kernel writes them (`read_format` in linux/perf_event.h, with `PERF_FORMAT_GROUP`, `PERF_FORMAT_ID` and both
+    /// times): the number of events, the times, and for each event its count and id. `None` unless each member has one count.
+    pub fn parse(words: &[u64], members: &[GroupMember]) -> Option<Self> {
         let (&[count, enabled_nanoseconds, running_nanoseconds], values) = words.split_first_chunk::<3>()?;
-        let is_whole = count as usize == events.len() && values.len() == events.len();
-        let counts = events.iter().copied().zip(values.iter().copied()).collect();
-        is_whole.then_some(Self { counts, enabled_nanoseconds, running_nanoseconds })
+        let (values, rest) = values.as_chunks::<2>();
+        let is_whole = usize::try_from(count) == Ok(members.len()) && values.len() == members.len() && rest.is_empty();
+        let count_of = |member: &GroupMember| {
+            let of_member = |[_, id]: &&[u64; 2]| *id == member.id;
+            values.iter().find(of_member).map(|&[count, _]| (member.event, count))
+        };
+        let counts = members.iter().map(count_of).collect::<Option<Vec<_>>>().filter(|_| is_whole)?;
+        Some(Self { counts, enabled_nanoseconds, running_nanoseconds })
     }
 }
 
@@ -114,29 +141,43 @@ impl CounterGroup {
 
     fn open_where(events: &[EventCode], cpu: u32, counts_kernel: bool) -> Result<Self> {
         let processor_type = processor_type_of(cpu);
-        let mut group = Self { descriptors: Vec::new(), events: Vec::new(), counts_kernel };
+        let (mut descriptors, mut members): (Vec<OwnedFd>, Vec<GroupMember>) = Default::default();
         let mut first_error = None;
         for &event in events {
-            let leader = group.descriptors.first().map_or(-1, OwnedFd::as_raw_fd);
+            let leader = descriptors.first().map_or(-1, OwnedFd::as_raw_fd);
             match open_event(event, processor_type, leader, counts_kernel) {
                 Ok(descriptor) => {
-                    group.descriptors.push(descriptor);
-                    group.events.push(event);
+                    members.push(GroupMember { event, id: id_of(&descriptor)? });
+                    descriptors.push(descriptor);
                 }
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
         match first_error {
-            Some(error) if group.events.is_empty() => return Err(error),
+            Some(error) if members.is_empty() => return Err(error),
             _ => {}
         }
-        // Others, such as the kernel's watchdog, may hold counters that the whole group would need. A processor of several kinds counts only on
-        // those of this one, where the calling thread may not be now.
-        while processor_type.is_none() && group.events.len() > 1 && !group.has_counters()? {
-            group.descriptors.pop();
-            group.events.pop();
+        let group = Self { source: CounterSource::Kernel(descriptors), members, counts_kernel };
+        // A processor of several kinds counts only on those of this one, where the calling thread may not be now.
+        if processor_type.is_some() { Ok(group) } else { group.with_free_counters() }
+    }
+
+    /// A group of recorded reads of these events, which counts the kernel's work too.
+    pub fn recorded(members: Vec<GroupMember>, reads: impl IntoIterator<Item = Vec<u64>>) -> Self {
+        let reads = RefCell::new(reads.into_iter().collect());
+        Self { source: CounterSource::Recorded(reads), members, counts_kernel: true }
+    }
+
+    /// The group without its last members for which there is no counter: others, such as the kernel's watchdog, may hold some that the whole
+    /// group would need.
+    fn with_free_counters(mut self) -> Result<Self> {
+        while self.members.len() > 1 && !self.has_counters()? {
+            self.members.pop();
+            if let CounterSource::Kernel(descriptors) = &mut self.source {
+                descriptors.pop();
+            }
         }
-        Ok(group)
+        Ok(self)
     }
 
     /// Whether there is a counter for each event, now.
@@ -146,8 +187,8 @@ impl CounterGroup {
     }
 
     /// The events that are counted.
-    pub fn events(&self) -> &[EventCode] {
-        &self.events
+    pub fn events(&self) -> impl Iterator<Item = EventCode> {
+        self.members.iter().map(|member| member.event)
     }
 
     /// Whether what the kernel does for the thread is counted too.
@@ -161,33 +202,48 @@ impl CounterGroup {
     /// Those of the kernel's interface.
     pub fn count<R>(&self, work: impl FnOnce() -> R) -> Result<(R, CounterValues)> {
         self.control(IOCTL_RESET)?;
+        // The times go on from earlier ones: a reset sets the counts to zero, and not them.
+        let before = self.read()?;
         self.control(IOCTL_ENABLE)?;
         let result = work();
         self.control(IOCTL_DISABLE)?;
-        Ok((result, self.read()?))
+        let mut values = self.read()?;
+        values.enabled_nanoseconds = values.enabled_nanoseconds.saturating_sub(before.enabled_nanoseconds);
+        values.running_nanoseconds = values.running_nanoseconds.saturating_sub(before.running_nanoseconds);
+        Ok((result, values))
     }
 
     fn control(&self, request: libc::c_ulong) -> Result<()> {
-        let leader = self.leader()?;
+        let CounterSource::Kernel(descriptors) = &self.source else { return Ok(()) };
         // SAFETY: the descriptor is open, and these requests take a number.
-        check(unsafe { libc::ioctl(leader, request as _, IOCTL_FLAG_GROUP) }).map(drop)
-    }
-
-    fn leader(&self) -> Result<libc::c_int> {
-        self.descriptors.first().map(AsRawFd::as_raw_fd).ok_or_else(|| Error::other("a group of no events"))
+        check(unsafe { libc::ioctl(leader_of(descriptors)?, request as _, IOCTL_FLAG_GROUP) }).map(drop)
     }
 
     fn read(&self) -> Result<CounterValues> {
-        let mut words = vec![0u64; 3 + self.events.len()];
-        let bytes = size_of_val(words.as_slice());
-        // SAFETY: the buffer is valid for that many bytes, of which any are numbers.
-        let count = unsafe { libc::read(self.leader()?, words.as_mut_ptr().cast(), bytes) };
-        if count < 0 {
-            return Err(Error::last_os_error());
-        }
-        let words = &words[..count as usize / size_of::<u64>()];
-        CounterValues::parse(words, &self.events).ok_or_else(|| Error::other("counters of another number of events"))
+        let words = match &self.source {
+            CounterSource::Kernel(descriptors) => read_group(leader_of(descriptors)?, self.members.len())?,
+            CounterSource::Recorded(reads) => reads.borrow_mut().pop_front().unwrap_or_default(),
+        };
+        let values = CounterValues::parse(&words, &self.members);
+        values.ok_or_else(|| Error::other("the kernel gave no count for each event of the group"))
     }
+}
+
+fn leader_of(descriptors: &[OwnedFd]) -> Result<libc::c_int> {
+    descriptors.first().map(AsRawFd::as_raw_fd).ok_or_else(|| Error::other("a group of no events"))
+}
+
+/// What the kernel has counted for a group of this many events.
+fn read_group(leader: libc::c_int, members: usize) -> Result<Vec<u64>> {
+    let mut words = vec![0u64; 3 + 2 * members];
+    let bytes = size_of_val(words.as_slice());
+    // SAFETY: the buffer is valid for that many bytes, of which any are numbers.
+    let count = unsafe { libc::read(leader, words.as_mut_ptr().cast(), bytes) };
+    if count < 0 {
+        return Err(Error::last_os_error());
+    }
+    words.truncate(count as usize / size_of::<u64>());
+    Ok(words)
 }
 
 /// Opens one event for the calling thread on any CPU, as a member of the group of a leader, or as one (-1).
@@ -204,7 +260,7 @@ fn open_event(
         event_type: event.event_type,
         size: size_of::<EventAttributes>() as u32,
         config,
-        read_format: FORMAT_GROUP | FORMAT_TOTAL_TIME_ENABLED | FORMAT_TOTAL_TIME_RUNNING,
+        read_format: FORMAT_GROUP | FORMAT_ID | FORMAT_TOTAL_TIME_ENABLED | FORMAT_TOTAL_TIME_RUNNING,
         // Members count when their leader does.
         flags: if leader < 0 { FLAG_DISABLED } else { 0 }
             | FLAG_EXCLUDE_HYPERVISOR
@@ -217,6 +273,14 @@ fn open_event(
     let descriptor = check(descriptor as libc::c_int)?;
     // SAFETY: the call has just returned it, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The number by which the kernel names an event.
+fn id_of(descriptor: &OwnedFd) -> Result<u64> {
+    let mut id = 0u64;
+    // SAFETY: the descriptor is open, and the kernel writes a number to where the valid pointer leads.
+    check(unsafe { libc::ioctl(descriptor.as_raw_fd(), IOCTL_ID as _, &raw mut id) })?;
+    Ok(id)
 }
 
 /// The type of the counters of a CPU's kind of core, on a processor of several kinds; `None` on others.
@@ -235,6 +299,8 @@ fn processor_type_of(cpu: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_testing::recorded_counters;
+
     use super::*;
     use crate::mapping::{page_bytes, write_pages};
     use crate::memory::{Arena, PagePolicy};
@@ -285,16 +351,44 @@ mod tests {
         }
     }
 
+    /// The members of the recorded group, each an event of the number of its place.
+    fn recorded_members() -> Vec<GroupMember> {
+        let member = |(id, number)| GroupMember { event: EventCode::new((0, number)), id };
+        recorded_counters::IDS.into_iter().zip(0..).map(member).collect()
+    }
+
     #[test]
-    fn values_are_parsed_and_partial_ones_refused() {
-        let events = [CYCLES, INSTRUCTIONS];
-        // Two events, the times, cycles and instructions.
-        let values = CounterValues::parse(&[2, 5_000, 5_000, 9_000, 3_000], &events).unwrap();
-        assert_eq!(values.counts, [(CYCLES, 9_000), (INSTRUCTIONS, 3_000)]);
-        assert!(values.clone().complete_counts().is_some());
-        assert_eq!(CounterValues { running_nanoseconds: 2_500, ..values.clone() }.complete_counts(), None);
-        assert_eq!(CounterValues { running_nanoseconds: 0, enabled_nanoseconds: 0, ..values }.complete_counts(), None);
-        assert_eq!(CounterValues::parse(&[1, 5_000, 5_000, 9_000], &events), None);
-        assert_eq!(CounterValues::parse(&[2, 5_000], &events), None);
+    fn recorded_reads_are_parsed_and_damaged_ones_refused() {
+        let members = recorded_members();
+        let parse = |words: &[u64]| CounterValues::parse(words, &members);
+        let whole = &recorded_counters::reads("complete")[1];
+        let values = parse(whole).unwrap();
+        assert_eq!((values.enabled_nanoseconds, values.running_nanoseconds), (5_000, 5_000));
+        let counts = members.iter().map(|member| member.event).zip([400, 300, 0, 0, 2]).collect();
+        assert_eq!(values.complete_counts(), Some(counts));
+        for words in recorded_counters::reads("damaged") {
+            assert_eq!(parse(&words), None, "{words:?}");
+        }
+        for length in 0..whole.len() {
+            assert_eq!(parse(&whole[..length]), None, "{length}");
+        }
+        assert_eq!(parse(&[whole, &[0][..]].concat()), None);
+    }
+
+    #[test]
+    fn times_of_earlier_counts_do_not_count() {
+        let group = CounterGroup::recorded(recorded_members(), recorded_counters::reads("multiplexed"));
+        let complete = [(); 4].map(|()| group.count(|| ()).unwrap().1.complete_counts().is_some());
+        assert_eq!(complete, [false, true, false, true], "without counters, alone, with others, and alone");
+        assert!(group.count(|| ()).is_err(), "no more was recorded");
+    }
+
+    #[test]
+    fn group_without_free_counters_loses_its_last_members() {
+        let two = |words: [u64; 4]| vec![2, words[0], words[1], words[2], 71, words[3], 72];
+        let one = |words: [u64; 3]| vec![1, words[0], words[1], words[2], 71];
+        let reads = [two([0; 4]), two([900, 0, 0, 0]), one([900, 0, 0]), one([1800, 900, 3000])];
+        let group = CounterGroup::recorded(recorded_members()[..2].to_vec(), reads).with_free_counters().unwrap();
+        assert_eq!(group.events().collect::<Vec<_>>(), [CYCLES]);
     }
 }

@@ -1,5 +1,5 @@
 //! What the tests of several crates share: how one reports that it cannot run here, file systems that are mounted or served for one,
-//! and which control groups there are.
+//! which control groups there are, and recorded counters.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ pub mod cgroups;
 pub mod fuse_server;
 pub mod mounted_fs;
 pub mod postgres;
+pub mod recorded_counters;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};

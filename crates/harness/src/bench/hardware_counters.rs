@@ -28,13 +28,23 @@ fn code_of(event: HardwareEvent) -> EventCode {
 pub(super) fn count_operations(
     clock: Clock,
     (iterations, nanoseconds): (u64, f64),
-    mut operation: impl FnMut(u64) -> Result<(), ProbeError>,
+    operation: impl FnMut(u64) -> Result<(), ProbeError>,
 ) -> Result<Option<CountedOperations>, ProbeError> {
     if nanoseconds > MAX_OPERATION_NANOSECONDS {
         return Ok(None);
     }
     let codes = HardwareEvent::ALL.map(code_of);
     let Ok(group) = CounterGroup::open(&codes, kelvin_sys::cpu::current()) else { return Ok(None) };
+    count_in_windows(&group, clock, iterations, operation)
+}
+
+/// Counts what a group counts of repetitions of an operation in windows; `None` where others had the counters meanwhile.
+fn count_in_windows(
+    group: &CounterGroup,
+    clock: Clock,
+    iterations: u64,
+    mut operation: impl FnMut(u64) -> Result<(), ProbeError>,
+) -> Result<Option<CountedOperations>, ProbeError> {
     let mut repeat = || -> Result<u64, ProbeError> {
         let start = clock.deadline_nanoseconds();
         let mut repetitions = 0;
@@ -84,7 +94,42 @@ fn median_window(mut windows: Vec<Window>) -> Option<Window> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_sys::clock::ScriptedClock;
+    use kelvin_sys::perf_event::GroupMember;
+    use kelvin_testing::recorded_counters;
+
     use super::*;
+
+    /// What a part of the record counts of an operation of 100 iterations that takes 50 us: four fill a window.
+    fn count_recorded(part: &str, events: &[HardwareEvent]) -> Result<Option<CountedOperations>, ProbeError> {
+        let member = |(&event, id): (&HardwareEvent, u64)| GroupMember { event: code_of(event), id };
+        let members = events.iter().zip(recorded_counters::IDS).map(member).collect();
+        let group = CounterGroup::recorded(members, recorded_counters::reads(part));
+        let script = ScriptedClock::leak(0);
+        count_in_windows(&group, Clock::Scripted(script), 100, |iterations| {
+            script.advance(500 * iterations);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn recorded_windows_become_events_of_operations() {
+        let counted = count_recorded("complete", &HardwareEvent::ALL).unwrap().unwrap();
+        assert_eq!(serde_json::to_string(&counted).unwrap(), recorded_counters::COUNTED_OPERATIONS);
+        // A processor of two events, by their ids; what nothing counts is taken off down to zero.
+        let two = [HardwareEvent::Cycles, HardwareEvent::Instructions];
+        let counted = count_recorded("other order", &two).unwrap().unwrap();
+        let events = [(HardwareEvent::Cycles, 0), (HardwareEvent::Instructions, 20_000)];
+        assert_eq!((counted.operations, counted.events), (400, events.into()));
+    }
+
+    #[test]
+    fn shared_counters_count_nothing() {
+        for part in ["multiplexed", "multiplexed window"] {
+            assert_eq!(count_recorded(part, &HardwareEvent::ALL), Ok(None), "{part}");
+        }
+        assert!(count_recorded("damaged", &HardwareEvent::ALL).is_err());
+    }
 
     #[test]
     fn interrupted_windows_are_left_out() {
