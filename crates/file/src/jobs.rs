@@ -41,23 +41,33 @@ pub struct JobSpec {
     pub ramp: u64,
     /// Nanoseconds of the window.
     pub window: u64,
-    /// Whether the time of each completion in the window is kept: of a slow device there are few.
-    pub keeps_times: bool,
+}
+
+impl JobSpec {
+    /// Requests of all jobs together that are in flight at once.
+    pub fn in_flight(&self) -> u64 {
+        self.cpus.len() as u64 * u64::from(self.engine.depth())
+    }
 }
 
 /// What one job did in the window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobResult {
-    /// Requests that were completed in it.
-    pub completions: u64,
+    /// The clock at each completion in it, in ticks.
+    pub times: Vec<u64>,
     /// Nanoseconds of CPU time between the first and the last of these.
     pub cpu_time: u64,
     /// All requests that it made, before the window and after it as well.
     pub requests: u64,
     /// The mean queue depth, counted at completions.
     pub achieved_depth: f64,
-    /// The clock at each completion in the window, in ticks, if that was to be kept.
-    pub times: Vec<u64>,
+}
+
+impl JobResult {
+    /// Requests that were completed in the window.
+    pub fn completions(&self) -> u64 {
+        self.times.len() as u64
+    }
 }
 
 /// What jobs did in their window.
@@ -77,13 +87,13 @@ impl JobsResult {
 
     /// Requests that were completed in the window.
     pub fn completions(&self) -> u64 {
-        self.jobs.iter().map(|job| job.completions).sum()
+        self.jobs.iter().map(JobResult::completions).sum()
     }
 
     /// Nanoseconds of CPU time of a request.
     pub fn cpu_time_per_request(&self) -> f64 {
         // The first completion begins the CPU time of a job, and is not in it.
-        let requests: u64 = self.jobs.iter().map(|job| job.completions.saturating_sub(1)).sum();
+        let requests: u64 = self.jobs.iter().map(|job| job.completions().saturating_sub(1)).sum();
         self.jobs.iter().map(|job| job.cpu_time).sum::<u64>() as f64 / requests.max(1) as f64
     }
 
@@ -180,13 +190,12 @@ struct WindowObserver<'w> {
     result: JobResult,
     /// CPU time at the first completion in the window.
     first_usage: Option<Usage>,
-    keeps_times: bool,
 }
 
 impl<'w> WindowObserver<'w> {
-    fn new(window: &'w Window, clock: Clock, depth: u32, keeps_times: bool) -> Self {
+    fn new(window: &'w Window, clock: Clock, depth: u32) -> Self {
         let (start, until_ready, result) = (clock.start(), u64::from(depth), JobResult::default());
-        Self { window, clock, start, until_ready, result, first_usage: None, keeps_times }
+        Self { window, clock, start, until_ready, result, first_usage: None }
     }
 
     /// The end of the window.
@@ -223,10 +232,7 @@ impl Observer for WindowObserver<'_> {
                 if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
             Phase::Counted => {
-                self.result.completions += 1;
-                if self.keeps_times {
-                    self.result.times.push(now);
-                }
+                self.result.times.push(now);
                 if self.first_usage.is_none() {
                     self.first_usage = Some(read_usage(UsageScope::Thread));
                 }
@@ -275,7 +281,7 @@ fn run_job(spec: &JobSpec, number: u64, cpu: u32, (window, barrier): (&Window, &
         return Ok(JobResult::default());
     }
     let mut reader = reader?;
-    let mut observer = WindowObserver::new(window, spec.clock.0, spec.engine.depth(), spec.keeps_times);
+    let mut observer = WindowObserver::new(window, spec.clock.0, spec.engine.depth());
     let mut requests = BlockRequests::new(0..spec.target.bytes(), spec.block, order).endless();
     reader.read(&mut requests, &mut observer)?;
     Ok(JobResult { achieved_depth: reader.achieved_depth().unwrap_or(1.0), ..observer.result })
@@ -291,7 +297,7 @@ mod tests {
     /// Completions of two jobs at these moments of a script, in nanoseconds; what each counts.
     fn counted(window: &Window, depth: u32, moments: &[(usize, u64)]) -> [JobResult; 2] {
         let script = ScriptedClock::leak(0);
-        let mut observers = [0, 1].map(|_| WindowObserver::new(window, Clock::Scripted(script), depth, true));
+        let mut observers = [0, 1].map(|_| WindowObserver::new(window, Clock::Scripted(script), depth));
         let mut has_ended = [false; 2];
         for &(job, moment) in moments {
             assert!(!has_ended[job], "a job that was told to end makes no more requests");
@@ -319,7 +325,7 @@ mod tests {
             (1, 200_000),
         ];
         let jobs = counted(&window, 2, &moments);
-        assert_eq!(jobs.each_ref().map(|job| job.completions), [2, 2]);
+        assert_eq!(jobs.each_ref().map(JobResult::completions), [2, 2]);
         assert_eq!(jobs.each_ref().map(|job| job.requests), [6, 5]);
         let result = JobsResult { window: 100_000, jobs: jobs.to_vec() };
         assert_eq!(result.times(), [80_000, 81_000, 120_000, 179_999]);
@@ -331,19 +337,19 @@ mod tests {
         let window = Window::new(2, (0, 100_000), 1e9);
         // One request of the second job takes 3 s: the window begins 50 us after 2 s have passed.
         let jobs = counted(&window, 1, &[(0, 10), (0, 2_000_000_001), (0, 2_000_060_000), (1, 3_000_000_000)]);
-        assert_eq!(jobs.map(|job| job.completions), [1, 0]);
+        assert_eq!(jobs.map(|job| job.completions()), [1, 0]);
     }
 
     #[test]
     fn cancelled_jobs_end_before_the_window() {
         let window = Window::new(2, (0, 100_000), 1e9);
         window.is_cancelled.store(true, Ordering::Relaxed);
-        assert_eq!(counted(&window, 1, &[(0, 10), (1, 20)]).map(|job| job.completions), [0, 0]);
+        assert_eq!(counted(&window, 1, &[(0, 10), (1, 20)]).map(|job| job.completions()), [0, 0]);
     }
 
     #[test]
     fn cpu_time_is_that_between_the_first_and_the_last() {
-        let job = |completions, cpu_time| JobResult { completions, cpu_time, ..JobResult::default() };
+        let job = |completions, cpu_time| JobResult { times: vec![0; completions], cpu_time, ..JobResult::default() };
         let jobs = JobsResult { window: 1, jobs: vec![job(11, 5000), job(31, 15_000)] };
         assert_eq!(jobs.cpu_time_per_request(), 500.0);
         assert_eq!(JobsResult { window: 1, jobs: vec![job(0, 0)] }.cpu_time_per_request(), 0.0);
@@ -364,7 +370,6 @@ mod tests {
             clock: (Clock::MonotonicRaw, 1e9),
             ramp: 1_000_000,
             window: 5_000_000,
-            keeps_times: false,
         };
         let result = match run(&spec) {
             Err(error) if error.is_unsupported() => {
@@ -375,7 +380,7 @@ mod tests {
         assert_eq!((result.jobs.len(), result.window), (3, 5_000_000));
         for job in &result.jobs {
             // Each completed its queue once before, and what was in flight at the end completed after.
-            assert!(job.requests >= job.completions + 4, "{job:?}");
+            assert!(job.requests >= job.completions() + 4, "{job:?}");
             assert!(job.achieved_depth > 0.0 && job.achieved_depth <= 4.0, "{job:?}");
         }
         let error = run(&JobSpec { cpus: vec![cpu, 8000], ..spec.clone() }).unwrap_err().to_string();

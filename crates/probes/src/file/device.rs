@@ -3,20 +3,22 @@
 //! They explain reading and writing of files. They must not be taken for those of the medium: a drive, a controller or a
 //! hypervisor may answer from its own cache, below the kernel.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use kelvin_core::catalogue::file::{
     DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
     DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY, EXTENT,
 };
-use kelvin_file::{BlockRequest, Observer, Reader};
-use kelvin_stats::{PacedRate, ProgressPoint, STEADY_WINDOWS, paced_rate};
+use kelvin_file::Reader;
+use kelvin_file::jobs::JobSpec;
+use kelvin_stats::STEADY_WINDOWS;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 
 use super::extent;
 use super::overwrite::{Overwriter, stream_overwrite};
 use super::prelude::*;
+use super::request_rate::{QueuedRequests, window_nanoseconds};
 use super::test_files::{FULL_QUEUE_DEPTH, QueuedReads};
 
 pub(crate) static PROBE: Probe = Probe {
@@ -49,8 +51,8 @@ const STREAM_BLOCK: usize = MIB as usize;
 const RANDOM_BLOCK: usize = 4096;
 /// Small requests in flight for the device's highest rate: as many as keep a fast drive busy.
 const RANDOM_DEPTH: u32 = 64;
-/// Nanoseconds for which they are kept in flight at least: many times their latency.
-const MIN_RANDOM_NANOSECONDS: f64 = 20e6;
+/// Of these for each in flight that a round has at least, as far as there is time: the rate of a slow drive is one of many rounds.
+const MIN_REQUESTS_PER_SLOT: u64 = 1;
 /// Bytes of a part: as many as are in flight.
 const STREAM_PART_BYTES: u64 = FULL_QUEUE_DEPTH as u64 * MIB;
 /// Nanoseconds that a part must take, for its beginning and its end not to count.
@@ -184,77 +186,25 @@ fn random_latency(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
 /// Reads small blocks in random order, with many in flight.
 fn random_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let queue = test_files::queued_reads(target, RANDOM_DEPTH)?;
+    set_cache_state(target, PageCacheState::Direct)?;
+    let spec = JobSpec {
+        target: target.clone(),
+        engine: queue.engine,
+        block: RANDOM_BLOCK,
+        seed: bench.seed(),
+        cpus: vec![bench.cpu(); queue.threads as usize],
+        clock: (bench.clock(), bench.hertz()),
+        ramp: 0,
+        window: window_nanoseconds(bench.slice()),
+    };
     let counters = DeviceCounters::now(target);
-    let result = test_files::run_job(&ReadJob {
-        order: BlockOrder::Random { seed: bench.seed() },
-        until: test_files::time_limit(bench.slice().max(MIN_RANDOM_NANOSECONDS)),
-        ..queue.job(target, RANDOM_BLOCK, 0..target.bytes())
-    })?;
-    bench.note(queue.description.as_str());
-    let (mut rate, mut bytes) = (result.requests_per_second(), result.total.bytes);
-    // With a thread for each, no one sees when each is done.
-    if rate < SLOW_DEVICE_IOPS && queue.threads == 1 {
-        let (pacing, bytes_read) = read_randomly(target, &queue, RANDOM_BLOCK, bench.seed())?;
-        bench.note(describe_pacing(&pacing));
-        (rate, bytes) = (pacing.rate, bytes + bytes_read);
-    }
-    bench.note(counters.prove_read(bytes)?);
-    bench.record(&DEVICE_REQUESTS, vec![rate]);
+    let reads = QueuedRequests::read(&spec, MIN_REQUESTS_PER_SLOT)?;
+    fail_if(reads.result.completions() == 0, "no request completed in the window")?;
+    bench.note(queue.description);
+    reads.describe_pacing().into_iter().for_each(|note| bench.note(note));
+    bench.note(counters.prove_read(reads.requests * RANDOM_BLOCK as u64)?);
+    bench.record(&DEVICE_REQUESTS, vec![reads.per_second()]);
     Ok(())
-}
-
-/// Requests a second below which a device is slow: it does fewer than a hundred in the shortest measure.
-pub(super) const SLOW_DEVICE_IOPS: f64 = 5000.0;
-/// Seconds for which a slow one is watched: six periods of a limit of the kernel's, a tenth of a second each.
-pub(super) const SLOW_DEVICE_SECONDS: f64 = 0.65;
-
-/// When requests were completed.
-struct CompletionTimes {
-    start: u64,
-    bytes: u64,
-    completions: Vec<ProgressPoint>,
-}
-
-impl Observer for CompletionTimes {
-    type Stamp = ();
-
-    fn begin(&mut self) {}
-
-    fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
-        let elapsed = (monotonic() - self.start) as f64 / 1e9;
-        self.bytes += request.bytes as u64;
-        self.completions.push(ProgressPoint { seconds: elapsed, amount: self.completions.len() as f64 + 1.0 });
-        if elapsed < SLOW_DEVICE_SECONDS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    }
-}
-
-/// Keeps requests of a block each in flight at random places; how they come, and the bytes that were read.
-fn read_randomly(target: &Target, queue: &QueuedReads, block: usize, seed: u64) -> ProbeResult<(PacedRate, u64)> {
-    let order = BlockOrder::Random { seed };
-    let options = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
-    let mut reader = queue.engine.open(target, options).map_err(probe_error)?;
-    let mut observer = CompletionTimes { start: monotonic(), bytes: 0, completions: Vec::new() };
-    reader
-        .read(&mut BlockRequests::new(0..target.bytes(), block, order).endless(), &mut observer)
-        .map_err(probe_error)?;
-    let pacing = paced_rate(&observer.completions).or_fail("no two requests were done")?;
-    Ok((pacing, observer.bytes))
-}
-
-/// How requests come, in words.
-pub(super) fn describe_pacing(pacing: &PacedRate) -> String {
-    let description = format!(
-        "fewer than {SLOW_DEVICE_IOPS:.0} requests a second were done: they were watched for {SLOW_DEVICE_SECONDS} s"
-    );
-    match pacing.batches {
-        Some([amount, seconds]) => {
-            let milliseconds = seconds * 1e3;
-            format!(
-                "{description}, and come in bunches of {amount:.0} every {milliseconds:.0} ms: a limit lets them through"
-            )
-        }
-        None => format!("{description}, and come evenly"),
-    }
 }
 
 fn write(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -324,12 +274,5 @@ mod tests {
         let text = |rate| compare_with_first_pass(200e6, rate);
         assert!(text(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
         assert!(text(380e6).ends_with("no sign of a cache below the kernel"));
-    }
-
-    #[test]
-    fn bursts_are_described_with_size() {
-        let text = |batches| describe_pacing(&PacedRate { rate: 333.0, batches });
-        assert!(text(Some([33.3, 0.1])).ends_with("come in bunches of 33 every 100 ms: a limit lets them through"));
-        assert!(text(None).ends_with("come evenly"));
     }
 }

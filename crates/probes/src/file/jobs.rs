@@ -6,14 +6,13 @@
 use kelvin_core::catalogue::file::{
     DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, JOBS, JOBS_CPU, JOBS_DEPTH, JOBS_IOPS, JOBS_STUDY, QUEUE_DEPTH,
 };
-use kelvin_file::jobs::{self, JobSpec, JobsResult};
+use kelvin_file::jobs::{JobSpec, JobsResult};
 use kelvin_file::read_job::jain_fairness;
-use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
 
-use super::device::{SLOW_DEVICE_IOPS, SLOW_DEVICE_SECONDS, describe_pacing};
 use super::extent;
 use super::prelude::*;
-use super::queue_depth::{closed_system_rates, extended_round};
+use super::queue_depth::{REQUESTS_PER_SLOT, closed_system_rates};
+use super::request_rate::{QueuedRequests, window_nanoseconds};
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::working_cpus::{cores_first, cpu_counts};
 
@@ -34,9 +33,6 @@ pub(super) static PROBE: Probe = Probe {
 /// More jobs keep more requests in flight than devices have queue entries for: 64 of depth 32 are 2048.
 const MAX_JOBS: u64 = 64;
 const BLOCK: usize = 4096;
-/// Nanoseconds of the window at least: a period in which a limit of the kernel lets requests through, all at once (blk-throttle.c: a tenth
-/// of a second). A shorter one may hold a bunch alone, and not the pause after it.
-const MIN_WINDOW_NANOSECONDS: f64 = 100e6;
 /// Nanoseconds of full queues of several jobs before the window, as fio's ramp_time: after an idle time a device may serve them faster than
 /// it can go on to (a virtual disk 1.05 to 1.25 times as fast in the first tenth of a second, but one job at its lasting rate).
 const RAMP_NANOSECONDS: u64 = 200_000_000;
@@ -57,44 +53,22 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         cpus,
         clock: (bench.clock(), bench.hertz()),
         ramp: if count > 1 { RAMP_NANOSECONDS } else { 0 },
-        window: bench.slice().max(MIN_WINDOW_NANOSECONDS) as u64,
-        keeps_times: false,
+        window: window_nanoseconds(bench.slice()),
     };
     let counters = DeviceCounters::now(&target);
-    let mut result = jobs::run(&spec).map_err(probe_error)?;
-    let mut requests = result.requests();
-    let is_slow = result.requests_per_second() < SLOW_DEVICE_IOPS;
-    let extended_window = extended_round(spec.window as f64, result.completions(), count as u64 * u64::from(depth));
-    let slow_window = is_slow.then_some(SLOW_DEVICE_SECONDS * 1e9);
-    if let Some(window) = extended_window.into_iter().chain(slow_window).reduce(f64::max) {
-        let spec = JobSpec { window: window as u64, keeps_times: is_slow, ..spec.clone() };
-        result = jobs::run(&spec).map_err(probe_error)?;
-        requests += result.requests();
-    }
-    fail_if(result.completions() == 0, "no request completed in the window")?;
-    bench.note(counters.prove_read(requests * BLOCK as u64)?);
-    bench.note(describe(&result, &spec.cpus, depth));
-    let pacing = is_slow.then(|| pacing(&result.times(), bench.hertz())).flatten();
-    if let Some(pacing) = &pacing {
-        bench.note(describe_pacing(pacing));
-    }
-    bench.record(&JOBS_IOPS, vec![pacing.map_or(result.requests_per_second(), |pacing| pacing.rate)]);
-    bench.record(&JOBS_CPU, vec![result.cpu_time_per_request()]);
+    let reads = QueuedRequests::read(&spec, REQUESTS_PER_SLOT)?;
+    fail_if(reads.result.completions() == 0, "no request completed in the window")?;
+    bench.note(counters.prove_read(reads.requests * BLOCK as u64)?);
+    bench.note(describe(&reads.result, &spec.cpus, depth));
+    reads.describe_pacing().into_iter().for_each(|note| bench.note(note));
+    bench.record(&JOBS_IOPS, vec![reads.per_second()]);
+    bench.record(&JOBS_CPU, vec![reads.result.cpu_time_per_request()]);
     Ok(())
-}
-
-/// How the completions of all jobs come, by the ticks of a clock of this frequency.
-fn pacing(times: &[u64], hertz: f64) -> Option<PacedRate> {
-    let first = *times.first()?;
-    let seconds = |time: u64| (time - first) as f64 / hertz;
-    let points =
-        (1..).zip(times).map(|(done, &time)| ProgressPoint { seconds: seconds(time), amount: f64::from(done) });
-    paced_rate(&points.collect::<Vec<_>>())
 }
 
 /// What jobs did, in words.
 fn describe(result: &JobsResult, cpus: &[u32], depth: u32) -> String {
-    let rates: Vec<f64> = result.jobs.iter().map(|job| job.completions as f64).collect();
+    let rates: Vec<f64> = result.jobs.iter().map(|job| job.completions() as f64).collect();
     format!(
         "{} reads completed in a window of {:.0} ms, by jobs on CPUs {}; queue depth {depth} requested of each, {:.1} in flight on average; \
          fairness by Jain's index: {:.3}",
@@ -236,18 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn slow_device_has_the_rate_between_its_pauses() {
-        // Bunches of 40 every tenth of a second, by a clock of 1 GHz: the window may hold a part of the first and of the last.
-        let bunch = |number: u64| (0..40).map(move |request| number * 100_000_000 + request * 10_000);
-        let times: Vec<u64> = (0..8).flat_map(bunch).skip(30).take(260).collect();
-        let pacing = pacing(&times, 1e9).unwrap();
-        assert!((pacing.rate - 400.0).abs() < 1.0, "{pacing:?}");
-        assert!(pacing.batches.is_some());
-    }
-
-    #[test]
     fn note_names_cpus_depth_and_fairness() {
-        let job = |completions| JobResult { completions, achieved_depth: 31.5, ..JobResult::default() };
+        let job = |completions| JobResult { times: vec![0; completions], achieved_depth: 31.5, ..JobResult::default() };
         let result = JobsResult { window: 20_000_000, jobs: vec![job(100), job(0)] };
         assert_eq!(
             describe(&result, &[1, 0], 32),

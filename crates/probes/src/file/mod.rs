@@ -26,6 +26,7 @@ mod queue_depth;
 mod read_ahead;
 mod read_ahead_model;
 pub(crate) mod remote;
+mod request_rate;
 mod rivals;
 mod sequential_random;
 mod sync;

@@ -29,7 +29,7 @@ const BLOCK: usize = 4096;
 const MIN_ROUND_NANOSECONDS: f64 = 20e6;
 /// A round has this many requests for each in flight, or takes as long as this: on a slow device 20 ms hold little but the filling
 /// and draining of the queue.
-const REQUESTS_PER_SLOT: u64 = 8;
+pub(super) const REQUESTS_PER_SLOT: u64 = 8;
 const MAX_ROUND_NANOSECONDS: f64 = 2e9;
 /// By how much the two counts of requests in flight may differ. Those that fill the queue at the beginning or drain it
 /// at the end come on top.
@@ -54,7 +54,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let default_time = bench.slice().max(MIN_ROUND_NANOSECONDS);
     let mut result = read(default_time)?;
     let mut bytes = result.total.bytes;
-    if let Some(extended_time) = extended_round(default_time, result.total.requests, u64::from(depth)) {
+    if let Some(extended_time) =
+        extended_round(default_time, result.total.requests, REQUESTS_PER_SLOT * u64::from(depth))
+    {
         result = read(extended_time)?;
         bytes += result.total.bytes;
     }
@@ -75,9 +77,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     Ok(())
 }
 
-/// How long a round takes in which this many requests were too few for this depth; `None` if they are enough.
-pub(super) fn extended_round(nanoseconds: f64, requests: u64, depth: u64) -> Option<f64> {
-    let ratio = REQUESTS_PER_SLOT as f64 * depth as f64 / requests.max(1) as f64;
+/// How long a round takes that has as many requests as needed, as far as there is time for it; `None` if there were enough.
+pub(super) fn extended_round(nanoseconds: f64, requests: u64, needed: u64) -> Option<f64> {
+    let ratio = needed as f64 / requests.max(1) as f64;
     (ratio > 1.0).then(|| (nanoseconds * ratio).min(MAX_ROUND_NANOSECONDS))
 }
 
@@ -195,10 +197,10 @@ mod tests {
     fn slow_device_extends_round() {
         // 32 of 128 requests at depth 16 in 20 ms; of a request in 20 ms there is no time for all.
         assert_eq!(
-            (extended_round(20e6, 32, 16), extended_round(20e6, 1, 16)),
+            (extended_round(20e6, 32, 128), extended_round(20e6, 1, 128)),
             (Some(80e6), Some(MAX_ROUND_NANOSECONDS))
         );
-        assert_eq!((extended_round(20e6, 128, 16), extended_round(20e6, 129, 16)), (None, None));
+        assert_eq!((extended_round(20e6, 128, 128), extended_round(20e6, 129, 128)), (None, None));
         // Measured at 50 requests a second: 40 of 16 in flight, most of them while the queue filled or drained.
         let slow_device =
             LittlesLaw { rate: 54.0, latency: 173e6, counted_in_flight: 11.36, edge_requests: 16.0 / 40.0 };

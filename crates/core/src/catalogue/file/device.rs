@@ -30,7 +30,7 @@ metrics! {
         /// The same, the mean over a round, from which rates follow
         DEVICE_MEAN_LATENCY = device_metric(duration("file.device.mean_latency")),
         /// Reads of 4 KiB per second from the device, at random places, at queue depth 64
-        DEVICE_REQUESTS = device_metric(rate("file.device.requests")).version(2).unit(Unit::PerSecond, Better::Higher),
+        DEVICE_REQUESTS = device_metric(rate("file.device.requests")).version(3).unit(Unit::PerSecond, Better::Higher),
         /// Bytes per second that the device accepts, in order, with 16 requests of 1 MiB in flight, not flushed
         DEVICE_WRITE = device_metric(rate("file.device.write")).version(2),
         /// One write of 4 KiB at a random place, until the device has accepted it, perhaps only in its cache
