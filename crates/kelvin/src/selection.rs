@@ -1,10 +1,8 @@
 //! What names on the command line select: probes of a plain run, and studies that need an option.
 
-use std::collections::BTreeSet;
-
 use kelvin_core::catalogue::file::{DEPTH, DEVICE, EXTENT, JOBS_STUDY, REMOTE_BLOCK};
 use kelvin_core::catalogue::net::PEER_BANDWIDTH;
-use kelvin_core::{Case, Name, Need, NetworkPath};
+use kelvin_core::{Metric, Need, NetworkPath};
 use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
 
 use crate::cli::RunOptions;
@@ -103,26 +101,20 @@ fn with_remote_size(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> 
         let id = REMOTE_BLOCK.id;
         bail!("--remote-size: {id} is not measured: name it too, or leave the size out");
     }
-    Ok(map_cases(plan, REMOTE_BLOCK.id, |case| kelvin_probes::remote_case_at(case, bytes)))
+    Ok(plan.change_cases(is_probe_of(&REMOTE_BLOCK), |case| kelvin_probes::remote_case_at(case, bytes)))
 }
 
 /// A plan with no more streams to an agent than there are CPUs for at its end, each case once.
 pub fn with_agent_cpus(plan: Plan, path: &NetworkPath) -> Plan {
     // One that does not name its CPUs gets as many streams as any.
     let cpus = path.agent_cpus.get().copied().unwrap_or(1);
-    map_cases(plan, PEER_BANDWIDTH.id, |case| kelvin_probes::peer_case_on(case, cpus.into()))
+    plan.change_cases(is_probe_of(&PEER_BANDWIDTH), |case| kelvin_probes::peer_case_on(case, cpus.into()))
 }
 
-/// A plan with other cases of what was asked for of one probe, each once.
-fn map_cases(mut plan: Plan, probe: Name, map: impl Fn(&Case) -> Case) -> Plan {
-    let mut cases = BTreeSet::new();
-    let mut is_new = |case: &mut Case| {
-        *case = map(case);
-        cases.insert(case.clone())
-    };
-    plan.units.retain_mut(|unit| unit.probe.id != probe.as_str() || unit.only_input || is_new(&mut unit.case));
-    plan.omissions.retain_mut(|(omitted, case, _)| omitted.id != probe.as_str() || is_new(case));
-    plan
+/// Whether a probe is the one named by a metric.
+fn is_probe_of(metric: &Metric) -> impl Fn(&Probe) -> bool {
+    let id = metric.id;
+    move |probe| probe.id == id.as_str()
 }
 
 /// What names select.
@@ -208,7 +200,7 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use kelvin_core::catalogue::net::{STREAMS, StreamDirection};
-    use kelvin_core::{Fact, SkipReason};
+    use kelvin_core::{Case, Fact, SkipReason};
 
     use super::*;
 
