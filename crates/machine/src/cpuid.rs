@@ -10,8 +10,8 @@ pub(crate) const RECORD_FILE: &str = "cpuid.txt";
 /// The source of answers.
 #[derive(Clone, Debug)]
 pub(crate) enum Cpuid {
-    /// The processor.
-    Live,
+    /// The processor, on the CPU of this number.
+    Live(u32),
     /// A record.
     Recorded(BTreeMap<(u32, u32), [u32; 4]>),
     /// None, with the reason.
@@ -19,11 +19,13 @@ pub(crate) enum Cpuid {
 }
 
 impl Cpuid {
-    pub(crate) fn new(root: FileRoot<'_>) -> Self {
+    /// Of the CPU that is measured.
+    pub(crate) fn new(root: FileRoot<'_>, cpu: u32) -> Self {
         if root.is_live() {
-            return match kelvin_sys::cpuid::leaf(0, 0) {
-                Some(_) => Self::Live,
-                None => Self::Unavailable("this architecture has no cpuid instruction".into()),
+            return match kelvin_sys::cpuid::leaf_of_cpu(cpu, 0, 0) {
+                Ok(Some(_)) => Self::Live(cpu),
+                Ok(None) => Self::Unavailable("this architecture has no cpuid instruction".into()),
+                Err(error) => Self::Unavailable(format!("cpuid cannot be used on CPU {cpu}: {error}")),
             };
         }
         match root.text(RECORD_FILE) {
@@ -43,7 +45,7 @@ impl Cpuid {
 
     fn query(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         match self {
-            Self::Live => kelvin_sys::cpuid::leaf(leaf, subleaf),
+            Self::Live(cpu) => kelvin_sys::cpuid::leaf_of_cpu(*cpu, leaf, subleaf).ok()?,
             Self::Recorded(answers) => answers.get(&(leaf, subleaf)).copied(),
             Self::Unavailable(_) => None,
         }

@@ -62,10 +62,10 @@ pub fn read(root: &Path) -> Machine {
 /// The same, with the facts of this CPU where it is named.
 pub fn read_for_cpu(root: &Path, cpu: Option<u32>) -> Machine {
     let root = FileRoot::new(root);
-    let cpuid = Cpuid::new(root);
     let smbios = Smbios::read(root);
     let topology = topology::read(root, cpu);
     let number = cpu.unwrap_or_else(|| topology::measured_cpu(&topology));
+    let cpuid = Cpuid::new(root, number);
     let (architecture, cpu) = cpu::read(cpu::CpuSources { root, cpuid: &cpuid, smbios: &smbios, number });
     let platform = platform::read(root, architecture, &cpuid);
     let mut machine = Machine {

@@ -249,6 +249,9 @@ mod tests {
         assert_eq!(cpu_mask("3"), Some(vec![0, 1]));
         assert_eq!(cpu_mask("00000001,80000000\n"), Some(vec![31, 32]));
         assert_eq!(cpu_mask("0"), Some(vec![]));
+        // The kernels of large machines have more than 1024 possible CPUs.
+        let wide_mask = format!("80000000,{}00000001", "00000000,".repeat(62));
+        assert_eq!(cpu_mask(&wide_mask), Some(vec![0, 2047]));
         for text in ["", "0x3", "123456789", "1,,1", "g", "-1"] {
             assert_eq!(cpu_mask(text), None, "{text:?}");
         }
