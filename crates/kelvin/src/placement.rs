@@ -120,8 +120,7 @@ pub fn check_allowed_cpu(cpu: u32, allowed: &[u32]) -> Result<u32, CliError> {
     if allowed.contains(&cpu) {
         return Ok(cpu);
     }
-    let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    bail!("--cpu {cpu}: not allowed; this process may use CPUs {list}")
+    bail!("--cpu {cpu}: not allowed; this process may use CPUs {}", kelvin_core::cpu_ranges(allowed))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod cases;
 pub mod causes;
 mod cpu;
 mod default_costs;
+mod descriptors;
 mod file;
 mod formula;
 mod load;

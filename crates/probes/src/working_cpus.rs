@@ -48,11 +48,37 @@ pub(crate) fn spread_over_cores(measured_cpu: u32, allowed: &[u32], place_of: im
 
 /// CPUs of this machine in that order, by what the kernel states of their cores, caches and nodes.
 pub(crate) fn spread_over_machine(measured_cpu: u32, allowed: &[u32]) -> Vec<u32> {
-    spread_over_cores(measured_cpu, allowed, |cpu| CpuPlace {
-        core: cpu::core_of(cpu),
-        cache: last_level_sharers(cpu),
-        node: node_of_cpu(cpu),
-    })
+    spread_over_cores(measured_cpu, allowed, place_of)
+}
+
+/// CPUs so that neighbours are near each other, whatever their numbers: those of one cache, one after another, then those of the next cache
+/// of the node, and of the next node of the socket. Within a cache cores come before their second threads. The measured CPU is the first.
+pub(crate) fn neighbours_together(measured_cpu: u32, allowed: &[u32], place_of: impl Fn(u32) -> CpuPlace) -> Vec<u32> {
+    let socket_of = |place: &CpuPlace| place.core.map(|[socket, ..]| socket);
+    let (own, mut threads) = (place_of(measured_cpu), BTreeMap::new());
+    let other_cpus = allowed.iter().copied().filter(|&cpu| cpu != measured_cpu);
+    let mut ranked: Vec<_> = std::iter::once(measured_cpu)
+        .chain(other_cpus)
+        .map(|cpu| {
+            let place = place_of(cpu);
+            let thread = place.core.map_or(0, |core| next_count(&mut threads, core));
+            let socket = socket_of(&place);
+            let is_apart = [socket != socket_of(&own), place.node != own.node, place.cache != own.cache];
+            ((is_apart, socket, place.node, place.cache, thread), cpu)
+        })
+        .collect();
+    ranked.sort_by(|(rank, _), (other, _)| rank.cmp(other));
+    ranked.into_iter().map(|(_, cpu)| cpu).collect()
+}
+
+/// CPUs of this machine in that order.
+pub(crate) fn neighbours_on_machine(measured_cpu: u32, allowed: &[u32]) -> Vec<u32> {
+    neighbours_together(measured_cpu, allowed, place_of)
+}
+
+/// Where a CPU of this machine is.
+fn place_of(cpu: u32) -> CpuPlace {
+    CpuPlace { core: cpu::core_of(cpu), cache: last_level_sharers(cpu), node: node_of_cpu(cpu) }
 }
 
 /// The CPUs that share the last-level cache of a CPU; `None` where the kernel tells none.
@@ -121,5 +147,27 @@ mod tests {
         };
         assert_eq!(spread_over_cores(0, &[0, 1, 2, 3, 4, 5, 6, 7], place), [0, 4, 2, 6, 1, 5, 3, 7]);
         assert_eq!(spread_over_cores(5, &[0, 1, 2, 3, 4, 5, 6, 7], place), [5, 0, 2, 6, 1, 4, 3, 7]);
+    }
+
+    #[test]
+    fn neighbours_share_a_cache_where_numbers_alternate_between_sockets() {
+        // Two sockets of two nodes of two caches of two cores of two threads; the socket is the number's last bit.
+        let place = |cpu: u32| {
+            let core = cpu % 16;
+            let (socket, in_socket) = (core % 2, core / 2);
+            CpuPlace {
+                core: Some([i64::from(socket), 0, i64::from(in_socket)]),
+                cache: Some(format!("{socket}/{}", in_socket / 2)),
+                node: Some(2 * socket + in_socket / 4),
+            }
+        };
+        let allowed: Vec<u32> = (0..32).collect();
+        let order = neighbours_together(31, &allowed, place);
+        // The measured CPU counts as its core's first thread.
+        assert_eq!(order[..8], [31, 13, 15, 29, 9, 11, 25, 27], "its cache, then its node's other one");
+        assert_eq!(order[8..12], [1, 3, 17, 19], "then its socket's other node");
+        let sockets: Vec<u32> = order.iter().map(|cpu| cpu % 2).collect();
+        assert_eq!(sockets.windows(2).filter(|pair| pair[0] != pair[1]).count(), 1, "{order:?}");
+        assert_eq!(neighbours_together(1, &[0, 1], |_| CpuPlace::default()), [1, 0]);
     }
 }

@@ -5,10 +5,10 @@ mod composed;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kelvin_core::Case;
-use kelvin_core::catalogue::mem::{FROM_CPU, FROM_NODE, TO_CPU, TO_NODE};
+use kelvin_core::catalogue::mem::{FROM_CPU, FROM_NODE, LOADED_BANDWIDTH, MemoryNodes, TO_CPU, TO_NODE};
 use kelvin_core::catalogue::os::WORKING_CPUS;
-use kelvin_harness::{Effort, ExpectedCost, Plan, PlanContext, ProbeKind};
+use kelvin_core::{Case, Fact, Name, Unit};
+use kelvin_harness::{Effort, ExpectedCost, MeasuredValue, Plan, PlanContext, PredictionInputs, ProbeKind};
 
 /// Rounds of a default run, and the most that it takes.
 const ROUNDS: u32 = 8;
@@ -79,4 +79,29 @@ fn what_does_not_fit_is_left_out_and_said() {
 fn quick_run_fits_into_two_minutes() {
     let duration = plan(Effort::Quick).expected_duration(5);
     assert!(duration < Duration::from_secs(100), "{duration:?}");
+}
+
+#[test]
+fn all_cpus_move_no_more_than_the_channels_carry() {
+    const PEAK: f64 = 1.2e12;
+    let mut machine = composed::large_machine();
+    machine.memory.peak_bytes_per_second = Fact::known(PEAK, "a test");
+    // One CPU moves 30 GB/s: 256 of them would move six times what memory can. What it gives under load was not measured.
+    let measured = |id: &str, _: &Case| {
+        if id == LOADED_BANDWIDTH.id.as_str() {
+            return None;
+        }
+        let metric = kelvin_core::catalogue::find(Name::intern(id))?;
+        Some(MeasuredValue { value: if metric.unit == Unit::BytesPerSecond { 30e9 } else { 100.0 }, half_width: 0.0 })
+    };
+    let facts = PredictionInputs::new(&machine, &measured);
+    let probe = kelvin_probes::all().into_iter().find(|probe| probe.id == "mem.scaling").unwrap();
+    let cases = (probe.cases)(&machine, Effort::Default);
+    let is_of_all =
+        |case: &&Case| MemoryNodes::of(case) == Some(MemoryNodes::All) && WORKING_CPUS.number_in(case) == Some(256);
+    let case = cases.iter().find(is_of_all).unwrap();
+    let rates = probe.metrics.iter().filter(|metric| metric.unit == Unit::BytesPerSecond);
+    let predictions: Vec<_> = rates.map(|metric| (probe.predict)(&facts, metric, case).unwrap()).collect();
+    assert_eq!(predictions.len(), 4);
+    assert!(predictions.iter().all(|prediction| prediction.value.max(prediction.high) <= PEAK), "{predictions:?}");
 }

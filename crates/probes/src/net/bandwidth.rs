@@ -18,8 +18,10 @@ use super::bulk::{BulkStreams, StreamPlan, StreamReport, place_streams};
 use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, prefer_congestion_control};
 use super::prelude::*;
 use super::{sender, stream};
+use crate::descriptors::allow_descriptors;
 use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
 use crate::os::switch::process_switch;
+use crate::working_cpus::neighbours_on_machine;
 
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
@@ -96,9 +98,14 @@ fn stream_cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
     numbers(MESSAGE, messages).numbers(STREAMS, streams).words(PairPlacement::ALL)
 }
 
+/// Most streams at once: each has two threads.
+const MAX_STREAMS: u64 = 1024;
+/// Descriptors of a stream: two sockets, and a file and a pipe for the methods that send from them.
+const DESCRIPTORS_PER_STREAM: u64 = 5;
+
 /// One stream, two, and one for each CPU.
 fn stream_counts(machine: &Machine) -> Vec<u64> {
-    let mut counts = vec![1, 2, memory_budget::allowed_cpu_count(machine)];
+    let mut counts = vec![1, 2, memory_budget::allowed_cpu_count(machine).min(MAX_STREAMS)];
     counts.sort_unstable();
     counts.dedup();
     counts
@@ -135,6 +142,7 @@ fn send_method_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static Metric) -> ProbeResult {
     let plan = stream_plan(bench, case, protocol)?;
+    allow_descriptors(plan.streams.len() as u64 * DESCRIPTORS_PER_STREAM)?;
     let (sockets, is_system_metric) = (bench.sockets(), metric.id == BANDWIDTH_TCP_SYSTEM.id);
     let connect = |_| match protocol {
         Protocol::Tcp => Link::local_tcp_pair(|socket| set_options(socket, sockets, is_system_metric)),
@@ -205,17 +213,25 @@ fn stream_plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResul
     let reason = format!("a datagram of {message} bytes has no room for its number of {NUMBER_BYTES}");
     fail_if(protocol == Protocol::Udp && message < NUMBER_BYTES, reason)?;
     let streams = STREAMS.number_in(case).unwrap_or(1);
-    fail_if(!(1..=1024).contains(&streams), format!("the case needs 1 to 1024 streams, not {case}"))?;
+    fail_if(!(1..=MAX_STREAMS).contains(&streams), format!("the case needs 1 to {MAX_STREAMS} streams, not {case}"))?;
     let method = sender::send_method(case)?;
     let receiver_offset = usize::from(partner_cpu(bench, case)? != bench.cpu());
-    Ok(StreamPlan { protocol, method, message, streams: place_streams(streams, &stream_cpus(bench), receiver_offset) })
+    Ok(StreamPlan {
+        protocol,
+        method,
+        message,
+        streams: place_streams(streams, &stream_cpus(bench, streams), receiver_offset),
+    })
 }
 
-/// This process's CPU, its partner's, and the others.
-pub(crate) fn stream_cpus(bench: &Bench<'_>) -> Vec<u32> {
-    let first = [Some(bench.cpu()), bench.partner_cpu().ok()].into_iter().flatten();
-    let mut cpus: Vec<u32> = first.collect();
-    cpus.extend(bench.allowed_cpus().iter().filter(|cpu| !cpus.contains(cpu)).copied().collect::<Vec<_>>());
+/// This process's CPU, its partner's, and for several streams the others, so that the ends of each stream are near each other.
+pub(crate) fn stream_cpus(bench: &Bench<'_>, streams: u64) -> Vec<u32> {
+    let mut cpus = vec![bench.cpu()];
+    cpus.extend(bench.partner_cpu().ok());
+    if streams > 1 {
+        let others = neighbours_on_machine(bench.cpu(), bench.allowed_cpus());
+        cpus.extend(others.into_iter().filter(|cpu| !cpus.contains(cpu)).collect::<Vec<_>>());
+    }
     cpus
 }
 
@@ -424,5 +440,15 @@ mod tests {
         let same_cpu_counts = [Effort::Quick, Effort::Default, Effort::Thorough]
             .map(|effort| count_cases(effort, PairPlacement::SameCpu));
         assert_eq!(same_cpu_counts, [2, 6, 8]);
+    }
+
+    #[test]
+    fn all_cpus_have_a_stream_each_up_to_the_limit() {
+        let counts = |cpus: u32| {
+            let mut machine = crate::testing::machine();
+            machine.topology.allowed = kelvin_core::Fact::known((0..cpus).collect(), "a test");
+            stream_counts(&machine)
+        };
+        assert_eq!([1, 2, 512, 2048].map(counts), [vec![1, 2], vec![1, 2], vec![1, 2, 512], vec![1, 2, MAX_STREAMS]]);
     }
 }

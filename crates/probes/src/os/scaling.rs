@@ -18,6 +18,7 @@ use kelvin_sys::partner::PartnerKind;
 use kelvin_sys::task_group::{TaskGroup, WorkedWindow};
 
 use self::services::{ServiceWork, WINDOW_DIRECTORIES, directory};
+use crate::descriptors::allow_descriptors;
 use crate::file::tree::RoundDirectory;
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::prelude::*;
@@ -43,6 +44,8 @@ const WARM_UP_NANOSECONDS: u64 = 3_000_000;
 /// Bytes to reserve for the files of a task in a round: the blocks of its directories, and those of the inode tables and bitmaps that hold
 /// these and the file.
 const FILE_BYTES: u64 = 64 << 10;
+/// Descriptors that a task has at once, at most: its directories and a file.
+const DESCRIPTORS_PER_TASK: u64 = WINDOW_DIRECTORIES as u64 + 1;
 
 /// Services of a quick run: one that shares nothing, and one whose tasks wait for a lock of their process.
 const QUICK_SERVICES: [KernelService; 2] = [KernelService::NullCall, KernelService::MmapMunmap];
@@ -86,6 +89,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let reason = format!("needs {count} CPUs; this process may use {}", cpus.len());
     skip_if(cpus.len() < count, reason)?;
     let cpus = &cpus[..count];
+    allow_descriptors(count as u64 * DESCRIPTORS_PER_TASK)?;
     let files = (service == KernelService::CreateUnlink).then(|| task_directories(bench, count)).transpose()?;
     let directories: Option<PathBuf> = files.as_ref().map(|files| files.path().to_owned());
     let make_work = move |number: usize| ServiceWork::new(service, number, directories.as_deref());

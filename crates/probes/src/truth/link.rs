@@ -47,7 +47,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let rate = LINK_RATE.number_in(case).filter(|&rate| rate >= 1_000_000);
     let rate = rate.or_fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}"))?;
     let (link, mut shaper) = shaped_link(rate)?;
-    let plan = StreamPlan::tcp(16 << 10, place_streams(1, &stream_cpus(bench), 1));
+    let plan = StreamPlan::tcp(16 << 10, place_streams(1, &stream_cpus(bench, 1), 1));
     let bulk = BulkStreams::over_links(vec![link], plan)?;
     std::thread::sleep(SETTLE_TIME);
     let before = (bulk.totals()?, shaper.counts()?);

@@ -70,8 +70,7 @@ impl Arm {
             SettingKind::Cpu(cpu) => {
                 let allowed = &plan.setup.placement.allowed;
                 if !allowed.contains(cpu) {
-                    let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-                    bail!("this process may use CPUs {list}");
+                    bail!("this process may use CPUs {}", kelvin_core::cpu_ranges(allowed));
                 }
                 setup.placement = placement_on(&plan.machine, allowed, *cpu);
             }
