@@ -148,7 +148,8 @@ fn own_server_is_studied_and_removed() {
     for resource in ["server-cpu", "server-thread", "client-cpu", "client-window"] {
         assert_eq!(visits_of(resource), VISITS, "{resource}: {resources:?}");
     }
-    let generator_note = notes.iter().filter_map(Value::as_str).find(|note| note.starts_with("the load generator had "));
+    let generator_note =
+        notes.iter().filter_map(Value::as_str).find(|note| note.starts_with("the load generator had "));
     assert!(generator_note.is_some_and(|note| note.contains("; the server had CPU")), "{notes:?}");
     assert!(readings(&study, "load.capacity").iter().all(|(_, value)| *value > 0.0));
     // Both ends are on one host and in one network namespace: the client has only its process of its own.

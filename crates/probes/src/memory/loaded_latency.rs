@@ -174,7 +174,7 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing,
 fn find_uncached_size(
     bytes: usize,
     injectors: usize,
-    mut measure_rates: impl FnMut(usize) -> ProbeResult<Option<InjectionRates>>,
+    mut measure_rates: impl FnMut(usize) -> ProbeResult<InjectionRates>,
 ) -> ProbeResult<(usize, InjectionRates)> {
     let mut injector_bytes = bytes / injectors;
     let max_bytes = MAX_INJECTED_SETS as usize * injector_bytes;
@@ -182,7 +182,10 @@ fn find_uncached_size(
         let mut best: Option<InjectionRates> = None;
         let mut is_cache_faster = false;
         for _ in 0..MAX_ATTEMPTS {
-            let Some(rates) = measure_rates(injector_bytes)?.filter(|rates| rates.passed_rate > 0.0) else { continue };
+            let rates = measure_rates(injector_bytes)?;
+            if rates.passed_rate == 0.0 {
+                continue;
+            }
             is_cache_faster |= !rates.is_memory_rate();
             if rates.is_memory_rate() && best.is_none_or(|best| rates.passed_rate > best.passed_rate) {
                 best = Some(rates);
@@ -247,6 +250,8 @@ struct Injection {
     interval: AtomicU64,
     /// Bytes of memory that each injector is to have.
     working_bytes: AtomicUsize,
+    /// Bytes that each may move after a flush. It waits there until their first pass was watched to its end.
+    max_bytes: AtomicU64,
     /// How often they were to obtain that with none of it in a cache; and how many have done so the last time.
     requested_flush: AtomicUsize,
     ready: AtomicUsize,
@@ -269,6 +274,7 @@ impl Injection {
             write: widest_kernel(Operation::Write)?,
             interval: AtomicU64::new(IDLE_INTERVAL),
             working_bytes: AtomicUsize::new(0),
+            max_bytes: AtomicU64::new(u64::MAX),
             requested_flush: AtomicUsize::new(0),
             ready: AtomicUsize::new(0),
             bytes_moved: (0..injectors).map(|_| PaddedCounter::default()).collect(),
@@ -302,10 +308,12 @@ impl Injection {
         Ok(())
     }
 
-    /// The rates of injectors with this many bytes each; `None` if this thread could not watch their first pass to its end.
-    fn measure_rates(&self, bench: &Bench<'_>, bytes: usize) -> ProbeResult<Option<InjectionRates>> {
-        self.flush(bytes)?;
+    /// The rates of injectors with this many bytes each.
+    fn measure_rates(&self, bench: &Bench<'_>, bytes: usize) -> ProbeResult<InjectionRates> {
         let (pass_bytes, moment) = (bytes as u64, bench.ticks(INTERVAL_NANOSECONDS));
+        // However long this thread is kept from its CPU, none begins a second pass meanwhile.
+        self.max_bytes.store(pass_bytes, Ordering::Release);
+        self.flush(bytes)?;
         let before: Vec<u64> = self.bytes_per_injector().collect();
         let bytes_passed = || self.bytes_per_injector().zip(&before).map(|(now, before)| now - before);
         let (furthest, slowest) = (|| bytes_passed().max().unwrap_or(0), || bytes_passed().min().unwrap_or(0));
@@ -313,20 +321,17 @@ impl Injection {
         // In the second half of the pass the caches are full of lines to write back.
         self.wait_until(bench, || furthest() >= pass_bytes / 2)?;
         let flushed_rate = self.best_rate(moment, |_| furthest() >= pass_bytes - pass_bytes / 8);
-        let mut rates = None;
-        if furthest() <= pass_bytes {
-            self.wait_until(bench, || slowest() >= pass_bytes)?;
-            let passed_rate = self.best_rate(moment, |moments| moments >= MIN_INTERVALS);
-            rates = Some(InjectionRates { flushed_rate, passed_rate });
-        }
+        self.max_bytes.store(u64::MAX, Ordering::Release);
+        self.wait_until(bench, || slowest() >= pass_bytes)?;
+        let passed_rate = self.best_rate(moment, |moments| moments >= MIN_INTERVALS);
         self.interval.store(IDLE_INTERVAL, Ordering::Release);
-        Ok(rates)
+        Ok(InjectionRates { flushed_rate, passed_rate })
     }
 
     /// The loop of one injector.
     fn run_injector(&self, number: usize) -> ProbeResult {
         let mut memory: Option<BandwidthArrays> = None;
-        let (mut completed_flush, mut next_block) = (0, 0);
+        let (mut completed_flush, mut next_block, mut bytes_since_flush) = (0, 0, 0);
         while !self.stop.load(Ordering::Relaxed) {
             let requested_flush = self.requested_flush.load(Ordering::Acquire);
             if requested_flush != completed_flush {
@@ -338,12 +343,14 @@ impl Injection {
                     memory = Some(skip_if_out_of_memory(bytes, arrays)?);
                 }
                 memory.iter().for_each(|mover| mover.arrays.evict());
-                completed_flush = requested_flush;
+                (completed_flush, bytes_since_flush) = (requested_flush, 0);
                 self.ready.fetch_add(1, Ordering::AcqRel);
             }
             let interval = self.interval.load(Ordering::Relaxed);
             let now = self.clock.stop();
-            let Some(mover) = memory.as_mut().filter(|_| interval != IDLE_INTERVAL && now >= next_block) else {
+            let is_due = interval != IDLE_INTERVAL && now >= next_block;
+            let may_move = bytes_since_flush < self.max_bytes.load(Ordering::Relaxed);
+            let Some(mover) = memory.as_mut().filter(|_| is_due && may_move) else {
                 // After a time without injection nothing is late.
                 next_block = if interval == IDLE_INTERVAL { now } else { next_block };
                 std::hint::spin_loop();
@@ -351,6 +358,7 @@ impl Injection {
             };
             mover.run(Operation::Read, &self.read, 1);
             mover.run(Operation::Write, &self.write, 1);
+            bytes_since_flush += BLOCK_BYTES;
             self.bytes_moved[number].0.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
             next_block = next_block
                 .max(now.saturating_sub(MAX_LATE_INTERVALS.saturating_mul(interval)))
@@ -557,7 +565,7 @@ mod tests {
         let with_cache = |injectors: usize, cache: usize| {
             let rates = |injector_bytes: usize| {
                 let passed_rate = if injector_bytes * injectors <= cache { 298.0 } else { 75.0 };
-                Ok(Some(InjectionRates { flushed_rate: 74.0, passed_rate }))
+                Ok(InjectionRates { flushed_rate: 74.0, passed_rate })
             };
             find_uncached_size(128 * MIB, injectors, rates)
         };
@@ -574,22 +582,11 @@ mod tests {
     }
 
     #[test]
-    fn unwatched_first_pass_has_no_rates() {
-        let mut remaining = 2;
-        let rates = |_| {
-            remaining -= 1;
-            Ok((remaining < 1).then_some(InjectionRates { flushed_rate: 10.0, passed_rate: 11.0 }))
-        };
-        assert_eq!(find_uncached_size(128 << 20, 1, rates).unwrap().0, 128 << 20);
-        assert!(matches!(find_uncached_size(128 << 20, 1, |_| Ok(None)), Err(ProbeError::Fail(_))));
-    }
-
-    #[test]
     fn full_injection_is_best_interval() {
         let full_rate = |pass_rates: [f64; 3]| {
-            let mut rates_passed = pass_rates.into_iter();
+            let mut rates_passed = pass_rates.into_iter().cycle();
             let rates = find_uncached_size(128 << 20, 1, |_| {
-                Ok(rates_passed.next().map(|passed_rate| InjectionRates { flushed_rate: 10.0, passed_rate }))
+                Ok(InjectionRates { flushed_rate: 10.0, passed_rate: rates_passed.next().unwrap_or_default() })
             });
             rates.map(|(_, rates)| rates.passed_rate)
         };
@@ -625,6 +622,35 @@ mod tests {
             injector.join().unwrap().unwrap();
         });
         assert_eq!(injection.total_bytes() % BLOCK_BYTES, 0);
+    }
+
+    #[test]
+    fn injector_waits_after_its_first_pass() {
+        let injection = Injection::new(Clock::MonotonicRaw, 1).unwrap();
+        let cpu = kelvin_sys::cpu::affinity().unwrap()[0];
+        std::thread::scope(|scope| {
+            let injector = scope.spawn(|| {
+                kelvin_sys::cpu::pin(&[cpu]).unwrap();
+                injection.run_injector(0)
+            });
+            let wait_for = |bytes: u64| {
+                while injection.total_bytes() < bytes {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            };
+            injection.max_bytes.store(INJECTOR_BYTES as u64, Ordering::Release);
+            injection.interval.store(0, Ordering::Release);
+            for passes in 1..3 {
+                injection.flush(INJECTOR_BYTES).unwrap();
+                wait_for(passes * INJECTOR_BYTES as u64);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                assert_eq!(injection.total_bytes(), passes * INJECTOR_BYTES as u64);
+            }
+            injection.max_bytes.store(u64::MAX, Ordering::Release);
+            wait_for(4 * INJECTOR_BYTES as u64);
+            injection.stop.store(true, Ordering::Release);
+            injector.join().unwrap().unwrap();
+        });
     }
 
     #[test]
