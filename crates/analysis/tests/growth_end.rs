@@ -6,6 +6,7 @@ use kelvin_core::catalogue::file::{JOBS, JOBS_IOPS, QUEUE_DEPTH};
 use kelvin_core::catalogue::mem::{BYTES, MemoryNodes, SCALING_READ};
 use kelvin_core::catalogue::os::{SCALING_RATE, TaskKind, WORKING_CPUS};
 use kelvin_core::{Case, Metric};
+use kelvin_stats::Random;
 
 /// Eight rounds of a figure, off by these shares of it.
 const ROUNDS: [f64; 8] = [-0.5, 0.5, -1.0, 1.0, 0.0, 0.0, -0.3, 0.3];
@@ -68,6 +69,33 @@ fn noise_moves_knee_only_to_where_it_is_certain() {
     // 8 may have a tenth more than 4, or not.
     assert_eq!(knee(0.03, &rates), Some([4, 8, 32]));
     assert_eq!(knee(0.4, &rates), None);
+}
+
+/// Of a hundred runs of a curve, whose rounds are normal with this relative deviation, how many have a knee at this number.
+fn knee_count(noise: f64, rates: &[(u64, f64)], at: impl Fn(u64) -> bool) -> usize {
+    let mut random = Random::new(7);
+    let mut has_knee = || {
+        let mut run = empty_run(&[SCALING_READ]);
+        for &(cpus, rate) in rates {
+            let rounds: [f64; 8] = std::array::from_fn(|_| 1e9 * rate * (1.0 + noise * random.normal()));
+            add_scalars(&mut run, &SCALING_READ, Case::new().with_number(WORKING_CPUS, cpus), &rounds);
+        }
+        analyse(&run).growth_ends.iter().any(|knee| at(knee.at))
+    };
+    (0..100).filter(|_| has_knee()).count()
+}
+
+#[test]
+fn noise_seldom_makes_or_hides_a_knee() {
+    // Each number has a tenth more than the one before, so that a knee is wrong, and nowhere more likely.
+    let growing = [(1, 10.0), (2, 20.0), (4, 22.0), (8, 24.2), (16, 26.62)];
+    for noise in [0.01, 0.05] {
+        let wrong = knee_count(noise, &growing, |_| true);
+        assert!(wrong <= 5, "{noise}: {wrong}");
+    }
+    let saturated = [(1, 10.0), (2, 20.0), (4, 40.0), (8, 40.0), (16, 40.0)];
+    let right = knee_count(0.02, &saturated, |at| at == 4);
+    assert!(right >= 90, "{right}");
 }
 
 #[test]

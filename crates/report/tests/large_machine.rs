@@ -5,9 +5,10 @@ mod synthetic;
 use kelvin_analysis::testing::large_machine::{
     self, PAIRED_CPUS, SKIPPED_NODES, hybrid_run, line_nanoseconds, server_run,
 };
+use kelvin_core::catalogue::os::TaskKind;
 use kelvin_core::{Run, SharedLevel};
 use kelvin_report::figures::{Drawing, Figure, Heat, Plot, SeriesRole, figures};
-use kelvin_report::{Html, Markdown, Render, Terminal, svg};
+use kelvin_report::{FirstScreen, Html, Markdown, Render, Terminal, svg};
 use synthetic::{SyntheticReport, analysed};
 
 fn figure(sample: &SyntheticReport, id: &str) -> Figure {
@@ -191,6 +192,23 @@ fn tables_name_knees() {
     let text = rendered(server_run(), &Markdown);
     let line = "- `os.scaling.rate service=mmap_munmap kind=threads` stops growing at 4 of 128 CPUs\n";
     assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn screen_of_study_names_services_and_knees() {
+    let mut run = server_run();
+    run.header.settings.mode = kelvin_core::Name::new("study");
+    run.measurements.retain(|measurement| {
+        let is_of_threads = TaskKind::of(&measurement.planned.case) == Some(TaskKind::Threads);
+        measurement.planned.probe == *"os.scaling.rate" && is_of_threads
+    });
+    let screen = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, further_outputs: &[] };
+    let text = rendered(run, &screen);
+    assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 60, "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("together, threads CPUs at work null call fork exit wait mmap munmap "), "{text}");
+    let knees = "stop growing: fork exit wait at 32 of 128 CPUs, mmap munmap at 4 of 128 CPUs, page fault at ";
+    assert!(words.contains(knees), "{text}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::wording::verdict_word;
+use kelvin_analysis::GrowthEnd;
+use kelvin_analysis::wording::{growth_end_place, verdict_word};
 use kelvin_core::{AxisScale, Case, Unit, Value};
 use kelvin_stats::min_max;
 
@@ -174,11 +175,17 @@ impl<'a> PointTable<'a> {
         parts.join("  ")
     }
 
-    /// Where lines stop growing, in the words of the legend; `None` where none does.
+    /// Where lines stop growing: `stops growing at 8 of 64 jobs`, `stop growing: read at 16 of 128 CPUs, copy at 8 of 128 CPUs`; `None`
+    /// where none does.
     fn growth_summary(&self) -> Option<String> {
-        let text = |(line, name): (&&CurveSeries<'_>, &String)| Some(labels::growth_end_text(name, line.growth_end?));
-        let texts: Vec<String> = self.lines.iter().zip(&self.names).filter_map(text).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
+        let ends = self.lines.iter().zip(&self.names).filter_map(|(line, name)| Some((name, line.growth_end?)));
+        let ends: Vec<(&String, &GrowthEnd)> = ends.collect();
+        let place = |(name, end): &(&String, &GrowthEnd)| format!("{name} at {}", growth_end_place(end));
+        match ends[..] {
+            [] => None,
+            [(name, end)] => Some(labels::growth_end_text(name, end)),
+            _ => Some(format!("stop growing: {}", ends.iter().map(place).collect::<Vec<_>>().join(", "))),
+        }
     }
 
     /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
