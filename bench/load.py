@@ -6,7 +6,8 @@ With several threads, both load the same nginx as fast as they can: kelvin must 
 gets. Each worker of nginx is bound to a CPU, and so is each thread of both generators, to the same ones. The generator has the last CPUs.
 nginx has the others if there are as many, else all. The kernel spreads the connections over the workers (reuseport): without that, one
 worker may get nearly all of them, and a pair then compares two distributions. Which of a pair is first alternates. Pairs are made until the
-interval is on one side of the bound, up to --max-pairs.
+interval is on one side of the bound, up to --max-pairs. Other work on these CPUs lowers the throughput of either; it hardly changes the CPU
+time that nginx and the generator use for a request, which is compared as well and not judged.
 
 The growth is that of 1, 2, 4 ... threads on one half of the CPUs, against an nginx on the other half: n threads must get at least 90 % of
 n times what one gets, unless nginx uses all of its CPUs. It needs four CPUs or more.
@@ -23,6 +24,7 @@ import math
 import os
 import random
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -138,9 +140,16 @@ def kelvin_load_on_cpus(kelvin, url, cpus, seconds):
     return load
 
 
+def children_cpu_seconds():
+    """The CPU time of all processes that were started and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def kelvin_throughput(kelvin, url, cpus, seconds):
+    """Requests per second, and how many they were."""
     load = kelvin_load_on_cpus(kelvin, url, cpus, seconds)
-    return load["requests"] / load["seconds"]
+    return load["requests"] / load["seconds"], load["requests"]
 
 
 def pin_threads(process, cpus):
@@ -158,29 +167,36 @@ def wrk_throughput(wrk, url, cpus, seconds):
     command = [wrk, f"-t{len(cpus)}", f"-c{CONNECTIONS_PER_THREAD * len(cpus)}", f"-d{max(round(seconds), 1)}", url]
     with servers.piped_process(command) as process:
         pin_threads(process.pid, cpus)
-        return float(re.search(r"Requests/sec:\s+([\d.]+)", process.stdout.read())[1])
+        output = process.stdout.read()
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", output)[1]), int(re.search(r"(\d+) requests in", output)[1])
 
 
 @dataclass
 class ThroughputComparison:
-    """kelvin and wrk with the same file and CPUs, in requests per second."""
+    """kelvin and wrk with the same file and CPUs: requests per second, and seconds of CPU time of both ends for a request."""
 
     file: str
     server_cpus: list
     cpus: list
     ours: list = field(default_factory=list)
     theirs: list = field(default_factory=list)
+    our_cpu: list = field(default_factory=list)
+    their_cpu: list = field(default_factory=list)
 
-    def measure(self, tools, base, seconds, is_counted=True):
+    def measure(self, tools, server, seconds):
         """A pair. Which is first alternates."""
-        sides = ["ours", "theirs"] if len(self.ours) % 2 == 0 else ["theirs", "ours"]
-        rates = {}
-        for side in sides:
-            throughput, program = tools[side]
-            rates[side] = throughput(program, f"{base}/{self.file}", self.cpus, seconds)
-        if is_counted:
-            self.ours.append(rates["ours"])
-            self.theirs.append(rates["theirs"])
+        figures = {}
+        for side in ["ours", "theirs"] if len(self.ours) % 2 == 0 else ["theirs", "ours"]:
+            figures[side] = self.measure_side(tools[side], server, seconds)
+        for side, rates, cpu_times in (("ours", self.ours, self.our_cpu), ("theirs", self.theirs, self.their_cpu)):
+            rates.append(figures[side][0])
+            cpu_times.append(figures[side][1])
+
+    def measure_side(self, tool, server, seconds):
+        (throughput, program), (base, process) = tool, server
+        before = servers.tree_cpu_seconds(process) + children_cpu_seconds()
+        rate, requests = throughput(program, f"{base}/{self.file}", self.cpus, seconds)
+        return rate, (servers.tree_cpu_seconds(process) + children_cpu_seconds() - before) / requests
 
     def interval(self):
         return common.paired_ratio(self.ours, self.theirs)
@@ -192,8 +208,10 @@ class ThroughputComparison:
     def row(self):
         ratio, low, high = self.interval()
         ours, theirs = (f"{statistics.median(side):.0f} /s" for side in (self.ours, self.theirs))
+        cpu_ratio, cpu_low, cpu_high = common.paired_ratio(self.our_cpu, self.their_cpu)
         cpus = " and ".join(",".join(map(str, side)) for side in (self.server_cpus, self.cpus))
-        return [self.file, len(self.cpus), cpus, ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", len(self.ours), self.verdict()]
+        cpu_cells = [f"{cpu_ratio:.3f}", f"{cpu_low:.3f}..{cpu_high:.3f}"]
+        return [self.file, len(self.cpus), cpus, ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", *cpu_cells, len(self.ours), self.verdict()]
 
 
 def measure_throughput(arguments, kelvin, wrk, directory):
@@ -201,12 +219,13 @@ def measure_throughput(arguments, kelvin, wrk, directory):
     server_cpus, cpus = split_cpus(arguments.threads)
     tools = {"ours": (kelvin_throughput, kelvin), "theirs": (wrk_throughput, wrk)}
     comparisons = [ThroughputComparison(name, server_cpus, cpus) for name in FILE_SIZES]
-    with nginx(directory, server_cpus) as (base, _):
+    with nginx(directory, server_cpus) as server:
         for comparison in comparisons:
-            comparison.measure(tools, base, 1, is_counted=False)
+            for tool in tools.values():
+                comparison.measure_side(tool, server, 1)  # A warm-up.
         for _, unsettled in common.pair_rounds(arguments, comparisons):
             for comparison in unsettled:
-                comparison.measure(tools, base, arguments.seconds)
+                comparison.measure(tools, server, arguments.seconds)
                 common.log(f"{comparison.file} {comparison.ours[-1]:.0f} {comparison.theirs[-1]:.0f}")
     return comparisons
 
@@ -385,7 +404,7 @@ def measure(arguments):
 # The table header of each part, and the function that makes a row.
 TABLES = {
     "cpu": (["file", "connections", "kelvin, CPU a request", "wrk", "ratio", "90 % interval", "at most 1"], cpu_row),
-    "throughput": (["file", "threads", "CPUs of nginx and generator", "kelvin, requests a second", "wrk", "ratio", "90 % interval", "pairs", "at least 0.95"], throughput_row),
+    "throughput": (["file", "threads", "CPUs of nginx and generator", "kelvin, requests a second", "wrk", "ratio", "90 % interval", "CPU a request, ratio", "90 % interval", "pairs", "at least 0.95"], throughput_row),
     "growth": (["file", "threads", "kelvin, requests a second", "times one thread", "90 % interval", "busiest thread", "nginx's CPUs", "at least 0.9 a thread"], growth_row),
     "truth": (["load", "by", "figure", "planted", "by packets", "found", "off", "sent late, p99", "within 5 %"], response_row),
     "rate": (["spread", "requests", "asked for", "by packets", "off", "bound", "verdict"], rate_row),
