@@ -54,6 +54,20 @@ fn all_cpus_rate_is_sum() {
     assert_eq!(latencies.len(), METRICS.len() + 1);
 }
 
+/// CPUs that start and end each batch together would wait for each other as long as they work, and see each other in their canaries.
+#[test]
+fn more_than_two_cpus_work_in_windows_without_canaries() {
+    let cpus: Vec<u32> = kelvin_sys::cpu::affinity().unwrap().into_iter().cycle().take(3).collect();
+    let outcome = common::run_probe_on(&cpus, "mem.bandwidth", &case(16 << 10, "all"), SLICE);
+    let RoundOutcome::Measured(readings) = outcome else { panic!("{outcome:?}") };
+    for metric in METRICS {
+        let reading = reading_of(&readings, &format!("mem.bandwidth.{metric}"));
+        let Readings::Scalars(rates) = &reading.readings else { panic!("{reading:?}") };
+        assert!(rates.len() == 1 && rates[0] > 0.0, "{reading:?}");
+        assert!(reading.notes.iter().any(|note| note.contains("by each CPU ")), "{reading:?}");
+    }
+}
+
 #[test]
 fn rates_of_several_cpus_are_counted_in_windows() {
     let cpus = kelvin_sys::cpu::affinity().unwrap().len() as u64;

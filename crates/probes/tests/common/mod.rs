@@ -125,6 +125,14 @@ fn spawn() -> GuardedChild {
     GuardedChild::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
 }
 
+/// Like `run_probe`, with these CPUs to use; one of them may stand for several.
+pub fn run_probe_on(cpus: &[u32], id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
+    let scratch = scratch();
+    let mut request = request(&TestDirectories::with_scratch(scratch.path()), id, case, slice_ms);
+    request["setup"]["placement"]["allowed"] = serde_json::json!(cpus);
+    run_request(id, case, request)
+}
+
 /// Like [`run_probe`], with the readings of each metric; panics with the reason if there are none.
 pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
     measure_at(&TestDirectories::with_scratch(scratch().path()), id, case, slice_ms)
