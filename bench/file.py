@@ -14,7 +14,7 @@ system is on a loop device over memory. Judged reads are under a limit on the de
 So the medium is steady. The first second is left out. The interval must lie within 5 %. With --unlimited the same comparisons
 run without the limit, and are not judged: the code of each program and the threads of the loop device are then the limit.
 Jobs: file.jobs, with one job and with one on each CPU at queue depth 32, is compared with fio at as many jobs (--numjobs) and the same depth
-(--iodepth), by io_uring and by libaio. Both read a file of 64 MiB on the file system of --dir, and one on the loop device under the limit,
+(--iodepth), by io_uring and by libaio; and file.device.requests with one job of fio at depth 64. Both read a file of 64 MiB on the file system of --dir, and one on the loop device under the limit,
 on all CPUs. The interval must lie within 5 %.
 
 `kelvin digest` of a file that is not in memory is compared, as a whole program, with the sequential direct rates of fio and dd
@@ -152,6 +152,11 @@ class FilePrograms:
         """Requests per second of file.jobs, with these jobs and this depth."""
         command = [self.kelvin, "study", "file.jobs", "--only", f"jobs={jobs}", "--only", f"depth={depth}", "--dir", self.path.parent, "--budget", "minimum", "--rounds", JOB_ROUNDS, "--no-store", "--no-report", "--json"]
         return common.find_summary(json.loads(self.run_on_all_cpus(*command)), "file.jobs.iops", f"depth={depth} jobs={jobs}")["headline"]
+
+    def kelvin_device_rate(self):
+        """Requests per second of file.device.requests."""
+        command = [self.kelvin, "run", "file.device.requests", "--dir", self.path.parent, "--budget", "minimum", "--rounds", DEVICE_ROUNDS, "--no-store", "--no-report", "--json"]
+        return common.find_summary(json.loads(self.run_on_all_cpus(*command)), "file.device.requests")["headline"]
 
     def fio_jobs_rate(self, jobs, depth, engine):
         """Requests per second of fio with these jobs and this depth."""
@@ -296,13 +301,19 @@ def direct_comparisons(programs, judged, limit_text):
     return selection
 
 
-# Requests in flight of each job, and rounds of kelvin, of a window each.
-JOB_DEPTH, JOB_ROUNDS = 32, 30
+# Requests in flight of each job, and of file.device.requests; and rounds of kelvin, of a window each, which of the device read more than that.
+JOB_DEPTH, DEVICE_DEPTH = 32, 64
+JOB_ROUNDS, DEVICE_ROUNDS = 30, 8
 
 
 def job_comparisons(programs, medium):
-    """Comparisons of several jobs at depth with fio, on one CPU and on all."""
-    return [
+    """Comparisons of several jobs at depth with fio, on one CPU and on all, and of the device's highest rate."""
+    device = Comparison(
+        f"direct random 4k, file.device.requests, depth {DEVICE_DEPTH}, {medium}", "fio io_uring, numjobs=1",
+        programs.kelvin_device_rate, lambda: programs.fio_jobs_rate(1, DEVICE_DEPTH, "io_uring"),
+        least=0.95, most=1.05,
+    )
+    return [device] + [
         Comparison(
             f"direct random 4k, jobs: {jobs}, depth {JOB_DEPTH}, {medium}", f"fio {engine}, numjobs={jobs}",
             lambda jobs=jobs: programs.kelvin_jobs_rate(jobs, JOB_DEPTH),
