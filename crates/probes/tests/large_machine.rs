@@ -5,7 +5,9 @@ mod composed;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kelvin_core::catalogue::mem::{FROM_CPU, FROM_NODE, LOADED_BANDWIDTH, MemoryNodes, TO_CPU, TO_NODE};
+use kelvin_core::catalogue::mem::{
+    BYTES, FROM_CPU, FROM_NODE, LOADED_BANDWIDTH, MemoryCpus, MemoryNodes, TO_CPU, TO_NODE,
+};
 use kelvin_core::catalogue::os::WORKING_CPUS;
 use kelvin_core::{Case, Fact, Name, Unit};
 use kelvin_harness::{Effort, ExpectedCost, MeasuredValue, Plan, PlanContext, PredictionInputs, ProbeKind};
@@ -95,13 +97,19 @@ fn all_cpus_move_no_more_than_the_channels_carry() {
         Some(MeasuredValue { value: if metric.unit == Unit::BytesPerSecond { 30e9 } else { 100.0 }, half_width: 0.0 })
     };
     let facts = PredictionInputs::new(&machine, &measured);
-    let probe = kelvin_probes::all().into_iter().find(|probe| probe.id == "mem.scaling").unwrap();
-    let cases = (probe.cases)(&machine, Effort::Default);
-    let is_of_all =
-        |case: &&Case| MemoryNodes::of(case) == Some(MemoryNodes::All) && WORKING_CPUS.number_in(case) == Some(256);
-    let case = cases.iter().find(is_of_all).unwrap();
-    let rates = probe.metrics.iter().filter(|metric| metric.unit == Unit::BytesPerSecond);
-    let predictions: Vec<_> = rates.map(|metric| (probe.predict)(&facts, metric, case).unwrap()).collect();
-    assert_eq!(predictions.len(), 4);
-    assert!(predictions.iter().all(|prediction| prediction.value.max(prediction.high) <= PEAK), "{predictions:?}");
+    let is_of_all = |case: &&Case| {
+        let is_in_scaling =
+            MemoryNodes::of(case) == Some(MemoryNodes::All) && WORKING_CPUS.number_in(case) == Some(256);
+        is_in_scaling || MemoryCpus::of(case) == Some(MemoryCpus::All)
+    };
+    for (id, count) in [("mem.scaling.read", 4), ("mem.bandwidth.read", 7)] {
+        let probe =
+            kelvin_probes::all().into_iter().find(|probe| probe.metrics.iter().any(|metric| metric.id == *id)).unwrap();
+        let cases = (probe.cases)(&machine, Effort::Default);
+        let case = cases.iter().filter(is_of_all).max_by_key(|case| BYTES.number_in(case)).unwrap();
+        let rates = probe.metrics.iter().filter(|metric| metric.unit == Unit::BytesPerSecond);
+        let predictions: Vec<_> = rates.map(|metric| (probe.predict)(&facts, metric, case).unwrap()).collect();
+        assert_eq!(predictions.len(), count);
+        assert!(predictions.iter().all(|prediction| prediction.value.max(prediction.high) <= PEAK), "{predictions:?}");
+    }
 }

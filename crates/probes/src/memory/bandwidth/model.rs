@@ -7,7 +7,7 @@ use kelvin_core::catalogue::mem::{
 };
 use kelvin_sys::kernels::bandwidth::Operation;
 
-use crate::memory::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes};
+use crate::memory::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes, sharing_cpus};
 use crate::memory::published::{CACHE_LATENCIES, CACHE_WIDTHS, CacheWidths};
 use crate::memory::{core_to_core, latency, parallel_chains};
 use crate::prelude::*;
@@ -44,12 +44,16 @@ enum SetLevel {
 }
 
 impl SetLevel {
-    fn of_set(machine: &Machine, bytes: u64) -> Predicted<Self> {
+    /// Of a set of this many bytes for each of these CPUs.
+    fn of_set(machine: &Machine, bytes: u64, cpus: MemoryCpus) -> Predicted<Self> {
         let caches = data_caches(machine);
         unpredicted_if(caches.is_empty(), "the machine reports no caches")?;
         // Of a last level, no more than is believed of a virtual machine's.
         let fits_cache = |cache: &Cache| {
-            bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) }
+            // All CPUs have sets of their own in the caches that they share.
+            let sets = if cpus == MemoryCpus::All { sharing_cpus(machine, cache) } else { 1 };
+            let believed = if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) };
+            bytes <= believed && sets * bytes <= cache.bytes
         };
         Ok(match caches.iter().find(|cache| fits_cache(cache)).map(|cache| cache.level) {
             Some(1) => Self::First,
@@ -73,14 +77,15 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     let bytes = required_number(BYTES, case)?;
     let entry = super::MEASURED_OPERATIONS.iter().find(|(_, operation_metric)| operation_metric.id == metric.id);
     let &(operation, _) = entry.or_unpredicted("this metric belongs to no operation")?;
-    let level = SetLevel::of_set(facts.machine(), bytes)?;
+    let cpus = required(MemoryCpus::of(case), case)?;
+    let level = SetLevel::of_set(facts.machine(), bytes, cpus)?;
     let single_cpu_case = match level {
         SetLevel::Memory => super::memory_case(facts.machine()),
         _ => super::one_cpu_case(bytes),
     };
-    let predicted = match MemoryCpus::of(case) {
+    let predicted = match cpus {
         // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
-        Some(MemoryCpus::All) => all_cpus_rate(facts, operation, level, case)
+        MemoryCpus::All => all_cpus_rate(facts, operation, level, case)
             .map_or_else(|| scaled_from_one_cpu(facts, metric, &single_cpu_case), Ok),
         // Without the rate of the stores that it is made of, there is no prediction: the peak does not stand for it.
         _ if matches!(operation, Operation::Fill | Operation::Zero) => {
@@ -88,7 +93,6 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         }
         _ => one_cpu_rate(facts, operation, level, &single_cpu_case),
     };
-    let cpus = required(MemoryCpus::of(case), case)?;
     let peak = if level == SetLevel::Memory { peak_rate(facts, operation, cpus) } else { None };
     match (predicted, peak) {
         (Ok(predicted), peak) => Ok(limit_to_peak(predicted, peak)),
@@ -358,6 +362,20 @@ mod tests {
         };
         let case = Case::new().with_number(BYTES, bytes).with_word(cpus);
         predict(&PredictionInputs::new(machine, &measured), metric, &case)
+    }
+
+    #[test]
+    fn sets_of_all_cpus_share_their_caches() {
+        // 16 CPUs with an L3 of 32 MiB: 8 MiB are a quarter of it for one, and four times it for all.
+        let mut machine = machine(16, 32 << 20, 64 << 30);
+        let level = |machine: &Machine, bytes, cpus| SetLevel::of_set(machine, bytes, cpus).unwrap();
+        assert_eq!(level(&machine, 8 << 20, MemoryCpus::One), SetLevel::Outer);
+        assert_eq!(level(&machine, 8 << 20, MemoryCpus::All), SetLevel::Memory);
+        assert_eq!(level(&machine, 2 << 20, MemoryCpus::All), SetLevel::Outer);
+        assert_eq!(level(&machine, L2, MemoryCpus::All), SetLevel::Second);
+        // Those of the CPUs that this process may use.
+        machine.topology.allowed = Fact::known(vec![0, 1], "a test");
+        assert_eq!(level(&machine, 8 << 20, MemoryCpus::All), SetLevel::Outer);
     }
 
     fn machine_with_core(name: &str) -> Machine {
