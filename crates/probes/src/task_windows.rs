@@ -1,9 +1,11 @@
 //! Windows in which tasks on several CPUs work at once: their times, and how evenly the tasks worked.
 
-use kelvin_harness::{Bench, ProbeError};
+use std::ops::RangeInclusive;
+
+use kelvin_harness::Bench;
 use kelvin_sys::task_group::{WindowTimes, WorkedWindow};
 
-use crate::reasons::ProbeResult;
+use crate::reasons::{ProbeResult, fail_if};
 
 /// Nanoseconds in which sleeping tasks are woken: a few wake-ups, and one call for each of them.
 const WAKE_NANOSECONDS: u64 = 200_000;
@@ -15,23 +17,25 @@ pub(crate) fn window_times(bench: &Bench<'_>, tasks: usize, nanoseconds: u64) ->
     WindowTimes { lead, length: bench.ticks(nanoseconds) }
 }
 
-/// What tasks did in the first window in which each of them worked. The windows have these lengths, in nanoseconds.
+/// What tasks did in the first window in which each of them worked. A window lasts as many nanoseconds as the range begins with, and each
+/// further one twice as long, up to the end of the range.
 ///
 /// # Errors
 /// That of a window; other work kept a task from its CPU in all of them.
 pub(crate) fn first_window_of_all(
-    lengths: impl IntoIterator<Item = u64>,
+    nanoseconds: RangeInclusive<u64>,
     mut run_window: impl FnMut(u64) -> ProbeResult<Vec<WorkedWindow>>,
 ) -> ProbeResult<Vec<WorkedWindow>> {
-    let mut last_length = 0;
-    for length in lengths {
+    let mut length = *nanoseconds.start();
+    loop {
         let windows = run_window(length)?;
         if windows.iter().all(|window| window.operations > 0) {
             return Ok(windows);
         }
-        last_length = length;
+        let reason = format!("other work kept a CPU busy in a window of {} ms", length / 1_000_000);
+        fail_if(length >= *nanoseconds.end(), reason)?;
+        length *= 2;
     }
-    Err(ProbeError::fail(format!("other work kept a CPU busy in a window of {} ms", last_length / 1_000_000)))
 }
 
 /// How evenly tasks worked, and what else ran on their CPUs, in words.
@@ -49,6 +53,8 @@ pub(crate) fn describe_evenness(windows: &[WorkedWindow]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_harness::ProbeError;
+
     use super::*;
 
     #[test]
@@ -57,7 +63,7 @@ mod tests {
         let mut lengths_run = Vec::new();
         let mut first_at = |full_from: u64| {
             lengths_run.clear();
-            let windows = first_window_of_all([2_000_000, 4_000_000, 8_000_000], |length| {
+            let windows = first_window_of_all(2_000_000..=8_000_000, |length| {
                 lengths_run.push(length);
                 Ok(vec![worked(1), worked(u64::from(length >= full_from))])
             });

@@ -121,8 +121,7 @@ impl BandwidthGroup {
 
     /// Bytes per second of all tasks by a kernel, in a window of this time.
     fn rate(&self, bench: &Bench<'_>, job: usize, nanoseconds: u64) -> ProbeResult<(f64, Vec<WorkedWindow>)> {
-        let longer = |&length: &u64| (length < MAX_WINDOW_NANOSECONDS).then_some(2 * length);
-        let lengths = std::iter::successors(Some(nanoseconds), longer);
+        let lengths = nanoseconds..=MAX_WINDOW_NANOSECONDS;
         let windows = first_window_of_all(lengths, |length| Ok(self.run_job(bench, job, length)?))?;
         let operations = windows.iter().map(WorkedWindow::rate).sum::<f64>();
         Ok((operations * self.iteration_bytes(self.jobs.kernels[job].0) as f64 * bench.hertz(), windows))

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use kelvin_core::catalogue::mem::SCALING_LATENCY;
 use kelvin_core::units;
 use kelvin_sys::fork_image::resident_around;
-use kelvin_sys::memory::{PagePolicy, PointerRing};
+use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 use kelvin_sys::partner::PartnerKind;
 use kelvin_sys::task_group::{TaskGroup, WindowWork, WorkedWindow};
 
@@ -20,8 +20,8 @@ const LINKED_LINES: usize = 1 << 18;
 /// Windows of a round, of which that with the median latency counts: what interrupts a task in one of them is in no figure.
 const WINDOW_COUNT: usize = 5;
 const WINDOW_NANOSECONDS: u64 = 2_000_000;
-/// How often they are tried where other work keeps a task from its CPU.
-const MAX_ATTEMPTS: usize = 20;
+/// They are repeated, twice as long, where other work keeps a task from its CPU, until they are as long as this: several slices of a scheduler.
+const MAX_WINDOW_NANOSECONDS: u64 = 250_000_000;
 /// Loads between two readings of the clock: these wait for the last load, and add a thousandth to so many.
 const LOADS_PER_READING: u64 = 256;
 
@@ -30,6 +30,17 @@ struct ChaseTask {
     ring: PointerRing,
     /// Whether the next window is to begin with all of it flushed from the caches.
     flush_next: Arc<AtomicBool>,
+    /// Lines that no cache holds, from where the last window ended.
+    uncached_lines: u64,
+    /// Whether these are few of its lines. All of them together fit into no cache.
+    is_sparse: bool,
+}
+
+impl ChaseTask {
+    fn flush(&mut self) {
+        self.ring.evict_end(usize::MAX);
+        self.uncached_lines = self.ring.lines() as u64;
+    }
 }
 
 impl WindowWork for ChaseTask {
@@ -39,12 +50,17 @@ impl WindowWork for ChaseTask {
 
     fn prepare(&mut self) -> kelvin_sys::Result<()> {
         if self.flush_next.load(Ordering::Acquire) {
-            self.ring.evict_end(usize::MAX);
+            self.flush();
         }
         Ok(())
     }
 
     fn repeat(&mut self, loads: u64) -> kelvin_sys::Result<()> {
+        // Only a long window gets here, of a CPU that has other work anyway: better a load that looks slow than one from a cache.
+        if self.uncached_lines < loads && self.is_sparse {
+            self.flush();
+        }
+        self.uncached_lines = self.uncached_lines.saturating_sub(loads);
         self.ring.chase(loads);
         Ok(())
     }
@@ -62,14 +78,15 @@ pub(super) fn measure(bench: &mut Bench<'_>, cpus: &[u32], set_bytes: usize) -> 
                 // Those of one task: of many, reading what the process has takes longer than the window.
                 let _ = huge_pages.set((resident_around(ring.arena().address())?.huge, ring.arena().len() as u64));
             }
-            Ok(ChaseTask { ring, flush_next: Arc::clone(&flush_next) })
+            let is_sparse = ring.lines() * LINE_BYTES < set_bytes / 2;
+            Ok(ChaseTask { ring, flush_next: Arc::clone(&flush_next), uncached_lines: 0, is_sparse })
         }
     };
     let all_bytes = set_bytes * cpus.len();
     let group = TaskGroup::start(PartnerKind::Thread, cpus, bench.clock(), make_work);
     let group = skip_if_out_of_memory(all_bytes, group)?;
     let run_window = |nanoseconds| group.run_window(0..cpus.len(), window_times(bench, cpus.len(), nanoseconds));
-    let windows = first_window_of_all([WINDOW_NANOSECONDS; MAX_ATTEMPTS], |nanoseconds| {
+    let windows = first_window_of_all(WINDOW_NANOSECONDS..=MAX_WINDOW_NANOSECONDS, |nanoseconds| {
         // In a window of no time each task obtains its memory and flushes it: that takes longer than waking does.
         flush_next.store(true, Ordering::Release);
         skip_if_out_of_memory(all_bytes, run_window(0))?;
