@@ -36,7 +36,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     // A cache has a way to memory of its own, which one CPU may fill.
     let caches = count_of("last-level caches at work", last_level_count(machine).min(cpus));
     let least = caches * single;
-    let loaded = loaded_latency::full_load(facts).filter(|_| nodes == MemoryNodes::All);
+    let loaded = loaded_latency::saturated_bandwidth(facts).filter(|_| nodes == MemoryNodes::All);
     let rate = match loaded {
         Some(loaded) => {
             let [low, high] = MIX_RANGE.map(|factor| factor * loaded.clone());
@@ -80,7 +80,7 @@ fn predict_latency(facts: &PredictionInputs<'_>, nodes: MemoryNodes, bytes: u64,
 mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
-    use kelvin_core::catalogue::mem::{LATENCY, LOADED_BANDWIDTH};
+    use kelvin_core::catalogue::mem::{BANDWIDTH_WRITE, LATENCY, LOADED_BANDWIDTH};
     use kelvin_core::{Fact, MeasuredValue, NumaNode};
 
     /// The prediction of reading by these CPUs, of which one reads 20 GB/s, where all together move this under load.
@@ -88,7 +88,7 @@ mod tests {
         let value = |value: f64| Some(MeasuredValue { value, half_width: 0.0 });
         let measured = |id: &str, _: &Case| match id {
             _ if id == SCALING_READ.id.as_str() => value(20e9),
-            _ if id == BANDWIDTH_READ.id.as_str() => value(19e9),
+            _ if [BANDWIDTH_READ.id.as_str(), BANDWIDTH_WRITE.id.as_str()].contains(&id) => value(19e9),
             _ if id == LOADED_BANDWIDTH.id.as_str() => loaded.and_then(value),
             _ => None,
         };
@@ -106,6 +106,8 @@ mod tests {
         // Of one node, or without a figure under load, nothing says what memory gives.
         assert_eq!(predicted(&machine, MemoryNodes::One, 32, Some(100e9)).value, 640e9);
         assert_eq!(predicted(&machine, MemoryNodes::All, 32, None).value, 640e9);
+        // 31 injectors of 19 GB/s are as fast as without a limit: memory may give more.
+        assert_eq!(predicted(&machine, MemoryNodes::All, 32, Some(500e9)).value, 640e9);
     }
 
     #[test]
