@@ -111,9 +111,9 @@ metrics! {
             .with_axes([PairPlacement::AXIS])
             .version(2),
         /// Bytes per second that arrive at another process over TCP
-        BANDWIDTH_TCP = streams_metric("net.bandwidth.tcp").version(2).baseline(),
+        BANDWIDTH_TCP = streams_metric("net.bandwidth.tcp").baseline(),
         /// Share of the time that senders and receivers kept a CPU busy, for the busiest CPU
-        BANDWIDTH_TCP_CPU = streams_metric("net.bandwidth.tcp.busy").version(2).unit(Unit::Ratio, Better::Neither),
+        BANDWIDTH_TCP_CPU = streams_metric("net.bandwidth.tcp.busy").unit(Unit::Ratio, Better::Neither),
         /// Bytes per second that arrive over one TCP stream, by sending method
         BANDWIDTH_TCP_METHOD = stream_metric("net.bandwidth.tcp.way")
             .with_axes([MESSAGE, PairPlacement::AXIS, SendMethod::AXIS]),

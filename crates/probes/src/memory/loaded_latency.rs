@@ -436,13 +436,20 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     Ok(rate.widen(BANDWIDTH_RANGE_FACTOR).derived("injectors in memory"))
 }
 
-/// What the injectors move together without a pause: as many times what one does, and no more than all CPUs do.
+/// What the injectors move together without a pause: as many times what one does, and no more than all CPUs do. Where that was not measured,
+/// no more than one may get through.
 fn full_injection_rate(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let machine = facts.machine();
     let rate = unlimited_injection_rate(facts)?;
-    match bandwidth::all_cpus_memory_case(machine).filter(|_| injectors_of(machine) > 1) {
-        Some(all_cpus) => Ok(rate.min(alternating_rate(facts, &all_cpus)?).variant("several")),
-        None => Ok(rate),
+    let Some(all_cpus) = bandwidth::all_cpus_memory_case(machine).filter(|_| injectors_of(machine) > 1) else {
+        return Ok(rate);
+    };
+    match alternating_rate(facts, &all_cpus) {
+        Ok(highest) => Ok(rate.min(highest).variant("several")),
+        Err(_) => {
+            let single = alternating_rate(facts, &bandwidth::memory_case(machine))?;
+            Ok(rate.clone().with_bounds(&single, &rate).variant("several without a limit"))
+        }
     }
 }
 
@@ -560,6 +567,19 @@ mod tests {
             [predicted(2, 100), predicted(5, 100), predicted(17, 100), predicted(17, 50)],
             [11.0, 41.0, 51.0, 26.0]
         );
+    }
+
+    #[test]
+    fn unknown_limit_widens_the_range() {
+        let measured = |id: &str, case: &Case| {
+            let value = if id == LATENCY.id.as_str() { 64.0 } else { 10e9 };
+            (MemoryCpus::of(case) != Some(MemoryCpus::All)).then_some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let machine = bandwidth::tests::machine(5, 32 << 20, 24 << 30);
+        let case = Case::new().with_number(INJECTED_LOAD, 100).with_number(BYTES, 64 << 20);
+        let rate = predict(&PredictionInputs::new(&machine, &measured), &LOADED_BANDWIDTH, &case).unwrap();
+        let figures = [rate.value, rate.low * BANDWIDTH_RANGE_FACTOR, rate.high / BANDWIDTH_RANGE_FACTOR];
+        assert_eq!(figures.map(|figure| (figure / 1e9).round()), [41.0, 11.0, 41.0]);
     }
 
     #[test]
