@@ -631,84 +631,70 @@ mod tests {
 
     const INJECTOR_BYTES: usize = 8 << 20;
 
-    #[test]
-    fn idle_injectors_move_no_bytes() {
+    /// Controls one injector, on the first CPU that this process may use, until it is told to end.
+    fn with_injector(control: impl FnOnce(&Injection)) -> Injection {
         let injection = Injection::new(Clock::MonotonicRaw, 1).unwrap();
         let cpu = kelvin_sys::cpu::affinity().unwrap()[0];
-        let wait_for = |bytes: u64| {
-            let before = injection.total_bytes();
-            while injection.total_bytes() < before + bytes {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        };
         std::thread::scope(|scope| {
             let injector = scope.spawn(|| {
                 kelvin_sys::cpu::pin(&[cpu]).unwrap();
                 injection.run_injector(0)
             });
+            // Also after a failed assertion, or the scope would wait for ever.
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| control(&injection)));
+            injection.stop.store(true, Ordering::Release);
+            injector.join().unwrap().unwrap();
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+        injection
+    }
+
+    fn wait_for(injection: &Injection, bytes: u64) {
+        while injection.total_bytes() < bytes {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn idle_injectors_move_no_bytes() {
+        let injection = with_injector(|injection| {
             injection.flush(INJECTOR_BYTES).unwrap();
             assert_eq!(injection.total_bytes(), 0);
             injection.interval.store(0, Ordering::Release);
-            wait_for(1 << 20);
+            wait_for(injection, 1 << 20);
             injection.interval.store(IDLE_INTERVAL, Ordering::Release);
-            injection.stop.store(true, Ordering::Release);
-            injector.join().unwrap().unwrap();
         });
         assert_eq!(injection.total_bytes() % BLOCK_BYTES, 0);
     }
 
     #[test]
     fn injector_waits_after_its_first_pass() {
-        let injection = Injection::new(Clock::MonotonicRaw, 1).unwrap();
-        let cpu = kelvin_sys::cpu::affinity().unwrap()[0];
-        std::thread::scope(|scope| {
-            let injector = scope.spawn(|| {
-                kelvin_sys::cpu::pin(&[cpu]).unwrap();
-                injection.run_injector(0)
-            });
-            let wait_for = |bytes: u64| {
-                while injection.total_bytes() < bytes {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
-            };
+        with_injector(|injection| {
             injection.max_bytes.store(INJECTOR_BYTES as u64, Ordering::Release);
             injection.interval.store(0, Ordering::Release);
             for passes in 1..3 {
                 injection.flush(INJECTOR_BYTES).unwrap();
-                wait_for(passes * INJECTOR_BYTES as u64);
+                wait_for(injection, passes * INJECTOR_BYTES as u64);
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 assert_eq!(injection.total_bytes(), passes * INJECTOR_BYTES as u64);
             }
             injection.max_bytes.store(u64::MAX, Ordering::Release);
-            wait_for(4 * INJECTOR_BYTES as u64);
-            injection.stop.store(true, Ordering::Release);
-            injector.join().unwrap().unwrap();
+            wait_for(injection, 4 * INJECTOR_BYTES as u64);
         });
     }
 
     #[test]
     fn injected_load_matches_requested_share() {
-        let clock = Clock::MonotonicRaw;
         // Nanoseconds of a block at full injection: long compared with the moving of it, so that the pause alone sets the pace.
         let block_time = 100_000.0;
+        const BLOCKS: u64 = 200;
         for load in [25, 50] {
-            let injection = Injection::new(clock, 1).unwrap();
-            let cpu = kelvin_sys::cpu::affinity().unwrap()[0];
-            std::thread::scope(|scope| {
-                let injector = scope.spawn(|| {
-                    kelvin_sys::cpu::pin(&[cpu]).unwrap();
-                    injection.run_injector(0)
-                });
+            with_injector(|injection| {
                 injection.flush(INJECTOR_BYTES).unwrap();
-                let start = clock.start();
+                let start = injection.clock.start();
                 injection.interval.store(injection_interval(load, block_time), Ordering::Release);
-                const BLOCKS: u64 = 200;
-                while injection.total_bytes() < BLOCKS * BLOCK_BYTES {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
-                let (bytes, ticks) = (injection.total_bytes(), clock.stop() - start);
-                injection.stop.store(true, Ordering::Release);
-                injector.join().unwrap().unwrap();
+                wait_for(injection, BLOCKS * BLOCK_BYTES);
+                let (bytes, ticks) = (injection.total_bytes(), injection.clock.stop() - start);
                 // Blocks that were late come at once, but no more than this many: the share can only be too small otherwise.
                 let blocks = bytes / BLOCK_BYTES - MAX_LATE_INTERVALS - 1;
                 let share = blocks as f64 * block_time / ticks as f64;
