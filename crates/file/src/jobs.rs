@@ -61,6 +61,8 @@ pub struct JobResult {
     pub requests: u64,
     /// The mean queue depth, counted at completions.
     pub achieved_depth: f64,
+    /// Ticks from a request to its completion, summed over those in the window.
+    pub latency: u64,
 }
 
 impl JobResult {
@@ -107,6 +109,11 @@ impl JobsResult {
         let mut times: Vec<u64> = self.jobs.iter().flat_map(|job| job.times.iter().copied()).collect();
         times.sort_unstable();
         times
+    }
+
+    /// Ticks from a request to its completion on average, of those in the window.
+    pub fn mean_latency(&self) -> f64 {
+        self.jobs.iter().map(|job| job.latency).sum::<u64>() as f64 / self.completions().max(1) as f64
     }
 
     /// The mean queue depth of a job.
@@ -208,13 +215,15 @@ impl<'w> WindowObserver<'w> {
 }
 
 impl Observer for WindowObserver<'_> {
-    type Stamp = ();
+    type Stamp = u64;
 
     #[inline(always)]
-    fn begin(&mut self) {}
+    fn begin(&mut self) -> u64 {
+        self.clock.start()
+    }
 
     #[inline]
-    fn end(&mut self, (): (), _: BlockRequest, _: &[u8]) -> ControlFlow<()> {
+    fn end(&mut self, start: u64, _: BlockRequest, _: &[u8]) -> ControlFlow<()> {
         let now = self.clock.stop();
         self.result.requests += 1;
         if self.until_ready > 0 {
@@ -233,6 +242,7 @@ impl Observer for WindowObserver<'_> {
             }
             Phase::Counted => {
                 self.result.times.push(now);
+                self.result.latency += now.saturating_sub(start);
                 if self.first_usage.is_none() {
                     self.first_usage = Some(read_usage(UsageScope::Thread));
                 }
@@ -294,7 +304,7 @@ mod tests {
 
     const REQUEST: BlockRequest = BlockRequest { offset: 0, bytes: 4096 };
 
-    /// Completions of two jobs at these moments of a script, in nanoseconds; what each counts.
+    /// Completions of two jobs at these moments of a script, in nanoseconds, each 500 ns after its request; what each counts.
     fn counted(window: &Window, depth: u32, moments: &[(usize, u64)]) -> [JobResult; 2] {
         let script = ScriptedClock::leak(0);
         let mut observers = [0, 1].map(|_| WindowObserver::new(window, Clock::Scripted(script), depth));
@@ -302,7 +312,7 @@ mod tests {
         for &(job, moment) in moments {
             assert!(!has_ended[job], "a job that was told to end makes no more requests");
             script.advance(moment - script.now());
-            has_ended[job] = observers[job].end((), REQUEST, &[]).is_break();
+            has_ended[job] = observers[job].end(moment.saturating_sub(500), REQUEST, &[]).is_break();
         }
         observers.map(|observer| observer.result)
     }
@@ -330,6 +340,7 @@ mod tests {
         let result = JobsResult { window: 100_000, jobs: jobs.to_vec() };
         assert_eq!(result.times(), [80_000, 81_000, 120_000, 179_999]);
         assert_eq!((result.completions(), result.requests(), result.requests_per_second()), (4, 11, 40_000.0));
+        assert_eq!(result.mean_latency(), 500.0);
     }
 
     #[test]
@@ -382,6 +393,7 @@ mod tests {
             // Each completed its queue once before, and what was in flight at the end completed after.
             assert!(job.requests >= job.completions() + 4, "{job:?}");
             assert!(job.achieved_depth > 0.0 && job.achieved_depth <= 4.0, "{job:?}");
+            assert!(job.latency > 0 || job.completions() == 0, "{job:?}");
         }
         let error = run(&JobSpec { cpus: vec![cpu, 8000], ..spec.clone() }).unwrap_err().to_string();
         assert!(error.contains("CPU 8000 may not be used"), "{error}");

@@ -11,8 +11,8 @@ use kelvin_file::read_job::jain_fairness;
 
 use super::extent;
 use super::prelude::*;
-use super::queue_depth::{REQUESTS_PER_SLOT, closed_system_rates};
-use super::request_rate::{QueuedRequests, window_nanoseconds};
+use super::queue_depth::closed_system_rates;
+use super::request_rate::{QueuedRequests, REQUESTS_PER_SLOT, window_nanoseconds};
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::working_cpus::{cores_first, cpu_counts};
 

@@ -6,10 +6,13 @@
 use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
+use kelvin_file::jobs::JobSpec;
 
 use super::derived_time::format_time;
+
 use super::extent;
 use super::prelude::*;
+use super::request_rate::{QueuedRequests, REQUESTS_PER_SLOT, window_nanoseconds};
 
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
@@ -25,62 +28,46 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 const BLOCK: usize = 4096;
-/// Nanoseconds of a round at least: several times the latency of the deepest queue.
-const MIN_ROUND_NANOSECONDS: f64 = 20e6;
-/// A round has this many requests for each in flight, or takes as long as this: on a slow device 20 ms hold little but the filling
-/// and draining of the queue.
-pub(super) const REQUESTS_PER_SLOT: u64 = 8;
-const MAX_ROUND_NANOSECONDS: f64 = 2e9;
-/// By how much the two counts of requests in flight may differ. Those that fill the queue at the beginning or drain it
-/// at the end come on top.
+/// By how much the two counts of requests in flight may differ.
 const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 /// Share of the requested depth that may be done and wait to be reaped, as a factor.
 const REAPING_FACTOR: f64 = 1.25;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let depth = required_number(QUEUE_DEPTH, case)? as u32;
+    let depth = required_u32(QUEUE_DEPTH, case)?;
     let target = extent::study_file(bench, case)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
-    let counters = DeviceCounters::now(&target);
-    let read = |nanoseconds: f64| {
-        let job = ReadJob {
-            order: BlockOrder::Random { seed: bench.seed() },
-            until: test_files::time_limit(nanoseconds),
-            latencies: Some((bench.clock(), bench.hertz())),
-            ..test_files::direct_read_job(&target, Engine::Uring { depth, registered: false }, BLOCK)
-        };
-        test_files::run_job(&job)
+    set_cache_state(&target, PageCacheState::Direct)?;
+    let spec = JobSpec {
+        target: target.clone(),
+        engine: Engine::Uring { depth, registered: false },
+        block: BLOCK,
+        seed: bench.seed(),
+        cpus: vec![bench.cpu()],
+        clock: (bench.clock(), bench.hertz()),
+        ramp: 0,
+        window: window_nanoseconds(bench.slice()),
     };
-    let default_time = bench.slice().max(MIN_ROUND_NANOSECONDS);
-    let mut result = read(default_time)?;
-    let mut bytes = result.total.bytes;
-    if let Some(extended_time) =
-        extended_round(default_time, result.total.requests, REQUESTS_PER_SLOT * u64::from(depth))
-    {
-        result = read(extended_time)?;
-        bytes += result.total.bytes;
-    }
-    let latency = result.latencies.as_ref().and_then(|latencies| latencies.mean());
-    let (latency, counted_in_flight) = latency.zip(result.achieved_depth).or_fail("no request completed")?;
-    let edge_requests = f64::from(depth) / result.total.requests as f64;
-    let law = LittlesLaw { rate: result.requests_per_second(), latency, counted_in_flight, edge_requests };
+    let counters = DeviceCounters::now(&target);
+    let reads = QueuedRequests::read(&spec, REQUESTS_PER_SLOT)?;
+    fail_if(reads.result.completions() == 0, "no request completed in the window")?;
+    let law = LittlesLaw {
+        rate: reads.per_second(),
+        latency: reads.result.mean_latency() / bench.hertz() * 1e9,
+        counted_in_flight: reads.result.achieved_depth(),
+        edge_requests: f64::from(depth) / reads.result.completions() as f64,
+    };
     law.check()?;
-    bench.note(counters.prove_read(bytes)?);
+    bench.note(counters.prove_read(reads.requests * BLOCK as u64)?);
     bench.note(format!(
         "queue depth {depth} requested; {:.1} in flight on average, counted at each completion",
         law.counted_in_flight
     ));
-    result.notes.iter().for_each(|note| bench.note(note.clone()));
+    reads.describe_pacing().into_iter().for_each(|note| bench.note(note));
     bench.record(&DEPTH_RATE, vec![law.rate]);
     bench.record(&DEPTH_LATENCY, vec![law.latency]);
     bench.record(&DEPTH_ACHIEVED, vec![law.in_flight()]);
     Ok(())
-}
-
-/// How long a round takes that has as many requests as needed, as far as there is time for it; `None` if there were enough.
-pub(super) fn extended_round(nanoseconds: f64, requests: u64, needed: u64) -> Option<f64> {
-    let ratio = needed as f64 / requests.max(1) as f64;
-    (ratio > 1.0).then(|| (nanoseconds * ratio).min(MAX_ROUND_NANOSECONDS))
 }
 
 /// The terms of Little's law.
@@ -91,7 +78,7 @@ struct LittlesLaw {
     latency: f64,
     /// Requests in flight, as they were counted.
     counted_in_flight: f64,
-    /// Share of the requests that fill the queue or drain it.
+    /// Requests at the edges of the window, as a share of those that completed in it: the law holds on average over many.
     edge_requests: f64,
 }
 
@@ -194,14 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn slow_device_extends_round() {
-        // 32 of 128 requests at depth 16 in 20 ms; of a request in 20 ms there is no time for all.
-        assert_eq!(
-            (extended_round(20e6, 32, 128), extended_round(20e6, 1, 128)),
-            (Some(80e6), Some(MAX_ROUND_NANOSECONDS))
-        );
-        assert_eq!((extended_round(20e6, 128, 128), extended_round(20e6, 129, 128)), (None, None));
-        // Measured at 50 requests a second: 40 of 16 in flight, most of them while the queue filled or drained.
+    fn few_requests_are_compared_less_strictly() {
+        // Measured at 50 requests a second: 40 of 16 in flight, many of them before the window or after it.
         let slow_device =
             LittlesLaw { rate: 54.0, latency: 173e6, counted_in_flight: 11.36, edge_requests: 16.0 / 40.0 };
         assert!(

@@ -7,7 +7,6 @@ use kelvin_file::jobs::{self, JobSpec, JobsResult};
 use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
 
 use super::prelude::*;
-use super::queue_depth::extended_round;
 
 /// Nanoseconds of a window at least: a period of the kernel's limit.
 const MIN_WINDOW_NANOSECONDS: f64 = 100e6;
@@ -17,6 +16,11 @@ const SLOW_DEVICE_IOPS: f64 = 5000.0;
 const MIN_PAUSE_SHARE: f64 = 0.25;
 /// Nanoseconds for which a slow device, or one with such pauses, is watched at least: six periods of the kernel's limit.
 const MIN_WATCHED_NANOSECONDS: f64 = 650e6;
+
+/// Requests that a window has for each in flight, as far as there is time: of fewer, a few more or less are a large share.
+pub(super) const REQUESTS_PER_SLOT: u64 = 8;
+/// Nanoseconds of a window that waits for them, at most.
+const MAX_WINDOW_NANOSECONDS: f64 = 2e9;
 
 /// The window of a round of this time.
 pub(super) fn window_nanoseconds(slice: f64) -> u64 {
@@ -41,7 +45,7 @@ impl QueuedRequests {
         let is_watched = result.requests_per_second() < SLOW_DEVICE_IOPS || has_pause(&result, spec.clock.1);
         let watched_window = is_watched.then_some(MIN_WATCHED_NANOSECONDS);
         let needed = per_slot * spec.in_flight();
-        let extended_window = extended_round(spec.window as f64, result.completions(), needed);
+        let extended_window = extended_window(spec.window as f64, result.completions(), needed);
         let Some(window) = watched_window.into_iter().chain(extended_window).reduce(f64::max) else {
             let requests = result.requests();
             return Ok(Self { result, pacing: None, requests });
@@ -60,6 +64,12 @@ impl QueuedRequests {
     pub fn describe_pacing(&self) -> Option<String> {
         Some(describe_pacing(&self.pacing?, self.result.window))
     }
+}
+
+/// How long a window is that has as many requests as needed, as far as there is time for it; `None` if there were enough.
+fn extended_window(nanoseconds: f64, requests: u64, needed: u64) -> Option<f64> {
+    let ratio = needed as f64 / requests.max(1) as f64;
+    (ratio > 1.0).then(|| (nanoseconds * ratio).min(MAX_WINDOW_NANOSECONDS))
 }
 
 /// Whether no request was completed for a large part of the window.
@@ -128,6 +138,14 @@ mod tests {
             |begin: u64| (0..2).flat_map(move |turn| (0..500).map(move |i| begin + turn * 40_000_000 + i * 40_000));
         assert!(!has_pause(&result([turns(0).collect(), turns(20_000_000).collect()], 80_000_000), 1e9));
         assert!(!has_pause(&result([Vec::new(), vec![7]], 100_000_000), 1e9));
+    }
+
+    #[test]
+    fn slow_device_extends_window() {
+        // 32 of 128 requests at depth 16 in 20 ms; of a request in 20 ms there is no time for all.
+        let extended = |requests| extended_window(20e6, requests, 128);
+        assert_eq!([extended(32), extended(1)], [Some(80e6), Some(MAX_WINDOW_NANOSECONDS)]);
+        assert_eq!([extended(128), extended(129)], [None, None]);
     }
 
     #[test]

@@ -132,13 +132,15 @@ metrics! {
         /// Random reads of 4 KiB per second
         DEPTH_RATE = disk_metric(rate("file.depth.rate"))
             .unit(Unit::PerSecond, Better::Higher)
-            .with_axes([QUEUE_DEPTH, EXTENT]),
+            .with_axes([QUEUE_DEPTH, EXTENT])
+            .version(2),
         /// Latency of a random read of 4 KiB, the mean over a round
-        DEPTH_LATENCY = disk_metric(duration("file.depth.latency")).with_axes([QUEUE_DEPTH, EXTENT]),
+        DEPTH_LATENCY = disk_metric(duration("file.depth.latency")).with_axes([QUEUE_DEPTH, EXTENT]).version(2),
         /// Mean queue depth over a round: the rate times the latency, by Little's law
         DEPTH_ACHIEVED = disk_metric(rate("file.depth.achieved"))
             .unit(Unit::Count, Better::Neither)
-            .with_axes([QUEUE_DEPTH, EXTENT]),
+            .with_axes([QUEUE_DEPTH, EXTENT])
+            .version(2),
         /// Random reads of 4 KiB per second by all jobs together, each at this queue depth on a CPU of its own
         JOBS_IOPS = disk_metric(rate("file.jobs.iops"))
             .unit(Unit::PerSecond, Better::Higher)
