@@ -86,7 +86,7 @@ impl<T> Fact<T> {
 /// A machine. Sizes in bytes, frequencies in hertz.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// A hash that identifies the machine and its configuration across runs; no host name or serial number in it.
+    /// A hash that identifies the host and its configuration across runs; no host name or serial number can be found from it.
     #[schemars(with = "Word")]
     pub identity: String,
     /// `x86_64` or `aarch64`.
@@ -307,6 +307,10 @@ pub struct Platform {
     pub container: Fact<Option<String>>,
     /// What the machine is built as, by its firmware; left out by runs stored before it was read.
     pub chassis: Fact<Chassis>,
+    /// The host: a keyed hash of its machine id (machine-id(5)), in hexadecimal, from which the id cannot be found; not read by earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
+    pub host: Fact<String>,
 }
 
 /// What a machine is built as.

@@ -182,6 +182,9 @@ impl FactRows {
         self.push(GROUP, "Chassis", &platform.chassis, |chassis| chassis.word().to_owned());
         self.push(GROUP, "Hypervisor", &platform.hypervisor, or_none);
         self.push(GROUP, "Container", &platform.container, or_none);
+        if !platform.host.is_not_read() {
+            self.push(GROUP, "Host", &platform.host, String::clone);
+        }
     }
 
     fn limits(&mut self, limits: &Limits) {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use kelvin_analysis::{Member, ReferenceLibrary, analyse, built_in_library, class_member};
 use kelvin_core::{HistoryPoint, Machine, Reference, StoredHeadline};
+use kelvin_machine::hardware_identity;
 use kelvin_store::{Store, StoredSeries};
 
 use crate::cli_error::{CliError, Context};
@@ -66,17 +67,29 @@ pub fn build_library(members: &[Member], store: Option<&Store>, machine: &Machin
     built_in_library().with_machines(members.iter().cloned().chain(store_members))
 }
 
+/// What a machine of a known host keeps with another kernel.
+fn host_hardware(machine: &Machine) -> Option<String> {
+    machine.platform.host.get().map(|_| hardware_identity(machine))
+}
+
 /// The other machines of a store that have a class, each by its newest run.
 fn members_of_store(store: &Store, own_machine: &Machine) -> Result<Vec<Member>, CliError> {
     let mut identities = vec![own_machine.identity.clone()];
+    // With another kernel a known host has another identity, and is no other machine.
+    let mut hosts: Vec<String> = host_hardware(own_machine).into_iter().collect();
     let (mut runs, mut headers) = (Vec::new(), Vec::new());
     for machine in store.machines()? {
         if identities.contains(&machine.machine) {
             continue;
         }
+        let header = store.header_of(&machine.newest)?;
+        let host = host_hardware(&header.machine);
+        if host.as_ref().is_some_and(|host| hosts.contains(host)) {
+            continue;
+        }
         let newest = store.history_runs(std::slice::from_ref(&machine.machine), &machine.mode, 1)?;
         identities.push(machine.machine);
-        let header = store.header_of(&machine.newest)?;
+        hosts.extend(host);
         // What another program measured is no figure of kelvin's.
         if header.foreign.is_none() {
             runs.extend(newest);

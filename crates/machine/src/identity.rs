@@ -1,18 +1,53 @@
-//! The hash that identifies runs of one machine in one configuration.
+//! The hashes that identify a host, and runs of one host in one configuration.
 
+use hmac::{Hmac, KeyInit, Mac};
 use kelvin_core::{Cache, Fact, Machine, Mitigation};
+use sha2::Sha256;
+
+use crate::root::FileRoot;
 
 /// Changes with the list of hashed facts, so that old and new identities never match by accident.
-const IDENTITY_VERSION: &str = "kelvin machine 2";
+const IDENTITY_VERSION: &str = "kelvin machine 3";
+/// The files with the machine id, by machine-id(5): the second is of systems without systemd.
+const MACHINE_ID_FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+/// The application for which a machine id is hashed.
+const APPLICATION_ID: u128 = 0x1d0c_33a7_5b6e_4f0e_9a53_62f7_8be1_c2d4;
 
-/// A 128-bit FNV-1a hash, in hexadecimal, of the facts that make two runs comparable: processor, number of CPUs,
+/// The host by the hash of its machine id. It is unknown where the system has none, as in most containers: then alike machines are one.
+pub(crate) fn host(root: FileRoot<'_>) -> Fact<String> {
+    let host_of =
+        |file: &str| root.fact(file, |text| Some(format!("{:032x}", application_specific(machine_id(text)?))));
+    let [first, second] = MACHINE_ID_FILES.map(host_of);
+    if first.get().is_none() && second.get().is_some() { second } else { first }
+}
+
+/// The machine id of a file: 32 hexadecimal digits. A system that has not been set up yet has `uninitialized` there, and an image may have
+/// zeros.
+fn machine_id(text: &str) -> Option<u128> {
+    let is_id = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|&id| is_id && id != 0)
+}
+
+/// The hash of a machine id for this application, as systemd's `sd_id128_get_machine_app_specific` makes it: the first half of the
+/// HMAC-SHA256 of the application's id by the machine id, marked as a random UUID.
+fn application_specific(machine_id: u128) -> u128 {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&machine_id.to_be_bytes()).expect("any length is a key of HMAC");
+    mac.update(&APPLICATION_ID.to_be_bytes());
+    let hash = mac.finalize().into_bytes();
+    let half = hash.iter().take(16).fold(0, |half, &byte| half << 8 | u128::from(byte));
+    // RFC 9562: version 4 in the upper half of byte 6, variant 2 in the upper bits of byte 8.
+    half & !(0xf << 76 | 0x3 << 62) | 4 << 76 | 2 << 62
+}
+
+/// A 128-bit FNV-1a hash, in hexadecimal, of the host and of the facts that make two of its runs comparable: processor, number of CPUs,
 /// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number.
 pub(crate) fn identity(machine: &Machine) -> String {
     hash_facts(machine, machine.kernel.release.get(), machine.cpu.mitigations.get())
 }
 
 /// The hash of the facts that stay when the kernel is upgraded or its settings change, and so identify one machine over its history:
-/// processor, number of CPUs, caches, memory to the nearest GiB, hypervisor. Two alike guests are one machine by it, as by its identity.
+/// host, processor, number of CPUs, caches, memory to the nearest GiB, hypervisor. Two alike machines of unknown hosts are one by it, as by
+/// their identity.
 pub fn hardware_identity(machine: &Machine) -> String {
     hash_facts(machine, None, None)
 }
@@ -43,6 +78,7 @@ fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&
         release.cloned(),
         mitigations.map(|entries| entries.iter().map(mitigation).collect::<Vec<_>>().join(", ")),
         platform.hypervisor.get().map(|name| name.clone().unwrap_or_else(|| "none".to_owned())),
+        platform.host.get().cloned(),
     ];
     let lines = parts.map(|part| part.map_or("unknown".to_owned(), |text| format!("= {text}")));
     format!("{:032x}", fnv_1a(lines.join("\n").as_bytes()))
@@ -65,6 +101,45 @@ mod tests {
         assert_eq!(fnv_1a(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv_1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
         assert_eq!(fnv_1a(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn host_is_hashed_as_systemd_does() {
+        // systemd-id128 machine-id --app-specific=1d0c33a75b6e4f0e9a5362f78be1c2d4, where /etc/machine-id has the first.
+        assert_eq!(
+            application_specific(0x3d12_19c7_c4c5_404a_aa1f_6d2a_48ad_fda4),
+            0xcfd7_7943_9b13_4fc5_8199_bc5e_1908_8819
+        );
+    }
+
+    #[test]
+    fn host_is_that_of_the_machine_id() {
+        let tree = tempfile::tempdir().unwrap();
+        let host_with = |file: &str, text: &str| {
+            let path = tree.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+            host(FileRoot::new(tree.path()))
+        };
+        assert!(host(FileRoot::new(tree.path())).source_or_reason().contains("/etc/machine-id"));
+        let second = host_with("var/lib/dbus/machine-id", "3d1219c7c4c5404aaa1f6d2a48adfda4\n");
+        assert_eq!(second.source_or_reason(), "/var/lib/dbus/machine-id");
+        assert_eq!(host_with("etc/machine-id", "uninitialized\n").get(), second.get());
+        let first = host_with("etc/machine-id", "3d1219c7c4c5404aaa1f6d2a48adfda5\n");
+        assert!(first.get().is_some() && first.get() != second.get());
+        for not_an_id in ["", "3d1219c7c4c5404aaa1f6d2a48adfda", "+d1219c7c4c5404aaa1f6d2a48adfda4", &"0".repeat(32)] {
+            assert_eq!(machine_id(not_an_id), None, "{not_an_id}");
+        }
+    }
+
+    #[test]
+    fn alike_hosts_are_several_machines() {
+        let [mut one, mut other] = [Machine::default(), Machine::default()];
+        assert_eq!((identity(&one), hardware_identity(&one)), (identity(&other), hardware_identity(&other)));
+        one.platform.host = Fact::known("1".repeat(32), "a test");
+        other.platform.host = Fact::known("2".repeat(32), "a test");
+        assert_ne!(identity(&one), identity(&other));
+        assert_ne!(hardware_identity(&one), hardware_identity(&other));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use kelvin_core::{Chassis, Fact, Name, Platform};
 use crate::container;
 use crate::cpu;
 use crate::cpuid::Cpuid;
+use crate::identity;
 use crate::root::{FileRoot, known_name, value_of_key};
 
 const DMI_DIRECTORY: &str = "/sys/class/dmi/id";
@@ -17,6 +18,7 @@ pub(crate) fn read(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Pla
         hypervisor: hypervisor(root, architecture, cpuid),
         container: container::container(root),
         chassis: chassis(root),
+        host: identity::host(root),
     }
 }
 

@@ -40,6 +40,7 @@ pub fn machine() -> Machine {
             hypervisor: Fact::known(Some("KVM".into()), "cpuid 4000_0000h"),
             container: Fact::known(None, "/proc/1/cgroup"),
             chassis: Fact::unknown("a test"),
+            host: Fact::default(),
         },
         limits: Limits {
             cpu_quota: Fact::known(None, "/sys/fs/cgroup/cpu.max"),
