@@ -3,6 +3,9 @@
 /// The ids of the group: cycles, instructions, misses of the last-level cache, misses of the data TLB, mispredicted branches.
 pub const IDS: [u64; 5] = [71, 72, 73, 74, 75];
 
+/// The ids of the group in the parts recorded in a guest: cycles and instructions.
+pub const GUEST_IDS: [u64; 2] = [1, 2];
+
 /// What the windows of `complete` counted, as a run holds it: the third of them by cycles, less what an empty one counted.
 pub const COUNTED_OPERATIONS: &str = r#"{"operations":400,"events":{"cycles":5000,"instructions":20000,"last_level_misses":392,"tlb_misses":5,"branch_misses":100}}"#;
 

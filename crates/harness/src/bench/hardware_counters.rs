@@ -102,8 +102,16 @@ mod tests {
 
     /// What a part of the record counts of an operation of 100 iterations that takes 50 us: four fill a window.
     fn count_recorded(part: &str, events: &[HardwareEvent]) -> Result<Option<CountedOperations>, ProbeError> {
-        let member = |(&event, id): (&HardwareEvent, u64)| GroupMember { event: code_of(event), id };
-        let members = events.iter().zip(recorded_counters::IDS).map(member).collect();
+        count_recorded_by_ids(part, events, &recorded_counters::IDS)
+    }
+
+    fn count_recorded_by_ids(
+        part: &str,
+        events: &[HardwareEvent],
+        ids: &[u64],
+    ) -> Result<Option<CountedOperations>, ProbeError> {
+        let member = |(&event, &id)| GroupMember { event: code_of(event), id };
+        let members = events.iter().zip(ids).map(member).collect();
         let group = CounterGroup::recorded(members, recorded_counters::reads(part));
         let script = ScriptedClock::leak(0);
         count_in_windows(&group, Clock::Scripted(script), 100, |iterations| {
@@ -121,6 +129,17 @@ mod tests {
         let counted = count_recorded("other order", &two).unwrap().unwrap();
         let events = [(HardwareEvent::Cycles, 0), (HardwareEvent::Instructions, 20_000)];
         assert_eq!((counted.operations, counted.events), (400, events.into()));
+    }
+
+    #[test]
+    fn reads_of_a_kernel_become_events_of_operations() {
+        let events = [HardwareEvent::Cycles, HardwareEvent::Instructions];
+        let count = |part| count_recorded_by_ids(part, &events, &recorded_counters::GUEST_IDS).unwrap();
+        // 400 loops of 500 instructions, and what calls them.
+        let counted = count("aarch64 guest").unwrap();
+        let counts = [(HardwareEvent::Cycles, 201_794), (HardwareEvent::Instructions, 201_072)];
+        assert_eq!((counted.operations, counted.events), (400, counts.into()));
+        assert_eq!(count("aarch64 guest with other groups"), None);
     }
 
     #[test]
