@@ -1,40 +1,77 @@
 //! Threads that work in step: one start, one finish, each on its own CPU.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
 
 use kelvin_core::Canary;
-use kelvin_sys::cpu;
-use kelvin_sys::lock;
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::{cpu, lock};
 
 use crate::canary::CanaryReader;
 use crate::probe_error::ProbeError;
 
-/// A group of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
+/// A group of threads that do the same work in step. They spin while they wait, so that no wake-up is timed and their cores keep their
+/// frequency; those that wait for long sleep, since on a virtual machine with fewer CPUs than it shows they hold up the others.
 #[derive(Default)]
 pub(crate) struct WorkerGroup {
-    size: usize,
-    /// Number of the round that may start; [`STOP_ROUND`] ends the group.
-    round: AtomicU64,
+    workers: Vec<Worker>,
     iterations: AtomicU64,
     finished: AtomicUsize,
     failure: Mutex<Option<String>>,
     combined_canaries: Mutex<CombinedCanaries>,
 }
 
+/// One of the threads, in cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Worker {
+    /// Number of the round that it may start; [`STOP_ROUND`] ends it.
+    round: AtomicU64,
+    /// Wakes it.
+    thread: OnceLock<Thread>,
+}
+
+impl Worker {
+    /// Waits for a round, and returns the number of the one that may start.
+    fn wait_for(&self, round: u64) -> u64 {
+        let mut spin_end = monotonic() + MAX_SPIN_NANOSECONDS;
+        loop {
+            let next = self.round.load(Ordering::Acquire);
+            if next >= round {
+                return next;
+            }
+            if monotonic() < spin_end {
+                std::hint::spin_loop();
+            } else {
+                // It returns at once if the round was set since.
+                std::thread::park();
+                spin_end = monotonic() + MAX_SPIN_NANOSECONDS;
+            }
+        }
+    }
+
+    /// Sets its round by a function of the last one.
+    fn start(&self, next: impl Fn(u64) -> u64) {
+        let _ = self.round.fetch_update(Ordering::AcqRel, Ordering::Acquire, |round| Some(next(round)));
+        self.thread.get().iter().for_each(|thread| thread.unpark());
+    }
+}
+
 /// The combined canary readings of some workers.
 #[derive(Default)]
 struct CombinedCanaries {
     requested: kelvin_core::Canaries,
-    /// The worker whose turn it is.
-    current_worker: usize,
     /// The first worker of the next reading.
     next_first_worker: usize,
     /// The longest reading of each, in nanoseconds.
     max_readings: BTreeMap<Canary, f32>,
 }
 
+/// Nanoseconds for which a worker spins at most: longer than what is done between two rounds.
+const MAX_SPIN_NANOSECONDS: u64 = 5_000_000;
 const STOP_ROUND: u64 = u64::MAX;
 /// The iteration count that means a reading of the canaries.
 const CANARY_ITERATIONS: u64 = u64::MAX;
@@ -43,7 +80,7 @@ const MAX_WORKERS_PER_READING: usize = 7;
 
 impl WorkerGroup {
     pub(crate) fn new(size: usize) -> Self {
-        Self { size, ..Self::default() }
+        Self { workers: (0..size).map(|_| Worker::default()).collect(), ..Self::default() }
     }
 
     /// The loop of one worker, numbered from 0, with its own canaries.
@@ -54,20 +91,17 @@ impl WorkerGroup {
         canaries: CanaryReader,
         operation: &(impl Fn(u64) + Sync),
     ) {
+        let worker = &self.workers[member];
+        let _ = worker.thread.set(std::thread::current());
         if let Err(error) = cpu::pin(&[cpu]) {
             *lock(&self.failure) = Some(format!("cannot pin a thread to CPU {cpu}: {error}"));
         }
         for round in 1.. {
-            let mut next = self.round.load(Ordering::Acquire);
-            while next < round {
-                std::hint::spin_loop();
-                next = self.round.load(Ordering::Acquire);
-            }
-            if next == STOP_ROUND {
+            if worker.wait_for(round) == STOP_ROUND {
                 return;
             }
             match self.iterations.load(Ordering::Relaxed) {
-                CANARY_ITERATIONS => self.read_worker_canaries(member, canaries),
+                CANARY_ITERATIONS => self.read_worker_canaries(canaries),
                 iterations => operation(iterations),
             }
             self.finished.fetch_add(1, Ordering::AcqRel);
@@ -76,11 +110,16 @@ impl WorkerGroup {
 
     /// Starts a round, does the caller's `own_work`, and waits until every worker has finished.
     pub(crate) fn run_round(&self, iterations: u64, own_work: impl FnOnce()) -> Result<(), ProbeError> {
+        self.run_round_of(0..self.workers.len(), iterations, own_work)
+    }
+
+    /// A round of some workers, while the others wait.
+    fn run_round_of(&self, members: Range<usize>, iterations: u64, own_work: impl FnOnce()) -> Result<(), ProbeError> {
         self.iterations.store(iterations, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
-        self.round.fetch_add(1, Ordering::Release);
+        self.workers[members.clone()].iter().for_each(|worker| worker.start(|round| round + 1));
         own_work();
-        while self.finished.load(Ordering::Acquire) < self.size {
+        while self.finished.load(Ordering::Acquire) < members.len() {
             std::thread::yield_now();
         }
         lock(&self.failure).clone().map_or(Ok(()), |reason| Err(ProbeError::fail(reason)))
@@ -106,28 +145,23 @@ impl WorkerGroup {
             combined_canaries.max_readings = max_readings;
             combined_canaries.next_first_worker
         };
-        let worker_count = self.size.min(MAX_WORKERS_PER_READING);
+        let size = self.workers.len();
+        let worker_count = size.min(MAX_WORKERS_PER_READING);
         for offset in 0..worker_count {
-            lock(&self.combined_canaries).current_worker = (first + offset) % self.size;
-            self.run_round(CANARY_ITERATIONS, || {})?;
+            let member = (first + offset) % size;
+            self.run_round_of(member..member + 1, CANARY_ITERATIONS, || {})?;
         }
         let mut combined_canaries = lock(&self.combined_canaries);
-        combined_canaries.next_first_worker = (first + worker_count) % self.size.max(1);
+        combined_canaries.next_first_worker = (first + worker_count) % size.max(1);
         for (&canary, &nanoseconds) in &combined_canaries.max_readings {
             columns.entry(canary).or_default().push(nanoseconds);
         }
         Ok(())
     }
 
-    /// One worker's part in a reading: none unless it is its turn.
-    fn read_worker_canaries(&self, member: usize, canaries: CanaryReader) {
-        let requested = {
-            let combined_canaries = lock(&self.combined_canaries);
-            if combined_canaries.current_worker != member {
-                return;
-            }
-            combined_canaries.requested
-        };
+    /// One worker's part in a reading.
+    fn read_worker_canaries(&self, canaries: CanaryReader) {
+        let requested = lock(&self.combined_canaries).requested;
         canaries.read_each(requested, |canary, nanoseconds| {
             record_max(&mut lock(&self.combined_canaries).max_readings, canary, nanoseconds);
         });
@@ -135,7 +169,7 @@ impl WorkerGroup {
 
     /// Stops the workers.
     pub(crate) fn stop_workers(&self) {
-        self.round.store(STOP_ROUND, Ordering::Release);
+        self.workers.iter().for_each(|worker| worker.start(|_| STOP_ROUND));
     }
 }
 
@@ -222,6 +256,31 @@ mod tests {
         });
         assert_eq!(iteration_count.load(Ordering::Relaxed), 36);
         assert!(caller_ran.get());
+    }
+
+    #[test]
+    fn sleeping_workers_start_with_the_round() {
+        let group = WorkerGroup::new(2);
+        let iteration_count = AtomicU64::new(0);
+        let cpu_number = cpu::affinity().unwrap()[0];
+        std::thread::scope(|scope| {
+            for member in 0..2 {
+                let (group, iteration_count) = (&group, &iteration_count);
+                scope.spawn(move || {
+                    group.run_worker(member, cpu_number, canaries(true), &|iterations| {
+                        iteration_count.fetch_add(iterations, Ordering::Relaxed);
+                    })
+                });
+            }
+            for _ in 0..3 {
+                std::thread::sleep(std::time::Duration::from_nanos(4 * MAX_SPIN_NANOSECONDS));
+                group.run_round(5, || {}).unwrap();
+                // A reading of one leaves the other asleep.
+                group.run_round_of(1..2, 2, || {}).unwrap();
+            }
+            group.stop_workers();
+        });
+        assert_eq!(iteration_count.load(Ordering::Relaxed), 3 * (2 * 5 + 2));
     }
 
     #[test]
