@@ -1,6 +1,10 @@
 //! Latencies of many requests in little memory and with a bounded error: a high dynamic range histogram.
 
+mod hdr_v2;
+
 use hdrhistogram::Histogram as Inner;
+
+pub use hdr_v2::HistogramError;
 
 /// Significant decimal digits kept.
 const SIGNIFICANT_DIGITS: u8 = 3;

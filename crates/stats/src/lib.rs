@@ -41,7 +41,7 @@ pub use headline_interval::{
     ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, HeadlineInterval, HeadlineIntervalKind,
     UnobservedVariance, headline, headline_interval, repeat_interval,
 };
-pub use histogram::Histogram;
+pub use histogram::{Histogram, HistogramError};
 pub use modes::{Cluster, ModePattern, TwoStates, clusters, dominant_mode, fastest_mode, mode_pattern, two_states};
 pub use prediction_interval::{MachinePrediction, MachineRelation, PREDICTION_LEVEL, VarianceComponents};
 pub use queueing::{
