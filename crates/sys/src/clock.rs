@@ -115,6 +115,11 @@ pub fn monotonic() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds of CLOCK_REALTIME since 1970: only to say when something was, since this clock is set and slewed.
+pub fn realtime() -> u64 {
+    nanoseconds(libc::CLOCK_REALTIME)
+}
+
 /// Why the counter cannot be the clock here, if it cannot.
 ///
 /// On x86-64 it must be invariant (CPUID 8000_0007h EDX bit 8; Intel SDM 3B 19.17, AMD APM 2 section 13.2.4) and the

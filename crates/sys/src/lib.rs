@@ -8,6 +8,7 @@ pub mod cache_line;
 pub mod child;
 pub mod child_set;
 pub mod clock;
+pub mod clock_discipline;
 pub mod cpu;
 pub mod cpu_usage;
 pub mod cpuid;
