@@ -157,6 +157,8 @@ fn accept_loop(listener: &TcpListener, word: Option<&HandoffChannel>, board: &Pa
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use kelvin_sys::usage::{UsageScope, read_usage};
 
     use super::*;
@@ -183,8 +185,14 @@ mod tests {
             server.await_client_close().unwrap();
         }
         server.finish().unwrap();
-        // The last connection, which ended the process, was not accepted and may linger.
-        let ports_left = held_ports::count_left_behind(address, before).unwrap();
+        // The last connection, which ended the process, was not accepted and may linger. Under other load the kernel may leave the
+        // last resets to ksoftirqd, which waits for a CPU, and its table may have a line twice: later checks have neither. Without
+        // resets a minute passes until ports are free.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut ports_left = held_ports::count_left_behind(address, before).unwrap();
+        while ports_left > 1 && Instant::now() < deadline {
+            ports_left = held_ports::count_left_behind(address, before).unwrap();
+        }
         assert!(ports_left <= 1, "{wait:?}: {ports_left} connections are still closing: {local_ports:?}");
     }
 
