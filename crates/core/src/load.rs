@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One load on one server, as it was measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadResult {
     /// The server, as it was named.
     pub target: String,
@@ -29,9 +30,11 @@ pub struct LoadResult {
     pub received: u64,
     /// From when a request was due until its answer was whole: what a user waits.
     #[serde(with = "if_any")]
+    #[schemars(with = "Option<LatencySummary>")]
     pub response: LatencySummary,
     /// From when it was sent: a generator that waits for a stalled server sees only this.
     #[serde(with = "if_any")]
+    #[schemars(with = "Option<LatencySummary>")]
     pub service: LatencySummary,
     /// In a closed loop, the response times with those added that users who do not wait would have seen (Gil Tene's
     /// correction with the mean time of a user's cycle): an estimate, while the times from when a request was due need none.
@@ -78,8 +81,19 @@ impl LoadResult {
 
     /// Which share of all requests these are.
     pub fn failed_share(&self) -> f64 {
-        let failed = self.failed_requests() as f64;
-        if failed > 0.0 { failed / (failed + self.requests as f64) } else { 0.0 }
+        self.figures().failed_share()
+    }
+
+    /// What tables, plots and conditions take of it.
+    pub fn figures(&self) -> LoadFigures<'_> {
+        LoadFigures {
+            target: &self.target,
+            offered: self.offered,
+            rate: Some(self.rate()),
+            requests: self.requests,
+            failed_requests: self.failed_requests(),
+            response: self.response,
+        }
     }
 
     fn per_second(&self, count: u64) -> f64 {
@@ -88,8 +102,33 @@ impl LoadResult {
     }
 }
 
+/// The figures of a load that tables, plots and conditions take: of one generator, or of several at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadFigures<'l> {
+    /// The server, as it was named.
+    pub target: &'l str,
+    /// What was asked of it.
+    pub offered: OfferedLoad,
+    /// Right answers a second, if it is known.
+    pub rate: Option<f64>,
+    /// Right answers.
+    pub requests: u64,
+    /// Requests that brought none.
+    pub failed_requests: u64,
+    /// From when a request was due until its answer was whole.
+    pub response: LatencySummary,
+}
+
+impl LoadFigures<'_> {
+    /// Which share of all requests brought no right answer.
+    pub fn failed_share(&self) -> f64 {
+        let failed = self.failed_requests as f64;
+        if failed > 0.0 { failed / (failed + self.requests as f64) } else { 0.0 }
+    }
+}
+
 /// How requests are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OfferedLoad {
     /// Users who wait for each answer, and think before the next request.
@@ -117,7 +156,7 @@ impl Default for OfferedLoad {
 }
 
 /// Times of requests, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencySummary {
     /// How many.
     pub count: u64,
@@ -153,7 +192,7 @@ mod if_any {
 }
 
 /// Requests that brought no right answer in the measured time, by what was wrong. None of them counts as throughput.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestErrors {
     /// No connection was made.
     pub connect: u64,
@@ -207,7 +246,7 @@ impl RequestErrors {
 
 /// Times in which no byte of any answer came: for [`Stalls::MIN_NANOSECONDS`] or longer, and longer than chance makes them of answers that come by
 /// themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stalls {
     /// How many.
     pub count: u64,
@@ -225,7 +264,7 @@ impl Stalls {
 }
 
 /// One second of the measured time, by when answers were whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondResult {
     /// Right answers.
     pub requests: u64,
@@ -242,7 +281,7 @@ pub struct SecondResult {
 }
 
 /// What the generator itself did in the measured time, all its threads together unless something else is stated.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratorStats {
     /// Seconds of CPU time that it worked, without those that it only looked at the clock; none where the measured time was too short
     /// for the kernel to tell of any.
@@ -257,6 +296,7 @@ pub struct GeneratorStats {
     pub threads: Vec<GeneratorThread>,
     /// From when a request was due and could be sent until it was.
     #[serde(with = "if_any")]
+    #[schemars(with = "Option<LatencySummary>")]
     pub late: LatencySummary,
     /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
     /// TLS from when the kernel told of it.
@@ -266,6 +306,7 @@ pub struct GeneratorStats {
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.
     #[serde(with = "if_any")]
+    #[schemars(with = "Option<LatencySummary>")]
     pub own_delay: LatencySummary,
     /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no
     /// measure of the server. Its rate, mean and median may still be one.
@@ -282,7 +323,7 @@ pub struct GeneratorStats {
 }
 
 /// What one thread of the generator did in the measured time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratorThread {
     /// Seconds of CPU time that it worked, as those of all threads.
     pub cpu: Option<f64>,
@@ -297,7 +338,7 @@ pub struct GeneratorThread {
 }
 
 /// Why the generator may have been the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GeneratorLimit {
     /// A thread worked, or waited for a CPU, for nearly all of the time.
@@ -312,26 +353,4 @@ pub enum GeneratorLimit {
         /// Which share of the requests that leaves out.
         share: f64,
     },
-}
-
-/// Several loads on one server, one after the other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoadResults {
-    /// In the order in which they were measured.
-    pub loads: Vec<LoadResult>,
-}
-
-/// The highest rate that keeps an objective, and how it was found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RateSearch {
-    /// The objective, in words.
-    pub objective: String,
-    /// The highest rate that kept it, in requests a second.
-    pub highest_passing: Option<f64>,
-    /// The lowest rate that missed it.
-    pub lowest_failing: Option<f64>,
-    /// Whether the search ended because the generator, and not the server, was the limit.
-    pub is_generator_limit: bool,
-    /// The load at each rate that was tried, in the order of the tries.
-    pub tries: Vec<LoadResult>,
 }

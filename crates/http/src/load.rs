@@ -4,10 +4,15 @@
 //! each thread drives any number of connections by epoll. Redirects are not followed.
 pub mod access_pattern;
 mod connection_pool;
+pub mod document;
 mod engine;
 pub mod error;
 mod generator_usage;
+mod histogram_text;
 mod load_run;
+pub mod load_share;
+pub mod measured_load;
+pub mod merge;
 mod merged_result;
 mod poll;
 pub mod replay;
@@ -19,9 +24,9 @@ mod series;
 pub mod server_url;
 pub mod setup;
 pub mod slo;
+pub mod start_time;
 #[cfg(test)]
 mod tests;
-pub mod thread_share;
 mod threads;
 #[cfg_attr(not(feature = "tls"), path = "load/without_tls.rs")]
 pub mod tls;
@@ -32,6 +37,7 @@ pub mod url_list;
 pub mod verify;
 
 pub use error::{Error, Result};
+pub use measured_load::MeasuredLoad;
 pub use setup::{Demand, GeneratorThreads, LoadSetup};
 pub use threads::run_load;
 pub use transport::ServerEndpoint;

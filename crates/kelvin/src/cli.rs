@@ -42,7 +42,7 @@ pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
 pub use history::{HistoryArgs, HistoryFormat};
-pub use load::LoadArgs;
+pub use load::{LoadArgs, LoadCommand, LoadMergeArgs};
 use one_of::{Word, one_of};
 use output_args::{OutputArgs, choose_format};
 pub use report::{ReportArgs, ReportFormat};
@@ -190,6 +190,7 @@ impl Command {
             Self::Study(study) => &study.to.tags,
             Self::File(FileArgs { command: FileCommand::Sweep(sweep) }) => &sweep.to.tags,
             Self::Watch(watch) => &watch.tags,
+            Self::Load(load) => &load.tags,
             Self::Runs(RunsArgs { command: RunsCommand::Tag { tags, .. }, .. }) => tags,
             _ => return Ok(()),
         };

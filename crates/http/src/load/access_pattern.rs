@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use kelvin_stats::Random;
 
-use crate::load::thread_share::ThreadShare;
+use crate::load::load_share::LoadShare;
 
 /// The order in which files are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,7 +51,7 @@ pub struct FileChooser {
     random: Random,
     /// Choices before the next one that belong to other threads.
     skipped_choices: u32,
-    share: ThreadShare,
+    share: LoadShare,
 }
 
 impl FileChooser {
@@ -66,11 +66,11 @@ impl FileChooser {
             shares.iter_mut().for_each(|share| *share /= sum);
         }
         let random = Random::new(seed);
-        Self { pattern, files, position: 0, shares, random, skipped_choices: 0, share: ThreadShare::WHOLE }
+        Self { pattern, files, position: 0, shares, random, skipped_choices: 0, share: LoadShare::WHOLE }
     }
 
-    /// For the requests of one thread: those that all threads together choose are those of one.
-    pub fn for_thread(self, share: ThreadShare) -> Self {
+    /// For the requests of one part: those that all parts together choose are those of one.
+    pub fn for_share(self, share: LoadShare) -> Self {
         Self { skipped_choices: share.number(), share, ..self }
     }
 
@@ -79,7 +79,7 @@ impl FileChooser {
         for _ in 0..self.skipped_choices {
             self.draw();
         }
-        self.skipped_choices = self.share.threads() - 1;
+        self.skipped_choices = self.share.parts() - 1;
         self.draw()
     }
 
@@ -132,8 +132,8 @@ mod tests {
         for pattern in [AccessPattern::Random, AccessPattern::Sequence, AccessPattern::Zipf(1.0)] {
             for threads in 1..=4 {
                 let mut whole = FileChooser::new(pattern, 7, 11);
-                let chooser = |share| FileChooser::new(pattern, 7, 11).for_thread(share);
-                let mut parts: Vec<FileChooser> = ThreadShare::all(threads).map(chooser).collect();
+                let chooser = |share| FileChooser::new(pattern, 7, 11).for_share(share);
+                let mut parts: Vec<FileChooser> = LoadShare::WHOLE.divide(threads).map(chooser).collect();
                 for number in 0..100 {
                     let part = &mut parts[number % threads as usize];
                     assert_eq!(part.choose(), whole.choose(), "{pattern:?} {threads} {number}");

@@ -10,11 +10,11 @@ use crate::load::connection_pool::{ConnectionPool, RequestEnd};
 use crate::load::error::Result;
 use crate::load::generator_usage::WindowUsage;
 use crate::load::load_run::LoadRun;
+use crate::load::load_share::LoadShare;
 use crate::load::poll::connection_number;
 use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps};
 use crate::load::schedule::{DueRequest, RequestSchedule};
 use crate::load::series::SecondStats;
-use crate::load::thread_share::ThreadShare;
 
 /// Nanoseconds between looks for time-outs and for a signal to stop.
 pub(crate) const TICK_NANOSECONDS: u64 = NANOSECONDS_PER_SECOND / 10;
@@ -50,7 +50,7 @@ pub(crate) struct ThreadResult {
 /// A thread's part of a load before it begins, with all that takes time to prepare.
 pub(crate) struct PreparedThread<'s> {
     run: &'s LoadRun<'s>,
-    pub(crate) share: ThreadShare,
+    pub(crate) share: LoadShare,
     chooser: FileChooser,
     pool: ConnectionPool<'s>,
 }
@@ -58,11 +58,11 @@ pub(crate) struct PreparedThread<'s> {
 impl<'s> PreparedThread<'s> {
     /// # Errors
     /// Those of the calls that wait for sockets.
-    pub(crate) fn new(run: &'s LoadRun<'s>, share: ThreadShare) -> Result<Self> {
+    pub(crate) fn new(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
         let setup = run.setup;
         let chooser = FileChooser::new(setup.pattern, setup.paths.len(), setup.seed ^ FILE_SEED_OFFSET);
         let pool = ConnectionPool::new(run, share.count_of(setup.demand.max_connections()))?;
-        Ok(Self { run, share, chooser: chooser.for_thread(share), pool })
+        Ok(Self { run, share, chooser: chooser.for_share(share), pool })
     }
 
     /// Sends by this schedule, and takes what comes back, until the load is over. The time before the measured time begins at `start`,

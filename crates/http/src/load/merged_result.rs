@@ -1,23 +1,50 @@
 //! The result of a load from what its threads counted.
 
+use jiff::Timestamp;
 use kelvin_core::load::{GeneratorStats, GeneratorThread, LoadResult, OfferedLoad, SecondResult};
 
 use crate::load::engine::ThreadResult;
 use crate::load::generator_usage;
+use crate::load::measured_load::{LatencyHistograms, MeasuredLoad, MergeData, Schedule};
 use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, latency_summary};
 use crate::load::schedule::TimeDistribution;
 use crate::load::setup::{Demand, LoadSetup};
+use crate::load::start_time::{LoadStart, StartTime};
 
 /// The result of a load whose threads, at least one, brought these.
-pub(crate) fn merged_result(setup: &LoadSetup, threads: Vec<ThreadResult>, series: Vec<SecondResult>) -> LoadResult {
+pub(crate) fn merged_result(
+    setup: &LoadSetup,
+    start: LoadStart,
+    threads: Vec<ThreadResult>,
+    series: Vec<SecondResult>,
+) -> MeasuredLoad {
     let (stats, usages): (Vec<RequestStats>, Vec<GeneratorThread>) =
         threads.into_iter().map(|thread| (thread.stats, thread.usage)).unzip();
     let stats = stats.into_iter().reduce(|mut merged, other| {
         merged.merge(other);
         merged
     });
-    let counted = CountedLoad { demand: &setup.demand, stats: stats.expect("a load has a thread") };
-    LoadResult { target: setup.target.url.clone(), series, ..counted.result(usages) }
+    let demand = setup.own_demand();
+    let counted = CountedLoad { demand: &demand, stats: stats.expect("a load has a thread") };
+    let result = LoadResult { target: setup.target.url.clone(), series, ..counted.result(usages) };
+    let RequestStats { response, service, lateness, generator_delay, .. } = counted.stats;
+    let scheduled_start = match setup.start {
+        StartTime::Now => None,
+        StartTime::At(time) => Some(timestamp(time)),
+    };
+    let merge_data = MergeData {
+        start: timestamp(start.realtime + setup.warm_up.as_nanos() as u64),
+        scheduled_start,
+        schedule: Schedule::new(setup),
+        histograms: LatencyHistograms { response, service, late: lateness, own_delay: generator_delay },
+    };
+    MeasuredLoad { result, merge_data }
+}
+
+/// A time of CLOCK_REALTIME in nanoseconds.
+fn timestamp(nanoseconds: u64) -> Timestamp {
+    // A u64 ends in the year 2554, and timestamps in 9999.
+    Timestamp::from_nanosecond(i128::from(nanoseconds)).expect("a time of this clock")
 }
 
 /// What was asked for, and what came of it.

@@ -4,8 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use kelvin_stats::Random;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::load::thread_share::ThreadShare;
+use crate::load::load_share::LoadShare;
 
 /// Nanoseconds between the first requests of two users: connections that are all opened at once overflow the queue of a
 /// listening socket.
@@ -36,7 +38,8 @@ pub trait RequestSchedule {
 }
 
 /// How times are drawn around their mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum TimeDistribution {
     /// All alike.
     #[default]
@@ -108,13 +111,13 @@ impl ClosedLoop {
         Self { due_requests, think, random, start, spacing, shares, first, last_requests, responses: 0.0, answers: 0 }
     }
 
-    /// The users of one thread: those of all threads together begin as the users of one, and think at random for themselves.
-    pub fn for_thread(mut self, share: ThreadShare) -> Self {
+    /// The users of one part: those of all parts together begin as the users of one, and think at random for themselves.
+    pub fn for_share(mut self, share: LoadShare) -> Self {
         self.shares = share.select(self.shares.into_iter().rev()).collect();
         self.shares.reverse();
         self.last_requests.truncate(self.shares.len());
         self.start += u64::from(share.number()) * self.spacing;
-        self.spacing *= u64::from(share.threads());
+        self.spacing *= u64::from(share.parts());
         if share.number() > 0 {
             self.random = Random::new(self.random.next_u64().wrapping_add(u64::from(share.number())));
         }
@@ -404,8 +407,8 @@ mod tests {
     }
 
     /// All requests of all threads in the order in which they are due, up to a number.
-    fn union_of_threads<S: RequestSchedule>(threads: u32, count: usize, part: impl Fn(ThreadShare) -> S) -> Vec<u64> {
-        let mut parts: Vec<S> = ThreadShare::all(threads).map(part).collect();
+    fn union_of_threads<S: RequestSchedule>(threads: u32, count: usize, part: impl Fn(LoadShare) -> S) -> Vec<u64> {
+        let mut parts: Vec<S> = LoadShare::WHOLE.divide(threads).map(part).collect();
         let next_due = |parts: &mut Vec<S>| {
             let next = parts.iter_mut().filter(|part| part.next_due().is_some()).min_by_key(|part| part.next_due())?;
             Some(next.take_due()?.time)
@@ -421,13 +424,13 @@ mod tests {
             let times = || arrival_times(123_456.7, arrivals, 9);
             let single = take_times(&mut OpenLoop::new(times(), START), 10_000);
             for threads in [1, 2, 3, 7, 64] {
-                let part = |share: ThreadShare| OpenLoop::new(share.select(times()), START);
+                let part = |share: LoadShare| OpenLoop::new(share.select(times()), START);
                 assert_eq!(union_of_threads(threads, 10_000, part), single, "{arrivals:?} {threads}");
             }
         }
         let log = [0, 5, 5, 5, 9, 20];
         for threads in 1..=7 {
-            let part = |share: ThreadShare| OpenLoop::new(share.select(log.into_iter()), START);
+            let part = |share: LoadShare| OpenLoop::new(share.select(log.into_iter()), START);
             assert_eq!(union_of_threads(threads, 100, part), log.map(|time| START + time), "{threads}");
         }
     }
@@ -435,9 +438,8 @@ mod tests {
     /// The next request of a thread is its next one of the schedule, however long the one before took.
     #[test]
     fn late_thread_keeps_the_schedule() {
-        let [first, second] = [0, 1].map(|number| ThreadShare::all(2).nth(number).unwrap());
-        let part =
-            |share: ThreadShare| OpenLoop::new(share.select(arrival_times(1e9, TimeDistribution::Constant, 1)), 0);
+        let [first, second] = [0, 1].map(|number| LoadShare::WHOLE.divide(2).nth(number).unwrap());
+        let part = |share: LoadShare| OpenLoop::new(share.select(arrival_times(1e9, TimeDistribution::Constant, 1)), 0);
         let (mut punctual, mut late) = (part(first), part(second));
         assert_eq!(take_times(&mut punctual, 3), [0, 2, 4]);
         assert_eq!((late.next_due(), take_times(&mut late, 3)), (Some(1), vec![1, 3, 5]));
@@ -450,15 +452,15 @@ mod tests {
                 let users = || ClosedLoop::new(11, ThinkTime { mean, distribution }, 1000, 5);
                 let single = take_times(&mut users(), 11);
                 for threads in 1..=11 {
-                    let starts = union_of_threads(threads, 100, |share| users().for_thread(share));
+                    let starts = union_of_threads(threads, 100, |share| users().for_share(share));
                     assert_eq!(starts, single, "{distribution:?} {mean} {threads}");
                 }
             }
         }
         // What one thread draws is not what another draws.
         let think = ThinkTime { mean: 1e9, distribution: TimeDistribution::Exponential };
-        let returns = ThreadShare::all(3).map(|share| {
-            let mut part = ClosedLoop::new(3, think, 0, 5).for_thread(share);
+        let returns = LoadShare::WHOLE.divide(3).map(|share| {
+            let mut part = ClosedLoop::new(3, think, 0, 5).for_share(share);
             part.take_due();
             part.on_answer(0, 0);
             part.next_due()

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::load::access_pattern::AccessPattern;
 use crate::load::error::{Result, call_error};
+use crate::load::load_share::LoadShare;
 use crate::load::request::RequestTemplate;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::server_url::ServerUrl;
-use crate::load::thread_share::ThreadShare;
+use crate::load::start_time::StartTime;
 use crate::load::tls::TlsConfig;
 use crate::load::verify::{ExpectedBody, Verify};
 
@@ -24,8 +25,12 @@ pub struct LoadSetup {
     pub pattern: AccessPattern,
     /// What is sent with every request.
     pub template: RequestTemplate,
-    /// How many requests.
+    /// How many requests, of all hosts together.
     pub demand: Demand,
+    /// The part of this host.
+    pub share: LoadShare,
+    /// When it begins.
+    pub start: StartTime,
     /// Time before the measured time.
     pub warm_up: Duration,
     /// The measured time.
@@ -49,6 +54,22 @@ pub struct LoadSetup {
     pub extension: Option<Arc<AtomicBool>>,
 }
 
+impl LoadSetup {
+    /// What this host asks for.
+    pub fn own_demand(&self) -> Demand {
+        let share = self.share;
+        match self.demand.clone() {
+            Demand::Users { users, think } => Demand::Users { users: share.count_of(users), think },
+            Demand::Rate { rate, arrivals, connections } => Demand::Rate {
+                rate: rate / f64::from(share.parts()),
+                arrivals,
+                connections: share.count_of(connections),
+            },
+            Demand::Log { times, connections } => Demand::Log { times, connections: share.count_of(connections) },
+        }
+    }
+}
+
 /// The threads of the generator, at least one. A single one is the calling thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GeneratorThreads {
@@ -67,15 +88,15 @@ impl GeneratorThreads {
         }
     }
 
-    /// Keeps the calling thread, which has this part of the load, to its CPU.
+    /// Keeps the calling thread, which has this number, to its CPU.
     ///
     /// # Errors
     /// Those of sched_setaffinity(2).
-    pub(crate) fn pin(&self, share: ThreadShare) -> Result<()> {
+    pub(crate) fn pin(&self, thread: u32) -> Result<()> {
         match self {
             Self::Unpinned(_) => Ok(()),
             Self::Pinned(cpus) => {
-                let cpu = cpus[share.number() as usize];
+                let cpu = cpus[thread as usize];
                 kelvin_sys::cpu::pin(&[cpu]).map_err(call_error("keep a thread to its CPU"))
             }
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use kelvin_core::load::{LatencySummary, LoadResult};
+use kelvin_core::load::{LatencySummary, LoadFigures, LoadResult};
 use kelvin_core::quantity::parse_duration_within;
 use kelvin_core::{Unit, units};
 
@@ -65,7 +65,7 @@ pub struct FailureThreshold {
 
 impl FailureThreshold {
     /// Why the load has failed by it, if it has. A load without any right answer has no response times, and has failed.
-    pub fn violation(&self, load: &LoadResult) -> Option<String> {
+    pub fn violation(&self, load: &LoadFigures<'_>) -> Option<String> {
         if load.response.count == 0 && matches!(self.figure, ThresholdFigure::Response(_)) {
             return Some(format!("{}: there was no correct answer", self.text));
         }
@@ -75,7 +75,7 @@ impl FailureThreshold {
                 (value, format!("{statistic} is {}", units::value_text(value, Unit::Nanoseconds)))
             }
             ThresholdFigure::Errors => {
-                let errors = load.failed_requests();
+                let errors = load.failed_requests;
                 (errors as f64, format!("errors are {}", units::count(errors)))
             }
             ThresholdFigure::ErrorShare => {
@@ -83,7 +83,8 @@ impl FailureThreshold {
                 (share, format!("errors are {} of all requests", units::percent(share)))
             }
             ThresholdFigure::Rate => {
-                (load.rate(), format!("the rate is {}", units::value_text(load.rate(), Unit::PerSecond)))
+                let Some(rate) = load.rate else { return Some(format!("{}: the rate is not known", self.text)) };
+                (rate, format!("the rate is {}", units::value_text(rate, Unit::PerSecond)))
             }
         };
         let fails = if self.larger_fails { value > self.bound } else { value < self.bound };
@@ -236,7 +237,8 @@ mod tests {
 
     #[test]
     fn threshold_violation_names_figure() {
-        let missed = |gate: &str, load: &LoadResult| gate.parse::<FailureThreshold>().unwrap().violation(load);
+        let missed =
+            |gate: &str, load: &LoadResult| gate.parse::<FailureThreshold>().unwrap().violation(&load.figures());
         let slow_load = load(60e6, 0, 100);
         assert_eq!(missed("p99>50ms", &slow_load).as_deref(), Some("p99>50ms: p99 is 60.0 ms"));
         assert_eq!(missed("p99>60ms", &slow_load), None);
@@ -258,7 +260,7 @@ mod tests {
     fn unanswered_request_counts_as_error() {
         let half_answered = LoadResult { unanswered: 50, ..load(1.0, 0, 50) };
         for gate in ["errors>0", "errors>49%"] {
-            assert!(gate.parse::<FailureThreshold>().unwrap().violation(&half_answered).is_some(), "{gate}");
+            assert!(gate.parse::<FailureThreshold>().unwrap().violation(&half_answered.figures()).is_some(), "{gate}");
         }
         let is_met = |objective: &str| objective.parse::<LatencyObjective>().unwrap().is_met(&half_answered);
         assert!(!is_met("p99:1s") && !is_met("p99:1s,errors:49%") && is_met("p99:1s, errors:50%"));

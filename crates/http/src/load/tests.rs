@@ -15,9 +15,11 @@ use std::time::Duration;
 use kelvin_core::load::{GeneratorLimit, LoadResult, OfferedLoad};
 
 use crate::load::access_pattern::AccessPattern;
+use crate::load::load_share::LoadShare;
 use crate::load::request::RequestTemplate;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::setup::{Demand, GeneratorThreads, LoadSetup};
+use crate::load::start_time::StartTime;
 use crate::load::verify::Verify;
 use crate::load::{Error, ServerEndpoint, run_load};
 use server::{AfterAnswer, ScriptedServer, ok};
@@ -33,6 +35,8 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         pattern: AccessPattern::Random,
         template: RequestTemplate::default(),
         demand: Demand::Users { users: 2, think: ZERO_THINK_TIME },
+        share: LoadShare::WHOLE,
+        start: StartTime::Now,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(200),
         timeout: Duration::from_secs(30),
@@ -47,7 +51,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
 }
 
 fn measure(setup: &LoadSetup) -> LoadResult {
-    let load = run_load(setup, &ServerEndpoint::connect_first(setup).unwrap(), &mut |_| {}).unwrap();
+    let load = run_load(setup, &ServerEndpoint::connect_first(setup).unwrap(), &mut |_| {}).unwrap().result;
     // The generator's own use is what its schedule needs: it is woken up for something.
     let futile = load.generator.spurious_wakeups;
     assert!(futile <= 10 + load.connections, "{futile} times woken up for nothing: {load:?}");
@@ -218,7 +222,7 @@ fn blocked_generator_reports_own_tail() {
     setup.demand = Demand::Rate { rate: 500.0, arrivals: TimeDistribution::Constant, connections: 100 };
     // The observer of the load blocks its only thread for 25 requests each time.
     let observer = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
-    let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), observer).unwrap();
+    let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), observer).unwrap().result;
     let own_delay = load.generator.own_delay;
     assert!(matches!(load.generator.limit, Some(GeneratorLimit::Late { .. })), "{load:?}");
     assert!(
@@ -356,7 +360,7 @@ fn unsustainable_rate_ends_in_time() {
     // More than a thread sends, to an address that refuses each connection at once.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     setup.demand = Demand::Rate { rate: 1e6, arrivals: TimeDistribution::Constant, connections: 10 };
-    let load = run_load(&setup, &ServerEndpoint { address, tls: None }, &mut |_| {}).unwrap();
+    let load = run_load(&setup, &ServerEndpoint { address, tls: None }, &mut |_| {}).unwrap().result;
     let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 200_000), "{load:?}");
 }

@@ -4,18 +4,19 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use kelvin_core::load::{LoadResult, SecondResult};
-use kelvin_sys::clock::monotonic;
+use kelvin_core::load::SecondResult;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::load::engine::{PreparedThread, SecondObserver, TICK_NANOSECONDS, ThreadResult};
 use crate::load::error::{Error, Result};
 use crate::load::load_run::LoadRun;
+use crate::load::load_share::LoadShare;
+use crate::load::measured_load::MeasuredLoad;
 use crate::load::merged_result::merged_result;
 use crate::load::schedule::{ClosedLoop, OpenLoop, arrival_times};
 use crate::load::series::{SecondSeries, SecondStats};
 use crate::load::setup::{Demand, LoadSetup};
-use crate::load::thread_share::ThreadShare;
+use crate::load::start_time::LoadStart;
 use crate::load::transport::ServerEndpoint;
 
 /// Nanoseconds from when the threads are told to begin until they do, so that none is woken up too late for its first request.
@@ -26,25 +27,30 @@ const START_NANOSECONDS: u64 = 1_000_000;
 ///
 /// # Errors
 /// Failures of the generator's own calls; what fails of single requests is counted.
-pub fn run_load(setup: &LoadSetup, peer: &ServerEndpoint, show: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
+pub fn run_load(
+    setup: &LoadSetup,
+    peer: &ServerEndpoint,
+    show: &mut dyn FnMut(&[SecondResult]),
+) -> Result<MeasuredLoad> {
     let run = LoadRun::new(setup, peer);
     let mut series = SecondSeries::new(setup.threads.count());
-    let results = match setup.threads.count() {
+    let (start, results) = match setup.threads.count() {
         1 => {
-            setup.threads.pin(ThreadShare::WHOLE)?;
-            let thread = PreparedThread::new(&run, ThreadShare::WHOLE)?;
+            setup.threads.pin(0)?;
+            let thread = PreparedThread::new(&run, setup.share)?;
             let mut observer = |seconds| {
                 series.add(0, seconds);
                 show(series.complete());
             };
-            vec![run_thread(setup, thread, monotonic(), &mut observer)?]
+            let start = setup.start.wait(0);
+            (start, vec![run_thread(setup, thread, start.monotonic, &mut observer)?])
         }
         _ => run_threads(&run, &mut |thread, seconds| {
             series.add(thread, seconds);
             show(series.complete());
         })?,
     };
-    Ok(merged_result(setup, results, series.into_complete()))
+    Ok(merged_result(setup, start, results, series.into_complete()))
 }
 
 /// Runs one thread's part of a load on the calling thread.
@@ -57,7 +63,7 @@ fn run_thread(
     let (share, seed) = (thread.share, setup.seed);
     match &setup.demand {
         &Demand::Users { users, think } => {
-            let schedule = ClosedLoop::new(users, think, start, seed).for_thread(share);
+            let schedule = ClosedLoop::new(users, think, start, seed).for_share(share);
             thread.send_and_measure(schedule, start, observer)
         }
         &Demand::Rate { rate, arrivals, .. } => {
@@ -74,8 +80,9 @@ fn run_thread(
 /// The seconds that are over, with the number of the thread that reports them.
 type ThreadSeconds = (u32, Vec<SecondStats>);
 
-/// The channels between a thread and the one that starts it.
+/// The number of a thread, and the channels between it and the one that starts it.
 struct ThreadChannels {
+    number: u32,
     /// Gets a message when the thread is prepared.
     prepared: Sender<()>,
     /// Brings the start time, in nanoseconds of CLOCK_MONOTONIC; closed if not all threads are prepared.
@@ -84,36 +91,40 @@ struct ThreadChannels {
 }
 
 /// Runs all threads, while the calling one takes the seconds that they report.
-fn run_threads(run: &LoadRun<'_>, observer: &mut dyn FnMut(u32, Vec<SecondStats>)) -> Result<Vec<ThreadResult>> {
+fn run_threads(
+    run: &LoadRun<'_>,
+    observer: &mut dyn FnMut(u32, Vec<SecondStats>),
+) -> Result<(LoadStart, Vec<ThreadResult>)> {
     std::thread::scope(|scope| {
         let ((prepared, prepared_threads), (reports, received)) = (channel(), channel());
         let (mut starts, mut threads) = (Vec::new(), Vec::new());
-        for share in ThreadShare::all(run.setup.threads.count()) {
+        for (number, share) in (0..).zip(run.setup.share.divide(run.setup.threads.count())) {
             let (start_sender, start) = channel();
             starts.push(start_sender);
-            let channels = ThreadChannels { prepared: prepared.clone(), start, reports: reports.clone() };
+            let channels = ThreadChannels { number, prepared: prepared.clone(), start, reports: reports.clone() };
             let work = move || run_when_started(run, share, channels);
             threads.push(ThreadBuilder::named("load").start_in(scope, work).map_err(Error::Thread)?);
         }
         drop((prepared, reports));
-        if prepared_threads.iter().count() == threads.len() {
-            let start_time = monotonic() + START_NANOSECONDS;
+        let is_prepared = prepared_threads.iter().count() == threads.len();
+        let load_start = if is_prepared { run.setup.start.wait(START_NANOSECONDS) } else { LoadStart::default() };
+        if is_prepared {
             for start in &starts {
                 // Each waits for it.
-                let _ = start.send(start_time);
+                let _ = start.send(load_start.monotonic);
             }
         }
         drop(starts);
         observe(&received, observer);
         let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        results.filter_map(Result::transpose).collect()
+        Ok((load_start, results.filter_map(Result::transpose).collect::<Result<_>>()?))
     })
 }
 
 /// Prepares one thread's part, and runs it from the time that it is given; not at all if another thread could not be prepared.
-fn run_when_started(run: &LoadRun<'_>, share: ThreadShare, channels: ThreadChannels) -> Result<Option<ThreadResult>> {
-    let ThreadChannels { prepared, start, reports } = channels;
-    run.setup.threads.pin(share)?;
+fn run_when_started(run: &LoadRun<'_>, share: LoadShare, channels: ThreadChannels) -> Result<Option<ThreadResult>> {
+    let ThreadChannels { number, prepared, start, reports } = channels;
+    run.setup.threads.pin(number)?;
     let thread = PreparedThread::new(run, share)?;
     // The other end of either channel lives until this thread is over.
     let _ = prepared.send(());
@@ -121,7 +132,7 @@ fn run_when_started(run: &LoadRun<'_>, share: ThreadShare, channels: ThreadChann
     let Ok(start) = start.recv() else { return Ok(None) };
     let mut observer = |seconds: Vec<SecondStats>| {
         if !seconds.is_empty() {
-            let _ = reports.send((share.number(), seconds));
+            let _ = reports.send((number, seconds));
         }
     };
     run_thread(run.setup, thread, start, &mut observer).map(Some)

@@ -12,10 +12,12 @@ use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::load::access_pattern::AccessPattern;
+use crate::load::load_share::LoadShare;
 use crate::load::request::RequestTemplate;
 use crate::load::response_parser::ResponseParser;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::server_url::ServerUrl;
+use crate::load::start_time::StartTime;
 use crate::load::verify::Verify;
 use crate::load::{Demand, GeneratorThreads, LoadSetup, ServerEndpoint, run_load};
 use crate::serve::stats_endpoint::STATS_PATH;
@@ -99,6 +101,8 @@ impl StepRunner {
                 users: spec.users as u32,
                 think: ThinkTime { mean, distribution: TimeDistribution::Exponential },
             },
+            share: LoadShare::WHOLE,
+            start: StartTime::Now,
             warm_up: spec.warm_up,
             duration: spec.duration,
             timeout: RESPONSE_TIMEOUT,
@@ -115,8 +119,9 @@ impl StepRunner {
         let before = self.sample()?;
         let load_start = Instant::now();
         let (load, (start, end)) = std::thread::scope(|scope| {
-            let generator = ThreadBuilder::named("load")
-                .start_in(scope, || run_load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
+            let generator = ThreadBuilder::named("load").start_in(scope, || {
+                run_load(&setup, &peer, &mut |_| {}).map(|load| load.result).map_err(Error::from)
+            })?;
             let snapshots = {
                 let _under_load = LoadExtension(&extension);
                 self.sample_at_time(load_start + spec.warm_up)

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use kelvin_http::load::access_pattern::AccessPattern;
+use kelvin_http::load::load_share::LoadShare;
 use kelvin_http::load::schedule::TimeDistribution;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::{FailureThreshold, LatencyObjective};
 use kelvin_http::load::verify::Verify;
+use kelvin_store::Tag;
 
 use super::{Word, duration, number_between, one_of, whole_number};
 
@@ -25,7 +28,11 @@ const VERIFIED: &[Word<Verify>] =
 
 /// `kelvin load`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct LoadArgs {
+    /// What else to do
+    #[command(subcommand)]
+    pub command: Option<LoadCommand>,
     /// URL to request, such as http://localhost:8080/index.html; with --files, the server
     #[arg(required_unless_present_any = ["files", "replay"])]
     pub url: Option<ServerUrl>,
@@ -63,6 +70,14 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = request_rate)]
     #[arg(conflicts_with_all = ["users", "think", "rate", "slo", "verify", "warm_up"])]
     pub speed: f64,
+    /// Part of this host in a load that several hosts make together, such as 2/4, the second of four: --rate, --users,
+    /// --connections and --replay are those of all
+    #[arg(long, value_name = "N/HOSTS", conflicts_with = "slo")]
+    pub share: Option<LoadShare>,
+    /// Begin at this time of day, as other hosts do: such as 2026-11-30T08:00:00Z, or @1796025600 in seconds since 1970; of several
+    /// loads each begins 3 s after the planned end of the one before
+    #[arg(long, value_name = "TIME", value_parser = time_of_day, conflicts_with = "slo")]
+    pub start_at: Option<Timestamp>,
     /// Time to measure each load [default: 10s; 5s with several loads or with --slo; all of the log with --replay]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
@@ -116,6 +131,37 @@ pub struct LoadArgs {
     /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0', 'errors>1%' or 'rate<1000'; repeatable
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<FailureThreshold>,
+    /// With --json: a tag of the result, such as node=n17, by which `kelvin load merge` names this generator; repeatable
+    #[arg(long = "tag", value_name = "NAME=VALUE", requires = "json")]
+    pub tags: Vec<Tag>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What else `kelvin load` does.
+#[derive(Debug, Subcommand)]
+pub enum LoadCommand {
+    /// Merge the results of generators that loaded a server at once: exact percentiles, rate, and which generators differ
+    #[command(after_help = help!("load-merge"))]
+    Merge(LoadMergeArgs),
+}
+
+/// `kelvin load merge`.
+#[derive(Debug, Args)]
+pub struct LoadMergeArgs {
+    /// Files of `kelvin load --json`, one of each generator; - is standard input
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Merge loads on targets with different URLs: one server under several names, or several that do the same
+    #[arg(long)]
+    pub different_targets: bool,
+    /// Draw throughput against response time of all loads, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0', 'errors>1%' or 'rate<1000'; repeatable
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_on: Vec<FailureThreshold>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -141,8 +187,48 @@ impl LoadArgs {
     }
 }
 
+/// A time of day: as RFC 3339 has it, or `@` and seconds since 1970.
+fn time_of_day(text: &str) -> Result<Timestamp, String> {
+    let time = match text.strip_prefix('@') {
+        Some(seconds) => seconds_since_1970(seconds),
+        None => text.parse().ok(),
+    };
+    time.filter(|time| *time >= Timestamp::UNIX_EPOCH).ok_or_else(|| {
+        "it must be a time such as 2026-11-30T08:00:00Z, or @1796025600 in seconds since 1970".to_owned()
+    })
+}
+
+/// A time from seconds, with at most nine decimal places.
+fn seconds_since_1970(text: &str) -> Option<Timestamp> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if seconds.is_empty() || fraction.len() > 9 || !is_number(seconds) || !is_number(fraction) {
+        return None;
+    }
+    let nanoseconds = format!("{fraction:0<9}").parse().ok()?;
+    Timestamp::new(seconds.parse().ok()?, nanoseconds).ok()
+}
+
 /// A rate or a factor.
 fn request_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.001..=1_000_000.0).contains(rate));
     rate.ok_or_else(|| "it must be a number from 0.001 to 1000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_day_is_rfc_3339_or_seconds() {
+        let time = |text: &str| time_of_day(text).map(|time| time.as_nanosecond());
+        assert_eq!(time("2026-11-30T08:00:00Z"), Ok(1_796_025_600_000_000_000));
+        assert_eq!(time("2026-11-30T09:00:00.25+01:00"), Ok(1_796_025_600_250_000_000));
+        assert_eq!((time("@1796025600"), time("@0.000000007")), (Ok(1_796_025_600_000_000_000), Ok(7)));
+        for text in
+            ["", "@", "@-1", "@1e9", "@+1", "@.5", "@1.0000000001", "@99999999999999", "08:00", "2026-11-30", "now"]
+        {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,27 +1,36 @@
 //! `kelvin load`: requests to an HTTP server, and how long their answers take.
 
 mod advice;
+mod failures;
+mod merge;
+mod merge_text;
+mod origin;
 mod placement;
 mod plot;
 mod sentence;
+mod table;
 mod text;
 
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_core::load::{LoadResult, LoadResults, RateSearch, SecondResult};
+use jiff::Timestamp;
+use kelvin_core::load::{LoadFigures, LoadResult, SecondResult};
+use kelvin_core::units;
 use kelvin_file::output_file::OutputFile;
 use kelvin_http::load::access_pattern::AccessPattern;
+use kelvin_http::load::document::{GeneratorOrigin, LoadDocument, LoadSequence, RateSearch};
 use kelvin_http::load::replay::Replay;
 use kelvin_http::load::request::{RequestTemplate, parse_header, parse_method};
 use kelvin_http::load::schedule::ThinkTime;
 use kelvin_http::load::server_url::ServerUrl;
-use kelvin_http::load::slo::{LatencyObjective, RateBisection};
+use kelvin_http::load::slo::{FailureThreshold, LatencyObjective, RateBisection};
+use kelvin_http::load::start_time::StartTime;
 use kelvin_http::load::trust::Trust;
-use kelvin_http::load::{Demand, GeneratorThreads, LoadSetup, ServerEndpoint, tls, url_list};
+use kelvin_http::load::{Demand, GeneratorThreads, LoadSetup, MeasuredLoad, ServerEndpoint, tls, url_list};
 
-use crate::cli::LoadArgs;
+use crate::cli::{LoadArgs, LoadCommand};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output::{self, read_named, read_named_text};
 use crate::progress::StatusLine;
@@ -36,7 +45,7 @@ const DEFAULT_STEP_DURATION: Duration = Duration::from_secs(5);
 /// Longest warm-up that is not asked for.
 const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(10);
 
-/// Most connections of an open loop, unless others are asked for.
+/// Most connections of an open loop on one host, unless others are asked for.
 const DEFAULT_MAX_CONNECTIONS: u32 = 1000;
 
 /// Descriptors besides those of connections and threads.
@@ -45,8 +54,20 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 /// Descriptors of a thread: an epoll, a timer, and a file of the kernel that reports how long it waited for a CPU.
 const DESCRIPTORS_PER_THREAD: u64 = 3;
 
-/// Measures the load and prints what came of it.
+/// Time from the planned end of a load to the start of the next one, where these were given: answers of an open loop are waited for
+/// up to 2 s, and the next load takes time to prepare.
+const START_SPACING: Duration = Duration::from_secs(3);
+
+/// Does what is asked for.
 pub fn load(args: &LoadArgs) -> CmdResult {
+    match &args.command {
+        None => measure_loads(args),
+        Some(LoadCommand::Merge(args)) => merge::merge(args),
+    }
+}
+
+/// Measures the load and prints what came of it.
+fn measure_loads(args: &LoadArgs) -> CmdResult {
     check_loop_options(args)?;
     let plot = args.plot.as_deref().map(OutputFile::find).transpose()?;
     let mut setup = setup(args)?;
@@ -54,40 +75,87 @@ pub fn load(args: &LoadArgs) -> CmdResult {
         replay(args, log, &mut setup)?;
     }
     let demands = demands(args, &setup);
-    check_thread_count(args, &demands)?;
-    raise_descriptor_limit(demands.iter().map(Demand::max_connections).max().unwrap_or(0), args.thread_count())?;
+    let connections: Vec<u32> = demands.iter().map(|demand| setup.share.count_of(demand.max_connections())).collect();
+    check_thread_count(args, &demands, &connections)?;
+    raise_descriptor_limit(connections.into_iter().max().unwrap_or(0), args.thread_count())?;
     // Until it is reached there is nothing to report, and a signal ends the program at once.
     let peer = ServerEndpoint::connect_first(&setup)?;
     let placement = GeneratorPlacement::choose(args, &peer)?;
     setup.threads = placement.threads(args.thread_count());
     kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
-        let search = search_rate(args, &peer, setup, objective)?;
-        output::print_answer(args.json, &search, |out| text::write_search(&search, &placement, out))?;
+        let origin = origin::read(args)?;
+        let loads = search_rate(args, &peer, setup, objective)?;
+        let document = LoadDocument { origin, loads };
+        let search = &document.loads;
+        output::print_answer(args.json, &document, |out| text::write_search(search, &placement, out))?;
         let is_complete =
-            search.highest_passing.is_some() && search.tries.iter().all(|load| load.interrupted.is_none());
+            search.highest_passing.is_some() && search.tries.iter().all(|load| load.result.interrupted.is_none());
         return Ok(is_complete);
     }
-    let mut loads: Vec<LoadResult> = Vec::new();
+    let origin = origin::read(args)?;
+    let loads = measure_demands(args, setup, &peer, demands)?;
+    let results: Vec<LoadResult> = loads.iter().map(|load| load.result.clone()).collect();
+    let figures: Vec<LoadFigures<'_>> = results.iter().map(LoadResult::figures).collect();
+    if let Some(file) = plot {
+        write_plot(file, &figures)?;
+    }
+    match (&results[..], args.json) {
+        ([load], false) => output::print(|out| text::write_load(load, &placement, out))?,
+        (_, false) => output::print(|out| text::write_loads(&results, &placement, out))?,
+        (_, true) => print_document(origin, loads)?,
+    }
+    let is_complete = results.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
+    Ok(check_conditions(&args.fail_on, &figures) && is_complete)
+}
+
+/// Measures one load after the other, until a signal ends one.
+fn measure_demands(
+    args: &LoadArgs,
+    mut setup: LoadSetup,
+    peer: &ServerEndpoint,
+    demands: Vec<Demand>,
+) -> Result<Vec<MeasuredLoad>, CliError> {
+    let mut loads: Vec<MeasuredLoad> = Vec::new();
+    let mut start = args.start_at.map(|start| future_start(start, Timestamp::now())).transpose()?;
     for demand in demands {
-        if loads.last().is_some_and(|load| load.interrupted.is_some()) {
+        if loads.last().is_some_and(|load| load.result.interrupted.is_some()) {
             break;
         }
         setup.demand = demand;
-        loads.push(measure(&setup, &peer)?);
+        if let Some(start) = &mut start {
+            setup.start = StartTime::At(*start);
+            *start += (setup.warm_up + setup.duration + START_SPACING).as_nanos() as u64;
+        }
+        loads.push(measure(&setup, peer)?);
     }
-    if let Some(file) = plot {
-        let figure = plot::throughput_figure(&loads);
-        let write = |out: &mut dyn Write| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes());
-        file.write(write)?;
+    Ok(loads)
+}
+
+/// The nanoseconds since 1970 of a start that has not passed.
+fn future_start(start: Timestamp, now: Timestamp) -> Result<u64, CliError> {
+    if start <= now {
+        let seconds = units::seconds(now.duration_since(start).as_secs_f64());
+        bail!("--start-at {start}: that was {seconds} ago by this host's clock: give a time that is still to come");
     }
-    match &loads[..] {
-        [load] if args.json => output::print_json(load)?,
-        [load] => output::print(|out| text::write_load(load, &placement, out))?,
-        _ if args.json => output::print_json(&LoadResults { loads: loads.clone() })?,
-        _ => output::print(|out| text::write_loads(&loads, &placement, out))?,
+    u64::try_from(start.as_nanosecond()).context("--start-at")
+}
+
+/// Prints loads as JSON: a single one without a list.
+fn print_document(origin: GeneratorOrigin, mut loads: Vec<MeasuredLoad>) -> Result<(), CliError> {
+    match (loads.pop(), loads.is_empty()) {
+        (Some(load), true) => output::print_json(&LoadDocument { origin, loads: load }),
+        (last, _) => {
+            loads.extend(last);
+            output::print_json(&LoadDocument { origin, loads: LoadSequence { loads } })
+        }
     }
-    Ok(check_conditions(args, &loads))
+}
+
+/// Writes the throughput against the response times of loads into a file.
+fn write_plot(file: OutputFile, loads: &[LoadFigures<'_>]) -> Result<(), CliError> {
+    let figure = plot::throughput_figure(loads);
+    Ok(file.write(|out: &mut dyn Write| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes()))?)
 }
 
 /// Searches the highest rate that keeps the objective.
@@ -103,15 +171,16 @@ fn search_rate(
         setup.demand = rate_demand(args, rate);
         let load = measure(&setup, peer)?;
         // In a step that is shorter than the time between two requests nothing may be due.
-        if load.requests + load.failed_requests() == 0 && load.interrupted.is_none() {
-            text::report_no_request_due(rate, &load);
+        let result = &load.result;
+        if result.requests + result.failed_requests() == 0 && result.interrupted.is_none() {
+            text::report_no_request_due(rate, result);
             tries.push(load);
             break;
         }
-        let is_met = objective.is_met(&load);
-        is_generator_limit = !is_met && objective.may_be_generator_limited(&load);
-        let is_over = is_generator_limit || load.interrupted.is_some();
-        text::report_attempt(rate, is_met, &load);
+        let is_met = objective.is_met(result);
+        is_generator_limit = !is_met && objective.may_be_generator_limited(result);
+        let is_over = is_generator_limit || result.interrupted.is_some();
+        text::report_attempt(rate, is_met, result);
         tries.push(load);
         if is_over {
             break;
@@ -127,21 +196,22 @@ fn search_rate(
     })
 }
 
-fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {
+fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<MeasuredLoad, CliError> {
     let (line, seconds) = (StatusLine::new(), setup.duration.as_secs());
     let mut show = |series: &[SecondResult]| line.show_at_intervals(|_| text::progress_text(seconds, series));
     Ok(kelvin_http::load::run_load(setup, peer, &mut show)?)
 }
 
-/// Reports which conditions were missed; returns whether none was, and all was measured.
-fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> bool {
-    let violations_of = |load: &LoadResult| -> Vec<String> {
-        let load_name = if loads.len() > 1 { format!(" with {}", sentence::load_name(load)) } else { String::new() };
-        args.fail_on.iter().filter_map(|threshold| Some(format!("{}{load_name}", threshold.violation(load)?))).collect()
+/// Reports which conditions were missed; returns whether none was.
+fn check_conditions(conditions: &[FailureThreshold], loads: &[LoadFigures<'_>]) -> bool {
+    let violations_of = |load: &LoadFigures<'_>| -> Vec<String> {
+        let load_name =
+            if loads.len() > 1 { format!(" with {}", sentence::load_name(load.offered)) } else { String::new() };
+        conditions.iter().filter_map(|threshold| Some(format!("{}{load_name}", threshold.violation(load)?))).collect()
     };
     let violations: Vec<String> = loads.iter().flat_map(violations_of).collect();
     violations.iter().for_each(|violation| notice!("--fail-on {violation}"));
-    violations.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none())
+    violations.is_empty()
 }
 
 /// What the arguments ask for.
@@ -173,6 +243,8 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         pattern: args.pattern,
         template: request_form(args)?,
         demand: rate_demand(args, 1.0),
+        share: args.share.unwrap_or_default(),
+        start: StartTime::Now,
         warm_up: if args.no_warm_up { Duration::ZERO } else { warm_up },
         duration,
         timeout: args.timeout,
@@ -198,8 +270,7 @@ fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliE
     setup.pattern = AccessPattern::Sequence;
     setup.expected_bodies = vec![None; replay.paths.len()];
     setup.paths = replay.paths;
-    setup.demand =
-        Demand::Log { times: replay.times.into(), connections: args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS) };
+    setup.demand = Demand::Log { times: replay.times.into(), connections: max_connections(args) };
     Ok(())
 }
 
@@ -226,7 +297,12 @@ fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
 }
 
 fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
-    Demand::Rate { rate, arrivals: args.arrivals, connections: args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS) }
+    Demand::Rate { rate, arrivals: args.arrivals, connections: max_connections(args) }
+}
+
+/// Most connections of an open loop, of all hosts together.
+fn max_connections(args: &LoadArgs) -> u32 {
+    args.connections.unwrap_or_else(|| DEFAULT_MAX_CONNECTIONS * args.share.unwrap_or_default().parts())
 }
 
 /// Refuses what belongs to the other kind of loop only.
@@ -241,20 +317,27 @@ fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Refuses threads that would have no connection.
-fn check_thread_count(args: &LoadArgs, demands: &[Demand]) -> Result<(), CliError> {
-    let threads = args.thread_count();
-    let too_small = demands.iter().filter(|demand| demand.max_connections() < threads);
-    match too_small.min_by_key(|demand| demand.max_connections()) {
-        None => Ok(()),
-        Some(Demand::Users { users, .. }) => bail!(
-            "{}: each thread needs a user, and a load has {users}: give at least --users {threads}, or fewer threads",
+/// Refuses threads that would have no connection of those that loads have on this host.
+fn check_thread_count(args: &LoadArgs, demands: &[Demand], connections: &[u32]) -> Result<(), CliError> {
+    let (threads, hosts) = (args.thread_count(), args.share.unwrap_or_default().parts());
+    let too_small = demands.iter().zip(connections).filter(|(_, connections)| **connections < threads);
+    let Some((demand, connections)) = too_small.min_by_key(|(_, connections)| **connections) else { return Ok(()) };
+    let (option, item) = match demand {
+        Demand::Users { .. } => ("--users", "user"),
+        _ => ("--connections", "connection"),
+    };
+    match args.share {
+        Some(share) => bail!(
+            "--share {share}: each thread of each host needs a {item}, and this one has {connections}: give at least {option} {}",
+            threads.saturating_mul(hosts)
+        ),
+        None if option == "--users" => bail!(
+            "{}: each thread needs a user, and a load has {connections}: give at least --users {threads}, or fewer threads",
             args.thread_option()
         ),
-        Some(demand) => bail!(
-            "{}: each thread needs a connection, and there are {}: give at least --connections {threads}, or fewer threads",
-            args.thread_option(),
-            demand.max_connections()
+        None => bail!(
+            "{}: each thread needs a connection, and there are {connections}: give at least --connections {threads}, or fewer threads",
+            args.thread_option()
         ),
     }
 }

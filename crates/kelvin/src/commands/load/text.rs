@@ -1,24 +1,20 @@
 //! A load in words: rates, a table of response times, errors, and what the generator did.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 
 use kelvin_core::Unit;
 use kelvin_core::load::{
-    GeneratorLimit, GeneratorStats, LatencySummary, LoadResult, OfferedLoad, RateSearch, RequestErrors, SecondResult,
+    GeneratorLimit, GeneratorStats, LatencySummary, LoadFigures, LoadResult, OfferedLoad, SecondResult,
 };
 use kelvin_core::units::{self, plural};
-use kelvin_report::text::{pad_left, pad_right};
+use kelvin_http::load::document::RateSearch;
 
 use super::advice::generator_advice;
+use super::failures::Failures;
 use super::placement::GeneratorPlacement;
-use super::plot;
-use super::sentence::{load_name, time_text};
+use super::sentence::{load_name, offered_text, time_text, write_paragraph};
+use super::table::{self, write_latencies};
 use crate::output;
-
-/// Width of the names and of the columns of the table.
-const NAME_WIDTH: usize = 22;
-const COLUMN_WIDTH: usize = 9;
 
 /// How far a measurement of this many seconds is: the last second that is over.
 pub fn progress_text(seconds: u64, series: &[SecondResult]) -> String {
@@ -54,7 +50,7 @@ pub fn write_load(load: &LoadResult, placement: &GeneratorPlacement, out: &mut d
         None => format!("none in flight within the measured {}", units::seconds(load.seconds)),
     };
     write_paragraph(out, format_args!("{in_flight}, {connections} opened"))?;
-    write_errors(load, out)?;
+    Failures::of(load).write(out)?;
     writeln!(out)?;
     write_table(load, out)?;
     writeln!(out)?;
@@ -70,14 +66,8 @@ pub fn write_loads(loads: &[LoadResult], placement: &GeneratorPlacement, out: &m
         write_paragraph(out, format_args!("ended early by {signal}"))?;
     }
     writeln!(out)?;
-    write_cells(out, "response time of", &["answers", "mean", "p50", "p95", "p99", "errors"])?;
-    loads.iter().try_for_each(|load| write_row(load, out))?;
-    let figure = plot::throughput_figure(loads);
-    let kelvin_report::figures::Drawing::Plot(plot) = &figure.drawing else { return Ok(()) };
-    writeln!(out)?;
-    for line in kelvin_report::terminal::plot_lines(plot, output::width()) {
-        writeln!(out, "{line}")?;
-    }
+    let figures: Vec<LoadFigures<'_>> = loads.iter().map(LoadResult::figures).collect();
+    table::write_comparison(&figures, out)?;
     writeln!(out)?;
     // What it influences of each load: all figures, the response times, or their tail.
     let influence = |generator: &GeneratorStats| {
@@ -94,32 +84,12 @@ pub fn write_loads(loads: &[LoadResult], placement: &GeneratorPlacement, out: &m
         (2, "The slow tail is the generator's with", ": p99 is no measure of the server."),
     ] {
         let influenced = loads.iter().filter(|load| influence(&load.generator) == Some(kind));
-        let names = influenced.map(load_name).collect::<Vec<_>>().join(", ");
+        let names = influenced.map(|load| load_name(load.offered)).collect::<Vec<_>>().join(", ");
         if !names.is_empty() {
             write_paragraph(out, format_args!("{before} {names}{after}"))?;
         }
     }
     write_placement(placement, out)
-}
-
-/// A load in a line of a table.
-fn write_row(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    let LatencySummary { mean, p50, p95, p99, .. } = load.response;
-    let [mean, p50, p95, p99] =
-        [mean, p50, p95, p99].map(|value| if load.response.count > 0 { time_text(value) } else { "-".into() });
-    let [rate, errors] = [units::value_text(load.rate(), Unit::PerSecond), units::count(load.failed_requests())];
-    write_cells(out, &load_name(load), &[rate, mean, p50, p95, p99, errors])
-}
-
-/// A line of a table.
-fn write_cells(out: &mut dyn Write, name: &str, cells: &[impl AsRef<str>]) -> io::Result<()> {
-    let cells: String = cells.iter().map(|cell| pad_left(cell.as_ref(), COLUMN_WIDTH)).collect();
-    writeln!(out, "{}{cells}", pad_right(name, NAME_WIDTH))
-}
-
-/// Writes a paragraph, as wide as the terminal.
-fn write_paragraph(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
-    output::write_hanging(out, "", &text.to_string())
 }
 
 /// Writes where the generator ran, unless that was left to the system.
@@ -158,14 +128,14 @@ pub fn write_search(search: &RateSearch, placement: &GeneratorPlacement, out: &m
     };
     write_paragraph(out, result)?;
     if let Some(last) = tries.last().filter(|_| *is_generator_limit) {
-        let advice = advice_text(last, placement);
+        let advice = advice_text(&last.result, placement);
         write_paragraph(
             out,
             format_args!("The generator was the limit of the last try: the server may sustain more.{advice}"),
         )?;
     }
     let is_best = |load: &&LoadResult| matches!((load.offered, highest_passing), (OfferedLoad::Rate { rate, .. }, Some(passing)) if rate == *passing);
-    match tries.iter().find(is_best) {
+    match tries.iter().map(|load| &load.result).find(is_best) {
         Some(best) => {
             writeln!(out)?;
             write_load(best, placement, out)
@@ -174,109 +144,24 @@ pub fn write_search(search: &RateSearch, placement: &GeneratorPlacement, out: &m
     }
 }
 
-fn offered_text(offered: &OfferedLoad) -> String {
-    match offered {
-        OfferedLoad::Users { users, think } => {
-            let think = if *think > 0.0 { format!("think time {}", time_text(*think)) } else { "no think time".into() };
-            format!("{}, {think}", plural(u64::from(*users), "user"))
-        }
-        OfferedLoad::Rate { rate: 1.0, .. } => "1 request a second".into(),
-        OfferedLoad::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
-    }
-}
-
-/// What was no right answer, and what did not come.
-fn write_errors(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    let RequestErrors { first, .. } = &load.errors;
-    let parts = error_counts(load);
-    match load.failed_requests() {
-        0 => write_paragraph(out, format_args!("no errors"))?,
-        count => write_paragraph(out, format_args!("{}: {}", plural(count, "error"), parts.join(", ")))?,
-    }
-    if let Some(first) = first {
-        write_paragraph(out, format_args!("the first: {first}"))?;
-    }
-    if load.errors.no_port > 0 {
-        let reason = "this host has no port left: each connection that ends holds one for a minute (TIME_WAIT)";
-        let remedy = "widen net.ipv4.ip_local_port_range, or have the server keep connections (keep-alive)";
-        write_paragraph(out, format_args!("{reason}: {remedy}"))?;
-    }
-    if first.as_ref().is_some_and(|first| first.starts_with("TLS: ") && first.contains("certificate")) {
-        write_paragraph(out, format_args!("--ca FILE names trusted certificates; --insecure trusts any"))?;
-    }
-    if load.errors.status.keys().any(|status| (300..400).contains(status)) {
-        write_paragraph(out, format_args!("redirects are not followed: name the URL that they lead to"))?;
-    }
-    if load.resent > 0 {
-        let count = units::count(load.resent);
-        write_paragraph(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
-    }
-    write_due(load, out)
-}
-
-/// What became due at a rate, and what was not sent or answered in time.
-fn write_due(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    if let OfferedLoad::Rate { due, delayed, .. } = load.offered {
-        write_paragraph(out, format_args!("{} became due", units::value_text(due, Unit::PerSecond)))?;
-        if delayed > 0 {
-            write_paragraph(
-                out,
-                format_args!("{} waited for a free connection: see --connections", units::count(delayed)),
-            )?;
-        }
-        if load.unanswered > 0 {
-            let count = units::count(load.unanswered);
-            let text = "without an answer, with the time that they had waited";
-            write_paragraph(out, format_args!("response times have the {count} {text}"))?;
-        }
-    }
-    Ok(())
-}
-
-fn error_counts(load: &LoadResult) -> Vec<String> {
-    let errors = &load.errors;
-    let kinds = [
-        (errors.connect, "not connected"),
-        (errors.no_port, "without a local port to connect from"),
-        (errors.closed, "closed without an answer"),
-        (errors.timed_out, "timed out"),
-        (errors.short, "short bodies"),
-        (errors.malformed, "no HTTP"),
-        (errors.wrong, "wrong bytes"),
-        (load.unanswered, "without an answer"),
-    ];
-    let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
-    let kinds = kinds.map(|(count, name)| format!("{} {name}", units::count(count)));
-    let status = errors.status.iter().map(|(status, count)| format!("{} status {status}", units::count(*count)));
-    kinds.chain(status).collect()
-}
-
 fn write_table(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    write_cells(out, "response time", &["mean", "p50", "p95", "p99", "p99.9", "max"])?;
+    table::write_latency_head(out)?;
     match load.offered {
         OfferedLoad::Rate { .. } => {
-            write_line("from when it was due", &load.response, out)?;
-            write_line("from when it was sent", &load.service, out)?;
+            write_latencies("from when it was due", &load.response, out)?;
+            write_latencies("from when it was sent", &load.service, out)?;
         }
         OfferedLoad::Users { .. } => {
-            write_line("as users saw it", &load.response, out)?;
+            write_latencies("as users saw it", &load.response, out)?;
             if load.generator.slow_mean.is_some() {
-                write_line("from when it was sent", &load.service, out)?;
+                write_latencies("from when it was sent", &load.service, out)?;
             }
             if let Some(corrected) = &load.corrected {
-                write_line("at a rate (estimate)", corrected, out)?;
+                write_latencies("at a rate (estimate)", corrected, out)?;
             }
         }
     }
     Ok(())
-}
-
-fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Result<()> {
-    let LatencySummary { mean, p50, p95, p99, p999, max, .. } = *times;
-    match times.count {
-        0 => write_cells(out, name, &["-"]),
-        _ => write_cells(out, name, &[mean, p50, p95, p99, p999, max].map(time_text)),
-    }
 }
 
 /// What the generator did, and whether it was the limit.
@@ -340,7 +225,7 @@ fn advice_text(load: &LoadResult, placement: &GeneratorPlacement) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::load::GeneratorThread;
+    use kelvin_core::load::{GeneratorThread, RequestErrors};
 
     use super::*;
 
