@@ -39,11 +39,14 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
         studies.iter_mut().flat_map(|study| &mut study.conclusions).chain(level_conclusions).collect(),
     );
     studies::add_answers(&mut studies);
-    if let Some(levels) = &levels {
-        results.iter_mut().for_each(|result| levels::name_latency_modes(result, levels));
+    // Kept headlines have their names and warnings.
+    if !run.is_kept_by_headlines() {
+        if let Some(levels) = &levels {
+            results.iter_mut().for_each(|result| levels::name_latency_modes(result, levels));
+        }
+        cpu_placement_modes::name_bandwidth_modes(&mut results);
+        sanity::add_warnings(&evidence, &mut results);
     }
-    cpu_placement_modes::name_bandwidth_modes(&mut results);
-    sanity::add_warnings(&evidence, &mut results);
     let class_comparison = class_comparison::compare_with_class(library, machine, &mut results);
     let (model_lines, knees) = load::model_lines(evidence.sweeps());
     let references = &evidence.baselines.references;
@@ -86,25 +89,17 @@ fn metric_result<'r>(
     hertz: Option<f64>,
 ) -> MetricResult {
     let case = &measurement.planned.case;
-    let history = baselines.metric_history(metric.id, case);
-    let mut warnings = Vec::new();
-    let outcome = match summarise(samples, metric, &history, run.header.settings.target) {
-        None => missing_outcome(measurement),
-        Some(draft) => {
-            warnings = draft.warnings;
-            match exceeded_bound(metric, run.bound(&metric.id, case), draft.summary.headline) {
-                Some(ceiling) => Outcome::Invalid(ceiling),
-                None if draft.is_known => Outcome::Measured(Box::new(draft.summary)),
-                None => Outcome::NotKnown(Box::new(draft.summary)),
-            }
-        }
+    let kept = run.kept_headline(measurement, &metric.id);
+    let (outcome, mut warnings) = match kept {
+        Some(kept) => (kept.outcome.clone(), kept.warnings.clone()),
+        None => sampled_outcome(run, measurement, metric, (samples, baselines)),
     };
     let cycles = outcome.summary().and_then(|summary| match metric.unit {
         Unit::Nanoseconds if metric.cycles => Some(summary.headline * hertz? / 1e9),
         Unit::Cycles => Some(summary.headline),
         _ => None,
     });
-    if outcome.summary().is_some() {
+    if outcome.summary().is_some() && kept.is_none() {
         warnings.extend(implausible_warning(metric, cycles));
     }
     let only_input = measurement.planned.only_input;
@@ -132,6 +127,26 @@ fn metric_result<'r>(
     };
     compare_with_prediction(run, &mut result);
     result
+}
+
+/// The outcome that the samples of a metric at a case give, with its warnings.
+fn sampled_outcome<'r>(
+    run: &'r Run,
+    measurement: &'r Measurement,
+    metric: &Metric,
+    (samples, baselines): (&SampleSet, &Baselines<'r>),
+) -> (Outcome, Vec<Warning>) {
+    let case = &measurement.planned.case;
+    let history = baselines.metric_history(metric.id, case);
+    let Some(draft) = summarise(samples, metric, &history, run.header.settings.target) else {
+        return (missing_outcome(measurement), Vec::new());
+    };
+    let outcome = match exceeded_bound(metric, run.bound(&metric.id, case), draft.summary.headline) {
+        Some(ceiling) => Outcome::Invalid(ceiling),
+        None if draft.is_known => Outcome::Measured(Box::new(draft.summary)),
+        None => Outcome::NotKnown(Box::new(draft.summary)),
+    };
+    (outcome, draft.warnings)
 }
 
 /// Why an input is not judged.

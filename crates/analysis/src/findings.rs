@@ -24,6 +24,7 @@ pub(crate) fn findings(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
     let state_findings = run_state::changed_clock(run)
         .into_iter()
         .chain(run_state::partial_run(run))
+        .chain(run_state::only_headlines(run))
         .chain(run_state::serious_hazards(run, analysis))
         .chain(run_state::busy_machine(run))
         .chain(run_state::shared_core(analysis))

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
 
+use crate::kept_headlines::measured_value;
 use crate::prelude::*;
 
 /// The headline of a metric at a case, or the input that is missing.
@@ -26,6 +27,10 @@ impl Headlines {
         let mut figures: HashMap<Name, Vec<CaseFigure>> = HashMap::new();
         for (measurement, metric) in measured_metrics(run).filter(|(_, metric)| is_read(metric)) {
             let case = &measurement.planned.case;
+            if let Some(kept) = run.kept_headline(measurement, &metric.id) {
+                figures.entry(metric.id).or_default().push((case.clone(), measured_value(kept)));
+                continue;
+            }
             let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);
             let history = baselines.between_run_variance(metric.id, case);
             let bound = run.bound(&metric.id, case);
@@ -168,14 +173,17 @@ pub(crate) fn measured_metrics(run: &Run) -> impl Iterator<Item = (&Measurement,
     run.measurements.iter().flat_map(pair_metrics)
 }
 
-/// The metrics of a measurement that the run defines: those planned, then those read without a plan.
+/// The metrics of a measurement that the run defines: those planned, then those read, or kept, without a plan.
 pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
     let read = measurement.rounds.iter().flat_map(|round| match &round.outcome {
         kelvin_core::RoundOutcome::Measured(readings) => readings.as_slice(),
         _ => &[],
     });
-    let ids = each_once(measurement.planned.metrics.iter().copied().chain(read.map(|reading| reading.metric)));
-    ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.for_case(&measurement.planned.case)).collect()
+    let PlannedMeasurement { probe, metrics, case, .. } = &measurement.planned;
+    let kept = run.kept_headlines.iter().filter(|kept| kept.probe == *probe && kept.case == *case);
+    let read = read.map(|reading| reading.metric).chain(kept.map(|kept| kept.metric));
+    let ids = each_once(metrics.iter().copied().chain(read));
+    ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.for_case(case)).collect()
 }
 
 /// A headline and where it comes from.

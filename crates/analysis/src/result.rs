@@ -8,14 +8,16 @@ mod class_comparison;
 mod findings;
 mod laws;
 mod memory;
-mod outcome;
 mod studies;
 
 pub use class_comparison::*;
 pub use findings::*;
+pub use kelvin_core::{
+    CanaryCorrelation, Distribution, Figure, ImpossibleValue, Mode, ModeUnit, Outcome, RangeVerdict, Summary, TagCount,
+    Warning, WarningKind,
+};
 pub use laws::*;
 pub use memory::*;
-pub use outcome::*;
 pub use studies::*;
 
 /// The analysis of one run.

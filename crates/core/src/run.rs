@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::identifiers::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Case, Explanation, Fact, Hazard, Labels, Machine, Measurement, Metric, Name, NetworkPath,
-    PlannedMeasurement, PredictionRecord, RoundOutcome,
+    Bound, BoundRecord, Case, Explanation, Fact, Hazard, KeptHeadline, Labels, Machine, Measurement, Metric, Name,
+    NetworkPath, PlannedMeasurement, PredictionRecord, RoundOutcome,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -170,6 +170,9 @@ pub struct Run {
     pub header: RunHeader,
     /// The measurements, in the order of the plan.
     pub measurements: Vec<Measurement>,
+    /// The headlines of a run that is kept without samples, by probe, metric and case; empty where the samples give them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_headlines: Vec<KeptHeadline>,
     /// Predictions made when it was measured.
     pub predictions: Vec<PredictionRecord>,
     /// What was found of the causes of its largest gaps between measured and predicted.
@@ -193,6 +196,7 @@ impl Run {
         Self {
             header,
             measurements,
+            kept_headlines: Vec::new(),
             predictions: Vec::new(),
             explanations: Vec::new(),
             status: RunStatus::Partial("killed before it ended".into()),
@@ -207,6 +211,7 @@ impl Run {
         Self {
             header: self.header.clone(),
             measurements: self.measurements.iter().map(Measurement::without_samples).collect(),
+            kept_headlines: self.kept_headlines.clone(),
             predictions: self.predictions.clone(),
             explanations: self.explanations.clone(),
             status: self.status.clone(),
@@ -224,6 +229,19 @@ impl Run {
             _ => None,
         });
         measured.next().is_some_and(Vec::is_empty) && measured.all(Vec::is_empty)
+    }
+
+    /// Whether it is kept by its headlines: its samples were not stored.
+    pub fn is_kept_by_headlines(&self) -> bool {
+        !self.kept_headlines.is_empty()
+    }
+
+    /// The headline that is kept of a metric of a measurement, of a run without samples.
+    pub fn kept_headline(&self, measurement: &Measurement, metric: &Name) -> Option<&KeptHeadline> {
+        let planned = &measurement.planned;
+        let is_of =
+            |kept: &&KeptHeadline| kept.metric == *metric && kept.probe == planned.probe && kept.case == planned.case;
+        self.kept_headlines.iter().find(is_of)
     }
 
     /// The definition of a metric of this run.

@@ -9,6 +9,7 @@ macro_rules! help {
 
 mod ab;
 mod compare;
+mod destination;
 mod file;
 mod history;
 mod load;
@@ -26,7 +27,7 @@ mod why;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -34,10 +35,10 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
-use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Setting, SettingKind};
 pub use compare::{CompareArgs, CompareFormat, CompareOutputArgs};
+pub use destination::{DestinationArgs, Kept};
 pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
@@ -210,50 +211,6 @@ pub struct StoreArgs {
     pub store: Option<OsString>,
 }
 
-/// Where a run goes.
-#[derive(Debug, Args)]
-pub struct DestinationArgs {
-    /// The store
-    #[command(flatten)]
-    pub store: StoreArgs,
-    /// Do not store the run
-    #[arg(long)]
-    pub no_store: bool,
-    /// A tag of the run, such as kernel=6.18; repeatable
-    #[arg(long = "tag", value_name = "NAME=VALUE", conflicts_with = "no_store")]
-    pub tags: Vec<Tag>,
-    /// A note on the run
-    #[arg(long, value_name = "TEXT", value_parser = kelvin_store::checked_note, conflicts_with = "no_store")]
-    pub note: Option<String>,
-    /// Where to write the HTML report
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    pub report: PathBuf,
-    /// Write no HTML report
-    #[arg(long, conflicts_with = "report")]
-    pub no_report: bool,
-    /// Print the run and its analysis as JSON instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// With --json: the samples too, up to ten times as much; only with them can it be imported
-    #[arg(long, requires = "json")]
-    pub with_samples: bool,
-    /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
-    #[arg(long)]
-    pub with_private: bool,
-}
-
-impl DestinationArgs {
-    /// The store, unless the run is not stored.
-    pub fn store(&self) -> Option<&StoreArgs> {
-        (!self.no_store).then_some(&self.store)
-    }
-
-    /// The file of the page, unless none is written.
-    pub fn page(&self) -> Option<&Path> {
-        (!self.no_report).then_some(&self.report)
-    }
-}
-
 /// Flags as they are where none is given: of a command that has but some of them.
 ///
 /// # Panics
@@ -301,6 +258,9 @@ pub struct RunArgs {
     /// Print all tables and conclusions instead of the first screen
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
+    /// Wait before the run, up to this time, such as 10m: how long follows from the host, so that many hosts do not begin at once
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub jitter: Option<Duration>,
 }
 
 /// `kelvin study`.

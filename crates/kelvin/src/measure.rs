@@ -1,15 +1,17 @@
 //! From a plan to a finished run: rounds are run and stored, then analysed.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse, analyse_with_library};
+use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse, analyse_with_library, keep_headlines};
 use kelvin_core::{Metric, RUN_FORMAT, Run, RunHeader, RunStatus};
 use kelvin_harness::{RunObserver, clock_source, supervise};
-use kelvin_store::{AppendError, HistoryFilter, Store, without_password};
+use kelvin_store::{HistoryFilter, Store, without_password};
 
 use crate::class_members::build_library;
+use crate::cli::Kept;
 use crate::cli_error::{CliError, Context};
 use crate::costs::costs_to_store;
 use crate::run_plan::RunPlan;
@@ -26,8 +28,10 @@ pub struct FinishedRun {
     pub run: Run,
     /// Its analysis.
     pub analysis: Analysis,
-    /// The error where not all of it could be stored.
+    /// The error where not all of it could be stored, or written as a file.
     pub store_error: Option<CliError>,
+    /// The file of it in the directory for runs.
+    pub file: Option<PathBuf>,
     /// The local file in which it waits for its server, if that is where it goes.
     pub spool_file: Option<String>,
 }
@@ -61,7 +65,8 @@ impl RunPlan {
         let store = writer.as_ref().map(|writer| &writer.store);
         let outline = run_header(&self, store)?;
         let monitor = kelvin_machine::DisturbanceMonitor::start(root);
-        let mut recorder = RunRecorder::new(writer.as_ref().map(RunWriter::recorder), self.redaction);
+        let mut recorder =
+            RunRecorder::new(writer.as_ref().map(|writer| writer.recorder(&self.labels, self.kept)), self.redaction);
         conduct(&outline, &mut recorder);
         let RunRecorder { run, store_error, store: store_recorder, end, progress, .. } = recorder;
         drop(progress);
@@ -83,24 +88,35 @@ impl RunPlan {
             Some(members) => analyse_with_library(&run, &build_library(members, store, &run.header.machine)),
             None => analyse(&run),
         };
+        // What is shown has its samples in any case.
+        let kept_run = match self.kept {
+            Kept::Samples => None,
+            Kept::Headlines => Some(keep_headlines(&run, &analysis)),
+        };
         let mut store_error = store_error;
         if let (Some(writer), Some(mut recorder), Some(end)) = (&writer, store_recorder, end) {
             let is_comparable = |metric: &Metric| socket_options::has_default_options(metric, &self.setup.sockets);
             let mut headlines = analysis.stored_headlines(is_comparable);
             headlines.extend(costs_to_store(&run, self.cost_conditions));
             // A run with a stored end is complete.
-            let result = writer.store_results(&run, &headlines).and_then(|()| recorder.event(&end));
+            let result =
+                writer.store_results(kept_run.as_ref().unwrap_or(&run), &headlines).and_then(|()| recorder.event(&end));
             store_error = result.err().or(store_error);
         }
-        let store_error = store_error.map(|error| not_stored_error(&run, &error));
-        run.labels = writer.as_ref().map(|writer| writer.labels.clone()).unwrap_or_default();
+        let mut kept_run = kept_run.unwrap_or_else(|| run.clone());
+        kept_run.labels = self.labels.clone();
+        let store_error = store_error.map(|error| not_kept_error(&kept_run, "stored completely", &error));
+        let written = self.run_directory.as_ref().map(|directory| directory.write(&kept_run)).transpose();
+        let file_error = written.as_ref().err().map(|error| not_kept_error(&kept_run, "written as a file", error));
+        run.labels = self.labels;
         let spool_file = writer.as_ref().and_then(RunWriter::spool_file).map(str::to_owned);
-        Ok(FinishedRun { run, analysis, store_error, spool_file })
+        let file = written.ok().flatten();
+        Ok(FinishedRun { run, analysis, store_error: store_error.or(file_error), file, spool_file })
     }
 }
 
-/// Why a run is not in the store, and where it is instead: its rounds are nowhere else.
-fn not_stored_error(run: &Run, error: &AppendError) -> CliError {
+/// Why a run is not where it should be, and where it is instead: its rounds are nowhere else.
+fn not_kept_error(run: &Run, done: &str, error: &dyn Display) -> CliError {
     let name = format!("kelvin-{}.json", run.header.id);
     let save = |directory: PathBuf| {
         let file = directory.join(&name);
@@ -113,7 +129,7 @@ fn not_stored_error(run: &Run, error: &AppendError) -> CliError {
         }
         None => "nor is there room for it in another directory".into(),
     };
-    CliError::msg(format!("the run could not be stored completely: {error}; {location_text}"))
+    CliError::msg(format!("the run could not be {done}: {error}; {location_text}"))
 }
 
 /// All that is known before the first round.

@@ -5,17 +5,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::Member;
 use kelvin_core::catalogue::file::{BYTES, DEVICE_WRITE, EXTENT, REMOTE_BLOCK};
-use kelvin_core::{Hazard, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
+use kelvin_core::{Hazard, Labels, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_harness::{AgentEndpoint, Plan, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
 use kelvin_probes::ExtentFile;
 
-use crate::cli::{Budget, RunOptions};
+use crate::cli::{Budget, Kept, RunOptions};
 use crate::cli_error::{CliError, Context};
 use crate::costs::CostConditions;
 use crate::peer_agent::requested_agent;
 use crate::placement::LocalMachine;
 use crate::redact::Redaction;
+use crate::run_directory::RunDirectory;
 use crate::run_schedule::RunSchedule;
 use crate::run_writer::RunWriter;
 use crate::socket_options;
@@ -43,6 +44,12 @@ pub struct RunPlan {
     pub members: Option<Vec<Member>>,
     /// The store that keeps the run.
     pub writer: Option<RunWriter>,
+    /// The directory that gets a file of it.
+    pub run_directory: Option<RunDirectory>,
+    /// What they keep of it.
+    pub kept: Kept,
+    /// Its tags and note.
+    pub labels: Labels,
     /// When the time of the run began.
     start: Instant,
     round_limit: Duration,
@@ -130,6 +137,9 @@ impl RunPlan {
             redaction: Redaction::HidePrivate,
             members: None,
             writer: None,
+            run_directory: None,
+            kept: Kept::Samples,
+            labels: Labels::default(),
             start: local.start,
             machine: local.machine,
             round_limit: options.round_limit,
@@ -145,8 +155,10 @@ impl RunPlan {
             let spool_text = writer.spool_file().map(|file| format!(" by way of {file}")).unwrap_or_default();
             format!("stored in {}{spool_text}", writer.store.name())
         });
+        let file_text =
+            self.run_directory.as_ref().map(|directory| format!("a file of it in {}", directory.path().display()));
         let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
-        format!("{store_text}; {page}")
+        [store_text].into_iter().chain(file_text).chain([page]).collect::<Vec<_>>().join("; ")
     }
 
     /// What is left of this many seconds since the run began.

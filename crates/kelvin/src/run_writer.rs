@@ -3,7 +3,7 @@
 use kelvin_core::{Labels, Run, StoredHeadline};
 use kelvin_store::{AppendError, Recorder, Store, StoreLock};
 
-use crate::cli::StoreArgs;
+use crate::cli::{Kept, StoreArgs};
 use crate::cli_error::{CliError, Context};
 use crate::stores::{open_local_store, open_store};
 
@@ -11,8 +11,6 @@ use crate::stores::{open_local_store, open_store};
 pub struct RunWriter {
     /// The store that the run is for, from which its plan learns.
     pub store: Store,
-    /// Tags and note of the run.
-    pub labels: Labels,
     /// Where the run of a server is kept until it has ended.
     spool: Option<Spool>,
 }
@@ -25,20 +23,20 @@ struct Spool {
 }
 
 impl RunWriter {
-    /// Keeps a run with these labels in the store that the command line names: in that of a server by way of a local one, since nothing
+    /// Keeps a run in the store that the command line names: in that of a server by way of a local one, since nothing
     /// may travel between the rounds of a run, and a server may be lost.
     ///
     /// # Errors
     /// A store that cannot be opened or written to.
-    pub fn open(args: &StoreArgs, labels: Labels) -> Result<Self, CliError> {
+    pub fn open(args: &StoreArgs) -> Result<Self, CliError> {
         const CANNOT_WAIT: &str = "the run waits in a local file until its server has it, which cannot be";
         let store = open_store(args)?;
         store.check_space()?;
-        let Some(server) = store.key().map(str::to_owned) else { return Ok(Self { store, labels, spool: None }) };
+        let Some(server) = store.key().map(str::to_owned) else { return Ok(Self { store, spool: None }) };
         let file = open_local_store().context(CANNOT_WAIT)?;
         file.check_space().context(CANNOT_WAIT)?;
         let recording = file.lock_recording().context(CANNOT_WAIT)?;
-        Ok(Self { store, labels, spool: Some(Spool { file, server, _recording: recording }) })
+        Ok(Self { store, spool: Some(Spool { file, server, _recording: recording }) })
     }
 
     /// The local file in which the run waits for its server, if that is where it goes.
@@ -46,13 +44,14 @@ impl RunWriter {
         self.spool.as_ref().map(|spool| spool.file.name())
     }
 
-    /// Stores the run event by event.
-    pub fn recorder(&self) -> Recorder<'_> {
+    /// Stores the run with these labels event by event, or, if it is kept by its headlines, without its samples.
+    pub fn recorder(&self, labels: &Labels, kept: Kept) -> Recorder<'_> {
         let recorder = match &self.spool {
             Some(Spool { file, server, .. }) => file.recorder().for_server(server),
             None => self.store.recorder(),
         };
-        recorder.with_labels(self.labels.clone())
+        let recorder = recorder.with_labels(labels.clone());
+        if kept == Kept::Samples { recorder } else { recorder.without_samples() }
     }
 
     /// Stores what is known only at the end of the run.

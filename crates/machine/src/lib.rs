@@ -33,7 +33,7 @@ pub mod tune;
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_core::Machine;
+use kelvin_core::{Fact, Machine};
 use kelvin_sys::procfs::CpuThrottling;
 
 use crate::cpuid::Cpuid;
@@ -51,6 +51,17 @@ pub use topology::similar_cpus;
 pub fn throttled_time(file: &Path) -> Option<Duration> {
     let text = std::fs::read_to_string(file).ok()?;
     CpuThrottling::parse(&text).map(|throttling| Duration::from_micros(throttling.microseconds))
+}
+
+/// The host below a root directory, as [`read`] finds it.
+pub fn host(root: &Path) -> Fact<String> {
+    identity::host(FileRoot::new(root))
+}
+
+/// The CPUs that the control group of this process allows, whether or not the process is bound to fewer; `None` where no group that can be
+/// seen names any.
+pub fn group_cpus(root: &Path) -> Option<Vec<u32>> {
+    topology::group_cpus(FileRoot::new(root))
 }
 
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and

@@ -11,6 +11,7 @@ use kelvin_core::{CoreLocation, Fact, NumaNode, Topology, cpu_ranges};
 use self::caches::cache_instances;
 use self::core_kinds::core_kinds;
 use crate::cpu;
+use crate::limits::ProcessCgroups;
 use crate::memory::kibibytes;
 use crate::root::{FileRoot, cpu_list, cpu_mask, fact_of, required, value_of_key};
 
@@ -70,6 +71,15 @@ pub fn similar_cpus(root: &Path, cpus: &[u32], reference: u32) -> Vec<u32> {
 
 fn non_empty_cpu_list(text: &str) -> Option<Vec<u32>> {
     cpu_list(text).filter(|cpus| !cpus.is_empty())
+}
+
+/// The CPUs of the innermost control group that names some: `cpuset.cpus.effective` in version 2, and in version 1 the same of its own name.
+pub(crate) fn group_cpus(root: FileRoot<'_>) -> Option<Vec<u32>> {
+    const CONTROLLER: &str = "cpuset";
+    let groups = ProcessCgroups::read(root).ok()?;
+    let group_path = groups.controller_path(CONTROLLER).ok()??;
+    let file = if group_path.version == 1 { "cpuset.effective_cpus" } else { "cpuset.cpus.effective" };
+    groups.read_with_ancestors(&group_path, file).iter().find_map(|(_, text)| non_empty_cpu_list(text.trim()))
 }
 
 fn non_empty_cpu_mask(text: &str) -> Option<Vec<u32>> {
@@ -323,6 +333,20 @@ mod tests {
         assert_eq!(topology.sockets.get(), Some(&2));
         assert_eq!(topology.siblings.get(), Some(&vec![vec![0, 1], vec![0, 1], vec![2]]));
         assert_eq!(locations_from_cpuinfo("processor : 0\n\n"), None);
+    }
+
+    #[test]
+    fn group_cpus_are_of_either_version() {
+        let tree = FixtureTree::default();
+        assert_eq!(group_cpus(FileRoot::new(tree.path())), None);
+        tree.fill("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        tree.fill("proc/self/cgroup", "0::/job_42/step_0\n");
+        tree.fill("sys/fs/cgroup/job_42/cpuset.cpus.effective", "2-5,8\n");
+        assert_eq!(group_cpus(FileRoot::new(tree.path())), Some(vec![2, 3, 4, 5, 8]));
+        tree.fill("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n");
+        tree.fill("proc/self/cgroup", "3:cpuset:/slurm\n0::/\n");
+        tree.fill("sys/fs/cgroup/cpuset/slurm/cpuset.effective_cpus", "1\n");
+        assert_eq!(group_cpus(FileRoot::new(tree.path())), Some(vec![1]));
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::fmt::Display;
 
 use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
 use kelvin_core::{
-    Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, Labels, Machine, Metric, Name, PartKind,
-    PlannedMeasurement, Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader,
-    RunStatus, Value,
+    Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, KeptHeadline, Labels, Machine, Metric, Name, Outcome,
+    PartKind, PlannedMeasurement, Prediction, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunStatus,
+    Value,
 };
 
+use crate::conclusion::RunConclusion;
 use crate::error::InvalidField;
 use crate::labels::checked_note;
 use crate::tag::{Tag, TagError};
@@ -25,7 +26,7 @@ pub fn check(run: &Run) -> CheckResult {
     check_header(&run.header)?;
     let defined = defined_metrics(&run.header.metrics);
     check_measurements(run, &defined)?;
-    check_conclusion(&run.predictions, &run.explanations, &defined)?;
+    check_conclusion(&RunConclusion::from_run(run), &defined)?;
     let is_unexplained = matches!(&run.status, RunStatus::Partial(reason) if reason.is_empty());
     require(!is_unexplained, "status", "a partial run must say why it is partial")?;
     check_labels(&run.labels)?;
@@ -252,12 +253,8 @@ fn check_canaries(columns: &Batches) -> CheckResult {
 }
 
 /// Checks what is known after the last round.
-pub(crate) fn check_conclusion(
-    predictions: &[PredictionRecord],
-    explanations: &[Explanation],
-    defined: &HashSet<Name>,
-) -> CheckResult {
-    check_each("predictions", predictions, |record| {
+pub(crate) fn check_conclusion(conclusion: &RunConclusion, defined: &HashSet<Name>) -> CheckResult {
+    check_each("predictions", &conclusion.predictions, |record| {
         check_metric_at(record.metric, &record.case, defined)?;
         match (&record.prediction, &record.missing_reason) {
             (Some(prediction), None) => check_prediction(prediction),
@@ -266,7 +263,25 @@ pub(crate) fn check_conclusion(
             (Some(_), Some(_)) => invalid_field("", "both a prediction and a reason for none"),
         }
     })?;
-    check_each("explanations", explanations, |explanation| check_explanation(explanation, defined))
+    check_kept_headlines(&conclusion.kept_headlines, defined)?;
+    check_each("explanations", &conclusion.explanations, |explanation| check_explanation(explanation, defined))
+}
+
+/// Each metric of a probe at a case has one.
+fn check_kept_headlines(headlines: &[KeptHeadline], defined: &HashSet<Name>) -> CheckResult {
+    let mut kept_cases: HashSet<(Name, Name, &Case)> = HashSet::new();
+    check_each("kept_headlines", headlines, |kept| {
+        check_grammar("probe", &kept.probe, &ID_GRAMMAR)?;
+        check_metric_at(kept.metric, &kept.case, defined)?;
+        let has_value = !matches!(kept.outcome, Outcome::Skipped(_) | Outcome::Failed(_) | Outcome::NotReached);
+        require(has_value, "outcome", "only what was measured has a headline")?;
+        if let Some(summary) = kept.outcome.found_summary() {
+            check_not_negative("outcome.within_variance", summary.within_variance)?;
+            require(summary.rounds > 0, "outcome.rounds", "a headline is of at least one round")?;
+        }
+        let is_new = kept_cases.insert((kept.probe, kept.metric, &kept.case));
+        require(is_new, "", format_args!("{} {} {} comes twice", kept.probe, kept.metric, kept.case))
+    })
 }
 
 fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>) -> CheckResult {

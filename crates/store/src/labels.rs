@@ -11,6 +11,12 @@ use crate::tag::Tag;
 /// What stands before a tag where a run is named.
 pub const TAG_PREFIX: &str = "tag:";
 
+/// The tag with the job of a run that a launcher started.
+pub const JOB_TAG: &str = "job";
+
+/// The tag with the name of its host.
+pub const NODE_TAG: &str = "node";
+
 /// Maximum characters of a note: a sentence or two.
 pub const MAX_NOTE_CHARS: usize = 1000;
 
@@ -29,6 +35,11 @@ impl Tag {
 pub fn labels(tags: &[Tag], note: Option<&str>) -> Labels {
     let tags = tags.iter().map(|tag| (tag.name().to_owned(), tag.value().to_owned())).collect();
     Labels { tags, note: note.map(str::to_owned) }
+}
+
+/// Whether labels say no more of a run than its launcher does: nobody has marked it.
+pub(crate) fn is_unmarked(labels: &Labels) -> bool {
+    labels.note.is_none() && labels.tags.keys().all(|name| [JOB_TAG, NODE_TAG].contains(&name.as_str()))
 }
 
 /// What becomes of labels that a run has already, where others are stored.

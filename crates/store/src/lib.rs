@@ -43,7 +43,7 @@ pub use error::{
 };
 pub use headlines::HistoryFilter;
 pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries};
-pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, checked_note, labels};
+pub use labels::{JOB_TAG, MAX_NOTE_CHARS, NODE_TAG, TAG_PREFIX, checked_note, labels};
 pub use location::Location;
 pub use migrations::SCHEMA_VERSION;
 pub use open::{InPlaceStore, Store};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::DatabaseError;
+use crate::labels::is_unmarked;
 use crate::query::run_summaries;
 use crate::sql::values;
 use crate::{RunFilter, RunSummary, Store, check};
@@ -15,7 +16,7 @@ const MAX_RUN_US: i64 = 7 * 24 * 3600 * 1_000_000;
 pub struct PruneOptions {
     /// This many of the newest runs of each machine and mode stay.
     pub keep: usize,
-    /// Whether runs with a tag or a note go too.
+    /// Whether runs with a note, or a tag that is not of a launcher, go too.
     pub include_labelled: bool,
     /// Now, in microseconds since 1970: a run without an end that began less than a week ago may be running, and stays.
     pub now: i64,
@@ -36,7 +37,9 @@ impl PruneOptions {
                 && started_us.is_none_or(|started_us| self.now.saturating_sub(started_us) < MAX_RUN_US)
         };
         let is_retained = |line: &RunSummary| {
-            may_be_running(line) || line.pending_server.is_some() || (!self.include_labelled && !line.labels.is_empty())
+            may_be_running(line)
+                || line.pending_server.is_some()
+                || (!self.include_labelled && !is_unmarked(&line.labels))
         };
         let mut old_runs: Vec<RunSummary> =
             lines.into_iter().rev().filter(|line| is_old(line)).filter(|line| !is_retained(line)).collect();

@@ -193,6 +193,7 @@ impl Store {
                 unpack(&packed).map_err(|problem| damage_error("the conclusion", problem))?;
             run.predictions = conclusion.predictions;
             run.explanations = conclusion.explanations;
+            run.kept_headlines = conclusion.kept_headlines;
             run.notes.extend(conclusion.notes);
         }
         run.labels = labels::labels_of(self, run_row.key)?;

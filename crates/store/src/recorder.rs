@@ -20,6 +20,8 @@ use crate::{InvalidField, Store, check};
 pub struct Recorder<'a> {
     store: &'a Store,
     labels: Labels,
+    /// Whether rounds that measured something are stored.
+    keeps_samples: bool,
     /// The server that is to get the run when it has ended.
     pending_server: Option<String>,
     started: Option<StartedRun>,
@@ -46,7 +48,7 @@ pub enum InsertOutcome {
 impl Store {
     /// A recorder for one run.
     pub fn recorder(&self) -> Recorder<'_> {
-        Recorder { store: self, labels: Labels::default(), pending_server: None, started: None }
+        Recorder { store: self, labels: Labels::default(), keeps_samples: true, pending_server: None, started: None }
     }
 
     /// Stores the end that a run without one is read with.
@@ -61,8 +63,7 @@ impl Store {
     /// If there is no such run, the data is inconsistent, or the store fails.
     pub fn store_conclusion(&self, run_id: &str, conclusion: &RunConclusion) -> Result<(), AppendError> {
         let header = self.stored_header(run_id)?;
-        let RunConclusion { predictions, explanations, .. } = conclusion;
-        check::check_conclusion(predictions, explanations, &check::defined_metrics(&header.metrics))?;
+        check::check_conclusion(conclusion, &check::defined_metrics(&header.metrics))?;
         self.append_to(run_id, |engine, key| upsert_conclusion(engine, key, conclusion))
     }
 
@@ -170,6 +171,12 @@ impl Recorder<'_> {
         Self { labels, ..self }
     }
 
+    /// The run is kept by its headlines, which [`Store::store_conclusion`] stores: no sample is. One that is killed has none.
+    #[must_use]
+    pub fn without_samples(self) -> Self {
+        Self { keeps_samples: false, ..self }
+    }
+
     /// The run is kept here until that server has it; see [`Store::upload_pending`].
     #[must_use]
     pub fn for_server(self, server: &str) -> Self {
@@ -184,6 +191,11 @@ impl Recorder<'_> {
         match event {
             Event::Started(header) => self.start(header),
             Event::RoundStarted { .. } | Event::Extended { .. } => Ok(()),
+            Event::RoundFinished { round, .. }
+                if !self.keeps_samples && matches!(round.outcome, RoundOutcome::Measured(_)) =>
+            {
+                Ok(())
+            }
             Event::RoundFinished { probe, case, round } => {
                 let started = self.started_run()?;
                 let at_round =

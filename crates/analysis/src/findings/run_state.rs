@@ -21,6 +21,13 @@ pub(super) fn partial_run(run: &Run) -> Option<Finding> {
     Some(Finding::new(Importance::Notable, data, text, source))
 }
 
+pub(super) fn only_headlines(run: &Run) -> Option<Finding> {
+    let text = "Only the headlines of this run were kept: it has no curves over time, no conclusions of studies, and cannot be compared";
+    let reason = "it was made with --keep headlines";
+    run.is_kept_by_headlines()
+        .then(|| Finding::new(Importance::Notable, FindingData::OnlyHeadlines, text.into(), reason.into()))
+}
+
 /// Hazards that all mean that other work kept the machine busy, the plainest first.
 const BUSY_HAZARDS: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
 

@@ -37,6 +37,8 @@ pub enum FindingData {
         /// Seconds after which it ended.
         seconds: f64,
     },
+    /// Only headlines are kept of the run.
+    OnlyHeadlines,
     /// A serious hazard.
     Hazard {
         /// Its id.

@@ -85,13 +85,13 @@ pub enum RunsCommand {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
         run: String,
     },
-    /// Delete old runs, except the newest of each machine and mode and those with a tag or a note
+    /// Delete old runs, except the newest of each machine and mode and those with a note or a tag of yours
     #[command(after_help = help!("runs-prune"))]
     Prune {
         /// Runs of each machine and mode to keep, from 1
         #[arg(long, value_name = "N", value_parser = super::positive_number)]
         keep: u64,
-        /// Delete old runs with a tag or a note too
+        /// Delete old runs with a note or a tag of yours too
         #[arg(long)]
         labelled_too: bool,
         /// Only print what would be deleted

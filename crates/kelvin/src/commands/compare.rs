@@ -60,6 +60,12 @@ impl CompareInput {
                 (vec![run], reference)
             }
         };
+        if let Some(run) = runs.iter().find(|run| run.is_kept_by_headlines()) {
+            bail!(
+                "{text}: {} was kept with --keep headlines, and a comparison needs samples: `kelvin history` follows its headlines",
+                run.header.id
+            );
+        }
         Ok(Self { name: text, runs, reference })
     }
 

@@ -34,7 +34,7 @@ use crate::cli_error::{CliError, CmdResult};
 /// Runs the command.
 pub fn dispatch(command: Command) -> CmdResult {
     match command {
-        Command::Run(args) => return run::run(&args),
+        Command::Run(args) => return run::run(args),
         Command::Study(args) => return study::study(&args),
         Command::File(args) => return file::file(&args),
         Command::Digest(args) => return digest::digest(&args),

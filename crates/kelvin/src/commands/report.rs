@@ -38,6 +38,12 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
     }
     let (run, store) = find_run(&args.run, &args.store)?;
     let mut run = Redaction::from_flag(args.with_private).redact_run(run)?;
+    let needs_samples =
+        matches!(args.format(), ReportFormat::Samples | ReportFormat::ParquetSamples | ReportFormat::Benchstat)
+            || args.with_samples;
+    if needs_samples && run.is_kept_by_headlines() {
+        bail!("{} was kept with --keep headlines: it has no samples and no rounds to write", run.header.id);
+    }
     if args.repredict {
         predict::repredict(&mut run);
     }

@@ -1,6 +1,7 @@
 //! `kelvin run`: measure, print the table, store the run, write the report.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use kelvin_analysis::Outcome;
 use kelvin_core::{Need, Reference, RunStatus};
@@ -14,20 +15,37 @@ use crate::cli::{DestinationArgs, RunArgs, RunOptions, StoreArgs, SweepArgs};
 use crate::cli_error::{CliError, CmdResult};
 use crate::commands::{explain, report};
 use crate::costs::{CostConditions, Costs};
+use crate::host_claim::{HostClaim, host_name};
+use crate::launcher::LaunchedProcess;
 use crate::measure::FinishedRun;
 use crate::output;
 use crate::peer_agent::requested_agent;
 use crate::placement::LocalMachine;
 use crate::redact::Redaction;
+use crate::run_directory::RunDirectory;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{RunDefaults, RunSchedule};
 use crate::run_writer::RunWriter;
 use crate::selection::{Selection, plan_names, studies_that_need, with_agent_cpus, with_file_sizes};
+use crate::start_delay::wait_for_host;
 use crate::stores::{open_existing_store, open_store};
 
 /// `kelvin run`.
-pub fn run(args: &RunArgs) -> CmdResult {
+pub fn run(mut args: RunArgs) -> CmdResult {
+    let process = LaunchedProcess::from_environment(|name| std::env::var(name).ok());
+    let claim = process.as_ref().map(HostClaim::of_process).transpose()?;
+    if let (Some(process), Some(None)) = (&process, &claim) {
+        notice!("{} measures nothing: another rank measures this host", process.name());
+        return Ok(true);
+    }
+    if let Some(limit) = args.jitter {
+        wait_for_host(limit)?;
+    }
     let local = LocalMachine::read(args.options.cpu)?;
+    if let Some(process) = &process {
+        args.to.add_launch(process.tags(host_name().as_deref()), process.is_alone);
+        report_binding(process, &local);
+    }
     let effort = match (args.quick, args.thorough) {
         (true, _) => Effort::Quick,
         (_, true) => Effort::Thorough,
@@ -44,6 +62,15 @@ pub fn run(args: &RunArgs) -> CmdResult {
     };
     let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
     measure_and_show(plan, &args.to, machines, text)
+}
+
+/// Reports that a launched process may use only a part of the CPUs.
+fn report_binding(process: &LaunchedProcess, local: &LocalMachine) {
+    let online = local.machine.topology.online.get().map_or(0, Vec::len);
+    let group_cpus = kelvin_machine::group_cpus(Path::new("/")).map(|cpus| cpus.len());
+    if let Some(text) = process.binding_text(&local.allowed, online, group_cpus) {
+        notice!("{text}");
+    }
 }
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
@@ -165,15 +192,16 @@ impl<'a> RunOutput<'a> {
         let page = destination.page().map(OutputFile::find).transpose()?;
         plan.redaction = Redaction::from_flag(destination.with_private);
         plan.members = Some(machines.members);
-        if let Some(store) = destination.store() {
-            plan.writer = Some(RunWriter::open(store, labels(&destination.tags, destination.note.as_deref()))?);
-        }
+        plan.labels = labels(&destination.tags, destination.note.as_deref());
+        plan.kept = destination.keep;
+        plan.run_directory = destination.out.as_deref().map(RunDirectory::open).transpose()?;
+        plan.writer = destination.store().map(RunWriter::open).transpose()?;
         Ok(Self { destination, page, text, references: machines.published })
     }
 
     /// Prints a finished run, writes its page, sends it to its server, and returns whether it succeeded.
     pub fn show(self, finished: FinishedRun) -> CmdResult {
-        let FinishedRun { run, analysis, store_error, spool_file } = finished;
+        let FinishedRun { run, analysis, store_error, file, spool_file } = finished;
         let probes = explain::probe_texts();
         let report = Report { run: &run, analysis: &analysis, references: &self.references, probes: &probes };
         let print_result = if self.destination.json {
@@ -187,6 +215,9 @@ impl<'a> RunOutput<'a> {
         });
         if let Some(file) = spool_file {
             send_to_server(&file, &self.destination.store);
+        }
+        if let Some(file) = file {
+            notice!("the run is in {}", file.display());
         }
         if let Some(store_error) = store_error {
             // All may be on one disk that is full.

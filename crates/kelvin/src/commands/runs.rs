@@ -11,7 +11,9 @@ use kelvin_analysis::analyse;
 use kelvin_core::{Run, RunStatus};
 use kelvin_harness::TcpOptions;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, Store, Tag};
+use kelvin_store::{
+    AppendError, FindError, InPlaceStore, InsertOutcome, NODE_TAG, PruneOptions, RunFilter, RunSummary, Store, Tag,
+};
 
 use crate::cli::{RunsArgs, RunsCommand};
 use crate::cli_error::{CliError, CmdResult, Context};
@@ -119,10 +121,21 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
     }
     output::print(|out| {
         let width = lines.iter().map(|line| line.id.len()).max().unwrap_or(0);
+        // Of many hosts each line has the name of its own.
+        let node = |line: &RunSummary| line.labels.tags.get(NODE_TAG).cloned();
+        let node_width = lines.iter().filter_map(node).map(|name| name.len().max(NODE_TAG.len())).max();
+        let node_column = |name: String| node_width.map_or_else(String::new, |width| format!("{name:width$}  "));
         writeln!(
             out,
-            "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  {:8}  processor",
-            "id", "started", "mode", "status", "rounds", "size", "machine"
+            "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  {:8}  {}processor",
+            "id",
+            "started",
+            "mode",
+            "status",
+            "rounds",
+            "size",
+            "machine",
+            node_column(NODE_TAG.to_owned())
         )?;
         lines.iter().try_for_each(|line| {
             let status = if line.status == Some(RunStatus::Complete) { "complete" } else { "partial" };
@@ -132,8 +145,12 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
             let machine: String = line.machine.chars().take(8).collect();
             writeln!(
                 out,
-                "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {processor}",
-                line.id, line.started, line.mode, line.measured_rounds
+                "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {}{processor}",
+                line.id,
+                line.started,
+                line.mode,
+                line.measured_rounds,
+                node_column(node(line).unwrap_or_default())
             )?;
             let tags = Some(tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
             let server = line.pending_server.as_ref().map(|server| format!("waits for {server}"));

@@ -223,9 +223,10 @@ impl<'a> Watcher<'a> {
     ) -> Result<(f64, Option<&'static str>), CliError> {
         let mut plan = RunPlan::new(local, schedule, &self.options)?;
         plan.redaction = Redaction::from_flag(self.args.with_private);
-        plan.writer = Some(RunWriter::open(&self.args.store, labels(&self.args.tags, None))?);
+        plan.labels = labels(&self.args.tags, None);
+        plan.writer = Some(RunWriter::open(&self.args.store)?);
         plan.schedule.announce(&plan.destination_text(None));
-        let FinishedRun { run, analysis, store_error, spool_file } = plan.measure()?;
+        let FinishedRun { run, analysis, store_error, spool_file, .. } = plan.measure()?;
         if let Some(file) = spool_file {
             send_to_server(&file, &self.args.store);
         }

@@ -1,8 +1,10 @@
 //! What was measured of one metric at one case, and what is to be said of it.
 
-use kelvin_core::{Canary, EventRate, HeadlineSamples, Interval, SkipReason};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::*;
+use crate::identifiers::Id;
+use crate::{Canary, Case, EventRate, HeadlineSamples, Interval, Name, SkipReason};
 
 /// The outcome of one metric at one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -126,7 +128,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    pub(crate) fn without_interval(value: f64, n: u64) -> Self {
+    /// A value of which no interval is known.
+    pub fn without_interval(value: f64, n: u64) -> Self {
         Self { value, interval: None, n }
     }
 }
@@ -163,18 +166,18 @@ pub struct Distribution {
 }
 
 /// The ends of an interval; the value twice where there is none.
-pub(crate) fn ends_or(interval: Option<Interval>, value: f64) -> (f64, f64) {
+pub fn ends_or(interval: Option<Interval>, value: f64) -> (f64, f64) {
     interval.map_or((value, value), |interval| (interval.lower, interval.upper))
 }
 
 impl Summary {
     /// The ends of the interval of this run alone; the headline twice where there is none.
-    pub(crate) fn run_ends(&self) -> (f64, f64) {
+    pub fn run_ends(&self) -> (f64, f64) {
         ends_or(self.run_interval, self.headline)
     }
 
     /// The headline as a figure.
-    pub(crate) fn headline_figure(&self) -> Figure {
+    pub fn headline_figure(&self) -> Figure {
         Figure { value: self.headline, interval: self.interval, n: self.distribution.n }
     }
 
@@ -292,4 +295,22 @@ impl Warning {
     pub fn new(kind: WarningKind, text: String) -> Self {
         Self { kind, text }
     }
+}
+
+/// What is kept of a metric at a case in a run without samples: its headline with the interval that they gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KeptHeadline {
+    /// Id of the probe that measured it.
+    #[schemars(with = "Id")]
+    pub probe: Name,
+    /// Id of the metric.
+    #[schemars(with = "Id")]
+    pub metric: Name,
+    /// The case.
+    pub case: Case,
+    /// The outcome: the rounds of its summary, what they noted, and their tags are left out.
+    pub outcome: Outcome,
+    /// Warnings about this number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }
