@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-long smoke causes features setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -70,6 +70,9 @@ causes: unit-build ## check that `kelvin why` names every planted cause
 
 features: ## check that kelvin compiles without PostgreSQL, Parquet and TLS, and without warnings
 	$(CARGO) clippy --locked --package kelvin --no-default-features -- -D warnings
+
+launchers: $(DEBUG) ## run the recipes of contrib/ for many hosts, by each launcher that is installed, on hosts that are namespaces
+	PATH="$(abspath $(TARGET))/reframe/bin:$$PATH" $(PYTHON) -B tests/launchers/run.py $(DEBUG) $(TARGET)/launchers
 
 arm: ## tests for aarch64 by qemu-user, and in a guest with hardware counters, if QEMU and a C compiler are available
 	@scripts/check-arm $(ARM) $(TARGET)/guest-aarch64
