@@ -132,7 +132,7 @@ selfcheck: build ## check figures that are known by construction, on an idle mac
 
 # In this order, each with its arguments. A failed benchmark does not stop the next ones.
 BENCHMARKS := agreement 'repeatability --rivals' 'repeatability --fresh --area all' latency memory file net streams transfer transfer_limits \
-	serve serve_models load load_limits load_growth transfer_faults canaries cost faults other_host 'truths --at-once 4' hostile history compare causes
+	serve serve_models load load_limits load_growth transfer_faults canaries cost faults other_host 'truths --at-once 4' hostile history compare fleet causes
 
 bench: build ## accuracy, repeatability, cost and robustness of the figures: several hours, on an idle machine; KEEP=--keep keeps them
 	@failed=; for benchmark in $(BENCHMARKS); do \

@@ -11,6 +11,7 @@ mod ab;
 mod compare;
 mod destination;
 mod file;
+mod fleet;
 mod history;
 mod load;
 mod one_of;
@@ -42,6 +43,7 @@ pub use destination::{DestinationArgs, Kept};
 pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
+pub use fleet::{FleetArgs, FleetCommand, FleetFormat, FleetReportArgs};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, LoadCommand, LoadMergeArgs};
 use one_of::{Word, one_of};
@@ -135,6 +137,9 @@ pub enum Command {
     /// Show metrics over all stored runs of a machine: lasting changes, and what changed at the same time
     #[command(after_help = help!("history"))]
     History(HistoryArgs),
+    /// Compare the hosts of many runs that should be alike: which one is out, at what, and by how much
+    #[command(after_help = help!("fleet"))]
+    Fleet(FleetArgs),
     /// Compare two settings of this machine, or two commands, by interleaved measurements
     #[command(mut_arg("budget", |budget| budget.help(help!("ab-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("ab-rounds"))))]

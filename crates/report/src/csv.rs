@@ -27,7 +27,7 @@ const FORMULA_STARTS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠
 
 /// A text that no spreadsheet takes for a formula: unless a number, one that would begin a formula gets an apostrophe, which makes
 /// it text there; control characters are escaped.
-fn escape_formula(field: &str) -> Cow<'_, str> {
+pub(crate) fn escape_formula(field: &str) -> Cow<'_, str> {
     let field = escape_invisible(field);
     let is_formula = field.trim_start().starts_with(FORMULA_STARTS) && field.parse::<f64>().is_err();
     if is_formula { Cow::Owned(format!("'{field}")) } else { field }
@@ -109,7 +109,7 @@ pub fn write_figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> 
 }
 
 /// Lines that end as RFC 4180 wants it.
-fn csv_writer<W: io::Write>(out: W) -> Writer<W> {
+pub(crate) fn csv_writer<W: io::Write>(out: W) -> Writer<W> {
     WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out)
 }
 

@@ -17,6 +17,7 @@ pub mod csv;
 mod escape;
 pub mod exports;
 pub mod figures;
+pub mod fleet;
 pub mod history;
 pub mod html;
 pub mod json;

@@ -246,6 +246,12 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
     html!("{}{}>{}{}<g class=\"in-file\">{}</g></svg>", head, size, ground, body, file_extras)
 }
 
+/// A figure for a page without scripts.
+pub(crate) fn still(figure: &Figure) -> Markup {
+    let SvgDrawing { body, width, height, .. } = draw(figure);
+    labelled([width, height], &figure.title, body)
+}
+
 /// A drawing with a name for readers who do not see it.
 pub(crate) fn labelled([width, height]: [f64; 2], label: &str, content: impl HtmlPiece) -> Markup {
     let head = html!("class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\"", width, height);

@@ -8,6 +8,7 @@ mod between_run_variance;
 mod between_runs;
 mod blocked_ratio;
 mod change_points;
+mod counting;
 mod distributions;
 mod fixed_plus_linear;
 mod headline_interval;
@@ -35,6 +36,7 @@ pub use blocked_ratio::{BestValue, Block, BlockedRatio, RatioEstimator, blocked_
 pub use change_points::{
     ChangePoints, Drift, MIN_LEVEL_VALUES, STEP_ALPHA, STEP_INDEX_LEVEL, Step, detect_change_points,
 };
+pub use counting::LogFactorials;
 pub use distributions::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use fixed_plus_linear::{FixedPlusLinear, WorkSample, fit_fixed_plus_linear};
 pub use headline_interval::{

@@ -188,7 +188,10 @@ impl Store {
     }
 
     /// The keys of the wanted series.
-    fn requested_series(&self, is_requested: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, SeriesId)>, LoadError> {
+    pub(crate) fn requested_series(
+        &self,
+        is_requested: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<(i64, SeriesId)>, LoadError> {
         let select = "SELECT key, metric, version, axes FROM series";
         let row = |row: &SqlRow| -> Result<(i64, String, u32, String), WrongColumn> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
@@ -219,6 +222,6 @@ pub(crate) fn series_case(metric: &str, axes: &str) -> Result<Case, LoadError> {
         .map_err(|error| damaged_series(&format!("{metric} {axes}"), "the case", &error.to_string()))
 }
 
-fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
+pub(crate) fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
     LoadError::Damaged { id: format!("series {series}"), part: part.to_owned(), problem: problem.to_owned() }
 }

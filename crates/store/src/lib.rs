@@ -12,6 +12,7 @@ mod check;
 mod conclusion;
 mod copy;
 mod error;
+mod fleet;
 pub mod foreign;
 mod headlines;
 mod history;
@@ -41,6 +42,7 @@ pub use error::{
     AppendError, BoxError, CopyError, DataDirectoryError, DatabaseError, ExportError, FindError, ImportError,
     InsertError, InvalidField, LabelError, LoadError, LocationError, OpenError, UploadError,
 };
+pub use fleet::{FleetHeader, FleetRun, FleetSeries, NODE_TAG, RunSelection};
 pub use headlines::HistoryFilter;
 pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries};
 pub use labels::{JOB_TAG, MAX_NOTE_CHARS, NODE_TAG, TAG_PREFIX, checked_note, labels};

@@ -32,7 +32,9 @@ use self::address::TlsMode;
 use self::bounded_stream::{BoundedStream, MakeBoundedConnect, MaybeTlsStream, TlsUse};
 use crate::error::{BoxError, DatabaseError, OpenError};
 use crate::migrations::{APPLICATION_ID, SCHEMA_VERSION, postgres_migrations};
-use crate::sql::{RowReader, SqlConnection, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, values};
+use crate::sql::{
+    RowReader, SqlConnection, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, sql_value, values,
+};
 
 pub use self::address::ServerAddress;
 
@@ -45,6 +47,9 @@ const ALL_ROWS_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum rows and bytes of an answer: a history of ten thousand runs has a tenth of them. What a server sends beyond is no answer.
 const MAX_ROWS: u64 = 50_000_000;
 const MAX_ANSWER_BYTES: u64 = 1 << 30;
+
+/// Bytes of a headline in network order: the key of its series, and its value.
+const PACKED_HEADLINE_BYTES: usize = 16;
 
 /// Maximum bytes of rows that are kept, of which each takes several times as much memory.
 const MAX_BUFFERED_BYTES: u64 = 256 << 20;
@@ -315,6 +320,33 @@ impl SqlConnection for PostgresConnection {
         self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |pg_row| {
             let column_error = |column| move |_| WrongColumn(column).in_store(&self.name);
             pair(pg_row.try_get(0).map_err(column_error(0))?, pg_row.try_get(1).map_err(column_error(1))?);
+            Ok(())
+        })
+    }
+
+    fn keys_of_json(&self, value: usize) -> String {
+        format!(
+            "SELECT CAST(key AS BIGINT) FROM json_array_elements_text(CAST(CAST(${value} AS TEXT) AS JSON)) AS keys (key)"
+        )
+    }
+
+    fn each_headline(&self, keys: [&str; 2], headline: &mut dyn FnMut(i64, i64, f64)) -> SqlResult<()> {
+        // A row for each run, with all of its headlines in one value: millions of rows would take the time that they are worth.
+        let [runs, series] = [1, 2].map(|value| self.keys_of_json(value));
+        let select = format!(
+            "SELECT run_key, (SELECT string_agg(int8send(series) || float8send(value), ''::bytea) FROM headline
+                              WHERE run = run_key AND series IN ({series}))
+             FROM ({runs}) AS runs (run_key)"
+        );
+        self.stream_rows(&select, &keys.map(sql_value), MAX_ANSWER_BYTES, &mut |pg_row| {
+            let column_error = |column| move |_| WrongColumn(column).in_store(&self.name);
+            let run = pg_row.try_get(0).map_err(column_error(0))?;
+            let packed: Option<&[u8]> = pg_row.try_get(1).map_err(column_error(1))?;
+            for pair in packed.unwrap_or_default().chunks_exact(PACKED_HEADLINE_BYTES) {
+                let (series, value) = pair.split_at(size_of::<i64>());
+                let bytes = |part: &[u8]| part.try_into().expect("eight bytes");
+                headline(run, i64::from_be_bytes(bytes(series)), f64::from_be_bytes(bytes(value)));
+            }
             Ok(())
         })
     }

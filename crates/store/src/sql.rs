@@ -22,6 +22,12 @@ pub(crate) trait SqlConnection: std::fmt::Debug {
     /// Gives the first two columns of each row to `pair`: a history has millions of rows, and a database may make no value of each.
     fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()>;
 
+    /// A subquery for the keys in the JSON array that is this value of a statement.
+    fn keys_of_json(&self, value: usize) -> String;
+
+    /// Gives run, series and value of each headline of runs and series to `headline`; their keys are JSON arrays.
+    fn each_headline(&self, keys: [&str; 2], headline: &mut dyn FnMut(i64, i64, f64)) -> SqlResult<()>;
+
     /// The few rows that a statement gives: more are no answer to it, and not kept.
     fn query(&self, sql: &str, values: &[SqlValue]) -> SqlResult<Vec<SqlRow>> {
         const MAX_QUERY_ROWS: usize = 10_000;

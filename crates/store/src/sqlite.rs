@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, Row, ffi};
 use rustix::process::Resource;
 
 use crate::error::DatabaseError;
-use crate::sql::{RowReader, SqlConnection, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn};
+use crate::sql::{RowReader, SqlConnection, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, sql_value};
 
 /// A connection to a SQLite file.
 #[derive(Debug)]
@@ -89,6 +89,24 @@ impl SqlConnection for SqliteConnection {
                 (ValueRef::Integer(first), ValueRef::Real(second)) => pair(first, second),
                 (ValueRef::Integer(_), _) => return Ok(Err(WrongColumn(1))),
                 _ => return Ok(Err(WrongColumn(0))),
+            }
+            Ok(Ok(()))
+        })
+    }
+
+    fn keys_of_json(&self, value: usize) -> String {
+        format!("SELECT value FROM json_each(${value})")
+    }
+
+    fn each_headline(&self, keys: [&str; 2], headline: &mut dyn FnMut(i64, i64, f64)) -> SqlResult<()> {
+        let [runs, series] = [1, 2].map(|value| self.keys_of_json(value));
+        let select = format!("SELECT run, series, value FROM headline WHERE run IN ({runs}) AND series IN ({series})");
+        self.stream_rows(&select, &keys.map(sql_value), &mut |row| {
+            match (row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?) {
+                (ValueRef::Integer(run), ValueRef::Integer(series), ValueRef::Real(value)) => {
+                    headline(run, series, value)
+                }
+                _ => return Ok(Err(WrongColumn(2))),
             }
             Ok(Ok(()))
         })

@@ -8,6 +8,7 @@ mod comparison_output;
 mod digest;
 mod explain;
 mod file;
+mod fleet;
 mod history;
 mod list;
 mod load;
@@ -53,6 +54,7 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::Report(args) => report::report(&args)?,
         Command::Compare(args) => return compare::compare(&args),
         Command::History(args) => return history::history(&args),
+        Command::Fleet(args) => return fleet::fleet(&args),
         Command::Ab(args) => return ab::ab(&args),
         Command::Watch(args) => return watch::watch(&args),
         Command::ProgramProcess => ab::command_process()?,

@@ -26,21 +26,25 @@ impl Render for OpenMetrics {
         let figures = exported_figures(report).0;
         let samples: Vec<Sample> =
             run_samples(report).into_iter().chain(figures.iter().flat_map(figure_samples)).collect();
-        // One name must not come twice.
-        let families = grouped(samples.iter().map(|sample| (sample.name.as_str(), sample)));
-        families.iter().try_for_each(|(name, samples)| write_family(name, samples, out))?;
-        writeln!(out, "# EOF")
+        write_families(&samples, out)
     }
+}
+
+/// Writes samples by their names, of which none must come twice, and the end.
+pub(crate) fn write_families(samples: &[Sample], out: &mut dyn io::Write) -> io::Result<()> {
+    let families = grouped(samples.iter().map(|sample| (sample.name.as_str(), sample)));
+    families.iter().try_for_each(|(name, samples)| write_family(name, samples, out))?;
+    writeln!(out, "# EOF")
 }
 
 /// Maximum tags of a run that become labels: Prometheus limits the labels of a sample (label_limit). One label counts the rest.
 const MAX_TAGS: usize = 32;
 
 /// Labels of a sample, in their order.
-type Labels = Vec<(String, String)>;
+pub(crate) type Labels = Vec<(String, String)>;
 
 /// A sample of the metric `kelvin_STEM_UNIT`.
-struct Sample {
+pub(crate) struct Sample {
     name: String,
     unit: &'static str,
     help: String,
@@ -48,7 +52,12 @@ struct Sample {
     value: f64,
 }
 
-fn sample(stem: &str, unit: &'static str, help: impl Into<String>, (labels, value): (Labels, f64)) -> Sample {
+pub(crate) fn sample(
+    stem: &str,
+    unit: &'static str,
+    help: impl Into<String>,
+    (labels, value): (Labels, f64),
+) -> Sample {
     let separator = if unit.is_empty() { "" } else { "_" };
     Sample { name: format!("kelvin_{stem}{separator}{unit}"), unit, help: help.into(), labels, value }
 }
@@ -155,12 +164,12 @@ fn base_unit(unit: Unit) -> (&'static str, fn(f64) -> f64) {
     }
 }
 
-/// Names of labels that others use: those of every figure, those that Prometheus adds to what it reads.
-const RESERVED_LABELS: [&str; 4] = ["metric", "interval", "job", "instance"];
+/// Names of labels that others use: those of every figure and of a fleet, those that Prometheus adds to what it reads.
+const RESERVED_LABELS: [&str; 6] = ["metric", "interval", "group", "host", "job", "instance"];
 
 /// The name of an axis as a label. One that is no label, or is taken, is spelled in the way that Prometheus spells foreign names
 /// (`U__`, an underscore twice, other characters by their number), so that no two axes become one label.
-fn label_name(axis: &str) -> String {
+pub(crate) fn label_name(axis: &str) -> String {
     let is_label =
         axis.starts_with(|c: char| c.is_ascii_lowercase()) && !axis.contains('.') && !RESERVED_LABELS.contains(&axis);
     if is_label {

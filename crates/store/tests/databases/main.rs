@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod fleet;
 mod history;
 mod hostile_server;
 mod labels;

@@ -1,0 +1,56 @@
+//! How often odd hosts of made fleets are named, and how often alike ones: `rates FLEETS FIRST_SEED [HOSTS [RUNS]]`.
+
+#[path = "../tests/made_fleet/mod.rs"]
+mod made_fleet;
+
+use std::io::Write;
+
+use made_fleet::{Noise, Oddity, made_fleet, named_hosts};
+
+fn main() -> std::io::Result<()> {
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let [fleets, first_seed] = [numbers.first().copied().unwrap_or(20), numbers.get(1).copied().unwrap_or(1)];
+    let hosts = numbers.get(2).copied().unwrap_or(64) as usize;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "| noise | runs | latency | governor | metric | figure | false hosts beside | alike fleets that name | distance |"
+    )?;
+    writeln!(out, "|:--|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+    for noise in Noise::ALL {
+        for runs in [1, 2, 3, 10].into_iter().filter(|runs| numbers.get(3).is_none_or(|only| *only == *runs as u64)) {
+            let mut named = [0; Oddity::ALL.len()];
+            let (mut false_hosts, mut false_fleets, mut distance) = (0, 0, 0.0);
+            for seed in first_seed..first_seed + fleets {
+                let (report, odd) = made_fleet((hosts, runs), noise, &Oddity::ALL, seed);
+                let labels = named_hosts(&report);
+                for (oddity, label) in &odd {
+                    let index = Oddity::ALL.iter().position(|other| other == oddity).unwrap_or(0);
+                    named[index] += usize::from(labels.contains(label));
+                }
+                if std::env::var_os("SHOW").is_some() {
+                    for outlier in report.groups.iter().flat_map(|group| &group.outliers) {
+                        let family = outlier.families.first().map(|f| (f.family, f.figures, f.distance, f.p_value));
+                        let figure = outlier.figures.first().map(|f| (f.metric.id, f.distance, f.p_value));
+                        writeln!(
+                            out,
+                            "{noise:?} {runs} {seed} {:?} {} {family:?} {figure:?}",
+                            odd.iter().find(|o| o.1 == outlier.label).map(|o| o.0),
+                            outlier.line
+                        )?;
+                    }
+                }
+                false_hosts += labels.iter().filter(|label| odd.iter().all(|(_, odd)| odd != *label)).count();
+                let (alike, _) = made_fleet((hosts, runs), noise, &[], seed + 1_000_000);
+                false_fleets += usize::from(!named_hosts(&alike).is_empty());
+                distance += alike.groups[0].least_distance / fleets as f64;
+            }
+            let [latency, governor, metric, figure] = named;
+            writeln!(
+                out,
+                "| {noise:?} | {runs} | {latency} | {governor} | {metric} | {figure} | {false_hosts} | {false_fleets} | {distance:.1} |"
+            )?;
+        }
+    }
+    Ok(())
+}

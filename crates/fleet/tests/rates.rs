@@ -1,0 +1,52 @@
+//! Odd hosts of made fleets are named, and alike ones are not: a few fleets of each noise, with seeds that nothing was tuned on. The example
+//! `rates` shows the rates of many.
+
+mod made_fleet;
+
+use made_fleet::{Noise, Oddity, made_fleet, named_hosts};
+
+const HOSTS: usize = 64;
+const FIRST_SEED: u64 = 500;
+
+/// Every oddity is named and no other host; alike hosts are not.
+fn assert_rates(noise: Noise, runs: usize, seeds: u64) {
+    for seed in FIRST_SEED..FIRST_SEED + seeds {
+        let (report, odd) = made_fleet((HOSTS, runs), noise, &Oddity::ALL, seed);
+        let mut expected: Vec<String> = odd.into_iter().map(|(_, label)| label).collect();
+        let mut named = named_hosts(&report);
+        expected.sort();
+        named.sort();
+        assert_eq!(named, expected, "{noise:?}, {runs} runs, seed {seed}");
+        let (alike, _) = made_fleet((HOSTS, runs), noise, &[], seed);
+        assert_eq!(named_hosts(&alike), [""; 0], "{noise:?}, {runs} runs, seed {seed}: alike hosts");
+    }
+}
+
+#[test]
+fn odd_hosts_of_normal_noise_are_named() {
+    assert_rates(Noise::Normal, 3, 3);
+}
+
+#[test]
+fn odd_hosts_of_heavy_tails_are_named() {
+    assert_rates(Noise::Student3, 3, 3);
+}
+
+#[test]
+fn odd_hosts_of_real_noise_are_named() {
+    assert_rates(Noise::Residuals, 3, 3);
+    assert_rates(Noise::Residuals, 10, 1);
+}
+
+#[test]
+fn line_says_what_is_out() {
+    let (report, odd) = made_fleet((HOSTS, 3), Noise::Normal, &[Oddity::Latency, Oddity::Governor], FIRST_SEED);
+    let line_of = |label: &str| {
+        let outliers = report.groups.iter().flat_map(|group| &group.outliers);
+        outliers.filter(|outlier| outlier.label == label).map(|outlier| outlier.line.clone()).next().unwrap()
+    };
+    let [latency, governor] = [&odd[0].1, &odd[1].1].map(|label| line_of(label));
+    assert!(latency.contains(" mem.latency figures 8 % slower than its 63 peers, and nothing else"), "{latency}");
+    assert_eq!(governor, format!("{}: frequency governor powersave, its 63 peers have performance", odd[1].1));
+    assert_eq!(report.groups[0].associations, [], "one host alone goes with nothing");
+}
