@@ -53,7 +53,7 @@ pub fn throttled_time(file: &Path) -> Option<Duration> {
     CpuThrottling::parse(&text).map(|throttling| Duration::from_micros(throttling.microseconds))
 }
 
-/// The host below a root directory, as [`read`] finds it.
+/// The host whose files are below a root directory, by the hash of its machine id, as [`read`] has it among its facts.
 pub fn host(root: &Path) -> Fact<String> {
     identity::host(FileRoot::new(root))
 }

@@ -22,6 +22,7 @@ mod samples;
 mod scalability;
 mod steady_state;
 mod token_bucket;
+mod two_way_model;
 mod uncertain_value;
 mod variance_estimate;
 
@@ -58,6 +59,7 @@ pub use scalability::{
 };
 pub use steady_state::{MAX_STEADY_RANGE, MAX_STEADY_SLOPE, MeasurementWindow, STEADY_WINDOWS};
 pub use token_bucket::{Burst, PacedRate, ProgressPoint, burst, paced_rate, sustained_start};
+pub use two_way_model::{PairPrediction, PairValue, TwoWayModel};
 pub use uncertain_value::{
     FALSE_DISCOVERY_RATE, MIN_INTERVAL_ROUNDS, ShareOfChange, UncertainValue, adjusted_p_values, bonferroni_level,
     paired_ratio, ratio_of_medians, rounds_to_decide, share_of_change,

@@ -13,12 +13,15 @@ use crate::{Error, Result, check};
 /// `RTM_NEWADDR`, `RTM_GETADDR` of `linux/rtnetlink.h`.
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
-/// Bytes of `struct ifaddrmsg` of `linux/if_addr.h`, and where in it the number of the interface is.
+/// Bytes of `struct ifaddrmsg` of `linux/if_addr.h`, and where in it the scope and the number of the interface are.
 const IFADDRMSG_BYTES: usize = 8;
+const SCOPE_OFFSET: usize = 3;
 const INDEX_OFFSET: usize = 4;
 /// `IFA_ADDRESS`, `IFA_LOCAL`.
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+/// `RT_SCOPE_UNIVERSE` of `linux/rtnetlink.h`: an address that is valid everywhere.
+const RT_SCOPE_UNIVERSE: u8 = 0;
 
 /// The interface number (zone, RFC 4007) of a link-local address; else 0.
 pub fn zone(address: SocketAddr) -> u32 {
@@ -56,23 +59,46 @@ pub fn with_address(target: SocketAddr) -> Result<Option<String>> {
     if zone(target) != 0 {
         return name(zone(target)).map(Some);
     }
-    let target = match target.ip().to_canonical() {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    };
-    let mut interface = None;
+    let target = target.ip().to_canonical();
+    let interface = all_addresses()?.into_iter().find(|assigned| assigned.address == target);
+    interface.map(|assigned| name(assigned.interface)).transpose()
+}
+
+/// The addresses of this host that other hosts can have a route to, in the order of its interfaces: neither loopback nor link-local ones.
+///
+/// # Errors
+/// Those of the system call.
+pub fn global_addresses() -> Result<Vec<IpAddr>> {
+    let global = all_addresses()?.into_iter().filter(|assigned| assigned.scope == RT_SCOPE_UNIVERSE);
+    Ok(global.map(|assigned| assigned.address).collect())
+}
+
+/// An address that an interface has.
+struct AssignedAddress {
+    interface: u32,
+    scope: u8,
+    address: IpAddr,
+}
+
+fn all_addresses() -> Result<Vec<AssignedAddress>> {
+    let mut addresses = Vec::new();
     let request = NetlinkRequest { kind: RTM_GETADDR, flags: NLM_F_DUMP, body: &[0; IFADDRMSG_BYTES] };
     netlink::query(&netlink::open()?, request, |kind, body| {
         let attributes = body.get(IFADDRMSG_BYTES..).filter(|_| kind == RTM_NEWADDR).unwrap_or_default();
         // The address of a point-to-point link is that of the other end, and the local one is a separate attribute.
         let local = find_attribute(attributes, IFA_LOCAL).or_else(|| find_attribute(attributes, IFA_ADDRESS));
-        if local != Some(target.as_slice()) {
-            return ControlFlow::Continue(());
+        let address = local.and_then(|bytes| match bytes.len() {
+            4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+            _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        });
+        if let (Some(address), Some(interface), Some(&scope)) =
+            (address, u32_at(body, INDEX_OFFSET), body.get(SCOPE_OFFSET))
+        {
+            addresses.push(AssignedAddress { interface, scope, address });
         }
-        interface = u32_at(body, INDEX_OFFSET);
-        ControlFlow::Break(())
+        ControlFlow::Continue(())
     })?;
-    interface.map(name).transpose()
+    Ok(addresses)
 }
 
 /// The MTU of an interface, in bytes.
@@ -125,6 +151,7 @@ mod tests {
             (name(lo).unwrap().as_str(), interface_of(&format!("[fe80::1%{lo}]:1")).as_deref()),
             ("lo", Some("lo"))
         );
+        assert!(global_addresses().unwrap().iter().all(|address| !address.is_loopback()));
         assert!(number("nosuchif0").is_err() && number("").is_err() && name(u32::MAX).is_err());
         let text = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         assert_eq!(mtu("lo").unwrap().to_string(), text.trim());

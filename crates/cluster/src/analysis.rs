@@ -1,0 +1,164 @@
+//! What the pairs say of links and hosts: what each pair should reach by all others, and which links and hosts are slower than that.
+
+use std::ops::Range;
+
+use kelvin_stats::{MAD_TO_STD, PairValue, TwoWayModel, adjusted_p_values, mad, median, t_upper_tail};
+
+use crate::matrix::{Analysis, Cell, Expected, Finding, Matrix, Quantity, Subject};
+use crate::protocol::{PairFigures, Transport};
+use crate::results::Results;
+use crate::schedule::Pair;
+
+/// Hosts that a prediction of a pair needs: with three, the other pairs leave nothing to tell hosts from links by.
+pub const MIN_HOSTS: usize = 4;
+/// Two measurements of one link differ by about this, as a logarithm: a table that agrees better does so by chance.
+const RESOLUTION: f64 = 0.005;
+/// What is named may be false at this rate (Benjamini and Hochberg): lower than elsewhere, since somebody goes to a rack for it.
+const NAMING_LEVEL: f64 = 0.01;
+/// The level of the range of a prediction.
+const PREDICTION_LEVEL: f64 = 0.95;
+
+/// A link or host before the correction for all tests.
+struct Candidate {
+    finding: Finding,
+    /// How slow it is, as a logarithm below 0.
+    difference: f64,
+}
+
+/// Analyses what was measured so far.
+pub fn analyse(results: &Results) -> Analysis {
+    let mut analysis = Analysis::default();
+    let mut candidates = Vec::new();
+    for plan in &results.plans {
+        for quantity in [Quantity::RoundTripNs, Quantity::BytesPerSecond] {
+            let mut matrix = Matrix {
+                transport: plan.transport,
+                quantity,
+                cells: cells(results, plan.transport, quantity),
+                deviation: None,
+            };
+            if !matrix.cells.is_empty() {
+                candidates.extend(compare(&mut matrix, results.ranks.len()));
+                analysis.matrices.push(matrix);
+            }
+        }
+    }
+    let p_values: Vec<f64> = candidates.iter().map(|candidate| candidate.finding.p_value).collect();
+    let mut found: Vec<Candidate> = candidates
+        .into_iter()
+        .zip(adjusted_p_values(&p_values))
+        .map(|(candidate, p_value)| Candidate { finding: Finding { p_value, ..candidate.finding }, ..candidate })
+        .filter(|Candidate { finding, difference }| {
+            finding.p_value <= NAMING_LEVEL && *difference <= (1.0 - results.tolerance).ln()
+        })
+        .collect();
+    found.sort_by(|first, second| first.difference.total_cmp(&second.difference));
+    analysis.findings = found.into_iter().map(|candidate| candidate.finding).collect();
+    analysis
+}
+
+/// The medians of all passes of each pair, by sender and receiver.
+fn cells(results: &Results, transport: Transport, quantity: Quantity) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let pairs = results.pairs.iter().filter(|((of_transport, _), _)| *of_transport == transport);
+    for (&(_, pair), passes) in pairs {
+        let [first, second]: Pair = pair;
+        let mut push = |from, to, value: &dyn Fn(&PairFigures) -> Option<f64>| {
+            let values: Vec<f64> = passes.iter().filter_map(value).filter(|value| *value > 0.0).collect();
+            if !values.is_empty() {
+                cells.push(Cell { from, to, value: median(&values), expected: None });
+            }
+        };
+        match quantity {
+            Quantity::BytesPerSecond => {
+                push(first, second, &|figures| Some(figures.bytes_per_second[0]));
+                push(second, first, &|figures| Some(figures.bytes_per_second[1]));
+            }
+            Quantity::RoundTripNs => push(first, second, &|figures| Some(figures.round_trip?.median_ns)),
+        }
+    }
+    cells.sort_by_key(|cell| (cell.from, cell.to));
+    cells
+}
+
+/// Adds the prediction of each pair to the matrix, and returns each link and host with its chance.
+fn compare(matrix: &mut Matrix, ranks: usize) -> Vec<Candidate> {
+    let quantity = matrix.quantity;
+    let is_directed = quantity == Quantity::BytesPerSecond;
+    let (hosts, senders_and_receivers) = (0..ranks, [0..ranks, ranks..2 * ranks]);
+    let groups = if is_directed { &senders_and_receivers[..] } else { std::slice::from_ref(&hosts) };
+    let receiver_offset = if is_directed { ranks } else { 0 };
+    let value =
+        |cell: &Cell| PairValue { ends: [cell.from, cell.to + receiver_offset], value: quantity.speed(cell.value) };
+    let values: Vec<PairValue> = matrix.cells.iter().map(value).collect();
+    let Some(model) = (ranks >= MIN_HOSTS).then(|| TwoWayModel::fit(&values, groups, RESOLUTION)).flatten() else {
+        return Vec::new();
+    };
+    matrix.deviation = Some(model.std());
+    let mut candidates = Vec::new();
+    for (index, cell) in matrix.cells.iter_mut().enumerate() {
+        let prediction = model.predict_without(&values, index);
+        let expected = expected(quantity, prediction.value, prediction.range(PREDICTION_LEVEL));
+        cell.expected = Some(expected);
+        candidates.push(Candidate {
+            difference: values[index].value - prediction.value,
+            finding: Finding {
+                subject: Subject::Link { from: cell.from, to: cell.to },
+                transport: matrix.transport,
+                quantity,
+                value: cell.value,
+                expected,
+                p_value: prediction.lower_tail(values[index].value),
+            },
+        });
+    }
+    for group in groups {
+        candidates.extend(group.clone().map(|effect| host_candidate(matrix, &model, group, effect)));
+    }
+    candidates
+}
+
+/// A host against the other hosts of its group. Hosts differ by more than the error of their effects: their own spread is part of the test.
+fn host_candidate(matrix: &Matrix, model: &TwoWayModel, group: &Range<usize>, effect: usize) -> Candidate {
+    let rank = effect - group.start;
+    let is_directed = matrix.quantity == Quantity::BytesPerSecond;
+    let subject = match (is_directed, group.start) {
+        (false, _) => Subject::Host(rank),
+        (true, 0) => Subject::Sender(rank),
+        (true, _) => Subject::Receiver(rank),
+    };
+    let others: Vec<f64> = group.clone().filter(|other| *other != effect).map(|other| model.effects()[other]).collect();
+    let usual = median(&others);
+    let spread = MAD_TO_STD * mad(&others);
+    let std = spread.hypot(model.effect_error(effect));
+    let difference = model.effects()[effect] - usual;
+    let own_cells = matrix.cells.iter().filter(|cell| match subject {
+        Subject::Sender(rank) => cell.from == rank,
+        Subject::Receiver(rank) => cell.to == rank,
+        _ => cell.from == rank || cell.to == rank,
+    });
+    let speed = median(&own_cells.map(|cell| matrix.quantity.speed(cell.value)).collect::<Vec<f64>>());
+    let degrees = (others.len() - 1) as f64;
+    let half = std * kelvin_stats::t_quantile(0.5 + PREDICTION_LEVEL / 2.0, degrees);
+    let center = speed - difference;
+    Candidate {
+        difference,
+        finding: Finding {
+            subject,
+            transport: matrix.transport,
+            quantity: matrix.quantity,
+            value: matrix.quantity.value(speed),
+            expected: expected(matrix.quantity, center, (center - half, center + half)),
+            p_value: t_upper_tail(-difference / std, degrees),
+        },
+    }
+}
+
+fn expected(quantity: Quantity, speed: f64, (low, high): (f64, f64)) -> Expected {
+    let [first, second] = [low, high].map(|speed| quantity.value(speed));
+    Expected { value: quantity.value(speed), low: first.min(second), high: first.max(second) }
+}
+
+#[cfg(test)]
+#[path = "analysis_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! What ranks say to each other over MPI: plain data.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// Raised when a message changes its meaning. Ranks with another protocol or version would measure by another method.
+pub const PROGRAM: &str = concat!("kelvin-cluster ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
+
+/// Bytes of the secret by which ranks know each other's connections.
+pub const TOKEN_BYTES: usize = 16;
+
+/// The first message of each rank. Its field `program` stays for ever, so that a rank of any version is understood this far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// The program with its version, such as [`PROGRAM`].
+    pub program: String,
+    /// Where the rank runs.
+    pub place: Place,
+}
+
+/// Where a rank runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The hash of the machine id, as a run of kelvin has it; unknown where the system has none.
+    pub host: Option<String>,
+    /// The name of the host, by which people know it.
+    pub hostname: String,
+    /// The kernel: its boot id, which no other kernel has.
+    pub boot_id: String,
+    /// The network namespace: its number within the kernel.
+    pub network_namespace: u64,
+    /// CPUs that the rank may use, ascending.
+    pub cpus: Vec<u32>,
+}
+
+/// How to reach rank 0 beside MPI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// Its addresses, to be tried in this order.
+    pub addresses: Vec<IpAddr>,
+    /// The port of its heartbeats.
+    pub port: u16,
+    /// What each connection begins with.
+    pub token: [u8; TOKEN_BYTES],
+}
+
+/// How bytes move between two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// A TCP connection of kelvin's own.
+    Tcp,
+    /// The site's MPI, by whatever it uses.
+    Mpi,
+}
+
+impl Transport {
+    /// As people write it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Mpi => "MPI",
+        }
+    }
+}
+
+/// What a pair measures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairPlan {
+    /// By what the bytes move.
+    pub transport: Transport,
+    /// Seconds of small messages to and fro; none are sent if it is 0.
+    pub round_trip_seconds: f64,
+    /// Seconds of large messages in each direction.
+    pub rate_seconds: f64,
+    /// Bytes of a large message of MPI.
+    pub message_bytes: usize,
+}
+
+/// The part of a rank in measuring a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairTask {
+    /// The other rank.
+    pub peer: usize,
+    /// Where the other rank accepts connections.
+    pub peer_address: SocketAddr,
+    /// Whether this rank begins, measures and answers.
+    pub is_initiator: bool,
+    /// The CPU that it has alone while it measures, where other ranks of the same kernel measure too.
+    pub cpu: Option<u32>,
+    /// What is measured.
+    pub plan: PairPlan,
+}
+
+/// What rank 0 asks of another rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// To connect its heartbeat.
+    Connect(Contact),
+    /// To answer this many readings of its clock.
+    ReadClock(usize),
+    /// To measure with another rank.
+    MeasurePair(PairTask),
+    /// To exchange this many bytes with every rank at once, this many times.
+    AllToAll {
+        /// Bytes for each other rank.
+        bytes: usize,
+        /// Exchanges.
+        count: usize,
+    },
+    /// To end.
+    End,
+}
+
+/// What another rank answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The heartbeat is connected from this address, and connections for measuring are accepted there.
+    Connected(SocketAddr),
+    /// What the pair measured.
+    Pair(PairFigures),
+    /// Seconds that the exchanges took.
+    AllToAll(f64),
+    /// The task is done, and another rank has its result.
+    Done,
+    /// The task could not be done, for this reason.
+    Failed(String),
+}
+
+/// Times of small messages to and fro.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// How many were timed.
+    pub count: u64,
+    /// Their mean, in nanoseconds.
+    pub mean_ns: f64,
+    /// Half of them took at most this long, in nanoseconds.
+    pub median_ns: f64,
+    /// 99 % of them took at most this long, in nanoseconds.
+    pub p99_ns: f64,
+}
+
+/// What a pair measured in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairFigures {
+    /// Small messages of 8 bytes, if they were measured.
+    pub round_trip: Option<RoundTrip>,
+    /// Payload in bytes per second: from the lower rank to the higher one, and back.
+    pub bytes_per_second: [f64; 2],
+    /// Payload that the lower rank sent, in bytes.
+    pub sent_bytes: u64,
+    /// By how many bytes the network interfaces of its network namespace have sent more, without loopback.
+    pub interface_bytes: u64,
+}

@@ -1,0 +1,326 @@
+//! Values of pairs as an overall value plus an effect of each end: which ends differ from the others, and which pairs from their ends.
+//!
+//! Tukey, "Exploratory Data Analysis" (1977), chapter 11: median polish of a two-way table. It finds the values that do not fit. The rest is
+//! then fitted by least squares, which has errors, until no other values fit (Rousseeuw and Leroy, "Robust Regression and Outlier
+//! Detection", 1987: reweighted least squares).
+
+use std::ops::Range;
+
+use crate::{MAD_TO_STD, median_in_place, t_quantile, t_upper_tail};
+
+/// Median polish ends when no effect moves by more than this, or after so many passes: it need not converge.
+const POLISH_TOLERANCE: f64 = 1e-9;
+const MAX_POLISH_PASSES: usize = 30;
+/// Least squares of a table with few gaps converge in a few passes.
+const MAX_LEAST_SQUARES_PASSES: usize = 500;
+/// Bound of a leverage that is estimated where many values of an end have no weight.
+const MAX_LEVERAGE: f64 = 0.9;
+/// Which values have weight settles after a few fits.
+const MAX_REWEIGHTINGS: usize = 10;
+/// A value this many standard deviations from the polished table has no weight in the fit, as in Rousseeuw and Leroy, who take 2.5: here
+/// tables are large, and 3 leaves out 0.3 % of normal residuals.
+const MAX_DEVIATION: f64 = 3.0;
+/// Variance of a normal distribution that is cut off there, which the residuals of the fit have: 1 - 2 c phi(c) / (2 Phi(c) - 1).
+const TRUNCATED_VARIANCE: f64 = 0.973_3;
+
+/// A value of a pair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairValue {
+    /// The effects that it has a part of: different ones.
+    pub ends: [usize; 2],
+    /// The value, such as the logarithm of a rate.
+    pub value: f64,
+}
+
+/// What a fit expects of a pair from all other pairs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairPrediction {
+    /// The expected value.
+    pub value: f64,
+    /// Standard deviation of a value around it: that of one value, and that of the expectation.
+    pub std: f64,
+    /// Degrees of freedom of that standard deviation.
+    pub degrees: f64,
+}
+
+/// The effects of a table of pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwoWayModel {
+    overall: f64,
+    effects: Vec<f64>,
+    /// Values with weight of each effect.
+    counts: Vec<f64>,
+    groups: Vec<Range<usize>>,
+    parameters: usize,
+    std: f64,
+    degrees: f64,
+    /// Whether each value has weight.
+    has_weight: Vec<bool>,
+    residuals: Vec<f64>,
+}
+
+impl TwoWayModel {
+    /// The fit of values to `overall + effect of one end + effect of the other`, in which the effects of each group sum to zero: one group
+    /// where a pair has no direction, one of senders and one of receivers where it has. `resolution` is the least standard deviation that a
+    /// value can have, in its unit. `None` unless there are more values than parameters, and some of each effect.
+    pub fn fit(values: &[PairValue], groups: &[Range<usize>], resolution: f64) -> Option<Self> {
+        let effect_count = groups.iter().map(|group| group.end).max()?;
+        let parameters = 1 + groups.iter().map(|group| group.len() - 1).sum::<usize>();
+        if values.len() <= parameters {
+            return None;
+        }
+        let mut model = Self {
+            overall: 0.0,
+            effects: vec![0.0; effect_count],
+            counts: vec![0.0; effect_count],
+            groups: groups.to_vec(),
+            parameters,
+            std: 0.0,
+            degrees: 0.0,
+            has_weight: vec![true; values.len()],
+            residuals: vec![0.0; values.len()],
+        };
+        // From zero, the effects of the first ends would take the overall value, and those of the last ends none.
+        model.overall = crate::median(&values.iter().map(|value| value.value).collect::<Vec<_>>());
+        let by_effect = values_of_effects(values, effect_count);
+        model.sweep(values, &by_effect, MAX_POLISH_PASSES, median_in_place);
+        // The residuals of a fit are smaller than the errors; and the median of few varies, by the finite-sample factor of Rousseeuw and Leroy.
+        let free = (values.len() - parameters) as f64;
+        let small_sample_factor = (values.len() as f64 / free).sqrt() * (1.0 + 5.0 / free);
+        for _ in 0..MAX_REWEIGHTINGS {
+            let mut deviations: Vec<f64> = values.iter().map(|value| model.residual(value).abs()).collect();
+            let std = (MAD_TO_STD * median_in_place(&mut deviations) * small_sample_factor).max(resolution);
+            let fits = |value: &PairValue| model.residual(value).abs() <= MAX_DEVIATION * std;
+            let has_weight: Vec<bool> = values.iter().map(fits).collect();
+            let is_settled = std::mem::replace(&mut model.has_weight, has_weight) == model.has_weight;
+            model.sweep(values, &by_effect, MAX_LEAST_SQUARES_PASSES, |values| crate::mean(values));
+            if is_settled {
+                break;
+            }
+        }
+        model.finish(values, resolution)
+    }
+
+    /// Gives each effect in turn the location of what is left of its values, until none moves.
+    fn sweep(
+        &mut self,
+        values: &[PairValue],
+        by_effect: &[Vec<usize>],
+        max_passes: usize,
+        location: impl Fn(&mut [f64]) -> f64,
+    ) {
+        let mut left = Vec::new();
+        for _ in 0..max_passes {
+            let mut largest_move: f64 = 0.0;
+            for (effect, indices) in by_effect.iter().enumerate() {
+                left.clear();
+                let weighted = indices.iter().filter(|&&index| self.has_weight[index]);
+                left.extend(weighted.map(|&index| self.residual(&values[index])));
+                if !left.is_empty() {
+                    let change = location(&mut left);
+                    self.effects[effect] += change;
+                    largest_move = largest_move.max(change.abs());
+                }
+            }
+            self.centre();
+            if largest_move <= POLISH_TOLERANCE {
+                break;
+            }
+        }
+    }
+
+    /// Moves what the effects of a group have in common to the overall value: once for each end that the group gives to a pair.
+    fn centre(&mut self) {
+        let ends_per_group = 2.0 / self.groups.len() as f64;
+        for group in &self.groups {
+            let common = crate::mean(&self.effects[group.clone()]);
+            self.effects[group.clone()].iter_mut().for_each(|effect| *effect -= common);
+            self.overall += ends_per_group * common;
+        }
+    }
+
+    fn finish(mut self, values: &[PairValue], resolution: f64) -> Option<Self> {
+        let mut squares = 0.0;
+        let mut count = 0;
+        for (index, value) in values.iter().enumerate() {
+            self.residuals[index] = self.residual(value);
+            if self.has_weight[index] {
+                squares += self.residuals[index].powi(2);
+                count += 1;
+                value.ends.iter().for_each(|&end| self.counts[end] += 1.0);
+            }
+        }
+        if count <= self.parameters || self.counts.contains(&0.0) {
+            return None;
+        }
+        self.degrees = (count - self.parameters) as f64;
+        self.std = (squares / self.degrees / TRUNCATED_VARIANCE).sqrt().max(resolution);
+        Some(self)
+    }
+
+    fn sum(&self, [first, second]: [usize; 2]) -> f64 {
+        self.overall + self.effects[first] + self.effects[second]
+    }
+
+    fn residual(&self, value: &PairValue) -> f64 {
+        value.value - self.sum(value.ends)
+    }
+
+    /// The effect of each end, within its group.
+    pub fn effects(&self) -> &[f64] {
+        &self.effects
+    }
+
+    /// Standard deviation of a value around the sum of its parts.
+    pub fn std(&self) -> f64 {
+        self.std
+    }
+
+    /// Standard error of an effect.
+    pub fn effect_error(&self, effect: usize) -> f64 {
+        self.std / self.counts[effect].sqrt()
+    }
+
+    /// Degrees of freedom of the standard deviation.
+    pub fn degrees(&self) -> f64 {
+        self.degrees
+    }
+
+    /// What all other values predict for the value with this index. One with weight has pulled the fit towards it by its leverage. That is
+    /// exact for a table of all pairs, in which all have the same leverage, and so the number of parameters over that of values.
+    pub fn predict_without(&self, values: &[PairValue], index: usize) -> PairPrediction {
+        let has_weight = self.has_weight[index];
+        let shares = values[index].ends.map(|end| 1.0 / (self.counts[end] + if has_weight { 0.0 } else { 1.0 }));
+        let free_effects = (self.parameters as f64 / self.effects.len() as f64).min(1.0);
+        let leverage = (free_effects * (shares[0] + shares[1])).min(MAX_LEVERAGE);
+        let pull = if has_weight { leverage } else { 0.0 };
+        PairPrediction {
+            value: values[index].value - self.residuals[index] / (1.0 - pull),
+            std: self.std / (1.0 - leverage).sqrt(),
+            degrees: self.degrees,
+        }
+    }
+}
+
+impl PairPrediction {
+    /// Chance of a value as low as this one, or lower.
+    pub fn lower_tail(&self, value: f64) -> f64 {
+        t_upper_tail((self.value - value) / self.std, self.degrees)
+    }
+
+    /// The range that holds a value at this level.
+    pub fn range(&self, level: f64) -> (f64, f64) {
+        let half = self.std * t_quantile(0.5 + level / 2.0, self.degrees);
+        (self.value - half, self.value + half)
+    }
+}
+
+fn values_of_effects(values: &[PairValue], effect_count: usize) -> Vec<Vec<usize>> {
+    let mut by_effect = vec![Vec::new(); effect_count];
+    for (index, value) in values.iter().enumerate() {
+        value.ends.iter().for_each(|&end| by_effect[end].push(index));
+    }
+    by_effect
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Random;
+
+    const SENDERS_AND_RECEIVERS: [Range<usize>; 2] = [0..8, 8..16];
+
+    /// All ordered pairs of eight ends, with a value for each.
+    fn directed(mut value: impl FnMut(usize, usize) -> f64) -> Vec<PairValue> {
+        let pairs = (0..8).flat_map(|sender| (0..8).map(move |receiver| (sender, receiver)));
+        pairs
+            .filter(|(sender, receiver)| sender != receiver)
+            .map(|(sender, receiver)| PairValue { ends: [sender, 8 + receiver], value: value(sender, receiver) })
+            .collect()
+    }
+
+    #[test]
+    fn exact_sums_give_exact_effects() {
+        let values = directed(|sender, receiver| 5.0 + 0.1 * sender as f64 - 0.2 * receiver as f64);
+        let model = TwoWayModel::fit(&values, &SENDERS_AND_RECEIVERS, 1e-6).unwrap();
+        for end in 0..8 {
+            assert!((model.effects()[end] - 0.1 * (end as f64 - 3.5)).abs() < 1e-7, "{:?}", model.effects());
+            assert!((model.effects()[8 + end] + 0.2 * (end as f64 - 3.5)).abs() < 1e-7, "{:?}", model.effects());
+        }
+        assert!((model.overall - (5.0 + 0.35 - 0.7)).abs() < 1e-7);
+        assert_eq!(model.degrees(), 56.0 - 15.0);
+        assert_eq!(model.std(), 1e-6);
+    }
+
+    #[test]
+    fn pairs_without_direction_share_one_effect_of_each_end() {
+        let values: Vec<PairValue> = (0..6)
+            .flat_map(|first| (first + 1..6).map(move |second| [first, second]))
+            .map(|ends| PairValue { ends, value: 2.0 + ends.iter().map(|&end| end as f64).sum::<f64>() })
+            .collect();
+        let model = TwoWayModel::fit(&values, std::slice::from_ref(&(0..6)), 1e-6).unwrap();
+        assert!((model.overall - 7.0).abs() < 1e-7, "{}", model.overall);
+        assert!(model.effects().iter().enumerate().all(|(end, effect)| (effect - (end as f64 - 2.5)).abs() < 1e-7));
+        assert_eq!(model.degrees(), 9.0);
+    }
+
+    #[test]
+    fn one_wrong_pair_leaves_effects_and_its_prediction_exact() {
+        let values = directed(|sender, receiver| {
+            sender as f64 + receiver as f64 - if (sender, receiver) == (2, 5) { 0.5 } else { 0.0 }
+        });
+        let model = TwoWayModel::fit(&values, &SENDERS_AND_RECEIVERS, 1e-3).unwrap();
+        let index = values.iter().position(|value| value.ends == [2, 13]).unwrap();
+        let prediction = model.predict_without(&values, index);
+        assert!((prediction.value - 7.0).abs() < 1e-7, "{prediction:?}");
+        // The leverage of each value of a whole table is 15 parameters over 56 values.
+        assert!((prediction.std - 1e-3 / (1.0_f64 - 15.0 / 56.0).sqrt()).abs() < 1e-9, "{prediction:?}");
+        assert!(prediction.lower_tail(6.5) < 1e-20);
+    }
+
+    #[test]
+    fn prediction_without_a_value_is_that_of_a_fit_without_it() {
+        let mut random = Random::new(3);
+        let values = directed(|_, _| 0.05 * random.normal());
+        let model = TwoWayModel::fit(&values, &SENDERS_AND_RECEIVERS, 1e-6).unwrap();
+        let mut rest = values.clone();
+        let removed = rest.remove(20);
+        let without = TwoWayModel::fit(&rest, &SENDERS_AND_RECEIVERS, 1e-6).unwrap();
+        let difference = (model.predict_without(&values, 20).value - without.sum(removed.ends)).abs();
+        assert!(difference < 1e-8, "{difference} of {}", model.std());
+    }
+
+    #[test]
+    fn normal_noise_has_uniform_tails() {
+        let mut random = Random::new(11);
+        let mut beyond = 0;
+        let mut count = 0;
+        for _ in 0..200 {
+            let values = directed(|sender, _| 0.3 * sender as f64 + 0.02 * random.normal());
+            let model = TwoWayModel::fit(&values, &SENDERS_AND_RECEIVERS, 1e-6).unwrap();
+            for (index, value) in values.iter().enumerate() {
+                beyond += usize::from(model.predict_without(&values, index).lower_tail(value.value) < 0.01);
+                count += 1;
+            }
+        }
+        let share = beyond as f64 / count as f64;
+        assert!((0.005..0.02).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn too_few_values_have_no_fit() {
+        let values: Vec<PairValue> =
+            [[0, 1], [0, 2], [1, 2]].into_iter().map(|ends| PairValue { ends, value: 1.0 }).collect();
+        assert_eq!(TwoWayModel::fit(&values, std::slice::from_ref(&(0..3)), 1e-6), None);
+        assert_eq!(TwoWayModel::fit(&[], &[], 1e-6), None);
+    }
+
+    #[test]
+    fn range_is_that_of_student() {
+        let prediction = PairPrediction { value: 1.0, std: 2.0, degrees: 10.0 };
+        let (low, high) = prediction.range(0.95);
+        // Student's t of 10 degrees of freedom, 97.5 %: 2.228139.
+        assert!((low - (1.0 - 2.0 * 2.228_139)).abs() < 1e-4 && (high - (1.0 + 2.0 * 2.228_139)).abs() < 1e-4);
+        assert!((prediction.lower_tail(low) - 0.025).abs() < 1e-6);
+    }
+}
