@@ -57,16 +57,20 @@ pub fn analyse(results: &Results) -> Analysis {
     analysis
 }
 
-/// The medians of all passes of each pair, by sender and receiver.
+/// The medians of the passes of each pair, by sender and receiver: of those that nothing disturbed, where there are any.
 fn cells(results: &Results, transport: Transport, quantity: Quantity) -> Vec<Cell> {
     let mut cells = Vec::new();
     let pairs = results.pairs.iter().filter(|((of_transport, _), _)| *of_transport == transport);
     for (&(_, pair), passes) in pairs {
         let [first, second]: Pair = pair;
+        let is_disturbed = passes.iter().all(PairFigures::is_disturbed);
+        let passes: Vec<&PairFigures> =
+            passes.iter().filter(|figures| is_disturbed || !figures.is_disturbed()).collect();
         let mut push = |from, to, value: &dyn Fn(&PairFigures) -> Option<f64>| {
-            let values: Vec<f64> = passes.iter().filter_map(value).filter(|value| *value > 0.0).collect();
+            let values: Vec<f64> =
+                passes.iter().filter_map(|figures| value(figures)).filter(|value| *value > 0.0).collect();
             if !values.is_empty() {
-                cells.push(Cell { from, to, value: median(&values), expected: None });
+                cells.push(Cell { from, to, value: median(&values), expected: None, is_disturbed });
             }
         };
         match quantity {
@@ -100,6 +104,9 @@ fn compare(matrix: &mut Matrix, ranks: usize) -> Vec<Candidate> {
         let prediction = model.predict_without(&values, index);
         let expected = expected(quantity, prediction.value, prediction.range(PREDICTION_LEVEL));
         cell.expected = Some(expected);
+        if cell.is_disturbed {
+            continue;
+        }
         candidates.push(Candidate {
             difference: values[index].value - prediction.value,
             finding: Finding {

@@ -47,6 +47,7 @@ fn measured(hosts: usize, random: &mut Random, noise: f64, rate: impl Fn(usize, 
                         bytes_per_second: [noisy(rate(first, second)), noisy(rate(second, first))],
                         sent_bytes: 0,
                         interface_bytes: 0,
+                        cpu_wait: 0.0,
                     }
                 });
                 results.pairs.insert((transport, [first, second]), passes.collect());
@@ -134,6 +135,22 @@ fn one_bad_pass_of_three_is_no_slow_link() {
     let mut results = measured(HOSTS, &mut Random::new(7), 0.01, |_, _| 1e8);
     results.pairs.get_mut(&(Transport::Tcp, [2, 3])).unwrap()[1].bytes_per_second = [2e7, 2e7];
     assert_eq!(subjects(&analyse(&results)), []);
+}
+
+#[test]
+fn disturbed_pair_is_not_judged_and_one_quiet_pass_is_enough() {
+    let mut results = measured(HOSTS, &mut Random::new(10), 0.01, |_, _| 1e8);
+    let slow = |figures: &mut PairFigures| {
+        figures.bytes_per_second = [2e7, 2e7];
+        figures.cpu_wait = 0.3;
+    };
+    results.pairs.get_mut(&(Transport::Tcp, [2, 3])).unwrap().iter_mut().for_each(slow);
+    results.pairs.get_mut(&(Transport::Tcp, [4, 5])).unwrap().iter_mut().take(2).for_each(slow);
+    let analysis = analyse(&results);
+    assert_eq!(subjects(&analysis), []);
+    let cell = |from, to| *analysis.matrices[1].cell(from, to).unwrap();
+    assert!(cell(2, 3).is_disturbed && cell(2, 3).value == 2e7);
+    assert!(!cell(4, 5).is_disturbed && cell(4, 5).value > 9e7);
 }
 
 #[test]

@@ -33,6 +33,8 @@ use crate::{mistake, notice, print_report};
 const GREETING_TIMEOUT: Duration = Duration::from_secs(8);
 /// Beyond the time that a step is planned to take, for links so slow that a few messages take longer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a pair is measured again if other programs took its CPUs.
+const MAX_REPEATS: usize = 2;
 /// Readings of a clock: the fastest of so many is nearly free of disturbances.
 const CLOCK_READINGS: usize = 20;
 /// The part of a pair's time for round trips. The rest is for both directions.
@@ -235,18 +237,31 @@ impl<'w> Coordinator<'w> {
         suspects
     }
 
+    /// Measures a round. Pairs that were disturbed are measured again.
     fn measure_round(&mut self, round: &[Pair], plan: &PairPlan, pass: usize) {
-        for pairs in self.kernels.divide(round) {
-            for (pair, result) in self.run_pairs(&pairs, plan) {
-                let event = match result {
-                    Ok(figures) => {
-                        self.refuse_shared_memory(plan.transport, pair, &figures);
-                        Event::Pair { transport: plan.transport, pass, pair, figures }
-                    }
-                    Err(reason) => Event::PairFailed { transport: plan.transport, pair, reason },
-                };
-                self.record(&event);
+        let mut pairs = round.to_vec();
+        for attempt in 0..=MAX_REPEATS {
+            let mut disturbed = Vec::new();
+            for part in self.kernels.divide(&pairs) {
+                for (pair, result) in self.run_pairs(&part, plan) {
+                    let event = match result {
+                        Ok(figures) => {
+                            self.refuse_shared_memory(plan.transport, pair, &figures);
+                            if figures.is_disturbed() {
+                                disturbed.push(pair);
+                            }
+                            // One of disturbed attempts is enough, and says that there is no better one.
+                            if figures.is_disturbed() && attempt < MAX_REPEATS {
+                                continue;
+                            }
+                            Event::Pair { transport: plan.transport, pass, pair, figures }
+                        }
+                        Err(reason) => Event::PairFailed { transport: plan.transport, pair, reason },
+                    };
+                    self.record(&event);
+                }
             }
+            pairs = disturbed;
         }
     }
 
@@ -271,23 +286,40 @@ impl<'w> Coordinator<'w> {
                 }
             }
         }
-        let mut results = BTreeMap::new();
+        let mut results: BTreeMap<Pair, Result<PairFigures, String>> = BTreeMap::new();
+        let mut cpu_waits: BTreeMap<Pair, f64> = BTreeMap::new();
         let mut is_done = false;
         if let Some(&pair) = pair_of.get(&0) {
-            let result = measure_pair(self.world, &self.end, &task(pair, 0));
+            let (result, cpu_wait) = measure_pair(self.world, &self.end, &task(pair, 0));
             results.insert(pair, result.and_then(|figures| figures.ok_or_else(|| "no figures".to_owned())));
+            cpu_waits.insert(pair, cpu_wait);
             is_done = self.job.finish_rank(0);
         }
         while !is_done {
             let (rank, answer) = self.receive_answer();
+            let longest = |wait: &mut f64, other: f64| *wait = wait.max(other);
             match (answer, pair_of.get(&rank)) {
-                (Answer::Pair(figures), Some(&pair)) => drop(results.insert(pair, Ok(figures))),
-                // The end that has the figures may not know why there are none.
-                (Answer::Failed(reason), Some(&pair)) => drop(results.insert(pair, Err(reason))),
-                (Answer::Done, Some(_)) => {}
+                (Answer::Pair(figures), Some(&pair)) => {
+                    longest(cpu_waits.entry(pair).or_default(), figures.cpu_wait);
+                    results.entry(pair).or_insert(Ok(figures));
+                }
+                (Answer::PairDone { cpu_wait }, Some(&pair)) => longest(cpu_waits.entry(pair).or_default(), cpu_wait),
+                // Either end may know why there are no figures: both are told.
+                (Answer::Failed(reason), Some(&pair)) => {
+                    let reason = match results.remove(&pair) {
+                        Some(Err(other)) => format!("{other}; {reason}"),
+                        _ => reason,
+                    };
+                    results.insert(pair, Err(reason));
+                }
                 (answer, _) => self.job.abort(Some(rank), &format!("gave an answer to no task: {answer:?}")),
             }
             is_done = self.job.finish_rank(rank);
+        }
+        for (pair, result) in &mut results {
+            if let Ok(figures) = result {
+                figures.cpu_wait = cpu_waits.get(pair).copied().unwrap_or_default();
+            }
         }
         results
     }

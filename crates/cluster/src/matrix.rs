@@ -54,6 +54,8 @@ pub struct Cell {
     pub value: f64,
     /// The prediction; none of too few hosts.
     pub expected: Option<Expected>,
+    /// Whether other programs took the CPUs of its hosts in each pass: then it is not judged.
+    pub is_disturbed: bool,
 }
 
 /// All pairs by one quantity over one transport.

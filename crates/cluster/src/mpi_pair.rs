@@ -44,6 +44,7 @@ pub fn measure(world: &SimpleCommunicator, task: &PairTask) -> std::io::Result<O
         bytes_per_second: [forward.bytes_per_second, backward],
         sent_bytes: forward.bytes,
         interface_bytes,
+        cpu_wait: 0.0,
     }))
 }
 

@@ -122,7 +122,12 @@ pub enum Answer {
     Pair(PairFigures),
     /// Seconds that the exchanges took.
     AllToAll(f64),
-    /// The task is done, and another rank has its result.
+    /// This rank's part in a pair is done, and the other end has the figures.
+    PairDone {
+        /// As [`PairFigures::cpu_wait`], of this end.
+        cpu_wait: f64,
+    },
+    /// The end of the job is known.
     Done,
     /// The task could not be done, for this reason.
     Failed(String),
@@ -152,4 +157,17 @@ pub struct PairFigures {
     pub sent_bytes: u64,
     /// By how many bytes the network interfaces of its network namespace have sent more, without loopback.
     pub interface_bytes: u64,
+    /// The part of the time in which an end could run and had no CPU: that of the end that waited longer. 0 where the kernel does not count
+    /// it.
+    pub cpu_wait: f64,
+}
+
+/// From this part of the time on a pair measured the other programs on its hosts.
+const MAX_CPU_WAIT: f64 = 0.05;
+
+impl PairFigures {
+    /// Whether other programs took the CPUs that the pair needed.
+    pub fn is_disturbed(&self) -> bool {
+        self.cpu_wait > MAX_CPU_WAIT
+    }
 }

@@ -13,6 +13,7 @@ use kelvin_cluster::tcp::TcpEnd;
 use kelvin_sys::cpu;
 use kelvin_sys::process::exit_now;
 use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_sys::usage::RunQueueWait;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 
@@ -60,7 +61,10 @@ pub fn serve(world: &SimpleCommunicator, network: Option<&AddressRange>) -> Exit
                 continue;
             }
             Ok(Command::MeasurePair(task)) => match &end {
-                Some(end) => answer_pair(measure_pair(world, end, &task)),
+                Some(end) => {
+                    let (result, cpu_wait) = measure_pair(world, end, &task);
+                    answer_pair(result, cpu_wait)
+                }
                 None => Answer::Failed("a task came before the connection".into()),
             },
             Ok(Command::AllToAll { bytes, count }) => Answer::AllToAll(all_to_all(world, bytes, count)),
@@ -105,26 +109,38 @@ fn end_with_job(rank: usize, stream: TcpStream) {
     }
 }
 
-/// Measures a pair with its other rank, which does the same.
-pub fn measure_pair(world: &SimpleCommunicator, end: &TcpEnd, task: &PairTask) -> Result<Option<PairFigures>, String> {
-    let measure = || match task.plan.transport {
+/// Measures a pair with its other rank, which does the same. The second value is [`PairFigures::cpu_wait`] of this end.
+pub fn measure_pair(
+    world: &SimpleCommunicator,
+    end: &TcpEnd,
+    task: &PairTask,
+) -> (Result<Option<PairFigures>, String>, f64) {
+    let mut wait = RunQueueWait::of_thread();
+    let before = wait.nanoseconds();
+    let start = Instant::now();
+    let result = with_cpu(task.cpu, || match task.plan.transport {
         Transport::Tcp => end.measure(task),
         Transport::Mpi => mpi_pair::measure(world, task).map_err(|error| error.to_string()),
-    };
-    let Some(cpu) = task.cpu else { return measure() };
-    // Both ends of a pair on one CPU would measure how the kernel switches between them.
+    });
+    let waited = before.zip(wait.nanoseconds()).map_or(0, |(before, after)| after.saturating_sub(before));
+    (result, waited as f64 / start.elapsed().as_nanos() as f64)
+}
+
+/// Does work on a CPU of its own, where one is given: both ends of a pair on one CPU would measure how the kernel switches between them.
+fn with_cpu<T>(cpu: Option<u32>, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let Some(cpu) = cpu else { return work() };
     let pin = |cpus: &[u32]| cpu::pin(cpus).map_err(|error| format!("cannot use the CPUs {cpus:?}: {error}"));
     let allowed = cpu::affinity().map_err(|error| error.to_string())?;
     pin(&[cpu])?;
-    let result = measure();
+    let result = work();
     pin(&allowed)?;
     result
 }
 
-fn answer_pair(result: Result<Option<PairFigures>, String>) -> Answer {
+fn answer_pair(result: Result<Option<PairFigures>, String>, cpu_wait: f64) -> Answer {
     match result {
-        Ok(Some(figures)) => Answer::Pair(figures),
-        Ok(None) => Answer::Done,
+        Ok(Some(figures)) => Answer::Pair(PairFigures { cpu_wait, ..figures }),
+        Ok(None) => Answer::PairDone { cpu_wait },
         Err(reason) => Answer::Failed(reason),
     }
 }

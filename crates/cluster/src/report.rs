@@ -26,6 +26,7 @@ pub fn write_text(out: &mut impl Write, results: &Results, analysis: &Analysis) 
         write_matrix(out, results, matrix)?;
     }
     write_failed_pairs(out, results)?;
+    write_disturbed_pairs(out, analysis)?;
     write_findings(out, results, analysis)?;
     write_together(out, results, analysis)?;
     match (&results.failure, results.is_complete) {
@@ -96,6 +97,20 @@ fn write_matrix(out: &mut impl Write, results: &Results, matrix: &Matrix) -> fmt
         Some(deviation) => writeln!(out, "; a pair differs by {:.1} % from what its hosts explain", 100.0 * deviation),
         None => writeln!(out, "; with fewer than {MIN_HOSTS} hosts no pair can be predicted from the others"),
     }
+}
+
+fn write_disturbed_pairs(out: &mut impl Write, analysis: &Analysis) -> fmt::Result {
+    for matrix in analysis.matrices.iter().filter(|matrix| matrix.quantity == Quantity::BytesPerSecond) {
+        let disturbed = matrix.cells.iter().filter(|cell| cell.is_disturbed).count() / 2;
+        if disturbed > 0 {
+            writeln!(
+                out,
+                "\n{}: {disturbed} pairs are not judged. In every pass other programs took CPUs that they needed.",
+                matrix.transport.label()
+            )?;
+        }
+    }
+    Ok(())
 }
 
 fn shade(matrix: &Matrix, from: usize, to: usize) -> char {

@@ -152,8 +152,13 @@ mod tests {
     }
 
     fn pair(pair: Pair, rate: f64) -> Event {
-        let figures =
-            PairFigures { round_trip: None, bytes_per_second: [rate, rate], sent_bytes: 1, interface_bytes: 2 };
+        let figures = PairFigures {
+            round_trip: None,
+            bytes_per_second: [rate, rate],
+            sent_bytes: 1,
+            interface_bytes: 2,
+            cpu_wait: 0.0,
+        };
         Event::Pair { transport: Transport::Tcp, pass: 1, pair, figures }
     }
 

@@ -116,7 +116,13 @@ fn initiate(mut stream: TcpStream, plan: &PairPlan) -> io::Result<PairFigures> {
     stream.read_exact(&mut rate)?;
     let interface_bytes = network::sent_bytes()?.saturating_sub(before);
     let backward = receive_rate(&mut stream, plan.rate_seconds)?;
-    Ok(PairFigures { round_trip, bytes_per_second: [f64::from_be_bytes(rate), backward], sent_bytes, interface_bytes })
+    Ok(PairFigures {
+        round_trip,
+        bytes_per_second: [f64::from_be_bytes(rate), backward],
+        sent_bytes,
+        interface_bytes,
+        cpu_wait: 0.0,
+    })
 }
 
 /// The part of the other end.
