@@ -5,6 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The tag with the job of a launcher.
+pub const JOB_TAG: &str = "job";
+
+/// The tag with the name of a host.
+pub const NODE_TAG: &str = "node";
+
 /// What people say of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Labels {

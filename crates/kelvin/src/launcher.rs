@@ -4,8 +4,8 @@
 //! what `mpirun` of Open MPI 4.1 and `mpiexec` of MPICH 4.0 (Hydra) set. PALS has no public page: its names are those that
 //! programs on HPE's systems read.
 
-use kelvin_core::cpu_ranges;
-use kelvin_store::{JOB_TAG, NODE_TAG, Tag};
+use kelvin_core::{JOB_TAG, NODE_TAG, cpu_ranges};
+use kelvin_store::Tag;
 
 /// A launcher, by the variables of its processes.
 #[derive(Debug, PartialEq, Eq)]

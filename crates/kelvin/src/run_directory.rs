@@ -3,9 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kelvin_core::Run;
+use kelvin_core::{NODE_TAG, Run};
 use kelvin_file::output_file::OutputFile;
-use kelvin_store::NODE_TAG;
 
 use crate::cli_error::{CliError, Context};
 

@@ -1,7 +1,5 @@
 //! The hashes that identify a host, and runs of one host in one configuration.
 
-use std::path::Path;
-
 use hmac::{Hmac, KeyInit, Mac};
 use kelvin_core::{Cache, Fact, Machine, Mitigation};
 use sha2::Sha256;
@@ -21,11 +19,6 @@ pub(crate) fn host(root: FileRoot<'_>) -> Fact<String> {
         |file: &str| root.fact(file, |text| Some(format!("{:032x}", application_specific(machine_id(text)?))));
     let [first, second] = MACHINE_ID_FILES.map(host_of);
     if first.get().is_none() && second.get().is_some() { second } else { first }
-}
-
-/// The hash that identifies this host, where it has a machine id.
-pub fn host_id() -> Option<String> {
-    host(FileRoot::new(Path::new("/"))).get().cloned()
 }
 
 /// The machine id of a file: 32 hexadecimal digits. A system that has not been set up yet has `uninitialized` there, and an image may have

@@ -44,7 +44,7 @@ pub use counters::throttle_file;
 pub use disturbances::DisturbanceMonitor;
 pub use file_cache::{BoundTerm, FileCache, FileCacheBound, file_cache, file_page_bytes};
 pub use hazards::{busy_siblings, hazards, siblings_not_sampled};
-pub use identity::{hardware_identity, host_id};
+pub use identity::hardware_identity;
 pub use topology::similar_cpus;
 
 /// For how long, by that file, the quota kept the control group from running, summed over processors.

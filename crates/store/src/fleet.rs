@@ -13,9 +13,6 @@ use crate::payload::unpack;
 use crate::sql::{SqlRow, SqlValue, sql_value, values};
 use crate::tag::Tag;
 
-/// The tag that names the host of a run.
-pub const NODE_TAG: &str = "node";
-
 /// Runs of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunSelection {

@@ -1,6 +1,6 @@
 //! Labels of a run: tags, which are a name and a value, and a note.
 
-use kelvin_core::Labels;
+use kelvin_core::{JOB_TAG, Labels, NODE_TAG};
 
 use crate::Store;
 use crate::error::{DatabaseError, FindError, LabelError};
@@ -10,12 +10,6 @@ use crate::tag::Tag;
 
 /// What stands before a tag where a run is named.
 pub const TAG_PREFIX: &str = "tag:";
-
-/// The tag with the job of a run that a launcher started.
-pub const JOB_TAG: &str = "job";
-
-/// The tag with the name of its host.
-pub const NODE_TAG: &str = "node";
 
 /// Maximum characters of a note: a sentence or two.
 pub const MAX_NOTE_CHARS: usize = 1000;

@@ -42,10 +42,10 @@ pub use error::{
     AppendError, BoxError, CopyError, DataDirectoryError, DatabaseError, ExportError, FindError, ImportError,
     InsertError, InvalidField, LabelError, LoadError, LocationError, OpenError, UploadError,
 };
-pub use fleet::{FleetHeader, FleetRun, FleetSeries, NODE_TAG, RunSelection};
+pub use fleet::{FleetHeader, FleetRun, FleetSeries, RunSelection};
 pub use headlines::HistoryFilter;
 pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries};
-pub use labels::{JOB_TAG, MAX_NOTE_CHARS, NODE_TAG, TAG_PREFIX, checked_note, labels};
+pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, checked_note, labels};
 pub use location::Location;
 pub use migrations::SCHEMA_VERSION;
 pub use open::{InPlaceStore, Store};

@@ -33,11 +33,6 @@ pub struct GeneratorOrigin {
     pub clock: ClockState,
 }
 
-impl GeneratorOrigin {
-    /// The name of the tag that names a host among others.
-    pub const NODE_TAG: &str = "node";
-}
-
 /// The clock that times of day are read from, and what the kernel knows of its error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockState {

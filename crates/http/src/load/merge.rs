@@ -8,6 +8,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use kelvin_core::NODE_TAG;
 use kelvin_core::load::{GeneratorLimit, LatencySummary, LoadFigures, OfferedLoad, RequestErrors, SecondResult};
 use kelvin_stats::median;
 use schemars::JsonSchema;
@@ -157,7 +158,7 @@ impl GeneratorShare {
     fn new(file: &str, origin: &GeneratorOrigin, load: &MeasuredLoad) -> Self {
         let MeasuredLoad { result, merge_data } = load;
         Self {
-            name: origin.tags.get(GeneratorOrigin::NODE_TAG).cloned().unwrap_or_else(|| file_stem(file)),
+            name: origin.tags.get(NODE_TAG).cloned().unwrap_or_else(|| file_stem(file)),
             file: file.to_owned(),
             host: origin.host.clone(),
             tags: origin.tags.clone(),

@@ -8,11 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kelvin_analysis::analyse;
-use kelvin_core::{Run, RunStatus};
+use kelvin_core::{NODE_TAG, Run, RunStatus};
 use kelvin_harness::TcpOptions;
 use kelvin_report::{Json, Render, Report};
 use kelvin_store::{
-    AppendError, FindError, InPlaceStore, InsertOutcome, NODE_TAG, PruneOptions, RunFilter, RunSummary, Store, Tag,
+    AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, RunSummary, Store, Tag,
 };
 
 use crate::cli::{RunsArgs, RunsCommand};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 
 use jiff::Timestamp;
-use kelvin_core::{Case, Machine, Metric, Name, StoredHeadline};
+use kelvin_core::{Case, Machine, Metric, NODE_TAG, Name, StoredHeadline};
 use kelvin_fleet::{FleetInput, HostInput, SeriesInput};
 use kelvin_machine::redact::redact_machine;
-use kelvin_store::{FleetRun, NODE_TAG, RunSelection, Store, TAG_PREFIX, Tag};
+use kelvin_store::{FleetRun, RunSelection, Store, TAG_PREFIX, Tag};
 
 use super::files::{FileRun, read_run, run_files};
 use crate::cli::StoreArgs;

@@ -1,5 +1,7 @@
 //! Which generator a result of `kelvin load` comes from.
 
+use std::path::Path;
+
 use kelvin_http::load::document::{ClockState, GeneratorOrigin, LOAD_FORMAT};
 
 use crate::cli::LoadArgs;
@@ -11,7 +13,7 @@ pub fn read(args: &LoadArgs) -> Result<GeneratorOrigin, CliError> {
         load_format: LOAD_FORMAT,
         id: format!("{:016x}", kelvin_sys::random::kernel_random()?),
         kelvin_version: env!("CARGO_PKG_VERSION").into(),
-        host: kelvin_machine::host_id(),
+        host: kelvin_machine::host(Path::new("/")).get().cloned(),
         tags: args.tags.iter().map(|tag| (tag.name().to_owned(), tag.value().to_owned())).collect(),
         clock: ClockState::read(),
     })
