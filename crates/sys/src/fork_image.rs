@@ -193,6 +193,8 @@ struct KeptAddresses {
     loader: usize,
     /// This thread's own data, and its stack.
     thread: [usize; 2],
+    /// A constant of the executable. Some linkers place constants behind the code in one mapping (GNU ld for aarch64).
+    constant: usize,
     /// What children need of the executable, if nothing else of it is needed.
     children: Option<ChildPages>,
 }
@@ -225,10 +227,14 @@ fn kept_addresses() -> KeptAddresses {
         library: libc::fork as *const () as usize,
         loader,
         thread: [thread, &raw const stack_variable as usize],
+        constant: &raw const CONSTANT as usize,
         // Without optimisation the routines call helpers that lie anywhere in the code: all of it stays, and its data.
         children: if cfg!(debug_assertions) { None } else { Some(ChildPages::of_process()) },
     }
 }
+
+/// A constant among the others.
+static CONSTANT: [u8; 16] = [1; 16];
 
 /// Bytes of a routine whose children run this program's code, at most.
 const MAX_ROUTINE_BYTES: usize = 512;
@@ -263,7 +269,8 @@ fn ranges_to_hide(mappings: &[SmapsMapping<'_>], addresses: &KeptAddresses) -> V
     for mapping in mappings {
         let holds = |&(start, end): &(usize, usize)| mapping.start <= start && end <= mapping.end;
         if let Some(code) = children.map(|pages| pages.code).filter(holds) {
-            excluded_ranges.extend(parts_around(mapping, code));
+            let has_constants = |&(start, end): &(usize, usize)| (start..end).contains(&addresses.constant);
+            excluded_ranges.extend(parts_around(mapping, code).filter(|part| !has_constants(part)));
         }
         let is_kept_file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
         let is_zeroed = mapping.name.is_empty() && mapping.start == next_data.0;
@@ -354,6 +361,7 @@ mod tests {
             library: 0x50010,
             loader: 0,
             thread: [0x40010, 0x70010],
+            constant: 0,
             children: Some(ChildPages { code: (0, 0), data: (0x4000, 0x5000) }),
         };
         let other_ranges =
@@ -394,12 +402,22 @@ mod tests {
             library: 0,
             loader: 0,
             thread: [0; 2],
+            constant: 0,
             children: Some(ChildPages { code: page_range(&[0x40ff0, 0x40020], MAX_ROUTINE_BYTES), data: (0, 0) }),
         };
         assert_eq!(addresses.children.map(|pages| pages.code), Some((0x40000, 0x42000)));
         // Before and behind it, where that is worth a separate mapping.
         assert_eq!(ranges_to_hide(&[code(0x80000)], &addresses), [(0x1000, 0x40000), (0x42000, 0x80000)]);
         assert_eq!(ranges_to_hide(&[code(0x50000)], &addresses), [(0x1000, 0x40000)]);
+        // The part with the constants stays.
+        assert_eq!(
+            ranges_to_hide(&[code(0x80000)], &KeptAddresses { constant: 0x50000, ..addresses }),
+            [(0x1000, 0x40000)]
+        );
+        assert_eq!(
+            ranges_to_hide(&[code(0x80000)], &KeptAddresses { constant: 0x2000, ..addresses }),
+            [(0x42000, 0x80000)]
+        );
         // Not where children need all of it, or the routines lie elsewhere.
         assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { children: None, ..addresses }), []);
         assert_eq!(ranges_to_hide(&[code(0x41000)], &addresses), []);
