@@ -43,7 +43,7 @@ fn main() -> std::io::Result<()> {
                 false_hosts += labels.iter().filter(|label| odd.iter().all(|(_, odd)| odd != *label)).count();
                 let (alike, _) = made_fleet((hosts, runs), noise, &[], seed + 1_000_000);
                 false_fleets += usize::from(!named_hosts(&alike).is_empty());
-                distance += alike.groups[0].least_distance / fleets as f64;
+                distance += alike.groups[0].least_distance.unwrap_or(f64::INFINITY) / fleets as f64;
             }
             let [latency, governor, metric, figure] = named;
             writeln!(

@@ -35,6 +35,10 @@ pub(crate) struct Cell {
     pub distance: f64,
     /// The same of the run that is nearest to the peers, without strays; 0 where its runs lie on both sides of them.
     pub least_distance: f64,
+    /// The same of the run that is farthest from the peers, on either side of them.
+    pub greatest_distance: f64,
+    /// Its runs that must lie far out: all but strays.
+    pub hits: usize,
     /// The logarithm of its value over the median of its peers.
     pub log_ratio: f64,
 }
@@ -151,8 +155,17 @@ impl SpreadScale {
         let (log_ratio, scale) = (center - peers.center, variance.sqrt().max(MIN_SPREAD));
         let sign = log_ratio.signum();
         let mut excesses: Vec<f64> = logs.iter().map(|log| sign * (log - peers.center)).collect();
-        let (_, nearest, _) = excesses.select_nth_unstable_by(logs.len() / RUNS_PER_STRAY, f64::total_cmp);
-        Cell { host, distance: log_ratio / scale, least_distance: nearest.max(0.0) / scale, log_ratio }
+        let greatest = excesses.iter().fold(0.0, |greatest: f64, excess| greatest.max(excess.abs()));
+        let strays = logs.len() / RUNS_PER_STRAY;
+        let (_, nearest, _) = excesses.select_nth_unstable_by(strays, f64::total_cmp);
+        Cell {
+            host,
+            distance: log_ratio / scale,
+            least_distance: nearest.max(0.0) / scale,
+            greatest_distance: greatest / scale,
+            hits: logs.len() - strays,
+            log_ratio,
+        }
     }
 }
 

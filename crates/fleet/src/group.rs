@@ -244,13 +244,14 @@ impl<'a> GroupAnalysis<'a> {
         let (hosts, [_, runs, _]) = (self.group.hosts.len(), self.runs_of_host());
         let share = share_text(self.threshold);
         let plural = if runs == 1 { "run" } else { "runs" };
-        let distance = self.tests.least_distance;
-        let reach = match distance.is_finite() {
-            true => format!(
+        let reach = match self.tests.least_distance {
+            Some(distance) => format!(
                 "With {hosts} hosts and {runs} {plural} of each, a single figure is out from {distance:.1} times the spread between \
                  hosts on, and from {share}; whole metrics and areas are out from less."
             ),
-            false => "These are too few figures to say how far hosts may be apart: no host can be out.".to_owned(),
+            None => {
+                "These are too few figures to say how far hosts may be apart: no host can be out by one.".to_owned()
+            }
         };
         let total: usize = self.runs.ranges.iter().map(ExactSizeIterator::len).sum();
         let least_chance = (-self.runs.log_factorials.log_choose(total, runs)).exp();
@@ -302,11 +303,8 @@ impl<'a> GroupAnalysis<'a> {
                 series.values[self.runs.ranges[host].clone()].iter().filter(|value| **value > 0.0).count()
             };
             distributions.push(SeriesDistribution {
-                metric: series.metric.id,
-                version: series.metric.version,
+                metric: series.metric,
                 case: series.case.clone(),
-                unit: series.metric.unit,
-                better: series.metric.better,
                 hosts: hosts.len(),
                 runs: hosts.iter().map(run_count).sum(),
                 median: sorted.median(),

@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((series.hosts, series.runs, series.between_runs), (5, 5, None));
         assert_eq!((report.hosts, report.runs, group.runs_of_host), (5, 5, [1, 1, 1]));
         // Five cells of one series show no tails: no host can be out.
-        assert!(group.outliers.is_empty() && group.power.contains("no host can be out"));
+        assert!(group.outliers.is_empty() && group.power.contains("no host can be out by one"));
     }
 
     #[test]

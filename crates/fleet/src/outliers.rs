@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use kelvin_core::PValue;
 use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
 
-use crate::cells::{Candidate, SeriesCells};
+use crate::cells::{Candidate, Cell, SeriesCells};
 use crate::tails::{Tail, TailPool};
 
 /// The share of hosts with the largest distances that do not make the tails: they may be out. It changes the tails of alike hosts little.
@@ -13,12 +13,11 @@ use crate::tails::{Tail, TailPool};
 const TRIMMED_HOSTS: f64 = 0.05;
 /// With fewer hosts none is left out.
 const MIN_HOSTS_TO_TRIM: usize = 8;
-/// Runs of a host from which on repeats tell a state of a run from a host. With fewer, a state that a few runs of a few figures have by chance
-/// looks like a host that is out.
-const MIN_REPEATS: usize = 3;
-/// The share of false ones among what is out, with fewer repeats.
+/// Runs of a host from which on counting can show that it is out. With fewer, a state that runs have by chance may look like a host that is.
+const MIN_COUNTED_RUNS: usize = 3;
+/// The share of false ones among what is out, with fewer runs.
 const STRICT_FALSE_DISCOVERY_RATE: f64 = 0.01;
-/// Hosts from which on series are pooled by the weight of their tails, which fewer do not show; nor do fewer repeats.
+/// Hosts from which on series are pooled by the weight of their tails, which fewer do not show; nor do single runs.
 const MIN_HOSTS_FOR_WEIGHTS: usize = 20;
 /// Bounds of the weights of tails: a normal distribution has 2.9, Student's with three degrees of freedom 4.2.
 const TAIL_WEIGHTS: [f64; 2] = [3.5, 6.0];
@@ -38,8 +37,8 @@ pub(crate) struct OutlierTests {
     pub findings: Vec<Finding>,
     /// All tests of hosts and series.
     pub tests: usize,
-    /// The distance that a single figure of usual tails must have to be significant.
-    pub least_distance: f64,
+    /// The distance that a single figure of usual tails must have to be significant, if the figures show any.
+    pub least_distance: Option<f64>,
 }
 
 /// Tests all candidates of series and families, of which the latter follow the former. `is_peer` and `is_tested` say it of hosts.
@@ -50,17 +49,17 @@ pub(crate) fn test_candidates(
 ) -> OutlierTests {
     let all = || series.iter().chain(families).enumerate().filter_map(|(test, cells)| Some((test, cells.as_ref()?)));
     let hosts = is_peer.iter().filter(|is_peer| **is_peer).count();
-    let is_strict = runs_of_host < MIN_REPEATS;
+    let has_repeats = runs_of_host > 1;
     let rate = false_discovery_rate(runs_of_host);
     let stratum = |test: usize, cells: &SeriesCells| {
-        let weights = if hosts < MIN_HOSTS_FOR_WEIGHTS || is_strict { &[][..] } else { &TAIL_WEIGHTS };
+        let weights = if hosts < MIN_HOSTS_FOR_WEIGHTS || !has_repeats { &[][..] } else { &TAIL_WEIGHTS };
         (test >= series.len(), weights.iter().filter(|bound| cells.tail_weight > **bound).count())
     };
     let mut pools: BTreeMap<(bool, usize), TailPool> = BTreeMap::new();
     let mut tests = [0; 2];
     for (test, cells) in all() {
         let pool = pools.entry(stratum(test, cells)).or_default();
-        cells.cells.iter().filter(|cell| is_peer[cell.host]).for_each(|cell| pool.add(cell.least_distance, cell.host));
+        cells.cells.iter().filter(|cell| is_peer[cell.host]).for_each(|cell| pool.add(cell));
         tests[usize::from(test >= series.len())] += cells.cells.iter().filter(|cell| is_tested[cell.host]).count();
     }
     pools.values_mut().for_each(TailPool::sort);
@@ -74,15 +73,16 @@ pub(crate) fn test_candidates(
     let largest_pool =
         pools.iter().filter(|((is_family, _), _)| !is_family).map(|(_, pool)| pool).max_by_key(|pool| pool.len());
     let tail = largest_pool.and_then(|pool| pool.tail_without(|host| trimmed.contains(&host)));
-    let least_distance = tail.map_or(f64::INFINITY, |tail| tail.distance(rate / tests[0].max(1) as f64));
+    let least_distance = tail.map(|tail| tail.distance(rate / tests[0].max(1) as f64));
     OutlierTests { findings, tests: tests.iter().sum(), least_distance }
 }
 
 /// The share of false ones among the figures that are out, and among the metrics and areas, on average at most.
 pub(crate) fn false_discovery_rate(runs_of_host: usize) -> f64 {
-    if runs_of_host < MIN_REPEATS { STRICT_FALSE_DISCOVERY_RATE } else { FALSE_DISCOVERY_RATE }
+    if runs_of_host < MIN_COUNTED_RUNS { STRICT_FALSE_DISCOVERY_RATE } else { FALSE_DISCOVERY_RATE }
 }
 
+/// The hosts that do not make the tails, since they may be out.
 fn trimmed_hosts(pools: &BTreeMap<(bool, usize), TailPool>, hosts: usize) -> BTreeSet<u32> {
     if hosts < MIN_HOSTS_TO_TRIM {
         return BTreeSet::new();
@@ -110,7 +110,10 @@ fn significant(
         let by_tail = tail.as_ref().map_or(1.0, |tail| tail.chance(candidate.cell.least_distance));
         // Counting decides too where so many runs can be significant by it at all.
         let can_count = candidate.least_counted_chance * tests[usize::from(stratum.0)] as f64 <= rate;
-        if can_count { by_tail.max(candidate.counted_chance) } else { by_tail }
+        let counted = if can_count { candidate.counted_chance } else { 0.0 };
+        let Cell { least_distance, hits, .. } = candidate.cell;
+        let by_repeats = if hits > 1 { pools[&stratum].repeat_chance(least_distance, hits) } else { 0.0 };
+        by_tail.max(counted).max(by_repeats)
     };
     let mut findings = Vec::new();
     // Whole metrics and areas are corrected apart from single figures, of which there are ten times as many.

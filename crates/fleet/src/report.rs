@@ -1,6 +1,6 @@
 //! The report of a fleet as data: groups of hosts that should be alike, their figures, and the hosts that are out.
 
-use kelvin_core::{Better, Case, Metric, Name, PValue, Unit};
+use kelvin_core::{Case, Metric, Name, PValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +58,9 @@ pub struct FleetGroup {
     pub tests: usize,
     /// The share of false ones among the figures that are out, and among the metrics and areas, on average at most.
     pub false_discovery_rate: f64,
-    /// How many times the spread between hosts a single figure must be off before its host is out, with these hosts, runs and tails.
-    pub least_distance: f64,
+    /// How many times the spread between hosts a single figure must be off before its host is out, with these hosts, runs and tails; `None`
+    /// where so few figures show no tails, so that no host can be out by a figure.
+    pub least_distance: Option<f64>,
     /// What can be told with so many hosts and runs, in sentences.
     pub power: String,
     /// Hosts that are out, the worst first.
@@ -220,16 +221,10 @@ pub struct HostAcceptance {
 /// A metric at a case over the hosts of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesDistribution {
-    /// Id of the metric.
-    pub metric: Name,
-    /// Version of its method.
-    pub version: u32,
+    /// The metric, with the unit of all values.
+    pub metric: Metric,
     /// The case.
     pub case: Case,
-    /// The unit of all values.
-    pub unit: Unit,
-    /// Which direction is better.
-    pub better: Better,
     /// Hosts that have it.
     pub hosts: usize,
     /// Runs that have it.

@@ -6,11 +6,20 @@
 
 use std::collections::HashMap;
 
+use kelvin_stats::median_in_place;
+
+use crate::cells::Cell;
+
 /// The shares of the distances whose fall-off is fitted. The largest chance counts: a rare state of few figures shows only in the smallest
 /// share, and a larger one would take it for an accusation.
 const TAIL_SHARES: [f64; 3] = [0.01, 0.003, 0.001];
-/// The fewest distances that it is fitted to.
+/// How many times the distance that a hundredth of the distances of a usual host exceed is far out.
+const FAR_STARTS: f64 = 2.0;
+/// How many times as far out as its host's nearest run a run is that strayed.
+const MIN_STRAY_RATIO: f64 = 4.0;
+/// The fewest distances that it is fitted to: 20, or of fewer than 80 distances a quarter, and 10 in any case.
 const MIN_TAIL: usize = 20;
+const MIN_QUARTER: usize = 10;
 /// The steepest power that is believed: that of Student's distribution with twelve degrees of freedom. With few hosts, distances of one host
 /// that are alike would show any steepness.
 const MAX_TAIL_INDEX: f64 = 12.0;
@@ -22,6 +31,10 @@ pub(crate) struct TailPool {
     distances: Vec<(f32, u32)>,
     /// How many distances each host has.
     counts: HashMap<u32, usize>,
+    /// Distances of single runs where the host's other runs lie much nearer, the smallest first once they are sorted.
+    stray_runs: Vec<f32>,
+    /// Runs of all hosts.
+    runs: usize,
 }
 
 /// The largest distances of a pool without those of one host.
@@ -57,10 +70,22 @@ impl Tail {
 }
 
 impl TailPool {
-    /// Adds the distance of a host.
-    pub fn add(&mut self, distance: f64, host: usize) {
-        self.distances.push((distance.abs() as f32, host as u32));
-        *self.counts.entry(host as u32).or_default() += 1;
+    /// Adds the distance of a host by its nearest run, and that of its farthest one.
+    pub fn add(&mut self, cell: &Cell) {
+        let host = cell.host as u32;
+        self.distances.push((cell.least_distance as f32, host));
+        *self.counts.entry(host).or_default() += 1;
+        self.runs += cell.hits;
+        if cell.least_distance * MIN_STRAY_RATIO < cell.greatest_distance {
+            self.stray_runs.push(cell.greatest_distance as f32);
+        }
+    }
+
+    /// The chance that so many runs of a host are all this far out, if each is so as often as single runs are while the host's other runs are
+    /// not: a state of runs, and none of the host.
+    pub fn repeat_chance(&self, distance: f64, hits: usize) -> f64 {
+        let farther = self.stray_runs.len() - self.stray_runs.partition_point(|&stray| f64::from(stray) < distance);
+        (farther.max(1) as f64 / self.runs.max(1) as f64).powi(hits as i32)
     }
 
     /// How many distances it has.
@@ -71,14 +96,29 @@ impl TailPool {
     /// Sorts them.
     pub fn sort(&mut self) {
         self.distances.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        self.stray_runs.sort_unstable_by(f32::total_cmp);
     }
 
-    /// How much of the largest distances is each host's: the sum of logarithms over the first distance that is not among the largest.
+    /// A distance that a hundredth of the distances of a usual host is beyond: the median over hosts, which a few odd ones do not move.
+    fn usual_start(&self) -> f64 {
+        let mut seen: HashMap<u32, usize> = HashMap::new();
+        let mut starts = Vec::new();
+        for &(distance, host) in &self.distances {
+            let rank = seen.entry(host).or_default();
+            *rank += 1;
+            if *rank == ((self.counts[&host] as f64 * TAIL_SHARES[0]).ceil() as usize).max(1) {
+                starts.push(f64::from(distance));
+            }
+        }
+        median_in_place(&mut starts)
+    }
+
+    /// Adds to the sum of each host by how much its distances are far out, as logarithms.
     pub fn add_excesses(&self, excesses: &mut HashMap<u32, f64>) {
-        let count = tail_size(self.distances.len(), TAIL_SHARES[0]);
-        let Some(&(start, _)) = self.distances.get(count).filter(|(start, _)| *start > 0.0) else { return };
-        for &(distance, host) in &self.distances[..count] {
-            *excesses.entry(host).or_default() += f64::from(distance / start).ln();
+        let start = FAR_STARTS * self.usual_start();
+        let is_far = |distance: f32| start > 0.0 && f64::from(distance) > start;
+        for &(distance, host) in self.distances.iter().take_while(|(distance, _)| is_far(*distance)) {
+            *excesses.entry(host).or_default() += (f64::from(distance) / start).ln();
         }
     }
 
@@ -100,7 +140,7 @@ impl PowerLaw {
     /// Fits this many of the largest distances, sorted, by Hill's estimator; less its own standard error, since a power that is too steep
     /// would be an accusation too many.
     fn fit(largest: &[f64], count: usize, total: usize) -> Option<Self> {
-        let start = largest.get(count).copied().filter(|start| *start > 0.0 && count > 0)?;
+        let start = largest.get(count).copied().filter(|start| *start > 0.0 && count >= MIN_QUARTER)?;
         let mean_log = largest[..count].iter().map(|distance| (distance / start).ln()).sum::<f64>() / count as f64;
         let index = (1.0 - 1.0 / (count as f64).sqrt()) / mean_log.max(1e-9);
         Some(Self { share: count as f64 / total as f64, start, index: index.min(MAX_TAIL_INDEX) })
@@ -115,12 +155,16 @@ fn tail_size(total: usize, share: f64) -> usize {
 mod tests {
     use super::*;
 
+    fn cell(distance: f64, host: usize) -> Cell {
+        Cell { host, distance, least_distance: distance, greatest_distance: distance, hits: 2, log_ratio: 0.1 }
+    }
+
     /// Distances whose share beyond x falls off as x to the minus `power`, those of each tenth one of host 1.
     fn pool(power: f64, total: usize) -> TailPool {
         let mut pool = TailPool::default();
         for rank in 0..total {
             let share = (rank as f64 + 0.5) / total as f64;
-            pool.add(share.powf(-1.0 / power), usize::from(rank % 10 == 0));
+            pool.add(&cell(share.powf(-1.0 / power), usize::from(rank % 10 == 0)));
         }
         pool.sort();
         pool
@@ -142,16 +186,31 @@ mod tests {
     }
 
     #[test]
+    fn stray_runs_make_repeats_likely() {
+        let mut pool = pool(3.0, 900);
+        for _ in 0..100 {
+            pool.add(&Cell { least_distance: 1.0, greatest_distance: 20.0, ..cell(1.0, 1) });
+        }
+        pool.sort();
+        // 100 of 2000 runs are 20 times the spread out, while the other run of the host is not.
+        assert!((pool.repeat_chance(15.0, 2) - 0.05f64.powi(2)).abs() < 1e-12);
+        assert!((pool.repeat_chance(15.0, 3) - 0.05f64.powi(3)).abs() < 1e-12);
+        // None is farther: at most one.
+        assert!((pool.repeat_chance(21.0, 2) - 0.0005f64.powi(2)).abs() < 1e-15);
+    }
+
+    #[test]
     fn steepness_is_limited_and_host_left_out() {
         let tail = pool(50.0, 5000).tail_without(|_| false).unwrap();
         assert!(tail.0.iter().all(|law| law.index == MAX_TAIL_INDEX), "{tail:?}");
         let mut odd_pool = pool(3.0, 2000);
-        (0..100).for_each(|_| odd_pool.add(1e6, 7));
+        (0..100).for_each(|_| odd_pool.add(&cell(1e6, 7)));
         odd_pool.sort();
         assert_eq!(odd_pool.tail_without(|host| host == 7), pool(3.0, 2000).tail_without(|_| false));
         let mut excesses = HashMap::new();
         odd_pool.add_excesses(&mut excesses);
-        assert!(excesses[&7] > excesses.get(&0).copied().unwrap_or(0.0));
+        let excess_of = |host: u32| excesses.get(&host).copied().unwrap_or(0.0);
+        assert!(excess_of(7) > 10.0 * excess_of(0) && excess_of(7) > 10.0 * excess_of(1), "{excesses:?}");
         assert!(TailPool::default().tail_without(|_| false).is_none());
     }
 }

@@ -50,11 +50,11 @@ fn verdict(report: &FleetReport) -> String {
     }
 }
 
-/// `64 hosts of 3 runs: A processor, 8 CPUs, 64 GiB, bare metal`.
+/// `64 hosts, 3 runs of each: A processor, 8 CPUs, 64 GiB, bare metal`.
 fn group_text(group: &FleetGroup) -> String {
     let [fewest, _, most] = group.runs_of_host;
     let runs = if fewest == most { counted(most, "run") } else { format!("{fewest} to {most} runs") };
-    format!("{} of {runs}: {}", counted(group.hosts, "host"), group.name)
+    format!("{}, {runs} of each: {}", counted(group.hosts, "host"), group.name)
 }
 
 /// `Frequency governor powersave goes with being out: 3 of 3 hosts that are out have it, 0 of 61 others (p < 0.001)`.
@@ -76,7 +76,7 @@ fn differing_text(fact: &kelvin_fleet::DifferingFact) -> String {
 
 /// A series as cells of a table: its name, median, first and third quartile, lowest and highest host, spread between hosts and between runs.
 fn series_cells(series: &SeriesDistribution) -> [String; 7] {
-    let value = |value: f64| brief_value(value, None, series.unit);
+    let value = |value: f64| brief_value(value, None, series.metric.unit);
     let host = |(label, at): &(String, f64)| format!("{} ({label})", value(*at));
     [
         series_name(series),
@@ -92,9 +92,7 @@ fn series_cells(series: &SeriesDistribution) -> [String; 7] {
 const SERIES_COLUMNS: [&str; 7] = ["figure", "median", "quartiles", "lowest", "highest", "hosts", "runs"];
 
 fn series_name(series: &SeriesDistribution) -> String {
-    let mut metric = kelvin_core::Metric::duration("", "");
-    metric.id = series.metric;
-    metric_at(&metric, &series.case)
+    metric_at(&series.metric, &series.case)
 }
 
 /// The series that hosts differ most in.

@@ -1,6 +1,6 @@
 //! A report of a fleet in every format, and its published schema.
 
-use kelvin_core::{Axis, AxisScale, Better, Case, Metric, Name, PValue, Unit};
+use kelvin_core::{Axis, AxisScale, Case, Metric, Name, PValue};
 use kelvin_fleet::{
     Deviations, DifferingFact, FLEET_FORMAT, FactAssociation, FleetGroup, FleetReport, HostAcceptance, OddFact,
     OutlierFamily, OutlierFigure, OutlierHost, SeriesDistribution, SmallGroup,
@@ -60,11 +60,8 @@ fn report() -> FleetReport {
         known_by: 5,
     });
     let series = SeriesDistribution {
-        metric: RATE.id,
-        version: 1,
+        metric: RATE,
         case: Case::new().with_number(BYTES, 4096),
-        unit: Unit::BytesPerSecond,
-        better: Better::Higher,
         hosts: 6,
         runs: 18,
         median: 1e10,
@@ -82,7 +79,7 @@ fn report() -> FleetReport {
         runs_of_host: [3, 3, 3],
         tests: 120,
         false_discovery_rate: 0.05,
-        least_distance: 8.5,
+        least_distance: Some(8.5),
         power: "With 6 hosts and 3 runs of each, a single figure is out from 8.5 times the spread on.".into(),
         outliers: vec![slow, governed],
         acceptance: Vec::new(),

@@ -153,8 +153,13 @@ impl Store {
         let mut has_infinite = None;
         let [run_keys, series_keys] =
             [keys_json(runs.iter().map(|run| run.key)), keys_json(ids.iter().map(|(key, _)| *key))];
+        // The headlines of a run mostly follow each other.
+        let mut last: (i64, Option<usize>) = (0, None);
         self.connection().each_headline([&run_keys, &series_keys], &mut |run, series, value| {
-            if let (Some(&row), Some(&column)) = (rows.get(&series), columns.get(&run)) {
+            if last.1.is_none() || last.0 != run {
+                last = (run, columns.get(&run).copied());
+            }
+            if let (Some(&row), Some(column)) = (rows.get(&series), last.1) {
                 values[row].get_or_insert_with(|| vec![f32::NAN; runs.len()])[column] = value as f32;
                 if !value.is_finite() {
                     has_infinite = Some(row);

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use kelvin_core::units::case_pairs;
-use kelvin_core::{Metric, Name};
+use kelvin_core::units::case;
 use kelvin_fleet::{FleetGroup, FleetReport, SeriesDistribution};
 
 use crate::csv::{csv_writer, escape_formula};
@@ -46,17 +45,17 @@ pub fn write_csv(report: &FleetReport, out: &mut dyn io::Write) -> io::Result<()
 fn fields(group: &FleetGroup, series: &SeriesDistribution) -> Vec<String> {
     let text = |text: &str| escape_formula(text).into_owned();
     let is_out = |host: &&kelvin_fleet::OutlierHost| {
-        host.figures.iter().any(|figure| figure.metric.id == series.metric && figure.case == series.case)
+        host.figures.iter().any(|figure| figure.metric.id == series.metric.id && figure.case == series.case)
     };
     let outliers: Vec<&str> = group.outliers.iter().filter(is_out).map(|host| host.label.as_str()).collect();
     let number = |value: f64| value.to_string();
     vec![
         text(&group.name),
-        text(&series.metric),
-        series.version.to_string(),
-        text(&case_text(series.metric, series)),
-        series.unit.name().to_owned(),
-        series.better.name().to_owned(),
+        text(&series.metric.id),
+        series.metric.version.to_string(),
+        text(&case(&series.metric, &series.case)),
+        series.metric.unit.name().to_owned(),
+        series.metric.better.name().to_owned(),
         series.hosts.to_string(),
         series.runs.to_string(),
         number(series.median),
@@ -70,12 +69,4 @@ fn fields(group: &FleetGroup, series: &SeriesDistribution) -> Vec<String> {
         series.between_runs.map(number).unwrap_or_default(),
         text(&outliers.join(" ")),
     ]
-}
-
-fn case_text(id: Name, series: &SeriesDistribution) -> String {
-    let mut metric = Metric::duration("", "");
-    metric.id = id;
-    let pairs: Vec<String> =
-        case_pairs(&metric, &series.case).into_iter().map(|(axis, value)| format!("{axis}={value}")).collect();
-    pairs.join(" ")
 }
