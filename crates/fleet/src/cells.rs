@@ -35,6 +35,9 @@ pub(crate) struct Cell {
     pub distance: f64,
     /// The same of the run that is nearest to the peers, without strays; 0 where its runs lie on both sides of them.
     pub least_distance: f64,
+    /// The distance that is compared with those of other hosts: that of the nearest run of the farther 70 %, which has lighter tails than the
+    /// median.
+    pub tail_distance: f64,
     /// The same of the run that is farthest from the peers, on either side of them.
     pub greatest_distance: f64,
     /// Its runs that must lie far out: all but strays.
@@ -157,11 +160,13 @@ impl SpreadScale {
         let mut excesses: Vec<f64> = logs.iter().map(|log| sign * (log - peers.center)).collect();
         let greatest = excesses.iter().fold(0.0, |greatest: f64, excess| greatest.max(excess.abs()));
         let strays = logs.len() / RUNS_PER_STRAY;
-        let (_, nearest, _) = excesses.select_nth_unstable_by(strays, f64::total_cmp);
+        excesses.sort_unstable_by(f64::total_cmp);
+        let distance_of = |rank: usize| excesses[rank].max(0.0) / scale;
         Cell {
             host,
             distance: log_ratio / scale,
-            least_distance: nearest.max(0.0) / scale,
+            least_distance: distance_of(strays),
+            tail_distance: distance_of(logs.len() * 3 / 10),
             greatest_distance: greatest / scale,
             hits: logs.len() - strays,
             log_ratio,

@@ -107,7 +107,7 @@ fn significant(
         let tail = tails.entry((stratum, host)).or_insert_with(|| {
             pools[&stratum].tail_without(|pool_host| pool_host == host as u32 || excluded.contains(&pool_host))
         });
-        let by_tail = tail.as_ref().map_or(1.0, |tail| tail.chance(candidate.cell.least_distance));
+        let by_tail = tail.as_ref().map_or(1.0, |tail| tail.chance(candidate.cell.tail_distance));
         // Counting decides too where so many runs can be significant by it at all.
         let can_count = candidate.least_counted_chance * tests[usize::from(stratum.0)] as f64 <= rate;
         let counted = if can_count { candidate.counted_chance } else { 0.0 };

@@ -70,10 +70,10 @@ impl Tail {
 }
 
 impl TailPool {
-    /// Adds the distance of a host by its nearest run, and that of its farthest one.
+    /// Adds the distance of a host, and that of its farthest run.
     pub fn add(&mut self, cell: &Cell) {
         let host = cell.host as u32;
-        self.distances.push((cell.least_distance as f32, host));
+        self.distances.push((cell.tail_distance as f32, host));
         *self.counts.entry(host).or_default() += 1;
         self.runs += cell.hits;
         if cell.least_distance * MIN_STRAY_RATIO < cell.greatest_distance {
@@ -156,7 +156,15 @@ mod tests {
     use super::*;
 
     fn cell(distance: f64, host: usize) -> Cell {
-        Cell { host, distance, least_distance: distance, greatest_distance: distance, hits: 2, log_ratio: 0.1 }
+        Cell {
+            host,
+            distance,
+            least_distance: distance,
+            tail_distance: distance,
+            greatest_distance: distance,
+            hits: 2,
+            log_ratio: 0.1,
+        }
     }
 
     /// Distances whose share beyond x falls off as x to the minus `power`, those of each tenth one of host 1.
