@@ -1,4 +1,5 @@
-//! How often odd hosts of made fleets are named, and how often alike ones: `rates FLEETS FIRST_SEED [HOSTS [RUNS]]`.
+//! How often odd hosts of made fleets are named, and how often alike ones: `rates FLEETS FIRST_SEED [HOSTS [RUNS [NOISE]]]`, of the
+//! noise with this number alone.
 
 #[path = "../tests/made_fleet/mod.rs"]
 mod made_fleet;
@@ -17,7 +18,9 @@ fn main() -> std::io::Result<()> {
         "| noise | runs | latency | governor | metric | figure | false hosts beside | alike fleets that name | distance |"
     )?;
     writeln!(out, "|:--|--:|--:|--:|--:|--:|--:|--:|--:|")?;
-    for noise in Noise::ALL {
+    for (_, noise) in
+        Noise::ALL.into_iter().enumerate().filter(|(index, _)| numbers.get(4).is_none_or(|only| *only == *index as u64))
+    {
         for runs in [1, 2, 3, 10].into_iter().filter(|runs| numbers.get(3).is_none_or(|only| *only == *runs as u64)) {
             let mut named = [0; Oddity::ALL.len()];
             let (mut false_hosts, mut false_fleets, mut distance) = (0, 0, 0.0);
@@ -27,18 +30,6 @@ fn main() -> std::io::Result<()> {
                 for (oddity, label) in &odd {
                     let index = Oddity::ALL.iter().position(|other| other == oddity).unwrap_or(0);
                     named[index] += usize::from(labels.contains(label));
-                }
-                if std::env::var_os("SHOW").is_some() {
-                    for outlier in report.groups.iter().flat_map(|group| &group.outliers) {
-                        let family = outlier.families.first().map(|f| (f.family, f.figures, f.distance, f.p_value));
-                        let figure = outlier.figures.first().map(|f| (f.metric.id, f.distance, f.p_value));
-                        writeln!(
-                            out,
-                            "{noise:?} {runs} {seed} {:?} {} {family:?} {figure:?}",
-                            odd.iter().find(|o| o.1 == outlier.label).map(|o| o.0),
-                            outlier.line
-                        )?;
-                    }
                 }
                 false_hosts += labels.iter().filter(|label| odd.iter().all(|(_, odd)| odd != *label)).count();
                 let (alike, _) = made_fleet((hosts, runs), noise, &[], seed + 1_000_000);

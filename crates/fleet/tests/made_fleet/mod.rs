@@ -28,10 +28,14 @@ pub enum Noise {
     Laplace,
     /// Student's with three degrees of freedom, of half the spread, and hosts that differ in each figure by that of the other half.
     HostSpread,
+    /// Normal, and one run of a figure in twenty has six times the noise.
+    Contaminated,
+    /// Exponential, of the same median deviation: runs are slower by chance, and never faster.
+    Skewed,
 }
 
 impl Noise {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Normal,
         Self::Student3,
         Self::Bimodal,
@@ -40,6 +44,8 @@ impl Noise {
         Self::RareMode,
         Self::Laplace,
         Self::HostSpread,
+        Self::Contaminated,
+        Self::Skewed,
     ];
 }
 
@@ -153,6 +159,12 @@ pub fn made_fleet(
                         let laplace = -uniform.signum() * (1.0 - 2.0 * uniform.abs()).max(1e-300).ln() * 0.973;
                         made.std * laplace + run_factors[host * runs + run]
                     }
+                    Noise::Contaminated => {
+                        let is_disturbed = random.index_below(20) == 0;
+                        made.std * random.normal() * if is_disturbed { 6.0 } else { 1.0 }
+                    }
+                    // The median deviation of an exponential distribution is 0.4812 of its mean.
+                    Noise::Skewed => -made.std * (0.6745 / 0.4812) * (1.0 - random.uniform()).ln(),
                     Noise::HostSpread => 0.5 * made.std * student3(&mut random),
                 };
                 values.push((100.0 * (sign * (shift + error)).exp()) as f32);
