@@ -67,6 +67,7 @@ impl ClockState {
 
 /// What one generator measured.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Document")]
 pub struct LoadDocument<T> {
     /// Which one it is.
     #[serde(flatten)]
@@ -134,7 +135,7 @@ impl LoadDocument<LoadSequence> {
         match value.get(FORMAT_FIELD).map(Value::as_u64) {
             Some(Some(format)) if format > u64::from(LOAD_FORMAT) => return Err(DocumentError::Newer(format)),
             Some(Some(1)) => {}
-            None if value.get("offered").is_some() || value.get("loads").is_some() => {
+            None if value.get("answer_seconds").is_some() || value.get("loads").is_some() => {
                 return Err(DocumentError::WithoutHistograms);
             }
             _ => return Err(DocumentError::Foreign),
