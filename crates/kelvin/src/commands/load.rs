@@ -198,6 +198,10 @@ fn search_rate(
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<MeasuredLoad, CliError> {
     let (line, seconds) = (StatusLine::new(), setup.duration.as_secs());
+    if let StartTime::At(time) = setup.start {
+        let start = Timestamp::from_nanosecond(i128::from(time)).context("--start-at")?;
+        line.show(format_args!("begins at {start:.0}"));
+    }
     let mut show = |series: &[SecondResult]| line.show_at_intervals(|_| text::progress_text(seconds, series));
     Ok(kelvin_http::load::run_load(setup, peer, &mut show)?)
 }

@@ -12,7 +12,7 @@ use crate::load::measured_load::{MergeData, ScheduleMode, ShareOfHosts};
 use crate::load::schedule::TimeDistribution;
 
 /// Mutated files that are tried.
-const FUZZ_CASES: u64 = 20_000;
+const FUZZ_CASES: u64 = 5_000;
 
 fn histogram_of(times: &[u64]) -> Histogram {
     let mut histogram = Histogram::new();

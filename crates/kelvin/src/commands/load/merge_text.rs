@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kelvin_core::Unit;
-use kelvin_core::load::GeneratorLimit;
-use kelvin_core::load::OfferedLoad;
+use kelvin_core::load::{GeneratorLimit, OfferedLoad};
 use kelvin_core::units::{self, plural};
 use kelvin_http::load::merge::{GeneratorShare, MergedLoad, Straggler, StragglerFigure};
 
