@@ -251,6 +251,27 @@ fn full_store_disk_still_prints_table() {
 }
 
 #[test]
+fn full_disk_of_runs_directory_loses_nothing() {
+    if !is_root() {
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a full disk under the directory of --out");
+    }
+    let dir = RunDir::new();
+    let command = ["run", "os.syscall", "--quick", "--budget", "minimum", "--rounds", "2", "--out", "small"];
+    let output = run_on_small_disk(&dir, "size=8k", &command);
+    let (message, table) = (stderr(&output), stdout(&output));
+    assert_eq!(output.status.code(), Some(2), "{message}{table}");
+    assert!(table.contains("syscall.null") && !table.contains("small/"), "{table}");
+    let last = message.lines().last().unwrap();
+    assert!(last.starts_with("kelvin: the run could not be written as a file: "), "{message}");
+    let file = last.split("all of it is in ").nth(1).unwrap().split(", which").next().unwrap();
+    let report = dir.kelvin(&["report", file]).output().unwrap();
+    assert!(report.status.success() && stdout(&report).contains("syscall.null"), "{}", stderr(&report));
+    dir.assert_no_process_is_left();
+    assert_eq!(dir.scratch(), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn runs_can_be_pruned_on_full_disk() {
     if !is_root() {
         return MissingRequirement::privilege("mounting a small file system (root may)")
