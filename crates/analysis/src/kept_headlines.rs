@@ -50,17 +50,20 @@ fn without_rounds(summary: &Summary) -> Box<Summary> {
     })
 }
 
-/// The same data with its fractions rounded to [`KEPT_DIGITS`].
-fn rounded<T: Serialize + DeserializeOwned>(data: &T) -> T {
-    let mut value = serde_json::to_value(data).expect("figures are JSON");
-    round_fractions(&mut value);
-    serde_json::from_value(value).expect("a rounded number is a number")
+/// The same data with its fractions rounded to [`KEPT_DIGITS`]; as it is where it has a number that JSON has not, which no store takes.
+fn rounded<T: Clone + Serialize + DeserializeOwned>(data: &T) -> T {
+    let rounded = serde_json::to_value(data).and_then(|mut value| {
+        round_fractions(&mut value);
+        serde_json::from_value(value)
+    });
+    rounded.unwrap_or_else(|_| data.clone())
 }
 
 fn round_fractions(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let text = format!("{:.*e}", KEPT_DIGITS - 1, number.as_f64().unwrap_or_default());
+            // Next to the greatest number it may round to none.
             if let Some(rounded) = text.parse().ok().and_then(Number::from_f64) {
                 *number = rounded;
             }
@@ -95,9 +98,10 @@ mod tests {
 
     #[test]
     fn fractions_are_rounded_and_whole_numbers_stay() {
-        let numbers = (1_234_567_890_123_u64, [1.234_567_89, -0.000_123_456_78, 0.0, f64::MAX], "1.23456789");
-        let expected = (1_234_567_890_123_u64, [1.234_57, -0.000_123_457, 0.0, 1.797_69e308], "1.23456789".to_owned());
+        let numbers = (1_234_567_890_123_u64, [1.234_567_89, -0.000_123_456_78, 0.0, 1e300], "1.23456789");
+        let expected = (1_234_567_890_123_u64, [1.234_57, -0.000_123_457, 0.0, 1e300], "1.23456789".to_owned());
         let numbers = (numbers.0, numbers.1, numbers.2.to_owned());
         assert_eq!(rounded(&numbers), expected);
+        assert_eq!(rounded(&[1.234_567_89, f64::INFINITY]), [1.234_567_89, f64::INFINITY]);
     }
 }

@@ -5,9 +5,9 @@ use std::fmt::Display;
 
 use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
 use kelvin_core::{
-    Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, KeptHeadline, Labels, Machine, Metric, Name, Outcome,
-    PartKind, PlannedMeasurement, Prediction, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunStatus,
-    Value,
+    Batches, Case, ClockKind, Distribution, Explanation, FOREIGN_MODE, Input, KeptHeadline, Labels, Machine, Metric,
+    Name, Outcome, PartKind, PlannedMeasurement, Prediction, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader,
+    RunStatus, Value,
 };
 
 use crate::conclusion::RunConclusion;
@@ -277,6 +277,9 @@ fn check_kept_headlines(headlines: &[KeptHeadline], defined: &HashSet<Name>) -> 
         require(has_value, "outcome", "only what was measured has a headline")?;
         if let Some(summary) = kept.outcome.found_summary() {
             check_not_negative("outcome.within_variance", summary.within_variance)?;
+            let Distribution { min, p5, p50, p95, max, mean, std, .. } = summary.distribution;
+            let numbers = [summary.headline, summary.effective_samples, min, p5, p50, p95, max, mean, std];
+            check_all_finite("outcome", &numbers)?;
             require(summary.rounds > 0, "outcome.rounds", "a headline is of at least one round")?;
         }
         let is_new = kept_cases.insert((kept.probe, kept.metric, &kept.case));
