@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: cluster cluster-test help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -73,6 +73,13 @@ features: ## check that kelvin compiles without PostgreSQL, Parquet and TLS, and
 
 launchers: $(DEBUG) ## run the recipes of contrib/ for many hosts, by each launcher that is installed, on hosts that are namespaces
 	PATH="$(abspath $(TARGET))/reframe/bin:$$PATH" $(PYTHON) -B tests/launchers/run.py $(DEBUG) $(TARGET)/launchers
+
+cluster: need-cargo ## build kelvin-cluster, which needs an MPI and libclang: target/cluster/release/kelvin-cluster
+	@command -v mpicc >/dev/null || { echo 'kelvin-cluster needs an MPI, and mpicc is not installed: apt-get install libopenmpi-dev openmpi-bin libclang-dev' >&2; exit 1; }
+	cd crates/cluster && CARGO_TARGET_DIR=$(abspath $(TARGET))/cluster $(CARGO) build --release --locked
+
+cluster-test: ## test kelvin-cluster: its arithmetic, and between namespaces under Open MPI and MPICH, where they are installed
+	@CARGO='$(CARGO)' scripts/test-cluster $(abspath $(TARGET))/cluster
 
 arm: ## tests for aarch64 by qemu-user, and in a guest with hardware counters, if QEMU and a C compiler are available
 	@scripts/check-arm $(ARM) $(TARGET)/guest-aarch64

@@ -167,5 +167,4 @@ fn expected(quantity: Quantity, speed: f64, (low, high): (f64, f64)) -> Expected
 }
 
 #[cfg(test)]
-#[path = "analysis_tests.rs"]
 mod tests;

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use crate::channel::{Channel, tag};
 use crate::cli::NetArgs;
 use crate::monitor::Job;
-use crate::rank::{all_to_all, measure_pair, seconds_since_1970};
+use crate::rank::{all_to_all, measure_pair, prepare_to_finalise, seconds_since_1970};
 use crate::{mistake, notice, print_report};
 
 /// Ranks greet as soon as MPI is initialised, which has all of them.
@@ -422,6 +422,7 @@ impl<'w> Coordinator<'w> {
                 None => true,
             };
         }
+        prepare_to_finalise(self.world);
         self.results
     }
 }

@@ -24,6 +24,8 @@ use crate::{mpi_pair, notice};
 const CONTACT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a wait for the next command lasts before it is begun anew.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+/// An implementation may wait in MPI_Finalize for a rank that no longer answers.
+const FINALISE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Exit status of a job that failed.
 const EXIT_FAILED: u8 = 1;
 
@@ -70,11 +72,29 @@ pub fn serve(world: &SimpleCommunicator, network: Option<&AddressRange>) -> Exit
             Ok(Command::AllToAll { bytes, count }) => Answer::AllToAll(all_to_all(world, bytes, count)),
             Ok(Command::End) => {
                 channel.send(0, tag::ANSWER, &Answer::Done);
+                prepare_to_finalise(world);
                 return ExitCode::SUCCESS;
             }
             Err(error) => Answer::Failed(error),
         };
         channel.send(0, tag::ANSWER, &answer);
+    }
+}
+
+/// Has all ranks come to their end together, and ends this process if MPI_Finalize does not: by then all results are written.
+pub fn prepare_to_finalise(world: &SimpleCommunicator) {
+    world.barrier();
+    let rank = world.rank();
+    let guard = ThreadBuilder::named("finalise").start(move || {
+        std::thread::sleep(FINALISE_TIMEOUT);
+        notice(format_args!(
+            "rank {rank}: MPI_Finalize has not ended within {} s, so this rank does",
+            FINALISE_TIMEOUT.as_secs()
+        ));
+        exit_now(0);
+    });
+    if let Err(error) = guard {
+        notice(error);
     }
 }
 

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Tests of kelvin-cluster between hosts that are network namespaces: what it measures, what it names, and how it ends.
+
+usage: run.py LAUNCHER PROGRAM
+
+LAUNCHER is open_mpi or mpich, whose PROGRAM is built with it. Nothing here depends on how fast this machine is: limits of tc make the
+differences, and deadlines are those that the program promises.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import hosts as network
+
+# The end of a job is promised 10 s after the fault. The rest is for launchers, which end what they started after that.
+FAULT_SECONDS = 10
+END_SECONDS = 20
+JOB_SECONDS = 240
+# Each pass ends soon, and all pairs are still measured. Low rates need little CPU.
+RATE, SLOW_RATE = "40mbit", "16mbit"
+QUICK = ["--passes", "1", "--pair-time", "100ms", "--together-time", "200ms"]
+# A job that lasts until something ends it.
+LONG = ["--passes", "1000", "--pair-time", "100ms"]
+RESULTS = "results.jsonl"
+
+
+class Failure(Exception):
+    """A test failed."""
+
+
+def check(condition, *facts):
+    if not condition:
+        raise Failure("\n".join(str(fact) for fact in facts))
+
+
+def skip(needs, reason):
+    subprocess.run([Path(__file__).parents[2] / "scripts/skip", needs, "the tests of kelvin-cluster", reason], check=True)
+
+
+def read_results(directory):
+    return [json.loads(line) for line in Path(directory, RESULTS).read_text().splitlines()]
+
+
+def events(results, name):
+    return [event for event in results if event["event"] == name]
+
+
+class Tests:
+    def __init__(self, launcher, program):
+        self.launcher, self.program = launcher, program
+
+    def command(self, hosts, arguments, programs=None):
+        programs = programs or [self.program] * hosts.count
+        return self.launcher(hosts, [[program, "net", "--json", RESULTS, *arguments] for program in programs])
+
+    def complete(self, hosts, arguments, programs=None):
+        """Runs a job to its end: its status, standard output and error, and what it wrote."""
+        with tempfile.TemporaryDirectory() as directory:
+            with network.started(self.command(hosts, arguments, programs), directory) as job:
+                out, err = job.communicate(timeout=JOB_SECONDS)
+            results = read_results(directory) if Path(directory, RESULTS).exists() else []
+            return job.returncode, out, err, results
+
+    def fault(self, hosts, transport, action, expected):
+        """Starts a job, does something to it after its first pairs, and checks that it ends in time with this sentence."""
+        with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as err:
+            command = self.command(hosts, [*LONG, "--transport", transport])
+            job = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
+            try:
+                self.wait_for(lambda: Path(directory, RESULTS).exists() and len(events(read_results(directory), "pair")) >= 3, JOB_SECONDS, "pairs")
+                action(hosts.processes(self.program))
+                self.wait_for(lambda: events(read_results(directory), "failure"), FAULT_SECONDS, f"{expected!r} in the file of results")
+                results = read_results(directory)
+                if self.launcher is network.mpich:
+                    # It ends ranks by SIGTERM, which a stopped process receives only when it is continued.
+                    subprocess.run(["kill", "-CONT", *map(str, sum(hosts.processes(self.program).values(), []))], capture_output=True, check=False)
+                self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
+                try:
+                    job.wait(timeout=END_SECONDS)
+                except subprocess.TimeoutExpired:
+                    # mpirun waits for a host that it cannot reach. All ranks have ended, as checked above.
+                    job.kill()
+            finally:
+                if job.poll() is None:
+                    os.killpg(job.pid, signal.SIGKILL)
+                hosts.end_processes()
+                job.wait()
+            err.seek(0)
+            text = err.read()
+            failure = events(results, "failure")[0]
+            check(expected in failure["reason"], failure, text)
+            check(expected in text, text)
+            check(job.returncode != 0, job.returncode, text)
+            check(len(events(results, "pair")) >= 3 and not events(results, "end"), results)
+            report = subprocess.run([self.program, "report", RESULTS], cwd=directory, capture_output=True, text=True, check=False)
+            check(report.returncode == 0 and f"The job ended early: {failure['reason']}" in report.stdout, report)
+
+    @staticmethod
+    def wait_for(condition, seconds, what):
+        end = time.monotonic() + seconds
+        while not condition():
+            check(time.monotonic() < end, f"{what}: not within {seconds} s")
+            time.sleep(0.05)
+
+    def every_pair_is_measured(self):
+        with network.Hosts(4, RATE) as hosts:
+            status, out, err, results = self.complete(hosts, QUICK)
+            check(status == 0, status, out, err)
+            for transport in ("tcp", "mpi"):
+                pairs = {tuple(event["pair"]) for event in events(results, "pair") if event["transport"] == transport}
+                check(len(pairs) == 6, transport, pairs)
+            check(not events(results, "pair_failed"), results)
+            start = events(results, "start")[0]
+            check([rank["label"] for rank in start["ranks"]] == ["n0", "n1", "n2", "n3"], start)
+            # The clock is one and the same, so the true offset is 0.
+            check(all(abs(rank["clock_offset_s"]) <= rank["clock_error_s"] for rank in start["ranks"]), start)
+            for event in events(results, "pair"):
+                figures = event["figures"]
+                check(figures["interface_bytes"] >= figures["sent_bytes"], event)
+                check(figures["round_trip"]["count"] >= 20, event)
+            check({event["transport"] for event in events(results, "bisection")} == {"tcp", "mpi"}, results)
+            check(events(results, "all_to_all") and results[-1] == {"event": "end"}, results)
+            check("MPI all to all" in out and "TCP rate of large messages" in out, out)
+            self.check_no_process(hosts)
+
+    def slow_link_is_named(self):
+        with network.Hosts(5, RATE, {(1, 3): SLOW_RATE, (3, 1): SLOW_RATE}) as hosts:
+            arguments = ["--passes", "3", "--pair-time", "200ms", "--together-time", "0s", "--transport", "tcp"]
+            for _ in range(3):
+                status, out, err, results = self.complete(hosts, arguments)
+                check(status == 0, status, out, err)
+                cells = events(results, "analysis")[0]["analysis"]["matrices"][-1]["cells"]
+                # On a machine where other programs take the CPUs, no pair is judged. Another job may do better.
+                if not any(cell["is_disturbed"] for cell in cells):
+                    break
+            else:
+                return skip("machine", "a slow link: other programs take the CPUs")
+            links = [f"link from n{sender} to n{receiver}: TCP" for sender, receiver in ((1, 3), (3, 1))]
+            check(all(link in out for link in links), out)
+            return None
+
+    def rate_is_that_of_the_limit(self):
+        """Over both transports, also of two hosts, which have no prediction."""
+        with network.Hosts(2, SLOW_RATE) as hosts:
+            status, out, err, results = self.complete(hosts, QUICK)
+            check(status == 0, status, out, err)
+            check("with fewer than 4 hosts no pair can be predicted" in out, out)
+            for event in events(results, "pair"):
+                check(all(0 < rate < 2 * 16e6 / 8 for rate in event["figures"]["bytes_per_second"]), event)
+
+    def killed_rank_is_named(self):
+        for transport in ("tcp", "mpi"):
+            with network.Hosts(4, RATE) as hosts:
+                self.fault(hosts, transport, lambda processes: os.kill(processes[2][0], signal.SIGKILL), "rank 2 (n2) has died")
+
+    def killed_peer_of_rank_0_is_named(self):
+        """Rank 0 waits inside MPI for it."""
+        with network.Hosts(2, RATE) as hosts:
+            self.fault(hosts, "mpi", lambda processes: os.kill(processes[1][0], signal.SIGKILL), "rank 1 (n1) has died")
+
+    def stopped_rank_is_named(self):
+        for transport in ("tcp", "mpi"):
+            with network.Hosts(4, RATE) as hosts:
+                self.fault(hosts, transport, lambda processes: os.kill(processes[3][0], signal.SIGSTOP), "rank 3 (n3) has been silent for 5 s")
+
+    def cut_off_rank_is_named(self):
+        for transport in ("tcp", "mpi"):
+            with network.Hosts(4, RATE) as hosts:
+                self.fault(hosts, transport, lambda _: hosts.cut_off(1), "rank 1 (n1) has been silent for 5 s")
+
+    def stopped_rank_0_ends_the_job(self):
+        with network.Hosts(3, RATE) as hosts:
+            with tempfile.TemporaryDirectory() as directory, network.started(self.command(hosts, LONG), directory) as job:
+                self.wait_for(lambda: Path(directory, RESULTS).exists() and events(read_results(directory), "pair"), JOB_SECONDS, "pairs")
+                os.kill(hosts.processes(self.program)[0][0], signal.SIGSTOP)
+                self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
+                _, err = job.communicate(timeout=END_SECONDS)
+            check(job.returncode != 0 and "rank 0 has been silent for 5 s" in err, job.returncode, err)
+
+    def other_version_is_named(self):
+        with network.Hosts(3, RATE) as hosts, tempfile.TemporaryDirectory() as directory:
+            content = Path(self.program).read_bytes()
+            name = b"kelvin-cluster 0."
+            check(name in content, "the program contains its version")
+            other = Path(directory, Path(self.program).name)
+            other.write_bytes(content.replace(name, b"kelvin-cluster 9."))
+            other.chmod(0o755)
+            status, out, err, _ = self.complete(hosts, QUICK, [self.program, self.program, str(other)])
+            check(status != 0 and "rank 2 (n2) is kelvin-cluster 9." in err, status, out, err)
+            self.check_no_process(hosts)
+
+    def ranks_without_a_network_between_them_are_refused(self):
+        with network.Hosts(1) as hosts:
+            command = [*hosts.enter(0), *ONE_HOST[self.launcher], self.program, "net", "--json", RESULTS]
+            with tempfile.TemporaryDirectory() as directory, network.started(command, directory) as job:
+                out, err = job.communicate(timeout=JOB_SECONDS)
+            check(job.returncode != 0 and "ranks 0 and 1 are on one host (n0), in one network namespace" in err, job.returncode, out, err)
+
+    def mistakes_are_one_line(self):
+        for arguments, expected in [
+            (["net", "--pair-time", "1ms"], "must be between 10 ms and 1 min"),
+            (["net", "--network", "10.0.0.0"], "is not a range of addresses such as 10.0.0.0/8"),
+            (["net", "--tolerance", "0.1%"], "it must be between 1% and 90%"),
+            (["net"], "there is only one rank, so no pair"),
+            (["report", "/dev/null"], "/dev/null: it has no whole line"),
+        ]:
+            job = subprocess.run([self.program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+            check(job.returncode == 2 and expected in job.stderr, arguments, job)
+
+    def check_no_process(self, hosts):
+        self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
+
+
+ONE_HOST = {
+    network.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
+    network.mpich: ["mpirun.mpich", "-n", "2"],
+}
+TESTS = [
+    Tests.mistakes_are_one_line,
+    Tests.every_pair_is_measured,
+    Tests.slow_link_is_named,
+    Tests.rate_is_that_of_the_limit,
+    Tests.killed_rank_is_named,
+    Tests.killed_peer_of_rank_0_is_named,
+    Tests.stopped_rank_is_named,
+    Tests.cut_off_rank_is_named,
+    Tests.stopped_rank_0_ends_the_job,
+    Tests.other_version_is_named,
+    Tests.ranks_without_a_network_between_them_are_refused,
+]
+
+
+def main():
+    launcher, program, *names = sys.argv[1:]
+    tests = Tests(getattr(network, launcher), os.path.abspath(program))
+    try:
+        with network.Hosts(2, RATE):
+            pass
+    except network.Unavailable as error:
+        return skip("right", f"network namespaces: {error}")
+    failed = 0
+    for test in TESTS:
+        if names and test.__name__ not in names:
+            continue
+        start = time.monotonic()
+        try:
+            test(tests)
+            print(f"cluster: {launcher}: {test.__name__}: ok, {time.monotonic() - start:.1f} s", flush=True)
+        except (Failure, network.Unavailable, subprocess.TimeoutExpired) as failure:
+            print(f"cluster: {launcher}: {test.__name__} FAILED:\n{failure}", flush=True)
+            failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
