@@ -17,8 +17,8 @@ use crate::channel::tag;
 const MAX_WINDOW: usize = 64;
 const MIN_WINDOW: usize = 2;
 const FIRST_WINDOW: usize = 4;
-/// A window of messages lasts at least this long, so that the answer at its end, a round trip, is a small part of it.
-const MIN_WINDOW_TIME: Duration = Duration::from_millis(20);
+/// A window lasts this part of the time, so that the answer at its end, a round trip, is a small part of it, and several are counted.
+const WINDOW_SHARE: f64 = 0.2;
 /// The part of the time of a rate that does not count: connecting, slow start, the burst of a token bucket.
 const WARM_UP_SHARE: f64 = 0.25;
 
@@ -98,7 +98,7 @@ fn send(peer: &Process<'_>, message: &[u8], plan: &PairPlan) -> Sent {
         if start.elapsed() >= end && counted_bytes > 0 {
             break;
         }
-        let wanted = window as f64 * MIN_WINDOW_TIME.as_secs_f64() / elapsed.as_secs_f64();
+        let wanted = window as f64 * WINDOW_SHARE * plan.rate_seconds / elapsed.as_secs_f64();
         window = (wanted as usize).clamp(MIN_WINDOW, MAX_WINDOW);
     }
     let bytes_per_second = counted_bytes as f64 / counted_time.as_secs_f64();
