@@ -1,23 +1,25 @@
 //! Values of pairs as an overall value plus an effect of each end: which ends differ from the others, and which pairs from their ends.
 //!
-//! Tukey, "Exploratory Data Analysis" (1977), chapter 11: median polish of a two-way table. It finds the values that do not fit. The rest is
-//! then fitted by least squares, which has errors, until no other values fit (Rousseeuw and Leroy, "Robust Regression and Outlier
-//! Detection", 1987: reweighted least squares).
+//! A two-way layout without interaction (Scheffe, "The Analysis of Variance", 1959, chapter 4), fitted robustly: first by Huber's M-estimator
+//! ("Robust Estimation of a Location Parameter", 1964), on which a few wrong values have little pull; then by least squares without the
+//! values that do not fit, until no others do (Rousseeuw and Leroy, "Robust Regression and Outlier Detection", 1987).
 
 use std::ops::Range;
 
 use crate::{MAD_TO_STD, median_in_place, t_quantile, t_upper_tail};
 
-/// Median polish ends when no effect moves by more than this, or after so many passes: it need not converge.
-const POLISH_TOLERANCE: f64 = 1e-9;
-const MAX_POLISH_PASSES: usize = 30;
-/// Least squares of a table with few gaps converge in a few passes.
-const MAX_LEAST_SQUARES_PASSES: usize = 500;
+/// A fit ends when no effect moves by more than this, or after so many passes. Tables with few gaps need a few passes.
+const TOLERANCE: f64 = 1e-9;
+const MAX_PASSES: usize = 500;
+/// Huber's estimator gives less weight to what is further away than this, in standard deviations: 95 % as efficient as the mean.
+const HUBER_LIMIT: f64 = 1.345;
+/// Its weights settle after a few fits.
+const HUBER_FITS: usize = 20;
+/// Which values have weight settles after a few fits.
+const MAX_REJECTIONS: usize = 10;
 /// Bound of a leverage that is estimated where many values of an end have no weight.
 const MAX_LEVERAGE: f64 = 0.9;
-/// Which values have weight settles after a few fits.
-const MAX_REWEIGHTINGS: usize = 10;
-/// A value this many standard deviations from the polished table has no weight in the fit, as in Rousseeuw and Leroy, who take 2.5: here
+/// A value this many standard deviations from the robust fit has no weight in the fit, as in Rousseeuw and Leroy, who take 2.5: here
 /// tables are large, and 3 leaves out 0.3 % of normal residuals.
 const MAX_DEVIATION: f64 = 3.0;
 /// Variance of a normal distribution that is cut off there, which the residuals of the fit have: 1 - 2 c phi(c) / (2 Phi(c) - 1).
@@ -54,8 +56,8 @@ pub struct TwoWayModel {
     parameters: usize,
     std: f64,
     degrees: f64,
-    /// Whether each value has weight.
-    has_weight: Vec<bool>,
+    /// The weight of each value: in the end 0 or 1.
+    weights: Vec<f64>,
     residuals: Vec<f64>,
 }
 
@@ -77,53 +79,55 @@ impl TwoWayModel {
             parameters,
             std: 0.0,
             degrees: 0.0,
-            has_weight: vec![true; values.len()],
+            weights: vec![1.0; values.len()],
             residuals: vec![0.0; values.len()],
         };
-        // From zero, the effects of the first ends would take the overall value, and those of the last ends none.
-        model.overall = crate::median(&values.iter().map(|value| value.value).collect::<Vec<_>>());
         let by_effect = values_of_effects(values, effect_count);
-        model.sweep(values, &by_effect, MAX_POLISH_PASSES, median_in_place);
-        // The residuals of a fit are smaller than the errors; and the median of few varies, by the finite-sample factor of Rousseeuw and Leroy.
-        let free = (values.len() - parameters) as f64;
-        let small_sample_factor = (values.len() as f64 / free).sqrt() * (1.0 + 5.0 / free);
-        for _ in 0..MAX_REWEIGHTINGS {
-            let mut deviations: Vec<f64> = values.iter().map(|value| model.residual(value).abs()).collect();
-            let std = (MAD_TO_STD * median_in_place(&mut deviations) * small_sample_factor).max(resolution);
-            let fits = |value: &PairValue| model.residual(value).abs() <= MAX_DEVIATION * std;
-            let has_weight: Vec<bool> = values.iter().map(fits).collect();
-            let is_settled = std::mem::replace(&mut model.has_weight, has_weight) == model.has_weight;
-            model.sweep(values, &by_effect, MAX_LEAST_SQUARES_PASSES, |values| crate::mean(values));
-            if is_settled {
+        for _ in 0..HUBER_FITS {
+            model.fit_least_squares(values, &by_effect);
+            let limit = HUBER_LIMIT * model.robust_std(values, resolution);
+            model.set_weights(values, |residual| (limit / residual.abs()).min(1.0));
+        }
+        for _ in 0..MAX_REJECTIONS {
+            let limit = MAX_DEVIATION * model.robust_std(values, resolution);
+            let before = model.weights.clone();
+            model.set_weights(values, |residual| if residual.abs() <= limit { 1.0 } else { 0.0 });
+            model.fit_least_squares(values, &by_effect);
+            if model.weights == before {
                 break;
             }
         }
         model.finish(values, resolution)
     }
 
-    /// Gives each effect in turn the location of what is left of its values, until none moves.
-    fn sweep(
-        &mut self,
-        values: &[PairValue],
-        by_effect: &[Vec<usize>],
-        max_passes: usize,
-        location: impl Fn(&mut [f64]) -> f64,
-    ) {
-        let mut left = Vec::new();
-        for _ in 0..max_passes {
+    /// The standard deviation of values around the fit by their median deviation. The residuals of a fit are smaller than the errors, and the
+    /// median of few varies: the last factor is that of Rousseeuw and Leroy for small samples.
+    fn robust_std(&self, values: &[PairValue], resolution: f64) -> f64 {
+        let mut deviations: Vec<f64> = values.iter().map(|value| self.residual(value).abs()).collect();
+        let free = (values.len() - self.parameters) as f64;
+        let factor = (values.len() as f64 / free).sqrt() * (1.0 + 5.0 / free);
+        (MAD_TO_STD * median_in_place(&mut deviations) * factor).max(resolution)
+    }
+
+    fn set_weights(&mut self, values: &[PairValue], weight: impl Fn(f64) -> f64) {
+        self.weights = values.iter().map(|value| weight(self.residual(value))).collect();
+    }
+
+    /// Gives each effect in turn the weighted mean of what is left of its values, until none moves.
+    fn fit_least_squares(&mut self, values: &[PairValue], by_effect: &[Vec<usize>]) {
+        for _ in 0..MAX_PASSES {
             let mut largest_move: f64 = 0.0;
             for (effect, indices) in by_effect.iter().enumerate() {
-                left.clear();
-                let weighted = indices.iter().filter(|&&index| self.has_weight[index]);
-                left.extend(weighted.map(|&index| self.residual(&values[index])));
-                if !left.is_empty() {
-                    let change = location(&mut left);
+                let weight: f64 = indices.iter().map(|&index| self.weights[index]).sum();
+                if weight > 0.0 {
+                    let left = indices.iter().map(|&index| self.weights[index] * self.residual(&values[index]));
+                    let change = left.sum::<f64>() / weight;
                     self.effects[effect] += change;
                     largest_move = largest_move.max(change.abs());
                 }
             }
             self.centre();
-            if largest_move <= POLISH_TOLERANCE {
+            if largest_move <= TOLERANCE {
                 break;
             }
         }
@@ -144,7 +148,7 @@ impl TwoWayModel {
         let mut count = 0;
         for (index, value) in values.iter().enumerate() {
             self.residuals[index] = self.residual(value);
-            if self.has_weight[index] {
+            if self.weights[index] > 0.0 {
                 squares += self.residuals[index].powi(2);
                 count += 1;
                 value.ends.iter().for_each(|&end| self.counts[end] += 1.0);
@@ -189,7 +193,7 @@ impl TwoWayModel {
     /// What all other values predict for the value with this index. One with weight has pulled the fit towards it by its leverage. That is
     /// exact for a table of all pairs, in which all have the same leverage, and so the number of parameters over that of values.
     pub fn predict_without(&self, values: &[PairValue], index: usize) -> PairPrediction {
-        let has_weight = self.has_weight[index];
+        let has_weight = self.weights[index] > 0.0;
         let shares = values[index].ends.map(|end| 1.0 / (self.counts[end] + if has_weight { 0.0 } else { 1.0 }));
         let free_effects = (self.parameters as f64 / self.effects.len() as f64).min(1.0);
         let leverage = (free_effects * (shares[0] + shares[1])).min(MAX_LEVERAGE);
