@@ -145,10 +145,13 @@ def open_mpi(hosts, programs, mpirun="mpirun.openmpi"):
 
 
 def mpich(hosts, programs, mpirun="mpirun.mpich"):
-    """The same under MPICH. With rendezvous on links as slow as here, MPI_Finalize of MPICH 4.0.2 on UCX does not end, in any program."""
+    """The same under MPICH.
+
+    With rendezvous on links as slow as here, MPI_Finalize of MPICH 4.0.2 on UCX does not end, in any program. By default
+    its launcher, when a rank dies, ends rank 0 before it passes on what rank 0 says."""
     addresses = [hosts.address(host) for host in range(len(programs))]
     command = [*hosts.enter(0), "env", "UCX_TLS=tcp,self", "UCX_RNDV_THRESH=inf", f"UCX_NET_DEVICES={INTERFACE}", "MPIR_CVAR_NOLOCAL=1", mpirun,
-               "-launcher", "ssh", "-launcher-exec", str(hosts.agent), "-iface", INTERFACE, "-hosts", ",".join(addresses)]  # fmt: skip
+               "-disable-auto-cleanup", "-launcher", "ssh", "-launcher-exec", str(hosts.agent), "-iface", INTERFACE, "-hosts", ",".join(addresses)]  # fmt: skip
     for index, program in enumerate(programs):
         command += [":"] if index else []
         command += ["-n", "1", *program]

@@ -20,7 +20,8 @@ const SHADES: [(f64, char); 4] = [(0.95, '.'), (0.9, '-'), (0.7, 'o'), (0.0, '#'
 /// Those of the writer.
 pub fn write_text(out: &mut impl Write, results: &Results, analysis: &Analysis) -> fmt::Result {
     let pairs = results.ranks.len() * results.ranks.len().saturating_sub(1) / 2;
-    writeln!(out, "{} hosts, {pairs} pairs, MPI: {}", results.ranks.len(), results.mpi)?;
+    let pairs = if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") };
+    writeln!(out, "{} hosts, {pairs}, MPI: {}", results.ranks.len(), results.mpi)?;
     write_ranks(out, results)?;
     for matrix in &analysis.matrices {
         write_matrix(out, results, matrix)?;
@@ -254,5 +255,113 @@ impl Scale {
 
     fn text(&self, value: f64) -> String {
         format!("{} {}", self.digits(value), self.unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::RankFacts;
+    use crate::matrix::{Cell, Expected};
+    use crate::protocol::{PairFigures, PairPlan};
+
+    fn results(hosts: usize) -> Results {
+        let rank = |rank: usize| RankFacts {
+            rank,
+            label: format!("n{rank}"),
+            host: None,
+            kernel: rank,
+            cpus: 2,
+            address: "10.0.0.1".parse().unwrap(),
+            clock_offset_s: 1.5e-5,
+            clock_error_s: 2e-6,
+        };
+        let plan = PairPlan { transport: Transport::Tcp, round_trip_seconds: 0.1, rate_seconds: 0.1, message_bytes: 1 };
+        let ranks = (0..hosts).map(rank).collect();
+        Results { mpi: "a test".into(), ranks, plans: vec![plan], tolerance: 0.1, ..Results::default() }
+    }
+
+    fn figures(bytes_per_second: [f64; 2]) -> PairFigures {
+        PairFigures { round_trip: None, bytes_per_second, sent_bytes: 0, interface_bytes: 0, cpu_wait: 0.0 }
+    }
+
+    #[test]
+    fn two_hosts_have_values_and_what_they_reach_at_once() {
+        let mut results = results(2);
+        results.pairs.insert((Transport::Tcp, [0, 1]), vec![figures([1.25e8, 1.25e7])]);
+        results.bisection.insert((Transport::Tcp, [0, 1]), figures([1e8, 1.25e7]));
+        results.is_complete = true;
+        let mut text = String::new();
+        write_text(&mut text, &results, &crate::analysis::analyse(&results)).unwrap();
+        let expected = "2 hosts, 1 pair, MPI: a test
+
+rank  host  CPUs  clock offset to rank 0
+   0  n0       2  -
+   1  n1       2  15.0 us (at most 2.0 us wrong)
+
+TCP rate of large messages, Mbit/s (row sends, column receives)
+             0       1
+     0       -    1000
+     1     100       -
+median 550 Mbit/s, from 100 to 1000; with fewer than 4 hosts no pair can be predicted from the others
+
+All at once:
+  TCP from the lower half of the ranks to the upper: 800 Mbit/s, 80 % of the sum of these pairs alone
+  TCP back: 100 Mbit/s, 100 % of the sum of these pairs alone
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn finding_is_one_sentence() {
+        let expected = |value: f64| Expected { value, low: 0.9 * value, high: 1.1 * value };
+        let rate = Finding {
+            subject: Subject::Link { from: 2, to: 0 },
+            transport: Transport::Mpi,
+            quantity: Quantity::BytesPerSecond,
+            value: 0.6e9,
+            expected: expected(1e9),
+            p_value: 1e-9,
+        };
+        let text = sentence(&results(3), &rate);
+        assert_eq!(text, "link from n2 to n0: MPI 4800 Mbit/s, predicted 8000 (7200 to 8800): 40 % lower");
+        let round_trip = Finding {
+            subject: Subject::Host(1),
+            quantity: Quantity::RoundTripNs,
+            value: 3e4,
+            expected: expected(2e4),
+            ..rate
+        };
+        let text = sentence(&results(3), &round_trip);
+        assert_eq!(text, "host n1: MPI round trip 30.0 us, predicted 20.0 (18.0 to 22.0): 50 % longer");
+    }
+
+    #[test]
+    fn many_hosts_have_a_shade_for_each_pair() {
+        let expected = Some(Expected { value: 100.0, low: 90.0, high: 110.0 });
+        let cell = |to: usize, value: f64| Cell { from: 0, to, value, expected, is_disturbed: false };
+        let mut matrix = Matrix {
+            transport: Transport::Tcp,
+            quantity: Quantity::BytesPerSecond,
+            cells: vec![cell(1, 96.0), cell(2, 91.0), cell(3, 75.0), cell(4, 60.0)],
+            deviation: None,
+        };
+        let row = |matrix: &Matrix| (0..6).map(|to| shade(matrix, 0, to)).collect::<String>();
+        assert_eq!(row(&matrix), " .-o#?");
+        matrix.quantity = Quantity::RoundTripNs;
+        matrix.cells = vec![cell(1, 104.0), cell(2, 109.0), cell(3, 140.0), cell(4, 160.0)];
+        assert_eq!(row(&matrix), " .-o#?");
+    }
+
+    #[test]
+    fn early_end_is_said_with_its_reason() {
+        let mut results = results(2);
+        let mut text = String::new();
+        write_text(&mut text, &results, &Analysis::default()).unwrap();
+        assert!(text.ends_with("The job ended early. These are the results until then.\n"), "{text}");
+        results.failure = Some("rank 1 (n1) has died".into());
+        text.clear();
+        write_text(&mut text, &results, &Analysis::default()).unwrap();
+        assert!(text.ends_with("The job ended early: rank 1 (n1) has died.\n"), "{text}");
     }
 }
