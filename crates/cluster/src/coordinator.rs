@@ -1,6 +1,7 @@
 //! What rank 0 does: it gathers the ranks, has them measure step by step, and records each result as it comes.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use kelvin_cluster::protocol::{
 use kelvin_cluster::results::{Results, ResultsFile};
 use kelvin_cluster::schedule::{Kernels, Pair, bisection, tournament};
 use kelvin_cluster::tcp::TcpEnd;
+use kelvin_sys::process::exit_now;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Source};
 use serde::Deserialize;
@@ -27,7 +29,7 @@ use crate::channel::{Channel, tag};
 use crate::cli::NetArgs;
 use crate::monitor::Job;
 use crate::rank::{all_to_all, measure_pair, prepare_to_finalise, seconds_since_1970};
-use crate::{mistake, notice, print_report};
+use crate::{EXIT_MISTAKE, mistake, notice, print_report};
 
 /// Ranks greet as soon as MPI is initialised, which has all of them.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(8);
@@ -64,14 +66,14 @@ pub fn run_net(world: &SimpleCommunicator, args: &NetArgs) -> ExitCode {
         .unwrap_or_else(|| PathBuf::from(format!("kelvin-cluster-net-{}.jsonl", seconds_since_1970().round())));
     let file = match ResultsFile::create(&path) {
         Ok(file) => file,
-        Err(error) => return mistake(format_args!("--json {}: {error}", path.display())),
+        Err(error) => give_up(format_args!("--json {}: {error}", path.display())),
     };
     if let Err(error) = kelvin_sys::stop_signals::install_handlers() {
-        return mistake(error);
+        give_up(error);
     }
     let mut coordinator = match Coordinator::gather(world, args, file) {
         Ok(coordinator) => coordinator,
-        Err(error) => return mistake(error),
+        Err(error) => give_up(error),
     };
     coordinator.measure_clocks(args);
     coordinator.measure_passes(args);
@@ -79,6 +81,12 @@ pub fn run_net(world: &SimpleCommunicator, args: &NetArgs) -> ExitCode {
     let results = coordinator.finish();
     notice(format_args!("the results are in {}", path.display()));
     print_report(&results)
+}
+
+/// Ends the job before it has begun. MPI_Finalize would wait for the other ranks, which wait for this one.
+fn give_up(reason: impl Display) -> ! {
+    notice(reason);
+    exit_now(EXIT_MISTAKE)
 }
 
 /// What MPI says that it is, in one line.

@@ -21,7 +21,7 @@ use crate::channel::{Channel, tag};
 use crate::{mpi_pair, notice};
 
 /// A rank without a heartbeat ends when it has heard nothing from rank 0 for this long: nothing else would tell it that rank 0 is gone.
-const CONTACT_TIMEOUT: Duration = Duration::from_secs(60);
+const CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a wait for the next command lasts before it is begun anew.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// An implementation may wait in MPI_Finalize for a rank that no longer answers.
