@@ -45,7 +45,7 @@ test-long: ## planted causes, guests, the kernel module, aarch64, the page in a 
 	@KELVIN_TEST_RECORDS=$(RECORDS) scripts/test long $(if $(ALL),--all)
 
 setup: ## install the requirements of the tests, if possible; report missing ones and the tests that are skipped
-	@scripts/setup
+	@scripts/setup $(SETUP)
 
 fmt: ## check the layout of the code
 	$(CARGO) fmt --all --check
