@@ -1,4 +1,8 @@
 //! The hosts of a group that are out: chances of all candidates, corrected for one another.
+//!
+//! The share of false ones is controlled among the hosts, each tested by all its figures at once (Simes 1986, "An improved Bonferroni
+//! procedure"), and then among the figures of those that are out (Benjamini and Bogomolov 2014, "Selective inference on multiple families
+//! of hypotheses").
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +19,7 @@ const TRIMMED_HOSTS: f64 = 0.05;
 const MIN_HOSTS_TO_TRIM: usize = 8;
 /// Runs of a host from which on counting can show that it is out. With fewer, a state that runs have by chance may look like a host that is.
 const MIN_COUNTED_RUNS: usize = 3;
-/// The share of false ones among what is out, with fewer runs.
+/// The share of hosts that are named without being out, with fewer runs.
 const STRICT_FALSE_DISCOVERY_RATE: f64 = 0.01;
 /// Hosts from which on series are pooled by the weight of their tails, which fewer do not show; nor do single runs.
 const MIN_HOSTS_FOR_WEIGHTS: usize = 20;
@@ -29,6 +33,20 @@ pub(crate) struct Finding {
     pub test: usize,
     pub candidate: Candidate,
     pub p_value: PValue,
+}
+
+/// How many figures, metrics and areas of each host are tested.
+struct TestCounts(Vec<usize>);
+
+impl TestCounts {
+    fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+
+    /// Hosts with any test.
+    fn hosts(&self) -> usize {
+        self.0.iter().filter(|count| **count > 0).count()
+    }
 }
 
 /// The tests of a group.
@@ -56,11 +74,12 @@ pub(crate) fn test_candidates(
         (test >= series.len(), weights.iter().filter(|bound| cells.tail_weight > **bound).count())
     };
     let mut pools: BTreeMap<(bool, usize), TailPool> = BTreeMap::new();
-    let mut tests = [0; 2];
+    let mut tests = TestCounts(vec![0; is_tested.len()]);
     for (test, cells) in all() {
         let pool = pools.entry(stratum(test, cells)).or_default();
         cells.cells.iter().filter(|cell| is_peer[cell.host]).for_each(|cell| pool.add(cell));
-        tests[usize::from(test >= series.len())] += cells.cells.iter().filter(|cell| is_tested[cell.host]).count();
+        let tested = cells.cells.iter().filter(|cell| is_tested[cell.host]);
+        tested.for_each(|cell| tests.0[cell.host] += 1);
     }
     pools.values_mut().for_each(TailPool::sort);
     let trimmed = trimmed_hosts(&pools, hosts);
@@ -69,15 +88,15 @@ pub(crate) fn test_candidates(
             cells.candidates.iter().map(move |candidate| (test, stratum(test, cells), *candidate))
         })
         .collect();
-    let findings = significant(&candidates, &pools, (&trimmed, tests, rate));
+    let findings = significant(&candidates, &pools, (&trimmed, &tests, rate));
     let largest_pool =
         pools.iter().filter(|((is_family, _), _)| !is_family).map(|(_, pool)| pool).max_by_key(|pool| pool.len());
     let tail = largest_pool.and_then(|pool| pool.tail_without(|host| trimmed.contains(&host)));
-    let least_distance = tail.map(|tail| tail.distance(rate / tests[0].max(1) as f64));
-    OutlierTests { findings, tests: tests.iter().sum(), least_distance }
+    let least_distance = tail.map(|tail| tail.distance(rate / tests.total().max(1) as f64));
+    OutlierTests { findings, tests: tests.total(), least_distance }
 }
 
-/// The share of false ones among the figures that are out, and among the metrics and areas, on average at most.
+/// The share of hosts that are named without being out, on average at most.
 pub(crate) fn false_discovery_rate(runs_of_host: usize) -> f64 {
     if runs_of_host < MIN_COUNTED_RUNS { STRICT_FALSE_DISCOVERY_RATE } else { FALSE_DISCOVERY_RATE }
 }
@@ -95,11 +114,11 @@ fn trimmed_hosts(pools: &BTreeMap<(bool, usize), TailPool>, hosts: usize) -> BTr
     by_excess.into_iter().take(count).map(|(host, _)| host).collect()
 }
 
-/// The candidates whose chances are significant among all tests, without these hosts in the tails.
+/// The candidates of hosts that are significant among all hosts, and significant in these themselves; without these hosts in the tails.
 fn significant(
     candidates: &[(usize, (bool, usize), Candidate)],
     pools: &BTreeMap<(bool, usize), TailPool>,
-    (excluded, tests, rate): (&BTreeSet<u32>, [usize; 2], f64),
+    (excluded, tests, rate): (&BTreeSet<u32>, &TestCounts, f64),
 ) -> Vec<Finding> {
     let mut tails: HashMap<((bool, usize), usize), Option<Tail>> = HashMap::new();
     let mut chance = |stratum: (bool, usize), candidate: &Candidate| {
@@ -109,24 +128,40 @@ fn significant(
         });
         let by_tail = tail.as_ref().map_or(1.0, |tail| tail.chance(candidate.cell.tail_distance));
         // Counting decides too where so many runs can be significant by it at all.
-        let can_count = candidate.least_counted_chance * tests[usize::from(stratum.0)] as f64 <= rate;
+        let can_count = candidate.least_counted_chance * tests.total() as f64 <= rate;
         let counted = if can_count { candidate.counted_chance } else { 0.0 };
         let Cell { least_distance, hits, .. } = candidate.cell;
         let by_repeats = if hits > 1 { pools[&stratum].repeat_chance(least_distance, hits) } else { 0.0 };
         by_tail.max(counted).max(by_repeats)
     };
-    let mut findings = Vec::new();
-    // Whole metrics and areas are corrected apart from single figures, of which there are ten times as many.
-    for is_family in [false, true] {
-        let of_kind: Vec<_> = candidates.iter().filter(|(_, stratum, _)| stratum.0 == is_family).collect();
-        let chances: Vec<f64> = of_kind.iter().map(|(_, stratum, candidate)| chance(*stratum, candidate)).collect();
-        // Cells that are no candidates have the chance 1: they count among the tests, and change no rank before them.
-        let factor = tests[usize::from(is_family)] as f64 / of_kind.len().max(1) as f64;
-        for (((test, _, candidate), raw), adjusted) in of_kind.iter().zip(&chances).zip(adjusted_p_values(&chances)) {
-            let p_value = PValue { raw: *raw, adjusted: (adjusted * factor).min(1.0) };
-            findings.push(Finding { test: *test, candidate: *candidate, p_value });
-        }
+    let chances: Vec<f64> = candidates.iter().map(|(_, stratum, candidate)| chance(*stratum, candidate)).collect();
+    // Hosts are tested first, by their best figures, and then the figures of those that are out: of one host alone many figures may be out,
+    // and their number must not let figures of other hosts pass.
+    let mut indices_of_hosts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (index, (_, _, candidate)) in candidates.iter().enumerate() {
+        indices_of_hosts.entry(candidate.cell.host).or_default().push(index);
     }
+    let adjusted_in_host = |(host, indices): (usize, Vec<usize>)| -> Vec<(usize, f64)> {
+        let of_host: Vec<f64> = indices.iter().map(|&index| chances[index]).collect();
+        // Cells that are no candidates have the chance 1: they count among the tests, and change no rank before them.
+        let factor = tests.0[host] as f64 / of_host.len() as f64;
+        let adjusted = adjusted_p_values(&of_host).into_iter().map(|chance| (chance * factor).min(1.0));
+        indices.into_iter().zip(adjusted).collect()
+    };
+    let of_hosts: Vec<Vec<(usize, f64)>> = indices_of_hosts.into_iter().map(adjusted_in_host).collect();
+    // The least adjusted chance is that of Simes that nothing of the host is out.
+    let best_of = |figures: &Vec<(usize, f64)>| figures.iter().map(|(_, chance)| *chance).fold(1.0, f64::min);
+    let best: Vec<f64> = of_hosts.iter().map(best_of).collect();
+    let hosts = tests.hosts() as f64;
+    let host_factor = hosts / best.len().max(1) as f64;
+    let named = adjusted_p_values(&best).into_iter().filter(|chance| chance * host_factor <= rate).count();
+    let mut findings = Vec::new();
+    for (index, in_host) in of_hosts.into_iter().flatten() {
+        let (test, _, candidate) = candidates[index];
+        let adjusted = (in_host * hosts / named.max(1) as f64).min(1.0);
+        findings.push(Finding { test, candidate, p_value: PValue { raw: chances[index], adjusted } });
+    }
+    findings.sort_by_key(|finding| (finding.test, finding.candidate.cell.host));
     findings.retain(|finding| finding.p_value.adjusted <= rate);
     findings
 }

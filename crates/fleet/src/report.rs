@@ -56,7 +56,7 @@ pub struct FleetGroup {
     pub runs_of_host: [usize; 3],
     /// Figures of hosts that were tested, those of whole metrics and areas included.
     pub tests: usize,
-    /// The share of false ones among the figures that are out, and among the metrics and areas, on average at most.
+    /// The share of hosts that are named without being out, on average at most.
     pub false_discovery_rate: f64,
     /// How many times the spread between hosts a single figure must be off before its host is out, with these hosts, runs and tails; `None`
     /// where so few figures show no tails, so that no host can be out by a figure.

@@ -39,6 +39,16 @@ fn odd_hosts_of_real_noise_are_named() {
 }
 
 #[test]
+fn many_figures_of_one_host_let_no_figure_of_another_pass() {
+    for noise in [Noise::Student3, Noise::Bimodal] {
+        for seed in FIRST_SEED..FIRST_SEED + 6 {
+            let (report, odd) = made_fleet((HOSTS, 3), noise, &[Oddity::Areas], seed);
+            assert_eq!(named_hosts(&report), [odd[0].1.as_str()], "{noise:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn line_says_what_is_out() {
     let (report, odd) = made_fleet((HOSTS, 3), Noise::Normal, &[Oddity::Latency, Oddity::Governor], FIRST_SEED);
     let line_of = |label: &str| {
