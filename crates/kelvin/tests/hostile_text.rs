@@ -49,7 +49,33 @@ fn run() -> Value {
         "bound": { "limit": 1e11, "inputs": [input], "derivation": "1 + 1", "likely_cause": "another way" },
     }]);
     run["explanations"] = json!([explanation(&run)]);
+    run["kept_headlines"] = kept_headlines();
     run
+}
+
+/// Headlines without samples, with every text that one may have.
+fn kept_headlines() -> Value {
+    let figure = json!({ "value": 1.0, "n": 8 });
+    let summary = json!({
+        "headline": 1.0, "treatment": "undisturbed", "as_found": figure, "undisturbed_share": 1.0, "rounds": 1, "failed_rounds": 0,
+        "round_headlines": [1.0], "round_times": [1.0], "within_variance": 0.0, "learned_runs": 0, "effective_samples": 8.0,
+        "distribution": {
+            "is_of_batch_means": true, "n": 8, "best": 1.0, "min": 1.0, "p5": 1.0, "p25": 1.0, "p50": 1.0, "p75": 1.0, "p95": 1.0,
+            "p99": 1.0, "max": 1.0, "mean": 1.0, "std": 0.0,
+        },
+        "modes": [{ "center": 1.0, "share": 1.0, "level": "L1d" }], "tags": [{ "tag": "interrupts", "count": 1 }], "notes": ["a note"], "canary_correlations": [],
+    });
+    let invalid = json!({ "value": 1.0, "bound": 2.0, "likely_cause": "another way", "derivation": "1 + 1" });
+    let kept = |metric: &str, case: Value, outcome: Value| {
+        json!({
+            "probe": metric, "metric": metric, "case": case, "outcome": outcome,
+            "warnings": [{ "kind": "wide_interval", "share": 0.1, "target": 0.02, "text": "it is wide" }],
+        })
+    };
+    json!([
+        kept("os.syscall.null", json!({ "call": "getppid" }), json!({ "measured": summary })),
+        kept("os.process.fork", json!({}), json!({ "invalid": invalid })),
+    ])
 }
 
 /// What was found of the causes of a gap, with every text that one may have.
@@ -178,6 +204,9 @@ fn every_string_is_refused_or_shown_inert() {
         let mut variant = run.clone();
         texts.iter().for_each(|pointer| *variant.pointer_mut(pointer).unwrap() = json!(text));
         assert_shown_without_effect(&dir, &variant);
+        // A run with kept headlines has no samples to show.
+        variant.as_object_mut().unwrap().remove("kept_headlines");
+        assert_shown_without_effect(&dir, &variant);
     }
 }
 
@@ -229,11 +258,14 @@ fn assert_shown_without_effect(dir: &TestDir, run: &Value) {
         &["report"],
         &["report", "run.json"],
         &["report", "--format", "json"],
-        &["report", "--format", "json", "--with-samples"],
     ] {
         assert_inert(&run_kelvin(arguments));
     }
-    for format in ["csv", "samples"] {
+    let has_samples = run.get("kept_headlines").is_none();
+    if has_samples {
+        assert_inert(&run_kelvin(&["report", "--format", "json", "--with-samples"]));
+    }
+    for format in ["csv"].into_iter().chain(has_samples.then_some("samples")) {
         let csv = run_kelvin(&["report", "--format", format]);
         assert_inert(&csv.replace("\r\n", "\n"));
         assert!(

@@ -280,6 +280,7 @@ fn check_kept_headlines(headlines: &[KeptHeadline], defined: &HashSet<Name>) -> 
             let Distribution { min, p5, p50, p95, max, mean, std, .. } = summary.distribution;
             let numbers = [summary.headline, summary.effective_samples, min, p5, p50, p95, max, mean, std];
             check_all_finite("outcome", &numbers)?;
+            check_each("outcome.tags", &summary.tags, |tag| check_grammar("tag", &tag.tag, &ID_GRAMMAR))?;
             require(summary.rounds > 0, "outcome.rounds", "a headline is of at least one round")?;
         }
         let is_new = kept_cases.insert((kept.probe, kept.metric, &kept.case));

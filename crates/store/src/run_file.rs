@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use kelvin_core::{Explanation, Measurement, PredictionRecord, RUN_FORMAT, Run, RunHeader, RunStatus};
+use kelvin_core::{Explanation, KeptHeadline, Measurement, PredictionRecord, RUN_FORMAT, Run, RunHeader, RunStatus};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -111,6 +111,8 @@ fn check_format(json: &[u8]) -> Result<(), ImportError> {
 struct RunBody {
     measurements: Vec<Measurement>,
     predictions: Vec<PredictionRecord>,
+    #[serde(default)]
+    kept_headlines: Vec<KeptHeadline>,
     #[serde(default)]
     explanations: Vec<Explanation>,
     status: RunStatus,
