@@ -168,11 +168,12 @@ impl Expr {
         Self { low, high, ..self }
     }
 
-    /// The interval between two quantities, whose inputs are the prediction's.
+    /// The interval between two quantities, whose inputs are the prediction's. Figures that were disturbed may contradict each other, so that the
+    /// lower bound lies above the upper one: then the interval holds both.
     pub(crate) fn with_bounds(mut self, low: &Self, high: &Self) -> Self {
         self.merge(low);
         self.merge(high);
-        Self { low: low.low, high: high.high, ..self }
+        Self { low: low.low.min(high.low), high: high.high.max(low.high), ..self }
     }
 
     /// The larger of two.
@@ -427,6 +428,7 @@ mod tests {
         assert_eq!(ends(1000.0 * call() / switch()), (305.0, 610.0, 1220.0));
         assert_eq!(ends(switch().of_value([0.9, 3.0])), (90.0, 100.0, 300.0));
         assert_eq!(ends(call().with_bounds(&call(), &(call() + switch()))), (61.0, 61.0, 261.0));
+        assert_eq!(ends(call().with_bounds(&(4.0 * call()), &call())), (61.0, 61.0, 244.0));
         assert_eq!(ends((4.0 * call()).spanning(call())), (61.0, 122.0, 244.0));
         assert_eq!(ends(switch().widen_by_share(0.5)), (25.0, 100.0, 300.0));
     }
