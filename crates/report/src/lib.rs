@@ -21,6 +21,7 @@ pub mod fleet;
 pub mod history;
 pub mod html;
 pub mod json;
+mod junit;
 mod labels;
 mod ladder;
 pub mod markdown;

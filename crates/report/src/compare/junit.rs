@@ -9,6 +9,7 @@ use kelvin_analysis::wording::compare::{
 use kelvin_core::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateResult};
 
 use crate::escape::{Markup, html};
+use crate::junit::{TestStatus, failed, skipped, test_case, write_suite};
 
 /// Writes a comparison as JUnit's XML. Without a gate nothing fails.
 ///
@@ -18,22 +19,8 @@ pub fn write_junit(comparison: &Comparison, out: &mut dyn io::Write) -> io::Resu
     let gate = GateFindings::from_gated(comparison.gate.as_ref());
     let cases = comparison.figures.iter().map(|figure| gate.case(figure, comparison));
     let cases: Vec<(TestStatus, Markup)> = cases.chain(gate.not_compared(comparison)).collect();
-    let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
-    let name = html!("name=\"kelvin compare {} {}\"", comparison.base.name, comparison.other.name);
-    let (failure_count, skipped_count) = (count(TestStatus::Failed), count(TestStatus::Skipped));
-    let counts = html!("failures=\"{}\" errors=\"0\" skipped=\"{}\"", failure_count, skipped_count);
-    let head = html!("<testsuite {} tests=\"{}\" {}>\n", name, cases.len(), counts);
-    let suite = html!("{}{}</testsuite>\n", head, cases.into_iter().map(|case| case.1).collect::<Markup>());
-    let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
-    out.write_all(page.as_str().as_bytes())
-}
-
-/// What became of a case.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TestStatus {
-    Passed,
-    Failed,
-    Skipped,
+    let name = format!("kelvin compare {} {}", comparison.base.name, comparison.other.name);
+    write_suite(&name, cases, out)
 }
 
 /// What the gate has found, by the names of figures.
@@ -58,21 +45,21 @@ impl<'a> GateFindings<'a> {
         let verdict = change_word(&figure.verdict);
         let text = format!("{verdict}: {other} against {base}, ratio {ratio}, 95 % {interval}{cause}");
         let [gate_failure, known_failure] = [&self.failures, &self.known_failures].map(|findings| findings.get(&*name));
-        let (status, content) = match (gate_failure, known_failure, &figure.verdict) {
+        let outcome = match (gate_failure, known_failure, &figure.verdict) {
             (Some(finding), ..) => failure(finding, &text),
             (_, Some(finding), _) => skipped(&gate_finding(finding)),
             (.., ChangeVerdict::NotKnown(_)) => skipped(&format!("not known: {needs}")),
             _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", text)),
         };
-        (status, testcase(&figure.metric.id, &name, &content))
+        test_case(outcome, (&figure.metric.id, &name))
     }
 
     fn not_compared(&self, comparison: &Comparison) -> Vec<(TestStatus, Markup)> {
         let case = |figure: &String, reason: &String| {
             let metric = figure.split(' ').next().unwrap_or_default();
             let gate_failure = self.failures.get(figure.as_str());
-            let (status, content) = gate_failure.map_or_else(|| skipped(reason), |finding| failure(finding, reason));
-            (status, testcase(metric, figure, &content))
+            let outcome = gate_failure.map_or_else(|| skipped(reason), |finding| failure(finding, reason));
+            test_case(outcome, (metric, figure))
         };
         let groups = not_compared_by_reason(comparison);
         groups.iter().flat_map(|(reason, figures)| figures.iter().map(move |figure| case(figure, reason))).collect()
@@ -80,13 +67,5 @@ impl<'a> GateFindings<'a> {
 }
 
 fn failure(finding: &GateFinding, text: &str) -> (TestStatus, Markup) {
-    (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", gate_finding(finding), text))
-}
-
-fn skipped(reason: &str) -> (TestStatus, Markup) {
-    (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", reason))
-}
-
-fn testcase(metric: &str, name: &str, content: &Markup) -> Markup {
-    html!("<testcase classname=\"{}\" name=\"{}\">{}</testcase>\n", metric, name, content)
+    failed(&gate_finding(finding), text)
 }

@@ -4,7 +4,8 @@ use std::io;
 
 use kelvin_fleet::{FleetGroup, FleetReport};
 
-use crate::escape::{Markup, html};
+use crate::escape::Markup;
+use crate::junit::{TestStatus, failed, skipped, test_case, write_suite};
 
 /// Writes a report of a fleet as JUnit's XML.
 ///
@@ -23,24 +24,10 @@ pub fn write_junit(report: &FleetReport, out: &mut dyn io::Write) -> io::Result<
         }
     }
     for group in &report.not_compared {
-        let skipped = html!("<skipped message=\"{}\"/>", group.reason);
-        let case = |host: &String| (TestStatus::Skipped, testcase(&group.name, host, &skipped));
+        let case = |host: &String| test_case(skipped(&group.reason), (&group.name, host));
         cases.extend(group.hosts.iter().map(case));
     }
-    let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
-    let (failures, skipped) = (count(TestStatus::Failed), count(TestStatus::Skipped));
-    let counts = html!("tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\"", cases.len(), failures, skipped);
-    let cases: Markup = cases.into_iter().map(|case| case.1).collect();
-    let suite = html!("<testsuite name=\"kelvin fleet\" {}>\n{}</testsuite>\n", counts, cases);
-    let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
-    out.write_all(page.as_str().as_bytes())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TestStatus {
-    Passed,
-    Failed,
-    Skipped,
+    write_suite("kelvin fleet", cases, out)
 }
 
 fn host_cases(group: &FleetGroup) -> impl Iterator<Item = (TestStatus, Markup)> {
@@ -51,15 +38,6 @@ fn host_cases(group: &FleetGroup) -> impl Iterator<Item = (TestStatus, Markup)> 
 }
 
 fn host_case(group: &str, host: &str, failure: Option<&str>) -> (TestStatus, Markup) {
-    match failure {
-        Some(message) => {
-            let content = html!("<failure message=\"{}\"></failure>", message);
-            (TestStatus::Failed, testcase(group, host, &content))
-        }
-        None => (TestStatus::Passed, testcase(group, host, &Markup::new())),
-    }
-}
-
-fn testcase(group: &str, host: &str, content: &Markup) -> Markup {
-    html!("<testcase classname=\"{}\" name=\"{}\">{}</testcase>\n", group, host, content)
+    let outcome = failure.map_or_else(|| (TestStatus::Passed, Markup::new()), |message| failed(message, ""));
+    test_case(outcome, (group, host))
 }
