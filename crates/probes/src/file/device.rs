@@ -10,7 +10,6 @@ use kelvin_core::catalogue::file::{
     DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY, EXTENT,
 };
 use kelvin_file::Reader;
-use kelvin_file::jobs::JobSpec;
 use kelvin_stats::STEADY_WINDOWS;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
@@ -18,7 +17,7 @@ use kelvin_sys::memory::Arena;
 use super::extent;
 use super::overwrite::{Overwriter, stream_overwrite};
 use super::prelude::*;
-use super::request_rate::{QueuedRequests, window_nanoseconds};
+use super::request_rate::{QueuedRequests, random_reads};
 use super::test_files::{FULL_QUEUE_DEPTH, QueuedReads};
 
 pub(crate) static PROBE: Probe = Probe {
@@ -186,17 +185,8 @@ fn random_latency(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
 /// Reads small blocks in random order, with many in flight.
 fn random_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let queue = test_files::queued_reads(target, RANDOM_DEPTH)?;
-    set_cache_state(target, PageCacheState::Direct)?;
-    let spec = JobSpec {
-        target: target.clone(),
-        engine: queue.engine,
-        block: RANDOM_BLOCK,
-        seed: bench.seed(),
-        cpus: vec![bench.cpu(); queue.threads as usize],
-        clock: (bench.clock(), bench.hertz()),
-        ramp: 0,
-        window: window_nanoseconds(bench.slice()),
-    };
+    let cpus = vec![bench.cpu(); queue.threads as usize];
+    let spec = random_reads(bench, target, queue.engine, (RANDOM_BLOCK, cpus))?;
     let counters = DeviceCounters::now(target);
     let reads = QueuedRequests::read(&spec, MIN_REQUESTS_PER_SLOT)?;
     fail_if(reads.result.completions() == 0, "no request completed in the window")?;

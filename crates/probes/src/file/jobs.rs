@@ -12,7 +12,7 @@ use kelvin_file::read_job::jain_fairness;
 use super::extent;
 use super::prelude::*;
 use super::queue_depth::closed_system_rates;
-use super::request_rate::{QueuedRequests, REQUESTS_PER_SLOT, window_nanoseconds};
+use super::request_rate::{QueuedRequests, REQUESTS_PER_SLOT, random_reads};
 use crate::memory::memory_budget::allowed_cpu_count;
 use crate::working_cpus::{cores_first, cpu_counts};
 
@@ -44,16 +44,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     cpus.truncate(count);
     let target = extent::study_file(bench, case)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
-    set_cache_state(&target, PageCacheState::Direct)?;
     let spec = JobSpec {
-        target: target.clone(),
-        engine: Engine::Uring { depth, registered: false },
-        block: BLOCK,
-        seed: bench.seed(),
-        cpus,
-        clock: (bench.clock(), bench.hertz()),
         ramp: if count > 1 { RAMP_NANOSECONDS } else { 0 },
-        window: window_nanoseconds(bench.slice()),
+        ..random_reads(bench, &target, Engine::Uring { depth, registered: false }, (BLOCK, cpus))?
     };
     let counters = DeviceCounters::now(&target);
     let reads = QueuedRequests::read(&spec, REQUESTS_PER_SLOT)?;

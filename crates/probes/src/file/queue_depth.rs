@@ -6,13 +6,12 @@
 use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
-use kelvin_file::jobs::JobSpec;
 
 use super::derived_time::format_time;
 
 use super::extent;
 use super::prelude::*;
-use super::request_rate::{QueuedRequests, REQUESTS_PER_SLOT, window_nanoseconds};
+use super::request_rate::{QueuedRequests, REQUESTS_PER_SLOT, random_reads};
 
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
@@ -37,17 +36,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let depth = required_u32(QUEUE_DEPTH, case)?;
     let target = extent::study_file(bench, case)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
-    set_cache_state(&target, PageCacheState::Direct)?;
-    let spec = JobSpec {
-        target: target.clone(),
-        engine: Engine::Uring { depth, registered: false },
-        block: BLOCK,
-        seed: bench.seed(),
-        cpus: vec![bench.cpu()],
-        clock: (bench.clock(), bench.hertz()),
-        ramp: 0,
-        window: window_nanoseconds(bench.slice()),
-    };
+    let spec = random_reads(bench, &target, Engine::Uring { depth, registered: false }, (BLOCK, vec![bench.cpu()]))?;
     let counters = DeviceCounters::now(&target);
     let reads = QueuedRequests::read(&spec, REQUESTS_PER_SLOT)?;
     fail_if(reads.result.completions() == 0, "no request completed in the window")?;

@@ -22,8 +22,29 @@ pub(super) const REQUESTS_PER_SLOT: u64 = 8;
 /// Nanoseconds of a window that waits for them, at most.
 const MAX_WINDOW_NANOSECONDS: f64 = 2e9;
 
+/// Reads of blocks of this size in random order past the page cache, by a job on each of these CPUs, in the window of a round. None of the file
+/// is in memory.
+pub(super) fn random_reads(
+    bench: &Bench<'_>,
+    target: &Target,
+    engine: Engine,
+    (block, cpus): (usize, Vec<u32>),
+) -> ProbeResult<JobSpec> {
+    set_cache_state(target, PageCacheState::Direct)?;
+    Ok(JobSpec {
+        target: target.clone(),
+        engine,
+        block,
+        seed: bench.seed(),
+        cpus,
+        clock: (bench.clock(), bench.hertz()),
+        ramp: 0,
+        window: window_nanoseconds(bench.slice()),
+    })
+}
+
 /// The window of a round of this time.
-pub(super) fn window_nanoseconds(slice: f64) -> u64 {
+fn window_nanoseconds(slice: f64) -> u64 {
     slice.max(MIN_WINDOW_NANOSECONDS) as u64
 }
 
