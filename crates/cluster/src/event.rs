@@ -31,6 +31,23 @@ pub struct RankFacts {
     pub clock_error_s: f64,
 }
 
+#[cfg(test)]
+impl RankFacts {
+    /// A rank of a test, on a kernel of its own and with the clock of rank 0.
+    pub(crate) fn made(rank: usize) -> Self {
+        Self {
+            rank,
+            label: format!("n{rank}"),
+            host: None,
+            kernel: rank,
+            cpus: 2,
+            address: "10.0.0.1".parse().unwrap(),
+            clock_offset_s: 0.0,
+            clock_error_s: 0.0,
+        }
+    }
+}
+
 /// One line of the file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]

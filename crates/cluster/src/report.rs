@@ -266,16 +266,7 @@ mod tests {
     use crate::protocol::{PairFigures, PairPlan};
 
     fn results(hosts: usize) -> Results {
-        let rank = |rank: usize| RankFacts {
-            rank,
-            label: format!("n{rank}"),
-            host: None,
-            kernel: rank,
-            cpus: 2,
-            address: "10.0.0.1".parse().unwrap(),
-            clock_offset_s: 1.5e-5,
-            clock_error_s: 2e-6,
-        };
+        let rank = |rank| RankFacts { clock_offset_s: 1.5e-5, clock_error_s: 2e-6, ..RankFacts::made(rank) };
         let plan = PairPlan { transport: Transport::Tcp, round_trip_seconds: 0.1, rate_seconds: 0.1, message_bytes: 1 };
         let ranks = (0..hosts).map(rank).collect();
         Results { mpi: "a test".into(), ranks, plans: vec![plan], tolerance: 0.1, ..Results::default() }

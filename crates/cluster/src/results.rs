@@ -130,16 +130,7 @@ mod tests {
     use super::*;
 
     fn start() -> Event {
-        let rank = |rank: usize| RankFacts {
-            rank,
-            label: format!("n{rank}"),
-            host: None,
-            kernel: rank,
-            cpus: 2,
-            address: "10.0.0.1".parse().unwrap(),
-            clock_offset_s: 0.0,
-            clock_error_s: 1e-5,
-        };
+        let rank = |rank| RankFacts { clock_error_s: 1e-5, ..RankFacts::made(rank) };
         Event::Start {
             format: FORMAT.into(),
             program: crate::protocol::PROGRAM.into(),

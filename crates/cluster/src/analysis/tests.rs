@@ -9,19 +9,9 @@ use crate::protocol::{PairPlan, RoundTrip};
 const HOSTS: usize = 8;
 
 fn results(hosts: usize) -> Results {
-    let rank = |rank: usize| RankFacts {
-        rank,
-        label: format!("n{rank}"),
-        host: None,
-        kernel: rank,
-        cpus: 2,
-        address: "10.0.0.1".parse().unwrap(),
-        clock_offset_s: 0.0,
-        clock_error_s: 0.0,
-    };
     let plan = |transport| PairPlan { transport, round_trip_seconds: 0.1, rate_seconds: 0.1, message_bytes: 1 };
     Results {
-        ranks: (0..hosts).map(rank).collect(),
+        ranks: (0..hosts).map(RankFacts::made).collect(),
         plans: [Transport::Tcp, Transport::Mpi].map(plan).to_vec(),
         tolerance: 0.1,
         ..Results::default()
