@@ -1,52 +1,25 @@
 //! `kelvin load` as a whole program: tables, JSON, gates, lists, logs, mistakes, and Ctrl-C.
 
+mod made_server;
 mod test_dir;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use made_server::start_server;
 use serde_json::Value;
 use test_dir::{
     HANG_TIMEOUT, KELVIN, TestDir, assert_refused, handles_interrupts, is_met_within, signal, stderr, stdout,
     wait_for_output,
 };
 
-/// Starts a server that answers each path with itself, and /missing with status 404; it ends with the test program.
+/// Starts a server that answers each path with itself, and /missing with status 404.
 fn start_echo_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(&connection));
-        }
-    });
-    address
-}
-
-/// Answers all requests of a connection with the path, each of which is its first line and others that do not matter.
-fn answer(connection: &TcpStream) -> std::io::Result<()> {
-    respond(connection, |path| (if path == "/missing" { "404 Not Found" } else { "200 OK" }, path.to_owned()))
-}
-
-/// Answers all requests of a connection with a status and a body.
-fn respond(connection: &TcpStream, answer: impl Fn(&str) -> (&'static str, String)) -> std::io::Result<()> {
-    let mut reader = BufReader::new(connection);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head)? == 0 {
-                return Ok(());
-            }
-        }
-        let (status, body) = answer(head.split(' ').nth(1).unwrap_or_default());
-        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        let mut writer = connection;
-        writer.write_all(text.as_bytes())?;
-    }
+    start_server(|path| (if path == "/missing" { "404 Not Found" } else { "200 OK" }, path.to_owned()))
 }
 
 /// A short load on a URL.
@@ -196,20 +169,11 @@ fn threads_search_a_rate_and_are_interrupted() {
 
 /// Starts a server that answers the first requests, and refuses all others.
 fn start_limited_server(answers: u64) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, requests) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
-    std::thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let requests = Arc::clone(&requests);
-            std::thread::spawn(move || {
-                respond(&connection, |_| {
-                    let status = if requests.fetch_add(1, Ordering::Relaxed) < answers { "200 OK" } else { "503 Busy" };
-                    (status, String::new())
-                })
-            });
-        }
-    });
-    address
+    let requests = AtomicU64::default();
+    start_server(move |_| {
+        let status = if requests.fetch_add(1, Ordering::Relaxed) < answers { "200 OK" } else { "503 Busy" };
+        (status, String::new())
+    })
 }
 
 /// Of three threads a search finds what the server bears: two steps of 22 and 44 requests, and half of the third.

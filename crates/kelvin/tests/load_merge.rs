@@ -1,40 +1,20 @@
 //! `kelvin load merge` as a whole program: two generators at once on a real server, what they print, and what is refused.
 
+mod made_server;
 mod test_dir;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 
+use made_server::start_server;
 use serde_json::{Value, json};
 use test_dir::{TestDir, assert_refused, stderr, stdout, wait_for_output};
 
-/// Starts a server that answers each request with two bytes; it ends with the test program.
-fn start_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(&connection));
-        }
-    });
-    address
-}
-
-fn answer(connection: &TcpStream) -> std::io::Result<()> {
-    let mut reader = BufReader::new(connection);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head)? == 0 {
-                return Ok(());
-            }
-        }
-        let mut writer = connection;
-        writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
-    }
+/// Starts a server that answers each request with two bytes.
+fn start_short_server() -> SocketAddr {
+    start_server(|_| ("200 OK", "ok".to_owned()))
 }
 
 /// A time so far from now, as `--start-at` takes it.
@@ -45,7 +25,7 @@ fn time_after(duration: Duration) -> String {
 
 /// Runs two generators at once, and writes what they print into a.json and b.json.
 fn load_from_two(dir: &TestDir, options: &[&str]) -> [Value; 2] {
-    let url = format!("http://{}/", start_server());
+    let url = format!("http://{}/", start_short_server());
     let mut outputs = outputs_of_two(dir, &url, Duration::from_secs(1), options);
     // Under other load they may be prepared later than that.
     for lead in [4, 16, 64].map(Duration::from_secs) {
@@ -176,7 +156,7 @@ fn what_must_not_be_merged_is_refused() {
 
 #[test]
 fn start_and_share_errors_are_one_line() {
-    let (dir, url) = (TestDir::new(), format!("http://{}/", start_server()));
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_short_server()));
     for (arguments, expected) in [
         (&["--start-at", "@5"][..], "--start-at 1970-01-01T00:00:05Z: that was "),
         (&["--start-at", "08:00"], "--start-at"),
