@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelvin_core::units;
 use kelvin_sys::stop_signals;
@@ -10,9 +10,6 @@ use kelvin_sys::stop_signals;
 use crate::cli_error::{CliError, Context};
 use crate::host_claim::host_name;
 use crate::progress::show_time_progress;
-
-/// Time between two looks whether a signal has come: what a person feels as at once.
-const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits a part of this time, always the same on a host and another one on others.
 ///
@@ -27,14 +24,11 @@ pub fn wait_for_host(limit: Duration) -> Result<(), CliError> {
 }
 
 fn wait(delay: Duration) -> Result<(), CliError> {
-    let start = Instant::now();
-    while let Some(remaining) = delay.checked_sub(start.elapsed()).filter(|remaining| !remaining.is_zero()) {
-        if let Some(signal) = stop_signals::stop_signal() {
-            bail!("{signal} ended the wait of --jitter: nothing was measured");
-        }
-        std::thread::sleep(remaining.min(SIGNAL_POLL_INTERVAL));
+    if stop_signals::sleep_unless_stopped(delay)? {
+        return Ok(());
     }
-    Ok(())
+    let signal = stop_signals::stop_signal().unwrap_or_default();
+    bail!("{signal} ended the wait of --jitter: nothing was measured");
 }
 
 /// What tells this host from others: its id, or else its name.
@@ -52,6 +46,8 @@ fn delay_of_host(seed: &str, limit: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,9 @@
 //! SIGINT, SIGTERM and SIGHUP as a flag that the supervisor checks.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
+use crate::poll::wait_any_readable;
 use crate::signal_handler::set_handler;
 use crate::{Result, check};
 
@@ -59,6 +61,25 @@ fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result<()
         }
     }
     Ok(())
+}
+
+/// A signal that comes between a look at it and the wait is seen so much later.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits for this time; false where a signal asked to stop, which ends the wait.
+///
+/// # Errors
+/// Those of poll.
+pub fn sleep_unless_stopped(time: Duration) -> Result<bool> {
+    let start = Instant::now();
+    while stop_signal().is_none() {
+        let remaining = time.saturating_sub(start.elapsed());
+        if remaining.is_zero() {
+            return Ok(true);
+        }
+        wait_any_readable(&[], remaining.min(POLL_INTERVAL))?;
+    }
+    Ok(false)
 }
 
 /// The name of the signal that asked to stop, if one has.

@@ -5,7 +5,7 @@ mod state;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelvin_analysis::wording::history::change_line;
 use kelvin_analysis::{MetricResult, Outcome, alarming_changes};
@@ -18,7 +18,6 @@ use kelvin_core::{History, RunStatus, SeriesHistory};
 use kelvin_harness::Effort;
 use kelvin_machine::hardware_identity;
 use kelvin_store::{StoreLock, labels};
-use kelvin_sys::poll::wait_any_readable;
 use kelvin_sys::stop_signals;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
@@ -42,8 +41,6 @@ use crate::stores::{open_local_store, open_store};
 const WATCH_MODE: &str = "watch";
 /// Between two turns, unless asked otherwise.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(3600);
-/// A signal that comes between a look at it and the wait is seen so much later.
-const SIGNAL_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is measured unless names are given: the most informative metrics, which take less than 20 s of CPU time in all and write next to
 /// nothing.
@@ -66,7 +63,7 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
             notice!("no run: {} of one CPU covers the last one in {}", percent(args.cpu_share), text(wait));
             return Ok(true);
         }
-        if !sleep_unless_stopped(wait)? {
+        if !stop_signals::sleep_unless_stopped(wait)? {
             return Ok(true);
         }
         match watch.run_cycle() {
@@ -91,19 +88,6 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
 /// A time for people.
 fn text(time: Duration) -> String {
     seconds(time.as_secs_f64())
-}
-
-/// Waits; false where a signal asked to stop.
-fn sleep_unless_stopped(time: Duration) -> Result<bool, CliError> {
-    let start = Instant::now();
-    while stop_signals::stop_signal().is_none() {
-        let remaining = time.saturating_sub(start.elapsed());
-        if remaining.is_zero() {
-            return Ok(true);
-        }
-        wait_any_readable(&[], remaining.min(SIGNAL_POLL_INTERVAL))?;
-    }
-    Ok(false)
 }
 
 /// A watch.
