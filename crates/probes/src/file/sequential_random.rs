@@ -77,6 +77,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.record(&READ_ORDER, vec![read_time / reads.inner.requests as f64]);
     if reads.histogram.count() >= MIN_READS_FOR_P99 {
         bench.record(&READ_ORDER_P99, reads.histogram.quantile(0.99).into_iter().collect());
+    } else {
+        bench.note(format!("a 99th percentile needs {MIN_READS_FOR_P99} reads"));
     }
     Ok(())
 }
