@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of kelvin for aarch64: those of crates that compute by qemu-user, and in a guest those of hardware counters, which need a kernel.
+"""Tests of kelvin for aarch64: those of crates that compute by qemu-user, and in a guest those of system calls and hardware counters.
 
 usage: aarch64.py TARGET DIRECTORY
 
@@ -33,8 +33,8 @@ EMULATED = {
         "transfer::endpoints::tests::accepted_connection_is_not_paced": "qemu-user cannot read TCP_CONGESTION",
     },
 }
-# The package and its module whose tests count events, which qemu-user cannot.
-IN_GUEST, COUNTER_TESTS = "kelvin-sys", "perf_event"
+# The package whose tests need a kernel. Some count events, which qemu-user cannot.
+IN_GUEST = "kelvin-sys"
 # Any test of the program, for which cargo builds the program too, with the same features.
 PROGRAM_TEST = "paths"
 # A loop of two instructions, subs and b.ne, of which kelvin counts those of an operation. Interrupts are counted too.
@@ -77,7 +77,7 @@ def test_by_emulator(test_programs):
 def script(test_program):
     """The script of the guest: the tests, the facts of the machine, and a run. It stops at the first failure."""
     run = f"/bin/kelvin run {LOOP} --budget minimum --rounds 2 --no-store --no-report --json"
-    commands = [f"/bin/{test_program.name} {COUNTER_TESTS}", "/bin/kelvin machine --json", run]
+    commands = [f"/bin/{test_program.name}", "/bin/kelvin machine --json", run]
     return "".join(f"echo '{PART_LINE}'; {command} || exit\n" for command in commands)
 
 
@@ -96,7 +96,7 @@ def check_counts(report):
 
 
 def check_in_guest(directory, test_program, kelvin):
-    """Runs the tests of counters, and kelvin, and checks which events it finds."""
+    """Runs the tests that need a kernel, and kelvin, and checks which events it finds."""
     machine = guest.Guest(directory, architecture=AARCH64)
     # Symbols are half of a program, and unpacking them in the guest takes longer than its tests.
     programs = [machine.work / program.name for program in (test_program, kelvin)]
@@ -118,7 +118,7 @@ def main():
     test_programs, kelvin = build(target)
     for name, test in {
         "the tests of crates": lambda: test_by_emulator(test_programs),
-        "the hardware counters": lambda: check_in_guest(directory, test_programs[IN_GUEST], kelvin),
+        "the system calls and hardware counters": lambda: check_in_guest(directory, test_programs[IN_GUEST], kelvin),
     }.items():
         try:
             test()

@@ -25,6 +25,7 @@ INIT = f"""#!/bin/busybox sh
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
+ln -s /proc/self/fd /dev/fd
 mount -t tmpfs tmp /tmp
 ip link set lo up
 export PATH=/bin HOME=/tmp

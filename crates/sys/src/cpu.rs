@@ -55,8 +55,8 @@ pub fn core_of(cpu: u32) -> Option<[i64; 3]> {
 /// A last-level cache as the kernel states it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LastLevelCache {
-    /// Its size.
-    pub bytes: u64,
+    /// Its size, unless the kernel tells only who shares it, as on many Arm systems.
+    pub bytes: Option<u64>,
     /// The CPUs that share it, as the kernel lists them, such as `0-3,8-11`.
     pub cpus: String,
 }
@@ -68,8 +68,9 @@ pub fn last_level_cache(cpu: u32) -> Option<LastLevelCache> {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{name}");
             Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
         };
-        let kibibytes: u64 = read("size")?.strip_suffix('K')?.parse().ok()?;
-        let cache = LastLevelCache { bytes: kibibytes << 10, cpus: read("shared_cpu_list")? };
+        let kibibytes: Option<u64> = read("size").and_then(|size| size.strip_suffix('K')?.parse().ok());
+        let bytes = kibibytes.map(|kibibytes| kibibytes << 10);
+        let cache = LastLevelCache { bytes, cpus: read("shared_cpu_list")? };
         Some((read("level")?.parse::<u32>().ok()?, cache))
     });
     caches.max_by_key(|(level, _)| *level).map(|(_, cache)| cache)
@@ -126,11 +127,12 @@ mod tests {
         assert_eq!(core_of(here).is_some(), is_stated);
         assert_eq!(core_of(8000), None);
         assert_eq!(last_level_cache(8000), None);
-        let has_caches = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/cache/index0")).exists();
+        let has_caches =
+            std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{here}/cache/index0/level")).exists();
         let first = |list: &str| list.split([',', '-']).next().and_then(|number| number.parse::<u32>().ok());
         let cache = last_level_cache(here);
         let is_shared =
-            |cache: &LastLevelCache| first(&cache.cpus).is_some_and(|first| first <= here) && cache.bytes > 0;
+            |cache: &LastLevelCache| first(&cache.cpus).is_some_and(|first| first <= here) && cache.bytes != Some(0);
         assert_eq!(cache.as_ref().is_some_and(is_shared), has_caches, "{cache:?}");
     }
 

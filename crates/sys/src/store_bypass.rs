@@ -94,6 +94,11 @@ mod tests {
             return MissingRequirement::machine(format!("a thread cannot choose whether loads bypass stores: {error}"))
                 .report_skip("the mitigation of speculative store bypass");
         }
+        // Arm kernels that were told to use no mitigations refuse it.
+        if let Err(error) = std::thread::spawn(|| disable(false)).join().unwrap() {
+            return MissingRequirement::machine(format!("the kernel always lets loads bypass stores: {error}"))
+                .report_skip("the mitigation of speculative store bypass");
+        }
         let forced = std::thread::spawn(|| {
             disable(false).unwrap();
             let disabled = StoreBypass::of_thread().unwrap();

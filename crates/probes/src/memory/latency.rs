@@ -154,7 +154,7 @@ fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
     let pages = page_kind(case)?;
-    if is_beyond_caches(bytes as u64, cpu::last_level_cache(bench.cpu()).map(|cache| cache.bytes)) {
+    if is_beyond_caches(bytes as u64, cpu::last_level_cache(bench.cpu()).and_then(|cache| cache.bytes)) {
         return measure_sparse(bench, bytes, pages);
     }
     let mut ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;

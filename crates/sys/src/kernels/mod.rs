@@ -53,8 +53,9 @@ mod tests {
     #[test]
     fn counter_is_monotonic() {
         let first = counter_start();
-        let second = counter_stop();
-        assert!(second > first);
+        assert!(counter_stop() >= first);
+        // The counter of many Arm processors advances only every 40 ns.
+        assert!((0..100_000).any(|_| counter_stop() > first));
     }
 
     #[test]
