@@ -12,6 +12,13 @@ use crate::root::{FileRoot, required};
 /// The PMUs of hybrid Intel processors, one for each kind of core, the fastest first: their directories, and what the cores are called.
 const HYBRID_PMUS: [(&str, &str); 3] = [("cpu_core", "P-core"), ("cpu_atom", "E-core"), ("cpu_lowpower", "LP E-core")];
 
+/// Indexes in `HYBRID_PMUS`. One PMU counts for both on Meteor Lake, whose low-power cores are on another tile than its L3.
+const E_CORE: usize = 1;
+const LOW_POWER_E_CORE: usize = 2;
+
+/// More caches of one CPU than any processor has.
+const MAX_CACHES: usize = 16;
+
 /// Frequencies and capacities that differ by a smaller factor are of one kind: the favoured cores of a design are a few percent faster than
 /// its others (Turbo Boost Max 3.0).
 const SAME_KIND_RATIO: f64 = 1.1;
@@ -31,6 +38,10 @@ pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<
     let pmu_cpus = HYBRID_PMUS.map(|(pmu, _)| {
         root.text(&format!("/sys/devices/{pmu}/cpus")).and_then(|list| non_empty_cpu_list(&list)).unwrap_or_default()
     });
+    let e_core_cache_levels = cache_levels(root, &pmu_cpus[E_CORE]);
+    let is_low_power = |cpu| {
+        e_core_cache_levels.get(&cpu).is_some_and(|level| e_core_cache_levels.values().any(|other| other > level))
+    };
     let designs = cpu::arm_designs(root);
     // A speed that is stated for some CPUs only says nothing of the others.
     let speeds = |file: &str| -> BTreeMap<u32, f64> {
@@ -44,6 +55,7 @@ pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<
     let mut kinds: BTreeMap<KindKey, CoreKind> = BTreeMap::new();
     for &cpu in cpus {
         let key = match pmu_cpus.iter().position(|cpus| cpus.contains(&cpu)) {
+            Some(E_CORE) if is_low_power(cpu) => KindKey::Pmu(LOW_POWER_E_CORE),
             Some(pmu) => KindKey::Pmu(pmu),
             None => KindKey::Speed(
                 designs.get(&cpu).copied(),
@@ -82,6 +94,14 @@ pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<
     let mut kinds: Vec<CoreKind> = kinds.into_iter().map(|(_, kind)| kind).collect();
     add_speed_to_equal_names(&mut kinds);
     Ok((kinds, source))
+}
+
+/// The level of the last cache of each CPU whose caches are stated.
+fn cache_levels(root: FileRoot<'_>, cpus: &[u32]) -> BTreeMap<u32, u32> {
+    let level =
+        |cpu: u32, index| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/cache/index{index}/level"))?.parse().ok();
+    let last_level = |cpu| (0..MAX_CACHES).map_while(|index| level(cpu, index)).max();
+    cpus.iter().filter_map(|&cpu| Some((cpu, last_level(cpu)?))).collect()
 }
 
 /// The lowest speed of each class, ascending: a class begins where a speed is above the lowest of the class before by more than that factor.
@@ -148,6 +168,21 @@ mod tests {
         });
         assert_eq!(names_and_cpus(&kinds), [("P-core", &[0, 1, 2, 3][..]), ("E-core", &[4, 5]), ("LP E-core", &[6])]);
         assert_eq!(kinds[0].maximum_hz, Some(4.9e9));
+    }
+
+    #[test]
+    fn e_cores_without_the_l3_of_others_are_low_power_cores() {
+        let pmus = [("sys/devices/cpu_core/cpus", "0"), ("sys/devices/cpu_atom/cpus", "1-3")];
+        let last_cache = |levels: [&'static str; 4]| {
+            kinds(4, &pmus, |cpu| {
+                vec![("cache/index0/level", "1".into()), ("cache/index1/level", levels[cpu as usize].into())]
+            })
+        };
+        let meteor_lake = last_cache(["3", "3", "3", "2"]);
+        assert_eq!(names_and_cpus(&meteor_lake), [("P-core", &[0][..]), ("E-core", &[1, 2]), ("LP E-core", &[3])]);
+        // On Lunar Lake no efficiency core has the L3.
+        let lunar_lake = last_cache(["3", "2", "2", "2"]);
+        assert_eq!(names_and_cpus(&lunar_lake), [("P-core", &[0][..]), ("E-core", &[1, 2, 3])]);
     }
 
     #[test]
