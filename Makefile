@@ -25,7 +25,7 @@ help: ## this list
 # ---- for users
 
 run: build ## measure this machine: prints the table, writes report.html in this directory, stores the run
-	$(KELVIN) run
+	$(KELVIN) run -o report.html
 
 build: need-cargo need-cc
 	$(CARGO) build --release --locked --package kelvin

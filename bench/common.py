@@ -164,7 +164,7 @@ def run_kelvin(kelvin, names, seconds, *flags):
     kelvin would end as soon as its interval is narrow enough. As many rounds as fit make it take the whole time. So it meets
     the same disturbances as the program that it is compared with.
     """
-    command = [kelvin, "run", *names, "--json", "--no-report", "--budget", f"{seconds:g}s"]
+    command = [kelvin, "run", *names, "--json", "--budget", f"{seconds:g}s"]
     command += [] if "--store" in flags else ["--no-store"]
     if "--rounds" in flags:
         return json.loads(run([*command, *flags]))

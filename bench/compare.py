@@ -105,7 +105,7 @@ def measure_unchanged(kelvin, directory, arguments):
     store, random_source = directory / "runs.sqlite", random.Random(arguments.seed)
     for number in range(arguments.runs):
         common.log(f"run {number + 1} of {arguments.runs}")
-        common.run([kelvin, "run", *arguments.names, "--store", store, "--no-report"], cwd=directory)
+        common.run([kelvin, "run", *arguments.names, "--store", store], cwd=directory)
     ids = [run["id"] for run in json.loads(common.run([kelvin, "runs", "--store", store, "list", "--json"]))]
     all_pairs = list(itertools.combinations(ids, 2))
     pairs = random_source.sample(all_pairs, min(arguments.pairs, len(all_pairs)))
@@ -235,7 +235,7 @@ def compare_sides(kelvin, faster_kelvin, store, arguments):
 
 
 def store_run(program, store, seconds, side):
-    common.run([program, "run", SLOWED_PROBE, "--budget", f"{seconds}s", "--tag", f"side={side}", "--store", store, "--no-report"])
+    common.run([program, "run", SLOWED_PROBE, "--budget", f"{seconds}s", "--tag", f"side={side}", "--store", store])
 
 
 # ---- load on one side

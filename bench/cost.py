@@ -37,7 +37,7 @@ def peak_resident(process):
 def measure_run(kelvin, directory, *flags):
     """Wall time in seconds, and peak memory and page size in bytes, of one run in a directory of its own."""
     page = Path(directory) / "report.html"
-    command = [kelvin, "run", "cpu", "os", "--store", Path(directory) / "runs.sqlite", "--report", page, *flags]
+    command = [kelvin, "run", "cpu", "os", "--store", Path(directory) / "runs.sqlite", "--output", page, *flags]
     start_time, peak = time.monotonic(), 0
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while True:

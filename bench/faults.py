@@ -177,7 +177,7 @@ def check_killed(kelvin, random_source, kills):
                 exported_run = json.loads(sandbox.run("runs", "export", "last").stdout)
                 require(exported_run["predictions"], "a run without predictions is called complete")
             rounds.append(stored_rounds)
-            sandbox.run("run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report")
+            sandbox.run("run", "os.syscall.null", "--budget", "1s", "--rounds", "2")
             sandbox.require_no_scratch()
         common.log(f"killed {index + 1} of {kills}: after {kill_time:.2f} s, {stored_rounds} rounds stored, {run.reported_rounds} reported")
     require(kelvin_cgroups() == cgroups, "a cgroup was left behind")
@@ -201,7 +201,7 @@ def check_interrupted(sandbox):
 def check_full_disk(sandbox):
     require_root()
     (sandbox.path / "small").mkdir()
-    script = 'mount -t tmpfs -o size=300k none small && exec "$0" run os --quick --no-report --store small/runs.sqlite'
+    script = 'mount -t tmpfs -o size=300k none small && exec "$0" run os --quick --store small/runs.sqlite'
     process = sandbox.run(prefix=("unshare", "--mount", "sh", "-c", script))
     require(process.returncode == 2, f"exit status {process.returncode}: {process.stderr.strip()}")
     require("syscall.null" in process.stdout, "the table was not printed")
@@ -216,7 +216,7 @@ def check_no_store(sandbox):
     process = sandbox.run("run", "--quick")
     require(process.returncode == 2, f"exit status {process.returncode}")
     require(len(process.stderr.splitlines()) == 1, f"unexpected messages: {process.stderr.strip()}")
-    unstored_process = sandbox.run("run", "os.syscall.null", "--budget", "2s", "--no-store", "--no-report")
+    unstored_process = sandbox.run("run", "os.syscall.null", "--budget", "2s", "--no-store")
     require(unstored_process.returncode == 0, f"with --no-store: {unstored_process.stderr.strip()}")
     return process.stderr.strip()
 

@@ -150,12 +150,12 @@ class FilePrograms:
 
     def kelvin_jobs_rate(self, jobs, depth):
         """Requests per second of file.jobs, with these jobs and this depth."""
-        command = [self.kelvin, "study", "file.jobs", "--only", f"jobs={jobs}", "--only", f"depth={depth}", "--dir", self.path.parent, "--budget", "minimum", "--rounds", JOB_ROUNDS, "--no-store", "--no-report", "--json"]
+        command = [self.kelvin, "study", "file.jobs", "--only", f"jobs={jobs}", "--only", f"depth={depth}", "--dir", self.path.parent, "--budget", "minimum", "--rounds", JOB_ROUNDS, "--no-store", "--json"]
         return common.find_summary(json.loads(self.run_on_all_cpus(*command)), "file.jobs.iops", f"depth={depth} jobs={jobs}")["headline"]
 
     def kelvin_device_rate(self):
         """Requests per second of file.device.requests."""
-        command = [self.kelvin, "run", "file.device.requests", "--dir", self.path.parent, "--budget", "minimum", "--rounds", DEVICE_ROUNDS, "--no-store", "--no-report", "--json"]
+        command = [self.kelvin, "run", "file.device.requests", "--dir", self.path.parent, "--budget", "minimum", "--rounds", DEVICE_ROUNDS, "--no-store", "--json"]
         return common.find_summary(json.loads(self.run_on_all_cpus(*command)), "file.device.requests")["headline"]
 
     def fio_jobs_rate(self, jobs, depth, engine):

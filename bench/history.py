@@ -129,7 +129,7 @@ def series_number(series):
 
 def create_template(kelvin, store):
     """Makes one short run, whose machine and definitions all other runs share."""
-    common.run([kelvin, "run", METRIC, "--quick", "--budget", "minimum", "--rounds", "4", "--no-report", "--store", store])
+    common.run([kelvin, "run", METRIC, "--quick", "--budget", "minimum", "--rounds", "4", "--store", store])
     with sqlite3.connect(store) as connection:
         connection.execute("DELETE FROM headline")
         connection.execute("DELETE FROM series")

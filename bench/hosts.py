@@ -129,6 +129,6 @@ def run_against_agent(kelvin, host, cpu, token_path, seconds, names=("cpu.clock.
     The default has one short measurement of this machine. Without seconds the run takes the time that its rounds need.
     """
     budget = [] if seconds is None else ["--budget", f"{seconds:g}s"]
-    command = [kelvin, "run", *names, *budget, "--cpu", cpu, "--json", "--no-report",
+    command = [kelvin, "run", *names, *budget, "--cpu", cpu, "--json",
                "--no-store", "--peer", AGENT_ADDRESS, "--token-file", token_path]
     return json.loads(common.run(in_namespace(host, *command)))

@@ -47,7 +47,7 @@ def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
     command = [kelvin, "run", METRIC, "--thorough", "--rounds", ROUNDS, "--budget", "minimum"]
-    command += ["--json", "--no-store", "--no-report", "--cpu", rivals.cpu]
+    command += ["--json", "--no-store", "--cpu", rivals.cpu]
     run_kelvin = lambda: json.loads(common.run(command))
     selection, missing_cases = compared_cases(run_kelvin())
     if not selection:

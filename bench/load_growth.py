@@ -45,7 +45,7 @@ def server_growth(study):
 def measure_leak(kelvin, base, preload, budget):
     environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
     with stats_server(kelvin, base, 16, 100, env=environment) as (address, study_flags):
-        command = [kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", base, "--rounds", "8", "--users", "1,2,4", "--budget", budget]
+        command = [kelvin, "study", "load", "--json", "--no-store", "--dir", base, "--rounds", "8", "--users", "1,2,4", "--budget", budget]
         study = json.loads(common.run([*command, "--url", f"http://{address}/", *study_flags], timeout=900))
     growth, holds, text = server_growth(study)
     common.log(text)

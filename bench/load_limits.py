@@ -576,7 +576,7 @@ def run_study(setting, plant, arguments, budget):
         entry_files = [item for item in plant_words if isinstance(item, Path)]
         environment = {name: value for item in plant_words if isinstance(item, dict) for name, value in item.items()}
         flags = [item for item in plant_words if not isinstance(item, (Path, dict))]
-        command = [setting.kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", setting.base]
+        command = [setting.kelvin, "study", "load", "--json", "--no-store", "--dir", setting.base]
         command += ["--rounds", "4", "--budget", budget]
         command += [] if "--cache" in flags or "--url" in flags else ["--file-count", "128"]
         join_cgroups = (lambda: [entry_file.write_text(str(os.getpid())) for entry_file in entry_files]) if entry_files else None

@@ -216,7 +216,7 @@ def measure(arguments):
         common.log("the allowed CPUs are not contiguous: compared on one CPU only")
     memory_rivals = MemoryRivals(rivals, arguments.seconds)
     selection = [comparison for comparison in comparisons(memory_rivals) if comparison.cpus == "one" or cpu_count > 1]
-    command = [kelvin, "run", "mem.bandwidth.copy", "--quick", "--json", "--no-store", "--no-report", "--cpu", str(rivals.cpu)]
+    command = [kelvin, "run", "mem.bandwidth.copy", "--quick", "--json", "--no-store", "--cpu", str(rivals.cpu)]
     sizes = {}
 
     def measure_kelvin():

@@ -127,7 +127,7 @@ def measure_run(kelvin, store, arguments, number):
     start_time = time.monotonic()
     flags = ["--quick"] if arguments.quick else []
     names = [] if arguments.area == [ALL_AREAS] else arguments.area
-    output = common.run([kelvin, "run", *names, "--json", "--with-samples", "--no-report", "--store", store, *flags], timeout=900)
+    output = common.run([kelvin, "run", *names, "--json", "--with-samples", "--store", store, *flags], timeout=900)
     seconds = time.monotonic() - start_time
     if arguments.reports:
         (arguments.reports / f"run-{number + 1:02}.json.gz").write_bytes(gzip.compress(output.encode(), 6))

@@ -224,7 +224,7 @@ def measure_link(link, kelvin, arguments):
 
 def run_report(kelvin, names, arguments, cpu, command_prefix=(), **options):
     """The JSON report of a kelvin run."""
-    flags = ["--rounds", arguments.rounds, "--budget", "minimum", "--cpu", cpu, "--json", "--with-samples", "--no-report", "--no-store"]
+    flags = ["--rounds", arguments.rounds, "--budget", "minimum", "--cpu", cpu, "--json", "--with-samples", "--no-store"]
     return json.loads(common.run([*command_prefix, kelvin, "run", *names, *flags], **options))
 
 

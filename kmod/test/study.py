@@ -17,7 +17,7 @@ import guest  # noqa: E402
 STUDY_FUNCTION = r"""
 mkdir -p /tmp/measured
 study() {
-    ( cd /tmp/measured && COLUMNS=200 kelvin study transfer --no-canaries --no-store --no-report --dir /tmp/measured "$@" ) >/tmp/studied 2>/tmp/progress ||
+    ( cd /tmp/measured && COLUMNS=200 kelvin study transfer --no-canaries --no-store --dir /tmp/measured "$@" ) >/tmp/studied 2>/tmp/progress ||
         { cat /tmp/progress /tmp/studied; return 1; }
     sed 's/^/study: /' /tmp/studied
 }

@@ -76,7 +76,7 @@ def test_by_emulator(test_programs):
 
 def script(test_program):
     """The script of the guest: the tests, the facts of the machine, and a run. It stops at the first failure."""
-    run = f"/bin/kelvin run {LOOP} --budget minimum --rounds 2 --no-store --no-report --json"
+    run = f"/bin/kelvin run {LOOP} --budget minimum --rounds 2 --no-store --json"
     commands = [f"/bin/{test_program.name}", "/bin/kelvin machine --json", run]
     return "".join(f"echo '{PART_LINE}'; {command} || exit\n" for command in commands)
 

@@ -83,7 +83,7 @@ mount -i -t {kind} -o {self.options()} 127.0.0.1:{path} /mnt || exit
 grep ' /mnt ' /proc/mounts
 {delay}
 echo 3 > /proc/sys/vm/drop_caches
-/bin/kelvin run file.remote --remote /mnt --dir /disk/local {effort} --no-store --no-report --json 2>/tmp/errors || {{ cat /tmp/errors; exit 1; }}
+/bin/kelvin run file.remote --remote /mnt --dir /disk/local {effort} --no-store --json 2>/tmp/errors || {{ cat /tmp/errors; exit 1; }}
 {'/bin/tc qdisc del dev lo root' if self.delay else ''}
 umount /mnt || exit
 """

@@ -21,7 +21,7 @@ CPU_PAIRS = {(first, second) for second in CPU_NODES for first in range(second)}
 WORKING_CPUS = {("all", 1), ("all", 2), ("all", 4), ("one", 1), ("one", 2)}
 # Base pages of a huge one, by which the shares of nodes may differ.
 HUGE_PAGE_PAGES = 512
-SCRIPT = "/bin/kelvin run mem.node mem.core_to_core mem.scaling --budget minimum --rounds 2 --no-store --no-report --json"
+SCRIPT = "/bin/kelvin run mem.node mem.core_to_core mem.scaling --budget minimum --rounds 2 --no-store --json"
 
 
 def contents(_, programs):

@@ -15,8 +15,6 @@ struct Launcher {
     rank: &'static str,
     /// Its rank among those on its host, where the launcher has a variable for that.
     local_rank: Option<&'static str>,
-    /// How many processes there are.
-    size: Option<&'static str>,
     /// The job, where no resource manager has a name for it.
     job: Option<&'static str>,
     /// The host, as the launcher calls it.
@@ -32,7 +30,6 @@ static LAUNCHERS: [Launcher; 7] = [
         name: "Open MPI",
         rank: "OMPI_COMM_WORLD_RANK",
         local_rank: Some("OMPI_COMM_WORLD_LOCAL_RANK"),
-        size: Some("OMPI_COMM_WORLD_SIZE"),
         job: Some("PMIX_NAMESPACE"),
         node: Some("PMIX_HOSTNAME"),
         unbind: Some("mpirun --bind-to none"),
@@ -41,7 +38,6 @@ static LAUNCHERS: [Launcher; 7] = [
         name: "PALS",
         rank: "PALS_RANKID",
         local_rank: Some("PALS_LOCAL_RANKID"),
-        size: Some("PMI_SIZE"),
         job: Some("PALS_APID"),
         node: None,
         unbind: Some("mpiexec --cpu-bind none"),
@@ -51,7 +47,6 @@ static LAUNCHERS: [Launcher; 7] = [
         name: "Hydra",
         rank: "MPI_LOCALRANKID",
         local_rank: Some("MPI_LOCALRANKID"),
-        size: Some("PMI_SIZE"),
         job: None,
         node: Some("MPIR_CVAR_CH3_INTERFACE_HOSTNAME"),
         unbind: Some("mpiexec -bind-to none"),
@@ -60,7 +55,6 @@ static LAUNCHERS: [Launcher; 7] = [
         name: "Flux",
         rank: "FLUX_TASK_RANK",
         local_rank: Some("FLUX_TASK_LOCAL_ID"),
-        size: Some("FLUX_JOB_SIZE"),
         job: Some("FLUX_JOB_ID"),
         node: None,
         unbind: Some("flux run -o cpu-affinity=off"),
@@ -69,7 +63,6 @@ static LAUNCHERS: [Launcher; 7] = [
         name: "Slurm",
         rank: "SLURM_PROCID",
         local_rank: Some("SLURM_LOCALID"),
-        size: Some("SLURM_NTASKS"),
         job: Some("SLURM_JOB_ID"),
         node: Some("SLURMD_NODENAME"),
         unbind: Some("srun --cpu-bind=none"),
@@ -78,20 +71,11 @@ static LAUNCHERS: [Launcher; 7] = [
         name: "PMIx",
         rank: "PMIX_RANK",
         local_rank: None,
-        size: None,
         job: Some("PMIX_NAMESPACE"),
         node: Some("PMIX_HOSTNAME"),
         unbind: None,
     },
-    Launcher {
-        name: "PMI",
-        rank: "PMI_RANK",
-        local_rank: None,
-        size: Some("PMI_SIZE"),
-        job: None,
-        node: None,
-        unbind: None,
-    },
+    Launcher { name: "PMI", rank: "PMI_RANK", local_rank: None, job: None, node: None, unbind: None },
 ];
 
 /// What resource managers call a job, which its launchers inherit.
@@ -109,8 +93,6 @@ pub struct LaunchedProcess {
     pub rank: String,
     /// Its rank among those of its host, if the launcher states it.
     pub local_rank: Option<u64>,
-    /// Whether it is the only process of the job.
-    pub is_alone: bool,
     /// Whether Slurm allocated the CPUs.
     is_in_slurm: bool,
 }
@@ -130,7 +112,6 @@ impl LaunchedProcess {
             node: launcher.node.and_then(value).or_else(|| value("SLURMD_NODENAME")),
             rank,
             local_rank: number(launcher.local_rank),
-            is_alone: number(launcher.size) == Some(1),
             is_in_slurm: value("SLURM_JOB_ID").is_some(),
         })
     }
@@ -194,14 +175,13 @@ mod tests {
         LaunchedProcess::from_environment(lookup)
     }
 
-    /// Launcher, job, node, rank, local rank, and whether it is alone.
+    /// Launcher, job, node, rank and local rank.
     fn summary(variables: &str) -> String {
         let process = process(variables).unwrap();
-        let LaunchedProcess { launcher, job, node, rank, local_rank, is_alone, .. } = process;
+        let LaunchedProcess { launcher, job, node, rank, local_rank, .. } = process;
         let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         let local_rank = text(local_rank.map(|rank| rank.to_string()));
-        let size = if is_alone { "alone" } else { "of many" };
-        format!("{} {} {} {rank} {local_rank} {size}", launcher.name, text(job), text(node))
+        format!("{} {} {} {rank} {local_rank}", launcher.name, text(job), text(node))
     }
 
     const SLURM_TASK: &str = "SLURM_JOB_ID=42 SLURMD_NODENAME=n17 SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_NTASKS=8";
@@ -211,20 +191,17 @@ mod tests {
     #[test]
     fn each_launcher_is_recognised() {
         for (variables, expected) in [
-            (SLURM_TASK, "Slurm 42 n17 5 1 of many"),
-            (OPEN_MPI_TASK, "Open MPI 394067969 n4 3 1 of many"),
+            (SLURM_TASK, "Slurm 42 n17 5 1"),
+            (OPEN_MPI_TASK, "Open MPI 394067969 n4 3 1"),
             (
                 "PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 MPIR_CVAR_CH3_INTERFACE_HOSTNAME=n5",
-                "Hydra - n5 2 0 of many",
+                "Hydra - n5 2 0",
             ),
-            ("PALS_RANKID=9 PALS_LOCAL_RANKID=1 PALS_APID=ab-1 PMI_RANK=9 PBS_JOBID=7.srv", "PALS 7.srv - 9 1 of many"),
-            (
-                "FLUX_TASK_RANK=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_ID=f2x FLUX_JOB_SIZE=1 PMI_RANK=2",
-                "Flux f2x - 2 0 alone",
-            ),
-            ("PMIX_RANK=6 PMIX_NAMESPACE=x@1 PMIX_HOSTNAME=n6", "PMIx x@1 n6 6 - of many"),
-            ("PMI_RANK=1 PMI_SIZE=2", "PMI - - 1 - of many"),
-            ("SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1", "Slurm 1 - 0 0 alone"),
+            ("PALS_RANKID=9 PALS_LOCAL_RANKID=1 PALS_APID=ab-1 PMI_RANK=9 PBS_JOBID=7.srv", "PALS 7.srv - 9 1"),
+            ("FLUX_TASK_RANK=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_ID=f2x FLUX_JOB_SIZE=1 PMI_RANK=2", "Flux f2x - 2 0"),
+            ("PMIX_RANK=6 PMIX_NAMESPACE=x@1 PMIX_HOSTNAME=n6", "PMIx x@1 n6 6 -"),
+            ("PMI_RANK=1 PMI_SIZE=2", "PMI - - 1 -"),
+            ("SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1", "Slurm 1 - 0 0"),
         ] {
             assert_eq!(summary(variables), expected, "{variables}");
         }
@@ -234,11 +211,11 @@ mod tests {
     fn inner_launcher_counts_and_the_managers_job() {
         // The daemons of mpirun are tasks of Slurm, each with the local rank 0.
         let daemon = "SLURM_JOB_ID=42 SLURMD_NODENAME=n17 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=2";
-        assert_eq!(summary(&format!("{daemon} {OPEN_MPI_TASK}")), "Open MPI 42 n4 3 1 of many");
-        assert_eq!(summary(&format!("{daemon} MPI_LOCALRANKID=1 PMI_RANK=3 PMI_SIZE=4")), "Hydra 42 n17 3 1 of many");
+        assert_eq!(summary(&format!("{daemon} {OPEN_MPI_TASK}")), "Open MPI 42 n4 3 1");
+        assert_eq!(summary(&format!("{daemon} MPI_LOCALRANKID=1 PMI_RANK=3 PMI_SIZE=4")), "Hydra 42 n17 3 1");
         // srun --mpi=pmix and --mpi=pmi2.
         let pmix = format!("{SLURM_TASK} PMIX_RANK=5 PMIX_NAMESPACE=slurm.pmix.42.0 PMI_RANK=5");
-        assert_eq!(summary(&pmix), "Slurm 42 n17 5 1 of many");
+        assert_eq!(summary(&pmix), "Slurm 42 n17 5 1");
     }
 
     #[test]
@@ -251,7 +228,7 @@ mod tests {
 
     #[test]
     fn local_rank_that_is_no_number_is_unknown() {
-        assert_eq!(summary("SLURM_PROCID=5 SLURM_LOCALID=x"), "Slurm - - 5 - of many");
+        assert_eq!(summary("SLURM_PROCID=5 SLURM_LOCALID=x"), "Slurm - - 5 -");
     }
 
     #[test]

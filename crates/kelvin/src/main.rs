@@ -4,6 +4,7 @@
 #[macro_use]
 mod cli_error;
 
+mod answer;
 mod cause_experiment;
 mod class_members;
 mod cli;
@@ -18,6 +19,7 @@ mod output;
 mod peer_agent;
 mod placement;
 mod predict;
+mod probe_options;
 mod progress;
 mod redact;
 mod run_directory;
@@ -30,6 +32,7 @@ mod socket_options;
 mod standard_error;
 mod start_delay;
 mod stores;
+mod study_selection;
 
 use std::process::ExitCode;
 

@@ -26,6 +26,10 @@ pub const STDOUT_WRITE_FAILED: &str = "cannot write to standard output";
 /// Like `STDOUT_WRITE_FAILED`, for standard input.
 pub const STDIN_READ_FAILED: &str = "cannot read standard input";
 
+/// Columns of words beside a head; where there are fewer they stand below it, indented by so many.
+const MIN_HANGING_WIDTH: usize = 20;
+const NARROW_INDENT: usize = 4;
+
 /// Columns when the terminal reports none.
 const DEFAULT_WIDTH: usize = 80;
 
@@ -94,12 +98,17 @@ pub fn write_hanging(out: &mut dyn Write, head: &str, text: &str) -> io::Result<
     write_wrapped(out, width(), head, text)
 }
 
-/// Like [`write_hanging`], as wide as this, and with one space between words in any case.
+/// Like [`write_hanging`], as wide as this, and with one space between words in any case. On a narrow terminal a head that leaves no room
+/// for words has a line of its own.
 ///
 /// # Errors
 /// Those of writing.
 pub fn write_wrapped(out: &mut dyn Write, width: usize, head: &str, text: &str) -> io::Result<()> {
     let indent = display_width(head);
+    if indent > NARROW_INDENT && width.saturating_sub(indent) < MIN_HANGING_WIDTH {
+        writeln!(out, "{}", head.trim_end())?;
+        return write_wrapped(out, width, &" ".repeat(NARROW_INDENT), text);
+    }
     for (number, line) in wrap(text, width.saturating_sub(indent)).into_iter().enumerate() {
         let head = if number == 0 { head } else { &" ".repeat(indent) };
         writeln!(out, "{head}{line}")?;
@@ -111,15 +120,6 @@ pub fn write_wrapped(out: &mut dyn Write, width: usize, head: &str, text: &str) 
 pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     let json = json::to_string_pretty(value).context("cannot write JSON")?;
     print_raw(|out| writeln!(out, "{json}"))
-}
-
-/// Prints an answer as JSON, if that is asked for, or as lines for people.
-pub fn print_answer(
-    is_json: bool,
-    value: &impl Serialize,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), CliError> {
-    if is_json { print_json(value) } else { print(write) }
 }
 
 /// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
@@ -212,12 +212,18 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<
 pub struct Outlet(Option<OutputFile>);
 
 impl Outlet {
-    /// By the path that was named, if one was.
+    /// By the path that was named, if one was; `-` is standard output.
     ///
     /// # Errors
     /// Those of [`OutputFile::find`].
     pub fn find(path: Option<&Path>) -> Result<Self, CliError> {
-        path.map(OutputFile::find).transpose().map(Self).map_err(CliError::msg)
+        let file = path.filter(|path| *path != Path::new("-"));
+        file.map(OutputFile::find).transpose().map(Self).map_err(CliError::msg)
+    }
+
+    /// Whether it is standard output.
+    pub fn is_standard_output(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Writes it: to standard output what is for a terminal in full lines, else as it is.

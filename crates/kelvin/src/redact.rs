@@ -155,8 +155,8 @@ mod tests {
                 "kelvin run net --peer … --token-file=… --dir … --cpu 3",
             ),
             (
-                "./kelvin study file.remote --remote /mnt/nas --report r.html --seed 7",
-                "kelvin study file.remote --remote … --report … --seed 7",
+                "./kelvin study file.remote --remote /mnt/nas --output r.html --seed 7",
+                "kelvin study file.remote --remote … --output … --seed 7",
             ),
             ("kelvin run --store postgres://u:secret@h/d --note x", "kelvin run --store … --note x"),
             (

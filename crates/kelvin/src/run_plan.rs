@@ -150,15 +150,15 @@ impl RunPlan {
     }
 
     /// Where the run will be written, in words.
-    pub fn destination_text(&self, page: Option<&Path>) -> String {
+    pub fn destination_text(&self, reports: &[&Path]) -> String {
         let store_text = self.writer.as_ref().map_or("not stored".into(), |writer| {
             let spool_text = writer.spool_file().map(|file| format!(" by way of {file}")).unwrap_or_default();
             format!("stored in {}{spool_text}", writer.store.name())
         });
         let file_text =
             self.run_directory.as_ref().map(|directory| format!("a file of it in {}", directory.path().display()));
-        let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
-        [store_text].into_iter().chain(file_text).chain([page]).collect::<Vec<_>>().join("; ")
+        let report_texts = reports.iter().map(|path| format!("report in {}", path.display()));
+        [store_text].into_iter().chain(file_text).chain(report_texts).collect::<Vec<_>>().join("; ")
     }
 
     /// What is left of this many seconds since the run began.

@@ -8,6 +8,7 @@ use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
 use crate::cli::RunOptions;
 use crate::cli_error::CliError;
 use crate::placement::LocalMachine;
+use crate::probe_options::{covers_extent, has_need};
 
 /// Studies that a plain run includes if an option names what they need.
 #[derive(Debug)]
@@ -54,10 +55,6 @@ impl OptionStudies {
     }
 }
 
-fn has_need(probe: &Probe, need: Need) -> bool {
-    probe.metrics.iter().any(|metric| metric.needs == Some(need))
-}
-
 /// The studies whose metrics need it.
 pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
     let probes = kelvin_probes::all().into_iter();
@@ -85,8 +82,6 @@ pub fn with_file_sizes(plan: Plan, options: &RunOptions) -> Result<Plan, CliErro
 /// A plan whose study of the device covers a file of the size that an option names.
 fn with_extent(plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
     let Some(bytes) = options.extent else { return Ok(plan) };
-    let covers_extent =
-        |probe: &Probe| probe.metrics.iter().any(|metric| metric.axes().any(|axis| axis.name == EXTENT.name));
     if !plan.units.iter().any(|unit| covers_extent(unit.probe) && !unit.only_input) {
         bail!("--extent: none of {DEVICE}, {DEPTH} and {JOBS_STUDY} is measured: name one too, or leave the size out");
     }

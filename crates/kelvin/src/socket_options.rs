@@ -5,9 +5,6 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use kelvin_core::Metric;
-use kelvin_core::catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_UNIX, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE,
-};
 use kelvin_harness::{AgentEndpoint, Plan, TcpOptions};
 use kelvin_sys::net;
 use kelvin_transfer::wire::address::DisplayAddr;
@@ -18,22 +15,12 @@ use kelvin_transfer::wire::test_socket::TestSocketOptions;
 use crate::cli::RunOptions;
 use crate::cli_error::{CliError, Context};
 use crate::peer_agent::read_secret;
-
-/// The probes that they apply to: on this machine, and to another host.
-const LOCAL_PROBES: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_METHOD.id.as_str()];
-const PEER_PROBES: [&str; 2] = [PEER_BANDWIDTH.id.as_str(), PEER_BANDWIDTH_MESSAGE.id.as_str()];
-
-/// The one over Unix sockets, which have buffers and no congestion control.
-const UNIX_PROBE: &str = BANDWIDTH_UNIX.id.as_str();
-
-fn is_over_tcp(probe: &str) -> bool {
-    LOCAL_PROBES.contains(&probe) || PEER_PROBES.contains(&probe)
-}
+use crate::probe_options::{LOCAL_STREAM_PROBES, PEER_STREAM_PROBES, UNIX_STREAM_PROBE, is_over_tcp};
 
 /// Whether these options change the streams of a probe.
 fn affects_probe(sockets: &TcpOptions, probe: &str) -> bool {
     let is_tcp_affected = *sockets != TcpOptions::default() && is_over_tcp(probe);
-    is_tcp_affected || (sockets.buffers.is_some() && probe == UNIX_PROBE)
+    is_tcp_affected || (sockets.buffers.is_some() && probe == UNIX_STREAM_PROBE)
 }
 
 /// The options, which this kernel supports.
@@ -54,7 +41,7 @@ pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions
         _ => None,
     };
     if let Some(option) = ignored {
-        let (local, peer) = (LOCAL_PROBES[0], PEER_PROBES[0]);
+        let (local, peer) = (LOCAL_STREAM_PROBES[0], PEER_STREAM_PROBES[0]);
         let reason = format!("applies to {local}, and with --peer to {peer}, but neither is measured");
         bail!("{option}: {reason}; name one too (kelvin run {local}), or drop {option}");
     }
@@ -67,7 +54,7 @@ pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions
 /// # Errors
 /// The agent's refusal.
 pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) -> Result<(), CliError> {
-    let is_affected = |probe: &str| PEER_PROBES.contains(&probe) && *sockets != TcpOptions::default();
+    let is_affected = |probe: &str| PEER_STREAM_PROBES.contains(&probe) && *sockets != TcpOptions::default();
     if !plan.units.iter().any(|unit| !unit.only_input && is_affected(unit.probe.id)) {
         return Ok(());
     }
@@ -110,7 +97,10 @@ pub fn check_congestion_control(name: &str) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::catalogue::net::{BANDWIDTH_UDP, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP, PEER_LOADED};
+    use kelvin_core::catalogue::net::{
+        BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_UDP, BANDWIDTH_UNIX, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_THERE,
+        PEER_BANDWIDTH_MESSAGE, PEER_BANDWIDTH_UDP, PEER_LOADED,
+    };
 
     use super::*;
 

@@ -62,7 +62,7 @@ fn parse_location(store_name: &OsStr, option: &str) -> Result<Location, CliError
     Location::parse(store_name, |name| std::env::var_os(name)).context(option)
 }
 
-fn default_store_path() -> Result<PathBuf, CliError> {
+pub fn default_store_path() -> Result<PathBuf, CliError> {
     Ok(Store::default_path(|name| std::env::var_os(name))?)
 }
 

@@ -256,7 +256,6 @@ fn measured_run(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) 
         "--rounds",
         "2",
         "--no-store",
-        "--no-report",
         "--json",
         "--with-samples",
     ];
@@ -313,7 +312,7 @@ fn streams_stop_growing_at_link_rate() {
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
     let agent =
         ServerProcess::start_with(host.kelvin(), &["--listen", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
-    let options = ["--rounds", "4", "--no-store", "--no-report", "--json", "--with-samples"];
+    let options = ["--rounds", "4", "--no-store", "--json", "--with-samples"];
     // One of its metrics selects this probe alone: its id begins those of others, too.
     let output = Command::new(KELVIN)
         .args(["run", "net.peer.bandwidth.burst", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token])
@@ -403,7 +402,7 @@ fn measured_bandwidth_is_below_link_rate() {
     }
     // Only what is named of what needs the agent.
     let arguments = ["run", "net.peer.connect", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token];
-    let options = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--no-report", "--json"];
+    let options = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--json"];
     let output = Command::new(KELVIN).args([&arguments[..], &options].concat()).stdin(Stdio::null()).output().unwrap();
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let results = run["analysis"]["results"].as_array().unwrap().iter().filter(|result| result["only_input"] == false);
@@ -434,18 +433,7 @@ fn link_local_addresses_keep_their_zone() {
         (number.trim(), &["net.peer.offered", "net.peer.crr"]),
     ] {
         let peer = format!("{}%{zone}", NamespaceHost::FAR_LINK_LOCAL);
-        let options = [
-            "--quick",
-            "--budget",
-            "20s",
-            "--rounds",
-            "2",
-            "--no-store",
-            "--no-report",
-            "--json",
-            "--token-file",
-            &token,
-        ];
+        let options = ["--quick", "--budget", "20s", "--rounds", "2", "--no-store", "--json", "--token-file", &token];
         let output =
             Command::new(KELVIN).arg("run").args(metrics).args(options).args(["--peer", &peer]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr);

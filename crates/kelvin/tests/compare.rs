@@ -21,7 +21,7 @@ fn run(dir: &TestDir, arguments: &[&str]) -> Output {
 /// This many short runs of one probe, stored: of one whose samples count as found, with any other load.
 fn measure_times(dir: &TestDir, times: usize) {
     for _ in 0..times {
-        let probe = ["run", "file.metadata", "--budget", "minimum", "--rounds", "5", "--no-report", "--quick"];
+        let probe = ["run", "file.metadata", "--budget", "minimum", "--rounds", "5", "--quick"];
         let output = run(dir, &probe);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }

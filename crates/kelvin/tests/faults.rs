@@ -126,7 +126,7 @@ fn killed_run_keeps_finished_rounds() {
         }
 
         // What it left in the scratch space is swept up by the next start.
-        let arguments = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report"];
+        let arguments = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2"];
         let output = dir.kelvin(&arguments).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(dir.scratch(), Vec::<PathBuf>::new());
@@ -137,7 +137,8 @@ fn killed_run_keeps_finished_rounds() {
 fn interrupted_run_is_stored_as_partial() {
     for name in ["INT", "TERM"] {
         let dir = RunDir::new();
-        let child = dir.kelvin(&["run", "--quick"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let arguments = ["run", "--quick", "-o", "report.html"];
+        let child = dir.kelvin(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         assert!(is_met_within(HANG_TIMEOUT, || dir.stored_rounds() >= 3), "no round was stored");
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
@@ -231,7 +232,7 @@ fn full_store_disk_still_prints_table() {
     let study = [&users[..], &["--rounds", "2", "--file-count", "16"]].concat();
     for (figure, command) in [("syscall.null", &["run", "os", "--quick", "--budget", "6s"][..]), ("2 users", &study)] {
         let dir = RunDir::new();
-        let arguments = [command, &["--no-report", "--store", "small/runs.sqlite"]].concat();
+        let arguments = [command, &["--store", "small/runs.sqlite"]].concat();
         let output = run_on_small_disk(&dir, "size=300k", &arguments);
         let (message, table) = (stderr(&output), stdout(&output));
         assert_eq!(output.status.code(), Some(2), "{message}{table}");
@@ -299,7 +300,7 @@ fn assert_prune_on_full_disk(dir: &RunDir, mount: &str) {
         \"$0\" runs show last --store $store > shown || exit 3; \"$0\" compare last~1 last --store $store > compared; \
         test $? -le 1 || exit 4; done; fill 0 2>/dev/null; \
         \"$0\" runs tag last a=b --store $store && exit 5; \
-        \"$0\" run os.syscall.null --quick --no-report --store $store && exit 6; \
+        \"$0\" run os.syscall.null --quick --store $store && exit 6; \
         \"$0\" runs prune --keep 1 --dry-run --store $store || exit 7; three=$(stat -c %s $store); \
         \"$0\" runs delete last --store $store || exit 8; two=$(stat -c %s $store); fill 0 2>/dev/null; \
         \"$0\" runs prune --keep 1 --store $store || exit 9; one=$(stat -c %s $store); \
@@ -332,8 +333,7 @@ fn full_study_disk_ends_with_advice() {
         return MissingRequirement::privilege("mounting a small file system (root may)")
             .report_skip("a full disk under the files of a study");
     }
-    let study =
-        ["study", "load", "--no-store", "--no-report", "--dir", "small", "--file-size", "1kB", "--file-count", "100"];
+    let study = ["study", "load", "--no-store", "--dir", "small", "--file-size", "1kB", "--file-count", "100"];
     // There is room for the bytes, but not for as many files; there is none for anything; there is too little, and that is known.
     for (options, expected_words) in [
         ("size=1m,nr_inodes=20", &["No space left", "of 100 files", "--file-count"][..]),
@@ -359,13 +359,13 @@ fn full_study_disk_ends_with_advice() {
 fn unwritable_store_is_reported_before_measuring() {
     let dir = RunDir::new();
     std::fs::write(dir.path().join("data"), "a file where a directory should be").unwrap();
-    let output = dir.kelvin(&["run", "--quick"]).output().unwrap();
+    let output = dir.kelvin(&["run", "--quick", "-o", "report.html"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("data"), "{}", stderr(&output));
     assert!(output.stdout.is_empty() && !dir.path().join("report.html").exists());
     // And the same machine can still be measured without a store.
-    let arguments = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report", "--no-store"];
+    let arguments = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store"];
     let output = dir.kelvin(&arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -374,8 +374,7 @@ fn unwritable_store_is_reported_before_measuring() {
 fn one_cpu_skips_two_cpu_cases() {
     let dir = RunDir::new();
     let cpu = kelvin_sys::cpu::affinity().unwrap()[0].to_string();
-    let arguments =
-        ["-c", &cpu, KELVIN, "run", "os.switch.cross_cpu", "--budget", "10s", "--no-store", "--no-report", "--json"];
+    let arguments = ["-c", &cpu, KELVIN, "run", "os.switch.cross_cpu", "--budget", "10s", "--no-store", "--json"];
     let output = dir.command("taskset", &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -425,7 +424,7 @@ fn refused_thread_is_one_line() {
         &["serve", ".", "--listen", "127.0.0.1:0"],
         &["serve", ".", "--listen", "127.0.0.1:0", "--model", "pool"],
         &["serve", ".", "--listen", "127.0.0.1:0", "--model", "uring"],
-        &["run", "cpu", "--quick", "--budget", "5s", "--no-report", "--no-store"],
+        &["run", "cpu", "--quick", "--budget", "5s", "--no-store"],
         &["agent", "--listen", "127.0.0.1:0"],
         &["receive", ".", "--once", "--listen", "127.0.0.1:0"],
         &["file", "read", "data", "--threads", "3"],
@@ -464,7 +463,8 @@ fn run_works_without_root() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(dir.path(), mode).unwrap();
     let program = program.to_str().unwrap();
-    let arguments = ["run", "os.syscall", "os.process.fork", "net.bandwidth.tcp", "--quick", "--budget", "6s"];
+    let probes = ["run", "os.syscall", "os.process.fork", "net.bandwidth.tcp"];
+    let arguments = [&probes[..], &["--quick", "--budget", "6s", "-o", "report.html"]].concat();
     let setpriv_options = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", program];
     let mut command = match is_root() {
         true => dir.command("setpriv", &[&setpriv_options[..], &arguments].concat()),
@@ -532,7 +532,7 @@ fn run_fits_in_512_mib() {
     let dir = RunDir::new();
     // The shell joins the group and becomes kelvin.
     let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.path.display());
-    let arguments = [KELVIN, "run", "mem", "--quick", "--no-store", "--no-report", "--json"];
+    let arguments = [KELVIN, "run", "mem", "--quick", "--no-store", "--json"];
     let output = dir.command("sh", &[&["-c", &script, "sh"][..], &arguments].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(group.kills(), 0);

@@ -222,7 +222,7 @@ fn page_cache_bypass_is_never_called_cached() {
 #[test]
 fn uncacheable_fuse_file_is_skipped() {
     let Some(system) = LockedMount::mount(FileSystemKind::Bindfs) else { return };
-    let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "2", "--no-store", "--no-report"];
+    let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "2", "--no-store"];
     let report = system.json(&run);
     let outcomes: Vec<&Value> =
         report["analysis"]["results"].as_array().unwrap().iter().map(|result| &result["outcome"]).collect();
@@ -239,7 +239,7 @@ fn uncacheable_fuse_file_is_skipped() {
 fn scratch_on_network_fs_is_left_alone() {
     // As another machine would have made it; none of its locks is seen here.
     let foreign_name = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
-    let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store", "--no-report"];
+    let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store"];
     for (kind, is_kept) in [(FileSystemKind::Sshfs, true), (FileSystemKind::Ext4, false)] {
         let Some(system) = LockedMount::mount(kind) else { continue };
         let path = system.0.path().join(foreign_name);

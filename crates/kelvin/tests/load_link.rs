@@ -136,12 +136,8 @@ fn load_steps_use_little_cpu_despite_retransmissions() {
             ["--url", &url, "--url-list", "list", "--stats-token", "token", "--stats-address", &far_server.resources];
         let study_options = ["--users", "4,12", "--rounds", "2", "--step", "1s", "--budget", "1s"];
         let study = far_server.run_near(
-            &[
-                &["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..],
-                &server_options,
-                &study_options,
-            ]
-            .concat(),
+            &[&["study", "load", "--no-store", "--json", "--with-samples"][..], &server_options, &study_options]
+                .concat(),
         );
         let measurements = study["run"]["measurements"].as_array().unwrap();
         // A visit that the link lets fail, as next to other tests, has no figures.

@@ -109,12 +109,10 @@ fn launched_run_is_tagged_by_job_and_node() {
         serde_json::json!({"job": "42", "node": "n17"}),
     ];
     assert_eq!(tags, expected);
-    // Into a store: two processes would write one page, and one alone writes its own.
+    // Into a store.
     assert_success(&run(&dir, &["--store", "runs.sqlite"], &SLURM_TASK));
-    assert!(!dir.names().contains(&"report.html".to_owned()));
     let alone = [&SLURM_TASK[..4], &[("SLURM_NTASKS", "1")]].concat();
     assert_success(&run(&dir, &["--store", "runs.sqlite"], &alone));
-    assert!(dir.names().contains(&"report.html".to_owned()));
     let list = dir.stdout_of(&["runs", "list", "--tag", "node=n17", "--store", "runs.sqlite"]);
     assert_eq!(list.matches("job=42 node=n17").count(), 2, "{list}");
     // Nobody has marked them: they are pruned as others.
@@ -148,7 +146,7 @@ fn process_bound_to_one_cpu_says_so() {
         return kelvin_testing::MissingRequirement::machine("a second CPU").report_skip("a process that is bound");
     }
     let bound = ["-c", &cpus[0].to_string(), KELVIN];
-    let mut command = dir.command("taskset", &[&bound[..], &RUN, &["--no-store", "--no-report"]].concat());
+    let mut command = dir.command("taskset", &[&bound[..], &RUN, &["--no-store"]].concat());
     let output = command.envs(SLURM_TASK).output().unwrap();
     assert_success(&output);
     let message = stderr(&output);
@@ -203,7 +201,7 @@ fn headlines_are_kept_without_samples() {
         serde_json::from_str(&dir.stdout_of(&[&["runs", "list", "--json"], &store[..]].concat())).unwrap();
     assert_eq!(summary[0]["measured_rounds"], 0);
     // What it cannot do is said, in one line.
-    assert_success(&run(&dir, &[&store[..], &["--no-report"]].concat(), &[]));
+    assert_success(&run(&dir, &[&store[..], &[]].concat(), &[]));
     for command in [
         &["compare", "last~1", "last"][..],
         &["compare", "last", file_text],
@@ -248,7 +246,7 @@ fn wait_before_the_run_ends_at_a_signal() {
 #[test]
 fn short_wait_is_followed_by_the_run() {
     let dir = TestDir::new();
-    let output = run(&dir, &["--jitter", "20ms", "--no-store", "--no-report"], &[]);
+    let output = run(&dir, &["--jitter", "20ms", "--no-store"], &[]);
     assert_success(&output);
     assert!(stderr(&output).contains("of at most 20.0 ms before the run (--jitter)"), "{}", stderr(&output));
     assert_refused(&run(&dir, &["--jitter", "soon"], &[]), &["--jitter"]);

@@ -17,6 +17,9 @@ fn non_utf8_arg(end: &str) -> OsString {
     OsString::from_iter([OsStr::from_bytes(b"odd-\xff"), OsStr::new(end)])
 }
 
+/// The titles of lists of commands in help. Studies have the same options.
+const COMMAND_LISTS: [&str; 6] = ["Measure:", "Understand:", "Tools:", "Machine:", "Manage:", "Commands:"];
+
 /// The commands of kelvin, and those of its commands that have some, with the help of each.
 fn commands(dir: &TestDir) -> Vec<(Vec<String>, String)> {
     let help = |path: &[String]| {
@@ -26,7 +29,9 @@ fn commands(dir: &TestDir) -> Vec<(Vec<String>, String)> {
     let mut list = vec![(Vec::new(), help(&[]))];
     let mut index = 0;
     while let Some((path, text)) = list.get(index).cloned() {
-        let listing = text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        let is_title = |line: &&str| COMMAND_LISTS.contains(line);
+        let lists = text.split("\n\n").filter(|list| list.lines().next().as_ref().is_some_and(is_title));
+        let listing = lists.flat_map(|list| list.lines().skip(1));
         for name in
             listing.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty())
         {
@@ -37,6 +42,7 @@ fn commands(dir: &TestDir) -> Vec<(Vec<String>, String)> {
         index += 1;
     }
     // These are in no list.
+    list.push((vec!["study".into(), "load".into()], help(&["study".into(), "load".into()])));
     let hidden = ["probe-process", "file-cache-process", "book-page"];
     list.extend(hidden.map(|name| (vec![name.to_owned()], "<AREA>".to_owned())));
     list
@@ -76,7 +82,7 @@ fn non_utf8_paths_work() {
         wait_for_output(command.args(arguments).spawn().unwrap(), &[&format!("{arguments:?}")])
     };
     let [directory, remote, data, page, export, list, store] =
-        ["", "-other", "-data", "-page", "-export", "-list", "-store"].map(non_utf8_arg);
+        ["", "-other", "-data", "-page.html", "-export", "-list", "-store"].map(non_utf8_arg);
     for directory in [&directory, &remote] {
         fs::create_dir(dir.path().join(directory)).unwrap();
     }
@@ -85,7 +91,7 @@ fn non_utf8_paths_work() {
     let run_parts = |parts: Vec<Vec<&OsStr>>| run(&parts.concat());
     let output = run_parts(vec![
         words("run file.entry file.remote.round_trip --quick --budget 3s --rounds 2 --dir").collect(),
-        vec![&directory, word("--remote"), &remote, word("--report"), &page, word("--store"), &store],
+        vec![&directory, word("--remote"), &remote, word("--output"), &page, word("--store"), &store],
     ]);
     assert_success(&output);
     let table = stdout(&output);

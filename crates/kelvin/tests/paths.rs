@@ -83,7 +83,7 @@ fn output_commands_write_to_devices_and_pipes() {
     for target in [name, "link"] {
         assert_success(&dir.run(&["report", RUN, "--format", "html", "--output", target]));
         assert_success(&dir.run(&["report", RUN, "--format", "json", "--output", target]));
-        assert_success(&dir.run(&[&SHORT_RUN[..], &["--report", target]].concat()));
+        assert_success(&dir.run(&[&SHORT_RUN[..], &["--output", target]].concat()));
         assert!(file_type(&device).is_char_device() && file_type(&dir.path().join("link")).is_symlink(), "{target}");
     }
     assert_success(&shell(&dir, "\"$0\" runs import \"$1\" && \"$0\" runs export last --output link"));
@@ -93,7 +93,7 @@ fn output_commands_write_to_devices_and_pipes() {
     assert!(is_page(&dir.path().join("read")) && file_type(&dir.path().join("pipe")).is_fifo());
     assert!(file_type(&device).is_char_device());
     // Its reader is waited for, also by a program that handles signals.
-    let child = dir.start(&["file", "sweep", "--no-store", "--report", "pipe"]);
+    let child = dir.start(&["file", "sweep", "--no-store", "--output", "pipe"]);
     assert!(is_met_within(HANG_TIMEOUT, || test_dir::handles_interrupts(&child)), "it handles no signal");
     test_dir::signal(&child, "INT");
     assert_refused(&wait_for_output(child, &["file sweep"]), &["interrupted by SIGINT"]);
@@ -194,7 +194,7 @@ fn output_symlink_is_kept_and_directory_refused() {
     ] {
         assert_refused(&report_to(path), &[words]);
         // And before anything is measured.
-        let run = dir.run(&["run", "os.syscall.null", "--budget", "600s", "--no-store", "--report", path]);
+        let run = dir.run(&["run", "os.syscall.null", "--budget", "600s", "--no-store", "--output", path]);
         assert_refused(&run, &[words]);
     }
     // Nor is anything printed, asked for or measured.
@@ -301,7 +301,7 @@ fn checking_report_path_changes_nothing() {
     let page = dir.path().join("page");
     fs::write(&page, "old").unwrap();
     let before = page.metadata().unwrap();
-    let run = ["run", "os", "--budget", "600s", "--no-store", "--report", "page"];
+    let run = ["run", "os", "--budget", "600s", "--no-store", "--output", "page"];
     let mut child = dir.start(&run);
     let is_measuring = || names(dir.path()).iter().any(|name| name.starts_with("kelvin-scratch-"));
     assert!(is_met_within(HANG_TIMEOUT, is_measuring), "it does not begin");
@@ -313,7 +313,7 @@ fn checking_report_path_changes_nothing() {
     assert_eq!((before.ino(), before.modified().unwrap()), (after.ino(), after.modified().unwrap()));
     assert_eq!((dir.names(), rights), (vec![scratch, "page".into()], 0o700));
     // What it left is gone with the next one.
-    assert_success(&dir.run(&[&SHORT_RUN[..], &["--no-report"]].concat()));
+    assert_success(&dir.run(&SHORT_RUN));
     assert_eq!(dir.names(), ["page"]);
 }
 
@@ -345,7 +345,7 @@ fn planted_leftovers_do_not_mislead_cleanup() {
     pipe(dir.path().join(format!("{file}-a")));
     symlink("victim/data", dir.path().join(format!("{file}-b"))).unwrap();
     let before = dir.names();
-    assert_success(&dir.run(&[&SHORT_RUN[..], &["--no-report"]].concat()));
+    assert_success(&dir.run(&SHORT_RUN));
     assert_success(&dir.run(&["report", RUN, "--output", "page"]));
     assert_success(&dir.run(&["file", "write", "page", "--size", "4k", "--overwrite"]));
     assert_eq!(fs::read_to_string(victim.join("data")).unwrap(), "the user's");
@@ -459,7 +459,7 @@ fn foreign_mounts_are_not_unmounted() {
     let dir = TestDir::new();
     let name = format!("kelvin-truth-disk-{UNUSED_PID}");
     let script = format!(
-        "mkdir {name} && mount -t tmpfs kelvin-test {name} && \"$0\" {} --no-report > /dev/null; grep -c {name} /proc/self/mountinfo; \
+        "mkdir {name} && mount -t tmpfs kelvin-test {name} && \"$0\" {} > /dev/null; grep -c {name} /proc/self/mountinfo; \
          ls -d {name}",
         SHORT_RUN.join(" ")
     );

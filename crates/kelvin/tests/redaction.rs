@@ -49,7 +49,7 @@ fn run_hides_paths_and_hosts_by_default() {
     let directory = dir.path().join("of-alice");
     fs::create_dir(&directory).unwrap();
     let directory = directory.to_str().unwrap();
-    let run = ["run", "os.syscall.null", "--quick", "--budget", "1s", "--dir", directory];
+    let run = ["run", "os.syscall.null", "--quick", "--budget", "1s", "--dir", directory, "-o", "report.html"];
     let secrets = ["of-alice", "localhost", dir.path().to_str().unwrap()];
 
     let printed_at_once = dir.stdout_of(&run);
@@ -59,7 +59,7 @@ fn run_hides_paths_and_hosts_by_default() {
     }
     let agent = AgentProcess::start(&dir);
     let peer = format!("localhost:{}", agent.port);
-    dir.stdout_of(&[&run[..], &["--peer", &peer, "--with-private", "--no-report"]].concat());
+    dir.stdout_of(&[&run[..], &["--peer", &peer, "--with-private"]].concat());
     for text in all_outputs(&dir, &[]) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text:.3000}");
     }

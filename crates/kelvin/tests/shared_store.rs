@@ -137,7 +137,6 @@ fn run_is_tagged_at_creation() {
         "--quick",
         "--budget",
         "minimum",
-        "--no-report",
         "--tag",
         "kernel=6.18",
         "--note",
@@ -192,19 +191,7 @@ fn run_reaches_server_after_outage() {
     let database = server.database();
     let url = server.url(&database);
     let run = |budget| {
-        [
-            "run",
-            "os.syscall.null",
-            "--quick",
-            "--no-report",
-            "--with-private",
-            "--store",
-            &url,
-            "--tag",
-            "lab=1",
-            "--budget",
-            budget,
-        ]
+        ["run", "os.syscall.null", "--quick", "--with-private", "--store", &url, "--tag", "lab=1", "--budget", budget]
     };
     let dir = TestDir::new();
     let output = dir.run(&run("minimum"));
@@ -269,17 +256,8 @@ fn password_is_never_printed_or_stored() {
     let database = server.database();
     server.sql(&database, "CREATE ROLE alice LOGIN SUPERUSER PASSWORD 's3cret'");
     let url = format!("postgres://alice:s3cret@{}/{database}", server.address());
-    let output = dir.run(&[
-        "run",
-        "os.syscall.null",
-        "--quick",
-        "--budget",
-        "minimum",
-        "--no-report",
-        "--with-private",
-        "--store",
-        &url,
-    ]);
+    let output =
+        dir.run(&["run", "os.syscall.null", "--quick", "--budget", "minimum", "--with-private", "--store", &url]);
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
     assert!(!stderr(&output).contains("s3cret"), "{}", stderr(&output));
     let exported = dir.run(&["runs", "export", "last", "--with-private", "--store", &url]);

@@ -77,8 +77,7 @@ fn study_without_lock(dir: &TestDir, arguments: &[&str]) -> Value {
 
 /// A whole study, as data; it is more than a pipe holds.
 fn run_study(dir: &TestDir, arguments: &[&str]) -> Value {
-    let arguments =
-        [&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], arguments].concat();
+    let arguments = [&["study", "load", "--no-store", "--json", "--with-samples"][..], arguments].concat();
     let mut file = tempfile::tempfile().unwrap();
     let output = dir.command(KELVIN, &arguments).stdout(file.try_clone().unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -207,8 +206,7 @@ fn running_server_is_studied_by_its_stats() {
     let wrong_token = dir.path().join("wrong");
     fs::write(&wrong_token, "another token of the same sort\n").unwrap();
     let options = ["--url", &url, "--url-list", "list", "--stats-token", "wrong", "--stats-address", &resources];
-    let output =
-        dir.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT_OPTIONS[..8], &options].concat());
+    let output = dir.run(&[&["study", "load", "--no-store"][..], &SHORT_OPTIONS[..8], &options].concat());
     assert_refused(&output, &["it answers 401"]);
 }
 
@@ -283,7 +281,7 @@ fn cgroup_holds_all_server_processes() {
     let dir = TestDir::new();
     let directory = group.procs_file().parent().unwrap().to_str().unwrap().to_owned();
     let options = ["--server-options", "--model fork", "--server-group", &directory];
-    let arguments = ["study", "load", "--no-store", "--no-report"];
+    let arguments = ["study", "load", "--no-store"];
     let mut child = dir.start(&[&arguments[..], &options, &SHORT_OPTIONS].concat());
     // The program, the process that forks, and one that serves.
     let processes = || fs::read_to_string(group.procs_file()).unwrap().lines().count();
@@ -358,7 +356,7 @@ fn check_namespaces() -> Result<(), MissingRequirement> {
 fn study_load_errors_are_one_line() {
     let dir = TestDir::new();
     let expect_refusal = |arguments: &[&str], words: &[&str]| {
-        let output = dir.run(&[&["study", "load", "--no-store", "--no-report"][..], arguments].concat());
+        let output = dir.run(&[&["study", "load", "--no-store"][..], arguments].concat());
         assert_refused(&output, words);
     };
     expect_refusal(&["--users", "0"], &["--users", "from 1 to 10000"]);
@@ -387,7 +385,7 @@ fn study_load_errors_are_one_line() {
 #[test]
 fn interrupted_study_keeps_finished_steps() {
     let dir = TestDir::new();
-    let arguments = ["study", "load", "--no-store", "--no-report"];
+    let arguments = ["study", "load", "--no-store"];
     let mut child = dir.start(&[&arguments[..], &SHORT_OPTIONS[..4], &SHORT_OPTIONS[8..]].concat());
     // Its first visits follow when it has reported how many there will be.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -413,7 +411,7 @@ fn interrupted_study_keeps_finished_steps() {
 #[test]
 fn killed_server_is_reported() {
     let dir = TestDir::new();
-    let arguments = ["study", "load", "--no-store", "--no-report"];
+    let arguments = ["study", "load", "--no-store"];
     let mut study = dir.start(&[&arguments[..], &SHORT_OPTIONS[..4], &SHORT_OPTIONS[8..]].concat());
     let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");
@@ -434,7 +432,7 @@ fn oom_killed_server_process_ends_study() {
         return MissingRequirement::privilege(error).report_skip("a server with little memory");
     }
     let dir = TestDir::new();
-    let arguments = ["study", "load", "--no-store", "--no-report", "--cache", "uncached", "--server-memory", "40M"];
+    let arguments = ["study", "load", "--no-store", "--cache", "uncached", "--server-memory", "40M"];
     let visits = ["--file-size", "1MB", "--file-count", "100", "--users", "1,2,4", "--rounds", "2", "--step", "1s"];
     let mut study = dir.start(&[&arguments[..], &visits].concat());
     let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);

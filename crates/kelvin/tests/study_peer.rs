@@ -43,7 +43,7 @@ fn start_agent(dir: &TestDir) -> ServerProcess {
 
 /// The words of a study of an agent's files.
 fn study_args<'a>(peer: &'a str, options: &[&'a str]) -> Vec<&'a str> {
-    let fixed = ["study", "load", "--no-store", "--no-report", "--json", "--peer", peer, "--token-file", "token"];
+    let fixed = ["study", "load", "--no-store", "--json", "--peer", peer, "--token-file", "token"];
     [&fixed[..], options].concat()
 }
 
@@ -183,7 +183,7 @@ fn invalid_peer_studies_are_refused() {
         &["--cache uncached: the agent serves", "may hold"],
     );
     let plain_agent = ServerProcess::spawn(dir.command(KELVIN, &["agent", "--listen", "127.0.0.1:0"]), Stdio::null());
-    let peer = ["study", "load", "--no-store", "--no-report", "--peer", &plain_agent.address];
+    let peer = ["study", "load", "--no-store", "--peer", &plain_agent.address];
     expect_refusal(&peer, &["--peer: the agent refused: it serves no files: start it with --serve DIR"]);
 }
 

@@ -498,8 +498,7 @@ fn why_table_fits_80_columns() {
 /// A run of forks as an exported file, which are predicted to take a nanosecond.
 fn mispredicted_run(dir: &TestDir) -> Value {
     // Without canaries other load leaves it a figure.
-    let run =
-        dir.run(&["run", "os.process.fork", "--no-canaries", "--budget", "minimum", "--rounds", "4", "--no-report"]);
+    let run = dir.run(&["run", "os.process.fork", "--no-canaries", "--budget", "minimum", "--rounds", "4"]);
     assert!(run.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&run.stderr));
     let mut run: Value = serde_json::from_slice(&dir.run(&["runs", "export", "last"]).stdout).unwrap();
     let records = run["predictions"].as_array_mut().unwrap();

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use kelvin_store::Tag;
 
-use super::StoreArgs;
+use super::output_args::output_path;
+use super::{ReportFormat, StoreArgs, choose_format};
 
 /// What is kept of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -27,8 +28,7 @@ pub struct DestinationArgs {
     #[arg(long)]
     pub no_store: bool,
     /// Directory for a file of the run, in the format of `kelvin runs export`, such as one that many hosts share. The file is named by host and
-    /// time, and appears once it is whole. The run is then stored only if --store names a store, and no report is written unless
-    /// --report names one
+    /// time, and appears once it is whole. The run is then stored only if --store or KELVIN_STORE names a store
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// What is stored of the run, or written by --out. Without samples it has no figures over time and no conclusions of
@@ -41,17 +41,14 @@ pub struct DestinationArgs {
     /// A note on the run
     #[arg(long, value_name = "TEXT", value_parser = kelvin_store::checked_note, conflicts_with = "no_store")]
     pub note: Option<String>,
-    /// Where to write the HTML report [default: report.html; none with --out, or as one of several processes of a launcher]
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-    /// Write no HTML report
-    #[arg(long, conflicts_with = "report")]
-    pub no_report: bool,
+    /// Also write a report of it, in the format of its ending: .html, .md, .json, .csv, .prom and others of `kelvin report`; repeatable
+    #[arg(long, short, value_name = "FILE", value_parser = output_path::<ReportFormat>())]
+    pub output: Vec<PathBuf>,
     /// Print the run and its analysis as JSON instead of text
-    #[arg(long)]
+    #[arg(long, short_alias = 'J')]
     pub json: bool,
-    /// With --json: the samples too, up to ten times as much; only with them can it be imported
-    #[arg(long, requires = "json")]
+    /// In JSON: the samples too, up to ten times as much; only with them can it be imported
+    #[arg(long)]
     pub with_samples: bool,
     /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
@@ -65,17 +62,23 @@ impl DestinationArgs {
         is_stored.then_some(&self.store)
     }
 
-    /// The file of the page, unless none is written.
-    pub fn page(&self) -> Option<&Path> {
-        let default = self.out.is_none().then(|| Path::new("report.html"));
-        self.report.as_deref().or(default).filter(|_| !self.no_report)
+    /// The reports that are written, with the format of each.
+    pub fn reports(&self) -> impl Iterator<Item = (ReportFormat, &Path)> {
+        self.output
+            .iter()
+            .filter(|path| *path != Path::new("-"))
+            .map(|path| (choose_format(None, false, Some(path)), path.as_path()))
     }
 
-    /// As of one of many processes: with these tags, as far as the user has given none of the same name, and no page that all would write.
-    pub fn add_launch(&mut self, tags: Vec<Tag>, is_alone: bool) {
+    /// The files of these reports.
+    pub fn report_paths(&self) -> Vec<&Path> {
+        self.reports().map(|(_, path)| path).collect()
+    }
+
+    /// As of one of many processes: with these tags, as far as the user has given none of the same name.
+    pub fn add_launch(&mut self, tags: Vec<Tag>) {
         let is_new = |tag: &Tag| self.tags.iter().all(|given| given.name() != tag.name());
         let new: Vec<Tag> = tags.into_iter().filter(is_new).collect();
         self.tags.extend(new);
-        self.no_report |= !is_alone && self.report.is_none();
     }
 }

@@ -11,7 +11,7 @@ use kelvin_file::copy::MethodChoice;
 use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
 use kelvin_file::{Engine, PagePolicy};
 
-use super::{DestinationArgs, RunOptions, Word, duration, number_between, one_of, whole_number};
+use super::{AnswerArgs, DestinationArgs, RunOptions, Word, duration, number_between, one_of, whole_number};
 
 /// States of the page cache.
 const CACHE_STATES: &[Word<PageCacheState>] = &[
@@ -72,7 +72,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::positive_number, conflicts_with = "seconds")]
     pub count: Option<u64>,
     /// Read for this long, wrapping around at the end of the file
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, visible_alias = "runtime", value_name = "TIME", value_parser = duration)]
     pub seconds: Option<Duration>,
     /// Read only the first part of the file, of this size [default: all of it]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -98,9 +98,9 @@ pub struct ReadArgs {
     /// Do not compute the digest
     #[arg(long)]
     pub no_digest: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// `kelvin file write`.
@@ -110,7 +110,7 @@ pub struct WriteArgs {
     /// The file; an existing one is replaced only with --overwrite
     pub file: PathBuf,
     /// Block size
-    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block_size)]
+    #[arg(long, visible_alias = "bs", value_name = "BYTES", default_value = "4k", value_parser = block_size)]
     pub block: usize,
     /// Blocks to write
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::positive_number)]
@@ -132,10 +132,10 @@ pub struct WriteArgs {
     #[arg(long)]
     pub overwrite: bool,
     /// Engine: write, pwrite, io_uring, io_uring-fixed
-    #[arg(long, value_name = "ENGINE", default_value = "pwrite", value_parser = WriteEngine::from_str)]
+    #[arg(long, visible_alias = "ioengine", value_name = "ENGINE", default_value = "pwrite", value_parser = WriteEngine::from_str)]
     pub engine: WriteEngine,
     /// Queue depth, for io_uring
-    #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
+    #[arg(long, visible_alias = "iodepth", value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 1024))]
@@ -152,9 +152,9 @@ pub struct WriteArgs {
     /// Do not compute the digest
     #[arg(long)]
     pub no_digest: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// `kelvin file copy`.
@@ -168,7 +168,7 @@ pub struct CopyArgs {
     #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = MethodChoice::from_str)]
     pub method: MethodChoice,
     /// Block size: bytes that one call moves, as dd's bs=; not with reflink, which is one call [default: 128k]
-    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    #[arg(long, visible_alias = "bs", value_name = "BYTES", value_parser = block_size)]
     pub block: Option<usize>,
     /// Page cache state of the source: as-found, cached (all of it, read once before), uncached (dropped before); checked before and after
     #[arg(long, value_name = "STATE", default_value = "as-found", value_parser = cache_state)]
@@ -186,22 +186,22 @@ pub struct CopyArgs {
     /// Do not time each block; saves three clock reads per block
     #[arg(long)]
     pub no_latency: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// How a file is read.
 #[derive(Debug, Args)]
 pub struct AccessArgs {
     /// Block size
-    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block_size)]
+    #[arg(long, visible_alias = "bs", value_name = "BYTES", default_value = "4k", value_parser = block_size)]
     pub block: usize,
     /// Engine: read, pread, readv, fread, bufreader, mmap, mmap-populate, io_uring, io_uring-fixed
-    #[arg(long, value_name = "ENGINE", default_value = "pread", value_parser = Engine::from_str)]
+    #[arg(long, visible_alias = "ioengine", value_name = "ENGINE", default_value = "pread", value_parser = Engine::from_str)]
     pub engine: Engine,
     /// Queue depth, for io_uring
-    #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
+    #[arg(long, visible_alias = "iodepth", value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 1024))]
@@ -240,11 +240,11 @@ pub struct AutosizeArgs {
     #[command(flatten)]
     pub how: AccessArgs,
     /// Time to read for
-    #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
+    #[arg(long, visible_alias = "runtime", value_name = "TIME", default_value = "10", value_parser = duration)]
     pub seconds: Duration,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// `kelvin file cache`.
@@ -259,9 +259,9 @@ pub struct CacheArgs {
     /// With --measure: the limit [default: 256M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "measure")]
     pub limit: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// `kelvin digest`.
@@ -284,6 +284,9 @@ pub struct DigestArgs {
     /// Also print on standard error how each file was read, and how fast
     #[arg(long, short)]
     pub verbose: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// A block: at most 1 GiB.

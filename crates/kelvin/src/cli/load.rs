@@ -13,7 +13,7 @@ use kelvin_http::load::slo::{FailureThreshold, LatencyObjective};
 use kelvin_http::load::verify::Verify;
 use kelvin_store::Tag;
 
-use super::{Word, duration, number_between, one_of, whole_number};
+use super::{AnswerArgs, Word, duration, number_between, one_of, whole_number};
 
 /// How times between requests, or of thought, are distributed.
 const ARRIVALS: &[Word<TimeDistribution>] = &[
@@ -45,20 +45,23 @@ pub struct LoadArgs {
     /// Closed loop: number of users, each of which sends its next request after the response, 1 to 100000; several, such
     /// as 1,2,4, run one after the other [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 100_000))]
-    pub users: Vec<u32>,
+    users: Vec<u32>,
     /// Think time of a user after each response, such as 1s or 50ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
     /// Open loop: requests per second, independent of responses; several, such as 100,200, run one after the other, after
     /// those of --users
-    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
+    #[arg(long, short_aliases = ['R', 'q'], value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
     /// Distribution of the times between requests of --rate, or of think times
     #[arg(long, value_parser = one_of(ARRIVALS), default_value = "constant", conflicts_with = "replay")]
     pub arrivals: TimeDistribution,
     /// Open loop: maximum connections, and so requests in flight, 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
-    pub connections: Option<u32>,
+    connections: Option<u32>,
+    /// As wrk, oha and hey have it: --users, or with --rate, --slo or --replay --connections
+    #[arg(short = 'c', value_name = "N", value_parser = number_between(1, 100_000), conflicts_with_all = ["users", "connections"])]
+    concurrency: Option<u32>,
     /// Find the highest rate that meets a response time without errors, such as p99:50ms, or with a share of them, such
     /// as p99:50ms,errors:1%
     #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
@@ -79,7 +82,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = time_of_day, conflicts_with = "slo")]
     pub start_at: Option<Timestamp>,
     /// Time to measure each load [default: 10s; 5s with several loads or with --slo; all of the log with --replay]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, short = 'd', short_alias = 'z', value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Time before the measurement that is left out [default: a tenth of it, 10s at most]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_warm_up")]
@@ -100,7 +103,7 @@ pub struct LoadArgs {
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub headers: Vec<String>,
     /// Method of every request
-    #[arg(long, default_value = "GET", conflicts_with = "replay")]
+    #[arg(long, short_aliases = ['m', 'X'], default_value = "GET", conflicts_with = "replay")]
     pub method: String,
     /// Body of every request; @FILE reads it from a file
     #[arg(long, value_name = "BODY", conflicts_with = "replay")]
@@ -109,14 +112,14 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Accept any certificate of an https target
-    #[arg(long, conflicts_with = "ca")]
+    #[arg(long, short = 'k', conflicts_with = "ca")]
     pub insecure: bool,
     /// Random seed
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
     /// Threads that send requests, each with its share of the users, of the rate and of the connections, 1 to 4096 [default:
     /// one for each CPU of --cpu, else 1]
-    #[arg(long, value_name = "N", value_parser = number_between(1, 4096))]
+    #[arg(long, short = 't', value_name = "N", value_parser = number_between(1, 4096))]
     pub threads: Option<u32>,
     /// CPU of each thread, such as 2 or 2,3 [default: the last allowed ones if the server is on this host and they leave it
     /// one, else as the system places them]
@@ -132,11 +135,11 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<FailureThreshold>,
     /// With --json: a tag of the result, such as node=n17, by which `kelvin load merge` names this generator; repeatable
-    #[arg(long = "tag", value_name = "NAME=VALUE", requires = "json")]
+    #[arg(long = "tag", value_name = "NAME=VALUE")]
     pub tags: Vec<Tag>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 /// What else `kelvin load` does.
@@ -162,12 +165,28 @@ pub struct LoadMergeArgs {
     /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0', 'errors>1%' or 'rate<1000'; repeatable
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<FailureThreshold>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 impl LoadArgs {
+    /// Whether requests are due at times, whatever their responses.
+    pub fn is_open_loop(&self) -> bool {
+        !self.rate.is_empty() || self.slo.is_some() || self.replay.is_some()
+    }
+
+    /// The numbers of users.
+    pub fn users(&self) -> Vec<u32> {
+        let concurrency = self.concurrency.filter(|_| !self.is_open_loop());
+        self.users.iter().copied().chain(concurrency).collect()
+    }
+
+    /// Most connections of an open loop.
+    pub fn connections(&self) -> Option<u32> {
+        self.connections.or(self.concurrency.filter(|_| self.is_open_loop()))
+    }
+
     /// How many threads send requests.
     pub fn thread_count(&self) -> u32 {
         self.threads.unwrap_or_else(|| self.cpu.len().max(1) as u32)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{StoreArgs, choose_format};
+use super::{OutputArgs, StoreArgs};
 
 /// `kelvin report`.
 #[derive(Debug, Args)]
@@ -13,12 +13,9 @@ pub struct ReportArgs {
     /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file
     #[arg(default_value = "last")]
     pub run: OsString,
-    /// Output format [default: by the ending of --output, such as .html; else terminal]
-    #[arg(long, value_enum)]
-    format: Option<ReportFormat>,
-    /// Where to write it [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// How and where it is written
+    #[command(flatten)]
+    pub output: OutputArgs<ReportFormat>,
     /// Also write every figure as SVG and CSV into this directory
     #[arg(long, value_name = "DIR")]
     pub assets: Option<PathBuf>,
@@ -41,13 +38,6 @@ pub struct ReportArgs {
     /// The store
     #[command(flatten)]
     pub store: StoreArgs,
-}
-
-impl ReportArgs {
-    /// The format that was asked for, or that the ending of the file names.
-    pub fn format(&self) -> ReportFormat {
-        choose_format(self.format, false, self.output.as_deref())
-    }
 }
 
 /// A format of `kelvin report`.

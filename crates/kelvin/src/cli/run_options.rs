@@ -65,7 +65,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent_up_to_50)]
     pub target: f64,
     /// Directory for test files, on any file system
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, alias = "directory", value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Directory mounted from another machine, measured in addition to --dir; see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
@@ -81,17 +81,17 @@ pub struct RunOptions {
     pub extent: Option<u64>,
     /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, for study load, the file server
     /// that it starts with --serve
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, short_alias = 'c', value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
     pub peer: Option<String>,
     /// File with that agent's secret
     #[arg(long, value_name = "FILE", requires = "peer")]
     pub token_file: Option<PathBuf>,
-    /// Congestion control of the streams of net.bandwidth.tcp and, with --peer, of net.peer.bandwidth at both ends
+    /// Congestion control of the streams of net.bandwidth.tcp and, to another host, of net.peer.bandwidth at both ends
     /// [default: cubic if the kernel allows it, else reno; to another host, each host's default]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, short_alias = 'C', value_name = "NAME")]
     pub congestion_control: Option<String>,
     /// Size of each socket buffer of these streams and of those of net.bandwidth.unix, 4k to 1G [default: autotuned by the kernel]
-    #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
+    #[arg(long, short_alias = 'w', value_name = "BYTES", value_parser = socket_buffers)]
     pub socket_buffers: Option<u32>,
     /// Limit on what all probes together may write to files
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = parse_bytes)]

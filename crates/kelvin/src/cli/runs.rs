@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use kelvin_store::Tag;
 use kelvin_store::foreign::Tool;
 
-use super::{StoreArgs, Word, nonempty_value, one_of};
+use super::{AnswerArgs, StoreArgs, Word, nonempty_value, one_of};
 
 /// A program whose files can be imported: kelvin, or another one.
 #[derive(Clone, Copy, Debug)]
@@ -40,20 +40,20 @@ pub enum RunsCommand {
         /// Only runs with this tag; repeatable
         #[arg(long = "tag", value_name = "NAME=VALUE")]
         tags: Vec<Tag>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        /// How and where it is written
+        #[command(flatten)]
+        answer: AnswerArgs,
     },
     /// Show a run's table
     Show {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
         #[arg(default_value = "last")]
         run: String,
-        /// Print the run and its analysis as JSON
+        /// How and where it is written
+        #[command(flatten)]
+        answer: AnswerArgs,
+        /// In JSON: the samples too, up to ten times as much; only with them can it be imported
         #[arg(long)]
-        json: bool,
-        /// With --json: the samples too, up to ten times as much; only with them can it be imported
-        #[arg(long, requires = "json")]
         with_samples: bool,
         /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
         #[arg(long)]

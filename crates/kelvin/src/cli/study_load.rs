@@ -33,7 +33,7 @@ const NETWORKS: &[Word<NetworkSetup>] = &[
 ];
 
 /// The heading of these options in help.
-pub(super) const STUDY_LOAD_HEADING: &str = "Options of the study load";
+pub const STUDY_LOAD_HEADING: &str = "Options of the study load";
 
 /// Options of a server of the study's own, and that of one on another host: with one that runs already they say nothing.
 const OWN_SERVER_OPTIONS: [&str; 9] =

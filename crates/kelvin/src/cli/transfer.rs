@@ -14,7 +14,7 @@ use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, Rece
 use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
-use super::{Word, nonempty_value, one_of};
+use super::{AnswerArgs, Word, nonempty_value, one_of};
 use crate::cli_error::{CliError, Context};
 
 /// How long a connection lasts.
@@ -90,11 +90,11 @@ pub struct SendArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<OsString>,
     /// Send nothing; print what would be sent
-    #[arg(long)]
+    #[arg(long, short = 'n')]
     pub dry_run: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
 }
 
 impl SendArgs {

@@ -8,6 +8,7 @@ use kelvin_harness::{Method, Probe, ProbeKind, UnknownName, input_probes};
 use kelvin_report::ProbeDocs;
 use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::ExplainArgs;
 use crate::cli_error::CliError;
 use crate::commands::causes_page;
@@ -35,6 +36,7 @@ struct ProbeExplanation<'a> {
 
 /// `kelvin explain`.
 pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let probes = kelvin_probes::all();
     let name = args.name.as_str();
     let is_exact = |probe: &&&Probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name);
@@ -45,17 +47,17 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     if selection.is_empty() {
         return Err(CliError::msg(UnknownName::new(name, &probes)));
     }
-    if args.json {
+    if outlet.is_json {
         // Which inputs the predictions ask for depends on the machine.
         let machine = kelvin_machine::read(Path::new("/"));
         let explain = |&&probe: &&&'static Probe| {
             let (method, inputs) = (Method::parse(probe.method), input_probes(probe, &probes, &machine));
             ProbeExplanation { probe, method, inputs }
         };
-        return output::print_json(&selection.iter().map(explain).collect::<Vec<_>>());
+        return outlet.write_json(&selection.iter().map(explain).collect::<Vec<_>>());
     }
     let width = output::width().min(100);
-    output::print(|out| {
+    outlet.write_lines(|out| {
         selection.iter().enumerate().try_for_each(|(index, probe)| {
             write!(out, "{}", if index > 0 { "\n" } else { "" })?;
             write_terminal(out, probe, width)

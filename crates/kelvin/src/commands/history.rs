@@ -144,8 +144,10 @@ fn print_alerts(store: &Store, records: &HistoryInput, threshold: f64, args: &Hi
     }
     let redacted = redacted_history(store, history, args)?;
     let changes = new_changes(&redacted, &previous, threshold);
-    let is_json = args.output.format() == HistoryFormat::Json;
-    output::print_answer(is_json, &changes, |out| history_screen(args, "").render_news(&changes, &redacted, out))?;
+    match args.output.format() {
+        HistoryFormat::Json => output::print_json(&changes)?,
+        _ => output::print(|out| history_screen(args, "").render_news(&changes, &redacted, out))?,
+    }
     Ok(false)
 }
 

@@ -1,5 +1,7 @@
 //! `kelvin list`: what can be measured.
 
+use std::io::{self, Write};
+
 use kelvin_core::catalogue::os;
 use kelvin_core::{Case, Metric, units};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
@@ -8,6 +10,7 @@ use kelvin_probes::calibration::{CoverageSummary, predict_figures};
 use kelvin_stats::{median, min_max};
 use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::ListArgs;
 use crate::cli_error::CliError;
 use crate::output::{self, write_wrapped};
@@ -30,6 +33,7 @@ struct ListedMetric<'a> {
 
 /// `kelvin list`.
 pub fn list(args: &ListArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let local = LocalMachine::read(None)?;
     let effort = Effort::Default;
     let plan = if args.studies {
@@ -39,17 +43,18 @@ pub fn list(args: &ListArgs) -> Result<(), CliError> {
         Selection::parse(&args.names, "kelvin list --studies")?.plan_everything(&local, effort)?
     };
     if args.primitives {
-        return list_primitives(&plan, &local, args.json);
+        return list_primitives(&plan, &local, outlet);
     }
     let lines = listed_metrics(&plan);
-    if args.json {
-        return output::print_json(&lines);
+    if outlet.is_json {
+        return outlet.write_json(&lines);
     }
     let mut rows: Vec<(&str, String)> = lines.iter().map(|line| (line.metric.id.as_str(), line.text())).collect();
     if args.studies && args.names.is_empty() {
         rows.insert(0, (os::STUDY.as_str(), os::STUDY_SUMMARY.to_owned()));
     }
-    print_table(rows)
+    let columns = columns(&outlet);
+    outlet.write_lines(|out| write_table(out, columns, &rows))
 }
 
 /// Fails for a name that only a plain run measures.
@@ -65,29 +70,35 @@ fn check_are_studies(names: &[String]) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Columns of a table: for programs, one line each.
+fn columns(outlet: &AnswerOutlet) -> usize {
+    if outlet.is_terminal() { output::width() } else { usize::MAX }
+}
+
 /// Names, each with its text next to it.
-fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
-    // For programs, one line each.
-    let columns = if output::is_terminal() { output::width() } else { usize::MAX };
-    output::print(|out| {
-        let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let columns = columns.max(width + 2 + MIN_SUMMARY_WIDTH);
-        lines.iter().try_for_each(|(name, text)| write_wrapped(out, columns, &format!("{name:width$}  "), text))
-    })
+fn write_table(out: &mut dyn Write, columns: usize, lines: &[(&str, String)]) -> io::Result<()> {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let columns = columns.max(width + 2 + MIN_SUMMARY_WIDTH);
+    lines.iter().try_for_each(|(name, text)| write_wrapped(out, columns, &format!("{name:width$}  "), text))
 }
 
 /// `kelvin list --primitives`.
-fn list_primitives(plan: &Plan, local: &LocalMachine, json: bool) -> Result<(), CliError> {
+fn list_primitives(plan: &Plan, local: &LocalMachine, outlet: AnswerOutlet) -> Result<(), CliError> {
     let mut plan = plan.clone();
     // What needs another machine describes that one.
     plan.units.retain(|unit| OptionStudies::for_probe(unit.probe).is_none());
     let primitives = kelvin_probes::primitive_metrics(&local.machine, &plan);
-    if json {
-        return output::print_json(&primitives);
+    if outlet.is_json {
+        return outlet.write_json(&primitives);
     }
-    let held_out = held_out_text()?;
-    output::print(|out| write_wrapped(out, output::width(), "", &held_out).and_then(|()| writeln!(out)))?;
-    print_table(primitives.iter().map(|primitive| (primitive.metric.id.as_str(), primitive_text(primitive))).collect())
+    let (held_out, columns) = (held_out_text()?, columns(&outlet));
+    let row = |primitive: &Primitive| (primitive.metric.id.as_str(), primitive_text(primitive));
+    let rows: Vec<_> = primitives.iter().map(row).collect();
+    outlet.write_lines(|out| {
+        write_wrapped(out, output::width(), "", &held_out)?;
+        writeln!(out)?;
+        write_table(out, columns, &rows)
+    })
 }
 
 /// How well the ranges of all other figures hold on the reference machines.

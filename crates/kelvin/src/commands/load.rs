@@ -11,7 +11,7 @@ mod sentence;
 mod table;
 mod text;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,9 +30,10 @@ use kelvin_http::load::start_time::StartTime;
 use kelvin_http::load::trust::Trust;
 use kelvin_http::load::{Demand, GeneratorThreads, LoadSetup, MeasuredLoad, ServerEndpoint, tls, url_list};
 
+use crate::answer::AnswerOutlet;
 use crate::cli::{LoadArgs, LoadCommand};
 use crate::cli_error::{CliError, CmdResult, Context};
-use crate::output::{self, read_named, read_named_text};
+use crate::output::{read_named, read_named_text};
 use crate::progress::StatusLine;
 use placement::GeneratorPlacement;
 
@@ -69,6 +70,7 @@ pub fn load(args: &LoadArgs) -> CmdResult {
 /// Measures the load and prints what came of it.
 fn measure_loads(args: &LoadArgs) -> CmdResult {
     check_loop_options(args)?;
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let plot = args.plot.as_deref().map(OutputFile::find).transpose()?;
     let mut setup = setup(args)?;
     if let Some(log) = &args.replay {
@@ -88,7 +90,7 @@ fn measure_loads(args: &LoadArgs) -> CmdResult {
         let loads = search_rate(args, &peer, setup, objective)?;
         let document = LoadDocument { origin, loads };
         let search = &document.loads;
-        output::print_answer(args.json, &document, |out| text::write_search(search, &placement, out))?;
+        outlet.write(&document, |out| text::write_search(search, &placement, out))?;
         let is_complete =
             search.highest_passing.is_some() && search.tries.iter().all(|load| load.result.interrupted.is_none());
         return Ok(is_complete);
@@ -100,11 +102,11 @@ fn measure_loads(args: &LoadArgs) -> CmdResult {
     if let Some(file) = plot {
         write_plot(file, &figures)?;
     }
-    match (&results[..], args.json) {
-        ([load], false) => output::print(|out| text::write_load(load, &placement, out))?,
-        (_, false) => output::print(|out| text::write_loads(&results, &placement, out))?,
-        (_, true) => print_document(origin, loads)?,
-    }
+    let text = |out: &mut dyn Write| match &results[..] {
+        [load] => text::write_load(load, &placement, out),
+        _ => text::write_loads(&results, &placement, out),
+    };
+    write_document(outlet, origin, loads, text)?;
     let is_complete = results.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
     Ok(check_conditions(&args.fail_on, &figures) && is_complete)
 }
@@ -141,13 +143,18 @@ fn future_start(start: Timestamp, now: Timestamp) -> Result<u64, CliError> {
     u64::try_from(start.as_nanosecond()).context("--start-at")
 }
 
-/// Prints loads as JSON: a single one without a list.
-fn print_document(origin: GeneratorOrigin, mut loads: Vec<MeasuredLoad>) -> Result<(), CliError> {
+/// Writes loads: in JSON a single one without a list.
+fn write_document(
+    outlet: AnswerOutlet,
+    origin: GeneratorOrigin,
+    mut loads: Vec<MeasuredLoad>,
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), CliError> {
     match (loads.pop(), loads.is_empty()) {
-        (Some(load), true) => output::print_json(&LoadDocument { origin, loads: load }),
+        (Some(load), true) => outlet.write(&LoadDocument { origin, loads: load }, text),
         (last, _) => {
             loads.extend(last);
-            output::print_json(&LoadDocument { origin, loads: LoadSequence { loads } })
+            outlet.write(&LoadDocument { origin, loads: LoadSequence { loads } }, text)
         }
     }
 }
@@ -236,7 +243,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         None => Trust::System,
     };
     let tls = target.secure.then(|| tls::client_config(trust)).transpose();
-    let is_single_load = args.slo.is_none() && args.users.len() + args.rate.len() <= 1;
+    let is_single_load = args.slo.is_none() && args.users().len() + args.rate.len() <= 1;
     let default_duration = if is_single_load { DEFAULT_DURATION } else { DEFAULT_STEP_DURATION };
     let duration = args.duration.unwrap_or(default_duration);
     let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(MAX_DEFAULT_WARM_UP));
@@ -295,8 +302,8 @@ fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
         return vec![setup.demand.clone()];
     }
     let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.arrivals };
-    let users: &[u32] = if args.users.is_empty() && args.rate.is_empty() { &[1] } else { &args.users };
-    let users = users.iter().map(|&users| Demand::Users { users, think });
+    let users = if args.users().is_empty() && args.rate.is_empty() { vec![1] } else { args.users() };
+    let users = users.into_iter().map(|users| Demand::Users { users, think });
     users.chain(args.rate.iter().map(|&rate| rate_demand(args, rate))).collect()
 }
 
@@ -306,16 +313,18 @@ fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
 
 /// Most connections of an open loop, of all hosts together.
 fn max_connections(args: &LoadArgs) -> u32 {
-    args.connections.unwrap_or_else(|| DEFAULT_MAX_CONNECTIONS * args.share.unwrap_or_default().parts())
+    args.connections().unwrap_or_else(|| DEFAULT_MAX_CONNECTIONS * args.share.unwrap_or_default().parts())
 }
 
 /// Refuses what belongs to the other kind of loop only.
 fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
-    if args.think.is_some() && args.users.is_empty() && !args.rate.is_empty() {
+    if !args.tags.is_empty() && !args.answer.is_json() {
+        bail!("--tag: only JSON has tags: give --json or -o FILE.json too");
+    }
+    if args.think.is_some() && args.users().is_empty() && !args.rate.is_empty() {
         bail!("--think: requests at a --rate have no think time: give --users");
     }
-    let has_rate = !args.rate.is_empty() || args.slo.is_some() || args.replay.is_some();
-    if args.connections.is_some() && !has_rate {
+    if args.connections().is_some() && !args.is_open_loop() {
         bail!("--connections: users have one connection each: give --rate");
     }
     Ok(())

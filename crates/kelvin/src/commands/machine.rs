@@ -6,6 +6,7 @@ use kelvin_core::{Hazard, Machine, topology_map};
 use kelvin_machine::redact::redact_machine;
 use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::MachineArgs;
 use crate::cli_error::CliError;
 use crate::output;
@@ -19,6 +20,7 @@ struct MachineReport<'a> {
 
 /// `kelvin machine`.
 pub fn machine(args: &MachineArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     if !args.root.is_dir() {
         bail!("--root {}: not a directory", args.root.display());
     }
@@ -30,7 +32,7 @@ pub fn machine(args: &MachineArgs) -> Result<(), CliError> {
         hazards = without_private(&hazards)?;
     }
     let report = MachineReport { machine: &machine, hazards: &hazards };
-    output::print_answer(args.json, &report, |out| write_terminal(out, &machine, &hazards))
+    outlet.write(&report, |out| write_terminal(out, &machine, &hazards))
 }
 
 /// What stands before the further lines of a hazard.

@@ -5,10 +5,12 @@ mod agent;
 mod causes_page;
 mod compare;
 mod comparison_output;
+mod config;
 mod digest;
 mod explain;
 mod file;
 mod fleet;
+mod help;
 mod history;
 mod list;
 mod load;
@@ -36,7 +38,7 @@ use crate::cli_error::{CliError, CmdResult};
 pub fn dispatch(command: Command) -> CmdResult {
     match command {
         Command::Run(args) => return run::run(args),
-        Command::Study(args) => return study::study(&args),
+        Command::Study(args) => return study::study(&args.0),
         Command::File(args) => return file::file(&args),
         Command::Digest(args) => return digest::digest(&args),
         Command::Send(args) => return send::send(&args),
@@ -57,6 +59,8 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::Fleet(args) => return fleet::fleet(&args),
         Command::Ab(args) => return ab::ab(&args),
         Command::Watch(args) => return watch::watch(&args),
+        Command::Config(args) => config::config(&args)?,
+        Command::Help(args) => help::help(&args)?,
         Command::ProgramProcess => ab::command_process()?,
         Command::OtherMachine { name, runs, store } => other_machine::other_machine(name, &runs, &store)?,
         Command::BookPage { area } => explain::book_page(&area)?,

@@ -17,7 +17,7 @@ pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
         Error::Device(reason) => CliError::new("study page needs the kernel module", reason),
         error => CliError::new("study page", error),
     })?;
-    output::print_answer(args.to.json, &entries, |out| write_text(out, &entries))
+    if args.to.json { output::print_json(&entries) } else { output::print(|out| write_text(out, &entries)) }
 }
 
 fn write_text(out: &mut dyn Write, entries: &PageTableEntries) -> io::Result<()> {

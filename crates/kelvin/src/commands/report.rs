@@ -21,25 +21,25 @@ use crate::stores::find_run;
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Result<(), CliError> {
-    if args.full && args.format() != ReportFormat::Terminal {
+    if args.full && args.output.format() != ReportFormat::Terminal {
         bail!("--full: every format but that of the terminal is in full: leave it out");
     }
-    if args.with_samples && args.format() != ReportFormat::Json {
+    if args.with_samples && args.output.format() != ReportFormat::Json {
         bail!("--with-samples: only JSON may lack samples: leave it out, or give --format json");
     }
-    let is_binary = matches!(args.format(), ReportFormat::Parquet | ReportFormat::ParquetSamples);
-    if is_binary && args.output.is_none() && output::is_terminal() {
+    let is_binary = matches!(args.output.format(), ReportFormat::Parquet | ReportFormat::ParquetSamples);
+    if is_binary && args.output.path().is_none() && output::is_terminal() {
         bail!("--output: Parquet is no text for a terminal: name a file");
     }
-    let outlet = Outlet::find(args.output.as_deref())?;
+    let outlet = Outlet::find(args.output.path())?;
     let ComparedMachines { published: mut references, members } = ComparedMachines::from_names(&args.compare_with)?;
-    if references.is_empty() && args.format() == ReportFormat::Html {
+    if references.is_empty() && args.output.format() == ReportFormat::Html {
         references = kelvin_analysis::references().to_vec();
     }
     let (run, store) = find_run(&args.run, &args.store)?;
     let mut run = Redaction::from_flag(args.with_private).redact_run(run)?;
     let needs_samples =
-        matches!(args.format(), ReportFormat::Samples | ReportFormat::ParquetSamples | ReportFormat::Benchstat)
+        matches!(args.output.format(), ReportFormat::Samples | ReportFormat::ParquetSamples | ReportFormat::Benchstat)
             || args.with_samples;
     if needs_samples && run.is_kept_by_headlines() {
         bail!("{} was kept with --keep headlines: it has no samples and no rounds to write", run.header.id);
@@ -50,28 +50,47 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
     let analysis = analyse_with_library(&run, &build_library(&members, store.as_ref(), &run.header.machine));
     let probes = explain::probe_texts();
     let report = Report { run: &run, analysis: &analysis, references: &references, probes: &probes };
-    let to_terminal = args.output.is_none();
+    let color = args.output.path().is_none() && output::uses_color();
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;
     }
-    outlet.write_output(false, |out| render(args, &report, to_terminal, out))?;
-    let omitted = omitted_figures(args.format(), &report).filter(|omitted| *omitted != OmittedFigures::default());
+    let extent = ReportExtent { samples: args.with_samples, full: args.full, color };
+    let run = args.run.to_string_lossy();
+    let hints = [full_report_hint(&run), page_hint(&run), why_hint()];
+    outlet.write_output(false, |out| write_report(args.output.format(), (&report, extent), &hints, out))?;
+    let omitted =
+        omitted_figures(args.output.format(), &report).filter(|omitted| *omitted != OmittedFigures::default());
     omitted.iter().for_each(|omitted| notice!("figures left out: {omitted}"));
     Ok(())
 }
 
-fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {
-    let color = || to_terminal && output::uses_color();
-    match args.format() {
-        ReportFormat::Terminal if args.full => output::terminal(color()).render(report, out),
-        ReportFormat::Terminal => {
-            let run = args.run.to_string_lossy();
-            let html_hint = (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into());
-            output::first_screen(color(), false, &[full_report_hint(&run), html_hint, why_hint()]).render(report, out)
-        }
+/// How much of a run a format has, where it has a choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReportExtent {
+    /// In JSON: the samples too.
+    pub samples: bool,
+    /// For a terminal: all tables.
+    pub full: bool,
+    /// For a terminal: colours.
+    pub color: bool,
+}
+
+/// Writes a run in a format. `hints` are the commands that lead from its first screen to more.
+///
+/// # Errors
+/// Those of writing.
+pub fn write_report(
+    format: ReportFormat,
+    (report, extent): (&Report<'_>, ReportExtent),
+    hints: &[(String, String)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        ReportFormat::Terminal if extent.full => output::terminal(extent.color).render(report, out),
+        ReportFormat::Terminal => output::first_screen(extent.color, false, hints).render(report, out),
         ReportFormat::Html => Html.render(report, out),
         ReportFormat::Md => Markdown.render(report, out),
-        ReportFormat::Json => Json { pretty: false, samples: args.with_samples }.render(report, out),
+        ReportFormat::Json => Json { pretty: false, samples: extent.samples }.render(report, out),
         ReportFormat::Csv => CsvSummary.render(report, out),
         ReportFormat::Samples => CsvSamples.render(report, out),
         ReportFormat::Openmetrics => OpenMetrics.render(report, out),
@@ -101,6 +120,11 @@ fn omitted_figures(format: ReportFormat, report: &Report<'_>) -> Option<OmittedF
 /// The command that prints all of a run.
 pub fn full_report_hint(run: &str) -> (String, String) {
     (format!("kelvin report {run} --full"), "all tables and conclusions".into())
+}
+
+/// The command that draws a run.
+pub fn page_hint(run: &str) -> (String, String) {
+    (format!("kelvin report {run} -o report.html"), "the same, drawn".into())
 }
 
 /// The command that explains one figure.

@@ -7,13 +7,14 @@ use kelvin_analysis::Outcome;
 use kelvin_core::{Need, Reference, RunStatus};
 use kelvin_file::output_file::OutputFile;
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
-use kelvin_report::{Html, Json, Render, Report};
+use kelvin_report::{Json, Render, Report};
 use kelvin_store::labels;
 
 use crate::class_members::ComparedMachines;
-use crate::cli::{DestinationArgs, RunArgs, RunOptions, StoreArgs, SweepArgs};
+use crate::cli::{DestinationArgs, ReportFormat, RunArgs, RunOptions, StoreArgs, SweepArgs};
 use crate::cli_error::{CliError, CmdResult};
-use crate::commands::{explain, report};
+use crate::commands::explain;
+use crate::commands::report::{self, ReportExtent, write_report};
 use crate::costs::{CostConditions, Costs};
 use crate::host_claim::{HostClaim, host_name};
 use crate::launcher::LaunchedProcess;
@@ -43,7 +44,7 @@ pub fn run(mut args: RunArgs) -> CmdResult {
     }
     let local = LocalMachine::read(args.options.cpu)?;
     if let Some(process) = &process {
-        args.to.add_launch(process.tags(host_name().as_deref()), process.is_alone);
+        args.to.add_launch(process.tags(host_name().as_deref()));
         report_binding(process, &local);
     }
     let effort = match (args.quick, args.thorough) {
@@ -154,7 +155,7 @@ pub fn measure_and_show(
     text: TextOutput,
 ) -> CmdResult {
     let output = RunOutput::open(&mut plan, destination, machines, text)?;
-    plan.schedule.announce(&plan.destination_text(destination.page()));
+    plan.schedule.announce(&plan.destination_text(&destination.report_paths()));
     output.show(plan.measure()?)
 }
 
@@ -172,7 +173,7 @@ pub enum TextOutput {
 /// Where a finished run is shown.
 pub struct RunOutput<'a> {
     destination: &'a DestinationArgs,
-    page: Option<OutputFile>,
+    reports: Vec<(ReportFormat, OutputFile)>,
     text: TextOutput,
     /// Published machines to compare with.
     references: Vec<Reference>,
@@ -182,24 +183,29 @@ impl<'a> RunOutput<'a> {
     /// Opens what the run is written to, which the plan then has.
     ///
     /// # Errors
-    /// A page or a store that cannot be written.
+    /// A report or a store that cannot be written; flags that do not go together.
     pub fn open(
         plan: &mut RunPlan,
         destination: &'a DestinationArgs,
         machines: ComparedMachines,
         text: TextOutput,
     ) -> Result<Self, CliError> {
-        let page = destination.page().map(OutputFile::find).transpose()?;
+        let is_json = destination.json || destination.reports().any(|(format, _)| format == ReportFormat::Json);
+        if destination.with_samples && !is_json {
+            bail!("--with-samples: only JSON may lack samples: leave it out, or give --json or -o FILE.json");
+        }
+        let open = |(format, path)| Ok::<_, CliError>((format, OutputFile::find(path)?));
+        let reports = destination.reports().map(open).collect::<Result<_, _>>()?;
         plan.redaction = Redaction::from_flag(destination.with_private);
         plan.members = Some(machines.members);
         plan.labels = labels(&destination.tags, destination.note.as_deref());
         plan.kept = destination.keep;
         plan.run_directory = destination.out.as_deref().map(RunDirectory::open).transpose()?;
         plan.writer = destination.store().map(RunWriter::open).transpose()?;
-        Ok(Self { destination, page, text, references: machines.published })
+        Ok(Self { destination, reports, text, references: machines.published })
     }
 
-    /// Prints a finished run, writes its page, sends it to its server, and returns whether it succeeded.
+    /// Prints a finished run, writes its reports, sends it to its server, and returns whether it succeeded.
     pub fn show(self, finished: FinishedRun) -> CmdResult {
         let FinishedRun { run, analysis, store_error, file, spool_file } = finished;
         let probes = explain::probe_texts();
@@ -207,11 +213,14 @@ impl<'a> RunOutput<'a> {
         let print_result = if self.destination.json {
             output::print_raw(|out| Json { pretty: false, samples: self.destination.with_samples }.render(&report, out))
         } else {
-            self.print(&report)
+            print_run(self.destination, self.text, &report)
         };
-        let page_result = self.page.map_or(Ok(()), |page| {
-            let references = if self.references.is_empty() { kelvin_analysis::references() } else { &self.references };
-            page.write(|out| Html.render(&Report { references, ..report }, out)).map_err(CliError::from)
+        let report_result = self.reports.into_iter().try_for_each(|(format, file)| {
+            let is_page = format == ReportFormat::Html && self.references.is_empty();
+            let references = if is_page { kelvin_analysis::references() } else { &self.references };
+            let report = Report { references, ..report };
+            let extent = ReportExtent { samples: self.destination.with_samples, full: true, color: false };
+            file.write(|out| write_report(format, (&report, extent), &[], out)).map_err(CliError::from)
         });
         if let Some(file) = spool_file {
             send_to_server(&file, &self.destination.store);
@@ -221,29 +230,32 @@ impl<'a> RunOutput<'a> {
         }
         if let Some(store_error) = store_error {
             // All may be on one disk that is full.
-            for fault in [print_result, page_result].into_iter().filter_map(Result::err) {
+            for fault in [print_result, report_result].into_iter().filter_map(Result::err) {
                 notice!("{fault}");
             }
             return Err(store_error);
         }
         print_result?;
-        page_result?;
+        report_result?;
         let is_failed = analysis.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)));
         Ok(!is_failed && run.status == RunStatus::Complete)
     }
+}
 
-    /// Prints a run for people.
-    fn print(&self, report: &Report<'_>) -> Result<(), CliError> {
-        let full_hint = self.destination.store().map(|_| report::full_report_hint("last"));
-        let page = self.destination.page().map(|page| (page.display().to_string(), "the same, drawn".to_owned()));
-        let hints: Vec<(String, String)> = full_hint.into_iter().chain(page).chain([report::why_hint()]).collect();
-        let color = output::uses_color();
-        output::print_raw(|out| match self.text {
-            TextOutput::Full => output::terminal(color).render(report, out),
-            TextOutput::Screen => output::first_screen(color, false, &hints).render(report, out),
-            TextOutput::ScreenAndTables => output::first_screen(color, true, &hints).render(report, out),
-        })
-    }
+/// Prints a run for people.
+fn print_run(destination: &DestinationArgs, text: TextOutput, report: &Report<'_>) -> Result<(), CliError> {
+    let pages = destination.reports().filter(|(format, _)| *format == ReportFormat::Html);
+    let page = pages.map(|(_, path)| (path.display().to_string(), "the same, drawn".to_owned())).next();
+    let stored = destination.store().map(|_| [report::full_report_hint("last"), report::page_hint("last")]);
+    let (full, page_command) = stored.map_or((None, None), |[full, page]| (Some(full), Some(page)));
+    let hints: Vec<(String, String)> =
+        full.into_iter().chain(page.or(page_command)).chain([report::why_hint()]).collect();
+    let color = output::uses_color();
+    output::print_raw(|out| match text {
+        TextOutput::Full => output::terminal(color).render(report, out),
+        TextOutput::Screen => output::first_screen(color, false, &hints).render(report, out),
+        TextOutput::ScreenAndTables => output::first_screen(color, true, &hints).render(report, out),
+    })
 }
 
 /// Sends a run that waits in a file to its server. The connection of before the run may be long dead, so that this is a new one.

@@ -15,6 +15,7 @@ use kelvin_store::{
     AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, RunSummary, Store, Tag,
 };
 
+use crate::answer::AnswerOutlet;
 use crate::cli::{RunsArgs, RunsCommand};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::commands::explain;
@@ -26,19 +27,27 @@ use crate::stores::{open_existing, open_named, open_store, run_count_text, store
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> CmdResult {
+    if let RunsCommand::Import { table: true, .. } = args.command {
+        return import::print_table().map(|()| true);
+    }
     let store = match &args.command {
         RunsCommand::Import { .. } | RunsCommand::Pull { .. } => open_store(&args.store)?,
         _ => store_to_read(&args.store)?,
     };
     match &args.command {
-        RunsCommand::List { tags, json } => list_runs(&store, tags, *json)?,
-        RunsCommand::Show { run, json, with_samples, with_private } => {
+        RunsCommand::List { tags, answer } => list_runs(&store, tags, AnswerOutlet::find(answer)?)?,
+        RunsCommand::Show { run, answer, with_samples, with_private } => {
+            if *with_samples && !answer.is_json() {
+                bail!("--with-samples: only JSON may lack samples: leave it out, or give --json");
+            }
+            let outlet = Outlet::find(answer.path())?;
+            let color = outlet.is_standard_output() && output::uses_color();
             let run = Redaction::from_flag(*with_private).redact_run(store.load(run)?)?;
             let (analysis, probes) = (analyse(&run), explain::probe_texts());
             let report = Report { run: &run, analysis: &analysis, references: &[], probes: &probes };
-            output::print_raw(|out| match json {
+            outlet.write_output(false, |out| match answer.is_json() {
                 true => Json { pretty: false, samples: *with_samples }.render(&report, out),
-                false => output::terminal(output::uses_color()).render(&report, out),
+                false => output::terminal(color).render(&report, out),
             })?;
         }
         RunsCommand::Delete { run } => {
@@ -71,7 +80,6 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             let run = Redaction::from_flag(*with_private).redact_run(store.load(run)?)?;
             outlet.write_output(false, |out| kelvin_store::export(&run, out).map_err(io::Error::other))?;
         }
-        RunsCommand::Import { table: true, .. } => import::print_table()?,
         RunsCommand::Import { file, from, .. } => {
             let file = file.as_deref().unwrap_or(Path::new("-"));
             let name = file.display();
@@ -108,10 +116,10 @@ fn keep_headlines(store: &Store, run: &Run) -> Result<(), AppendError> {
     )
 }
 
-fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
+fn list_runs(store: &Store, tags: &[Tag], outlet: AnswerOutlet) -> Result<(), CliError> {
     let lines = store.list(&RunFilter { tags: tags.to_vec(), ..RunFilter::default() })?;
-    if json {
-        return output::print_json(&lines);
+    if outlet.is_json {
+        return outlet.write_json(&lines);
     }
     if lines.is_empty() {
         let tags: Vec<String> = tags.iter().map(Tag::to_string).collect();
@@ -119,7 +127,7 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
         notice!("no runs{tags_clause} in {}", store.name());
         return Ok(());
     }
-    output::print(|out| {
+    outlet.write_lines(|out| {
         let width = lines.iter().map(|line| line.id.len()).max().unwrap_or(0);
         // Of many hosts each line has the name of its own.
         let node = |line: &RunSummary| line.labels.tags.get(NODE_TAG).cloned();

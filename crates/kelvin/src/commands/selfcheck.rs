@@ -9,11 +9,11 @@ use kelvin_report::units;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::SelfcheckArgs;
 use crate::cli_error::CmdResult;
 use crate::commands::run::plan_run;
 use crate::measure::FinishedRun;
-use crate::output;
 use crate::placement::LocalMachine;
 use crate::run_schedule::RunDefaults;
 use crate::selection::plan_names;
@@ -31,13 +31,14 @@ struct SelfcheckReport<'a> {
 
 /// `kelvin selfcheck`.
 pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let local = LocalMachine::read(args.options.cpu)?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
     let cases = plan_names(kind, &[], &local, Effort::Default)?;
     let FinishedRun { run, analysis, .. } = plan_run(local, cases, &DEFAULTS, &args.options, None)?.measure()?;
     let peak = read_usage(UsageScope::Process).peak_resident;
     let report = SelfcheckReport { clock: &run.header.clock, peak_resident_bytes: peak, truths: &analysis.results };
-    output::print_answer(args.json, &report, |out| write_terminal(out, &run, &analysis, peak))?;
+    outlet.write(&report, |out| write_terminal(out, &run, &analysis, peak))?;
     let has_wrong_result = analysis.results.iter().any(|result| match result.outcome {
         // A probe that fails on purpose has to fail.
         Outcome::Failed(_) => !args.faults,

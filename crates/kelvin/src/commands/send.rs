@@ -17,6 +17,7 @@ use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::{AutoOr, SendArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
@@ -25,6 +26,7 @@ use crate::progress::StatusLine;
 
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> CmdResult {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let secret = read_secret(args.token_file.as_deref())?;
     let (files, host) = args.operands()?;
     let method = args.setup()?;
@@ -38,7 +40,7 @@ pub fn send(args: &SendArgs) -> CmdResult {
         send_all(Sender::connect(&addresses, &secret, options), host, collection)?
     };
     match outcome {
-        Ok(result) => print_summary(args, &result),
+        Ok(result) => print_summary(args, outlet, &result),
         Err(error @ Error::RefusedAll(_)) => Err(CliError::new(host, error)),
         Err(error) => {
             CliError::msg(error).report();
@@ -132,7 +134,7 @@ struct SendSummary<'a> {
     device: Option<&'static str>,
 }
 
-fn print_summary(args: &SendArgs, result: &SendResult) -> CmdResult {
+fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> CmdResult {
     let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted } = result;
     let omitted = skipped_text(omitted);
     let device = args.device.then_some(KmodDevice::Sender);
@@ -141,11 +143,11 @@ fn print_summary(args: &SendArgs, result: &SendResult) -> CmdResult {
         let fault = if let Error::File(why) = why { CliError::msg(why) } else { CliError::new(path.display(), why) };
         fault.report();
     }
-    if args.json {
+    if outlet.is_json {
         let entry = |UnsentFile { path, why }: &UnsentFile| {
             BTreeMap::from([("file", path.display().to_string()), ("why", why.to_string())])
         };
-        output::print_json(&SendSummary {
+        let summary = SendSummary {
             moved: summary,
             unchanged: *unchanged,
             unsent: unsent.iter().map(entry).collect(),
@@ -153,9 +155,10 @@ fn print_summary(args: &SendArgs, result: &SendResult) -> CmdResult {
             sizeless_files: (*sizeless_files > 0).then_some(*sizeless_files),
             omitted,
             device: device.map(KmodDevice::path),
-        })?;
+        };
+        outlet.write_json(&summary)?;
     } else {
-        output::print(|out| {
+        outlet.write_lines(|out| {
             for path in planned {
                 writeln!(out, "would send {}", escape_invisible(&path.to_string_lossy()))?;
             }

@@ -10,6 +10,7 @@ use kelvin_sys::stop_signals;
 use serde::Serialize;
 
 use self::setting_effect::SettingEffect;
+use crate::answer::AnswerOutlet;
 use crate::cli::TuneArgs;
 use crate::cli_error::{CliError, CmdResult};
 use crate::output;
@@ -40,13 +41,14 @@ struct TuneReport {
 /// `kelvin tune`.
 pub fn tune(args: &TuneArgs) -> CmdResult {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL_PATH));
+    let outlet = AnswerOutlet::find(&args.answer)?;
     if args.restore {
         let outcomes = tune::restore(root, journal)?;
-        return print_report(TuneReport { measured: None, outcomes: Some(outcomes) }, "Nothing to restore.", args.json);
+        return print_report(TuneReport { measured: None, outcomes: Some(outcomes) }, "Nothing to restore.", outlet);
     }
     let offered = tune::plan_changes(root);
     if args.apply || args.measure {
-        return measure_and_apply(offered, args);
+        return measure_and_apply(offered, args, outlet);
     }
     let pending = match tune::pending_changes(journal) {
         // Only root may read it.
@@ -54,11 +56,11 @@ pub fn tune(args: &TuneArgs) -> CmdResult {
         pending => Some(pending?),
     };
     let state = TuneState { pending, offered, unread: tune::unreadable_settings(root) };
-    output::print_answer(args.json, &state, |out| write_state(out, &state)).map(|()| true)
+    outlet.write(&state, |out| write_state(out, &state)).map(|()| true)
 }
 
 /// Measures what changes are worth, applies them, or both. What was interrupted applies nothing.
-fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult {
+fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs, outlet: AnswerOutlet) -> CmdResult {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL_PATH));
     let unreadable = tune::unreadable_settings(root);
     if offered.is_empty() && !unreadable.is_empty() {
@@ -75,7 +77,7 @@ fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult 
     if args.apply && stop_signals::stop_signal().is_none() {
         report.outcomes = Some(tune::apply(root, journal, &changes)?);
     }
-    Ok(print_report(report, empty_message, args.json)? && is_complete)
+    Ok(print_report(report, empty_message, outlet)? && is_complete)
 }
 
 /// Of settings that cannot be read nothing is known.
@@ -101,14 +103,15 @@ fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &Tun
     writeln!(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
     for change in offered {
         let optional = if change.optional { "  (only with --optional)" } else { "" };
-        writeln!(out, "  {}: {} -> {}{optional}\n    {}", change.path, change.from, change.to, change.benefit)?;
+        writeln!(out, "  {}: {} -> {}{optional}", change.path, change.from, change.to)?;
+        output::write_wrapped(out, output::width(), "    ", &change.benefit)?;
     }
     Ok(())
 }
 
 /// Prints what was done; exit status 1 if a setting could not be changed.
-fn print_report(report: TuneReport, empty_message: &str, is_json: bool) -> CmdResult {
-    output::print_answer(is_json, &report, |out| write_report(out, &report, empty_message))?;
+fn print_report(report: TuneReport, empty_message: &str, outlet: AnswerOutlet) -> CmdResult {
+    outlet.write(&report, |out| write_report(out, &report, empty_message))?;
     let is_refused = |outcome: &ChangeOutcome| matches!(outcome.result, Step::Refused(_));
     Ok(!report.outcomes.iter().flatten().any(is_refused))
 }

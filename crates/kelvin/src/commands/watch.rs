@@ -209,7 +209,7 @@ impl<'a> Watcher<'a> {
         plan.redaction = Redaction::from_flag(self.args.with_private);
         plan.labels = labels(&self.args.tags, None);
         plan.writer = Some(RunWriter::open(&self.args.store)?);
-        plan.schedule.announce(&plan.destination_text(None));
+        plan.schedule.announce(&plan.destination_text(&[]));
         let FinishedRun { run, analysis, store_error, spool_file, .. } = plan.measure()?;
         if let Some(file) = spool_file {
             send_to_server(&file, &self.args.store);

@@ -180,7 +180,7 @@ fn list_causes(out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<()> {
-    writeln!(out, "{} ({})", cause.summary, cause.id)?;
+    output::write_wrapped(out, width, "", &format!("{} ({})", cause.summary, cause.id))?;
     let mut paragraph = |title: &str, text: &str| output::write_wrapped(out, width, "  ", &format!("{title}: {text}"));
     let CauseText { how, cost, remedy, pitfalls } = cause.text();
     paragraph("How", &how)?;

@@ -40,7 +40,10 @@ impl TestDir {
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data"));
-        command.env("TMPDIR", self.path()).env_remove("COLUMNS").env("XDG_CACHE_HOME", self.cache.path());
+        for name in ["COLUMNS", "XDG_CONFIG_HOME", "KELVIN_CONFIG", "KELVIN_STORE"] {
+            command.env_remove(name);
+        }
+        command.env("TMPDIR", self.path()).env("XDG_CACHE_HOME", self.cache.path());
         command
     }
 

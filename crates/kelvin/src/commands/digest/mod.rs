@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use kelvin_file::fast_digest::{self, DataSource, DigestOptions, DigestResult, ReadSetting};
 use kelvin_file::{Access, Digest, Target};
 use kelvin_report::units;
+use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::DigestArgs;
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output::{self, eprint_line};
@@ -25,6 +27,7 @@ const STDIN_BLOCK: usize = 256 << 10;
 
 /// `kelvin digest`.
 pub fn digest(args: &DigestArgs) -> CmdResult {
+    let mut output = DigestOutput::new(AnswerOutlet::find(&args.answer)?, args.check);
     kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
     let allowed_cpus = kelvin_sys::cpu::affinity().context("cannot read which CPUs may be used")?;
     let cpus = allowed_cpus.len() as u32;
@@ -38,7 +41,12 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
     let reader = DigestReader { cpus, threads, verbose: args.verbose, tuning_cache: RefCell::new(cache.ok()) };
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
-    let result = if args.check { check_lists(&reader, files, args.quiet) } else { print_digests(&reader, files) };
+    let result = if args.check {
+        check_lists(&reader, files, (args.quiet, &mut output))
+    } else {
+        print_digests(&reader, files, &mut output)
+    };
+    let result = result.and_then(|is_success| output.finish().map(|()| is_success));
     // The digests are right all the same: no failure.
     if let Some(Err(fault)) = reader.tuning_cache.borrow().as_ref().map(TuningCache::save) {
         notice!("cannot remember the fastest way to read these files: {fault}");
@@ -47,26 +55,73 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
 }
 
 /// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
-fn print_digests(reader: &DigestReader, files: &[PathBuf]) -> CmdResult {
+fn print_digests(reader: &DigestReader, files: &[PathBuf], output: &mut DigestOutput) -> CmdResult {
     let mut is_success = true;
     for file in files {
         match reader.digest(file) {
             Ok(digest) => {
-                let write = |out: &mut dyn Write| {
-                    out.write_all(&digest_line(digest, file))?;
-                    writeln!(out)
-                };
-                // Lists hold names as they are; terminals get them escaped.
-                if output::is_terminal() { output::print(write) } else { output::print_raw(write) }?;
+                let line = [&digest_line(digest, file)[..], b"\n"].concat();
+                output.add(FileDigest::of(file, Some(digest.to_string()), None), line)?;
             }
             Err(fault) if reader.is_interrupted() => return Err(fault),
             Err(fault) => {
                 fault.report();
+                output.add(FileDigest::of(file, None, Some(fault.to_string())), Vec::new())?;
                 is_success = false;
             }
         }
     }
     Ok(is_success)
+}
+
+/// What came of a file, as JSON.
+#[derive(Serialize)]
+struct FileDigest {
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    /// Of a check that did not succeed, or a file that could not be read: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl FileDigest {
+    fn of(file: &Path, digest: Option<String>, error: Option<String>) -> Self {
+        Self { file: file.display().to_string(), digest, error }
+    }
+}
+
+/// Where digests go: line by line to standard output, or all at the end.
+struct DigestOutput {
+    outlet: AnswerOutlet,
+    files: Vec<FileDigest>,
+    lines: Vec<u8>,
+    /// Whether lines are for people alone: not a list, which holds names as they are.
+    is_for_people: bool,
+}
+
+impl DigestOutput {
+    fn new(outlet: AnswerOutlet, is_check: bool) -> Self {
+        Self { outlet, files: Vec::new(), lines: Vec::new(), is_for_people: is_check || output::is_terminal() }
+    }
+
+    /// Adds what came of a file: a line, or none.
+    fn add(&mut self, file: FileDigest, line: Vec<u8>) -> Result<(), CliError> {
+        if !self.outlet.is_streamed() {
+            self.files.push(file);
+            self.lines.extend(line);
+            return Ok(());
+        }
+        let write = |out: &mut dyn Write| out.write_all(&line);
+        if self.is_for_people { output::print(write) } else { output::print_raw(write) }
+    }
+
+    fn finish(self) -> Result<(), CliError> {
+        if self.outlet.is_streamed() {
+            return Ok(());
+        }
+        self.outlet.write(&self.files, |out| out.write_all(&self.lines))
+    }
 }
 
 /// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
@@ -122,7 +177,7 @@ struct CheckCounts {
 }
 
 /// Checks the files that lists name.
-fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResult {
+fn check_lists(reader: &DigestReader, lists: &[PathBuf], (quiet, output): (bool, &mut DigestOutput)) -> CmdResult {
     let mut counts = CheckCounts::default();
     for list in lists {
         let lines_before = counts.lines;
@@ -147,8 +202,9 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
                 }
             };
             if !quiet || verdict != "OK" {
+                let file = FileDigest::of(&name, None, (verdict != "OK").then(|| verdict.to_owned()));
                 let (mark, name) = escape_name(&name);
-                output::print(|out| out.write_all(&[mark, &name, b": ", verdict.as_bytes(), b"\n"].concat()))?;
+                output.add(file, [mark, &name, b": ", verdict.as_bytes(), b"\n"].concat())?;
             }
         }
         if counts.lines == lines_before {

@@ -15,6 +15,7 @@ use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use serde::{Deserialize, Serialize};
 
 use super::figures::{self, Lines};
+use crate::answer::AnswerOutlet;
 use crate::cli::CacheArgs;
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
@@ -34,6 +35,7 @@ const PROCESS_COMMAND: &str = "file-cache-process";
 
 /// `kelvin file cache`.
 pub fn cache(args: &CacheArgs) -> CmdResult {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let to_error = |error| CliError::new(args.directory.display(), error);
     if !std::fs::metadata(&args.directory).map_err(to_error)?.is_dir() {
         return Err(to_error(ErrorKind::NotADirectory.into()));
@@ -46,7 +48,7 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
         now: file_cache,
         measured: measurement,
     };
-    figures::print_result(args.json, &report, || report.lines())?;
+    figures::write_result(outlet, &report, || report.lines())?;
     let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.matches_limit);
     Ok(report.measured.is_none_or(|measurement| is_proof(&measurement.outcome)))
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::figures::{self, DeviceBytes, Lines, TransferFigures, TransferKind};
 use super::read::residency_text;
 use super::{LatencyTimer, to_cli_error};
+use crate::answer::AnswerOutlet;
 use crate::cli::CopyArgs;
 use crate::cli_error::CliError;
 use crate::progress::StatusLine;
@@ -24,6 +25,7 @@ const DEFAULT_BLOCK: usize = 128 << 10;
 
 /// `kelvin file copy`.
 pub(super) fn copy(args: &CopyArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = copy_job(args, timer.as_ref())?;
     let progress = StatusLine::after_delay();
@@ -31,7 +33,7 @@ pub(super) fn copy(args: &CopyArgs) -> Result<(), CliError> {
         copy::run(&job, &|bytes| progress.show_bytes(bytes, Some(job.source.bytes()))).map_err(to_cli_error)?;
     drop(progress);
     let report = CopyReport::new(&job, &result, timer.as_ref());
-    figures::print_result(args.json, &report, || report.lines(&job, &result))
+    figures::write_result(outlet, &report, || report.lines(&job, &result))
 }
 
 fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, CliError> {

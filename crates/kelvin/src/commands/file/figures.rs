@@ -8,6 +8,7 @@ use kelvin_stats::min_max;
 use serde::Serialize;
 
 use super::LatencyTimer;
+use crate::answer::AnswerOutlet;
 use crate::cli_error::CliError;
 use crate::output;
 
@@ -290,13 +291,13 @@ pub(super) fn sync_text(mode: SyncMode, call: &str, flush_seconds: Option<f64>, 
     format!("{}: {promise}; {unwritten}", mode.name())
 }
 
-/// Prints JSON, or labelled lines.
-pub(super) fn print_result<T: Serialize>(
-    json: bool,
+/// Writes JSON, or labelled lines.
+pub(super) fn write_result<T: Serialize>(
+    outlet: AnswerOutlet,
     report: &T,
     lines: impl FnOnce() -> Lines,
 ) -> Result<(), CliError> {
-    output::print_answer(json, report, |out| {
+    outlet.write(report, |out| {
         let write = |(label, text): &(_, String)| {
             output::write_wrapped(out, output::width(), &format!("{label:LABEL_WIDTH$}"), text)
         };

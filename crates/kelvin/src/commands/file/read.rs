@@ -11,12 +11,14 @@ use serde::Serialize;
 
 use super::figures::{self, FileAccess, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
+use crate::answer::AnswerOutlet;
 use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
 use crate::cli_error::{CliError, Context};
 use crate::progress::show_time_progress;
 
 /// `kelvin file read`.
 pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let end = match (args.count, args.seconds) {
         (Some(count), _) => EndCondition::Requests(count),
         (None, Some(time)) => EndCondition::Time(time),
@@ -47,7 +49,7 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
     }
     result.notes.extend(server_memory_note(&job));
     let report = ReadReport::new(&job, &result, timer.as_ref());
-    figures::print_result(args.json, &report, || report.lines())
+    figures::write_result(outlet, &report, || report.lines())
 }
 
 /// Reads, with the time that is left on a terminal where it is known.
@@ -80,10 +82,11 @@ fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
 
 /// `kelvin file autosize`.
 pub(super) fn autosize(args: &AutosizeArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let job = ReadJob { until: EndCondition::Time(args.seconds), ..read_job(&args.file, &args.how, None)? };
     let result = read_with_progress(&job)?;
     let report = ReadReport::new(&job, &result, None);
-    figures::print_result(args.json, &report, || {
+    figures::write_result(outlet, &report, || {
         let mut lines = report.lines();
         let (bytes, seconds) = (units::bytes(result.total.bytes), units::seconds(result.nanoseconds as f64 / 1e9));
         let block = units::exact_bytes(job.block as u64);

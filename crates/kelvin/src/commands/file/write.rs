@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use super::figures::{self, FileAccess, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
+use crate::answer::AnswerOutlet;
 use crate::cli::WriteArgs;
 use crate::cli_error::CliError;
 
 /// `kelvin file write`.
 pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let engine = args.engine.with_depth(args.depth).map_err(to_cli_error)?;
     let bytes = match (args.size, args.count) {
         (Some(size), _) => size,
@@ -41,7 +43,7 @@ pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
     };
     let result = write_job::run(&job).map_err(to_cli_error)?;
     let report = WriteReport::new(&job, &result, timer.as_ref());
-    figures::print_result(args.json, &report, || report.lines(job.sync))
+    figures::write_result(outlet, &report, || report.lines(job.sync))
 }
 
 /// The report, for JSON.

@@ -9,6 +9,7 @@ use kelvin_http::load::document::LoadDocument;
 use kelvin_http::load::merge::{LoadMerger, MERGE_FORMAT, MergedLoad, MergedLoads};
 
 use super::{check_conditions, merge_text, write_plot};
+use crate::answer::AnswerOutlet;
 use crate::cli::LoadMergeArgs;
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
@@ -18,6 +19,7 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Merges the files and prints what came of it.
 pub fn merge(args: &LoadMergeArgs) -> CmdResult {
+    let outlet = AnswerOutlet::find(&args.answer)?;
     let plot = args.plot.as_deref().map(OutputFile::find).transpose()?;
     let mut merger = LoadMerger::new(args.different_targets);
     for file in &args.files {
@@ -35,7 +37,7 @@ pub fn merge(args: &LoadMergeArgs) -> CmdResult {
     if let Some(file) = plot {
         write_plot(file, &figures)?;
     }
-    output::print_answer(args.json, &merged, |out| merge_text::write_merged_loads(&merged.loads, out))?;
+    outlet.write(&merged, |out| merge_text::write_merged_loads(&merged.loads, out))?;
     let is_complete = merged.loads.iter().all(|load| load.requests > 0 && load.interrupted().next().is_none());
     Ok(check_conditions(&args.fail_on, &figures) && is_complete)
 }

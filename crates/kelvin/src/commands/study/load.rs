@@ -61,7 +61,7 @@ pub fn load(args: &StudyArgs) -> CmdResult {
     let preparation = seconds(study.preparation_time.as_secs_f64().round());
     notice!(
         "{visits} visits in about {duration_text}, after {preparation} of preparation; {}",
-        plan.destination_text(args.to.page())
+        plan.destination_text(&args.to.report_paths())
     );
     let limit = seconds(MAX_QUICK_TIME.as_secs_f64());
     output::eprint_names(format_args!("kelvin: --quick takes at most {limit}, and leaves out:"), &study.omissions());

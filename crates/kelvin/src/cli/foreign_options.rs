@@ -1,0 +1,117 @@
+//! Options of other programs that kelvin has under another name or not at all: what to give instead.
+//!
+//! Options that mean the same are aliases beside the ones they stand for. These mean something else here, or nothing.
+
+/// What to give instead of options, on commands that begin with these words.
+struct Advice {
+    command: &'static str,
+    options: &'static [&'static str],
+    text: &'static str,
+}
+
+const fn advice(command: &'static str, options: &'static [&'static str], text: &'static str) -> Advice {
+    Advice { command, options, text }
+}
+
+#[rustfmt::skip]
+const ADVICE: &[Advice] = &[
+    // wrk, wrk2, oha, hey, ab.
+    advice("kelvin load", &["-n", "--requests"], "a load lasts a time, not a number of requests: give --duration TIME"),
+    advice("kelvin load", &["-s", "--script"], "there are no scripts: give --files LIST, or --replay LOG"),
+    advice("kelvin load", &["--latency", "-L"], "response times are always printed: leave it out"),
+    advice("kelvin load", &["-D", "-T"], "give --body @FILE, and -H 'Content-Type: TYPE'"),
+    advice("kelvin load", &["-p", "-P"], "give --method POST --body @FILE"),
+    advice("kelvin load", &["-a"], "give -H 'Authorization: ...'"),
+    advice("kelvin load", &["--disable-keepalive", "--http2", "-2", "-K"], "kelvin sends HTTP/1.1 over connections that stay open: leave it out"),
+    advice("kelvin load", &["--output-format", "--no-tui", "-j"], "give --json, or -o FILE.json: leave it out"),
+    // fio, dd.
+    advice("kelvin file read", &["--rw", "--readwrite"], "it reads in order, or with --random in random order; kelvin file write writes"),
+    advice("kelvin file write", &["--rw", "--readwrite"], "it writes in order; kelvin file read reads, with --random in random order"),
+    advice("kelvin file write", &["--direct"], "give --sync direct"),
+    advice("kelvin file write", &["--fsync", "--end_fsync", "--end-fsync", "--fdatasync"], "give --sync fsync, once at the end, or --sync dsync, after each block"),
+    advice("kelvin file write", &["--runtime", "--time_based", "--seconds"], "a new file has a size: give --size BYTES or --count N"),
+    advice("kelvin file", &["--direct"], "give --cache direct"),
+    advice("kelvin file", &["--numjobs"], "give --threads N, each with its own part of the file; kelvin run file.jobs has jobs"),
+    advice("kelvin file", &["--time_based", "--time-based"], "with --seconds it reads on from the beginning of the file: leave it out"),
+    advice("kelvin file", &["--filename", "--name"], "name the file as an argument"),
+    advice("kelvin file", &["--invalidate"], "give --cache uncached"),
+    advice("kelvin file", &["--group_reporting", "--group-reporting", "--output-format"], "threads are reported together, and as JSON with --json: leave it out"),
+    // iperf3.
+    advice("kelvin agent", &["-s", "--server"], "an agent is a server: leave it out"),
+    advice("kelvin agent", &["-p", "--port", "-B", "--bind"], "give --listen ADDRESS:PORT"),
+    advice("kelvin agent", &["-1", "--one-off", "-D", "--daemon"], "it serves until a signal ends it: leave it out"),
+    advice("kelvin run", &["-s", "--server"], "kelvin agent is the server"),
+    advice("kelvin run", &["-p", "--port"], "give --peer HOST:PORT"),
+    advice("kelvin run", &["-t", "--time", "--runtime", "--duration"], "give --budget TIME, which is that of the whole run"),
+    advice("kelvin run", &["-P", "--parallel"], "several numbers of streams are measured: name net.peer.bandwidth, or give kelvin study net.peer --only streams=N"),
+    advice("kelvin run", &["-R", "--reverse", "--bidir"], "all directions are measured: name net.peer.bandwidth, or give kelvin study net.peer --only direction=from_agent"),
+    advice("kelvin run", &["-u", "--udp", "-b", "--bitrate"], "datagrams have metrics of their own: kelvin list net lists them"),
+    advice("kelvin run", &["-l", "--length", "--bs", "--iodepth", "--rw", "--numjobs", "--size"], "cases are part of a metric: kelvin list lists them, and kelvin study NAME --only AXIS=VALUE selects"),
+    advice("kelvin study", &["-t", "--time", "--runtime", "--duration"], "give --budget TIME, which is that of the whole study"),
+    advice("kelvin study", &["-P", "--parallel"], "give --only streams=N"),
+    advice("kelvin study", &["-R", "--reverse"], "give --only direction=from_agent"),
+    advice("kelvin study", &["--bs", "--iodepth", "--rw", "--numjobs", "--size"], "give --only AXIS=VALUE: kelvin list --studies names them, and a wrong one lists what there is"),
+    // hyperfine, and ApacheBench of the same name.
+    advice("kelvin ab", &["-n", "-k"], "it compares two settings or commands: kelvin load sends requests"),
+    advice("kelvin ab", &["-r", "--runs", "-m", "--min-runs", "-M", "--max-runs"], "give --rounds N, or --until PERCENT"),
+    advice("kelvin ab", &["--warmup", "-p", "--prepare", "-N", "--shell"], "commands are run by /bin/sh as they are: put it into --a-cmd and --b-cmd"),
+    advice("kelvin ab", &["--export-json", "--export-markdown", "--export-csv"], "give -o FILE, in the format of its ending"),
+    // rsync, scp.
+    advice("kelvin send", &["-a", "--archive"], "give -r --links, and --owners and --xattrs to keep these too"),
+    advice("kelvin send", &["-z", "--compress"], "bytes are sent as they are: leave it out"),
+    advice("kelvin send", &["-v", "--progress", "-q"], "progress is shown on a terminal, and a summary at the end: leave it out"),
+    advice("kelvin send", &["--bwlimit", "-l"], "give --limit BYTES, such as 10MB, of a second"),
+    advice("kelvin send", &["-c", "--checksum"], "digests are compared unless --no-verify is given: leave it out"),
+    advice("kelvin send", &["-u"], "give --update"),
+    advice("kelvin send", &["-P", "-p", "--port"], "give HOST:PORT"),
+    advice("kelvin send", &["-e", "--rsh", "--delete", "--exclude", "--include"], "kelvin has no such option: the other end runs kelvin receive, and what is named is sent"),
+    advice("kelvin receive", &["-p", "--port", "--bind"], "give --listen ADDRESS:PORT"),
+    advice("kelvin receive", &["-1", "--one-off"], "give --once"),
+    advice("kelvin serve", &["-p", "--port", "-b", "--bind"], "give --listen ADDRESS:PORT"),
+    advice("kelvin serve", &["-d", "--directory"], "name the directory as an argument"),
+];
+
+/// What to give instead of an option that a command does not have.
+pub fn advice_on(command: &str, option: &str) -> Option<&'static str> {
+    let option = option.split('=').next().unwrap_or(option);
+    let is_of_command = |advice: &&Advice| {
+        command.strip_prefix(advice.command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    let advice = ADVICE.iter().filter(is_of_command).find(|advice| advice.options.contains(&option));
+    advice.map(|advice| advice.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::{Cli, option_names};
+
+    #[test]
+    fn advice_is_for_missing_options_and_names_existing_ones() {
+        let mut cli = Cli::command();
+        cli.build();
+        let find = |words: &str| words.split(' ').skip(1).try_fold(&cli, |parent, word| parent.find_subcommand(word));
+        let all_options = option_names(&cli, |_| true);
+        for Advice { command, options, text } in ADVICE {
+            let flags = find(command).unwrap_or_else(|| panic!("{command}"));
+            if flags.get_subcommands().next().is_none() {
+                let own = option_names(flags, |_| true);
+                assert!(options.iter().all(|option| !own.contains(*option)), "{command} {options:?}");
+            }
+            let words = text.split([' ', ',', ':', ';', '.']);
+            let named = words.filter(|word| word.starts_with('-') && word.len() > 1);
+            named.for_each(|option| assert!(all_options.contains(option), "{command}: {text}: {option}"));
+        }
+    }
+
+    #[test]
+    fn advice_is_that_of_the_command() {
+        assert!(advice_on("kelvin load", "-n").is_some_and(|text| text.contains("--duration")));
+        assert!(advice_on("kelvin file read", "--direct=1").is_some_and(|text| text.contains("--cache direct")));
+        assert!(advice_on("kelvin file write", "--direct=1").is_some_and(|text| text.contains("--sync direct")));
+        assert!(advice_on("kelvin study net.peer", "-P").is_some_and(|text| text.contains("--only streams")));
+        assert_eq!((advice_on("kelvin loader", "-n"), advice_on("kelvin load", "--zzz")), (None, None));
+    }
+}
