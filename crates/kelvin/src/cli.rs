@@ -18,6 +18,8 @@ mod history;
 mod load;
 mod one_of;
 mod output_args;
+#[cfg(test)]
+mod pages;
 mod report;
 mod run_options;
 mod runs;
