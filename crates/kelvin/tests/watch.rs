@@ -216,14 +216,15 @@ fn settings<'u>(unit: &'u str, name: &str) -> Vec<&'u str> {
     unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect()
 }
 
-const PROGRAM: &str = "/usr/local/bin/kelvin";
+/// systemd looks for it in the directories of programs.
+const COMMAND: &str = "ExecStart=kelvin ";
 
 #[test]
 fn systemd_units_are_valid_and_run_cycle() {
     let dir = TestDir::new();
     let contrib = |file: &str| {
         let path = format!("{}/../../contrib/{file}", env!("CARGO_MANIFEST_DIR"));
-        fs::read_to_string(path).unwrap().replace(PROGRAM, KELVIN)
+        fs::read_to_string(path).unwrap().replace(COMMAND, &format!("ExecStart={KELVIN} "))
     };
     let [service, timer] = ["kelvin-watch.service", "kelvin-watch.timer"].map(contrib);
     for (name, unit) in [("kelvin-watch.service", &service), ("kelvin-watch.timer", &timer)] {
@@ -242,7 +243,7 @@ fn systemd_units_are_valid_and_run_cycle() {
     let has_setting = |setting: &&str| service.lines().any(|line| line.starts_with(setting));
     assert_eq!(filters.iter().chain(&resource_settings).copied().find(has_setting), None);
     match Command::new("systemd-analyze")
-        .arg("verify")
+        .args(["verify", "--man=no"])
         .args(["kelvin-watch.service", "kelvin-watch.timer"])
         .current_dir(dir.path())
         .output()
