@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: cluster cluster-test help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: cluster cluster-test help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book dist dist-test pages guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -146,6 +146,29 @@ bench: build ## accuracy, repeatability, cost and robustness of the figures: sev
 		set -- $$benchmark; name=$$1; shift; \
 		$(PYTHON) bench/$$name.py --kelvin $(KELVIN) $(KEEP) "$$@" || failed="$$failed $$name"; \
 	done; [ -z "$$failed" ] || { echo "bench: a bound was not kept, or the benchmark could not be done:$$failed" >&2; exit 1; }
+
+# The programs of a release, each static and of another architecture, and a secret key of minisign, if any.
+BINARIES ?= $(TARGET)/x86_64-unknown-linux-musl/dist/kelvin $(TARGET)/aarch64-unknown-linux-musl/dist/kelvin
+KEY      ?=
+# All times in a release.
+RELEASE_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
+DIST     := $(TARGET)/dist
+PAGES    := $(TARGET)/pages
+NFPM     := PATH="$(abspath $(TARGET))/nfpm/bin:$$PATH"
+
+$(TARGET)/%-unknown-linux-musl/dist/kelvin: need-cargo
+	scripts/build-static $*-unknown-linux-musl
+
+pages: need-cargo need-cc ## man pages and completions of every command, in target/pages
+	@rm -rf $(PAGES) && mkdir -p $(PAGES)
+	KELVIN_PAGES=$(abspath $(PAGES)) SOURCE_DATE_EPOCH=$(RELEASE_TIME) \
+		$(CARGO) test --quiet --locked --workspace --bin kelvin -- --exact cli::pages::every_command_has_man_page_and_completions
+
+dist: pages $(BINARIES) ## the files of a release, in target/dist; KEY=FILE signs them, BINARIES='PROGRAM...' are others than those of make static
+	$(NFPM) SOURCE_DATE_EPOCH=$(RELEASE_TIME) scripts/dist $(DIST) $(PAGES) '$(KEY)' $(BINARIES)
+
+dist-test: dist ## test them: the same bytes when made again, and installed, used and removed in fresh roots
+	$(NFPM) $(PYTHON) -B tests/packages/run.py $(DIST) $(TARGET)/packages $(PAGES) $(BINARIES)
 
 clean: ## remove build products
 	$(CARGO) clean
