@@ -342,7 +342,10 @@ fn parse_integer(text: &str) -> Option<u32> {
 fn mitigations(root: FileRoot<'_>) -> Fact<Vec<Mitigation>> {
     let names = root.names(VULNERABILITIES);
     if names.is_empty() {
-        return Fact::unknown(format!("there is no /{VULNERABILITIES} (kernels since 4.15 have it)"));
+        return Fact::unknown(format!(
+            "there is no /{VULNERABILITIES}: {}",
+            root.absence_reason(VULNERABILITIES, "kernels since 4.15 have it")
+        ));
     }
     let entries = names.into_iter().map(|name| {
         let status = root.read(&format!("{VULNERABILITIES}/{name}")).unwrap_or_else(|reason| reason);

@@ -54,7 +54,10 @@ fn page_size_entry(vector: &[u8]) -> Option<u64> {
 
 fn huge_pages(root: FileRoot<'_>) -> Fact<Vec<u64>> {
     if !root.exists(HUGE_PAGES_DIRECTORY) {
-        return Fact::unknown(format!("there is no {HUGE_PAGES_DIRECTORY}: the kernel is built without huge pages"));
+        return Fact::unknown(format!(
+            "there is no {HUGE_PAGES_DIRECTORY}: {}",
+            root.absence_reason(HUGE_PAGES_DIRECTORY, "the kernel is built without huge pages")
+        ));
     }
     // `hugepages-2048kB`
     let size =

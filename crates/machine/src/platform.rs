@@ -42,7 +42,8 @@ fn product(root: FileRoot<'_>) -> Fact<String> {
                 Fact::known(model.trim_end_matches('\0').to_owned(), format!("{DEVICE_TREE_DIRECTORY}/model"))
             }
             None => Fact::unknown(format!(
-                "there is neither {DMI_DIRECTORY} nor {DEVICE_TREE_DIRECTORY}/model: the firmware states no model"
+                "there is neither {DMI_DIRECTORY} nor {DEVICE_TREE_DIRECTORY}/model: {}",
+                root.absence_reason(DMI_DIRECTORY, "the firmware states no model")
             )),
         },
     }

@@ -13,6 +13,11 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Highest CPU number in a list: the kernel's own bound is 8192 (`CONFIG_NR_CPUS` with MAXSMP).
 const MAX_CPU_NUMBER: u32 = 65_535;
 
+/// Tables of the firmware.
+const FIRMWARE: &str = "/sys/firmware";
+/// Directories of the kernel that a container may leave out or cover by an empty one.
+const COVERED_DIRECTORIES: [&str; 3] = ["/proc", "/sys", FIRMWARE];
+
 /// A directory used as `/`: this machine, or a recorded tree.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRoot<'a> {
@@ -53,8 +58,39 @@ impl<'a> FileRoot<'a> {
         let result = fs::File::options().read(true).custom_flags(kelvin_sys::fs::O_NONBLOCK).open(self.resolve(name));
         result
             .and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes))
-            .map_err(|error| unreadable_reason(name, &error))?;
+            .map_err(|error| self.unreadable_reason(name, &error))?;
         Ok(bytes)
+    }
+
+    /// Why a file could not be read, and what to do.
+    fn unreadable_reason(self, name: &str, error: &std::io::Error) -> String {
+        let name = absolute_name(name);
+        match error.kind() {
+            ErrorKind::NotFound if name.starts_with("/etc/") || name.starts_with("/usr/") => {
+                format!("there is no {name} in this root file system")
+            }
+            ErrorKind::NotFound => {
+                let reason = self.absence_reason(&name, "the kernel or the platform does not provide it");
+                format!("there is no {name}: {reason}")
+            }
+            ErrorKind::PermissionDenied => format!("only root may read {name}: run as root"),
+            _ => format!("{name} cannot be read: {error}"),
+        }
+    }
+
+    /// The reason for which the kernel does not show something, or that nothing at all is where it would be.
+    pub(crate) fn absence_reason(self, name: &str, reason: &str) -> String {
+        let name = absolute_name(name);
+        let shows_nothing = |place: &&&str| match fs::read_dir(self.resolve(place)) {
+            Ok(mut entries) => entries.next().is_none(),
+            // What has no firmware's tables has no directory of them.
+            Err(_) => **place != FIRMWARE,
+        };
+        let mut places = COVERED_DIRECTORIES.iter().filter(|place| Path::new(&name).starts_with(place));
+        match places.find(shows_nothing) {
+            Some(place) => format!("nothing is below {place}, as where a container hides it"),
+            None => reason.to_owned(),
+        }
     }
 
     /// A fact that one file holds.
@@ -118,16 +154,6 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
 /// The absolute name of a file, as sources and reasons show it.
 pub(crate) fn absolute_name(name: &str) -> String {
     format!("/{}", name.trim_start_matches('/'))
-}
-
-/// Why a file could not be read, and what to do.
-fn unreadable_reason(name: &str, error: &std::io::Error) -> String {
-    let name = absolute_name(name);
-    match error.kind() {
-        ErrorKind::NotFound => format!("there is no {name}: the kernel or the platform does not provide it"),
-        ErrorKind::PermissionDenied => format!("only root may read {name}: run as root"),
-        _ => format!("{name} cannot be read: {error}"),
-    }
 }
 
 /// The value of a file and its name, or why the text has no meaning.
@@ -302,5 +328,24 @@ mod tests {
         assert_eq!(reason("One"), "/y");
         assert_eq!(reason("Three"), "/y has no line 'Three'");
         assert_eq!(reason("Two"), "/y says \"Two: x\", which is not meaningful");
+    }
+
+    #[test]
+    fn absent_file_has_reason_of_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = FileRoot::new(directory.path());
+        let reason = |name| root.read(name).unwrap_err();
+        assert_eq!(reason("etc/machine-id"), "there is no /etc/machine-id in this root file system");
+        let hidden = |place| format!("nothing is below {place}, as where a container hides it");
+        assert_eq!(reason("proc/x"), format!("there is no /proc/x: {}", hidden("/proc")));
+        assert_eq!(reason("sys/firmware/x"), format!("there is no /sys/firmware/x: {}", hidden("/sys")));
+        fs::create_dir_all(directory.path().join("sys")).unwrap();
+        assert_eq!(reason("sys/kernel/x"), format!("there is no /sys/kernel/x: {}", hidden("/sys")));
+        fs::create_dir_all(directory.path().join("sys/firmware")).unwrap();
+        assert_eq!(reason("sys/firmware/x"), format!("there is no /sys/firmware/x: {}", hidden("/sys/firmware")));
+        let provided = "the kernel or the platform does not provide it";
+        assert_eq!(reason("sys/kernel/x"), format!("there is no /sys/kernel/x: {provided}"));
+        fs::write(directory.path().join("sys/firmware/y"), "").unwrap();
+        assert_eq!(reason("sys/firmware/x"), format!("there is no /sys/firmware/x: {provided}"));
     }
 }

@@ -106,10 +106,9 @@ fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
 /// The CPUs that are present and not online. The kernel's own list of offline ones has those that it could have and the machine lacks.
 fn offline_cpus(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<u32>> {
     let present = root.fact(&format!("{CPU_DIRECTORY}/present"), non_empty_cpu_list);
-    let present = match present.get() {
-        Some(_) => present,
-        None => Fact::known(numbered_entries(root, CPU_DIRECTORY, "cpu"), CPU_DIRECTORY),
-    };
+    let entries = numbered_entries(root, CPU_DIRECTORY, "cpu");
+    let present =
+        if present.get().is_none() && !entries.is_empty() { Fact::known(entries, CPU_DIRECTORY) } else { present };
     match online.get() {
         Some(online) => present.map(|cpus| cpus.into_iter().filter(|cpu| !online.contains(cpu)).collect()),
         None => Fact::unknown(online.source_or_reason()),
@@ -300,7 +299,10 @@ fn nodes(root: FileRoot<'_>) -> Fact<Vec<NumaNode>> {
         (true, Some(id)) => Fact::unknown(format!(
             "{NODE_DIRECTORY}/node{id} states neither a list of its CPUs (cpulist) nor a mask (cpumap)"
         )),
-        (true, None) => Fact::unknown(format!("there are no nodes in {NODE_DIRECTORY}: a kernel without NUMA has one")),
+        (true, None) => Fact::unknown(format!(
+            "there are no nodes in {NODE_DIRECTORY}: {}",
+            root.absence_reason(NODE_DIRECTORY, "a kernel without NUMA has one")
+        )),
     }
 }
 
@@ -407,6 +409,15 @@ mod tests {
         tree.fill("sys/devices/system/cpu/cpu1/online", "0");
         let topology = read(FileRoot::new(tree.path()), None);
         assert_eq!((topology.online.get(), topology.offline.get()), (Some(&vec![0]), Some(&vec![1])));
+    }
+
+    #[test]
+    fn without_list_of_present_cpus_offline_ones_are_unknown() {
+        let tree = FixtureTree::default();
+        tree.fill("proc/cpuinfo", "processor : 0\n\nprocessor : 1\n\n");
+        let topology = read(FileRoot::new(tree.path()), None);
+        assert_eq!((topology.online.get(), topology.offline.get()), (Some(&vec![0, 1]), None));
+        assert!(topology.offline.source_or_reason().contains("nothing is below /sys"));
     }
 
     #[test]

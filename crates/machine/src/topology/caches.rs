@@ -25,7 +25,8 @@ pub(super) fn cache_instances(root: FileRoot<'_>, online: &[u32]) -> Fact<Vec<Ca
     groups.sort_by_key(|group| group.level);
     if groups.is_empty() {
         return Fact::unknown(format!(
-            "{CPU_DIRECTORY}/cpu*/cache states no cache sizes: the firmware or hypervisor does not describe them"
+            "{CPU_DIRECTORY}/cpu*/cache states no cache sizes: {}",
+            root.absence_reason(CPU_DIRECTORY, "the firmware or hypervisor does not describe them")
         ));
     }
     Fact::known(groups, format!("{CPU_DIRECTORY}/cpu*/cache"))
