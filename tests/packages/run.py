@@ -31,13 +31,13 @@ mkdir incoming
 kelvin receive incoming --once >receive.txt &
 wait_for receive.txt
 kelvin send data.bin 127.0.0.1
-wait
+wait $!
 cmp data.bin incoming/data.bin
 kelvin serve . >serve.txt &
 wait_for serve.txt
 kelvin load http://127.0.0.1:8080/data.bin --users 2 --duration 2s
 kill $!
-wait
+wait $!
 """
 COMPLETE = """
 complete_words() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _kelvin kelvin "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; }
@@ -58,6 +58,8 @@ zsh -n /usr/share/zsh/vendor-completions/_kelvin
 fish --no-execute /usr/share/fish/vendor_completions.d/kelvin.fish
 modinfo -F description "$(find /lib/modules/ -name 'kelvin.ko*')"
 """
+# Directories that systemd and the package `filesystem` have where packages are rpm's.
+RPM_DIRECTORIES = ["/usr/lib/sysusers.d", "/usr/share/licenses"]
 
 
 def skip(needs, test, reason):
@@ -82,7 +84,8 @@ def check_same_bytes(release, work, pages, programs):
     """A copy of the source elsewhere gives the same files, to someone with another umask."""
     copy, second = work / "second source", work / "second release"
     shutil.rmtree(copy, ignore_errors=True)
-    for name in filter(None, run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")):
+    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in (name for name in names if (ROOT / name).is_file()):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
     facts = {"SOURCE_DATE_EPOCH": "%ct", "MAINTAINER": "%cn <%ce>"}
@@ -128,9 +131,10 @@ def check_text(bench, pages):
             print(f"packages: {program} has no complaint about {len(files)} files", flush=True)
 
 
-def check_nothing_left(root, what):
-    left = root.changes()
-    assert not left, f"{what} left: {left}"
+def check_nothing_left(root, what, directories=()):
+    """Nothing is left but directories that are another package's, which this root lacks."""
+    left = set(root.changes()) - set(directories)
+    assert not left, f"{what} left: {sorted(left)}"
 
 
 def check_package(bench, release):
@@ -159,11 +163,15 @@ def check_services(bench, release):
     """Both packages in a root with systemd, DKMS, the headers of a kernel and shells."""
     root = bench.root("services", release, (*SERVICE_PACKAGES, f"linux-headers-cloud-{bench.debian}"))
     files = [bench.file(f"kelvin_*_{bench.debian}.deb"), bench.file("kelvin-dkms_*.deb")]
-    description = root.run(f"cd /mnt; dpkg -i {' '.join(files)}; {USE_SERVICES}").splitlines()[-1]
+    install = f"cd /mnt; dpkg -i {' '.join(files)}"
+    description = root.run(f"{install}; {USE_SERVICES}").splitlines()[-1]
+    # An upgrade keeps what was enabled and built; removal keeps runs.
+    root.run(f"{install}; systemctl is-enabled kelvin-watch.timer; modinfo $(find /lib/modules/ -name 'kelvin.ko*')")
     root.run("mkdir -p /var/lib/kelvin/kelvin; touch /var/lib/kelvin/kelvin/runs.sqlite; dpkg --remove kelvin-dkms kelvin; test -e /var/lib/kelvin/kelvin")
+    assert not any("kelvin.ko" in name or "kelvin-watch" in name for name in root.changes()), root.changes()
     root.run("dpkg --purge kelvin-dkms kelvin")
     check_nothing_left(root, "the packages")
-    return f"services, completions and the module ({description}) installed and purged"
+    return f"services, completions and the module ({description}) installed, upgraded, removed and purged"
 
 
 def check_rpm(bench, release):
@@ -172,7 +180,7 @@ def check_rpm(bench, release):
     root.run(f"rpm --install --nodeps /mnt/{bench.file(f'kelvin-*.{bench.machine}.rpm')}; rpm --verify --nodeps kelvin; {USE}")
     assert "/usr/bin/kelvin" in root.changes()
     root.run("rpm --erase --nodeps kelvin")
-    check_nothing_left(root, "the package")
+    check_nothing_left(root, "the package", RPM_DIRECTORIES)
     return "installed, verified, used and removed, without its dependencies"
 
 
