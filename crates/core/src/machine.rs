@@ -205,10 +205,24 @@ pub struct Memory {
     pub kind: Fact<String>,
     /// Transfers per second of one channel.
     pub transfers_per_second: Fact<f64>,
+    /// Memory modules (DIMMs), alike ones together; not read by earlier versions.
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
+    pub modules: Fact<Vec<ModuleGroup>>,
     /// Memory channels that are populated.
     pub channels: Fact<u32>,
     /// Peak bandwidth, bytes per second.
     pub peak_bytes_per_second: Fact<f64>,
+}
+
+/// Memory modules that are alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModuleGroup {
+    /// How many there are.
+    pub count: u32,
+    /// Size of each.
+    pub bytes: u64,
+    /// Transfers per second that each is set to, if that is stated.
+    pub transfers_per_second: Option<f64>,
 }
 
 /// A block device.
@@ -307,10 +321,24 @@ pub struct Platform {
     pub container: Fact<Option<String>>,
     /// What the machine is built as, by its firmware; left out by runs stored before it was read.
     pub chassis: Fact<Chassis>,
+    /// The BIOS or other boot firmware; not read by earlier versions.
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
+    pub bios: Fact<Bios>,
     /// The host: a keyed hash of its machine id (machine-id(5)), in hexadecimal, from which the id cannot be found; not read by earlier
     /// versions.
     #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub host: Fact<String>,
+}
+
+/// A BIOS, or other boot firmware, as it names itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bios {
+    /// Who made it.
+    pub vendor: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// When it was released: `2024-03-11`.
+    pub date: Option<String>,
 }
 
 /// What a machine is built as.

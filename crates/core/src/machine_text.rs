@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::Unit;
 use crate::units::{bit_rate, bytes, cpus, plural, stated_value, trimmed_decimal};
 use crate::{
-    BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, HardwareCounters, Kernel,
-    Limits, Machine, Memory, Mitigation, Name, Nic, NumaNode, Platform, Tlb, Topology,
+    Bios, BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, HardwareCounters, Kernel,
+    Limits, Machine, Memory, Mitigation, ModuleGroup, Name, Nic, NumaNode, Platform, Tlb, Topology,
 };
 
 impl Machine {
@@ -121,14 +121,31 @@ impl FactRows {
             if sizes.is_empty() { "none".into() } else { join_texts(sizes, |size| bytes(*size)) }
         });
         self.push(GROUP, "Transparent huge pages", &memory.transparent_huge_pages, String::clone);
-        self.push(GROUP, "Type", &memory.kind, String::clone);
-        self.push(GROUP, "Rate", &memory.transfers_per_second, |rate| {
-            format!("{} MT/s", trimmed_decimal(rate / 1e6, 1))
-        });
-        self.push(GROUP, "Channels", &memory.channels, u32::to_string);
-        self.push(GROUP, "Peak bandwidth", &memory.peak_bytes_per_second, |rate| {
+        if !memory.modules.is_not_read() {
+            self.push(GROUP, "Modules", &memory.modules, |groups| join_texts(groups, module_group));
+        }
+        // Where nothing states the modules, the reason is given once.
+        let reason = memory.modules.get().is_none().then(|| memory.modules.source_or_reason());
+        self.push_unless_reason(reason, (GROUP, "Type"), &memory.kind, String::clone);
+        self.push_unless_reason(reason, (GROUP, "Rate"), &memory.transfers_per_second, |rate| transfer_rate(*rate));
+        self.push_unless_reason(reason, (GROUP, "Channels"), &memory.channels, u32::to_string);
+        self.push_unless_reason(reason, (GROUP, "Peak bandwidth"), &memory.peak_bytes_per_second, |rate| {
             stated_value(*rate, Unit::BytesPerSecond, 1)
         });
+    }
+
+    /// A line, unless the fact is unknown for a reason that another line has given.
+    fn push_unless_reason<T>(
+        &mut self,
+        given_reason: Option<&str>,
+        (group, label): (&'static str, &str),
+        fact: &Fact<T>,
+        text: impl FnOnce(&T) -> String,
+    ) {
+        let is_given = fact.get().is_none() && given_reason == Some(fact.source_or_reason()) && !fact.is_not_read();
+        if !is_given {
+            self.push(group, label, fact, text);
+        }
     }
 
     fn disk(&mut self, disk: &BlockDevice) {
@@ -180,6 +197,9 @@ impl FactRows {
         let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
         self.push(GROUP, "Product", &platform.product, String::clone);
         self.push(GROUP, "Chassis", &platform.chassis, |chassis| chassis.word().to_owned());
+        if !platform.bios.is_not_read() {
+            self.push(GROUP, "BIOS", &platform.bios, bios);
+        }
         self.push(GROUP, "Hypervisor", &platform.hypervisor, or_none);
         self.push(GROUP, "Container", &platform.container, or_none);
         if !platform.host.is_not_read() {
@@ -208,6 +228,23 @@ fn boot_line(line: &str, omitted_count: Option<u32>) -> String {
         Some(count) if line.is_empty() => format!("{count} parameters left out, none of which matters to figures"),
         Some(count) => format!("{line} ({count} more left out, which matter to no figure)"),
     }
+}
+
+/// `8 x 32 GiB at 4800 MT/s`.
+fn module_group(group: &ModuleGroup) -> String {
+    let rate = group.transfers_per_second.map(|rate| format!(" at {}", transfer_rate(rate))).unwrap_or_default();
+    format!("{} x {}{rate}", group.count, bytes(group.bytes))
+}
+
+fn transfer_rate(rate: f64) -> String {
+    format!("{} MT/s", trimmed_decimal(rate / 1e6, 1))
+}
+
+/// `Dell Inc. 1.13.2, 2023-12-19`.
+fn bios(bios: &Bios) -> String {
+    let name = [&bios.vendor, &bios.version].into_iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+    let parts = [Some(name).filter(|name| !name.is_empty()), bios.date.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn join_texts<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
@@ -439,5 +476,36 @@ mod tests {
         assert_eq!(row("CPU quota").text.as_deref(), Some("1.5 CPUs"));
         assert_eq!(row("CPU quota").source, "/sys/fs/cgroup/cpu.max");
         assert_eq!(row("Hypervisor").text.as_deref(), Some("none"));
+    }
+
+    #[test]
+    fn firmware_and_modules_are_lines() {
+        let mut machine = Machine::default();
+        let group = |count, bytes, rate| ModuleGroup { count, bytes, transfers_per_second: rate };
+        machine.memory.modules = Fact::known(vec![group(7, 32 << 30, Some(4.8e9)), group(1, 16 << 30, None)], "a test");
+        machine.platform.bios = Fact::known(
+            Bios { vendor: Some("Dell Inc.".into()), version: Some("1.13.2".into()), date: Some("2023-12-19".into()) },
+            "a test",
+        );
+        let text = |machine: &Machine, label: &str| {
+            machine.rows().into_iter().find(|row| row.label == label).and_then(|row| row.text)
+        };
+        assert_eq!(text(&machine, "Modules").as_deref(), Some("7 x 32 GiB at 4800 MT/s, 1 x 16 GiB"));
+        assert_eq!(text(&machine, "BIOS").as_deref(), Some("Dell Inc. 1.13.2, 2023-12-19"));
+        machine.platform.bios = Fact::known(Bios { date: Some("2014-04-01".into()), ..Bios::default() }, "a test");
+        assert_eq!(text(&machine, "BIOS").as_deref(), Some("2014-04-01"));
+    }
+
+    #[test]
+    fn reason_for_unknown_modules_is_given_once() {
+        let mut machine = Machine::default();
+        let reason = "there is no table";
+        machine.memory.modules = Fact::unknown(reason);
+        machine.memory.kind = Fact::unknown(reason);
+        machine.memory.channels = Fact::unknown("slot names do not identify channels");
+        let rows = machine.rows();
+        let has_row = |label: &str| rows.iter().any(|row| row.group == "Memory" && row.label == label);
+        assert_eq!(rows.iter().filter(|row| row.source == reason).count(), 1);
+        assert!(has_row("Modules") && has_row("Channels") && !has_row("Type"));
     }
 }

@@ -83,7 +83,7 @@ fn group_name((model, cpus, platform, tag): &GroupKey, memory: u64) -> String {
 /// Groups of facts that may differ between alike hosts.
 const FACT_GROUPS: [&str; 8] = ["CPU", "Topology", "Memory", "Disks", "Network", "Kernel", "Platform", "Limits"];
 /// Facts that differ from run to run or from host to host of any fleet, that follow from others, or that groups are made by.
-const OMITTED_FACTS: [(&str, &str); 14] = [
+const OMITTED_FACTS: [(&str, &str); 15] = [
     ("CPU", "Measured frequency"),
     ("CPU", "Counter frequency"),
     ("CPU", "Model"),
@@ -92,6 +92,7 @@ const OMITTED_FACTS: [(&str, &str); 14] = [
     ("Topology", "CPUs allowed"),
     ("Memory", "Total"),
     ("Memory", "Available"),
+    ("Memory", "Peak bandwidth"),
     ("Kernel", "Version"),
     ("Kernel", "Boot line"),
     ("Platform", "Chassis"),
@@ -144,7 +145,7 @@ pub(crate) fn facts_of(machine: &Machine) -> BTreeMap<FactKey, String> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::Fact;
+    use kelvin_core::{Bios, Fact, ModuleGroup};
 
     use super::*;
 
@@ -180,10 +181,16 @@ mod tests {
         let mut machine = host("A", 8, 62.4, "r1").machine;
         machine.kernel.command_line = Fact::known("root=UUID=1 quiet mitigations=off".into(), "a test");
         machine.cpu.governor = Fact::known("powersave".into(), "a test");
+        machine.platform.bios = Fact::known(Bios { version: Some("1.13".into()), ..Bios::default() }, "a test");
+        let modules = ModuleGroup { count: 7, bytes: 32 << 30, transfers_per_second: Some(4.8e9) };
+        machine.memory.modules = Fact::known(vec![modules], "a test");
+        machine.memory.peak_bytes_per_second = Fact::known(1e9, "a test");
         let facts = facts_of(&machine);
         let text = |group: &str, label: &str| facts.get(&(group.to_owned(), label.to_owned())).map(String::as_str);
         assert_eq!(text("Kernel", "Boot line"), Some("mitigations=off quiet"));
         assert_eq!(text("CPU", "Frequency governor"), Some("powersave"));
-        assert_eq!(text("Memory", "Total"), None);
+        assert_eq!(text("Platform", "BIOS"), Some("1.13"));
+        assert_eq!(text("Memory", "Modules"), Some("7 x 32 GiB at 4800 MT/s"));
+        assert_eq!([text("Memory", "Total"), text("Memory", "Peak bandwidth")], [None, None]);
     }
 }

@@ -40,7 +40,8 @@ fn application_specific(machine_id: u128) -> u128 {
 }
 
 /// A 128-bit FNV-1a hash, in hexadecimal, of the host and of the facts that make two of its runs comparable: processor, number of CPUs,
-/// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number.
+/// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number. The BIOS is none of them:
+/// runs of earlier versions do not state it.
 pub(crate) fn identity(machine: &Machine) -> String {
     hash_facts(machine, machine.kernel.release.get(), machine.cpu.mitigations.get())
 }
@@ -93,6 +94,8 @@ fn fnv_1a(bytes: &[u8]) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::{Bios, ModuleGroup};
+
     use super::*;
 
     #[test]
@@ -140,6 +143,16 @@ mod tests {
         other.platform.host = Fact::known("2".repeat(32), "a test");
         assert_ne!(identity(&one), identity(&other));
         assert_ne!(hardware_identity(&one), hardware_identity(&other));
+    }
+
+    #[test]
+    fn firmware_and_modules_make_no_other_machine() {
+        let mut machine = Machine::default();
+        let before = (identity(&machine), hardware_identity(&machine));
+        machine.platform.bios = Fact::known(Bios { version: Some("1.13.2".into()), ..Bios::default() }, "a test");
+        let group = ModuleGroup { count: 8, bytes: 32 << 30, transfers_per_second: None };
+        machine.memory.modules = Fact::known(vec![group], "a test");
+        assert_eq!((identity(&machine), hardware_identity(&machine)), before);
     }
 
     #[test]

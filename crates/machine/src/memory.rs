@@ -1,9 +1,11 @@
-//! Facts of main memory, from /proc/meminfo, sysfs and the firmware's table of modules.
+//! Facts of main memory, from /proc/meminfo, sysfs and what states its modules.
 
 use kelvin_core::{Fact, Memory, Name};
 
-use crate::root::{FileRoot, absolute_name, bracketed_word, fact_of, value_of_key};
-use crate::smbios::{MemoryModule, Smbios, TABLE_FILE};
+use crate::edac::Edac;
+use crate::memory_modules::ModuleSources;
+use crate::root::{FileRoot, bracketed_word, value_of_key};
+use crate::smbios::Smbios;
 
 /// Where the kernel counts its memory.
 pub const MEMINFO: &str = "/proc/meminfo";
@@ -13,7 +15,7 @@ const AT_PAGESZ: u64 = 6;
 
 pub(crate) fn read(root: FileRoot<'_>, architecture: Name, smbios: &Result<Smbios, String>) -> Memory {
     let meminfo = |key: &'static str| root.line_fact(MEMINFO, key, kibibytes);
-    let modules = MemoryModules(smbios);
+    let modules = ModuleSources { table: smbios, edac: Edac::read(root) };
     Memory {
         total_bytes: meminfo("MemTotal"),
         available_bytes: meminfo("MemAvailable"),
@@ -23,9 +25,10 @@ pub(crate) fn read(root: FileRoot<'_>, architecture: Name, smbios: &Result<Smbio
         transparent_huge_pages: root
             .fact("/sys/kernel/mm/transparent_hugepage/enabled", |text| bracketed_word(text).map(str::to_owned)),
         kind: modules.kind(),
-        transfers_per_second: fact_of(modules.transfers_per_second()),
-        channels: fact_of(modules.channels()),
-        peak_bytes_per_second: fact_of(modules.peak_bytes_per_second()),
+        transfers_per_second: modules.transfers_per_second(),
+        modules: modules.modules(),
+        channels: modules.channels(),
+        peak_bytes_per_second: modules.peak_bytes_per_second(),
     }
 }
 
@@ -65,64 +68,6 @@ fn huge_pages(root: FileRoot<'_>) -> Fact<Vec<u64>> {
     let mut sizes: Vec<u64> = root.names(HUGE_PAGES_DIRECTORY).iter().filter_map(size).collect();
     sizes.sort_unstable();
     Fact::known(sizes, HUGE_PAGES_DIRECTORY)
-}
-
-/// The memory modules as the firmware states them.
-struct MemoryModules<'a>(&'a Result<Smbios, String>);
-
-impl MemoryModules<'_> {
-    fn source(&self) -> String {
-        format!("{} (SMBIOS type 17)", absolute_name(TABLE_FILE))
-    }
-
-    /// One property that all modules share.
-    fn common_value<T: PartialEq>(
-        &self,
-        description: &str,
-        property: impl Fn(&MemoryModule) -> Option<T>,
-    ) -> Result<T, String> {
-        let modules = &self.0.as_ref().map_err(String::clone)?.modules;
-        let first = modules.first().ok_or("the firmware table lists no memory module")?;
-        match property(first) {
-            Some(value) if modules.iter().all(|module| property(module).as_ref() == Some(&value)) => Ok(value),
-            Some(_) => Err(format!("the memory modules differ in {description}")),
-            None => {
-                Err(format!("the firmware table does not state the {description}, as is usual in virtual machines"))
-            }
-        }
-    }
-
-    fn kind(&self) -> Fact<String> {
-        fact_of(self.common_value("type", |module| module.kind.map(str::to_owned)).map(|kind| (kind, self.source())))
-    }
-
-    fn transfers_per_second(&self) -> Result<(f64, String), String> {
-        let rate = f64::from(self.common_value("rate", |module| module.megatransfers)?) * 1e6;
-        let source = self.source();
-        Ok(match self.common_value("clock", |module| module.clock) {
-            Ok(clock) => (rate, format!("{source}, two transfers for each cycle of the {clock} MHz that it states")),
-            Err(_) => (rate, source),
-        })
-    }
-
-    fn channels(&self) -> Result<(u32, String), String> {
-        let table = self.0.as_ref().map_err(String::clone)?;
-        let channels = table.channels().ok_or_else(|| {
-            format!(
-                "the firmware lists {} memory modules, and their slot names do not identify channels",
-                table.modules.len()
-            )
-        })?;
-        Ok((channels, format!("slot names in {}", self.source())))
-    }
-
-    /// Channels times transfers per second times bytes of one transfer.
-    fn peak_bytes_per_second(&self) -> Result<(f64, String), String> {
-        let ((channels, _), (rate, _)) = (self.channels()?, self.transfers_per_second()?);
-        let bits = self.common_value("data width", |module| module.data_bits)?;
-        let peak = f64::from(channels) * rate * f64::from(bits) / 8.0;
-        Ok((peak, format!("channels x rate x {bits} bit, from {}", self.source())))
-    }
 }
 
 #[cfg(test)]

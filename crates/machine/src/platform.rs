@@ -1,12 +1,12 @@
 //! What is underneath: hardware, hypervisor, container.
 
-use kelvin_core::{Chassis, Fact, Name, Platform};
+use kelvin_core::{Bios, Chassis, Fact, Name, Platform};
 
 use crate::container;
 use crate::cpu;
 use crate::cpuid::Cpuid;
 use crate::identity;
-use crate::root::{FileRoot, known_name, value_of_key};
+use crate::root::{FileRoot, known_name, non_empty, value_of_key};
 
 const DMI_DIRECTORY: &str = "/sys/class/dmi/id";
 const DEVICE_TREE_DIRECTORY: &str = "/sys/firmware/devicetree/base";
@@ -18,6 +18,7 @@ pub(crate) fn read(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Pla
         hypervisor: hypervisor(root, architecture, cpuid),
         container: container::container(root),
         chassis: chassis(root),
+        bios: bios(root),
         host: identity::host(root),
     }
 }
@@ -30,6 +31,30 @@ fn chassis(root: FileRoot<'_>) -> Fact<Chassis> {
         17 | 23 | 25 | 28 | 29 => Some(Chassis::Server),
         _ => None,
     })
+}
+
+/// The boot firmware, by its SMBIOS type 0 as the kernel shows it; unknown where the platform has none.
+fn bios(root: FileRoot<'_>) -> Fact<Bios> {
+    let field = |file: &str| root.read(&format!("{DMI_DIRECTORY}/bios_{file}")).map(|text| non_empty(&text));
+    let (vendor, version, date) = (field("vendor"), field("version"), field("date"));
+    match (&vendor, &version, &date) {
+        (Err(_), Err(reason), Err(_)) => Fact::unknown(reason.as_str()),
+        (Err(_) | Ok(None), Err(_) | Ok(None), Err(_) | Ok(None)) => {
+            Fact::unknown(format!("{DMI_DIRECTORY} names no BIOS, as in some virtual machines"))
+        }
+        _ => {
+            let date = date.ok().flatten().map(|date| iso_date(&date).unwrap_or(date));
+            Fact::known(Bios { vendor: vendor.ok().flatten(), version: version.ok().flatten(), date }, DMI_DIRECTORY)
+        }
+    }
+}
+
+/// `2023-12-19` of `12/19/2023`, the form that SMBIOS prescribes; `None` of another one.
+fn iso_date(text: &str) -> Option<String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [month, day, year] = parts[..] else { return None };
+    let is_number = |part: &str, digits: usize| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(month, 2) && is_number(day, 2) && is_number(year, 4)).then(|| format!("{year}-{month}-{day}"))
 }
 
 fn product(root: FileRoot<'_>) -> Fact<String> {

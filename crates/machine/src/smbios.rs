@@ -7,6 +7,12 @@ use crate::root::{FileRoot, known_name};
 /// Where Linux keeps the table; root may read it.
 pub(crate) const TABLE_FILE: &str = "sys/firmware/dmi/tables/DMI";
 
+/// Modules that are read: no machine has so many, and the table is outside input.
+const MAX_MODULES: usize = 4096;
+/// Types of devices that keep their content without power: ROM, flash, EEPROM, FEPROM, EPROM and modules of persistent memory. Some tables
+/// list the chip of the firmware.
+const NON_VOLATILE_TYPES: [u8; 6] = [0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x1f];
+
 /// The structures used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Smbios {
@@ -17,6 +23,8 @@ pub(crate) struct Smbios {
 /// An installed memory module (type 17).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryModule {
+    /// Its size, where the firmware states it.
+    pub(crate) bytes: Option<u64>,
     /// `DDR5`; `None` where the firmware states no generation, as in most virtual machines.
     pub(crate) kind: Option<&'static str>,
     /// Configured mega-transfers per second, else rated.
@@ -100,7 +108,7 @@ pub(crate) fn parse_table(table: &[u8]) -> Smbios {
     while let Some((structure, after)) = Structure::first(rest) {
         match structure.kind() {
             4 if smbios.processor.is_none() => smbios.processor = Some(structure.processor()),
-            17 => smbios.modules.extend(structure.module()),
+            17 if smbios.modules.len() < MAX_MODULES => smbios.modules.extend(structure.module()),
             127 => break,
             _ => {}
         }
@@ -158,11 +166,20 @@ impl<'t> Structure<'t> {
         SmbiosProcessor { name: self.string(0x10), megahertz: self.word(0x16).filter(|&rate| rate != 0) }
     }
 
-    /// The module of this slot; `None` for an empty slot.
+    /// The size in bytes that a module states: in MiB, or in KiB where the highest bit is set, or in an extended field.
+    fn module_bytes(&self, size: u16) -> Option<u64> {
+        let bytes = match size {
+            0xffff => None,
+            0x7fff => self.double_word(0x1c).map(|mebibytes| u64::from(mebibytes & 0x7fff_ffff) << 20),
+            size if size & 0x8000 != 0 => Some(u64::from(size & 0x7fff) << 10),
+            size => Some(u64::from(size) << 20),
+        };
+        bytes.filter(|&bytes| bytes > 0)
+    }
+
+    /// The module of this slot; `None` for an empty slot, or one of memory that is no main memory.
     fn module(&self) -> Option<MemoryModule> {
-        if self.word(0x0c)? == 0 {
-            return None;
-        }
+        let size = self.word(0x0c).filter(|&size| size != 0)?;
         let valid_rate = |rate: u16| if rate == 0 || rate == 0xffff { None } else { Some(u32::from(rate)) };
         // Rates beyond 65534 MT/s are in the extended fields, marked by FFFFh in the short ones.
         let rate = |field: usize, extended_field: usize| match self.word(field) {
@@ -170,12 +187,16 @@ impl<'t> Structure<'t> {
             rate => rate.and_then(valid_rate),
         };
         let code = self.byte(0x12).unwrap_or_default();
+        if NON_VOLATILE_TYPES.contains(&code) {
+            return None;
+        }
         let kind = known_name("memory_generation", |key| key == format!("{code:#04x}"));
         let lowest = kind.and_then(|kind| known_name("memory_lowest_rate", |key| key == kind)?.parse().ok());
         let stated_rate = rate(0x20, 0x58).or_else(|| rate(0x15, 0x54));
         // Until SMBIOS 3.1 the field was called MHz, and firmware stated the clock there: less than the lowest rate is one.
         let clock = stated_rate.filter(|rate| lowest.is_some_and(|lowest: u32| *rate < lowest));
         Some(MemoryModule {
+            bytes: self.module_bytes(size),
             kind,
             megatransfers: clock.map(rate_of_clock).or(stated_rate),
             clock,
@@ -231,6 +252,31 @@ mod tests {
         assert_eq!(smbios.modules[0].megatransfers, Some(4800));
         assert_eq!(smbios.modules[0].data_bits, Some(64));
         assert_eq!(smbios.channels(), Some(3));
+    }
+
+    #[test]
+    fn sizes_of_modules_are_parsed() {
+        let bytes = |size, extended: u32| {
+            let mut table = module(size, 0x1a, 3200, 3200, "A", "");
+            table[0x1c..0x20].copy_from_slice(&extended.to_le_bytes());
+            parse_table(&table).modules.first().map(|module| module.bytes)
+        };
+        assert_eq!(bytes(8192, 0), Some(Some(8 << 30)));
+        assert_eq!(bytes(0x8000 | 512, 0), Some(Some(512 << 10)));
+        // A size of 32 GiB less 1 MiB and more is in the extended field, whose highest bit is reserved.
+        assert_eq!(bytes(0x7fff, 0x8001_0000), Some(Some(64 << 30)));
+        assert_eq!(bytes(0x7fff, 0), Some(None));
+        assert_eq!(bytes(0xffff, 0), Some(None));
+        assert_eq!(bytes(0, 0), None);
+    }
+
+    #[test]
+    fn chip_of_firmware_is_no_module() {
+        let mut table = module(8, 0x09, 0, 0, "SYSTEM ROM", "");
+        table.extend(module(8192, 0x1a, 3200, 3200, "DIMM_A1", ""));
+        assert_eq!(parse_table(&table).modules.len(), 1);
+        let many: Vec<u8> = (0..MAX_MODULES + 8).flat_map(|_| module(1, 0x1a, 0, 0, "", "")).collect();
+        assert_eq!(parse_table(&many).modules.len(), MAX_MODULES);
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl FixtureTree {
 }
 
 /// Files that are parsed, one of each kind.
-const FUZZED_FILES: [&str; 42] = [
+const FUZZED_FILES: [&str; 47] = [
     "cpuid.txt",
     "proc/cpuinfo",
     "proc/meminfo",
@@ -60,6 +60,11 @@ const FUZZED_FILES: [&str; 42] = [
     "lib/apk/db/installed",
     "sys/firmware/dmi/tables/DMI",
     "sys/class/dmi/id/sys_vendor",
+    "sys/class/dmi/id/bios_version",
+    "sys/class/dmi/id/bios_date",
+    "sys/devices/system/edac/mc/mc0/dimm0/size",
+    "sys/devices/system/edac/mc/mc0/dimm0/dimm_mem_type",
+    "sys/devices/system/edac/mc/mc0/dimm0/dimm_location",
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/kernel/mm/hugepages/hugepages-2048kB/x",
     "sys/devices/system/cpu/online",

@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Debug;
 use std::path::Path;
 
-use kelvin_core::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
+use kelvin_core::{Bios, CacheKind, Fact, Hazard, Machine, ModuleGroup, Severity, Tlb};
 use kelvin_machine::{FileCacheBound, file_cache, hazards, read, read_for_cpu};
 use support::RecordedTree;
 
@@ -205,6 +205,8 @@ fn two_socket_server_tree_is_read() {
     assert_eq!((nodes[1].cpus.as_slice(), nodes[1].distances.as_slice()), (&[2, 3, 6, 7][..], &[20, 10][..]));
     assert_eq!(nodes[1].bytes, Some(65_921_052 << 10));
     assert_known(&machine.memory.kind, "DDR4");
+    let modules = ModuleGroup { count: 4, bytes: 32 << 30, transfers_per_second: Some(3.2e9) };
+    assert_known(&machine.memory.modules, [modules]);
     assert_known(&machine.memory.channels, 4_u32);
     assert_known(&machine.memory.transfers_per_second, 3.2e9);
     assert_known(&machine.memory.peak_bytes_per_second, 102.4e9);
@@ -226,6 +228,12 @@ fn two_socket_server_tree_is_read() {
     assert_known(&machine.kernel.scheduler, "CFS");
     assert_known(&machine.platform.product, "Dell Inc. PowerEdge R750");
     assert_known(&machine.platform.chassis, kelvin_core::Chassis::Server);
+    let bios = Bios {
+        vendor: Some("Dell Inc.".into()),
+        version: Some("1.13.2".into()),
+        date: Some("2023-12-19".into()),
+    };
+    assert_known(&machine.platform.bios, bios);
     assert_known(&machine.platform.hypervisor, None);
     assert_known(&machine.platform.container, None);
     assert_known(&machine.limits.cpu_quota, None);

@@ -154,6 +154,9 @@ fn check_machine(machine: &Machine) -> CheckResult {
     for (field, fact) in numbers {
         fact.get().map_or(Ok(()), |&value| check_not_negative(field, value))?;
     }
+    check_each("memory.modules", machine.memory.modules.get().map_or(&[][..], Vec::as_slice), |group| {
+        check_not_negative("transfers_per_second", group.transfers_per_second.unwrap_or_default())
+    })?;
     check_each("nics", &machine.nics, |nic| {
         check_not_negative("bits_per_second", nic.bits_per_second.get().copied().unwrap_or_default())
     })?;
