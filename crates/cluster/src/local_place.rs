@@ -11,9 +11,10 @@ use crate::protocol::{Greeting, PROGRAM, Place};
 /// # Errors
 /// Those of reading `/proc`, with the file.
 pub fn greeting() -> io::Result<Greeting> {
+    let hostname = kelvin_machine::host_name(Path::new("/"));
     let place = Place {
         host: kelvin_machine::host(Path::new("/")).get().cloned(),
-        hostname: read("/proc/sys/kernel/hostname")?,
+        hostname: hostname.get().cloned().ok_or_else(|| io::Error::other(hostname.source_or_reason()))?,
         boot_id: read("/proc/sys/kernel/random/boot_id")?,
         network_namespace: with_path("/proc/self/ns/net", std::fs::metadata("/proc/self/ns/net"))?.ino(),
         cpus: kelvin_sys::cpu::affinity()?,

@@ -13,6 +13,14 @@ const MAX_NAME_BYTES: usize = 128;
 /// more.
 pub const MAX_TEXT_CHARS: usize = 16_384;
 
+/// Characters of a hash that stand for it: 1 in 4 billion hosts is called like another.
+const SHORT_HASH_CHARS: usize = 8;
+
+/// The beginning of the hash of a host, machine or run, by which people know it.
+pub fn short_hash(hash: &str) -> &str {
+    hash.char_indices().nth(SHORT_HASH_CHARS).map_or(hash, |(end, _)| &hash[..end])
+}
+
 /// The grammar of a kind of names.
 #[derive(Debug)]
 pub struct Grammar {
@@ -105,6 +113,13 @@ impl Transform for TextLengthLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_hash_is_its_beginning() {
+        assert_eq!(short_hash("0123456789abcdef"), "01234567");
+        // A hostile file may have any text there.
+        assert_eq!([short_hash("012"), short_hash("ääääääääb")], ["012", "ääääääää"]);
+    }
 
     #[test]
     fn grammars_accept_only_valid_names() {

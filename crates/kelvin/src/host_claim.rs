@@ -40,12 +40,6 @@ impl HostClaim {
     }
 }
 
-/// The name of this host, as the kernel has it.
-pub fn host_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
-}
-
 /// Bytes of a job's name in that of its socket, which may have 107 (unix(7)).
 const MAX_JOB_BYTES: usize = 64;
 

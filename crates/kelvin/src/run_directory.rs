@@ -3,13 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use kelvin_core::identifiers::short_hash;
 use kelvin_core::{NODE_TAG, Run};
 use kelvin_file::output_file::OutputFile;
 
 use crate::cli_error::{CliError, Context};
-
-/// Characters of the hash of a host, or of a machine of an unknown host, in the name of a file: 1 in 4 billion hosts is called like another.
-const HASH_CHARS: usize = 8;
 
 /// A directory for the files of runs.
 #[derive(Debug)]
@@ -52,8 +50,8 @@ impl RunDirectory {
 /// `n17-20261130T083000Z`: by the tag `node`, or else the beginning of the hash of the host.
 fn file_stem(run: &Run) -> String {
     let machine = &run.header.machine;
-    let hash = || machine.platform.host.get().unwrap_or(&machine.identity).chars().take(HASH_CHARS).collect();
-    let host = run.labels.tags.get(NODE_TAG).cloned().unwrap_or_else(hash);
+    let hash = machine.platform.host.get().unwrap_or(&machine.identity);
+    let host = run.labels.tags.get(NODE_TAG).map_or_else(|| short_hash(hash), String::as_str);
     let time: String = run.header.started.chars().filter(|letter| !"-:".contains(*letter)).collect();
     let host = host.trim_start_matches('.').replace('/', "_");
     format!("{host}-{time}")

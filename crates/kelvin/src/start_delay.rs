@@ -8,7 +8,6 @@ use kelvin_core::units;
 use kelvin_sys::stop_signals;
 
 use crate::cli_error::{CliError, Context};
-use crate::host_claim::host_name;
 use crate::progress::show_time_progress;
 
 /// Waits a part of this time, always the same on a host and another one on others.
@@ -33,8 +32,9 @@ fn wait(delay: Duration) -> Result<(), CliError> {
 
 /// What tells this host from others: its id, or else its name.
 fn host_seed() -> String {
-    let host = kelvin_machine::host(Path::new("/"));
-    host.get().cloned().or_else(host_name).unwrap_or_default()
+    let root = Path::new("/");
+    let (host, name) = (kelvin_machine::host(root), kelvin_machine::host_name(root));
+    host.get().or(name.get()).cloned().unwrap_or_default()
 }
 
 /// The share of the limit that a hash of the host gives: evenly spread over hosts.

@@ -60,6 +60,11 @@ pub fn host(root: &Path) -> Fact<String> {
     identity::host(FileRoot::new(root))
 }
 
+/// The name of the host whose files are below a root directory, as the kernel has it. It is no part of a machine: it identifies its owner.
+pub fn host_name(root: &Path) -> Fact<String> {
+    FileRoot::new(root).fact("/proc/sys/kernel/hostname", root::non_empty)
+}
+
 /// The CPUs that the control group of this process allows, whether or not the process is bound to fewer; `None` where no group that can be
 /// seen names any.
 pub fn group_cpus(root: &Path) -> Option<Vec<u32>> {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kelvin_analysis::{
     HistoryInput, HistoryInputRun, HistoryInputSeries, STEADY_CHAIN, annotate_changes, fact_differences, new_changes,
 };
+use kelvin_core::identifiers::short_hash;
 use kelvin_core::{FactDifference, History, HistoryPoint, Metric, Name, OtherModeRuns, is_dotted_prefix, json};
 use kelvin_harness::UnknownName;
 use kelvin_machine::hardware_identity;
@@ -286,8 +287,7 @@ fn find_machine(groups: &[HardwareRuns], beginning: Option<&str>) -> Result<usiz
     let Some(beginning) = beginning else {
         let own_hardware = hardware_identity(&kelvin_machine::read(std::path::Path::new("/")));
         return groups.iter().position(|(hardware, _)| *hardware == own_hardware).ok_or_else(|| {
-            let prefixes = identities(groups).map(|identity| identity.get(..8).unwrap_or(identity));
-            let list = first_sorted_names(prefixes);
+            let list = first_sorted_names(identities(groups).map(short_hash));
             CliError::msg(format!("the store has no run of this machine: name one of {list} with --machine"))
         });
     };

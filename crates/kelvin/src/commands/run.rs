@@ -16,7 +16,7 @@ use crate::cli_error::{CliError, CmdResult};
 use crate::commands::explain;
 use crate::commands::report::{self, ReportExtent, write_report};
 use crate::costs::{CostConditions, Costs};
-use crate::host_claim::{HostClaim, host_name};
+use crate::host_claim::HostClaim;
 use crate::launcher::LaunchedProcess;
 use crate::measure::FinishedRun;
 use crate::output;
@@ -44,7 +44,8 @@ pub fn run(mut args: RunArgs) -> CmdResult {
     }
     let local = LocalMachine::read(args.options.cpu)?;
     if let Some(process) = &process {
-        args.to.add_launch(process.tags(host_name().as_deref()));
+        let name = kelvin_machine::host_name(Path::new("/"));
+        args.to.add_launch(process.tags(name.get().map(String::as_str)));
         report_binding(process, &local);
     }
     let effort = match (args.quick, args.thorough) {

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kelvin_analysis::analyse;
+use kelvin_core::identifiers::short_hash;
 use kelvin_core::{NODE_TAG, Run, RunStatus};
 use kelvin_harness::TcpOptions;
 use kelvin_report::{Json, Render, Report};
@@ -150,7 +151,7 @@ fn list_runs(store: &Store, tags: &[Tag], outlet: AnswerOutlet) -> Result<(), Cl
             let size = format!("{:.0} KiB", line.bytes as f64 / 1024.0);
             let processor = line.cpu_model.as_deref().unwrap_or("unknown");
             // As much of it as `kelvin history --machine` needs.
-            let machine: String = line.machine.chars().take(8).collect();
+            let machine = short_hash(&line.machine);
             writeln!(
                 out,
                 "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {}{processor}",

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 
 use jiff::Timestamp;
+use kelvin_core::identifiers::short_hash;
 use kelvin_core::{Case, Machine, Metric, NODE_TAG, Name, StoredHeadline};
 use kelvin_fleet::{FleetInput, HostInput, SeriesInput};
 use kelvin_machine::redact::redact_machine;
@@ -16,8 +17,6 @@ use crate::stores::open_existing_store;
 
 /// Modes of runs that are no picture of a host.
 const OTHER_MODES: [&str; 3] = ["study", "selfcheck", "foreign"];
-/// Characters of the id of a host without a name.
-const ID_CHARS: usize = 8;
 
 /// Hosts as they are compared.
 pub struct Fleet {
@@ -319,8 +318,7 @@ fn hosts_of(
         let Some(newest) = runs.last().map(|run| &machines[&run.machine]) else { continue };
         let host = newest.machine.platform.host.get().cloned();
         let id = host.as_deref().unwrap_or(&runs[0].machine);
-        let short_id: String = id.chars().take(ID_CHARS).collect();
-        let label = newest.tags.get(NODE_TAG).cloned().unwrap_or(short_id);
+        let label = newest.tags.get(NODE_TAG).cloned().unwrap_or_else(|| short_hash(id).to_owned());
         let input = HostInput { label, host, machine: newest.machine.clone(), tags: newest.tags.clone() };
         hosts.push((input, key, runs));
     }
@@ -330,7 +328,7 @@ fn hosts_of(
     for (host, _, runs) in &mut hosts {
         if counts[&host.label] > 1 {
             let id = host.host.as_deref().unwrap_or(&runs[0].machine);
-            host.label = format!("{} ({})", host.label, id.chars().take(ID_CHARS).collect::<String>());
+            host.label = format!("{} ({})", host.label, short_hash(id));
         }
     }
     hosts.sort_by_cached_key(|(host, ..)| natural_key(&host.label));
