@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::Unit;
 use crate::units::{bit_rate, bytes, cpus, plural, stated_value, trimmed_decimal};
 use crate::{
-    Bios, BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, HardwareCounters, Kernel,
-    Limits, Machine, Memory, Mitigation, ModuleGroup, Name, Nic, NumaNode, Platform, Tlb, Topology,
+    Bios, BlockDevice, Cache, CacheDomain, CacheInstances, CoreGroup, CoreKind, Cpu, Fact, FactRow, HardwareCounters,
+    Kernel, Limits, Machine, Memory, Mitigation, ModuleGroup, Name, Nic, NumaNode, Platform, Tlb, Topology,
 };
 
 impl Machine {

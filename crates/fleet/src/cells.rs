@@ -11,7 +11,7 @@ pub(crate) const MIN_HOSTS: usize = 4;
 /// Least spread between hosts, as a share: that of figures which are the same on all hosts to the last digit, such as counts.
 const MIN_SPREAD: f64 = 0.001;
 /// The distance from which a host is a candidate: nearer ones never are out.
-const MIN_DISTANCE: f64 = 3.0;
+pub(crate) const MIN_DISTANCE: f64 = 3.0;
 /// Of this many runs of a host one may lie elsewhere: it may have met something.
 const RUNS_PER_STRAY: usize = 5;
 
@@ -33,7 +33,9 @@ pub(crate) struct Cell {
     pub host: usize,
     /// How many times the spread between hosts it is above its peers, or below if negative.
     pub distance: f64,
-    /// The same of the run that is nearest to the peers, without strays; 0 where its runs lie on both sides of them.
+    /// The same by the median absolute deviation alone, without a sign: what several peers have in common does not make it smaller.
+    pub robust_distance: f64,
+    /// The distance of the run that is nearest to the peers, without strays; 0 where its runs lie on both sides of them.
     pub least_distance: f64,
     /// The distance that is compared with those of other hosts: that of the nearest run of the farther 70 %, which has lighter tails than the
     /// median.
@@ -131,13 +133,29 @@ impl GroupRuns {
             };
             let hits = runs - strays;
             let peers_as_far = as_far - if self.is_peer[cell.host] { hits } else { 0 };
-            let is_apart = peers_as_far as f64 <= peer_runs as f64 * MAX_PEERS_AS_FAR;
+            let is_apart = match runs {
+                1 => self.peers_half_as_far(&cell, sign * bound, sorted_peers) == 0,
+                _ => peers_as_far as f64 <= peer_runs as f64 * MAX_PEERS_AS_FAR,
+            };
             is_apart.then(|| self.log_factorials.hypergeometric_upper_tail(total, peers_as_far + hits, runs, hits))
         };
         // Each choice of strays is a test of its own.
         let counted_chance = (0..=strays).filter_map(chance).min_by(f64::total_cmp)? * (strays + 1) as f64;
         let least_counted_chance = (-self.log_factorials.log_choose(total, runs)).exp();
         Some(Candidate { cell, counted_chance: counted_chance.min(1.0), least_counted_chance })
+    }
+}
+
+impl GroupRuns {
+    /// How many runs of peers lie at least half as far out as the only run of a host, on its side: a state of runs that several of them
+    /// have. The gap to the next value over the whole distance is Dixon's test of one outlier (1950, "Analysis of extreme values").
+    fn peers_half_as_far(&self, cell: &Cell, log: f64, sorted_peers: &[f64]) -> usize {
+        let bound = log - cell.log_ratio / 2.0;
+        let as_far = match cell.log_ratio > 0.0 {
+            true => sorted_peers.len() - sorted_peers.partition_point(|&log| log < bound),
+            false => sorted_peers.partition_point(|&log| log <= bound),
+        };
+        as_far - usize::from(self.is_peer[cell.host])
     }
 }
 
@@ -165,6 +183,7 @@ impl SpreadScale {
         Cell {
             host,
             distance: log_ratio / scale,
+            robust_distance: log_ratio.abs() / peers.std.max(MIN_SPREAD),
             least_distance: distance_of(strays),
             tail_distance: distance_of(logs.len() * 3 / 10),
             greatest_distance: greatest / scale,
@@ -225,6 +244,23 @@ mod tests {
         let fast = compare(&group, &with([89.0, 90.0, 91.0]));
         assert!(fast.candidates[0].cell.distance < 0.0);
         assert!((fast.candidates[0].counted_chance - 1.0 / 816.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn only_run_is_a_candidate_if_no_peer_is_half_as_far() {
+        let candidates = |second: f64| {
+            let values: Vec<f64> = (0..40).map(|host| 100.0 + f64::from(host % 5)).chain([second, 140.0]).collect();
+            compare(&group(&[1; 42]), &values).candidates.len()
+        };
+        assert_eq!(candidates(104.0), 1);
+        // The middle between the median 102 and 140 is 119.5, of logarithms.
+        assert_eq!([candidates(119.0), candidates(120.0)], [1, 0]);
+        let runs_of_two = |second: f64| {
+            let usual = (0..80).map(|run| 100.0 + f64::from(run % 5));
+            let values: Vec<f64> = usual.chain([second; 2]).chain([140.0; 2]).collect();
+            compare(&group(&[2; 42]), &values).candidates.len()
+        };
+        assert_eq!(runs_of_two(120.0), 2, "two runs of each");
     }
 
     #[test]

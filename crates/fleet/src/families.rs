@@ -20,6 +20,24 @@ pub(crate) struct Family {
     pub series: Vec<usize>,
 }
 
+/// A series of a family.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FamilyMember {
+    /// Its index.
+    pub series: usize,
+    /// As of [`worse_sign`].
+    pub worse_sign: f64,
+}
+
+impl Family {
+    /// Its series, each with the side that is worse.
+    pub fn members(&self, series: &[SeriesInput]) -> Vec<FamilyMember> {
+        let member =
+            |&index: &usize| FamilyMember { series: index, worse_sign: worse_sign(series[index].metric.better) };
+        self.series.iter().map(member).collect()
+    }
+}
+
 /// Which side of 1 is worse: -1 where more is better, 1 where less is, or neither.
 pub(crate) fn worse_sign(better: Better) -> f64 {
     if better == Better::Higher { -1.0 } else { 1.0 }

@@ -10,7 +10,7 @@ use crate::facts::GroupFacts;
 use crate::families::{Family, families, family_logs, worse_sign};
 use crate::grouping::{HostGroup, facts_of};
 use crate::input::FleetInput;
-use crate::outliers::{Finding, OutlierTests, false_discovery_rate, test_candidates};
+use crate::outliers::{Finding, OutlierTests, TestInput, false_discovery_rate, test_candidates};
 use crate::report::{Deviations, FleetGroup, OutlierFamily, OutlierFigure, OutlierHost, SeriesDistribution};
 use crate::wording::{AreaFindings, is_speed, outlier_line, share_text, worse_share};
 
@@ -55,11 +55,17 @@ impl<'a> GroupAnalysis<'a> {
             let cells = runs.compare(|run| logs[run], threshold);
             (family, cells)
         };
-        let (families, cells): (Vec<Family>, Vec<Option<SeriesCells>>) =
-            families(&input.series, |index| series[index].is_some()).into_iter().map(compare_family).unzip();
-        let typical_runs = median_run_count(&runs);
-        let tests = test_candidates((&series, &cells), (&runs.is_peer, &runs.is_tested), typical_runs);
-        let families = families.into_iter().zip(cells).collect();
+        let families: Vec<(Family, Option<SeriesCells>)> =
+            families(&input.series, |index| series[index].is_some()).into_iter().map(compare_family).collect();
+        let tests = test_candidates(&TestInput {
+            series: &series,
+            families: &families,
+            members_of: &|family| family.members(&input.series),
+            is_peer: &runs.is_peer,
+            is_tested: &runs.is_tested,
+            runs_of_host: median_run_count(&runs),
+            threshold,
+        });
         let facts: Vec<_> = group.hosts.iter().map(|&host| facts_of(&input.hosts[host].machine)).collect();
         Self { input, group, threshold, series, families, tests, facts: GroupFacts::new(&facts), runs }
     }
@@ -253,20 +259,18 @@ impl<'a> GroupAnalysis<'a> {
                 "These are too few figures to say how far hosts may be apart: no host can be out by one.".to_owned()
             }
         };
+        if let Some(least_share) = self.tests.least_share {
+            return reach + &one_run_text(least_share, self.threshold);
+        }
         let total: usize = self.runs.ranges.iter().map(ExactSizeIterator::len).sum();
         let least_chance = (-self.runs.log_factorials.log_choose(total, runs)).exp();
-        let repeats = match runs {
-            1 => {
-                " With one run of a host, a run in a rare slow state looks like a slow host: three runs of each tell them apart."
-            }
-            _ if least_chance * self.tests.tests as f64 > false_discovery_rate(runs) => {
+        let is_shape_open = least_chance * self.tests.tests as f64 > false_discovery_rate(runs);
+        reach
+            + if is_shape_open {
                 " All runs of a host that is out lie beyond nearly all runs of its peers; more runs of each would also bound noise of any shape."
-            }
-            _ => {
+            } else {
                 " All runs of a host that is out lie so far beyond those of its peers that noise of any shape is ruled out."
             }
-        };
-        reach + repeats
     }
 
     fn not_tested(&self) -> Vec<String> {
@@ -343,6 +347,20 @@ impl<'a> GroupAnalysis<'a> {
             worse_by: order.iter().map(row).collect(),
             metrics: metrics.into_iter().map(|(id, _)| id).collect(),
         }
+    }
+}
+
+/// What one run of each host cannot tell.
+fn one_run_text(least_share: f64, threshold: f64) -> String {
+    if least_share > threshold {
+        let share = share_text(least_share);
+        format!(
+            " One run of each host: here single runs stray so far from their peers that a figure alone names a host only beyond {share}. \
+             To tell a slow host from a slow run needs two runs of each."
+        )
+    } else {
+        " One run of each host: a run in a rare slow state looks like a slow host. To tell them apart needs two runs of each."
+            .to_owned()
     }
 }
 

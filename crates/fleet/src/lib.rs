@@ -13,6 +13,7 @@ mod grouping;
 mod input;
 mod outliers;
 mod report;
+mod run_states;
 mod spread;
 mod tails;
 mod wording;

@@ -10,6 +10,8 @@ use kelvin_core::PValue;
 use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
 
 use crate::cells::{Candidate, Cell, SeriesCells};
+use crate::families::{Family, FamilyMember};
+use crate::run_states::{RunStates, family_chance};
 use crate::tails::{Tail, TailPool};
 
 /// The share of hosts with the largest distances that do not make the tails: they may be out. It changes the tails of alike hosts little.
@@ -57,15 +59,56 @@ pub(crate) struct OutlierTests {
     pub tests: usize,
     /// The distance that a single figure of usual tails must have to be significant, if the figures show any.
     pub least_distance: Option<f64>,
+    /// With one run of each host, the share by which a single figure must be off so that no state of runs explains it.
+    pub least_share: Option<f64>,
 }
 
-/// Tests all candidates of series and families, of which the latter follow the former. `is_peer` and `is_tested` say it of hosts.
-pub(crate) fn test_candidates(
-    (series, families): (&[Option<SeriesCells>], &[Option<SeriesCells>]),
-    (is_peer, is_tested): (&[bool], &[bool]),
-    runs_of_host: usize,
-) -> OutlierTests {
-    let all = || series.iter().chain(families).enumerate().filter_map(|(test, cells)| Some((test, cells.as_ref()?)));
+/// What is tested.
+pub(crate) struct TestInput<'a> {
+    pub series: &'a [Option<SeriesCells>],
+    /// Tests of families follow those of series.
+    pub families: &'a [(Family, Option<SeriesCells>)],
+    pub members_of: &'a dyn Fn(&Family) -> Vec<FamilyMember>,
+    /// Whether a host is a peer of others.
+    pub is_peer: &'a [bool],
+    /// Whether a host is tested.
+    pub is_tested: &'a [bool],
+    /// Runs of a typical host.
+    pub runs_of_host: usize,
+    /// Share by which a figure must differ.
+    pub threshold: f64,
+}
+
+impl TestInput<'_> {
+    /// The chance that states of single runs make the only run of a host look like this in a whole family; 0 of a figure.
+    fn family_state_chance(&self, test: usize, cell: &Cell) -> f64 {
+        let family = test.checked_sub(self.series.len()).filter(|_| self.runs_of_host == 1 && cell.hits == 1);
+        family.map_or(0.0, |index| {
+            let members = (self.members_of)(&self.families[index].0);
+            family_chance(&members, cell, |series| self.series[series].as_ref().map_or(&[], |cells| &cells.cells))
+        })
+    }
+
+    /// How far single runs stray in figures, if hosts have one.
+    fn run_states(&self, trimmed: &BTreeSet<u32>) -> Option<RunStates> {
+        let figures = || self.series.iter().enumerate().filter_map(|(index, cells)| Some((index, cells.as_ref()?)));
+        let is_peer = |cell: &&Cell| self.is_peer[cell.host];
+        let cells =
+            figures().flat_map(|(index, cells)| cells.cells.iter().filter(is_peer).map(move |cell| (index, cell)));
+        let candidates = figures().flat_map(|(_, cells)| cells.candidates.iter().map(|candidate| &candidate.cell));
+        let is_trimmed = |host: usize| trimmed.contains(&(host as u32));
+        (self.runs_of_host == 1).then(|| RunStates::new(self.threshold, cells, candidates.filter(is_peer), is_trimmed))
+    }
+}
+
+/// Tests all candidates of series and families.
+pub(crate) fn test_candidates(input: &TestInput<'_>) -> OutlierTests {
+    let &TestInput { series, families, is_peer, is_tested, runs_of_host, .. } = input;
+    let family_cells = families.iter().map(|(_, cells)| cells);
+    let all = || {
+        let all_cells = series.iter().chain(family_cells.clone());
+        all_cells.enumerate().filter_map(|(test, cells)| Some((test, cells.as_ref()?)))
+    };
     let hosts = is_peer.iter().filter(|is_peer| **is_peer).count();
     let has_repeats = runs_of_host > 1;
     let rate = false_discovery_rate(runs_of_host);
@@ -88,12 +131,18 @@ pub(crate) fn test_candidates(
             cells.candidates.iter().map(move |candidate| (test, stratum(test, cells), *candidate))
         })
         .collect();
-    let findings = significant(&candidates, &pools, (&trimmed, &tests, rate));
+    let states = input.run_states(&trimmed);
+    let findings = significant(input, &candidates, (&pools, states.as_ref()), (&trimmed, &tests, rate));
     let largest_pool =
         pools.iter().filter(|((is_family, _), _)| !is_family).map(|(_, pool)| pool).max_by_key(|pool| pool.len());
     let tail = largest_pool.and_then(|pool| pool.tail_without(|host| trimmed.contains(&host)));
     let least_distance = tail.map(|tail| tail.distance(rate / tests.total().max(1) as f64));
-    OutlierTests { findings, tests: tests.total(), least_distance }
+    OutlierTests {
+        findings,
+        tests: tests.total(),
+        least_distance,
+        least_share: states.map(|states| states.least_share()),
+    }
 }
 
 /// The share of hosts that are named without being out, on average at most.
@@ -116,12 +165,13 @@ fn trimmed_hosts(pools: &BTreeMap<(bool, usize), TailPool>, hosts: usize) -> BTr
 
 /// The candidates of hosts that are significant among all hosts, and significant in these themselves; without these hosts in the tails.
 fn significant(
+    input: &TestInput<'_>,
     candidates: &[(usize, (bool, usize), Candidate)],
-    pools: &BTreeMap<(bool, usize), TailPool>,
+    (pools, states): (&BTreeMap<(bool, usize), TailPool>, Option<&RunStates>),
     (excluded, tests, rate): (&BTreeSet<u32>, &TestCounts, f64),
 ) -> Vec<Finding> {
     let mut tails: HashMap<((bool, usize), usize), Option<Tail>> = HashMap::new();
-    let mut chance = |stratum: (bool, usize), candidate: &Candidate| {
+    let mut chance = |test: usize, stratum: (bool, usize), candidate: &Candidate| {
         let host = candidate.cell.host;
         let tail = tails.entry((stratum, host)).or_insert_with(|| {
             pools[&stratum].tail_without(|pool_host| pool_host == host as u32 || excluded.contains(&pool_host))
@@ -132,9 +182,10 @@ fn significant(
         let counted = if can_count { candidate.counted_chance } else { 0.0 };
         let Cell { least_distance, hits, .. } = candidate.cell;
         let by_repeats = if hits > 1 { pools[&stratum].repeat_chance(least_distance, hits) } else { 0.0 };
-        by_tail.max(counted).max(by_repeats)
+        by_tail.max(counted).max(by_repeats).max(input.family_state_chance(test, &candidate.cell))
     };
-    let chances: Vec<f64> = candidates.iter().map(|(_, stratum, candidate)| chance(*stratum, candidate)).collect();
+    let chances: Vec<f64> =
+        candidates.iter().map(|(test, stratum, candidate)| chance(*test, *stratum, candidate)).collect();
     // Hosts are tested first, by their best figures, and then the figures of those that are out: of one host alone many figures may be out,
     // and their number must not let figures of other hosts pass.
     let mut indices_of_hosts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -146,7 +197,17 @@ fn significant(
         // Cells that are no candidates have the chance 1: they count among the tests, and change no rank before them.
         let factor = tests.0[host] as f64 / of_host.len() as f64;
         let adjusted = adjusted_p_values(&of_host).into_iter().map(|chance| (chance * factor).min(1.0));
-        indices.into_iter().zip(adjusted).collect()
+        let mut adjusted: BTreeMap<usize, f64> = indices.into_iter().zip(adjusted).collect();
+        let is_figure =
+            |index: &usize| candidates[*index].0 < input.series.len() && candidates[*index].2.cell.hits == 1;
+        if let Some(states) = states {
+            let figures: Vec<usize> = adjusted.keys().copied().filter(is_figure).collect();
+            let cells: Vec<&Cell> = figures.iter().map(|&index| &candidates[index].2.cell).collect();
+            for (index, chance) in figures.into_iter().zip(states.chances(host, &cells)) {
+                adjusted.entry(index).and_modify(|adjusted| *adjusted = adjusted.max(chance));
+            }
+        }
+        adjusted.into_iter().collect()
     };
     let of_hosts: Vec<Vec<(usize, f64)>> = indices_of_hosts.into_iter().map(adjusted_in_host).collect();
     // The least adjusted chance is that of Simes that nothing of the host is out.

@@ -48,6 +48,48 @@ fn many_figures_of_one_host_let_no_figure_of_another_pass() {
     }
 }
 
+/// The noises that one run of each host is tested with.
+const ONE_RUN_NOISES: [Noise; 5] = [Noise::Normal, Noise::Student3, Noise::Bimodal, Noise::EvenModes, Noise::Drift];
+/// Fleets of each noise; of these at most one in twenty may name an alike host.
+const ONE_RUN_FLEETS: u64 = 20;
+
+#[test]
+fn one_run_of_each_alike_host_names_at_most_one_fleet_in_twenty() {
+    for noise in ONE_RUN_NOISES {
+        let named = |seed: u64| {
+            let (report, _) = made_fleet((HOSTS, 1), noise, &[], FIRST_SEED + seed);
+            !named_hosts(&report).is_empty()
+        };
+        let false_fleets = (0..ONE_RUN_FLEETS).filter(|&seed| named(seed)).count();
+        assert!(false_fleets <= 1, "{noise:?}: {false_fleets} of {ONE_RUN_FLEETS}");
+    }
+}
+
+#[test]
+fn one_run_of_each_names_a_host_that_is_slower_in_all() {
+    for noise in ONE_RUN_NOISES {
+        let is_named = |seed: u64| {
+            let (report, odd) = made_fleet((HOSTS, 1), noise, &[Oddity::Host], FIRST_SEED + seed);
+            named_hosts(&report) == [odd[0].1.as_str()]
+        };
+        let named = (0..ONE_RUN_FLEETS / 2).filter(|&seed| is_named(seed)).count();
+        assert_eq!(named as u64, ONE_RUN_FLEETS / 2, "{noise:?}");
+    }
+}
+
+/// In one figure alone a slow host and a run in a slow state look alike: which figures a run of two modes has is another in each run.
+#[test]
+fn one_figure_of_two_modes_needs_two_runs() {
+    for seed in FIRST_SEED..FIRST_SEED + 5 {
+        let (report, _) = made_fleet((HOSTS, 1), Noise::Bimodal, &[Oddity::Figure], seed);
+        assert_eq!(named_hosts(&report), [""; 0], "seed {seed}");
+        let text = &report.groups[0].power;
+        assert!(text.contains(" One run of each host: ") && text.contains("needs two runs of each"), "{text}");
+        let (report, _) = made_fleet((HOSTS, 2), Noise::Bimodal, &[Oddity::Figure], seed);
+        assert!(!report.groups[0].power.contains("One run"), "{}", report.groups[0].power);
+    }
+}
+
 #[test]
 fn line_says_what_is_out() {
     let (report, odd) = made_fleet((HOSTS, 3), Noise::Normal, &[Oddity::Latency, Oddity::Governor], FIRST_SEED);

@@ -275,7 +275,7 @@ mod tests {
         let mut table = module(8, 0x09, 0, 0, "SYSTEM ROM", "");
         table.extend(module(8192, 0x1a, 3200, 3200, "DIMM_A1", ""));
         assert_eq!(parse_table(&table).modules.len(), 1);
-        let many: Vec<u8> = (0..MAX_MODULES + 8).flat_map(|_| module(1, 0x1a, 0, 0, "", "")).collect();
+        let many: Vec<u8> = (0..MAX_MODULES + 8).flat_map(|_| module(1, 0x1a, 0, 0, "A", "")).collect();
         assert_eq!(parse_table(&many).modules.len(), MAX_MODULES);
     }
 

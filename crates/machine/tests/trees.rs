@@ -228,11 +228,8 @@ fn two_socket_server_tree_is_read() {
     assert_known(&machine.kernel.scheduler, "CFS");
     assert_known(&machine.platform.product, "Dell Inc. PowerEdge R750");
     assert_known(&machine.platform.chassis, kelvin_core::Chassis::Server);
-    let bios = Bios {
-        vendor: Some("Dell Inc.".into()),
-        version: Some("1.13.2".into()),
-        date: Some("2023-12-19".into()),
-    };
+    let bios =
+        Bios { vendor: Some("Dell Inc.".into()), version: Some("1.13.2".into()), date: Some("2023-12-19".into()) };
     assert_known(&machine.platform.bios, bios);
     assert_known(&machine.platform.hypervisor, None);
     assert_known(&machine.platform.container, None);

@@ -349,6 +349,17 @@ pub enum ImportError {
         known = kelvin_core::RUN_FORMAT
     )]
     Newer(u64),
+    /// A kelvin of before the first format wrote it.
+    #[error(
+        "the file is older than the first format of runs: a version in development wrote it on {started} ({problem}), and no other \
+         version reads it: measure again"
+    )]
+    BeforeFirstFormat {
+        /// When its run began.
+        started: String,
+        /// The first field that it lacks.
+        problem: String,
+    },
     /// No kelvin wrote this format.
     #[error("field format: there is no format {0}; formats are counted from 1")]
     UnknownFormat(u64),

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::check::check;
+use crate::check::{check, parse_started};
 use crate::error::InvalidField;
 use crate::error::{ExportError, ImportError};
 use crate::json_limits::LimitedJson;
@@ -17,6 +17,9 @@ use crate::json_limits::LimitedJson;
 /// Maximum bytes of the file of a run: 1 GiB. The longest studies stay far below; a larger file is a
 /// mistake, and reading it would take the machine's memory.
 pub const IMPORT_LIMIT: u64 = 1 << 30;
+
+/// The day on which format 1 was fixed. Exports of before have its number, and lack fields.
+const FIRST_FORMAT_DATE: &str = "2026-11-29";
 
 /// Writes a run as one JSON object and a line feed.
 ///
@@ -128,7 +131,21 @@ fn field_error<T: DeserializeOwned>(json: &[u8], error: &serde_json::Error) -> I
     let (field, problem) = first_field_error::<T>(json)
         .or_else(|| first_field_error::<RunBody>(json))
         .unwrap_or_else(|| (format!("at line {} column {}", error.line(), error.column()), error.to_string()));
-    InvalidField { field, problem }.into()
+    match started_before_formats(json).filter(|_| problem.starts_with("missing field")) {
+        Some(started) => ImportError::BeforeFirstFormat { started, problem },
+        None => InvalidField { field, problem }.into(),
+    }
+}
+
+/// When a run began, if that was before any format was fixed.
+fn started_before_formats(json: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Start {
+        started: String,
+    }
+    let Start { started } = serde_json::from_slice(json).ok()?;
+    // RFC 3339 sorts by time as text, as far as the day.
+    (started.as_str() < FIRST_FORMAT_DATE && parse_started(&started).is_some()).then_some(started)
 }
 
 /// Path and problem of the first field of a `T` that cannot be read.

@@ -158,6 +158,23 @@ fn wrongly_typed_field_is_named() {
 }
 
 #[test]
+fn run_of_before_the_first_format_is_refused() {
+    let error_of = |started: &str| {
+        let mut run = as_json();
+        run["started"] = json!(started);
+        run["machine"]["platform"].as_object_mut().unwrap().remove("chassis").unwrap();
+        import(run.to_string().as_bytes()).unwrap_err().to_string()
+    };
+    let error = error_of("2026-11-22T08:15:00Z");
+    assert!(error.starts_with("the file is older than the first format of runs: "), "{error}");
+    assert!(error.contains("on 2026-11-22T08:15:00Z (missing field `chassis`"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    for later in ["2026-11-29T00:00:00Z", "yesterday"] {
+        assert!(error_of(later).starts_with("field machine.platform"), "{later}");
+    }
+}
+
+#[test]
 fn invalid_ids_and_times_are_refused() {
     for invalid in ["", ".", "-x", "a b", "a/b", "../x", "last", "last~1", "é"] {
         assert!(import_error_after("/id", json!(invalid)).starts_with("field id: "), "{invalid}");

@@ -32,10 +32,14 @@ pub enum Noise {
     Contaminated,
     /// Exponential, of the same median deviation: runs are slower by chance, and never faster.
     Skewed,
+    /// Normal, and in every third figure half of the runs are a quarter slower.
+    EvenModes,
+    /// Normal, and each figure drifts by up to 10 % while one host after another is measured.
+    Drift,
 }
 
 impl Noise {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Normal,
         Self::Student3,
         Self::Bimodal,
@@ -46,6 +50,8 @@ impl Noise {
         Self::HostSpread,
         Self::Contaminated,
         Self::Skewed,
+        Self::EvenModes,
+        Self::Drift,
     ];
 }
 
@@ -62,6 +68,8 @@ pub enum Oddity {
     Figure,
     /// 15 % worse in all figures of the kernel and the processor.
     Areas,
+    /// 20 % worse in all figures.
+    Host,
 }
 
 impl Oddity {
@@ -123,6 +131,10 @@ pub fn made_fleet(
     let series = all.iter().enumerate().map(|(index, made)| {
         let sign = if made.metric.better == Better::Higher { -1.0 } else { 1.0 };
         let is_bimodal = random.index_below(3) == 0;
+        let drift = match noise {
+            Noise::Drift => 0.1 * (2.0 * random.uniform() - 1.0) / (hosts * runs) as f64,
+            _ => 0.0,
+        };
         let mut values = Vec::with_capacity(hosts * runs);
         for host in 0..hosts {
             let mut shift = 0.0;
@@ -131,6 +143,9 @@ pub fn made_fleet(
             }
             if place(Oddity::Areas) == Some(host) && ["cpu", "os"].contains(&made.metric.area()) {
                 shift += 1.15f64.ln();
+            }
+            if place(Oddity::Host) == Some(host) {
+                shift += if sign > 0.0 { 1.2f64.ln() } else { -(0.8f64.ln()) };
             }
             if (place(Oddity::Metric) == Some(host) && made.metric.id == odd_metric)
                 || (place(Oddity::Figure) == Some(host) && index == odd_figure)
@@ -147,10 +162,12 @@ pub fn made_fleet(
                 let error = match noise {
                     Noise::Normal => made.std * random.normal(),
                     Noise::Student3 => made.std * student3(&mut random),
-                    Noise::Bimodal => {
-                        let is_slow = is_bimodal && random.index_below(10) == 0;
+                    Noise::Bimodal | Noise::EvenModes => {
+                        let runs_to_a_slow_one = if noise == Noise::Bimodal { 10 } else { 2 };
+                        let is_slow = is_bimodal && random.index_below(runs_to_a_slow_one) == 0;
                         made.std * random.normal() + if is_slow { 1.25f64.ln() } else { 0.0 }
                     }
+                    Noise::Drift => made.std * random.normal() + drift * (host * runs + run) as f64,
                     Noise::Residuals | Noise::Frequency => {
                         let residual = made.residuals[random.index_below(made.residuals.len())];
                         residual * (1.0 + 0.2 * random.normal()) + 0.2 * made.std * random.normal()
