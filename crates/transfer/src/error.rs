@@ -239,7 +239,8 @@ impl Error {
         if text.len() <= MAX_REASON_BYTES {
             return text;
         }
-        let end = &text[text.ceil_char_boundary(text.len() - MAX_REASON_BYTES / 2)..];
+        let mut end_starts = text.len() - MAX_REASON_BYTES / 2..text.len();
+        let end = &text[end_starts.find(|&start| text.is_char_boundary(start)).unwrap_or(text.len())..];
         format!("{}{ELLIPSIS}{end}", truncate(&text, MAX_REASON_BYTES - ELLIPSIS.len() - end.len()))
     }
 }

@@ -274,7 +274,9 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
                 // How much it is must be known before more is sent.
                 self.collection.find_all()?;
                 self.send_total()?;
-            } else if let Some(next) = self.ready_files.pop_front_if(|_| self.space != SpaceCheck::Pending) {
+            } else if self.space != SpaceCheck::Pending
+                && let Some(next) = self.ready_files.pop_front()
+            {
                 self.send_next(next)?;
             } else if has_offered {
                 // Something may have been decided on meanwhile.

@@ -165,8 +165,8 @@ fn relay(source: &Tap, target: &Tap, is_over: &AtomicBool) {
             let length = source.receive(&mut frame).unwrap();
             delayed_frames.push_back((Instant::now() + DELAY, frame[..length].to_vec()));
         }
-        while let Some((_, frame)) = delayed_frames.pop_front_if(|(due, _)| *due <= Instant::now()) {
-            target.send(&frame).unwrap();
+        while delayed_frames.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+            target.send(&delayed_frames.pop_front().unwrap().1).unwrap();
         }
     }
 }

@@ -173,7 +173,7 @@ struct FilePermit(Arc<FileBudget>);
 impl FilePermit {
     /// One of what is left.
     fn acquire(budget: &Arc<FileBudget>) -> Option<Self> {
-        let result = budget.try_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
+        let result = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
         result.is_ok().then(|| Self(Arc::clone(budget)))
     }
 }

@@ -180,9 +180,9 @@ fn forward_frames(from: &Tap, to: &Tap, (impairment, is_over): (Impairment, &Ato
                 queue.insert(index, (due_time, frame[..length].to_vec()));
             }
         }
-        while let Some((_, frame)) = queue.pop_front_if(|(due_time, _)| *due_time <= Instant::now()) {
+        while queue.front().is_some_and(|(due_time, _)| *due_time <= Instant::now()) {
             // An interface that is down takes none.
-            let _ = to.send(&frame);
+            let _ = queue.pop_front().map(|(_, frame)| to.send(&frame));
         }
     }
 }

@@ -71,8 +71,9 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Whether this many files have no verdict. Their connections are kept for a while after it: closed by the other end first, they leave
     /// this one its port.
     fn is_far_ahead(&mut self) -> bool {
-        if self.closing.len() == MAX_UNACKED_CONNECTIONS {
-            self.closing.pop_front_if(|(number, _)| !self.unacked.contains_key(number));
+        let is_oldest_acked = self.closing.front().is_some_and(|(number, _)| !self.unacked.contains_key(number));
+        if self.closing.len() == MAX_UNACKED_CONNECTIONS && is_oldest_acked {
+            self.closing.pop_front();
         }
         self.closing.len() == MAX_UNACKED_CONNECTIONS
     }

@@ -66,11 +66,13 @@ impl<S: TransferStream> SendSession<'_, S> {
             }
             let remaining_bytes = max_bytes.saturating_sub(filled as u64);
             let is_full = self.options.acknowledge || self.connect_for_file.is_some() || files.len() == MAX_BATCH_FILES;
-            let fits_batch = |file: &mut WantedFile| {
+            let fits_batch = |file: &WantedFile| {
                 let source = &self.collection.sources[file.number];
                 !is_full && source.entry.is_small() && source.bytes() <= remaining_bytes
             };
-            next = self.ready_files.pop_front_if(fits_batch).map(|file| file.number);
+            let batched_file =
+                if self.ready_files.front().is_some_and(fits_batch) { self.ready_files.pop_front() } else { None };
+            next = batched_file.map(|file| file.number);
         }
         if !files.is_empty() {
             let verify = self.options.settings.verify;

@@ -21,7 +21,8 @@ pub(crate) const MAX_SHARE: u64 = 1_000_000;
 pub fn truncate(text: &str, limit: usize) -> String {
     let visible_text: String =
         text.chars().map(|c| if is_visible(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
-    visible_text[..visible_text.floor_char_boundary(limit)].to_owned()
+    let end = (0..=limit.min(visible_text.len())).rev().find(|&end| visible_text.is_char_boundary(end));
+    visible_text[..end.unwrap_or(0)].to_owned()
 }
 
 /// What is bounded when it is read: by bytes where it is a text, by its value where it is a number.
