@@ -81,9 +81,14 @@ const MAX_CACHES: usize = 16;
 
 /// Makes the calling thread SCHED_IDLE: it keeps a CPU from going idle without delaying others.
 pub fn set_idle_priority() -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the structure is valid for the call; 0 is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)
+    set_scheduler(libc::SCHED_IDLE, 0)
+}
+
+/// Gives the calling thread a policy of scheduling. It is the system call itself: musl's function always fails.
+fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> Result<()> {
+    // SAFETY: the kernel's sched_param is this one number, which is valid for the call; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+    check(result as libc::c_int).map(drop)
 }
 
 /// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a limit on CPU time without
@@ -97,9 +102,7 @@ pub fn set_realtime_process(bound: std::time::Duration) -> Result<()> {
 /// Gives the calling thread alone real-time priority (SCHED_FIFO) at the lowest level, without a limit: it must sleep now and then,
 /// or other programs starve on its CPU.
 pub fn set_realtime_thread() -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `parameters` is a valid sched_param; 0 is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
+    set_scheduler(libc::SCHED_FIFO, 1)
 }
 
 #[cfg(test)]

@@ -194,7 +194,8 @@ pub(super) fn next_queued_error(
         let mut next = libc::CMSG_FIRSTHDR(&raw const header);
         while let Some(message) = next.as_ref() {
             if is_match((message.cmsg_level, message.cmsg_type)) {
-                let length = message.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                #[allow(clippy::unnecessary_cast, reason = "in musl it has 32 bits")]
+                let length = (message.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 let mut data = [0; CONTROL_DATA_BYTES];
                 std::ptr::copy_nonoverlapping(libc::CMSG_DATA(next), data.as_mut_ptr(), length.min(data.len()));
                 return Ok(Some(Some(data)));

@@ -224,7 +224,7 @@ impl Drop for SignalBlock {
 fn take_signal(timeout: Duration) -> Result<bool> {
     let set = socket_signals();
     let timespec = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos() as _,
     };
     // SAFETY: set and time outlive the call, and null is allowed for the information about the signal.

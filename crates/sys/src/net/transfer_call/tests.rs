@@ -212,7 +212,7 @@ fn interrupted_call_is_retried() {
     extern "C" fn ignore_signal(_: libc::c_int) {}
     // SAFETY: the handler does nothing, and no other test sends or awaits this signal.
     let (old, thread) =
-        unsafe { (libc::signal(libc::SIGWINCH, ignore_signal as *const () as usize), libc::pthread_self()) };
+        unsafe { (libc::signal(libc::SIGWINCH, ignore_signal as *const () as usize), libc::pthread_self() as usize) };
     assert_ne!(old, libc::SIG_ERR);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let content: Vec<u8> = (0..4_000_000_u32).map(|number| number as u8).collect();
@@ -220,7 +220,7 @@ fn interrupted_call_is_retried() {
         scope.spawn(|| {
             while !is_over.load(std::sync::atomic::Ordering::Acquire) {
                 // SAFETY: the thread runs until this one was joined.
-                unsafe { libc::pthread_kill(thread, libc::SIGWINCH) };
+                unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGWINCH) };
                 std::thread::sleep(Duration::from_micros(50));
             }
         });
