@@ -320,7 +320,7 @@ def new_record(arguments):
         "benchmark": Path(sys.argv[0]).stem,
         "kind": None if arguments.keep is None else file_name_part(arguments.keep or " ".join(measurement_arguments())),
         "date": date.today().isoformat(),
-        "kelvin": run([kelvin_program(arguments.kelvin), "--version"]).strip(),
+        "kelvin": run([kelvin_program(arguments.kelvin), "-V"]).strip(),
         "commit": run(["git", "describe", "--always", "--dirty"], cwd=ROOT).strip() if (ROOT / ".git").exists() else "not a checkout",
         "machine": describe_machine(),
         "load": round(os.getloadavg()[0], 2),

@@ -31,6 +31,7 @@ pub fn empty_run(metrics: &[Metric]) -> Run {
         id: "20260101T000000-test".into(),
         started: "2026-01-01T00:00:00Z".into(),
         kelvin: "0.1.0".into(),
+        build: None,
         command: vec!["kelvin".into(), "run".into()],
         settings: RunSettings {
             mode: Name::new("default"),

@@ -8,6 +8,7 @@
 
 mod axis;
 mod bound;
+mod build_info;
 mod canary;
 mod case;
 mod case_status;
@@ -45,6 +46,7 @@ pub mod units;
 
 pub use axis::*;
 pub use bound::*;
+pub use build_info::*;
 pub use canary::*;
 pub use case::*;
 pub use case_status::*;

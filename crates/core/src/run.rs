@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::identifiers::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Case, Explanation, Fact, Hazard, KeptHeadline, Labels, Machine, Measurement, Metric, Name,
-    NetworkPath, PlannedMeasurement, PredictionRecord, RoundOutcome,
+    Bound, BoundRecord, BuildInfo, Case, Explanation, Fact, Hazard, KeptHeadline, Labels, Machine, Measurement, Metric,
+    Name, NetworkPath, PlannedMeasurement, PredictionRecord, RoundOutcome,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -25,6 +25,9 @@ pub struct RunHeader {
     /// Version of kelvin.
     #[schemars(with = "Word")]
     pub kelvin: String,
+    /// How that kelvin was built; runs before 0.2.0 and foreign runs do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildInfo>,
     /// The command line, as words.
     pub command: Vec<String>,
     /// What was asked for.

@@ -73,10 +73,11 @@ pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyFormat};
 
 use crate::cli_error::CliError;
+use crate::version;
 
 /// Measures a Linux machine end to end and explains every number.
 #[derive(Debug, Parser)]
-#[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "kelvin", version, long_version = version::long_version(), arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

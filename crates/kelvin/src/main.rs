@@ -33,6 +33,7 @@ mod standard_error;
 mod start_delay;
 mod stores;
 mod study_selection;
+mod version;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ use crate::costs::costs_to_store;
 use crate::run_plan::RunPlan;
 use crate::run_recorder::RunRecorder;
 use crate::run_writer::RunWriter;
+use crate::version::{VERSION, build_info};
 use crate::{fallback_dirs, gaps, output, predict, socket_options};
 
 /// Earlier runs from which the spread between runs is learned.
@@ -154,7 +155,8 @@ fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliErr
         format: RUN_FORMAT,
         id: format!("{milliseconds:011x}-{:05x}", std::process::id()),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        kelvin: env!("CARGO_PKG_VERSION").into(),
+        kelvin: VERSION.into(),
+        build: Some(build_info()),
         command: std::env::args_os().map(|argument| without_password(&argument.to_string_lossy())).collect(),
         settings: plan.settings.clone(),
         clock: setup.clock.clone(),

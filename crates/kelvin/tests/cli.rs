@@ -347,10 +347,14 @@ fn text_for_people_fits_eighty_columns() {
 }
 
 #[test]
-fn version_is_of_the_package() {
-    let output = kelvin(&TestDir::new(), &["--version"]);
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stdout(&output), concat!("kelvin ", env!("CARGO_PKG_VERSION"), "\n"));
+fn version_begins_with_that_of_the_package() {
+    let dir = TestDir::new();
+    let [short, long] = ["-V", "--version"].map(|flag| kelvin(&dir, &[flag]));
+    assert_eq!((short.status.code(), long.status.code()), (Some(0), Some(0)));
+    assert_eq!(stdout(&short), concat!("kelvin ", env!("CARGO_PKG_VERSION"), "\n"));
+    let details = stdout(&long).strip_prefix(stdout(&short)).expect("the first line is the short version");
+    let labels: Vec<&str> = details.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    assert_eq!(labels, ["commit", "target", "C library", "compiler", "features", "formats", "protocols"]);
 }
 
 #[test]

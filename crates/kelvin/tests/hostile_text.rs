@@ -30,6 +30,9 @@ const ACTIVE_STRINGS: [&str; 11] = [
 /// A stored run with every field that the format has.
 fn run() -> Value {
     let mut run: Value = serde_json::from_str(include_str!("../../store/tests/format-1.json")).unwrap();
+    run["build"] = json!({
+        "commit": "0123456789ab", "target": "x86_64-unknown-linux-musl", "c_library": "musl", "compiler": "rustc 1.95.0", "features": ["tls"],
+    });
     run["clock"]["note"] = json!("a better clock is not to be had");
     run["hazards"][0]["remedy"] = json!("leave it");
     run["status"] = json!({ "partial": "interrupted" });
@@ -167,7 +170,8 @@ fn import(run: &Value) -> Result<kelvin_core::Run, String> {
 }
 
 /// The last part of where a name stands, which is never free text.
-const NAME_FIELDS: [&str; 9] = ["id", "metric", "probe", "identity", "architecture", "mode", "kelvin", "call", "tool"];
+const NAME_FIELDS: [&str; 11] =
+    ["id", "metric", "probe", "identity", "architecture", "mode", "kelvin", "call", "tool", "commit", "target"];
 
 #[test]
 fn every_string_is_refused_or_shown_inert() {

@@ -58,6 +58,8 @@ const UNSAFE_CRATE: &str = "kelvin-sys";
 /// A crate of the workspace as `cargo metadata` describes it.
 struct Package {
     name: String,
+    version: String,
+    rust_version: String,
     manifest: PathBuf,
     /// The root files of its library and its programs.
     roots: Vec<PathBuf>,
@@ -87,6 +89,8 @@ fn package(value: &Value) -> Package {
     let dependencies = array(&value["dependencies"]).iter().filter(|dependency| !is_test_only(dependency));
     Package {
         name: text(&value["name"]).to_owned(),
+        version: text(&value["version"]).to_owned(),
+        rust_version: text(&value["rust_version"]).to_owned(),
         manifest: text(&value["manifest_path"]).into(),
         roots: roots.collect(),
         dependencies: dependencies.map(|dependency| text(&dependency["name"]).to_owned()).collect(),
@@ -133,6 +137,8 @@ fn crates_import_only_lower_layers() {
 fn wrong_import_is_reported() {
     let package = |name: &str, imports: &[&str]| Package {
         name: name.into(),
+        version: String::new(),
+        rust_version: String::new(),
         manifest: PathBuf::new(),
         roots: Vec::new(),
         dependencies: imports.iter().map(|&import| import.to_owned()).collect(),
@@ -234,5 +240,13 @@ fn every_crate_inherits_workspace_lints() {
     for package in packages() {
         let manifest = std::fs::read_to_string(&package.manifest).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package.manifest.display());
+    }
+}
+
+#[test]
+fn all_crates_have_one_version() {
+    let expected = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_RUST_VERSION"));
+    for package in packages() {
+        assert_eq!((package.version.as_str(), package.rust_version.as_str()), expected, "{}", package.name);
     }
 }

@@ -208,6 +208,13 @@ pub fn run_line(run: &Run) -> String {
     format!("run {id} started {started}, {mode} mode, took {time}{causes} {budget}{status}")
 }
 
+/// The program that measured a run: its version, and where they are known commit, target, C library and compiler.
+pub fn program(header: &RunHeader) -> String {
+    let Some(build) = &header.build else { return header.kelvin.clone() };
+    let commit = build.commit.iter().map(|commit| format!(", commit {commit}")).collect::<String>();
+    format!("{}{commit}, for {} ({}), by {}", header.kelvin, build.target, build.c_library, build.compiler)
+}
+
 /// Share of a budget by which a run may end late and still be within it.
 const BUDGET_TOLERANCE: f64 = 1.05;
 

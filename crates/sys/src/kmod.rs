@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+/// The version of the module that this program speaks with.
+pub use layout::VERSION;
 use layout::{About, KernelAddress, PageQuery, WindowSpan};
 use rustix::fs::OFlags;
 

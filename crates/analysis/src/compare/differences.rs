@@ -151,6 +151,11 @@ impl SideFacts {
         let settings = &outline.settings;
         let yes_no = |is_set: bool| if is_set { "yes" } else { "no" }.to_owned();
         self.add(GROUP, "kelvin", outline.kelvin.clone());
+        if let Some(build) = &outline.build {
+            build.commit.iter().for_each(|commit| self.add(GROUP, "Commit of kelvin", commit.clone()));
+            self.add(GROUP, "Built for", format!("{} ({})", build.target, build.c_library));
+            self.add(GROUP, "Compiler of kelvin", build.compiler.clone());
+        }
         self.add(GROUP, "Command", outline.command.join(" "));
         self.add(GROUP, "Mode", settings.mode.to_string());
         self.add(GROUP, "CPU", settings.cpu.to_string());

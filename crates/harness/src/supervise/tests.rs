@@ -111,6 +111,7 @@ fn outline(plan: &Plan, budget_seconds: f64) -> RunHeader {
         id: "test".into(),
         started: "2026-01-01T00:00:00Z".into(),
         kelvin: "0".into(),
+        build: None,
         command: Vec::new(),
         settings: RunSettings {
             mode: Name::new("default"),

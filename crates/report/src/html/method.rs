@@ -167,6 +167,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     let mut page = heading("method", "How it was measured");
     page.push(definition_list([
         ("Command", html!("<code>{}</code>", command)),
+        ("kelvin", Markup::from(labels::program(header))),
         ("Started", Markup::from(&header.started)),
         ("Took", html!("{} of {}", units::seconds(report.run.seconds), units::seconds(settings.budget_seconds))),
         ("Mode", Markup::from(settings.mode.as_str())),

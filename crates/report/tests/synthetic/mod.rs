@@ -410,6 +410,7 @@ fn run_header(metrics: Vec<Metric>, plan: Vec<PlannedMeasurement>) -> RunHeader 
         id: "20260301T101530Z-4f1c".into(),
         started: "2026-03-01T10:15:30Z".into(),
         kelvin: "0.1.0".into(),
+        build: None,
         command: vec!["kelvin".into(), "run".into()],
         settings: RunSettings {
             mode: "default".into(),

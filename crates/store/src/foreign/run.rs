@@ -55,6 +55,7 @@ pub(crate) fn build_run(file: &[u8], results: ParsedResults, import: &ImportInfo
         id: run_id(tool, file, started),
         started: started.to_string(),
         kelvin: import.kelvin.to_owned(),
+        build: None,
         command: vec![tool.name().into()],
         settings: RunSettings {
             mode: FOREIGN_MODE,

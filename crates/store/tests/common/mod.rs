@@ -78,6 +78,7 @@ pub fn sample_header(id: &str) -> RunHeader {
         id: id.into(),
         started: "2026-01-31T12:00:00.25Z".into(),
         kelvin: "0.1.0".into(),
+        build: None,
         command: vec!["kelvin".into(), "run".into(), "os".into()],
         settings: sample_settings(),
         clock: ClockInfo {

@@ -17,6 +17,7 @@ use kelvin_sys::fs::{file_system_id, kind, major, minor};
 use serde::{Deserialize, Serialize};
 
 use crate::cli_error::{CliError, Context};
+use crate::version::VERSION;
 
 /// The format of the file; no other is read.
 const FORMAT: u32 = 1;
@@ -68,7 +69,7 @@ impl TuningKey {
             source: source.name().to_owned(),
             cpus,
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").map_err(to_error)?.trim().to_owned(),
-            kelvin: env!("CARGO_PKG_VERSION").to_owned(),
+            kelvin: VERSION.to_owned(),
         })
     }
 }

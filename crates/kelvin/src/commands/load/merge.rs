@@ -13,6 +13,7 @@ use crate::answer::AnswerOutlet;
 use crate::cli::LoadMergeArgs;
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
+use crate::version::VERSION;
 
 /// Largest file: an hour of one load has less than 1 MB.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -28,11 +29,8 @@ pub fn merge(args: &LoadMergeArgs) -> CmdResult {
         let document = LoadDocument::parse(&bytes).context(&name)?;
         merger.add(&name, &document).context(&name)?;
     }
-    let merged = MergedLoads {
-        load_merge_format: MERGE_FORMAT,
-        kelvin_version: env!("CARGO_PKG_VERSION").into(),
-        loads: merger.finish(),
-    };
+    let merged =
+        MergedLoads { load_merge_format: MERGE_FORMAT, kelvin_version: VERSION.into(), loads: merger.finish() };
     let figures: Vec<LoadFigures<'_>> = merged.loads.iter().map(MergedLoad::figures).collect();
     if let Some(file) = plot {
         write_plot(file, &figures)?;

@@ -11,6 +11,7 @@ use kelvin_sys::fs::open_to_read;
 use crate::cli::ImportSource;
 use crate::cli_error::{CliError, Context};
 use crate::output;
+use crate::version::VERSION;
 
 /// The run that a file holds.
 ///
@@ -36,7 +37,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
         Some(ImportSource(tool)) => tool,
         None => Tool::detect(&beginning).filter(|_| is_complete),
     };
-    let import = ImportInfo { written, kelvin: env!("CARGO_PKG_VERSION") };
+    let import = ImportInfo { written, kelvin: VERSION };
     if let Some(tool) = tool {
         if !is_complete {
             bail!("{name}: longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name());
