@@ -13,6 +13,7 @@ use kelvin_harness::{Bench, ProbeError};
 
 use crate::formula::fact;
 use crate::reasons::{OrReason, ProbeResult};
+use kelvin_sys::c_library;
 use kelvin_sys::thread_spawn::process_error;
 
 /// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
@@ -27,6 +28,11 @@ pub(crate) fn run_alternating<T>(
     }
     let rival_result = run_rival()?;
     Ok([run_kelvin()?, rival_result])
+}
+
+/// Notes the C library, which is a part of what is measured.
+pub(crate) fn note_c_library(bench: &mut Bench<'_>) {
+    bench.note(format!("C library: {}, {}", c_library::name(), c_library::LINKAGE));
 }
 
 /// The ratio of two programs that make the same calls, in a range of this factor either way.

@@ -8,6 +8,7 @@ use kelvin_sys::syscall_loops::{KernelClock, clock_gettime_loop, libc_clock_gett
 
 use crate::os::syscall_null::{self, TRIAL_CALLS, takes_less_than_half};
 use crate::prelude::*;
+use crate::program::note_c_library;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "clock_gettime through the C library, by vDSO or system call",
@@ -40,6 +41,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let library = || Ok(libc_clock_gettime_loop(clock, TRIAL_CALLS)?);
     let kernel = || Ok(clock_gettime_loop(clock, TRIAL_CALLS)?);
     let is_in_user_mode = takes_less_than_half(bench.clock(), library, kernel)?;
+    note_c_library(bench);
     bench.note(if is_in_user_mode {
         "vDSO: less than half the time of the bare system call for the same clock"
     } else {

@@ -9,6 +9,7 @@ use kelvin_core::catalogue::file::{ENGINES, ReadEngine};
 use super::cases::read_engine;
 use super::engine_model;
 use super::prelude::*;
+use crate::program::note_c_library;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Reading a cached file by every method, by request size",
@@ -61,6 +62,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let file_time = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
     let depth =
         passes.blocks.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"));
+    if engine == ReadEngine::Fread {
+        note_c_library(bench);
+    }
     bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached_file.proof, file_time / 1e9));
     passes.blocks.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;

@@ -9,6 +9,7 @@ use kelvin_core::catalogue::file::{ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_
 use super::cases::read_engine;
 use super::engine_model;
 use super::prelude::*;
+use crate::program::note_c_library;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Reading 100 MB of a cached file whole by read, fread and a mapping, by request size",
@@ -61,6 +62,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let total = bench.nanoseconds(clock.stop().wrapping_sub(start));
     let expected = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
     fail_if(tally != expected, format!("{expected:?} were to be read, and it came to {tally:?}"))?;
+    if engine == ReadEngine::Fread {
+        note_c_library(bench);
+    }
     bench.note(cached_file.proof.as_str());
     bench.record(&METRIC, vec![total]);
     bench.record(&WHOLE_FILE_REQUEST, vec![total / expected.requests as f64]);

@@ -12,6 +12,7 @@ use kelvin_sys::memory::PagePolicy;
 use super::axes::{number, page_sizes, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case, one_cpu_case};
 use crate::prelude::*;
+use crate::program::note_c_library;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Bandwidth of the C library's memcpy in ordinary memory and in huge pages, by one CPU",
@@ -45,6 +46,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (mut mover, memcpy) =
         (skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, pages))?, library_copy());
     let bytes_per_call = mover.iteration_bytes(Operation::Copy);
+    note_c_library(bench);
     bench.note(mover.describe_pages()?);
     bench.note(format!(
         "memcpy of {}, {} bytes a call; each byte copied counts twice, read and written",

@@ -10,6 +10,7 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::process_lifetime::{shrink_fork_image, time_lifetimes};
 use crate::prelude::*;
+use crate::program::note_c_library;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -26,6 +27,7 @@ const UNTIMED_FORKS: u64 = 16;
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let cell = SharedCell::new()?;
     let _image = shrink_fork_image(bench)?;
+    note_c_library(bench);
     bench.note(describe_run_order(bench.clock(), &cell)?);
     bench.note(describe_faults()?);
     bench.time_each([&PROCESS_FORK, &PROCESS_FORK_CHILD], |clock| {

@@ -7,6 +7,7 @@ use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROC
 
 use super::process_lifetime::{TRUE_PROGRAMS, time_lifetimes, true_program_index};
 use crate::prelude::*;
+use crate::program::note_c_library;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "posix_spawn + wait of /bin/true",
@@ -19,6 +20,7 @@ pub(crate) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let program = TRUE_PROGRAMS[true_program_index()?];
     bench.note(format!("the program is {}", program.path().to_string_lossy()));
+    note_c_library(bench);
     time_lifetimes(bench, &PROCESS_SPAWN, || program.spawn())
 }
 

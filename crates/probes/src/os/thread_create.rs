@@ -10,6 +10,7 @@ use kelvin_sys::thread_start::ThreadStarter;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use crate::prelude::*;
+use crate::program::note_c_library;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "A new thread: until pthread_create returns, until it runs, until it is joined",
@@ -24,6 +25,7 @@ const UNTIMED_THREADS: u32 = 16;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut starter = ThreadStarter::new(bench.clock());
+    note_c_library(bench);
     bench.note(describe_counts(&mut starter)?);
     bench.time_each([&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN], |clock| {
         let start = clock.start();

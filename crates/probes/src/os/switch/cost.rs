@@ -13,6 +13,7 @@ use kelvin_sys::handoff::HandoffChannel;
 
 use super::super::partner::{TokenPartner, handoff_method, partner_kind};
 use crate::prelude::*;
+use crate::program::note_c_library;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     summary: "Switching a CPU between two processes or two threads that pass a token",
@@ -52,6 +53,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mut partner = TokenPartner::start(mechanism, task, bench.cpu())?;
     let counts = partner.count_round_trips(PROOF_TRIPS)?;
     counts.check_one_switch_each_way()?;
+    if mechanism == HandoffMechanism::Condvar {
+        note_c_library(bench);
+    }
     bench.note(counts.describe());
     if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
         let own_channel = HandoffChannel::new(handoff_method(mechanism), partner_kind(task).scope())?;

@@ -12,6 +12,7 @@ use super::super::ipc::partner_cpu;
 use super::super::partner::TokenPartner;
 use crate::cases::IncompleteCase;
 use crate::prelude::*;
+use crate::program::note_c_library;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     summary: "One-way wake-up of a process or a thread, on the same CPU and on another",
@@ -47,6 +48,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let counts = partner.count_round_trips(PROOF_TRIPS)?;
     if placement == PairPlacement::SameCpu {
         counts.check_one_switch_each_way()?;
+    }
+    if mechanism == HandoffMechanism::Condvar {
+        note_c_library(bench);
     }
     bench.note(format!("woken on CPU {cpu}; {}", counts.describe()));
     bench.time_back_to_back([&METRIC], |clock| {
