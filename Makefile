@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: cluster cluster-test help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book dist dist-test pages guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: cluster cluster-test help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm static static-test reproducible msrv deny kmod docs docs-check charts-check links bench-check bench-docs book dist dist-test pages guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -83,6 +83,22 @@ cluster-test: ## test kelvin-cluster: its arithmetic, and between namespaces und
 
 arm: ## tests for aarch64 by qemu-user, and in a guest with hardware counters, if QEMU and a C compiler are available
 	@scripts/check-arm $(ARM) $(TARGET)/guest-aarch64
+
+static: need-cargo ## build the static binaries of a release, for x86-64 and aarch64: target/TARGET/dist/kelvin
+	scripts/build-static x86_64-unknown-linux-musl
+	scripts/build-static aarch64-unknown-linux-musl
+
+static-test: need-cargo ## check those binaries: static, at most 15 MB, and they measure, that for aarch64 under qemu-user
+	@scripts/check-static
+
+reproducible: need-cargo ## check that two builds of a release in two directories have the same bytes
+	@scripts/check-reproducible
+
+msrv: need-cargo ## check that kelvin compiles with the oldest Rust that it promises
+	@scripts/check-msrv
+
+deny: ## check licences, sources, duplicates and known vulnerabilities of the dependencies, by cargo-deny
+	@scripts/check-deny
 
 kmod: build ## test the kernel module in a guest, if QEMU and Debian's kernels are available
 	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod KELVIN=$(abspath $(KELVIN))
