@@ -1,4 +1,4 @@
-//! A child process that cannot outlive its parent, can be killed with all its descendants, and is always reaped.
+//! A child process that ends with its parent, can be killed with all its descendants, and is always reaped.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use crate::clock::monotonic;
 use crate::fs::set_status_flag;
-use crate::process::{ExitKind, die_with_parent};
+use crate::process::{ExitKind, end_with_parent_by};
 use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
 use crate::{Error, Result, poll};
@@ -48,7 +48,27 @@ pub enum ChildEnd {
 pub struct GuardedChild {
     child: Child,
     group: libc::pid_t,
+    end_with_parent: EndWithParent,
     is_reaped: bool,
+}
+
+/// How a child ends where this process does, or the thread that started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndWithParent {
+    /// It is killed, also when a signal asks this process to stop.
+    Killed,
+    /// The kernel sends it SIGTERM, so that it can write what it has and remove its files. A signal that asks this process to stop does
+    /// nothing to it until this process ends.
+    Terminated,
+}
+
+impl EndWithParent {
+    const fn signal(self) -> libc::c_int {
+        match self {
+            Self::Killed => libc::SIGKILL,
+            Self::Terminated => libc::SIGTERM,
+        }
+    }
 }
 
 /// How long a child is waited for.
@@ -76,8 +96,26 @@ pub fn adopt_orphans() -> Result<()> {
 }
 
 impl GuardedChild {
-    /// Starts a program in a process group of its own; it dies when the calling thread's process does.
+    /// Starts a program in a process group of its own; it is killed when the calling thread's process ends.
     pub fn spawn<I, K, V>(program: &OsStr, arguments: &[&str], environment: I) -> Result<Self>
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        Self::spawn_ended_by(EndWithParent::Killed, program, arguments, environment)
+    }
+
+    /// Starts a program in a process group of its own, which ends with this process in this way.
+    ///
+    /// # Errors
+    /// Those of starting it: `NotFound` where there is no such program.
+    pub fn spawn_ended_by<I, K, V>(
+        end_with_parent: EndWithParent,
+        program: &OsStr,
+        arguments: &[&str],
+        environment: I,
+    ) -> Result<Self>
     where
         I: IntoIterator<Item = (K, V)>,
         K: AsRef<OsStr>,
@@ -95,13 +133,13 @@ impl GuardedChild {
         // SAFETY: between fork and exec only prctl, getppid and _exit are called, all async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                die_with_parent(parent);
+                end_with_parent_by(end_with_parent.signal(), parent);
                 Ok(())
             });
         }
         let child = command.spawn().map_err(process_error)?;
         let group = child.id() as libc::pid_t;
-        Ok(Self { child, group, is_reaped: false })
+        Ok(Self { child, group, end_with_parent, is_reaped: false })
     }
 
     /// Writes its standard input and closes it. A child that does not read is not an error here, but when it ends.
@@ -162,7 +200,7 @@ impl GuardedChild {
         let mut end = None;
         while (output.is_open() || stderr.is_open()) && !(exit.is_some() && crate::process::has_ended(self.group)) {
             let streams = [output.as_fd(), stderr.as_fd(), exit.as_ref().map(AsFd::as_fd)];
-            if crate::stop_signals::stop_signal().is_some() {
+            if self.is_asked_to_stop() {
                 end = Some(ChildEnd::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(ChildEnd::TooMuchOutput);
@@ -183,7 +221,7 @@ impl GuardedChild {
         // All pipes are closed: the child is ending, but a descendant may linger. The child itself is not reaped, so that its process
         // group stays its own.
         while end.is_none() && !crate::process::has_ended(self.group) {
-            if crate::stop_signals::stop_signal().is_some() {
+            if self.is_asked_to_stop() {
                 end = Some(ChildEnd::Interrupted);
             } else if deadline.is_expired() {
                 end = Some(ChildEnd::TimedOut);
@@ -197,6 +235,10 @@ impl GuardedChild {
             None => ChildEnd::Signalled(status.signal().unwrap_or(0)),
         });
         Ok(ChildOutput { output: output.bytes, stderr: String::from_utf8_lossy(&stderr.bytes).trim().to_owned(), end })
+    }
+
+    fn is_asked_to_stop(&self) -> bool {
+        self.end_with_parent == EndWithParent::Killed && crate::stop_signals::stop_signal().is_some()
     }
 
     /// Kills what is left of the process group, and reaps all of it that is ours.
@@ -296,15 +338,16 @@ impl<R: Read + AsFd> OutputPipe<R> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads what is available, keeps the first `max_bytes` bytes in all, and closes itself at the end; whether something came.
+    /// Reads what is available, keeps the last `max_bytes` bytes in all, and closes itself at the end; whether something came.
     fn read(&mut self, max_bytes: usize) -> Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         let mut chunk = [0; 16 * 1024];
         match pipe.read(&mut chunk) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
-                let capacity = max_bytes.saturating_sub(self.bytes.len());
-                self.bytes.extend_from_slice(&chunk[..length.min(capacity)]);
+                self.bytes.extend_from_slice(&chunk[..length]);
+                let excess = self.bytes.len().saturating_sub(max_bytes);
+                self.bytes.drain(..excess);
                 return Ok(true);
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
@@ -338,6 +381,28 @@ mod tests {
         assert_eq!(ending.output, b"hello");
         assert_eq!(ending.stderr, "oops");
         assert_eq!(ending.end, ChildEnd::Exited(3));
+    }
+
+    #[test]
+    fn end_of_long_stderr_is_kept() {
+        let ending = shell("yes | head -n 10000 >&2; echo last >&2").wait(WaitLimit::fixed(Duration::from_secs(20)), 100);
+        let stderr = ending.unwrap().stderr;
+        assert_eq!(stderr, format!("{}last", "y\n".repeat((STDERR_BYTES - "last\n".len()) / 2)).trim());
+    }
+
+    #[test]
+    fn terminated_child_ends_with_the_thread_that_started_it() {
+        let script = "trap 'echo cleaned; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+        let child = std::thread::spawn(move || {
+            let ended_by = EndWithParent::Terminated;
+            let mut child =
+                GuardedChild::spawn_ended_by(ended_by, OsStr::new("/bin/sh"), &["-c", script], [("A", "1")]).unwrap();
+            // Until then it has no trap.
+            assert_eq!(child.first_lines(1, Duration::from_secs(20), 100).unwrap(), ["ready"]);
+            child
+        });
+        let ending = child.join().unwrap().wait(WaitLimit::fixed(Duration::from_secs(20)), 100).unwrap();
+        assert_eq!((ending.end, &ending.output[..]), (ChildEnd::Exited(5), &b"cleaned\n"[..]));
     }
 
     #[test]

@@ -481,9 +481,14 @@ pub fn exit_now(status: u8) -> ! {
 
 /// Asks the kernel to kill the calling process when its parent dies, and exits if the parent is already dead.
 pub fn die_with_parent(parent: u32) {
+    end_with_parent_by(libc::SIGKILL, parent);
+}
+
+/// Asks the kernel to send the calling process this signal when its parent dies, and exits if the parent is already dead.
+pub(crate) fn end_with_parent_by(signal: libc::c_int, parent: u32) {
     // SAFETY: prctl and getppid take no pointers; `_exit` ends the process without running anything of ours.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::prctl(libc::PR_SET_PDEATHSIG, signal);
         if libc::getppid() as u32 != parent {
             libc::_exit(1);
         }
