@@ -4,9 +4,6 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::matrix::Analysis;
-use crate::protocol::{PairFigures, PairPlan, Transport};
-
 /// The format of a file of results: one JSON object in each line. Raised when a field changes its meaning.
 pub const FORMAT: &str = "kelvin-cluster 1";
 
@@ -48,70 +45,33 @@ impl RankFacts {
     }
 }
 
-/// One line of the file of results.
+/// The first line of a file of results: what is measured, and where. `P` is the plan of the sub-command, whose fields stand beside these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start<P> {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The sub-command. Files of the time when there was only one do not name it.
+    #[serde(default = "first_command")]
+    pub command: String,
+    /// [`crate::protocol::PROGRAM`].
+    pub program: String,
+    /// What MPI says that it is.
+    pub mpi: String,
+    /// Seconds since 1970 by the clock of rank 0.
+    pub time_s: f64,
+    /// All ranks, in order.
+    pub ranks: Vec<RankFacts>,
+    /// What the sub-command measures.
+    #[serde(flatten)]
+    pub plan: P,
+}
+
+/// One line of the file of results. `P` is the plan of the sub-command, and `E` what it measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// The first line: what is measured, and where.
-    Start {
-        /// [`FORMAT`].
-        format: String,
-        /// [`crate::protocol::PROGRAM`].
-        program: String,
-        /// What MPI says that it is.
-        mpi: String,
-        /// Seconds since 1970 by the clock of rank 0.
-        time_s: f64,
-        /// All ranks, in order.
-        ranks: Vec<RankFacts>,
-        /// What each pair measures, one for each transport.
-        plans: Vec<PairPlan>,
-        /// Relative difference from which on a link or host is named.
-        tolerance: f64,
-    },
-    /// A pair was measured.
-    Pair {
-        /// The transport.
-        transport: Transport,
-        /// The pass, from 1; 0 of those that were measured again.
-        pass: usize,
-        /// The ranks, the lower one first.
-        pair: [usize; 2],
-        /// What was measured.
-        figures: PairFigures,
-    },
-    /// A pair could not be measured.
-    PairFailed {
-        /// The transport.
-        transport: Transport,
-        /// The ranks, the lower one first.
-        pair: [usize; 2],
-        /// Why.
-        reason: String,
-    },
-    /// A pair was measured while all others across the middle were.
-    Bisection {
-        /// The transport.
-        transport: Transport,
-        /// The ranks, the lower one first.
-        pair: [usize; 2],
-        /// What was measured.
-        figures: PairFigures,
-    },
-    /// All ranks exchanged with all.
-    AllToAll {
-        /// Bytes of each rank for each other.
-        bytes: usize,
-        /// Exchanges.
-        count: usize,
-        /// Seconds of the slowest rank.
-        seconds: f64,
-    },
-    /// What the pairs say together.
-    Analysis {
-        /// The matrices with the predictions, and what is slow.
-        analysis: Analysis,
-    },
+pub enum Event<P, E> {
+    /// The first line.
+    Start(Start<P>),
     /// The job ended before its end.
     Failure {
         /// The rank that is to blame, where it is known.
@@ -121,4 +81,11 @@ pub enum Event {
     },
     /// The job is complete.
     End,
+    /// What the sub-command measured, with a field `event` of its own.
+    #[serde(untagged)]
+    Measured(E),
+}
+
+fn first_command() -> String {
+    "net".into()
 }

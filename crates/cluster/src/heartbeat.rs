@@ -7,6 +7,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kelvin_sys::poll::{wait_any_readable, wait_readable};
@@ -28,6 +30,24 @@ const ALIVE: u8 = 1;
 const OVER: u8 = 2;
 /// The job ends early, and rank 0 has said why.
 const ABORTED: u8 = 3;
+/// The rank is alive, and has gone on with its task since it said so last.
+const PROGRESS: u8 = 4;
+
+/// Counts what a rank has done of its task, for tasks whose time nobody can plan.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Another piece is done.
+    pub fn advance(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Pieces so far.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Why a rank is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +114,7 @@ struct Peer {
     rank: usize,
     stream: TcpStream,
     last_heard: Instant,
+    has_progressed: bool,
 }
 
 impl Heartbeats {
@@ -122,7 +143,7 @@ impl Heartbeats {
                 && (1..ranks).contains(&rank)
                 && peers.iter().all(|peer| peer.rank != rank)
             {
-                peers.push(Peer { rank, stream, last_heard: Instant::now() });
+                peers.push(Peer { rank, stream, last_heard: Instant::now(), has_progressed: false });
             }
         }
         Ok(Self { peers, last_beat: Instant::now() })
@@ -151,9 +172,13 @@ impl Heartbeats {
         for (peer, is_readable) in self.peers.iter_mut().zip(readable) {
             let mut is_closed = false;
             if is_readable {
-                match peer.stream.read(&mut [0; 64]) {
+                let mut bytes = [0; 64];
+                match peer.stream.read(&mut bytes) {
                     Ok(0) => is_closed = true,
-                    Ok(_) => peer.last_heard = now,
+                    Ok(count) => {
+                        peer.last_heard = now;
+                        peer.has_progressed |= bytes[..count].contains(&PROGRESS);
+                    }
                     Err(error) => is_closed = !is_temporary(&error),
                 }
             }
@@ -167,6 +192,13 @@ impl Heartbeats {
             }
         }
         Ok(losses)
+    }
+
+    /// The ranks that have gone on with their tasks since this was asked last.
+    pub fn take_progressed(&mut self) -> Vec<usize> {
+        let progressed =
+            self.peers.iter_mut().filter_map(|peer| std::mem::take(&mut peer.has_progressed).then_some(peer.rank));
+        progressed.collect()
     }
 
     /// Tells all ranks that the job is complete.
@@ -211,15 +243,19 @@ pub enum JobEnd {
     Lost(Loss),
 }
 
-/// Sends the heartbeats of a rank until the job ends.
-pub fn beat(mut stream: TcpStream) -> JobEnd {
+/// Sends the heartbeats of a rank, with its progress, until the job ends.
+pub fn beat(mut stream: TcpStream, progress: &Progress) -> JobEnd {
     if stream.set_nonblocking(true).is_err() {
         return JobEnd::Lost(Loss::Closed);
     }
     // Rank 0 begins when all ranks are connected.
     let mut last_heard = Instant::now() + CONNECT_TIMEOUT;
+    let mut last_count = 0;
     loop {
-        if stream.write(&[ALIVE]).is_err_and(|error| !is_temporary(&error)) {
+        let count = progress.count();
+        let byte = if count == last_count { ALIVE } else { PROGRESS };
+        last_count = count;
+        if stream.write(&[byte]).is_err_and(|error| !is_temporary(&error)) {
             return JobEnd::Lost(Loss::Closed);
         }
         let next_beat = Instant::now() + INTERVAL;
@@ -294,12 +330,29 @@ mod tests {
         for (end, expected) in ends {
             let stream = connect(&contact(&listener, TOKEN), 1).unwrap();
             let mut heartbeats = Heartbeats::accept(&listener, TOKEN, 2, CONNECT_TIMEOUT).unwrap();
-            let rank = std::thread::spawn(move || beat(stream));
+            let rank = std::thread::spawn(move || beat(stream, &Progress::default()));
             assert_eq!(heartbeats.watch(Duration::from_secs(5)).unwrap(), []);
             end(&mut heartbeats);
             drop(heartbeats);
             assert_eq!(rank.join().unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn progress_of_a_rank_is_heard_once() {
+        let listener = listen().unwrap();
+        let stream = connect(&contact(&listener, TOKEN), 1).unwrap();
+        let mut heartbeats = Heartbeats::accept(&listener, TOKEN, 2, CONNECT_TIMEOUT).unwrap();
+        let progress = Progress::default();
+        progress.advance();
+        let rank = std::thread::spawn(move || beat(stream, &progress));
+        assert_eq!(heartbeats.watch(Duration::from_secs(5)).unwrap(), []);
+        assert_eq!(heartbeats.take_progressed(), [1]);
+        // The next beat says that there is none.
+        assert_eq!(heartbeats.watch(Duration::from_secs(5)).unwrap(), []);
+        assert_eq!(heartbeats.take_progressed(), [0; 0]);
+        heartbeats.end();
+        assert_eq!(rank.join().unwrap(), JobEnd::Over);
     }
 
     #[test]

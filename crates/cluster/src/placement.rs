@@ -4,7 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::protocol::{Greeting, PROGRAM, Place};
-use crate::schedule::Kernels;
+
+/// The kernels that ranks run on: network namespaces or containers can be several hosts on one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernels {
+    /// The kernel of each rank.
+    pub of_rank: Vec<usize>,
+    /// The CPUs of each kernel that all its ranks may use. As many ranks measure at once, and at least the two of a pair.
+    pub cpus: Vec<Vec<u32>>,
+}
 
 /// Why ranks cannot measure together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! What ranks say to each other over MPI: plain data.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
 /// Raised when a message changes its meaning. Ranks with another protocol or version would measure by another method.
-pub const PROGRAM: &str = concat!("kelvin-cluster ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
+pub const PROGRAM: &str = concat!("kelvin-cluster ", env!("CARGO_PKG_VERSION"), " (protocol 2)");
 
 /// Bytes of the secret by which ranks know each other's connections.
 pub const TOKEN_BYTES: usize = 16;
@@ -45,129 +45,28 @@ pub struct Contact {
     pub token: [u8; TOKEN_BYTES],
 }
 
-/// How bytes move between two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// A TCP connection of kelvin's own.
-    Tcp,
-    /// The site's MPI, by whatever it uses.
-    Mpi,
-}
-
-impl Transport {
-    /// As people write it.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Mpi => "MPI",
-        }
-    }
-}
-
-/// What a pair measures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PairPlan {
-    /// By what the bytes move.
-    pub transport: Transport,
-    /// Seconds of small messages to and fro; none are sent if it is 0.
-    pub round_trip_seconds: f64,
-    /// Seconds of large messages in each direction.
-    pub rate_seconds: f64,
-    /// Bytes of a large message of MPI.
-    pub message_bytes: usize,
-}
-
-/// The part of a rank in measuring a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PairTask {
-    /// The other rank.
-    pub peer: usize,
-    /// Where the other rank accepts connections.
-    pub peer_address: SocketAddr,
-    /// Whether this rank begins, measures and answers.
-    pub is_initiator: bool,
-    /// The CPU that it has alone while it measures, where other ranks of the same kernel measure too.
-    pub cpu: Option<u32>,
-    /// What is measured.
-    pub plan: PairPlan,
-}
-
-/// What rank 0 asks of another rank.
+/// What rank 0 asks of another rank. `T` is a task of the sub-command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Command {
+pub enum Command<T> {
     /// To connect its heartbeat.
     Connect(Contact),
     /// To answer this many readings of its clock.
     ReadClock(usize),
-    /// To measure with another rank.
-    MeasurePair(PairTask),
-    /// To exchange this many bytes with every rank at once, this many times.
-    AllToAll {
-        /// Bytes for each other rank.
-        bytes: usize,
-        /// Exchanges.
-        count: usize,
-    },
+    /// To do a task.
+    Perform(T),
     /// To end.
     End,
 }
 
-/// What another rank answers.
+/// What another rank answers. `T` is the outcome of a task of the sub-command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Answer {
-    /// The heartbeat is connected from this address, and connections for measuring are accepted there.
-    Connected(SocketAddr),
-    /// What the pair measured.
-    Pair(PairFigures),
-    /// Seconds that the exchanges took.
-    AllToAll(f64),
-    /// This rank's part in a pair is done, and the other end has the figures.
-    PairDone {
-        /// As [`PairFigures::cpu_wait`], of this end.
-        cpu_wait: f64,
-    },
+pub enum Answer<T> {
+    /// The heartbeat is connected from this address.
+    Connected(IpAddr),
+    /// The task is done.
+    Performed(T),
     /// The end of the job is known.
     Done,
-    /// The task could not be done, for this reason.
+    /// What was asked could not be done, for this reason.
     Failed(String),
-}
-
-/// Times of small messages to and fro.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RoundTrip {
-    /// How many were timed.
-    pub count: u64,
-    /// Their mean, in nanoseconds.
-    pub mean_ns: f64,
-    /// Half of them took at most this long, in nanoseconds.
-    pub median_ns: f64,
-    /// 99 % of them took at most this long, in nanoseconds.
-    pub p99_ns: f64,
-}
-
-/// What a pair measured in one pass.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PairFigures {
-    /// Small messages of 8 bytes, if they were measured.
-    pub round_trip: Option<RoundTrip>,
-    /// Payload in bytes per second: from the lower rank to the higher one, and back.
-    pub bytes_per_second: [f64; 2],
-    /// Payload that the lower rank sent, in bytes.
-    pub sent_bytes: u64,
-    /// By how many bytes the network interfaces of its network namespace have sent more, without loopback.
-    pub interface_bytes: u64,
-    /// The part of the time in which an end could run and had no CPU: that of the end that waited longer. 0 where the kernel does not count
-    /// it.
-    pub cpu_wait: f64,
-}
-
-/// From this part of the time on a pair measured the other programs on its hosts.
-const MAX_CPU_WAIT: f64 = 0.05;
-
-impl PairFigures {
-    /// Whether other programs took the CPUs that the pair needed.
-    pub fn is_disturbed(&self) -> bool {
-        self.cpu_wait > MAX_CPU_WAIT
-    }
 }

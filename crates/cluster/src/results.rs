@@ -1,13 +1,13 @@
 //! The results of a job: the file to which each event is appended as it comes, and what the events add up to.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use crate::event::{Event, FORMAT, RankFacts};
-use crate::protocol::{PairFigures, PairPlan, Transport};
-use crate::schedule::Pair;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::event::{Event, FORMAT, RankFacts, Start};
 
 /// A file of results that is being written. Each line is written at once, so that a job that is killed leaves all that it measured.
 #[derive(Debug)]
@@ -34,62 +34,61 @@ impl ResultsFile {
     ///
     /// # Errors
     /// Those of writing.
-    pub fn append(&mut self, event: &Event) -> io::Result<()> {
+    pub fn append(&mut self, event: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         self.file.write_all(&line)
     }
 }
 
-/// What was measured.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Results {
+/// What a sub-command measured, as the lines of its file add up.
+pub trait Measured {
+    /// The sub-command.
+    const COMMAND: &'static str;
+    /// What it measures.
+    type Plan: Clone + Serialize + DeserializeOwned;
+    /// A line of its own in the file of results.
+    type Event: Clone + Serialize + DeserializeOwned;
+
+    /// Nothing so far.
+    fn new(plan: Self::Plan) -> Self;
+
+    /// Adds what an event of a job of so many ranks says.
+    fn add(&mut self, event: Self::Event, ranks: usize);
+}
+
+/// A line of the file of a sub-command.
+pub type EventOf<M> = Event<<M as Measured>::Plan, <M as Measured>::Event>;
+
+/// What is known of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results<M> {
     /// What MPI says that it is.
     pub mpi: String,
     /// All ranks, in order.
     pub ranks: Vec<RankFacts>,
-    /// What each pair measures, one for each transport.
-    pub plans: Vec<PairPlan>,
-    /// Relative difference from which on a link or host is named.
-    pub tolerance: f64,
-    /// All passes of each pair.
-    pub pairs: BTreeMap<(Transport, Pair), Vec<PairFigures>>,
-    /// Pairs that could not be measured, with the reason.
-    pub failed_pairs: BTreeMap<(Transport, Pair), String>,
-    /// Pairs across the middle, at the same time.
-    pub bisection: BTreeMap<(Transport, Pair), PairFigures>,
-    /// Payload that each rank sent to all others at once, all together, in bytes per second.
-    pub all_to_all_bytes_per_second: Option<f64>,
+    /// What the sub-command measured.
+    pub measured: M,
     /// Why the job ended before its end.
     pub failure: Option<String>,
     /// Whether the job came to its end.
     pub is_complete: bool,
 }
 
-impl Results {
+impl<M: Measured> Results<M> {
+    /// Those of a job that begins.
+    pub fn new(start: Start<M::Plan>) -> Self {
+        let Start { mpi, ranks, plan, .. } = start;
+        Self { mpi, ranks, measured: M::new(plan), failure: None, is_complete: false }
+    }
+
     /// Adds what an event says.
-    pub fn add(&mut self, event: &Event) {
-        match event.clone() {
-            Event::Start { mpi, ranks, plans, tolerance, .. } => {
-                *self = Self { mpi, ranks, plans, tolerance, ..Self::default() };
-            }
-            Event::Pair { transport, pair, figures, .. } => {
-                self.pairs.entry((transport, pair)).or_default().push(figures);
-            }
-            Event::PairFailed { transport, pair, reason } => {
-                self.failed_pairs.insert((transport, pair), reason);
-            }
-            Event::Bisection { transport, pair, figures } => {
-                self.bisection.insert((transport, pair), figures);
-            }
-            Event::AllToAll { bytes, count, seconds } => {
-                let ranks = self.ranks.len() as f64;
-                let total = ranks * (ranks - 1.0) * bytes as f64 * count as f64;
-                self.all_to_all_bytes_per_second = Some(total / seconds);
-            }
+    pub fn add(&mut self, event: EventOf<M>) {
+        match event {
+            Event::Start(start) => *self = Self::new(start),
             Event::Failure { reason, .. } => self.failure = Some(reason),
-            Event::Analysis { .. } => {}
             Event::End => self.is_complete = true,
+            Event::Measured(event) => self.measured.add(event, self.ranks.len()),
         }
     }
 
@@ -98,26 +97,59 @@ impl Results {
     /// # Errors
     /// Those of reading; `InvalidData` of a file of another format, or of a line that is no event.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let mut reader = BufReader::new(File::open(path)?);
-        let mut results = Self::default();
-        let mut line = String::new();
-        let mut number = 0;
-        while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
-            number += 1;
-            let event: Event =
-                serde_json::from_str(&line).map_err(|error| invalid(format!("line {number}: {error}")))?;
-            match &event {
-                Event::Start { format, .. } if number == 1 && format != FORMAT => {
-                    return Err(invalid(format!("its format is {format:?}, and this program reads {FORMAT:?}")));
-                }
-                Event::Start { .. } if number == 1 => {}
-                _ if number == 1 => return Err(invalid("its first line is no start of a job".into())),
-                _ => {}
-            }
-            results.add(&event);
-            line.clear();
+        let mut lines = Lines::open(path)?;
+        let first = lines.next()?.ok_or_else(|| invalid("it has no whole line".into()))?;
+        let mut results = Self::new(lines.parse(&first)?);
+        while let Some(line) = lines.next()? {
+            results.add(lines.parse(&line)?);
         }
-        if number == 0 { Err(invalid("it has no whole line".into())) } else { Ok(results) }
+        Ok(results)
+    }
+}
+
+/// The sub-command that a file of results is of.
+///
+/// # Errors
+/// Those of reading; `InvalidData` of a file of another format.
+pub fn command_of(path: &Path) -> io::Result<String> {
+    let mut lines = Lines::open(path)?;
+    let first = lines.next()?.ok_or_else(|| invalid("it has no whole line".into()))?;
+    let start: serde_json::Value = lines.parse(&first)?;
+    if start["event"] != "start" {
+        return Err(invalid("its first line is no start of a job".into()));
+    }
+    match start["format"].as_str() {
+        Some(FORMAT) => {}
+        format => {
+            let format = format.unwrap_or_default();
+            return Err(invalid(format!("its format is {format:?}, and this program reads {FORMAT:?}")));
+        }
+    }
+    let start: Start<serde_json::Value> = lines.parse(&first)?;
+    Ok(start.command)
+}
+
+/// The whole lines of a file.
+struct Lines {
+    reader: BufReader<File>,
+    number: usize,
+}
+
+impl Lines {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { reader: BufReader::new(File::open(path)?), number: 0 })
+    }
+
+    fn next(&mut self) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        self.number += 1;
+        let bytes = self.reader.read_line(&mut line)?;
+        Ok((bytes > 0 && line.ends_with('\n')).then_some(line))
+    }
+
+    /// The line that was read last.
+    fn parse<T: DeserializeOwned>(&self, line: &str) -> io::Result<T> {
+        serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", self.number)))
     }
 }
 
@@ -129,28 +161,45 @@ fn invalid(message: String) -> io::Error {
 mod tests {
     use super::*;
 
-    fn start() -> Event {
-        let rank = |rank| RankFacts { clock_error_s: 1e-5, ..RankFacts::made(rank) };
-        Event::Start {
-            format: FORMAT.into(),
-            program: crate::protocol::PROGRAM.into(),
-            mpi: "a test".into(),
-            time_s: 1.0,
-            ranks: (0..3).map(rank).collect(),
-            plans: Vec::new(),
-            tolerance: 0.1,
+    /// The sum of what events say.
+    #[derive(Debug, PartialEq)]
+    struct Sum(u64);
+
+    #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    struct SumPlan {
+        first: u64,
+    }
+
+    #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    #[serde(tag = "event", rename_all = "snake_case")]
+    enum SumEvent {
+        Term { value: u64 },
+    }
+
+    impl Measured for Sum {
+        const COMMAND: &'static str = "sum";
+        type Plan = SumPlan;
+        type Event = SumEvent;
+
+        fn new(plan: SumPlan) -> Self {
+            Self(plan.first)
+        }
+
+        fn add(&mut self, SumEvent::Term { value }: SumEvent, ranks: usize) {
+            self.0 += value * ranks as u64;
         }
     }
 
-    fn pair(pair: Pair, rate: f64) -> Event {
-        let figures = PairFigures {
-            round_trip: None,
-            bytes_per_second: [rate, rate],
-            sent_bytes: 1,
-            interface_bytes: 2,
-            cpu_wait: 0.0,
-        };
-        Event::Pair { transport: Transport::Tcp, pass: 1, pair, figures }
+    fn start() -> Start<SumPlan> {
+        Start {
+            format: FORMAT.into(),
+            command: Sum::COMMAND.into(),
+            program: crate::protocol::PROGRAM.into(),
+            mpi: "a test".into(),
+            time_s: 1.0,
+            ranks: (0..3).map(|rank| RankFacts { clock_error_s: 1e-5, ..RankFacts::made(rank) }).collect(),
+            plan: SumPlan { first: 4 },
+        }
     }
 
     #[test]
@@ -158,27 +207,38 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.jsonl");
         let mut file = ResultsFile::create(&path).unwrap();
-        let events =
-            [start(), pair([0, 1], 5.0), pair([0, 1], 7.0), Event::AllToAll { bytes: 10, count: 4, seconds: 2.0 }];
-        let mut expected = Results::default();
-        for event in &events {
-            file.append(event).unwrap();
-            expected.add(event);
-        }
-        file.file.write_all(b"{\"event\":\"pair\",\"tran").unwrap();
-        let read = Results::read(&path).unwrap();
+        let term = |value| Event::Measured(SumEvent::Term { value });
+        let failure = Event::Failure { rank: Some(1), reason: "rank 1 (n1) has died".into() };
+        let events: [EventOf<Sum>; 4] = [Event::Start(start()), term(5), term(7), failure];
+        events.iter().for_each(|event| file.append(event).unwrap());
+        file.file.write_all(b"{\"event\":\"term\",\"val").unwrap();
+        assert_eq!(command_of(&path).unwrap(), "sum");
+        let read = Results::<Sum>::read(&path).unwrap();
+        let expected = Results {
+            mpi: "a test".into(),
+            ranks: start().ranks,
+            // Each of three ranks adds each term to the first value.
+            measured: Sum(4 + 3 * (5 + 7)),
+            failure: Some("rank 1 (n1) has died".into()),
+            is_complete: false,
+        };
         assert_eq!(read, expected);
-        assert_eq!(read.pairs[&(Transport::Tcp, [0, 1])].len(), 2);
-        // Three ranks send 10 bytes to two others, four times, in 2 s.
-        assert_eq!((read.all_to_all_bytes_per_second, read.is_complete), (Some(120.0), false));
         assert_eq!(ResultsFile::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn complete_job_is_known_by_its_end() {
+        let mut results = Results::<Sum>::new(start());
+        results.add(Event::End);
+        assert!(results.is_complete && results.failure.is_none());
     }
 
     #[test]
     fn other_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.jsonl");
-        let other_format = serde_json::to_string(&start()).unwrap().replace(FORMAT, "kelvin-cluster 9") + "\n";
+        let first_line = serde_json::to_string(&EventOf::<Sum>::Start(start())).unwrap() + "\n";
+        let other_format = first_line.replace(FORMAT, "kelvin-cluster 9");
         for (text, expected) in [
             (other_format.as_str(), "its format is \"kelvin-cluster 9\", and this program reads"),
             ("{\"event\":\"end\"}\n", "its first line is no start of a job"),
@@ -186,8 +246,11 @@ mod tests {
             ("words\n", "line 1: expected value"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let error = Results::read(&path).unwrap_err().to_string();
+            let error = command_of(&path).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+        std::fs::write(&path, first_line + "{\"event\":\"other\"}\n").unwrap();
+        let error = Results::<Sum>::read(&path).unwrap_err().to_string();
+        assert!(error.starts_with("line 2: "), "{error}");
     }
 }

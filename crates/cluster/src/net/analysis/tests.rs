@@ -4,22 +4,25 @@ use kelvin_stats::Random;
 
 use super::*;
 use crate::event::RankFacts;
-use crate::protocol::{PairPlan, RoundTrip};
+use crate::net::event::NetPlan;
+use crate::net::task::{PairPlan, RoundTrip};
 
 const HOSTS: usize = 8;
 
-fn results(hosts: usize) -> Results {
+fn results(hosts: usize) -> Results<NetResults> {
     let plan = |transport| PairPlan { transport, round_trip_seconds: 0.1, rate_seconds: 0.1, message_bytes: 1 };
+    let plans = [Transport::Tcp, Transport::Mpi].map(plan).to_vec();
     Results {
+        mpi: String::new(),
         ranks: (0..hosts).map(RankFacts::made).collect(),
-        plans: [Transport::Tcp, Transport::Mpi].map(plan).to_vec(),
-        tolerance: 0.1,
-        ..Results::default()
+        measured: NetResults { plan: NetPlan { plans, tolerance: 0.1 }, ..NetResults::default() },
+        failure: None,
+        is_complete: true,
     }
 }
 
 /// Three passes of all pairs over both transports, with a rate and a round trip for each direction and noise of this relative size.
-fn measured(hosts: usize, random: &mut Random, noise: f64, rate: impl Fn(usize, usize) -> f64) -> Results {
+fn measured(hosts: usize, random: &mut Random, noise: f64, rate: impl Fn(usize, usize) -> f64) -> Results<NetResults> {
     let mut results = results(hosts);
     for transport in [Transport::Tcp, Transport::Mpi] {
         for first in 0..hosts {
@@ -40,7 +43,7 @@ fn measured(hosts: usize, random: &mut Random, noise: f64, rate: impl Fn(usize, 
                         cpu_wait: 0.0,
                     }
                 });
-                results.pairs.insert((transport, [first, second]), passes.collect());
+                results.measured.pairs.insert((transport, [first, second]), passes.collect());
             }
         }
     }
@@ -104,7 +107,7 @@ fn difference_below_tolerance_is_not_named() {
     let rate = |from, to| if (from, to) == (3, 1) { 0.92e8 } else { 1e8 };
     assert_eq!(subjects(&analyse(&measured(HOSTS, &mut Random::new(5), 0.001, rate))), []);
     let mut results = measured(HOSTS, &mut Random::new(5), 0.001, rate);
-    results.tolerance = 0.05;
+    results.measured.plan.tolerance = 0.05;
     assert_eq!(subjects(&analyse(&results)), [Subject::Link { from: 3, to: 1 }]);
 }
 
@@ -123,7 +126,7 @@ fn hosts_with_rates_of_their_own_hide_no_link() {
 #[test]
 fn one_bad_pass_of_three_is_no_slow_link() {
     let mut results = measured(HOSTS, &mut Random::new(7), 0.01, |_, _| 1e8);
-    results.pairs.get_mut(&(Transport::Tcp, [2, 3])).unwrap()[1].bytes_per_second = [2e7, 2e7];
+    results.measured.pairs.get_mut(&(Transport::Tcp, [2, 3])).unwrap()[1].bytes_per_second = [2e7, 2e7];
     assert_eq!(subjects(&analyse(&results)), []);
 }
 
@@ -134,8 +137,8 @@ fn disturbed_pair_is_not_judged_and_one_quiet_pass_is_enough() {
         figures.bytes_per_second = [2e7, 2e7];
         figures.cpu_wait = 0.3;
     };
-    results.pairs.get_mut(&(Transport::Tcp, [2, 3])).unwrap().iter_mut().for_each(slow);
-    results.pairs.get_mut(&(Transport::Tcp, [4, 5])).unwrap().iter_mut().take(2).for_each(slow);
+    results.measured.pairs.get_mut(&(Transport::Tcp, [2, 3])).unwrap().iter_mut().for_each(slow);
+    results.measured.pairs.get_mut(&(Transport::Tcp, [4, 5])).unwrap().iter_mut().take(2).for_each(slow);
     let analysis = analyse(&results);
     assert_eq!(subjects(&analysis), []);
     let cell = |from, to| *analysis.matrices[1].cell(from, to).unwrap();
@@ -157,7 +160,7 @@ fn few_hosts_have_values_and_no_prediction() {
 #[test]
 fn cells_are_medians_found_either_way() {
     let mut results = measured(2, &mut Random::new(9), 0.0, |from, _| 1e8 + from as f64);
-    let passes = results.pairs.get_mut(&(Transport::Mpi, [0, 1])).unwrap();
+    let passes = results.measured.pairs.get_mut(&(Transport::Mpi, [0, 1])).unwrap();
     passes[0].bytes_per_second = [3.0, 30.0];
     passes[1].bytes_per_second = [1.0, 10.0];
     passes[2].bytes_per_second = [2.0, 20.0];

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpi::topology::SimpleCommunicator;
+use mpi::topology::{Process, SimpleCommunicator};
 use mpi::traits::{Communicator, Destination, MatchedReceiveVec, Source};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -49,10 +49,15 @@ impl<'w> Channel<'w> {
         self.world.size() as usize
     }
 
+    /// Another rank, for messages of its own kind.
+    pub fn process(&self, rank: usize) -> Process<'w> {
+        self.world.process_at_rank(rank as i32)
+    }
+
     /// Sends a message. It is small: MPI takes it at once unless the connection is stuck, which the heartbeat finds out.
     pub fn send(&self, rank: usize, tag: mpi::Tag, message: &impl Serialize) {
         let bytes = serde_json::to_vec(message).expect("messages have no maps with keys that are no strings");
-        self.world.process_at_rank(rank as i32).send_with_tag(&bytes[..], tag);
+        self.process(rank).send_with_tag(&bytes[..], tag);
     }
 
     /// The next message with a tag, and its rank, until a time has passed. One that is none of this type is an error with its text.

@@ -7,9 +7,10 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::round_trips::{LAST, MESSAGE_BYTES, time_round_trips};
+use super::task::{PairFigures, PairPlan, PairTask};
 use crate::network;
-use crate::protocol::{PairFigures, PairPlan, PairTask, TOKEN_BYTES};
-use crate::round_trips::{LAST, MESSAGE_BYTES, time_round_trips};
+use crate::protocol::TOKEN_BYTES;
 
 /// Bytes of a write or a read, as iperf3 has them.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -238,7 +239,7 @@ impl RateMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Transport;
+    use crate::net::task::Transport;
 
     #[test]
     fn meter_counts_from_first_arrival_after_warm_up() {

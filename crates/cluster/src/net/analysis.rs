@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use kelvin_stats::{MAD_TO_STD, PairValue, TwoWayModel, adjusted_p_values, mad, median, t_upper_tail};
 
-use crate::matrix::{Analysis, Cell, Expected, Finding, Matrix, Quantity, Subject};
-use crate::protocol::{PairFigures, Transport};
+use super::matrix::{Analysis, Cell, Expected, Finding, Matrix, Quantity, Subject};
+use super::results::NetResults;
+use super::schedule::Pair;
+use super::task::{PairFigures, Transport};
 use crate::results::Results;
-use crate::schedule::Pair;
 
 /// Hosts that a prediction of a pair needs: with three, the other pairs leave nothing to tell hosts from links by.
 pub const MIN_HOSTS: usize = 4;
@@ -26,10 +27,10 @@ struct Candidate {
 }
 
 /// Analyses what was measured so far.
-pub fn analyse(results: &Results) -> Analysis {
+pub fn analyse(results: &Results<NetResults>) -> Analysis {
     let mut analysis = Analysis::default();
     let mut candidates = Vec::new();
-    for plan in &results.plans {
+    for plan in &results.measured.plan.plans {
         for quantity in [Quantity::RoundTripNs, Quantity::BytesPerSecond] {
             let mut matrix = Matrix {
                 transport: plan.transport,
@@ -49,7 +50,7 @@ pub fn analyse(results: &Results) -> Analysis {
         .zip(adjusted_p_values(&p_values))
         .map(|(candidate, p_value)| Candidate { finding: Finding { p_value, ..candidate.finding }, ..candidate })
         .filter(|Candidate { finding, difference }| {
-            finding.p_value <= NAMING_LEVEL && *difference <= (1.0 - results.tolerance).ln()
+            finding.p_value <= NAMING_LEVEL && *difference <= (1.0 - results.measured.plan.tolerance).ln()
         })
         .collect();
     found.sort_by(|first, second| first.difference.total_cmp(&second.difference));
@@ -58,9 +59,9 @@ pub fn analyse(results: &Results) -> Analysis {
 }
 
 /// The medians of the passes of each pair, by sender and receiver: of those that nothing disturbed, where there are any.
-fn cells(results: &Results, transport: Transport, quantity: Quantity) -> Vec<Cell> {
+fn cells(results: &Results<NetResults>, transport: Transport, quantity: Quantity) -> Vec<Cell> {
     let mut cells = Vec::new();
-    let pairs = results.pairs.iter().filter(|((of_transport, _), _)| *of_transport == transport);
+    let pairs = results.measured.pairs.iter().filter(|((of_transport, _), _)| *of_transport == transport);
     for (&(_, pair), passes) in pairs {
         let [first, second]: Pair = pair;
         let is_disturbed = passes.iter().all(PairFigures::is_disturbed);

@@ -1,17 +1,19 @@
 //! The thread of rank 0 that ends the job when a rank is lost: it names the rank, after what was measured has been written.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use kelvin_cluster::cleanup::Cleanup;
 use kelvin_cluster::event::Event;
-use kelvin_cluster::heartbeat::Heartbeats;
+use kelvin_cluster::heartbeat::{Heartbeats, Progress};
 use kelvin_cluster::results::ResultsFile;
 use kelvin_sys::lock;
 use kelvin_sys::process::exit_now;
 use kelvin_sys::stop_signals::stop_signal;
 use kelvin_sys::thread_spawn::ThreadBuilder;
+use serde::Serialize;
 
 use crate::notice;
 
@@ -38,25 +40,50 @@ struct Shared {
 /// What ranks do at the moment.
 #[derive(Debug)]
 struct Step {
-    outstanding: BTreeSet<usize>,
-    deadline: Instant,
+    limit: StepLimit,
+    /// When each rank that has not done its task is late.
+    deadlines: BTreeMap<usize, Instant>,
+}
+
+/// When a rank with a task is late.
+#[derive(Clone, Copy, Debug)]
+pub enum StepLimit {
+    /// After this time: the task has a planned one.
+    Total(Duration),
+    /// After this time without progress: nobody knows how long the task takes.
+    #[expect(dead_code, reason = "net has no such task")]
+    WithoutProgress(Duration),
+}
+
+impl StepLimit {
+    fn time(self) -> Duration {
+        match self {
+            Self::Total(time) | Self::WithoutProgress(time) => time,
+        }
+    }
+
+    fn reason(self) -> String {
+        match self {
+            Self::Total(_) => "not finished its task in time".into(),
+            Self::WithoutProgress(time) => format!("gone no further with its task for {} s", time.as_secs()),
+        }
+    }
 }
 
 /// The job's side of it.
 #[derive(Clone, Debug)]
-pub struct Job(Arc<Mutex<Shared>>);
+pub struct Job {
+    shared: Arc<Mutex<Shared>>,
+    /// What rank 0 does itself.
+    progress: Progress,
+    cleanup: Cleanup,
+}
 
 impl Job {
     /// A job whose results go to this file.
     pub fn new(file: ResultsFile, labels: Vec<String>) -> Self {
-        Self(Arc::new(Mutex::new(Shared {
-            file,
-            labels,
-            step: None,
-            is_over: false,
-            is_aborted: false,
-            is_watched: false,
-        })))
+        let shared = Shared { file, labels, step: None, is_over: false, is_aborted: false, is_watched: false };
+        Self { shared: Arc::new(Mutex::new(shared)), progress: Progress::default(), cleanup: Cleanup::default() }
     }
 
     /// Starts the thread.
@@ -65,53 +92,64 @@ impl Job {
     /// Those of starting a thread.
     pub fn watch(&self, heartbeats: Heartbeats) -> std::io::Result<JoinHandle<()>> {
         let job = self.clone();
-        lock(&self.0).is_watched = true;
+        lock(&self.shared).is_watched = true;
         ThreadBuilder::named("heartbeats").start(move || job.run(heartbeats))
     }
 
     /// Writes an event to the file of results.
-    pub fn record(&self, event: &Event) {
-        let result = lock(&self.0).file.append(event);
+    pub fn record(&self, event: &impl Serialize) {
+        let result = lock(&self.shared).file.append(event);
         if let Err(error) = result {
-            let path = lock(&self.0).file.path().display().to_string();
+            let path = lock(&self.shared).file.path().display().to_string();
             notice(format_args!("{path}: {error}"));
             exit_now(EXIT_FAILED);
         }
     }
 
-    /// From now on these ranks have a task, which takes at most this long.
-    pub fn begin_step(&self, ranks: impl IntoIterator<Item = usize>, limit: Duration) {
-        let step = Step { outstanding: ranks.into_iter().collect(), deadline: Instant::now() + limit };
-        lock(&self.0).step = Some(step);
+    /// From now on these ranks have a task, which has a limit.
+    pub fn begin_step(&self, ranks: impl IntoIterator<Item = usize>, limit: StepLimit) {
+        let deadline = Instant::now() + limit.time();
+        let step = Step { limit, deadlines: ranks.into_iter().map(|rank| (rank, deadline)).collect() };
+        lock(&self.shared).step = Some(step);
     }
 
     /// A rank has done its task. Returns whether all have.
     pub fn finish_rank(&self, rank: usize) -> bool {
-        let mut shared = lock(&self.0);
+        let mut shared = lock(&self.shared);
         let Some(step) = &mut shared.step else { return true };
-        step.outstanding.remove(&rank);
-        let is_done = step.outstanding.is_empty();
+        step.deadlines.remove(&rank);
+        let is_done = step.deadlines.is_empty();
         if is_done {
             shared.step = None;
         }
         is_done
     }
 
+    /// What rank 0 counts while it does a task.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// What rank 0 has to undo if the job ends early.
+    pub fn cleanup(&self) -> &Cleanup {
+        &self.cleanup
+    }
+
     /// The names of ranks are known better.
     pub fn set_labels(&self, labels: &[String]) {
-        lock(&self.0).labels = labels.to_vec();
+        lock(&self.shared).labels = labels.to_vec();
     }
 
     /// The job is complete: ranks may end.
     pub fn end(&self) {
-        lock(&self.0).is_over = true;
+        lock(&self.shared).is_over = true;
     }
 
     /// Ends the job, and names what is to blame.
     pub fn abort(&self, rank: Option<usize>, reason: &str) -> ! {
         self.report_failure(rank, reason);
         let is_watched = {
-            let mut shared = lock(&self.0);
+            let mut shared = lock(&self.shared);
             shared.is_aborted = true;
             shared.is_watched
         };
@@ -119,30 +157,37 @@ impl Job {
             // The thread tells the other ranks, and ends this process.
             std::thread::sleep(10 * TICK);
         }
+        self.cleanup.run();
         exit_now(EXIT_FAILED)
     }
 
     fn report_failure(&self, rank: Option<usize>, reason: &str) {
-        let mut shared = lock(&self.0);
+        let mut shared = lock(&self.shared);
         let named = match rank {
             Some(rank) => format!("rank {rank} ({}) {reason}", shared.labels[rank]),
             None => reason.to_owned(),
         };
         // If this fails too, the line below still says it.
-        let _ = shared.file.append(&Event::Failure { rank, reason: named.clone() });
+        let _ = shared.file.append(&Event::<(), ()>::Failure { rank, reason: named.clone() });
         let path = shared.file.path().display();
         notice(format_args!("{named}. The job ends. What was measured is in {path}: kelvin-cluster report {path}"));
     }
 
     fn run(&self, mut heartbeats: Heartbeats) {
         let mut signal_time = None;
+        let mut last_count = 0;
         loop {
             let (is_over, is_aborted) = {
-                let shared = lock(&self.0);
+                let shared = lock(&self.shared);
                 (shared.is_over, shared.is_aborted)
             };
             if is_over {
                 return heartbeats.end();
+            }
+            let count = self.progress.count();
+            if count != last_count {
+                last_count = count;
+                self.renew(&[0]);
             }
             let failure = if is_aborted { None } else { self.look(&mut heartbeats, &mut signal_time) };
             if let Some((rank, reason)) = &failure {
@@ -150,6 +195,7 @@ impl Job {
             }
             if is_aborted || failure.is_some() {
                 heartbeats.abort();
+                self.cleanup.run();
                 exit_now(EXIT_FAILED);
             }
         }
@@ -165,21 +211,39 @@ impl Job {
             }
             Err(error) => return Some((None, format!("rank 0 cannot hear the heartbeats: {error}"))),
         }
-        if let Some(late) = self.late_ranks() {
+        self.renew(&heartbeats.take_progressed());
+        if let Some((late, reason)) = self.late_ranks() {
             let reason = match late.len() {
-                1 => "has not finished its task in time".to_owned(),
-                count => format!("and {} other ranks have not finished their task in time", count - 1),
+                1 => format!("has {reason}"),
+                count => format!("and {} other ranks have {reason}", count - 1),
             };
             return Some((late.first().copied(), reason));
         }
         let signal = stop_signal()?;
+        // The launcher leaves little time after it.
+        self.cleanup.run();
         let time = *signal_time.get_or_insert_with(Instant::now);
         (time.elapsed() > SIGNAL_PATIENCE).then(|| (None, format!("{signal} came to rank 0")))
     }
 
-    fn late_ranks(&self) -> Option<Vec<usize>> {
-        let shared = lock(&self.0);
-        let step = shared.step.as_ref().filter(|step| Instant::now() > step.deadline)?;
-        Some(step.outstanding.iter().copied().collect())
+    /// The ranks that have not done their tasks in time, where there are any, and what they have not done.
+    fn late_ranks(&self) -> Option<(Vec<usize>, String)> {
+        let shared = lock(&self.shared);
+        let step = shared.step.as_ref()?;
+        let now = Instant::now();
+        let late: Vec<usize> =
+            step.deadlines.iter().filter(|(_, deadline)| now > **deadline).map(|(rank, _)| *rank).collect();
+        (!late.is_empty()).then(|| (late, step.limit.reason()))
+    }
+
+    /// These ranks have gone on with their tasks.
+    fn renew(&self, ranks: &[usize]) {
+        let mut shared = lock(&self.shared);
+        if let Some(Step { limit: StepLimit::WithoutProgress(time), deadlines }) = &mut shared.step {
+            let deadline = Instant::now() + *time;
+            for rank in ranks {
+                deadlines.entry(*rank).and_modify(|old| *old = deadline);
+            }
+        }
     }
 }

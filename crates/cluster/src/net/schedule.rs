@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::placement::Kernels;
+
 /// Two ranks that measure with each other.
 pub type Pair = [usize; 2];
 
@@ -26,15 +28,6 @@ pub fn tournament(ranks: usize) -> Vec<Vec<Pair>> {
 /// The pairs across the middle of the ranks, all of which measure at once: the bisection.
 pub fn bisection(ranks: usize) -> Vec<Pair> {
     (0..ranks / 2).map(|first| [first, first + ranks / 2]).collect()
-}
-
-/// The kernels that ranks run on: network namespaces or containers can be several hosts on one kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kernels {
-    /// The kernel of each rank.
-    pub of_rank: Vec<usize>,
-    /// The CPUs of each kernel that all its ranks may use. As many ranks measure at once, and at least the two of a pair.
-    pub cpus: Vec<Vec<u32>>,
 }
 
 impl Kernels {

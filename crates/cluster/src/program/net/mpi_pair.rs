@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
+use kelvin_cluster::net::round_trips::{LAST, MESSAGE_BYTES, time_round_trips};
+use kelvin_cluster::net::task::{PairFigures, PairPlan, PairTask, RoundTrip};
 use kelvin_cluster::network;
-use kelvin_cluster::protocol::{PairFigures, PairPlan, PairTask};
-use kelvin_cluster::round_trips::{LAST, MESSAGE_BYTES, time_round_trips};
 use mpi::request::multiple_scope;
 use mpi::topology::{Process, SimpleCommunicator};
 use mpi::traits::{Communicator, Destination, Source};
@@ -48,7 +48,7 @@ pub fn measure(world: &SimpleCommunicator, task: &PairTask) -> std::io::Result<O
     }))
 }
 
-fn round_trips(peer: &Process<'_>, seconds: f64) -> kelvin_cluster::protocol::RoundTrip {
+fn round_trips(peer: &Process<'_>, seconds: f64) -> RoundTrip {
     let mut answer = [0_u8; MESSAGE_BYTES];
     let result = time_round_trips(seconds, |message| {
         peer.send_with_tag(&message[..], tag::ROUND_TRIP);

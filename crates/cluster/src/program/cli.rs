@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kelvin_cluster::net::task::Transport;
 use kelvin_cluster::network::AddressRange;
-use kelvin_cluster::protocol::Transport;
 use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
 
 /// The variables in which launchers tell a process its rank: Open MPI, MPICH and other PMI launchers, Slurm.
@@ -26,6 +26,17 @@ pub enum Command {
     Net(NetArgs),
     /// Print the results of a file again, also those of a job that ended early; without MPI
     Report(ReportArgs),
+}
+
+/// What all sub-commands have in common whose ranks measure together.
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    /// Ranks reach each other by the addresses in this range, such as 10.0.0.0/8 [default: those by which rank 0 is reached]
+    #[arg(long, value_name = "RANGE")]
+    pub network: Option<AddressRange>,
+    /// New file for the results, one JSON object in each line, written as they come [default: kelvin-cluster-COMMAND-TIME.jsonl]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// `kelvin-cluster net`.
@@ -49,12 +60,8 @@ pub struct NetArgs {
     /// Name links and hosts that are slower than the others predict by more than this, such as 10%
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = tolerance)]
     pub tolerance: f64,
-    /// Measure TCP over the addresses in this range, such as 10.0.0.0/8 [default: those by which rank 0 is reached]
-    #[arg(long, value_name = "RANGE")]
-    pub network: Option<AddressRange>,
-    /// New file for the results, one JSON object in each line, written as they come [default: kelvin-cluster-net-TIME.jsonl]
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub job: JobArgs,
 }
 
 /// `kelvin-cluster report`.

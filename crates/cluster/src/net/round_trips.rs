@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_stats::Histogram;
 
-use crate::protocol::RoundTrip;
+use super::task::RoundTrip;
 
 /// Bytes of a small message, and its content: whether it is the last one.
 pub const MESSAGE_BYTES: usize = 8;
