@@ -37,6 +37,7 @@ class Hosts:
         self.names = [f"{self.prefix}-{host}" for host in range(count)]
         self.directory = tempfile.TemporaryDirectory(prefix="kelvin-cluster-")
         self.agent = Path(self.directory.name, "agent")
+        self.enterer = Path(self.directory.name, "enter")
         self.rate, self.slow = rate, slow or {}
 
     def __enter__(self):
@@ -69,8 +70,11 @@ class Hosts:
             run("ip", "-netns", self.switch, "link", "set", f"port{host}", "up")
             if self.rate:
                 self.limit(host)
-        self.agent.write_text(AGENT.format(prefix=self.prefix, network=NETWORK.replace(".", "\\.")))
-        self.agent.chmod(0o755)
+            Path(self.directory.name, f"machine-id-{host}").write_text(os.urandom(16).hex() + "\n")
+        self.enterer.write_text(ENTER.format(prefix=self.prefix, directory=self.directory.name))
+        self.agent.write_text(AGENT.format(network=NETWORK.replace(".", "\\."), enter=self.enterer))
+        for script in (self.enterer, self.agent):
+            script.chmod(0o755)
 
     def limit(self, host):
         """One class for each other host; what is for no host, as ARP is, has no limit."""
@@ -96,7 +100,7 @@ class Hosts:
 
     def enter(self, host):
         """The beginning of a command line that runs on a host."""
-        return [str(self.agent), self.address(host)]
+        return [str(self.enterer), str(host)]
 
     def processes(self, program):
         """The processes of a program on these hosts: {host: [process]}."""
@@ -120,12 +124,21 @@ class Hosts:
                     pass
 
 
-# Called as ssh is: agent ADDRESS COMMAND... Other options of ssh are skipped.
+# enter HOST COMMAND...: with the name and the machine id of the host.
+ENTER = """#!/bin/sh
+host=$1
+shift
+exec ip netns exec "{prefix}-$host" unshare --uts --mount sh -c '
+host=$1
+shift
+hostname "n$host" && mount --bind "{directory}/machine-id-$host" /etc/machine-id && exec "$@"' sh "$host" "$@"
+"""
+# Called as ssh is: agent ADDRESS COMMAND..., which a shell reads. Other options of ssh are skipped.
 AGENT = """#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
 host=$(($(echo "$1" | sed 's/^{network}\\.//') - 1))
 shift
-exec ip netns exec "{prefix}-$host" unshare --uts sh -c "hostname n$host && $*"
+exec {enter} "$host" sh -c "$*"
 """
 
 

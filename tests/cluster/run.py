@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tests of kelvin-cluster between hosts that are network namespaces: what it measures, what it names, and how it ends.
 
-usage: run.py LAUNCHER PROGRAM
+usage: run.py LAUNCHER PROGRAM KELVIN [TEST...]
 
-LAUNCHER is open_mpi or mpich, whose PROGRAM is built with it. Nothing here depends on how fast this machine is: limits of tc make the
+LAUNCHER is open_mpi or mpich, whose PROGRAM is built with it. KELVIN is what some sub-commands start. Nothing here depends on how fast this machine is: limits of tc make the
 differences, and deadlines are those that the program promises.
 """
 import json
@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 
 import hosts as network
+import started
+from checks import Failure, check
 
 # The end of a job is promised 10 s after the fault. The rest is for launchers, which end what they started after that.
 FAULT_SECONDS = 10
@@ -27,15 +29,6 @@ QUICK = ["--passes", "1", "--pair-time", "100ms", "--together-time", "200ms"]
 # A job that lasts until something ends it.
 LONG = ["--passes", "1000", "--pair-time", "100ms"]
 RESULTS = "results.jsonl"
-
-
-class Failure(Exception):
-    """A test failed."""
-
-
-def check(condition, *facts):
-    if not condition:
-        raise Failure("\n".join(str(fact) for fact in facts))
 
 
 def skip(needs, reason):
@@ -248,20 +241,22 @@ TESTS = [
 
 
 def main():
-    launcher, program, *names = sys.argv[1:]
-    tests = Tests(getattr(network, launcher), os.path.abspath(program))
+    launcher, program, kelvin, *names = sys.argv[1:]
+    program, kelvin = os.path.abspath(program), os.path.abspath(kelvin)
+    tests = [(Tests(getattr(network, launcher), program), test) for test in TESTS]
+    tests += [(started.StartedTests(getattr(network, launcher), program, kelvin), test) for test in started.TESTS]
     try:
         with network.Hosts(2, RATE):
             pass
     except network.Unavailable as error:
         return skip("right", f"network namespaces: {error}")
     failed = 0
-    for test in TESTS:
+    for subject, test in tests:
         if names and test.__name__ not in names:
             continue
         start = time.monotonic()
         try:
-            test(tests)
+            test(subject)
             print(f"cluster: {launcher}: {test.__name__}: ok, {time.monotonic() - start:.1f} s", flush=True)
         except (Failure, network.Unavailable, subprocess.TimeoutExpired) as failure:
             print(f"cluster: {launcher}: {test.__name__} FAILED:\n{failure}", flush=True)

@@ -15,6 +15,7 @@ AuthType=auth/munge
 AuthInfo=socket={work}/munge.socket
 StateSaveLocation={work}/state
 SlurmdSpoolDir={work}/spool-%n
+TmpFS={work}/tmp-%n
 SlurmctldPidFile={work}/slurmctld.pid
 SlurmdPidFile={work}/%n.pid
 SlurmctldLogFile={work}/slurmctld.log
@@ -41,7 +42,9 @@ class Slurm:
 
     def __enter__(self):
         work = self.work
-        for directory in (work / "state", *(work / f"spool-{name}" for name in self.hosts.names)):
+        # PMIx makes a directory of one name on each host.
+        own = [work / f"{kind}-{name}" for name in self.hosts.names for kind in ("spool", "tmp")]
+        for directory in (work / "state", *own):
             directory.mkdir(parents=True)
         names, cpus = ",".join(self.hosts.names), os.cpu_count()
         (work / "slurm.conf").write_text(CONFIGURATION.format(control=CONTROL, work=work, names=names, cpus=cpus))

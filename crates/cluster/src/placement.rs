@@ -41,6 +41,20 @@ pub enum PlacementError {
         /// Their host.
         hostname: String,
     },
+    /// Two ranks on one host.
+    #[error(
+        "ranks {first} and {second} are on one host ({hostname}): one rank makes the load of a host, with --threads after -- for more. \
+         Start one rank for each host: `mpirun --map-by node` with as many ranks as hosts (Open MPI), `mpirun -ppn 1` (MPICH), \
+         `srun --ntasks-per-node=1`"
+    )]
+    SameHost {
+        /// The lower rank.
+        first: usize,
+        /// The higher rank.
+        second: usize,
+        /// Their host.
+        hostname: String,
+    },
     /// Nothing to measure.
     #[error(
         "there is only one rank, so no pair: start at least two, on different hosts, by the launcher of the MPI that this program \
@@ -65,13 +79,26 @@ pub fn check_versions(programs: &[(String, String)]) -> Result<(), PlacementErro
 /// # Errors
 /// Names the first two that share a network namespace.
 pub fn check_networks(greetings: &[Greeting]) -> Result<(), PlacementError> {
+    let same = |(first, second, hostname)| Err(PlacementError::SameNetwork { first, second, hostname });
+    ranks_of_one_host(greetings).map_or(Ok(()), same)
+}
+
+/// Checks that each of these ranks, in order, has a host of its own: a network namespace, as containers have it.
+///
+/// # Errors
+/// Names the first two that share one.
+pub fn check_one_rank_per_host(greetings: &[Greeting]) -> Result<(), PlacementError> {
+    let same = |(first, second, hostname)| Err(PlacementError::SameHost { first, second, hostname });
+    ranks_of_one_host(greetings).map_or(Ok(()), same)
+}
+
+/// The first two ranks in one network namespace of one kernel, with the name of their host.
+fn ranks_of_one_host(greetings: &[Greeting]) -> Option<(usize, usize, String)> {
     let mut ranks: BTreeMap<(&str, u64), usize> = BTreeMap::new();
-    for (rank, Greeting { place, .. }) in greetings.iter().enumerate() {
-        if let Some(first) = ranks.insert((&place.boot_id, place.network_namespace), rank) {
-            return Err(PlacementError::SameNetwork { first, second: rank, hostname: place.hostname.clone() });
-        }
-    }
-    Ok(())
+    greetings.iter().enumerate().find_map(|(rank, Greeting { place, .. })| {
+        let first = ranks.insert((&place.boot_id, place.network_namespace), rank)?;
+        Some((first, rank, place.hostname.clone()))
+    })
 }
 
 /// The kernels of ranks, in order, numbered by their first rank.
@@ -127,6 +154,8 @@ mod tests {
         let shared = [greeting("n0", "a", 1, 2), greeting("n1", "b", 1, 2), greeting("n0", "a", 1, 2)];
         let expected = PlacementError::SameNetwork { first: 0, second: 2, hostname: "n0".into() };
         assert_eq!(check_networks(&shared), Err(expected));
+        let expected = PlacementError::SameHost { first: 0, second: 2, hostname: "n0".into() };
+        assert_eq!(check_one_rank_per_host(&shared), Err(expected));
         assert_eq!(check_networks(&shared[..2]), Ok(()), "namespace numbers of two kernels may be equal");
         assert_eq!(check_networks(&[greeting("n0", "a", 1, 2), greeting("n0", "a", 2, 2)]), Ok(()));
     }

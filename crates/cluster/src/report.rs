@@ -1,5 +1,6 @@
 //! What the reports of all sub-commands have in common: the ranks, and how the job ended.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use crate::results::Results;
@@ -25,6 +26,46 @@ pub fn write_ranks<M>(out: &mut impl Write, results: &Results<M>) -> fmt::Result
 pub fn shared_kernels<M>(results: &Results<M>) -> Option<usize> {
     let kernels = results.ranks.iter().map(|rank| rank.kernel + 1).max().unwrap_or_default();
     (kernels < results.ranks.len()).then_some(kernels)
+}
+
+/// Writes a line for each rank that failed, below a title, where there is any.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_failures<M>(
+    out: &mut impl Write,
+    results: &Results<M>,
+    title: &str,
+    failures: &BTreeMap<usize, String>,
+) -> fmt::Result {
+    if failures.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{title}")?;
+    for (&rank, reason) in failures {
+        for line in wrapped(&format!("rank {rank} ({}): {reason}", results.ranks[rank].label)) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
+/// A text as lines that are indented, the later ones more than the first; a word that is longer than a line is left whole.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::from(" ")];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is a line");
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && !line.trim().is_empty() {
+            lines.push(format!("    {word}"));
+        } else {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// Writes how the job ended, where that was early.

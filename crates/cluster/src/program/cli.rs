@@ -24,6 +24,10 @@ struct Cli {
 pub enum Command {
     /// Measure the network between all pairs of hosts, one rank on each; find slow links and slow hosts
     Net(NetArgs),
+    /// Load a server from all hosts at once, by one schedule: kelvin load on each, merged without loss
+    Load(LoadArgs),
+    /// Measure all hosts at once, and then each alone: kelvin run on each, and what hosts do to each other
+    Run(RunArgs),
     /// Print the results of a file again, also those of a job that ended early; without MPI
     Report(ReportArgs),
 }
@@ -64,11 +68,60 @@ pub struct NetArgs {
     pub job: JobArgs,
 }
 
+/// Which `kelvin` ranks start.
+#[derive(Debug, Args)]
+pub struct KelvinArgs {
+    /// The program kelvin, of the same version on all hosts [default: beside kelvin-cluster, else on PATH]
+    #[arg(long = "kelvin", value_name = "PATH")]
+    pub path: Option<PathBuf>,
+}
+
+/// `kelvin-cluster load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// URLs to request; several are given to the ranks in turn
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// Exit with status 1 on a condition of all ranks together, such as 'p99>50ms', 'errors>0' or 'rate<1000'; repeatable
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_on: Vec<String>,
+    /// Draw throughput against response time of all loads, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub kelvin: KelvinArgs,
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Options of kelvin load, such as --rate 5000 --duration 30s: --rate, --users and --connections are those of all hosts together
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+}
+
+/// `kelvin-cluster run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Existing directory for the files of all runs, which all hosts share
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Measure all hosts at once only, and not each alone after that
+    #[arg(long)]
+    pub no_alone: bool,
+    #[command(flatten)]
+    pub kelvin: KelvinArgs,
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// What kelvin run measures and its options, such as mem net --quick --dir /tmp [default: everything]
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+}
+
 /// `kelvin-cluster report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// File that --json wrote
     pub file: PathBuf,
+    #[command(flatten)]
+    pub kelvin: KelvinArgs,
 }
 
 /// A choice of transports.
@@ -104,7 +157,8 @@ pub fn parse() -> Result<Command, u8> {
     })
 }
 
-fn is_first_rank() -> bool {
+/// Whether this is the rank that speaks for all, as far as its launcher says.
+pub fn is_first_rank() -> bool {
     RANK_VARIABLES.iter().find_map(std::env::var_os).is_none_or(|rank| rank == "0")
 }
 

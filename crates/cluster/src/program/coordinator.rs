@@ -6,17 +6,20 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_cluster::clock::seconds_since_1970;
 use kelvin_cluster::event::{Event, FORMAT, RankFacts, Start};
 use kelvin_cluster::heartbeat::{self, CONNECT_TIMEOUT, Heartbeats};
+use kelvin_cluster::kelvin_program::KelvinProgram;
 use kelvin_cluster::network;
 use kelvin_cluster::placement::{Kernels, PlacementError, check_versions, kernels, labels};
 use kelvin_cluster::protocol::{Answer, Command, Contact, Greeting, PROGRAM, TOKEN_BYTES};
 use kelvin_cluster::results::{Measured, Results, ResultsFile};
 use kelvin_sys::process::exit_now;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Source};
 use serde::de::DeserializeOwned;
@@ -32,6 +35,8 @@ use crate::{EXIT_MISTAKE, mistake, notice, print};
 const GREETING_TIMEOUT: Duration = Duration::from_secs(8);
 /// Beyond the time that a step is planned to take, for links so slow that a few messages take longer.
 pub const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often rank 0 looks whether its own task is done, while it waits for others.
+const POLL_TIME: Duration = Duration::from_millis(100);
 /// Readings of a clock: the fastest of so many is nearly free of disturbances.
 const CLOCK_READINGS: usize = 20;
 
@@ -68,14 +73,30 @@ pub trait Subcommand: Sized {
     /// Has the ranks measure.
     fn measure(&self, coordinator: &mut Coordinator<'_, Self>);
 
+    /// The `kelvin` that this rank starts, for a report.
+    fn kelvin(&self) -> KelvinProgram {
+        KelvinProgram::find(None)
+    }
+
     /// The report of what was measured.
-    fn report(results: &Results<Self::Measured>) -> String;
+    ///
+    /// # Errors
+    /// What `kelvin` says, where it is needed for the report.
+    fn report(results: &Results<Self::Measured>, kelvin: &KelvinProgram) -> Result<Report, String>;
+}
+
+/// What was measured, for people.
+pub struct Report {
+    /// As a terminal shows it.
+    pub text: String,
+    /// Whether all was measured that was asked for, and was as it should be.
+    pub is_success: bool,
 }
 
 /// A task of a sub-command.
-type Task<'w, S> = <<S as Subcommand>::Worker<'w> as Worker<'w>>::Task;
+pub type Task<'w, S> = <<S as Subcommand>::Worker<'w> as Worker<'w>>::Task;
 /// What came of it.
-type Outcome<'w, S> = <<S as Subcommand>::Worker<'w> as Worker<'w>>::Outcome;
+pub type Outcome<'w, S> = <<S as Subcommand>::Worker<'w> as Worker<'w>>::Outcome;
 
 /// Runs rank 0's part of a sub-command, and prints what was measured.
 pub fn run<S: Subcommand>(world: &SimpleCommunicator, subcommand: &S) -> ExitCode {
@@ -96,7 +117,10 @@ pub fn run<S: Subcommand>(world: &SimpleCommunicator, subcommand: &S) -> ExitCod
     subcommand.measure(&mut coordinator);
     let results = coordinator.finish();
     notice(format_args!("the results are in {}", path.display()));
-    print(&S::report(&results))
+    match S::report(&results, &subcommand.kelvin()) {
+        Ok(report) => print(&report),
+        Err(reason) => mistake(reason),
+    }
 }
 
 /// Ends the job before it has begun. MPI_Finalize would wait for the other ranks, which wait for this one.
@@ -106,7 +130,7 @@ fn give_up(reason: impl Display) -> ! {
 }
 
 /// What MPI says that it is, in one line.
-fn mpi_library() -> String {
+pub fn mpi_library() -> String {
     let text = mpi::environment::library_version().unwrap_or_default();
     text.lines().next().unwrap_or_default().split(',').next().unwrap_or_default().trim_end_matches('\0').to_owned()
 }
@@ -117,6 +141,7 @@ pub struct Coordinator<'w, S: Subcommand> {
     channel: Channel<'w>,
     job: Job,
     results: Results<S::Measured>,
+    greetings: Vec<Greeting>,
     kernels: Kernels,
     /// That of rank 0 itself.
     worker: S::Worker<'w>,
@@ -163,12 +188,12 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
         let labels = labels(&greetings, &addresses);
         job.set_labels(&labels);
         let kernels = kernels(&greetings);
-        let facts = |(rank, greeting): (usize, Greeting)| {
+        let facts = |(rank, greeting): (usize, &Greeting)| {
             let offset = clock_offset::<Task<'w, S>>(&channel, &job, rank);
             RankFacts {
                 rank,
                 label: labels[rank].clone(),
-                host: greeting.place.host,
+                host: greeting.place.host.clone(),
                 kernel: kernels.of_rank[rank],
                 cpus: greeting.place.cpus.len(),
                 address: addresses[rank],
@@ -182,11 +207,11 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
             program: PROGRAM.into(),
             mpi: mpi_library(),
             time_s: seconds_since_1970(),
-            ranks: greetings.into_iter().enumerate().map(facts).collect(),
+            ranks: greetings.iter().enumerate().map(facts).collect(),
             plan,
         };
         job.record(&Event::<_, <S::Measured as Measured>::Event>::Start(start.clone()));
-        Ok(Self { world, channel, job, results: Results::new(start), kernels, worker, monitor })
+        Ok(Self { world, channel, job, results: Results::new(start), greetings, kernels, worker, monitor })
     }
 
     /// How many ranks there are.
@@ -197,6 +222,11 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
     /// What is known so far.
     pub fn results(&self) -> &Results<S::Measured> {
         &self.results
+    }
+
+    /// The first message of each rank, in order.
+    pub fn greetings(&self) -> &[Greeting] {
+        &self.greetings
     }
 
     /// The kernels that the ranks run on.
@@ -243,6 +273,57 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
         outcomes
     }
 
+    /// Has ranks do their tasks at the same time, without MPI: rank 0 does its own in a thread, so that it hears of the others meanwhile. What
+    /// comes of each is handed on as it comes.
+    pub fn run_apart(
+        &mut self,
+        mut tasks: BTreeMap<usize, Task<'w, S>>,
+        limit: StepLimit,
+        mut finish: impl FnMut(&mut Self, usize, Result<Outcome<'w, S>, String>),
+    ) where
+        S::Worker<'w>: Clone + Send + 'static,
+        Task<'w, S>: Send + 'static,
+        Outcome<'w, S>: Send + 'static,
+    {
+        self.job.begin_step(tasks.keys().copied(), limit);
+        let mut is_done = tasks.is_empty();
+        let own = tasks.remove(&0).map(|task| self.perform_in_thread(task));
+        for (&rank, task) in &tasks {
+            self.channel.send(rank, tag::COMMAND, &Command::Perform(task.clone()));
+        }
+        while !is_done {
+            if let Some(outcome) = own.as_ref().and_then(|own| own.try_recv().ok()) {
+                finish(self, 0, outcome);
+                is_done = self.job.finish_rank(0);
+            } else if let Some((rank, outcome)) = self.poll_outcome(POLL_TIME) {
+                if tasks.remove(&rank).is_none() {
+                    self.job.abort(Some(rank), "gave an answer to no task");
+                }
+                finish(self, rank, outcome);
+                is_done = self.job.finish_rank(rank);
+            }
+        }
+    }
+
+    /// Has rank 0 do a task in a thread, which lives until the outcome is there.
+    fn perform_in_thread(&self, task: Task<'w, S>) -> Receiver<Result<Outcome<'w, S>, String>>
+    where
+        S::Worker<'w>: Clone + Send + 'static,
+        Task<'w, S>: Send + 'static,
+        Outcome<'w, S>: Send + 'static,
+    {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let mut worker = self.worker.clone();
+        let thread = ThreadBuilder::named("task").start(move || {
+            // Nobody waits for it where the job has ended.
+            let _ = sender.send(worker.perform(&task));
+        });
+        if let Err(error) = thread {
+            self.job.abort(Some(0), &error.to_string());
+        }
+        receiver
+    }
+
     /// Has all ranks do one task, which all must be able to do. Returns what came of it, in order.
     pub fn run_on_all(&mut self, task: &Task<'w, S>, limit: StepLimit) -> Vec<Outcome<'w, S>> {
         let tasks = (0..self.ranks()).map(|rank| (rank, task.clone())).collect();
@@ -256,14 +337,18 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
     /// What came of the task of any rank. The heartbeat ends the wait for one that is dead.
     fn receive_outcome(&self) -> (usize, Result<Outcome<'w, S>, String>) {
         loop {
-            match self.channel.receive::<Answer<Outcome<'w, S>>>(tag::ANSWER, STEP_TIMEOUT) {
-                Some((rank, Ok(Answer::Performed(outcome)))) => return (rank, Ok(outcome)),
-                Some((rank, Ok(Answer::Failed(reason)))) => return (rank, Err(reason)),
-                Some((rank, answer)) => {
-                    self.job.abort(Some(rank), &format!("gave an answer to no task: {answer:?}"));
-                }
-                None => {}
+            if let Some(outcome) = self.poll_outcome(STEP_TIMEOUT) {
+                return outcome;
             }
+        }
+    }
+
+    /// What came of the task of any rank within this time.
+    fn poll_outcome(&self, timeout: Duration) -> Option<(usize, Result<Outcome<'w, S>, String>)> {
+        match self.channel.receive::<Answer<Outcome<'w, S>>>(tag::ANSWER, timeout)? {
+            (rank, Ok(Answer::Performed(outcome))) => Some((rank, Ok(outcome))),
+            (rank, Ok(Answer::Failed(reason))) => Some((rank, Err(reason))),
+            (rank, answer) => self.job.abort(Some(rank), &format!("gave an answer to no task: {answer:?}")),
         }
     }
 

@@ -15,7 +15,7 @@ use kelvin_sys::stop_signals::stop_signal;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use serde::Serialize;
 
-use crate::notice;
+use crate::{EXIT_MISTAKE, notice};
 
 /// How often deadlines and signals are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,7 +32,8 @@ struct Shared {
     labels: Vec<String>,
     step: Option<Step>,
     is_over: bool,
-    is_aborted: bool,
+    /// The status with which the job ends early.
+    abort_status: Option<u8>,
     /// Whether the thread runs.
     is_watched: bool,
 }
@@ -82,7 +83,7 @@ pub struct Job {
 impl Job {
     /// A job whose results go to this file.
     pub fn new(file: ResultsFile, labels: Vec<String>) -> Self {
-        let shared = Shared { file, labels, step: None, is_over: false, is_aborted: false, is_watched: false };
+        let shared = Shared { file, labels, step: None, is_over: false, abort_status: None, is_watched: false };
         Self { shared: Arc::new(Mutex::new(shared)), progress: Progress::default(), cleanup: Cleanup::default() }
     }
 
@@ -148,9 +149,20 @@ impl Job {
     /// Ends the job, and names what is to blame.
     pub fn abort(&self, rank: Option<usize>, reason: &str) -> ! {
         self.report_failure(rank, reason);
+        self.end_early(EXIT_FAILED)
+    }
+
+    /// Ends the job before it has measured anything: it was asked for what cannot be done.
+    pub fn refuse(&self, rank: Option<usize>, reason: &str) -> ! {
+        let named = self.record_failure(rank, reason);
+        notice(named);
+        self.end_early(EXIT_MISTAKE)
+    }
+
+    fn end_early(&self, status: u8) -> ! {
         let is_watched = {
             let mut shared = lock(&self.shared);
-            shared.is_aborted = true;
+            shared.abort_status = Some(status);
             shared.is_watched
         };
         if is_watched {
@@ -158,28 +170,35 @@ impl Job {
             std::thread::sleep(10 * TICK);
         }
         self.cleanup.run();
-        exit_now(EXIT_FAILED)
+        exit_now(status)
     }
 
     fn report_failure(&self, rank: Option<usize>, reason: &str) {
+        let named = self.record_failure(rank, reason);
+        let shared = lock(&self.shared);
+        let path = shared.file.path().display();
+        notice(format_args!("{named}. The job ends. What was measured is in {path}: kelvin-cluster report {path}"));
+    }
+
+    /// Writes why the job ends early, and returns it.
+    fn record_failure(&self, rank: Option<usize>, reason: &str) -> String {
         let mut shared = lock(&self.shared);
         let named = match rank {
             Some(rank) => format!("rank {rank} ({}) {reason}", shared.labels[rank]),
             None => reason.to_owned(),
         };
-        // If this fails too, the line below still says it.
+        // If this fails too, standard error still says it.
         let _ = shared.file.append(&Event::<(), ()>::Failure { rank, reason: named.clone() });
-        let path = shared.file.path().display();
-        notice(format_args!("{named}. The job ends. What was measured is in {path}: kelvin-cluster report {path}"));
+        named
     }
 
     fn run(&self, mut heartbeats: Heartbeats) {
         let mut signal_time = None;
         let mut last_count = 0;
         loop {
-            let (is_over, is_aborted) = {
+            let (is_over, abort_status) = {
                 let shared = lock(&self.shared);
-                (shared.is_over, shared.is_aborted)
+                (shared.is_over, shared.abort_status)
             };
             if is_over {
                 return heartbeats.end();
@@ -189,14 +208,14 @@ impl Job {
                 last_count = count;
                 self.renew(&[0]);
             }
-            let failure = if is_aborted { None } else { self.look(&mut heartbeats, &mut signal_time) };
+            let failure = if abort_status.is_some() { None } else { self.look(&mut heartbeats, &mut signal_time) };
             if let Some((rank, reason)) = &failure {
                 self.report_failure(*rank, reason);
             }
-            if is_aborted || failure.is_some() {
+            if abort_status.is_some() || failure.is_some() {
                 heartbeats.abort();
                 self.cleanup.run();
-                exit_now(EXIT_FAILED);
+                exit_now(abort_status.unwrap_or(EXIT_FAILED));
             }
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kelvin_cluster::kelvin_program::KelvinProgram;
 use kelvin_cluster::net::analysis::analyse;
 use kelvin_cluster::net::event::{NetEvent, NetPlan};
 use kelvin_cluster::net::matrix::Subject;
@@ -20,7 +21,7 @@ use kelvin_cluster::results::Results;
 
 use self::worker::NetWorker;
 use crate::cli::{JobArgs, NetArgs};
-use crate::coordinator::{Coordinator, STEP_TIMEOUT, Subcommand};
+use crate::coordinator::{Coordinator, Report, STEP_TIMEOUT, Subcommand};
 use crate::monitor::StepLimit;
 use crate::notice;
 
@@ -74,10 +75,10 @@ impl Subcommand for NetArgs {
         coordinator.record(NetEvent::Analysis { analysis });
     }
 
-    fn report(results: &Results<NetResults>) -> String {
+    fn report(results: &Results<NetResults>, _: &KelvinProgram) -> Result<Report, String> {
         let mut text = String::new();
         write_text(&mut text, results, &analyse(results)).expect("a string takes all that is written");
-        text
+        Ok(Report { text, is_success: true })
     }
 }
 
