@@ -4,6 +4,7 @@
 pub mod cleanup;
 pub mod clock;
 pub mod event;
+pub mod file;
 pub mod heartbeat;
 pub mod kelvin_program;
 pub mod load;
@@ -11,6 +12,7 @@ pub mod local_place;
 pub mod net;
 pub mod network;
 pub mod options;
+pub mod peers;
 pub mod placement;
 pub mod protocol;
 pub mod report;

@@ -1,6 +1,6 @@
 //! Where ranks run: whether they are of one version, and whether a network lies between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::protocol::{Greeting, PROGRAM, Place};
@@ -116,12 +116,14 @@ pub fn kernels(greetings: &[Greeting]) -> Kernels {
     kernels
 }
 
-/// The names by which ranks are shown: that of the host, with the address where two have one name.
+/// The names by which ranks are shown: that of the host, with the address where hosts with different addresses have one name.
 pub fn labels(greetings: &[Greeting], addresses: &[IpAddr]) -> Vec<String> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    greetings.iter().for_each(|greeting| *counts.entry(&greeting.place.hostname).or_default() += 1);
+    let mut addresses_of: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (greeting, &address) in greetings.iter().zip(addresses) {
+        addresses_of.entry(&greeting.place.hostname).or_default().insert(address);
+    }
     let label = |(greeting, address): (&Greeting, &IpAddr)| match greeting.place.hostname.as_str() {
-        hostname if counts[hostname] == 1 => hostname.to_owned(),
+        hostname if addresses_of[hostname].len() == 1 => hostname.to_owned(),
         hostname => format!("{hostname}/{address}"),
     };
     greetings.iter().zip(addresses).map(label).collect()
@@ -174,5 +176,7 @@ mod tests {
         let greetings = [greeting("n0", "a", 1, 2), greeting("n0", "a", 2, 2), greeting("n1", "b", 1, 2)];
         let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| address.parse().unwrap());
         assert_eq!(labels(&greetings, &addresses), ["n0/10.0.0.1", "n0/10.0.0.2", "n1"]);
+        // Several ranks of one host.
+        assert_eq!(labels(&greetings, &[addresses[0]; 3]), ["n0", "n0", "n1"]);
     }
 }

@@ -2,20 +2,19 @@
 
 use std::ops::Range;
 
-use kelvin_stats::{MAD_TO_STD, PairValue, TwoWayModel, adjusted_p_values, mad, median, t_upper_tail};
+use kelvin_stats::{PairValue, TwoWayModel, adjusted_p_values, median};
 
 use super::matrix::{Analysis, Cell, Expected, Finding, Matrix, Quantity, Subject};
 use super::results::NetResults;
 use super::schedule::Pair;
 use super::task::{PairFigures, Transport};
+use crate::peers::{NAMING_LEVEL, PeerComparison};
 use crate::results::Results;
 
 /// Hosts that a prediction of a pair needs: with three, the other pairs leave nothing to tell hosts from links by.
 pub const MIN_HOSTS: usize = 4;
 /// Two measurements of one link differ by about this, as a logarithm: a table that agrees better does so by chance.
 const RESOLUTION: f64 = 0.005;
-/// What is named may be false at this rate (Benjamini and Hochberg): lower than elsewhere, since somebody goes to a rack for it.
-const NAMING_LEVEL: f64 = 0.01;
 /// The level of the range of a prediction.
 const PREDICTION_LEVEL: f64 = 0.95;
 
@@ -135,29 +134,25 @@ fn host_candidate(matrix: &Matrix, model: &TwoWayModel, group: &Range<usize>, ef
         (true, 0) => Subject::Sender(rank),
         (true, _) => Subject::Receiver(rank),
     };
-    let others: Vec<f64> = group.clone().filter(|other| *other != effect).map(|other| model.effects()[other]).collect();
-    let usual = median(&others);
-    let spread = MAD_TO_STD * mad(&others);
-    let std = spread.hypot(model.effect_error(effect));
-    let difference = model.effects()[effect] - usual;
+    let values: Vec<f64> = group.clone().map(|effect| model.effects()[effect]).collect();
+    let comparison = PeerComparison::new(&values, rank, model.effect_error(effect));
     let own_cells = matrix.cells.iter().filter(|cell| match subject {
         Subject::Sender(rank) => cell.from == rank,
         Subject::Receiver(rank) => cell.to == rank,
         _ => cell.from == rank || cell.to == rank,
     });
     let speed = median(&own_cells.map(|cell| matrix.quantity.speed(cell.value)).collect::<Vec<f64>>());
-    let degrees = (others.len() - 1) as f64;
-    let half = std * kelvin_stats::t_quantile(0.5 + PREDICTION_LEVEL / 2.0, degrees);
-    let center = speed - difference;
+    let half = comparison.half_range(PREDICTION_LEVEL);
+    let center = speed - comparison.difference;
     Candidate {
-        difference,
+        difference: comparison.difference,
         finding: Finding {
             subject,
             transport: matrix.transport,
             quantity: matrix.quantity,
             value: matrix.quantity.value(speed),
             expected: expected(matrix.quantity, center, (center - half, center + half)),
-            p_value: t_upper_tail(-difference / std, degrees),
+            p_value: comparison.p_value(),
         },
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kelvin_cluster::file::layout::Layout;
 use kelvin_cluster::net::task::Transport;
 use kelvin_cluster::network::AddressRange;
 use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
@@ -24,6 +25,8 @@ struct Cli {
 pub enum Command {
     /// Measure the network between all pairs of hosts, one rank on each; find slow links and slow hosts
     Net(NetArgs),
+    /// Measure a file system that all ranks see: data in own files and a shared one, making and removing files
+    File(FileArgs),
     /// Load a server from all hosts at once, by one schedule: kelvin load on each, merged without loss
     Load(LoadArgs),
     /// Measure all hosts at once, and then each alone: kelvin run on each, and what hosts do to each other
@@ -68,6 +71,60 @@ pub struct NetArgs {
     pub job: JobArgs,
 }
 
+/// `kelvin-cluster file`.
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// Directory on a file system that all ranks see. A directory in it holds all files, and is removed in the end
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Data that each rank writes, and reads from another rank, such as 1G
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = data_size)]
+    pub bytes: u64,
+    /// Data of each call, such as 1M, from 512 to 1G
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = block_size)]
+    pub block: usize,
+    /// A file of each rank, or one shared file, of which each rank has a segment or every Nth block
+    #[arg(long, value_enum, default_value_t = LayoutChoice::All)]
+    pub layout: LayoutChoice,
+    /// Write and read past the page cache (O_DIRECT)
+    #[arg(long)]
+    pub direct: bool,
+    /// Files without content that each rank makes, finds and removes, in its own directory and in a shared one; 0 to leave them out
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub files: u64,
+    /// Times that all of it is measured: with fewer than 4 there is no interval
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub passes: u32,
+    /// Name ranks that are slower than the others by more than this, and rates that are lower than predicted, such as 10%
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = tolerance)]
+    pub tolerance: f64,
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// A choice of layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LayoutChoice {
+    /// A file of each rank.
+    Own,
+    /// One shared file, of which each rank has a segment.
+    Segmented,
+    /// One shared file, of which each rank has every Nth block.
+    Strided,
+    /// All three.
+    All,
+}
+
+impl LayoutChoice {
+    /// In the order in which they are measured.
+    pub fn layouts(self) -> &'static [Layout] {
+        match self {
+            Self::Own => &[Layout::Own],
+            Self::Segmented => &[Layout::Segmented],
+            Self::Strided => &[Layout::Strided],
+            Self::All => &Layout::ALL,
+        }
+    }
 /// Which `kelvin` ranks start.
 #[derive(Debug, Args)]
 pub struct KelvinArgs {
@@ -173,6 +230,16 @@ fn together_time(text: &str) -> Result<Duration, String> {
 fn message_size(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     if (4 << 10..=4 << 20).contains(&bytes) { Ok(bytes as usize) } else { Err("it must be between 4k and 4M".into()) }
+}
+
+fn data_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes > 0 { Ok(bytes) } else { Err("it must be more than 0".into()) }
+}
+
+fn block_size(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text)?;
+    if (512..=1 << 30).contains(&bytes) { Ok(bytes as usize) } else { Err("it must be between 512 and 1G".into()) }
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

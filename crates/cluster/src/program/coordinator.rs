@@ -239,6 +239,11 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
         &self.job
     }
 
+    /// The clocks of all ranks now, in order.
+    pub fn measure_clocks(&self) -> Vec<ClockOffset> {
+        (0..self.ranks()).map(|rank| clock_offset::<Task<'w, S>>(&self.channel, &self.job, rank)).collect()
+    }
+
     /// Writes an event, and adds it to the results.
     pub fn record(&mut self, event: <S::Measured as Measured>::Event) {
         let event = Event::Measured(event);
@@ -377,10 +382,11 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
 
 /// The clock of a rank less that of rank 0.
 #[derive(Clone, Copy, Debug)]
-struct ClockOffset {
-    seconds: f64,
-    /// It is wrong by at most this.
-    error_seconds: f64,
+pub struct ClockOffset {
+    /// In seconds.
+    pub seconds: f64,
+    /// It is wrong by at most this, in seconds.
+    pub error_seconds: f64,
 }
 
 /// The clock of a rank against that of this one (Cristian, "Probabilistic clock synchronization", 1989): the rank read its clock between two

@@ -4,6 +4,7 @@
 mod channel;
 mod cli;
 mod coordinator;
+mod file;
 mod kelvin_versions;
 mod load;
 mod monitor;
@@ -21,7 +22,7 @@ use kelvin_cluster::srun::refusal;
 use mpi::Threading;
 use mpi::traits::Communicator;
 
-use crate::cli::{Command, LoadArgs, NetArgs, ReportArgs, RunArgs};
+use crate::cli::{Command, FileArgs, LoadArgs, NetArgs, ReportArgs, RunArgs};
 use crate::coordinator::{Report, Subcommand, mpi_library};
 
 /// Exit status of a mistake on the command line, or of hosts that cannot be measured like this.
@@ -30,6 +31,7 @@ const EXIT_MISTAKE: u8 = 2;
 fn main() -> ExitCode {
     match cli::parse() {
         Ok(Command::Net(args)) => run(&args),
+        Ok(Command::File(args)) => run(&args),
         Ok(Command::Load(args)) => run(&args),
         Ok(Command::Run(args)) => run(&args),
         Ok(Command::Report(args)) => match report_of(&args) {
@@ -75,6 +77,7 @@ fn report_of(args: &ReportArgs) -> io::Result<Report> {
     }
     match command_of(&args.file)?.as_str() {
         <NetArgs as Subcommand>::Measured::COMMAND => report::<NetArgs>(args),
+        <FileArgs as Subcommand>::Measured::COMMAND => report::<FileArgs>(args),
         <LoadArgs as Subcommand>::Measured::COMMAND => report::<LoadArgs>(args),
         <RunArgs as Subcommand>::Measured::COMMAND => report::<RunArgs>(args),
         other => Err(io::Error::other(format!("it is of `kelvin-cluster {other}`, which this version does not have"))),

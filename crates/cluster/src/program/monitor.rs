@@ -52,7 +52,6 @@ pub enum StepLimit {
     /// After this time: the task has a planned one.
     Total(Duration),
     /// After this time without progress: nobody knows how long the task takes.
-    #[expect(dead_code, reason = "net has no such task")]
     WithoutProgress(Duration),
 }
 

@@ -59,10 +59,8 @@ pub struct RankPlace<'w> {
     pub address: IpAddr,
     /// The secret by which ranks know each other's connections.
     pub token: [u8; TOKEN_BYTES],
-    #[expect(dead_code, reason = "net has no such task")]
     /// What it counts in tasks whose limit is a time without progress.
     pub progress: Progress,
-    #[expect(dead_code, reason = "net leaves nothing behind")]
     /// What it undoes if the job ends early.
     pub cleanup: Cleanup,
 }
