@@ -20,6 +20,8 @@ pub struct RankFacts {
     pub kernel: usize,
     /// CPUs that it may use.
     pub cpus: usize,
+    /// CPUs of its host, if their number is known.
+    pub online_cpus: Option<usize>,
     /// The address that it was measured by over TCP.
     pub address: IpAddr,
     /// Its clock less that of rank 0, in seconds.
@@ -38,6 +40,7 @@ impl RankFacts {
             host: None,
             kernel: rank,
             cpus: 2,
+            online_cpus: Some(2),
             address: "10.0.0.1".parse().unwrap(),
             clock_offset_s: 0.0,
             clock_error_s: 0.0,

@@ -32,6 +32,8 @@ const OVER: u8 = 2;
 const ABORTED: u8 = 3;
 /// The rank is alive, and has gone on with its task since it said so last.
 const PROGRESS: u8 = 4;
+/// The job ends before it has measured, as what was asked for cannot be done, and rank 0 has said why.
+const REFUSED: u8 = 5;
 
 /// Counts what a rank has done of its task, for tasks whose time nobody can plan.
 #[derive(Clone, Debug, Default)]
@@ -211,6 +213,11 @@ impl Heartbeats {
         self.send(ABORTED);
     }
 
+    /// Tells all ranks that the job ends before it has measured.
+    pub fn refuse(&mut self) {
+        self.send(REFUSED);
+    }
+
     fn send(&mut self, byte: u8) {
         for peer in &mut self.peers {
             // One that is dead or stopped does not hear it.
@@ -239,6 +246,8 @@ pub enum JobEnd {
     Over,
     /// Rank 0 has said that the job ends early.
     Aborted,
+    /// Rank 0 has said that what was asked for cannot be done.
+    Refused,
     /// Rank 0 is lost.
     Lost(Loss),
 }
@@ -269,6 +278,7 @@ pub fn beat(mut stream: TcpStream, progress: &Progress) -> JobEnd {
                 Ok(0) => return JobEnd::Lost(Loss::Closed),
                 Ok(count) if bytes[..count].contains(&OVER) => return JobEnd::Over,
                 Ok(count) if bytes[..count].contains(&ABORTED) => return JobEnd::Aborted,
+                Ok(count) if bytes[..count].contains(&REFUSED) => return JobEnd::Refused,
                 Ok(_) => last_heard = Instant::now(),
                 Err(error) if is_temporary(&error) => {}
                 Err(_) => return JobEnd::Lost(Loss::Closed),
@@ -322,9 +332,10 @@ mod tests {
     fn rank_ends_with_rank_0() {
         let listener = listen().unwrap();
         type EndJob = fn(&mut Heartbeats);
-        let ends: [(EndJob, JobEnd); 3] = [
+        let ends: [(EndJob, JobEnd); 4] = [
             (Heartbeats::end, JobEnd::Over),
             (Heartbeats::abort, JobEnd::Aborted),
+            (Heartbeats::refuse, JobEnd::Refused),
             (|_| {}, JobEnd::Lost(Loss::Closed)),
         ];
         for (end, expected) in ends {

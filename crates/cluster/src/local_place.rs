@@ -18,6 +18,7 @@ pub fn greeting() -> io::Result<Greeting> {
         boot_id: read("/proc/sys/kernel/random/boot_id")?,
         network_namespace: with_path("/proc/self/ns/net", std::fs::metadata("/proc/self/ns/net"))?.ino(),
         cpus: kelvin_sys::cpu::affinity()?,
+        online_cpus: kelvin_machine::online_cpus(Path::new("/")).get().map(Vec::len),
     };
     Ok(Greeting { program: PROGRAM.into(), place })
 }

@@ -135,7 +135,14 @@ mod tests {
 
     fn greeting(hostname: &str, boot_id: &str, network_namespace: u64, cpus: u32) -> Greeting {
         let cpus = (0..cpus).collect();
-        let place = Place { host: None, hostname: hostname.into(), boot_id: boot_id.into(), network_namespace, cpus };
+        let place = Place {
+            host: None,
+            hostname: hostname.into(),
+            boot_id: boot_id.into(),
+            network_namespace,
+            cpus,
+            online_cpus: None,
+        };
         Greeting { program: PROGRAM.into(), place }
     }
 

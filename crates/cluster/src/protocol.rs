@@ -32,6 +32,8 @@ pub struct Place {
     pub network_namespace: u64,
     /// CPUs that the rank may use, ascending.
     pub cpus: Vec<u32>,
+    /// How many CPUs the host has, if that is known.
+    pub online_cpus: Option<usize>,
 }
 
 /// How to reach rank 0 beside MPI.

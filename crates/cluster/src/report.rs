@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use crate::event::RankFacts;
 use crate::results::Results;
 
 /// Writes a line for each rank.
@@ -20,6 +21,34 @@ pub fn write_ranks<M>(out: &mut impl Write, results: &Results<M>) -> fmt::Result
         writeln!(out, "{:4}  {:width$}  {:4}  {offset}", rank.rank, rank.label, rank.cpus)?;
     }
     Ok(())
+}
+
+/// Writes that ranks may use a part of the CPUs only, where that is so.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_binding<M>(out: &mut impl Write, results: &Results<M>) -> fmt::Result {
+    let lines = binding_text(&results.ranks).map(|text| wrapped(&text)).unwrap_or_default();
+    lines.iter().try_for_each(|line| writeln!(out, "{}", line.trim_start()))
+}
+
+/// That launchers have bound ranks to a part of the CPUs, where that is so: then what they start has no more.
+pub fn binding_text(ranks: &[RankFacts]) -> Option<String> {
+    let is_bound = |rank: &&RankFacts| rank.online_cpus.is_some_and(|online| rank.cpus < online);
+    let first = ranks.iter().find(is_bound)?;
+    let others = match ranks.iter().filter(is_bound).count() - 1 {
+        0 => String::new(),
+        1 => ", and another rank too".to_owned(),
+        count => format!(", and {count} other ranks too"),
+    };
+    Some(format!(
+        "rank {} ({}) is bound to {} of the {} CPUs of its host, and so is the kelvin that it starts{others}. All CPUs: \
+         `mpirun --bind-to none` (Open MPI), `mpiexec -bind-to none` (MPICH), `srun --cpu-bind=none`",
+        first.rank,
+        first.label,
+        first.cpus,
+        first.online_cpus.unwrap_or_default()
+    ))
 }
 
 /// How many kernels run the hosts, where several hosts share one.
@@ -83,6 +112,39 @@ pub fn write_end<M>(out: &mut impl Write, results: &Results<M>) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bound_ranks_are_said_with_the_remedy() {
+        let mut ranks: Vec<RankFacts> = (0..4).map(RankFacts::made).collect();
+        assert_eq!(binding_text(&ranks), None);
+        ranks[1].cpus = 1;
+        ranks[3].cpus = 1;
+        ranks[2].online_cpus = None;
+        let text = binding_text(&ranks).unwrap();
+        let expected = "rank 1 (n1) is bound to 1 of the 2 CPUs of its host, and so is the kelvin that it starts, and another rank too.";
+        assert!(text.starts_with(expected) && text.contains("--bind-to none"), "{text}");
+    }
+
+    #[test]
+    fn failures_are_wrapped_lines() {
+        let results = Results {
+            mpi: String::new(),
+            ranks: vec![RankFacts::made(0)],
+            measured: (),
+            failure: None,
+            is_complete: true,
+        };
+        let mut text = String::new();
+        let failures = BTreeMap::from([(0, "no ".repeat(30))]);
+        write_failures(&mut text, &results, "Failed:", &failures).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["", "Failed:"]);
+        assert!(lines[2].starts_with("  rank 0 (n0): no no") && lines[3].starts_with("    no"), "{text}");
+        assert!(lines.len() == 4 && lines.iter().all(|line| line.len() <= WIDTH), "{text}");
+        text.clear();
+        write_failures(&mut text, &results, "Failed:", &BTreeMap::new()).unwrap();
+        assert_eq!(text, "");
+    }
 
     #[test]
     fn early_end_is_said_with_its_reason() {

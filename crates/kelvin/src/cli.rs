@@ -286,6 +286,9 @@ pub struct RunArgs {
     /// Wait before the run, up to this time, such as 10m: how long follows from the host, so that many hosts do not begin at once
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub jitter: Option<Duration>,
+    /// Measure nothing: print how many cases would be measured, how long that would take, and what would be left out; with --json too
+    #[arg(long, conflicts_with = "jitter")]
+    pub dry_run: bool,
 }
 
 /// `kelvin agent`.

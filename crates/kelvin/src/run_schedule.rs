@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kelvin_core::units::seconds;
 use kelvin_harness::{BudgetLimit, Effort, Plan};
+use serde::Serialize;
 
 use crate::cli::{Budget, RunOptions};
 use crate::cli_error::CliError;
@@ -71,6 +72,17 @@ impl RunDefaults {
     pub const fn new(mode: &'static str, seconds: f64, rounds: u32) -> Self {
         Self { mode, seconds, max_time: None, rounds, causes_share: 0.0 }
     }
+}
+
+/// What a run would measure.
+#[derive(Debug, Serialize)]
+pub struct RunForecast<'a> {
+    /// How many cases.
+    pub cases: usize,
+    /// Seconds of the whole run.
+    pub seconds: f64,
+    /// The cases that do not fit into them, in words.
+    pub omitted: &'a [String],
 }
 
 /// The cases of a run, and its time.
@@ -175,8 +187,21 @@ impl RunSchedule {
         report_time(&self.cases) + self.causes_time
     }
 
+    /// What it measures and how long that takes, which `--dry-run` prints.
+    pub fn forecast(&self) -> RunForecast<'_> {
+        RunForecast { cases: self.cases.units.len(), seconds: self.seconds, omitted: &self.omitted_cases }
+    }
+
     /// Reports before the run what it measures and what it omits.
     pub fn announce(&self, destination: &str) {
+        notice!("{}; {destination}", self.summary());
+        let time = seconds(self.seconds);
+        let head = format_args!("kelvin: {time} is too short for these, which matter less and are left out:");
+        output::eprint_names(head, &self.omitted_cases);
+    }
+
+    /// How many cases it measures in which time, by what.
+    pub fn summary(&self) -> String {
         let (cases, time) = (self.cases.units.len(), seconds(self.seconds));
         let excess_text = self
             .exceeded_default
@@ -186,9 +211,7 @@ impl RunSchedule {
         let load_text = load_time.map_or_else(String::new, |time| {
             format!(", or about {} if the other work that runs here now continues", seconds(time))
         });
-        notice!("{cases} cases in about {time}{excess_text}{load_text}, {}; {destination}", self.source);
-        let head = format_args!("kelvin: {time} is too short for these, which matter less and are left out:");
-        output::eprint_names(head, &self.omitted_cases);
+        format!("{cases} cases in about {time}{excess_text}{load_text}, {}", self.source)
     }
 }
 

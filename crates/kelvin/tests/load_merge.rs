@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use made_server::start_server;
 use serde_json::{Value, json};
-use test_dir::{TestDir, assert_refused, stderr, stdout, wait_for_output};
+use test_dir::{KELVIN, TestDir, assert_refused, assert_success, stderr, stdout, wait_for_output};
 
 /// Starts a server that answers each request with two bytes.
 fn start_short_server() -> SocketAddr {
@@ -88,6 +88,21 @@ fn two_shares_are_one_load() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let single = dir.run(&["load", "merge", "b.json"]);
     assert!(stdout(&single).contains("The files lack 1 share of the load (--share)"), "{}", stdout(&single));
+}
+
+#[test]
+fn launched_generator_has_its_job_and_node() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_short_server()));
+    let tags = |arguments: &[&str]| {
+        let common = ["load", &url, "--no-warm-up", "--duration", "100ms", "--json"];
+        let variables = [("SLURM_PROCID", "3"), ("SLURM_JOB_ID", "42"), ("SLURMD_NODENAME", "n17")];
+        let mut command = dir.command(KELVIN, &[&common[..], arguments].concat());
+        let output = command.env_remove("OMPI_COMM_WORLD_RANK").envs(variables).output().unwrap();
+        assert_success(&output);
+        serde_json::from_str::<Value>(stdout(&output)).unwrap()["tags"].clone()
+    };
+    assert_eq!(tags(&[]), json!({"job": "42", "node": "n17"}));
+    assert_eq!(tags(&["--tag", "node=mine"]), json!({"job": "42", "node": "mine"}));
 }
 
 #[test]

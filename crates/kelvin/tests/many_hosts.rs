@@ -98,6 +98,28 @@ fn directory_that_cannot_be_used_is_refused_before_the_run() {
 }
 
 #[test]
+fn dry_run_states_its_time_and_measures_nothing() {
+    let dir = TestDir::new();
+    fs::create_dir(dir.path().join("runs")).unwrap();
+    let forecast = run(&dir, &["--out", "runs", "--dry-run", "--json"], &SLURM_TASK);
+    assert_success(&forecast);
+    let forecast: Value = serde_json::from_str(stdout(&forecast)).unwrap();
+    let cases = forecast["cases"].as_u64().unwrap();
+    assert!(cases > 0 && forecast["seconds"].as_f64().unwrap() > 0.0, "{forecast}");
+    assert_eq!(forecast["omitted"], serde_json::json!([]));
+    let text = run(&dir, &["--dry-run"], &[]);
+    assert_success(&text);
+    assert!(stdout(&text).starts_with(&format!("{cases} cases in about ")), "{}", stdout(&text));
+    // No file of a run, no store, no page.
+    assert_eq!((files(&dir, "runs").len(), dir.names()), (0, vec!["runs".to_owned()]));
+    let all = dir.run(&["run", "--budget", "30s", "--dry-run", "--json"]);
+    let all: Value = serde_json::from_str(stdout(&all)).unwrap();
+    assert_eq!(all["seconds"], 30.0);
+    assert!(!all["omitted"].as_array().unwrap().is_empty(), "all cases do not fit into half a minute: {all}");
+    assert_refused(&run(&dir, &["--dry-run", "--jitter", "1s"], &[]), &["--dry-run", "--jitter"]);
+}
+
+#[test]
 fn launched_run_is_tagged_by_job_and_node() {
     let dir = TestDir::new();
     fs::create_dir(dir.path().join("runs")).unwrap();

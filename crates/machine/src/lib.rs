@@ -71,6 +71,11 @@ pub fn group_cpus(root: &Path) -> Option<Vec<u32>> {
     topology::group_cpus(FileRoot::new(root))
 }
 
+/// The CPUs that are online.
+pub fn online_cpus(root: &Path) -> Fact<Vec<u32>> {
+    topology::online_cpus(FileRoot::new(root))
+}
+
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and
 /// the drivers queried too. Those of one CPU are of the one that is measured by default.
 pub fn read(root: &Path) -> Machine {

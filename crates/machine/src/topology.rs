@@ -86,7 +86,7 @@ fn non_empty_cpu_mask(text: &str) -> Option<Vec<u32>> {
     cpu_mask(text).filter(|cpus| !cpus.is_empty())
 }
 
-fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
+pub(crate) fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
     let listed = root.fact(&format!("{CPU_DIRECTORY}/online"), non_empty_cpu_list);
     if listed.get().is_some() {
         return listed;

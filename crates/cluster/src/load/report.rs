@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::results::LoadResults;
-use crate::report::{write_end, write_failures, write_ranks};
+use crate::report::{write_binding, write_end, write_failures, write_ranks};
 use crate::results::Results;
 
 /// Writes all of it. `merged` is the text of `kelvin load merge`, where generators measured something.
@@ -14,6 +14,7 @@ pub fn write_text(out: &mut impl Write, results: &Results<LoadResults>, merged: 
     let LoadResults { plan, failures, .. } = &results.measured;
     writeln!(out, "{} generators, MPI: {}", results.ranks.len(), results.mpi)?;
     write_ranks(out, results)?;
+    write_binding(out, results)?;
     if plan.urls.len() > 1 {
         writeln!(out, "\nTargets, given to the ranks in turn:")?;
         for (first, url) in plan.urls.iter().enumerate() {

@@ -125,6 +125,8 @@ impl LayoutChoice {
             Self::All => &Layout::ALL,
         }
     }
+}
+
 /// Which `kelvin` ranks start.
 #[derive(Debug, Args)]
 pub struct KelvinArgs {

@@ -196,6 +196,7 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
                 host: greeting.place.host.clone(),
                 kernel: kernels.of_rank[rank],
                 cpus: greeting.place.cpus.len(),
+                online_cpus: greeting.place.online_cpus,
                 address: addresses[rank],
                 clock_offset_s: offset.seconds,
                 clock_error_s: offset.error_seconds,

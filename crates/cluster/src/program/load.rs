@@ -17,6 +17,7 @@ use kelvin_cluster::load::task::{LoadOutcome, LoadTask};
 use kelvin_cluster::load::worker::LoadWorker;
 use kelvin_cluster::placement::{PlacementError, check_one_rank_per_host};
 use kelvin_cluster::protocol::Greeting;
+use kelvin_cluster::report::binding_text;
 use kelvin_cluster::results::Results;
 
 use crate::cli::{JobArgs, LoadArgs};
@@ -56,6 +57,7 @@ impl Subcommand for LoadArgs {
             LoadOutcome::Kelvin(version) => Some(version),
             LoadOutcome::Generated(_) => None,
         });
+        binding_text(&coordinator.results().ranks).iter().for_each(notice);
         let start_s = self.schedule(coordinator);
         let tasks = self.tasks(coordinator, start_s);
         // How long it takes is known to the generators, which have time limits of their own. A rank that is lost is noticed at any time.

@@ -212,7 +212,10 @@ impl Job {
                 self.report_failure(*rank, reason);
             }
             if abort_status.is_some() || failure.is_some() {
-                heartbeats.abort();
+                match abort_status {
+                    Some(EXIT_MISTAKE) => heartbeats.refuse(),
+                    _ => heartbeats.abort(),
+                }
                 self.cleanup.run();
                 exit_now(abort_status.unwrap_or(EXIT_FAILED));
             }

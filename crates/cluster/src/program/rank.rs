@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::channel::{Channel, tag};
-use crate::notice;
+use crate::{EXIT_MISTAKE, notice};
 
 /// A rank without a heartbeat ends when it has heard nothing from rank 0 for this long: nothing else would tell it that rank 0 is gone.
 const CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -157,6 +157,11 @@ fn end_with_job(rank: usize, stream: TcpStream, progress: &Progress, cleanup: &C
     match heartbeat::beat(stream, progress) {
         JobEnd::Over => return,
         JobEnd::Aborted => {}
+        // The launcher ends with the status of the first rank that ends, and must end with that of rank 0.
+        JobEnd::Refused => {
+            cleanup.run();
+            exit_now(EXIT_MISTAKE);
+        }
         JobEnd::Lost(loss) => {
             // One voice is enough.
             if rank == 1 {

@@ -9,6 +9,7 @@ use kelvin_cluster::clock::seconds_since_1970;
 use kelvin_cluster::kelvin_program::KelvinProgram;
 use kelvin_cluster::placement::PlacementError;
 use kelvin_cluster::protocol::Greeting;
+use kelvin_cluster::report::binding_text;
 use kelvin_cluster::results::Results;
 use kelvin_cluster::run::arguments::{check_options, fleet_arguments};
 use kelvin_cluster::run::event::{RunEvent, RunPlan};
@@ -131,6 +132,7 @@ impl RunArgs {
             let label = &coordinator.results().ranks[rank].label;
             notice(format_args!("rank {rank} ({label}) measures nothing: rank {other} measures this host"));
         }
+        binding_text(&coordinator.results().ranks).iter().for_each(notice);
         let one = units::seconds(run_seconds);
         let hosts = units::plural(ranks.len() as u64, "host");
         match self.no_alone {

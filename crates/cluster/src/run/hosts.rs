@@ -23,8 +23,14 @@ mod tests {
     #[test]
     fn first_rank_of_each_network_namespace_measures() {
         let greeting = |boot_id: &str, network_namespace| {
-            let place =
-                Place { host: None, hostname: "n".into(), boot_id: boot_id.into(), network_namespace, cpus: vec![0] };
+            let place = Place {
+                host: None,
+                hostname: "n".into(),
+                boot_id: boot_id.into(),
+                network_namespace,
+                cpus: vec![0],
+                online_cpus: None,
+            };
             Greeting { program: PROGRAM.into(), place }
         };
         let greetings = [greeting("a", 1), greeting("b", 1), greeting("a", 1), greeting("a", 2), greeting("b", 1)];

@@ -166,7 +166,7 @@ mod tests {
         let host = |slow: f64| vec![ratio("a", 1.002, 0.0005), ratio("b", slow, 0.05), ratio("c", 1.03, 0.05)];
         let ratios = common_ratios(&[host(2.0), host(1.8)]);
         let names: Vec<&str> = ratios.iter().map(|ratio| ratio.figure.as_str()).collect();
-        assert_eq!(names, ["b", "c", "a"]);
+        assert_eq!(names, ["b", "a", "c"], "b differs; a is certain, and too near to 1");
         assert_eq!(ratios.iter().map(|ratio| ratio.differs).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!((ratios[0].hosts, ratios[0].range), (2, [1.8, 2.0]));
         assert!(ratios[0].is_worse() && ratios[0].ratio.low > 1.5 && ratios[0].ratio.high < 2.3);

@@ -2,10 +2,12 @@
 
 use std::fmt::{self, Write};
 
+use kelvin_core::units::plural;
+
 use super::ratios::{CommonRatio, common_ratios};
 use super::results::RunResults;
 use super::task::Phase;
-use crate::report::{shared_kernels, write_end, write_failures, write_ranks};
+use crate::report::{shared_kernels, write_binding, write_end, write_failures, write_ranks};
 use crate::results::Results;
 
 /// Figures that differ have a line each, up to so many in a direction; of the others, the largest.
@@ -22,6 +24,7 @@ pub fn write_text(out: &mut impl Write, results: &Results<RunResults>, fleet: Op
     let measured = &results.measured;
     writeln!(out, "{} ranks, MPI: {}", results.ranks.len(), results.mpi)?;
     write_ranks(out, results)?;
+    write_binding(out, results)?;
     if let Some(kernels) = shared_kernels(results) {
         let verb = if kernels == 1 { "kernel runs" } else { "kernels run" };
         writeln!(out, "Only {kernels} {verb} these ranks. Hosts on one kernel share its CPUs.")?;
@@ -59,7 +62,8 @@ fn write_runs(out: &mut impl Write, results: &Results<RunResults>) -> fmt::Resul
         let count = results.measured.run_count(phase);
         if count > 0 {
             let directory = plan.out.join(phase.name());
-            writeln!(out, "{} of {} hosts, {}: {}", count, ranks.len(), phase_text(phase), directory.display())?;
+            let hosts = plural(ranks.len() as u64, "host");
+            writeln!(out, "{count} of {hosts}, {}: {}", phase_text(phase), directory.display())?;
         }
     }
     let partial = results.measured.runs.iter().filter(|(_, run)| !run.is_complete);

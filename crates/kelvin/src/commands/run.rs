@@ -63,7 +63,20 @@ pub fn run(mut args: RunArgs) -> CmdResult {
         (_, false) => TextOutput::ScreenAndTables,
     };
     let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
+    if args.dry_run {
+        return show_forecast(&plan.schedule, args.to.json);
+    }
     measure_and_show(plan, &args.to, machines, text)
+}
+
+/// Prints what a run would measure.
+fn show_forecast(schedule: &RunSchedule, is_json: bool) -> CmdResult {
+    let forecast = schedule.forecast();
+    output::print_answer(is_json, &forecast, |out| {
+        writeln!(out, "{}", schedule.summary())?;
+        forecast.omitted.iter().try_for_each(|case| writeln!(out, "left out: {case}"))
+    })?;
+    Ok(true)
 }
 
 /// Reports that a launched process may use only a part of the CPUs.
