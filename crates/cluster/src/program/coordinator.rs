@@ -21,14 +21,14 @@ use kelvin_cluster::results::{Measured, Results, ResultsFile};
 use kelvin_sys::process::exit_now;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, Destination, Source};
+use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::{Channel, tag};
 use crate::cli::JobArgs;
 use crate::monitor::{Job, StepLimit};
-use crate::rank::{RankPlace, Worker, prepare_to_finalise};
+use crate::rank::{RankPlace, Worker, guard_finalisation};
 use crate::{EXIT_MISTAKE, mistake, notice, print};
 
 /// Ranks greet as soon as MPI is initialised, which has all of them.
@@ -115,12 +115,17 @@ pub fn run<S: Subcommand>(world: &SimpleCommunicator, subcommand: &S) -> ExitCod
     let mut coordinator =
         Coordinator::<S>::begin(world, subcommand.job(), plan, file).unwrap_or_else(|error| give_up(error));
     subcommand.measure(&mut coordinator);
-    let results = coordinator.finish();
+    let report = coordinator.finish(&subcommand.kelvin());
     notice(format_args!("the results are in {}", path.display()));
-    match S::report(&results, &subcommand.kelvin()) {
+    let status = match report {
         Ok(report) => print(&report),
-        Err(reason) => mistake(reason),
-    }
+        Err(reason) => {
+            notice(reason);
+            EXIT_MISTAKE
+        }
+    };
+    guard_finalisation(0, status);
+    ExitCode::from(status)
 }
 
 /// Ends the job before it has begun. MPI_Finalize would wait for the other ranks, which wait for this one.
@@ -358,10 +363,11 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
         }
     }
 
-    /// Records the end, and ends all ranks.
-    fn finish(mut self) -> Results<S::Measured> {
+    /// Records the end, makes the report, and ends all ranks: they would not wait in MPI_Finalize for a long report.
+    fn finish(mut self, kelvin: &KelvinProgram) -> Result<Report, String> {
         self.job.record(&Event::<<S::Measured as Measured>::Plan, <S::Measured as Measured>::Event>::End);
         self.results.add(Event::End);
+        let report = S::report(&self.results, kelvin);
         let ranks = self.ranks();
         self.job.begin_step(1..ranks, StepLimit::Total(STEP_TIMEOUT));
         self.job.end();
@@ -376,8 +382,8 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
                 None => true,
             };
         }
-        prepare_to_finalise(self.world);
-        self.results
+        self.world.barrier();
+        report
     }
 }
 

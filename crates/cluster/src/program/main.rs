@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Ok(Command::Run(args)) => run(&args),
         Ok(Command::Report(args)) => match report_of(&args) {
             // What the job found is no failure of this command.
-            Ok(report) => print(&Report { is_success: true, ..report }),
+            Ok(report) => ExitCode::from(print(&Report { is_success: true, ..report })),
             Err(error) => mistake(format_args!("{}: {error}", args.file.display())),
         },
         Err(status) => ExitCode::from(status),
@@ -85,10 +85,10 @@ fn report_of(args: &ReportArgs) -> io::Result<Report> {
 }
 
 /// Prints a report, and returns status 0, or 1 where it is of no success.
-fn print(report: &Report) -> ExitCode {
+fn print(report: &Report) -> u8 {
     // A reader that closes the pipe, such as head, has read enough.
     let _ = io::stdout().write_all(report.text.as_bytes());
-    ExitCode::from(u8::from(!report.is_success))
+    u8::from(!report.is_success)
 }
 
 /// Prints a line on standard error.

@@ -103,7 +103,8 @@ pub fn serve<'w, W: Worker<'w>>(world: &'w SimpleCommunicator, network: Option<&
             },
             Ok(Command::End) => {
                 channel.send(0, tag::ANSWER, &Answer::<W::Outcome>::Done);
-                prepare_to_finalise(world);
+                world.barrier();
+                guard_finalisation(world.rank(), 0);
                 return ExitCode::SUCCESS;
             }
             Err(error) => Answer::Failed(error),
@@ -112,17 +113,15 @@ pub fn serve<'w, W: Worker<'w>>(world: &'w SimpleCommunicator, network: Option<&
     }
 }
 
-/// Has all ranks come to their end together, and ends this process if MPI_Finalize does not: by then all results are written.
-pub fn prepare_to_finalise(world: &SimpleCommunicator) {
-    world.barrier();
-    let rank = world.rank();
+/// Ends this process with this status if MPI_Finalize does not end: all ranks have come to their end together, and all results are written.
+pub fn guard_finalisation(rank: i32, status: u8) {
     let guard = ThreadBuilder::named("finalise").start(move || {
         std::thread::sleep(FINALISE_TIMEOUT);
         notice(format_args!(
             "rank {rank}: MPI_Finalize has not ended within {} s, so this rank does",
             FINALISE_TIMEOUT.as_secs()
         ));
-        exit_now(0);
+        exit_now(status);
     });
     if let Err(error) = guard {
         notice(error);

@@ -136,7 +136,7 @@ impl RunArgs {
         let one = units::seconds(run_seconds);
         let hosts = units::plural(ranks.len() as u64, "host");
         match self.no_alone {
-            true => notice(format_args!("{hosts} at once: about {one}")),
+            true => notice(format_args!("{hosts} at once, about {one}")),
             false => notice(format_args!(
                 "{hosts} at once, about {one}, then each alone: about {} in all (--no-alone leaves that out)",
                 units::seconds(run_seconds * (1 + ranks.len()) as f64)
