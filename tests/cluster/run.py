@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tests of kelvin-cluster between hosts that are network namespaces: what it measures, what it names, and how it ends.
+"""Tests of kelvin-cluster between hosts that are network namespaces: what its sub-command net measures, what it names, and how it ends. The
+tests of the other sub-commands are in files of their own.
 
 usage: run.py LAUNCHER PROGRAM KELVIN [TEST...]
 
-LAUNCHER is open_mpi or mpich, whose PROGRAM is built with it. KELVIN is what some sub-commands start. Nothing here depends on how fast this machine is: limits of tc make the
-differences, and deadlines are those that the program promises.
+LAUNCHER is open_mpi or mpich, whose PROGRAM is built with it. KELVIN is what some sub-commands start. Nothing here depends on how fast this
+machine is: limits of tc make the differences, and deadlines are those that the program promises.
 """
-import json
 import os
 import signal
 import subprocess
@@ -15,92 +15,19 @@ import tempfile
 import time
 from pathlib import Path
 
+import file_system
 import hosts as network
 import started
-from checks import Failure, check
+from jobs import END_SECONDS, JOB_SECONDS, RESULTS, Failure, Jobs, check, events, read_results, skip
 
-# The end of a job is promised 10 s after the fault. The rest is for launchers, which end what they started after that.
-FAULT_SECONDS = 10
-END_SECONDS = 20
-JOB_SECONDS = 240
 # Each pass ends soon, and all pairs are still measured. Low rates need little CPU.
 RATE, SLOW_RATE = "40mbit", "16mbit"
-QUICK = ["--passes", "1", "--pair-time", "100ms", "--together-time", "200ms"]
+QUICK = ["net", "--passes", "1", "--pair-time", "100ms", "--together-time", "200ms"]
 # A job that lasts until something ends it.
-LONG = ["--passes", "1000", "--pair-time", "100ms"]
-RESULTS = "results.jsonl"
+LONG = ["net", "--passes", "1000", "--pair-time", "100ms"]
 
 
-def skip(needs, reason):
-    subprocess.run([Path(__file__).parents[2] / "scripts/skip", needs, "the tests of kelvin-cluster", reason], check=True)
-
-
-def read_results(directory):
-    return [json.loads(line) for line in Path(directory, RESULTS).read_text().splitlines()]
-
-
-def events(results, name):
-    return [event for event in results if event["event"] == name]
-
-
-class Tests:
-    def __init__(self, launcher, program):
-        self.launcher, self.program = launcher, program
-
-    def command(self, hosts, arguments, programs=None):
-        programs = programs or [self.program] * hosts.count
-        return self.launcher(hosts, [[program, "net", "--json", RESULTS, *arguments] for program in programs])
-
-    def complete(self, hosts, arguments, programs=None):
-        """Runs a job to its end: its status, standard output and error, and what it wrote."""
-        with tempfile.TemporaryDirectory() as directory:
-            with network.started(self.command(hosts, arguments, programs), directory) as job:
-                out, err = job.communicate(timeout=JOB_SECONDS)
-            results = read_results(directory) if Path(directory, RESULTS).exists() else []
-            return job.returncode, out, err, results
-
-    def fault(self, hosts, transport, action, expected):
-        """Starts a job, does something to it after its first pairs, and checks that it ends in time with this sentence."""
-        with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as err:
-            command = self.command(hosts, [*LONG, "--transport", transport])
-            job = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
-            try:
-                self.wait_for(lambda: Path(directory, RESULTS).exists() and len(events(read_results(directory), "pair")) >= 3, JOB_SECONDS, "pairs")
-                action(hosts.processes(self.program))
-                self.wait_for(lambda: events(read_results(directory), "failure"), FAULT_SECONDS, f"{expected!r} in the file of results")
-                results = read_results(directory)
-                if self.launcher is network.mpich:
-                    # It ends ranks by SIGTERM, which a stopped process receives only when it is continued.
-                    subprocess.run(["kill", "-CONT", *map(str, sum(hosts.processes(self.program).values(), []))], capture_output=True, check=False)
-                self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
-                try:
-                    job.wait(timeout=END_SECONDS)
-                except subprocess.TimeoutExpired:
-                    # mpirun waits for a host that it cannot reach. All ranks have ended, as checked above.
-                    job.kill()
-            finally:
-                if job.poll() is None:
-                    os.killpg(job.pid, signal.SIGKILL)
-                hosts.end_processes()
-                job.wait()
-            err.seek(0)
-            text = err.read()
-            failure = events(results, "failure")[0]
-            check(expected in failure["reason"], failure, text)
-            # MPICH may end rank 0 before its launcher passes on what rank 0 says. The file of results has it, as checked above.
-            check(expected in text or self.launcher is network.mpich, text)
-            check(job.returncode != 0, job.returncode, text)
-            check(len(events(results, "pair")) >= 3 and not events(results, "end"), results)
-            report = subprocess.run([self.program, "report", RESULTS], cwd=directory, capture_output=True, text=True, check=False)
-            check(report.returncode == 0 and f"The job ended early: {failure['reason']}" in report.stdout, report)
-
-    @staticmethod
-    def wait_for(condition, seconds, what):
-        end = time.monotonic() + seconds
-        while not condition():
-            check(time.monotonic() < end, f"{what}: not within {seconds} s")
-            time.sleep(0.05)
-
+class Tests(Jobs):
     def every_pair_is_measured(self):
         with network.Hosts(4, RATE) as hosts:
             status, out, err, results = self.complete(hosts, QUICK)
@@ -124,7 +51,7 @@ class Tests:
 
     def slow_link_is_named(self):
         with network.Hosts(5, RATE, {(1, 3): SLOW_RATE, (3, 1): SLOW_RATE}) as hosts:
-            arguments = ["--passes", "3", "--pair-time", "200ms", "--together-time", "0s", "--transport", "tcp"]
+            arguments = ["net", "--passes", "3", "--pair-time", "200ms", "--together-time", "0s", "--transport", "tcp"]
             for _ in range(3):
                 status, out, err, results = self.complete(hosts, arguments)
                 check(status == 0, status, out, err)
@@ -150,22 +77,22 @@ class Tests:
     def killed_rank_is_named(self):
         for transport in ("tcp", "mpi"):
             with network.Hosts(4, RATE) as hosts:
-                self.fault(hosts, transport, lambda processes: os.kill(processes[2][0], signal.SIGKILL), "rank 2 (n2) has died")
+                self.fault(hosts, [*LONG, "--transport", transport], lambda processes: os.kill(processes[2][0], signal.SIGKILL), "rank 2 (n2) has died")
 
     def killed_peer_of_rank_0_is_named(self):
         """Rank 0 waits inside MPI for it."""
         with network.Hosts(2, RATE) as hosts:
-            self.fault(hosts, "mpi", lambda processes: os.kill(processes[1][0], signal.SIGKILL), "rank 1 (n1) has died")
+            self.fault(hosts, [*LONG, "--transport", "mpi"], lambda processes: os.kill(processes[1][0], signal.SIGKILL), "rank 1 (n1) has died")
 
     def stopped_rank_is_named(self):
         for transport in ("tcp", "mpi"):
             with network.Hosts(4, RATE) as hosts:
-                self.fault(hosts, transport, lambda processes: os.kill(processes[3][0], signal.SIGSTOP), "rank 3 (n3) has been silent for 5 s")
+                self.fault(hosts, [*LONG, "--transport", transport], lambda processes: os.kill(processes[3][0], signal.SIGSTOP), "rank 3 (n3) has been silent for 5 s")
 
     def cut_off_rank_is_named(self):
         for transport in ("tcp", "mpi"):
             with network.Hosts(4, RATE) as hosts:
-                self.fault(hosts, transport, lambda _: hosts.cut_off(1), "rank 1 (n1) has been silent for 5 s")
+                self.fault(hosts, [*LONG, "--transport", transport], lambda _: hosts.cut_off(1), "rank 1 (n1) has been silent for 5 s")
 
     def stopped_rank_0_ends_the_job(self):
         with network.Hosts(3, RATE) as hosts:
@@ -216,9 +143,6 @@ class Tests:
             job = subprocess.run([self.program, *arguments], capture_output=True, text=True, check=False, timeout=60)
             check(job.returncode == 2 and expected in job.stderr, arguments, job)
 
-    def check_no_process(self, hosts):
-        self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
-
 
 ONE_HOST = {
     network.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
@@ -238,25 +162,26 @@ TESTS = [
     Tests.other_version_is_named,
     Tests.ranks_without_a_network_between_them_are_refused,
 ]
+# Of each sub-command: the tests, and the class that has them.
+ALL_TESTS = [(Tests, TESTS), (file_system.Tests, file_system.TESTS), (started.Tests, started.TESTS)]
 
 
 def main():
     launcher, program, kelvin, *names = sys.argv[1:]
-    program, kelvin = os.path.abspath(program), os.path.abspath(kelvin)
-    tests = [(Tests(getattr(network, launcher), program), test) for test in TESTS]
-    tests += [(started.StartedTests(getattr(network, launcher), program, kelvin), test) for test in started.TESTS]
+    programs = [os.path.abspath(path) for path in (program, kelvin)]
     try:
         with network.Hosts(2, RATE):
             pass
     except network.Unavailable as error:
         return skip("right", f"network namespaces: {error}")
     failed = 0
-    for subject, test in tests:
+    tests = [(test, jobs(getattr(network, launcher), *programs)) for jobs, tests in ALL_TESTS for test in tests]
+    for test, jobs in tests:
         if names and test.__name__ not in names:
             continue
         start = time.monotonic()
         try:
-            test(subject)
+            test(jobs)
             print(f"cluster: {launcher}: {test.__name__}: ok, {time.monotonic() - start:.1f} s", flush=True)
         except (Failure, network.Unavailable, subprocess.TimeoutExpired) as failure:
             print(f"cluster: {launcher}: {test.__name__} FAILED:\n{failure}", flush=True)

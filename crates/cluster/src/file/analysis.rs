@@ -11,7 +11,7 @@ use kelvin_stats::{
 use super::event::{RankTime, Step};
 use super::results::FileResults;
 use super::task::Activity;
-use crate::peers::{MIN_PEERS, NAMING_LEVEL, PeerComparison};
+use crate::peers::{MIN_PEERS, NAMING_LEVEL, Peers};
 use crate::results::Results;
 
 /// Two passes of one rank differ by about this, as a logarithm: ranks that agree better do so by chance.
@@ -173,9 +173,10 @@ fn candidates(steps: &[Step]) -> Vec<SlowRank> {
         return Vec::new();
     }
     let values: Vec<f64> = speeds.values().map(|passes| median(passes)).collect();
+    let peers = Peers::new(values);
     let slow = |(index, (&rank, passes)): (usize, (&usize, &Vec<f64>))| {
         let error = (MEDIAN_VARIANCE * variance(passes) / passes.len() as f64).sqrt().max(RESOLUTION);
-        let comparison = PeerComparison::new(&values, index, error);
+        let comparison = peers.compare(index, error);
         let half = comparison.half_range(CONFIDENCE_LEVEL);
         SlowRank {
             rank,
@@ -190,23 +191,21 @@ fn candidates(steps: &[Step]) -> Vec<SlowRank> {
 /// Who keeps all ranks from their prediction.
 fn limit(finding: &Finding, steps: &[Step], tolerance: f64) -> Limit {
     let Some(share) = finding.loads.last().and_then(|load| load.share) else { return Limit::Unknown };
-    let Some(interval) = share.interval else { return Limit::Unknown };
     if share.value >= 1.0 - tolerance {
         return Limit::Ranks;
     }
-    if interval.upper >= 1.0 {
-        return Limit::Unknown;
-    }
     // How much earlier the last of the other ranks ended.
     let is_slow = |rank: usize| finding.slow.iter().any(|slow| slow.rank == rank);
-    let gains: Vec<f64> = steps
-        .iter()
-        .map(|step| {
-            let others = step.parts.iter().filter(|part| !is_slow(part.rank)).map(|part| part.end_s);
-            step.seconds() / others.fold(0.0, f64::max)
-        })
-        .collect();
-    if !finding.slow.is_empty() && median(&gains) >= 1.0 / (1.0 - tolerance) { Limit::SlowRanks } else { Limit::Common }
+    let gain = |step: &Step| {
+        let others = step.parts.iter().filter(|part| !is_slow(part.rank)).map(|part| part.end_s);
+        step.seconds() / others.fold(0.0, f64::max)
+    };
+    let gains: Vec<f64> = steps.iter().map(gain).collect();
+    if !finding.slow.is_empty() && median(&gains) >= 1.0 / (1.0 - tolerance) {
+        return Limit::SlowRanks;
+    }
+    // Less than the prediction, and not by accident.
+    if share.interval.is_some_and(|interval| interval.upper < 1.0) { Limit::Common } else { Limit::Unknown }
 }
 
 #[cfg(test)]

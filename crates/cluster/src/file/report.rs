@@ -27,12 +27,12 @@ pub fn write_text(out: &mut impl Write, results: &Results<FileResults>, findings
     writeln!(out, "{} ({})", plan.directory.display(), plan.file_system)?;
     writeln!(
         out,
-        "{} of each rank in blocks of {}, {}, {} passes, {} files of each rank",
+        "each rank: {} in blocks of {}, {}; {} files; {} passes",
         units::bytes(plan.part_bytes),
         units::bytes(plan.block_bytes as u64),
         if plan.is_direct { "O_DIRECT" } else { "buffered" },
-        plan.passes,
         plan.files,
+        plan.passes,
     )?;
     write_ranks(out, results)?;
     if let Some(kernels) = shared_kernels(results) {
@@ -51,7 +51,7 @@ fn write_caches(out: &mut impl Write, results: &Results<FileResults>, findings: 
     if checks > 0 {
         writeln!(
             out,
-            "\nAll that was read is what was written: {checks} checks apart from the rates took {}.",
+            "\nAll that was read is what was written ({checks} checks, {}, not in the rates).",
             units::seconds(seconds)
         )?;
     }

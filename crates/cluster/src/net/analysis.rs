@@ -8,7 +8,7 @@ use super::matrix::{Analysis, Cell, Expected, Finding, Matrix, Quantity, Subject
 use super::results::NetResults;
 use super::schedule::Pair;
 use super::task::{PairFigures, Transport};
-use crate::peers::{NAMING_LEVEL, PeerComparison};
+use crate::peers::{NAMING_LEVEL, PeerComparison, Peers};
 use crate::results::Results;
 
 /// Hosts that a prediction of a pair needs: with three, the other pairs leave nothing to tell hosts from links by.
@@ -120,13 +120,17 @@ fn compare(matrix: &mut Matrix, ranks: usize) -> Vec<Candidate> {
         });
     }
     for group in groups {
-        candidates.extend(group.clone().map(|effect| host_candidate(matrix, &model, group, effect)));
+        let peers = Peers::new(group.clone().map(|effect| model.effects()[effect]).collect());
+        candidates.extend(group.clone().map(|effect| {
+            let comparison = peers.compare(effect - group.start, model.effect_error(effect));
+            host_candidate(matrix, group, effect, comparison)
+        }));
     }
     candidates
 }
 
 /// A host against the other hosts of its group. Hosts differ by more than the error of their effects: their own spread is part of the test.
-fn host_candidate(matrix: &Matrix, model: &TwoWayModel, group: &Range<usize>, effect: usize) -> Candidate {
+fn host_candidate(matrix: &Matrix, group: &Range<usize>, effect: usize, comparison: PeerComparison) -> Candidate {
     let rank = effect - group.start;
     let is_directed = matrix.quantity == Quantity::BytesPerSecond;
     let subject = match (is_directed, group.start) {
@@ -134,8 +138,6 @@ fn host_candidate(matrix: &Matrix, model: &TwoWayModel, group: &Range<usize>, ef
         (true, 0) => Subject::Sender(rank),
         (true, _) => Subject::Receiver(rank),
     };
-    let values: Vec<f64> = group.clone().map(|effect| model.effects()[effect]).collect();
-    let comparison = PeerComparison::new(&values, rank, model.effect_error(effect));
     let own_cells = matrix.cells.iter().filter(|cell| match subject {
         Subject::Sender(rank) => cell.from == rank,
         Subject::Receiver(rank) => cell.to == rank,

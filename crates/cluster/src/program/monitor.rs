@@ -32,6 +32,8 @@ struct Shared {
     labels: Vec<String>,
     step: Option<Step>,
     is_over: bool,
+    /// Whether the failure has been reported.
+    has_failed: bool,
     /// The status with which the job ends early.
     abort_status: Option<u8>,
     /// Whether the thread runs.
@@ -82,7 +84,15 @@ pub struct Job {
 impl Job {
     /// A job whose results go to this file.
     pub fn new(file: ResultsFile, labels: Vec<String>) -> Self {
-        let shared = Shared { file, labels, step: None, is_over: false, abort_status: None, is_watched: false };
+        let shared = Shared {
+            file,
+            labels,
+            step: None,
+            is_over: false,
+            has_failed: false,
+            abort_status: None,
+            is_watched: false,
+        };
         Self { shared: Arc::new(Mutex::new(shared)), progress: Progress::default(), cleanup: Cleanup::default() }
     }
 
@@ -145,26 +155,25 @@ impl Job {
         lock(&self.shared).is_over = true;
     }
 
-    /// Ends the job, and names what is to blame.
+    /// Ends the job, and names what is to blame. After a signal that is the signal, by which the rest fails.
     pub fn abort(&self, rank: Option<usize>, reason: &str) -> ! {
-        self.report_failure(rank, reason);
-        self.end_early(EXIT_FAILED)
+        let is_watched = lock(&self.shared).is_watched;
+        if !is_watched || stop_signal().is_none() {
+            self.report_failure(rank, reason);
+            lock(&self.shared).abort_status = Some(EXIT_FAILED);
+        }
+        self.end_process(EXIT_FAILED)
     }
 
     /// Ends the job before it has measured anything: it was asked for what cannot be done.
     pub fn refuse(&self, rank: Option<usize>, reason: &str) -> ! {
-        let named = self.record_failure(rank, reason);
-        notice(named);
-        self.end_early(EXIT_MISTAKE)
+        self.record_failure(rank, reason).iter().for_each(notice);
+        lock(&self.shared).abort_status = Some(EXIT_MISTAKE);
+        self.end_process(EXIT_MISTAKE)
     }
 
-    fn end_early(&self, status: u8) -> ! {
-        let is_watched = {
-            let mut shared = lock(&self.shared);
-            shared.abort_status = Some(status);
-            shared.is_watched
-        };
-        if is_watched {
+    fn end_process(&self, status: u8) -> ! {
+        if lock(&self.shared).is_watched {
             // The thread tells the other ranks, and ends this process.
             std::thread::sleep(10 * TICK);
         }
@@ -173,22 +182,26 @@ impl Job {
     }
 
     fn report_failure(&self, rank: Option<usize>, reason: &str) {
-        let named = self.record_failure(rank, reason);
-        let shared = lock(&self.shared);
-        let path = shared.file.path().display();
-        notice(format_args!("{named}. The job ends. What was measured is in {path}: kelvin-cluster report {path}"));
+        if let Some(named) = self.record_failure(rank, reason) {
+            let shared = lock(&self.shared);
+            let path = shared.file.path().display();
+            notice(format_args!("{named}. The job ends. What was measured is in {path}: kelvin-cluster report {path}"));
+        }
     }
 
-    /// Writes why the job ends early, and returns it.
-    fn record_failure(&self, rank: Option<usize>, reason: &str) -> String {
+    /// Writes why the job ends early, and returns it; nothing where that is known already, since what ends the job makes other things fail too.
+    fn record_failure(&self, rank: Option<usize>, reason: &str) -> Option<String> {
         let mut shared = lock(&self.shared);
+        if std::mem::replace(&mut shared.has_failed, true) {
+            return None;
+        }
         let named = match rank {
             Some(rank) => format!("rank {rank} ({}) {reason}", shared.labels[rank]),
             None => reason.to_owned(),
         };
         // If this fails too, standard error still says it.
         let _ = shared.file.append(&Event::<(), ()>::Failure { rank, reason: named.clone() });
-        named
+        Some(named)
     }
 
     fn run(&self, mut heartbeats: Heartbeats) {
