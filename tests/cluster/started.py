@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 import zlib
 from contextlib import contextmanager
 from datetime import datetime

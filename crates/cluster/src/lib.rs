@@ -1,7 +1,6 @@
 //! Measures many hosts at once: what `kelvin-cluster` does apart from MPI, which only its program needs.
 #![forbid(unsafe_code)]
 
-pub mod cleanup;
 pub mod clock;
 pub mod event;
 pub mod file;

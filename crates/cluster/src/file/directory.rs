@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use kelvin_sys::random::kernel_random;
 use kelvin_sys::thread_spawn::process_error;
@@ -13,15 +13,18 @@ use kelvin_sys::thread_spawn::process_error;
 const PREFIX: &str = "kelvin-cluster-";
 /// The file by which other ranks know it.
 const PROBE: &str = "probe";
-/// Removes a directory. While other ranks end, files may still come into it, so that it is tried again.
-const REMOVE: &str =
-    "for attempt in 1 2 3 4 5; do rm -rf -- \"$1\" 2>/dev/null && exit; sleep 0.5; done; exec rm -rf -- \"$1\"";
+/// Waits for the end of what it reads, which is that of rank 0, and removes a directory. While other ranks end, files may still come into it,
+/// so that it is tried again.
+const REMOVE: &str = "while read -r line; do :; done
+for attempt in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- \"$1\" 2>/dev/null; [ -e \"$1\" ] || exit; sleep 0.5; done";
 
 /// The directory as rank 0 has it.
 #[derive(Debug)]
 pub struct JobDirectory {
     path: PathBuf,
     probe: String,
+    /// Removes it when this process ends, in whatever way: the launcher may kill it at any moment.
+    remover: Child,
 }
 
 impl JobDirectory {
@@ -33,7 +36,8 @@ impl JobDirectory {
         let path = std::path::absolute(parent)?.join(format!("{PREFIX}{:016x}", kernel_random()?));
         let probe = format!("{:016x}{:016x}", kernel_random()?, kernel_random()?);
         fs::create_dir(&path)?;
-        let directory = Self { path, probe };
+        let remover = start_remover(&path)?;
+        let directory = Self { path, probe, remover };
         fs::write(directory.path.join(PROBE), &directory.probe)?;
         Ok(directory)
     }
@@ -66,9 +70,11 @@ impl JobDirectory {
     ///
     /// # Errors
     /// Those of the system calls, with its path.
-    pub fn remove(&self) -> io::Result<()> {
+    pub fn remove(mut self) -> io::Result<()> {
         fs::remove_dir_all(&self.path)
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot remove {}: {error}", self.path.display())))
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot remove {}: {error}", self.path.display())))?;
+        // It reads the end, finds nothing and ends.
+        self.remover.wait().map(drop)
     }
 }
 
@@ -84,15 +90,12 @@ pub fn check_probe(directory: &Path, probe: &str) -> Result<(), String> {
     }
 }
 
-/// Removes the directory of a job that ends early, by a process that outlives this one: the launcher may kill this one at any moment.
-///
-/// # Errors
-/// Those of starting a process.
-pub fn remove_in_background(directory: &Path) -> io::Result<()> {
+/// In a process group of its own: a launcher ends that of rank 0.
+fn start_remover(directory: &Path) -> io::Result<Child> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", REMOVE, "sh"]).arg(directory).current_dir("/").process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop).map_err(process_error)
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(process_error)
 }
 
 #[cfg(test)]
@@ -110,11 +113,13 @@ mod tests {
         assert_eq!(check_probe(second.path(), first.probe()), Err("the file there is another one".into()));
         let part = first.create_part("part").unwrap();
         fs::write(part.join("file"), "content").unwrap();
+        let path = first.path().to_owned();
         first.remove().unwrap();
-        assert!(!first.path().exists() && second.path().exists());
-        let error = check_probe(first.path(), first.probe()).unwrap_err();
+        assert!(!path.exists() && second.path().exists());
+        let error = check_probe(&path, second.probe()).unwrap_err();
         assert!(error.starts_with("No such file"), "{error}");
-        let error = first.remove().unwrap_err().to_string();
+        fs::remove_dir_all(second.path()).unwrap();
+        let error = second.remove().unwrap_err().to_string();
         assert!(error.starts_with("cannot remove "), "{error}");
     }
 
@@ -123,9 +128,11 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(parent.path()).unwrap();
         fs::write(directory.create_part("part").unwrap().join("file"), "content").unwrap();
-        remove_in_background(directory.path()).unwrap();
+        let path = directory.path().to_owned();
+        // As the end of the process does it.
+        drop(directory);
         let end = Instant::now() + Duration::from_secs(60);
-        while directory.path().exists() {
+        while path.exists() {
             assert!(Instant::now() < end, "it is still there");
             std::thread::sleep(Duration::from_millis(5));
         }

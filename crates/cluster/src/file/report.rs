@@ -133,14 +133,9 @@ fn write_finding(out: &mut impl Write, results: &Results<FileResults>, finding: 
     write_fit(out, finding)?;
     let label = |rank: usize| format!("rank {rank} ({})", results.ranks[rank].label);
     if let Some([first, last]) = finding.finishers.filter(|[first, last]| first.rank != last.rank) {
-        writeln!(
-            out,
-            "  {} ended first after {}, {} last after {}",
-            label(first.rank),
-            units::seconds(first.end_s),
-            label(last.rank),
-            units::seconds(last.end_s),
-        )?;
+        for (word, end) in [("first", first), ("last", last)] {
+            writeln!(out, "  {word} to end: {} after {}", label(end.rank), units::seconds(end.end_s))?;
+        }
     }
     for slow in &finding.slow {
         let (low, high) = slow.usual;
@@ -156,9 +151,9 @@ fn write_finding(out: &mut impl Write, results: &Results<FileResults>, finding: 
     match finding.limit {
         Some(Limit::SlowRanks) => writeln!(out, "  limit: slow ranks. The others ended that much earlier."),
         Some(Limit::Common) if shared_kernels(results).is_some() => {
-            writeln!(out, "  limit: common to all ranks, as the file system, its link, or the kernel they share")
+            writeln!(out, "  limit: common to all ranks: the file system, its link, or a kernel they share")
         }
-        Some(Limit::Common) => writeln!(out, "  limit: common to all ranks, as the file system or its link"),
+        Some(Limit::Common) => writeln!(out, "  limit: common to all ranks: the file system or its link"),
         Some(Limit::Ranks) => writeln!(out, "  limit: the ranks. One more adds about the rate of one."),
         Some(Limit::Unknown) => writeln!(out, "  limit: not known. The passes are too few, or differ too much."),
         None => Ok(()),

@@ -182,13 +182,7 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
         let monitor = job.watch(heartbeats)?;
         let others = receive_addresses::<Outcome<'w, S>>(&channel, &job, &connected, &contact);
         let address = own_address(&connected);
-        let worker = S::Worker::new(RankPlace {
-            world,
-            address,
-            token,
-            progress: job.progress().clone(),
-            cleanup: job.cleanup().clone(),
-        })?;
+        let worker = S::Worker::new(RankPlace { world, address, token, progress: job.progress().clone() })?;
         let addresses: Vec<IpAddr> = std::iter::once(address).chain(others).collect();
         let labels = labels(&greetings, &addresses);
         job.set_labels(&labels);

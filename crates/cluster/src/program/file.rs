@@ -23,7 +23,7 @@ use kelvin_cluster::results::Results;
 use kelvin_core::{Unit, units};
 use kelvin_file::Target;
 
-use self::worker::{FileWorker, remove_in_background};
+use self::worker::FileWorker;
 use crate::cli::{FileArgs, JobArgs};
 use crate::coordinator::{ClockOffset, Coordinator, Report, STEP_TIMEOUT, Subcommand};
 use crate::monitor::StepLimit;
@@ -78,13 +78,12 @@ impl Subcommand for FileArgs {
             let reason = format!("cannot make a directory in {}: {error}", self.directory.display());
             coordinator.job().abort(None, &reason)
         });
-        let path = directory.path().to_owned();
-        coordinator.job().cleanup().add(move || remove_in_background(&path));
         let plan = coordinator.results().measured.plan.clone();
         let mut measurement = FileMeasurement { coordinator, directory, plan, offsets: Vec::new() };
         measurement.enter();
         measurement.measure_passes();
-        if let Err(error) = measurement.directory.remove() {
+        let FileMeasurement { directory, .. } = measurement;
+        if let Err(error) = directory.remove() {
             notice(error);
         }
     }

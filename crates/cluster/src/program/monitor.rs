@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kelvin_cluster::cleanup::Cleanup;
 use kelvin_cluster::event::Event;
 use kelvin_cluster::heartbeat::{Heartbeats, Progress};
 use kelvin_cluster::results::ResultsFile;
@@ -78,7 +77,6 @@ pub struct Job {
     shared: Arc<Mutex<Shared>>,
     /// What rank 0 does itself.
     progress: Progress,
-    cleanup: Cleanup,
 }
 
 impl Job {
@@ -93,7 +91,7 @@ impl Job {
             abort_status: None,
             is_watched: false,
         };
-        Self { shared: Arc::new(Mutex::new(shared)), progress: Progress::default(), cleanup: Cleanup::default() }
+        Self { shared: Arc::new(Mutex::new(shared)), progress: Progress::default() }
     }
 
     /// Starts the thread.
@@ -140,11 +138,6 @@ impl Job {
         &self.progress
     }
 
-    /// What rank 0 has to undo if the job ends early.
-    pub fn cleanup(&self) -> &Cleanup {
-        &self.cleanup
-    }
-
     /// The names of ranks are known better.
     pub fn set_labels(&self, labels: &[String]) {
         lock(&self.shared).labels = labels.to_vec();
@@ -177,7 +170,6 @@ impl Job {
             // The thread tells the other ranks, and ends this process.
             std::thread::sleep(10 * TICK);
         }
-        self.cleanup.run();
         exit_now(status)
     }
 
@@ -229,8 +221,7 @@ impl Job {
                     Some(EXIT_MISTAKE) => heartbeats.refuse(),
                     _ => heartbeats.abort(),
                 }
-                self.cleanup.run();
-                exit_now(abort_status.unwrap_or(EXIT_FAILED));
+                        exit_now(abort_status.unwrap_or(EXIT_FAILED));
             }
         }
     }
@@ -254,8 +245,6 @@ impl Job {
             return Some((late.first().copied(), reason));
         }
         let signal = stop_signal()?;
-        // The launcher leaves little time after it.
-        self.cleanup.run();
         let time = *signal_time.get_or_insert_with(Instant::now);
         (time.elapsed() > SIGNAL_PATIENCE).then(|| (None, format!("{signal} came to rank 0")))
     }

@@ -6,7 +6,6 @@ use std::net::{IpAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use kelvin_cluster::cleanup::Cleanup;
 use kelvin_cluster::clock::seconds_since_1970;
 use kelvin_cluster::heartbeat::{self, JobEnd, Progress};
 use kelvin_cluster::local_place;
@@ -61,8 +60,6 @@ pub struct RankPlace<'w> {
     pub token: [u8; TOKEN_BYTES],
     /// What it counts in tasks whose limit is a time without progress.
     pub progress: Progress,
-    /// What it undoes if the job ends early.
-    pub cleanup: Cleanup,
 }
 
 /// Serves rank 0 until the end of the job.
@@ -143,24 +140,20 @@ fn connect<'w, W: Worker<'w>>(
             in_range.ok_or_else(|| io::Error::other(format!("this host has no address in {range}")))?
         }
     };
-    let (progress, cleanup) = (Progress::default(), Cleanup::default());
-    let place =
-        RankPlace { world, address, token: contact.token, progress: progress.clone(), cleanup: cleanup.clone() };
+    let progress = Progress::default();
+    let place = RankPlace { world, address, token: contact.token, progress: progress.clone() };
     let worker = W::new(place)?;
-    ThreadBuilder::named("heartbeat").start(move || end_with_job(rank, stream, &progress, &cleanup))?;
+    ThreadBuilder::named("heartbeat").start(move || end_with_job(rank, stream, &progress))?;
     Ok((worker, address))
 }
 
 /// Ends this process when the job ends early: a call of MPI that waits for a dead rank does not return.
-fn end_with_job(rank: usize, stream: TcpStream, progress: &Progress, cleanup: &Cleanup) {
+fn end_with_job(rank: usize, stream: TcpStream, progress: &Progress) {
     match heartbeat::beat(stream, progress) {
         JobEnd::Over => return,
         JobEnd::Aborted => {}
         // The launcher ends with the status of the first rank that ends, and must end with that of rank 0.
-        JobEnd::Refused => {
-            cleanup.run();
-            exit_now(EXIT_MISTAKE);
-        }
+        JobEnd::Refused => exit_now(EXIT_MISTAKE),
         JobEnd::Lost(loss) => {
             // One voice is enough.
             if rank == 1 {
@@ -168,7 +161,6 @@ fn end_with_job(rank: usize, stream: TcpStream, progress: &Progress, cleanup: &C
             }
         }
     }
-    cleanup.run();
     exit_now(EXIT_FAILED);
 }
 

@@ -87,20 +87,23 @@ create  shared directory            1.94 k/s      3.88 k/s    50 %  common
 write, own files
   1 rank      130 ± 3 MB/s
   2 ranks     130 ± 3 MB/s, 50 % of 2 x one [49 to 51]
-  rank 0 (n0) ended first after 1.03 s, rank 1 (n1) last after 1.03 s
-  limit: common to all ranks, as the file system or its link
+  first to end: rank 0 (n0) after 1.03 s
+  last to end: rank 1 (n1) after 1.03 s
+  limit: common to all ranks: the file system or its link
 
 read, shared file, strided
   1 rank      130 ± 3 MB/s
   2 ranks     130 ± 3 MB/s, 50 % of 2 x one [49 to 51]
-  rank 0 (n0) ended first after 1.03 s, rank 1 (n1) last after 1.03 s
-  limit: common to all ranks, as the file system or its link
+  first to end: rank 0 (n0) after 1.03 s
+  last to end: rank 1 (n1) after 1.03 s
+  limit: common to all ranks: the file system or its link
 
 create, shared directory
   1 rank      1.94 ± 0.04 k/s
   2 ranks     1.94 ± 0.04 k/s, 50 % of 2 x one [49 to 51]
-  rank 0 (n0) ended first after 1.03 s, rank 1 (n1) last after 1.03 s
-  limit: common to all ranks, as the file system or its link
+  first to end: rank 0 (n0) after 1.03 s
+  last to end: rank 1 (n1) after 1.03 s
+  limit: common to all ranks: the file system or its link
 ";
     assert_eq!(text, expected);
 }

@@ -3,22 +3,19 @@
 use std::cell::Cell;
 use std::io;
 
-use kelvin_cluster::cleanup::Cleanup;
 use kelvin_cluster::file::task::{DataOperation, FileOutcome, FileTask, Timing};
 use kelvin_cluster::file::{data, directory, metadata};
 use kelvin_cluster::heartbeat::Progress;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, CommunicatorCollectives};
+use mpi::traits::CommunicatorCollectives;
 
-use crate::notice;
 use crate::rank::{RankPlace, Worker};
 
 /// A rank that writes and reads in the directory of the job.
 pub struct FileWorker<'w> {
     world: &'w SimpleCommunicator,
     progress: Progress,
-    cleanup: Cleanup,
 }
 
 impl<'w> Worker<'w> for FileWorker<'w> {
@@ -28,18 +25,13 @@ impl<'w> Worker<'w> for FileWorker<'w> {
     fn new(place: RankPlace<'w>) -> io::Result<Self> {
         // A limit of the size of files is an error of the write, which names the file.
         kelvin_sys::stop_signals::ignore_sigxfsz()?;
-        Ok(Self { world: place.world, progress: place.progress, cleanup: place.cleanup })
+        Ok(Self { world: place.world, progress: place.progress })
     }
 
     fn perform(&mut self, task: &FileTask) -> Result<FileOutcome, String> {
         match task {
             FileTask::Enter { directory, probe } => {
                 directory::check_probe(directory, probe)?;
-                // Where rank 0 is lost, one rank is enough.
-                if self.world.rank() == 1 {
-                    let directory = directory.clone();
-                    self.cleanup.add(move || remove_in_background(&directory));
-                }
                 let meminfo = std::fs::read_to_string(MEMINFO).map_err(|error| format!("{MEMINFO}: {error}"))?;
                 let memory_bytes =
                     kibibytes(&meminfo, "MemTotal").ok_or_else(|| format!("{MEMINFO} has no MemTotal"))?;
@@ -84,12 +76,5 @@ impl FileWorker<'_> {
             start();
         }
         outcome
-    }
-}
-
-/// Removes the directory of a job that ends early.
-pub fn remove_in_background(path: &std::path::Path) {
-    if let Err(error) = directory::remove_in_background(path) {
-        notice(format_args!("{} is left behind: {error}", path.display()));
     }
 }
