@@ -221,7 +221,7 @@ impl Job {
                     Some(EXIT_MISTAKE) => heartbeats.refuse(),
                     _ => heartbeats.abort(),
                 }
-                        exit_now(abort_status.unwrap_or(EXIT_FAILED));
+                exit_now(abort_status.unwrap_or(EXIT_FAILED));
             }
         }
     }
