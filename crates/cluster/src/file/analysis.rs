@@ -81,6 +81,8 @@ pub struct Finding {
     pub slow: Vec<SlowRank>,
     /// Of the pass of all ranks with the median rate, the first rank to end and the last one.
     pub finishers: Option<[RankTime; 2]>,
+    /// The largest error of the clocks as a share of the time of all ranks.
+    pub clock_error: f64,
     /// The largest share of what was read that lay in the page cache of the reader; none where nothing was read, or where it is unknown.
     pub cached_share: Option<f64>,
 }
@@ -115,6 +117,7 @@ fn finding(activity: Activity, steps: &BTreeMap<usize, Vec<Step>>, ranks: usize)
     };
     let all_loads: Vec<(f64, &[f64])> = rates.iter().map(|(&count, passes)| (count as f64, &passes[..])).collect();
     let all = steps.get(&ranks).map_or(&[][..], Vec::as_slice);
+    let clock_errors = all.iter().map(|step| step.clock_error_s / step.seconds());
     let shares = steps.values().flatten().flat_map(|step| &step.parts).filter_map(|part| part.cached_share);
     Finding {
         activity,
@@ -123,6 +126,7 @@ fn finding(activity: Activity, steps: &BTreeMap<usize, Vec<Step>>, ranks: usize)
         limit: None,
         slow: candidates(all),
         finishers: median_step(all).and_then(Step::finishers),
+        clock_error: clock_errors.fold(0.0, f64::max),
         cached_share: shares.max_by(f64::total_cmp),
     }
 }

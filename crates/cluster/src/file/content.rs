@@ -11,6 +11,9 @@ const PAGE_BYTES: usize = 4096;
 /// Bytes of a stamp.
 const STAMP_BYTES: usize = 8;
 
+/// Bytes of a line of a processor's cache, on most.
+const CACHE_LINE_BYTES: usize = 64;
+
 /// Blocks of one rank.
 #[derive(Debug)]
 pub struct Content {
@@ -35,7 +38,9 @@ impl Content {
             let mut state = self.seed.wrapping_add(offset + (page * PAGE_BYTES) as u64);
             let stamp = split_mix(&mut state).to_le_bytes();
             let length = STAMP_BYTES.min(bytes.len());
-            bytes[..length].copy_from_slice(&stamp[..length]);
+            // Stamps at the beginning of each page would share a set of the processor's cache, and push each other out.
+            let place = (page * CACHE_LINE_BYTES % PAGE_BYTES).min(bytes.len() - length);
+            bytes[place..place + length].copy_from_slice(&stamp[..length]);
         }
     }
 

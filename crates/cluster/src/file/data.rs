@@ -9,7 +9,7 @@ use std::time::Instant;
 use kelvin_file::cache::{PageCacheState, residency, set_cache_state};
 use kelvin_file::{Error, Target};
 use kelvin_sys::direct_io::O_DIRECT;
-use kelvin_sys::memory::Arena;
+use kelvin_sys::memory::{Arena, PagePolicy};
 
 use super::content::Content;
 use super::layout::Part;
@@ -24,7 +24,7 @@ use crate::heartbeat::Progress;
 pub fn write(part: &Part, access: &DataAccess, progress: &Progress, start: &dyn Fn()) -> Result<Timing, String> {
     let path = part.path(&access.directory);
     let content = Content::new(access.seed, part.writer);
-    let mut buffer = Arena::io_buffer(part.block_bytes).map_err(|error| error.to_string())?;
+    let mut buffer = buffer(part)?;
     let block = &mut buffer.as_mut_slice()[..part.block_bytes];
     content.fill(block);
     start();
@@ -50,7 +50,7 @@ pub fn write(part: &Part, access: &DataAccess, progress: &Progress, start: &dyn 
 /// The first call that failed, with the file.
 pub fn read(part: &Part, access: &DataAccess, progress: &Progress, start: &dyn Fn()) -> Result<Timing, String> {
     let path = part.path(&access.directory);
-    let mut buffer = Arena::io_buffer(part.block_bytes).map_err(|error| error.to_string())?;
+    let mut buffer = buffer(part)?;
     let block = &mut buffer.as_mut_slice()[..part.block_bytes];
     let cached_share = if access.is_direct { Some(0.0) } else { drop_from_cache(&path)? };
     start();
@@ -72,7 +72,7 @@ pub fn read(part: &Part, access: &DataAccess, progress: &Progress, start: &dyn F
 pub fn verify(part: &Part, access: &DataAccess, progress: &Progress) -> Result<(f64, Option<WrongBlock>), String> {
     let path = part.path(&access.directory);
     let content = Content::new(access.seed, part.writer);
-    let mut buffer = Arena::io_buffer(part.block_bytes).map_err(|error| error.to_string())?;
+    let mut buffer = buffer(part)?;
     let block = &mut buffer.as_mut_slice()[..part.block_bytes];
     let mut expected = vec![0; part.block_bytes];
     content.fill(&mut expected);
@@ -89,6 +89,11 @@ pub fn verify(part: &Part, access: &DataAccess, progress: &Progress) -> Result<(
         }
     }
     Ok((start.elapsed().as_secs_f64(), None))
+}
+
+/// In ordinary pages, as other programs have them.
+fn buffer(part: &Part) -> Result<Arena, String> {
+    Arena::populated(part.block_bytes, PagePolicy::Default).map_err(|error| error.to_string())
 }
 
 fn open(options: &mut std::fs::OpenOptions, path: &Path, access: &DataAccess) -> Result<File, String> {

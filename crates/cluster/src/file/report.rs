@@ -13,6 +13,8 @@ use crate::results::Results;
 /// The largest share of the page cache that is no cached read.
 const MAX_UNCACHED_SHARE: f64 = 0.005;
 
+/// From this share of the time of all ranks on the error of clocks is said.
+const MAX_CLOCK_ERROR: f64 = 0.02;
 /// An interval of contention that is wider than this says nothing.
 const MAX_SIGMA_WIDTH: f64 = 0.9;
 
@@ -136,6 +138,13 @@ fn write_finding(out: &mut impl Write, results: &Results<FileResults>, finding: 
         for (word, end) in [("first", first), ("last", last)] {
             writeln!(out, "  {word} to end: {} after {}", label(end.rank), units::seconds(end.end_s))?;
         }
+    }
+    if finding.clock_error > MAX_CLOCK_ERROR {
+        writeln!(
+            out,
+            "  inexact: the clocks of hosts are known to {} of that time",
+            units::percent(finding.clock_error)
+        )?;
     }
     for slow in &finding.slow {
         let (low, high) = slow.usual;

@@ -132,3 +132,12 @@ fn pages_in_a_cache_are_said() {
     results.measured.plan.is_in_memory = true;
     assert!(report(&results).contains("nfs lives in memory: its rates are those of memory."));
 }
+
+#[test]
+fn error_of_clocks_is_said_where_it_matters() {
+    let mut results = results(2);
+    assert!(!report(&results).contains("inexact"));
+    let steps = results.measured.steps.get_mut(&ACTIVITIES[2]).unwrap().get_mut(&2).unwrap();
+    steps[0].clock_error_s = 0.1 * steps[0].seconds();
+    assert!(report(&results).contains("  inexact: the clocks of hosts are known to 10 % of that time"));
+}
