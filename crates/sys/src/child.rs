@@ -385,7 +385,8 @@ mod tests {
 
     #[test]
     fn end_of_long_stderr_is_kept() {
-        let ending = shell("yes | head -n 10000 >&2; echo last >&2").wait(WaitLimit::fixed(Duration::from_secs(20)), 100);
+        let ending =
+            shell("yes | head -n 10000 >&2; echo last >&2").wait(WaitLimit::fixed(Duration::from_secs(20)), 100);
         let stderr = ending.unwrap().stderr;
         assert_eq!(stderr, format!("{}last", "y\n".repeat((STDERR_BYTES - "last\n".len()) / 2)).trim());
     }

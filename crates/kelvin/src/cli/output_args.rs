@@ -74,11 +74,15 @@ const FORMATS_BY_EXTENSION: [(&str, &str); 5] =
 const FORMATS_WITH_EXTENSION: [&str; 9] =
     ["html", "md", "json", "csv", "junit", "openmetrics", "influx", "svg", "parquet"];
 
-/// The format that the ending of a file names, of any command.
+/// Formats that no command writes, and that a file of plain text must not seem to have.
+const FOREIGN_FORMATS: [&str; 10] = ["docx", "gif", "jpg", "jpeg", "ods", "pdf", "png", "xlsx", "yaml", "yml"];
+
+/// The format that the ending of a file names, of any command or none.
 fn format_of_extension(path: &Path) -> Option<&'static str> {
     let ending = path.extension()?.to_string_lossy().to_ascii_lowercase();
     let alias = FORMATS_BY_EXTENSION.iter().find(|(extension, _)| *extension == ending).map(|(_, name)| *name);
-    alias.or_else(|| FORMATS_WITH_EXTENSION.into_iter().find(|name| *name == ending))
+    let formats = || FORMATS_WITH_EXTENSION.into_iter().chain(FOREIGN_FORMATS);
+    alias.or_else(|| formats().find(|name| *name == ending))
 }
 
 /// A parser of the names of files, without those of formats that there are not among these.
@@ -159,7 +163,7 @@ mod tests {
         for output in ["x.html", "x.xml", "x.txt", "x", "-", "x.d/y", "x.JSON"] {
             assert_eq!(check(output), Ok(()), "{output}");
         }
-        for output in ["x.csv", "x.prom", "x.svg", "x.PARQUET"] {
+        for output in ["x.csv", "x.prom", "x.svg", "x.PARQUET", "x.pdf"] {
             let error = check(output).unwrap_err();
             assert!(error.contains("give a name that ends in .html, .md, .xml, .json or .txt"), "{output}: {error}");
         }
