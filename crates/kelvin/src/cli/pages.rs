@@ -71,7 +71,11 @@ fn every_command_has_man_page_and_completions() {
     write_pages(&directory).unwrap();
     let text = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
     let completions = ["kelvin.bash", "_kelvin", "kelvin.fish"];
-    let pages = page_names("kelvin", &Cli::command());
+    let mut cli = Cli::command();
+    // Studies are added only then.
+    cli.build();
+    let pages = page_names("kelvin", &cli);
+    assert!(pages.contains(&"kelvin-study-one_way.1".to_owned()), "{pages:?}");
     let expected: BTreeSet<String> = pages.into_iter().chain(completions.map(str::to_owned)).collect();
     let names = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.collect::<BTreeSet<String>>(), expected);

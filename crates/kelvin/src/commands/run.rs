@@ -72,10 +72,13 @@ pub fn run(mut args: RunArgs) -> CmdResult {
 /// Prints what a run would measure.
 fn show_forecast(schedule: &RunSchedule, is_json: bool) -> CmdResult {
     let forecast = schedule.forecast();
-    output::print_answer(is_json, &forecast, |out| {
-        writeln!(out, "{}", schedule.summary())?;
-        forecast.omitted.iter().try_for_each(|case| writeln!(out, "left out: {case}"))
-    })?;
+    match is_json {
+        true => output::print_json(&forecast)?,
+        false => output::print(|out| {
+            writeln!(out, "{}", schedule.summary())?;
+            forecast.omitted.iter().try_for_each(|case| writeln!(out, "left out: {case}"))
+        })?,
+    }
     Ok(true)
 }
 
