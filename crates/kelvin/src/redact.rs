@@ -115,10 +115,12 @@ fn redact_command(words: &[String]) -> Vec<String> {
     let mut is_value = false;
     let word = |(index, word): (usize, &String)| {
         let option = word.split('=').next().unwrap_or_default();
+        let short = word.get(..2).filter(|_| !word.starts_with("--") && word.len() > 2);
         match index {
             // The program's path.
             0 => word.rsplit('/').next().unwrap_or_default().to_owned(),
             _ if std::mem::take(&mut is_value) => REDACTED.to_owned(),
+            _ if short.is_some_and(|short| private.contains(short)) => format!("{}{REDACTED}", &word[..2]),
             _ if !private.contains(option) => redact(word).into_owned(),
             _ if option.len() < word.len() => format!("{option}={REDACTED}"),
             _ => {
@@ -132,7 +134,10 @@ fn redact_command(words: &[String]) -> Vec<String> {
 
 /// The options, of any command, whose values are files, directories or hosts.
 fn private_options() -> BTreeSet<String> {
-    option_names(&Cli::command(), |argument| {
+    let mut command = Cli::command();
+    // The options of studies are made only then.
+    command.build();
+    option_names(&command, |argument| {
         let is_place = |name: &Str| ["HOST", "ADDRESS", "STORE"].iter().any(|prefix| name.starts_with(prefix));
         argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
             || argument.get_value_names().unwrap_or_default().iter().any(is_place)
@@ -158,6 +163,10 @@ mod tests {
                 "./kelvin study file.remote --remote /mnt/nas --output r.html --seed 7",
                 "kelvin study file.remote --remote … --output … --seed 7",
             ),
+            ("kelvin run net.peer -c lab7 -o r.html --cpu 3", "kelvin run net.peer -c … -o … --cpu 3"),
+            ("kelvin run net.peer -clab7 -J -or.html", "kelvin run net.peer -c… -J -o…"),
+            ("kelvin study load --server-group=/sys/fs/cgroup/x", "kelvin study load --server-group=…"),
+            ("kelvin study load --stats-address 10.0.0.1:80", "kelvin study load --stats-address …"),
             ("kelvin run --store postgres://u:secret@h/d --note x", "kelvin run --store … --note x"),
             (
                 "kelvin run --congestion-control bbr --compare-with zenbook-2011",

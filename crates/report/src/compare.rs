@@ -16,7 +16,7 @@ use schemars::Schema;
 pub use self::html::write_page;
 pub use self::junit::write_junit;
 pub use self::markdown::write_markdown;
-use crate::text::{clean, display_width, pad_right, wrap};
+use crate::text::{MIN_TEXT_WIDTH, clean, display_width, pad_right, wrap};
 
 /// Lines of a screen, at most.
 pub const MAX_SCREEN_LINES: usize = 60;
@@ -110,9 +110,14 @@ impl CompareTerminal<'_> {
         self.width.clamp(WIDTH_RANGE[0], WIDTH_RANGE[1])
     }
 
+    /// Columns of paragraphs: on a narrow terminal fewer than those of tables.
+    fn text_width(&self) -> usize {
+        self.width.clamp(MIN_TEXT_WIDTH, WIDTH_RANGE[1])
+    }
+
     /// What is compared, what comes out, and what is to be known of it.
     fn header(&self, comparison: &Comparison) -> Vec<String> {
-        let wrapped = |text: &str| wrap(text, self.width());
+        let wrapped = |text: &str| wrap(text, self.text_width());
         let mut lines = wrapped(&format!("{} against", side_text(&comparison.other, comparison)));
         lines.extend(wrapped(&side_text(&comparison.base, comparison)));
         lines.push(String::new());
@@ -191,7 +196,7 @@ impl CompareTerminal<'_> {
         let cause = Some(row.cause).filter(|_| self.show_all || table < UNDECIDED_TABLE);
         let remarks = [Some(row.compared_by), Some(row.needs), cause, missing].into_iter().flatten();
         for text in remarks.filter(|text| !text.is_empty()) {
-            lines.extend(wrap(&text, self.width() - 4).into_iter().map(|line| format!("    {line}")));
+            lines.extend(wrap(&text, self.text_width() - 4).into_iter().map(|line| format!("    {line}")));
         }
         lines
     }
@@ -202,7 +207,7 @@ impl CompareTerminal<'_> {
             let names = figures[..named_count].join(", ");
             let unnamed_count = figures.len() - named_count;
             let suffix = if unnamed_count > 0 { format!(" and {unnamed_count} more") } else { String::new() };
-            let lines = wrap(&format!("{names}{suffix}: {reason}"), self.width() - 4);
+            let lines = wrap(&format!("{names}{suffix}: {reason}"), self.text_width() - 4);
             let indented = |(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " });
             lines.into_iter().enumerate().map(indented).collect::<Vec<String>>()
         };

@@ -19,7 +19,7 @@ pub use self::markdown::write_markdown;
 use self::sparkline::sparkline;
 use crate::compare::titled_section;
 use crate::terminal::first_screen::to_ascii;
-use crate::text::{pad_right, wrap};
+use crate::text::{MIN_TEXT_WIDTH, pad_right, wrap};
 
 /// Lines of a screen, at most.
 pub const MAX_SCREEN_LINES: usize = 60;
@@ -104,7 +104,7 @@ impl HistoryTerminal<'_> {
     /// # Errors
     /// Those of the writer.
     pub fn render_news(&self, news: &[&SeriesHistory], history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut lines = wrap(&history_title(history), self.width());
+        let mut lines = wrap(&history_title(history), self.text_width());
         lines.push(String::new());
         lines.push(self.title("Changed for the worse"));
         lines.extend(news.iter().flat_map(|series| self.series(series, history)));
@@ -117,10 +117,10 @@ impl HistoryTerminal<'_> {
     }
 
     fn lines(&self, history: &History) -> Vec<String> {
-        let mut lines = wrap(&history_title(history), self.width());
-        lines.extend(wrap(&change_counts(history), self.width()));
-        lines.extend(remarks(history).iter().flat_map(|remark| wrap(remark, self.width())));
-        let footer = wrap(&format!("All series and changes: {}", self.full_command), self.width());
+        let mut lines = wrap(&history_title(history), self.text_width());
+        lines.extend(wrap(&change_counts(history), self.text_width()));
+        lines.extend(remarks(history).iter().flat_map(|remark| wrap(remark, self.text_width())));
+        let footer = wrap(&format!("All series and changes: {}", self.full_command), self.text_width());
         let footer: Vec<String> = std::iter::once(String::new()).chain(footer).collect();
         let mut remaining_lines = MAX_SCREEN_LINES.saturating_sub(lines.len() + footer.len());
         let mut has_omissions = false;
@@ -142,6 +142,11 @@ impl HistoryTerminal<'_> {
 
     fn width(&self) -> usize {
         self.width.clamp(WIDTH_RANGE[0], WIDTH_RANGE[1])
+    }
+
+    /// Columns of paragraphs: on a narrow terminal fewer than those of tables.
+    fn text_width(&self) -> usize {
+        self.width.clamp(MIN_TEXT_WIDTH, WIDTH_RANGE[1])
     }
 
     fn label_width(&self) -> usize {

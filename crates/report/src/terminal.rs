@@ -17,7 +17,7 @@ use kelvin_core::{RunStatus, Severity};
 
 use crate::published::published_comparisons;
 use crate::sections::{Section, SectionEntry, sections};
-use crate::text::{clean, display_width, pad_right, wrap};
+use crate::text::{MIN_TEXT_WIDTH, clean, display_width, pad_right, wrap};
 use crate::{Render, Report, labels, rivals, study_tables};
 
 pub(crate) use first_screen::ladder_lines;
@@ -152,6 +152,11 @@ impl Terminal {
         self.width.clamp(MIN_WIDTH, MAX_WIDTH)
     }
 
+    /// Columns of paragraphs: on a narrow terminal fewer than those of tables.
+    fn text_width(&self) -> usize {
+        self.width.clamp(MIN_TEXT_WIDTH, MAX_WIDTH)
+    }
+
     fn paint(&self, paint: TextStyle, text: &str) -> String {
         let style = paint.style();
         if self.color { format!("{style}{text}{style:#}") } else { text.to_owned() }
@@ -159,7 +164,7 @@ impl Terminal {
 
     /// A paragraph that hangs behind a mark; the mark is painted, and counts as `columns` wide.
     fn hanging(&self, mark: (TextStyle, &str), columns: usize, text: &str) -> Vec<String> {
-        self.hanging_lines(mark, columns, wrap(text, self.width() - columns))
+        self.hanging_lines(mark, columns, wrap(text, self.text_width() - columns))
     }
 
     fn hanging_lines(&self, (paint, mark): (TextStyle, &str), columns: usize, lines: Vec<String>) -> Vec<String> {
@@ -172,7 +177,7 @@ impl Terminal {
     }
 
     fn paragraph(&self, text: &str) -> Vec<String> {
-        wrap(text, self.width())
+        wrap(text, self.text_width())
     }
 
     /// A paragraph in one style.

@@ -52,6 +52,9 @@ fn escape_strings(json: &mut Value) {
     }
 }
 
+/// Columns that paragraphs take on a narrower terminal too.
+pub(crate) const MIN_TEXT_WIDTH: usize = 40;
+
 /// Breaks text into lines of at most `width` characters at spaces; a longer word gets a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

@@ -8,7 +8,7 @@ use kelvin_analysis::wording::explanation::{ExplanationRow, word_explanation};
 use kelvin_core::Explanation;
 use schemars::Schema;
 
-use crate::text::{display_width, pad_left, pad_right, wrap};
+use crate::text::{MIN_TEXT_WIDTH, display_width, pad_left, pad_right, wrap};
 
 pub(crate) use page::sum_and_notes;
 pub use page::{write_drawing, write_page};
@@ -45,7 +45,9 @@ impl WhyTerminal {
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
         let text = word_explanation(explanation);
         for sentence in &text.sentences {
-            wrap(sentence, self.width()).into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            wrap(sentence, self.width.clamp(MIN_TEXT_WIDTH, 100))
+                .into_iter()
+                .try_for_each(|line| writeln!(out, "{line}"))?;
         }
         writeln!(out)?;
         self.row(["what", &text.unit, "share", "shown by"], 0, out)?;

@@ -123,7 +123,8 @@ impl ScreenDrawing<'_> {
 
     /// A paragraph that hangs behind a word, in this many lines at most.
     fn hanging(&self, mark: (TextStyle, &str), indent: usize, text: &str, max_lines: usize) -> Vec<String> {
-        let text_width = self.width() - indent;
+        let terminal_width = self.options.terminal.text_width().min(MAX_WIDTH);
+        let (text_width, max_lines) = (terminal_width - indent, max_lines * self.width().div_ceil(terminal_width));
         let mut lines = wrap(text, text_width);
         if lines.len() > max_lines {
             lines.truncate(max_lines);
