@@ -28,12 +28,12 @@ pub struct JobDirectory {
 }
 
 impl JobDirectory {
-    /// Makes it.
+    /// Makes it in a directory that is named by its whole path, since other ranks may run elsewhere.
     ///
     /// # Errors
     /// Those of the system calls.
     pub fn create(parent: &Path) -> io::Result<Self> {
-        let path = std::path::absolute(parent)?.join(format!("{PREFIX}{:016x}", kernel_random()?));
+        let path = parent.join(format!("{PREFIX}{:016x}", kernel_random()?));
         let probe = format!("{:016x}{:016x}", kernel_random()?, kernel_random()?);
         fs::create_dir(&path)?;
         let remover = start_remover(&path)?;

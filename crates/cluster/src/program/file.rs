@@ -56,7 +56,7 @@ impl Subcommand for FileArgs {
         check_space(directory, self, ranks)?;
         let kind = kelvin_sys::fs::kind(directory).map_err(failed)?;
         Ok(FilePlan {
-            directory: directory.clone(),
+            directory: std::path::absolute(directory).map_err(failed)?,
             file_system: kind.name(),
             is_in_memory: kind.is_in_memory(),
             part_bytes: self.bytes,
@@ -74,11 +74,11 @@ impl Subcommand for FileArgs {
     }
 
     fn measure(&self, coordinator: &mut Coordinator<'_, Self>) {
-        let directory = JobDirectory::create(&self.directory).unwrap_or_else(|error| {
-            let reason = format!("cannot make a directory in {}: {error}", self.directory.display());
+        let plan = coordinator.results().measured.plan.clone();
+        let directory = JobDirectory::create(&plan.directory).unwrap_or_else(|error| {
+            let reason = format!("rank 0 cannot make a directory in {}: {error}", plan.directory.display());
             coordinator.job().abort(None, &reason)
         });
-        let plan = coordinator.results().measured.plan.clone();
         let mut measurement = FileMeasurement { coordinator, directory, plan, offsets: Vec::new() };
         measurement.enter();
         measurement.measure_passes();
