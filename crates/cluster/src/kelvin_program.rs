@@ -99,6 +99,17 @@ impl KelvinProgram {
     }
 }
 
+#[cfg(test)]
+impl KelvinProgram {
+    /// A program in a directory that runs a script.
+    pub(crate) fn of_script(directory: &Path, script: &str) -> Self {
+        let path = directory.join(NAME);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Self { path }
+    }
+}
+
 /// The first rank that has another version than rank 0, with that as a sentence about it. The versions are in the order of the ranks.
 pub fn first_other_version<'a>(versions: impl IntoIterator<Item = &'a str>) -> Option<(usize, String)> {
     let mut versions = versions.into_iter();
@@ -134,22 +145,12 @@ fn complaint(end: ChildEnd, last_line: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
-
-    /// A program of this name that runs a script.
-    fn program(directory: &Path, script: &str) -> KelvinProgram {
-        let path = directory.join(NAME);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        KelvinProgram::find(Some(&path))
-    }
 
     fn run(script: &str, arguments: &[&str]) -> Result<KelvinOutput, String> {
         let directory = tempfile::tempdir().unwrap();
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
-        program(directory.path(), script).run(&arguments).map_err(|error| error.to_string())
+        KelvinProgram::of_script(directory.path(), script).run(&arguments).map_err(|error| error.to_string())
     }
 
     #[test]

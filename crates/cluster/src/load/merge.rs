@@ -72,3 +72,48 @@ fn merge(kelvin: &KelvinProgram, results: &LoadResults, options: &[String]) -> R
     }
     Ok(kelvin.run(&arguments)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::load::event::LoadPlan;
+
+    /// Prints each argument in a line: of a file its content.
+    const SHOW_ARGUMENTS: &str =
+        r#"for word in "$@"; do case $word in *.json) cat "$word"; echo;; *) echo "$word";; esac; done"#;
+
+    fn results(urls: &[&str]) -> LoadResults {
+        let urls = urls.iter().map(|&url| url.to_owned()).collect();
+        let plan = LoadPlan { urls, fail_on: vec!["errors>0".to_owned()], ..LoadPlan::default() };
+        let documents = BTreeMap::from([(0, json!({"requests": 1})), (2, json!({"requests": 5}))]);
+        LoadResults { plan, documents, ..LoadResults::default() }
+    }
+
+    #[test]
+    fn all_documents_are_merged_under_the_conditions() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = format!("{SHOW_ARGUMENTS}; echo 'kelvin: --fail-on errors>0: 3' >&2; exit 1");
+        let kelvin = KelvinProgram::of_script(directory.path(), &script);
+        let merged = merge_to_text(&kelvin, &results(&["http://a/"])).unwrap();
+        assert_eq!(merged.text, "load\nmerge\n--fail-on\nerrors>0\n{\"requests\":1}\n{\"requests\":5}\n");
+        assert_eq!((merged.is_success, merged.complaint.as_deref()), (false, Some("--fail-on errors>0: 3")));
+        let of_two = merge_to_text(&kelvin, &results(&["http://a/", "http://b/"])).unwrap();
+        assert!(of_two.text.contains("\n--different-targets\n"), "{}", of_two.text);
+    }
+
+    #[test]
+    fn json_is_that_of_all_documents_and_drawn() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "test \"$3 $4 $5 $#\" = '--json --plot plot.svg 7' && echo '{\"loads\": []}'";
+        let kelvin = KelvinProgram::of_script(directory.path(), script);
+        let merged = merge_to_json(&kelvin, &results(&[]), Some(Path::new("plot.svg"))).unwrap();
+        assert_eq!(merged, json!({"loads": []}));
+        let refused = KelvinProgram::of_script(directory.path(), "echo 'kelvin: too large' >&2; exit 2");
+        let error = merge_to_json(&refused, &results(&[]), None).unwrap_err().to_string();
+        assert_eq!(error, "kelvin load merge: too large");
+    }
+}

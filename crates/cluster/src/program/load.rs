@@ -40,7 +40,6 @@ impl Subcommand for LoadArgs {
     }
 
     fn plan(&self, _: usize) -> Result<LoadPlan, String> {
-        check_options(&self.options)?;
         Ok(LoadPlan { urls: self.urls.clone(), options: self.options.clone(), fail_on: self.fail_on.clone() })
     }
 
@@ -53,6 +52,9 @@ impl Subcommand for LoadArgs {
     }
 
     fn measure(&self, coordinator: &mut Coordinator<'_, Self>) {
+        if let Err(reason) = check_options(&self.options) {
+            coordinator.job().refuse(None, &reason);
+        }
         check_kelvin_versions(coordinator, &LoadTask::FindKelvin(self.kelvin.path.clone()), |outcome| match outcome {
             LoadOutcome::Kelvin(version) => Some(version),
             LoadOutcome::Generated(_) => None,

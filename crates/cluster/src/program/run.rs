@@ -47,11 +47,7 @@ impl Subcommand for RunArgs {
     }
 
     fn plan(&self, _: usize) -> Result<RunPlan, String> {
-        check_options(&self.options, !self.no_alone)?;
         let out = std::path::absolute(&self.out).map_err(|error| format!("--out {}: {error}", self.out.display()))?;
-        if !out.is_dir() {
-            return Err(format!("--out {}: it must be a directory, which all hosts share", self.out.display()));
-        }
         Ok(RunPlan { out, options: self.options.clone(), has_alone: !self.no_alone })
     }
 
@@ -64,6 +60,9 @@ impl Subcommand for RunArgs {
     }
 
     fn measure(&self, coordinator: &mut Coordinator<'_, Self>) {
+        if let Err(reason) = self.check() {
+            coordinator.job().refuse(None, &reason);
+        }
         let hosts = self.forecast(coordinator);
         let run_seconds = hosts.run_seconds;
         let start_s = seconds_since_1970() + START_LEAD_SECONDS;
@@ -110,6 +109,15 @@ struct Forecast {
 }
 
 impl RunArgs {
+    /// Whether it can be done as asked for.
+    fn check(&self) -> Result<(), String> {
+        check_options(&self.options, !self.no_alone)?;
+        match self.out.is_dir() {
+            true => Ok(()),
+            false => Err(format!("--out {}: it must be a directory, which all hosts share", self.out.display())),
+        }
+    }
+
     /// Has all ranks find their program, and those that measure plan their runs. Says how long all takes.
     fn forecast(&self, coordinator: &mut Coordinator<'_, Self>) -> Forecast {
         check_kelvin_versions(coordinator, &RunTask::FindKelvin(self.kelvin.path.clone()), |outcome| match outcome {

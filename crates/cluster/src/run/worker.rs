@@ -110,17 +110,12 @@ fn figure_ratios(output: &[u8]) -> Result<Vec<FigureRatio>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::run::task::Phase;
 
     /// A worker whose program is a script.
     fn worker(directory: &Path, script: &str) -> RunWorker {
-        let path = directory.join("kelvin");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        RunWorker { kelvin: KelvinProgram::find(Some(&path)) }
+        RunWorker { kelvin: KelvinProgram::of_script(directory, script) }
     }
 
     fn measure(out: &Path) -> RunTask {
