@@ -420,9 +420,11 @@ fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
 }
 
 async fn connect_any(address: &ServerAddress, config: &Config) -> Result<(Client, ConnectionWork), OpenError> {
+    if let Some(Host::Unix(directory)) = config.get_hosts().first() {
+        return connect_unix(address, directory).await;
+    }
     let connect = |tls_use| connect_tcp(address, config, tls_use);
     match address.tls.mode {
-        _ if let Some(Host::Unix(directory)) = config.get_hosts().first() => connect_unix(address, directory).await,
         TlsMode::Disable => connect(TlsUse::Never).await,
         TlsMode::Allow => match connect(TlsUse::Never).await {
             Err(_) => connect(TlsUse::Always).await,

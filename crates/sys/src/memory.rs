@@ -3,6 +3,8 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::clock::Clock;
+#[cfg(target_arch = "x86_64")]
+use crate::cpuid;
 use crate::random::split_mix;
 use crate::region::Region;
 use crate::{Error, Result};
@@ -344,8 +346,8 @@ fn hop(pointer: &mut usize) {
 fn eviction() -> fn(&[u8]) {
     /// CLFLUSHOPT: bit 23 of EBX of leaf 7.
     const OPTIMISED: u32 = 1 << 23;
-    let has_leaf = std::arch::x86_64::__cpuid(0).eax >= 7;
-    if has_leaf && std::arch::x86_64::__cpuid_count(7, 0).ebx & OPTIMISED != 0 {
+    let has_leaf = cpuid::leaf(0, 0).is_some_and(|[max_leaf, ..]| max_leaf >= 7);
+    if has_leaf && cpuid::leaf(7, 0).is_some_and(|[_, ebx, ..]| ebx & OPTIMISED != 0) {
         // It does not wait for the flush before it: 256 MiB take 10 ms where CLFLUSH takes 580 (Emerald Rapids).
         return |line| {
             // SAFETY: the instruction changes no memory, the address is one that may be read, and the processor has it.

@@ -235,10 +235,12 @@ impl<'a> Copier<'a> {
             Err(error) if is_first && UNSUPPORTED_ERRNOS.contains(&error) => {
                 Err(MethodError::Unsupported(self.run.unsupported_reason(self.method, error)))
             }
-            Err(Errno::INTR) if let Some(signal) = stop_signals::stop_signal() => {
-                Err(Error::Interrupted(signal).into())
-            }
             Err(error) => {
+                if error == Errno::INTR
+                    && let Some(signal) = stop_signals::stop_signal()
+                {
+                    return Err(Error::Interrupted(signal).into());
+                }
                 let BlockRequest { offset, bytes } = request;
                 let (source, name) = (self.run.job.source.path().display(), self.method.name());
                 let doing = format!("copy {bytes} bytes at {offset} of {source} by {name} to");

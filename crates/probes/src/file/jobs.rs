@@ -22,7 +22,7 @@ pub(super) static PROBE: Probe = Probe {
     method: include_str!("jobs.md"),
     cases: |machine, effort| {
         const THOROUGH: &[u64] = &[1, JOBS_DEPTH, 128];
-        let depths = by_effort(effort, [&[JOBS_DEPTH], &[JOBS_DEPTH], THOROUGH]);
+        let depths = by_effort(effort, [&[JOBS_DEPTH][..], &[JOBS_DEPTH], THOROUGH]);
         numbers(JOBS, &cpu_counts(allowed_cpu_count(machine).min(MAX_JOBS), effort)).numbers(QUEUE_DEPTH, depths)
     },
     run,

@@ -1,7 +1,8 @@
 //! Timed kernels for x86-64.
 
 use std::arch::asm;
-use std::arch::x86_64::__cpuid;
+
+use crate::cpuid;
 
 /// Clock sources under which the kernel trusts the time-stamp counter.
 pub const COUNTER_CLOCK_SOURCES: &[&str] = &["tsc"];
@@ -12,11 +13,12 @@ pub const COUNTER_STOP_TEXT: &str = "rdtscp; lfence";
 
 /// Why the time-stamp counter cannot be a clock: CPUID must state that it is invariant and that RDTSCP exists.
 pub fn counter_unusable() -> Option<String> {
-    let max_leaf = __cpuid(0x8000_0000).eax;
-    if max_leaf < 0x8000_0007 || __cpuid(0x8000_0007).edx & (1 << 8) == 0 {
+    let has_flag = |leaf, flag: u32| cpuid::leaf(leaf, 0).is_some_and(|[_, _, _, edx]| edx & flag != 0);
+    let max_leaf = cpuid::leaf(0x8000_0000, 0).map_or(0, |[max_leaf, ..]| max_leaf);
+    if max_leaf < 0x8000_0007 || !has_flag(0x8000_0007, 1 << 8) {
         return Some("CPUID 8000_0007h does not state an invariant time-stamp counter".into());
     }
-    if __cpuid(0x8000_0001).edx & (1 << 27) == 0 {
+    if !has_flag(0x8000_0001, 1 << 27) {
         return Some("CPUID 8000_0001h states no RDTSCP".into());
     }
     None
