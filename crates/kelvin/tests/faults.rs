@@ -273,6 +273,19 @@ fn full_disk_of_runs_directory_loses_nothing() {
 }
 
 #[test]
+fn missing_procfs_is_named() {
+    if !is_root() {
+        return MissingRequirement::privilege("mounting a file system over /proc (root may)")
+            .report_skip("a run without /proc");
+    }
+    let dir = RunDir::new();
+    let script = "mount -t tmpfs kelvin-test /proc || exit 77; exec \"$0\" run os.syscall.null --quick --no-store";
+    let output = dir.command("unshare", &["--mount", "sh", "-c", script, KELVIN]).output().unwrap();
+    let expected = "kelvin: /proc is not mounted here, and kelvin needs it: mount -t proc proc /proc\n";
+    assert_eq!((output.status.code(), stderr(&output)), (Some(2), expected));
+}
+
+#[test]
 fn runs_can_be_pruned_on_full_disk() {
     if !is_root() {
         return MissingRequirement::privilege("mounting a small file system (root may)")

@@ -29,13 +29,21 @@ mod tune;
 mod watch;
 mod why;
 
+use std::path::Path;
+
 use kelvin_sys::kmod::KmodDevice;
 
 use crate::cli::Command;
 use crate::cli_error::{CliError, CmdResult};
 
+/// This program, which each round is a new process of. Files that are held open are found beside it.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Runs the command.
 pub fn dispatch(command: Command) -> CmdResult {
+    if !Path::new(OWN_PROGRAM).exists() {
+        bail!("/proc is not mounted here, and kelvin needs it: mount -t proc proc /proc");
+    }
     match command {
         Command::Run(args) => return run::run(args),
         Command::Study(args) => return study::study(&args.0),
