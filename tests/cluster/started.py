@@ -75,6 +75,10 @@ class Tests(Jobs):
         check(all(len(line) <= WIDTH for line in out.splitlines()), out)
         return job.returncode, out, err
 
+    def is_refusal(self, status):
+        """The launcher of MPICH may end with another status than its ranks, if these end early: also by SIGPIPE."""
+        return status == 2 or (self.launcher is network.mpich and status != 0)
+
     @contextmanager
     def running(self, hosts, count, arguments, directory, child_of):
         """A job whose rank on this host has started its kelvin, with its messages. It is ended afterwards."""
@@ -211,16 +215,16 @@ class Tests(Jobs):
                 with tempfile.TemporaryDirectory() as directory:
                     status, out, err = self.finished(hosts, 2, ["load", *options], directory)
                 lines = [line for line in err.splitlines() if line.startswith("kelvin-cluster: ") and expected in line]
-                check(status == 2 and len(lines) == 1 and not out, options, status, out, err)
+                check(self.is_refusal(status) and len(lines) == 1 and not out, options, status, out, err)
             self.check_nothing_runs(hosts)
 
     def other_kelvin_is_named(self):
         with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory:
             kelvin = self.wrapper(directory, 2, "echo kelvin 9.9.9; exit 0")
             status, out, err = self.finished(hosts, 3, ["load", "http://198.18.93.1/"], directory, kelvin)
-            check(status == 2 and "rank 2 (n2) starts kelvin 9.9.9, and rank 0 starts kelvin 0." in err, status, out, err)
+            check(self.is_refusal(status) and "rank 2 (n2) starts kelvin 9.9.9, and rank 0 starts kelvin 0." in err, status, out, err)
             status, out, err = self.finished(hosts, 2, ["load", "http://198.18.93.1/"], tempfile.mkdtemp(dir=directory), "/no/such/kelvin")
-            check(status == 2 and "cannot start /no/such/kelvin: " in err, status, out, err)
+            check(self.is_refusal(status) and "cannot start /no/such/kelvin: " in err, status, out, err)
             self.check_nothing_runs(hosts)
 
     def lost_rank(self, hosts, arguments, directory, action, expected):
@@ -333,7 +337,7 @@ class Tests(Jobs):
             ]:
                 status, out, err = self.finished(hosts, 2, ["run", *options], tempfile.mkdtemp(dir=directory))
                 lines = [line for line in err.splitlines() if line.startswith("kelvin-cluster: ")]
-                check(status == 2 and len(lines) == 1 and expected in lines[0] and not out, options, status, out, err)
+                check(self.is_refusal(status) and len(lines) == 1 and expected in lines[0] and not out, options, status, out, err)
 
 
 ONE_HOST = {
