@@ -103,9 +103,9 @@ def report_run(kelvin, directory):
 def request_time(kelvin, directory):
     """The mean seconds between two requests of eight users."""
     with piped_process([kelvin, "serve", directory, "--listen", "127.0.0.1:0"]) as server:
-        url = server.stdout.readline().split()[-1].rstrip("/")
-        report = json.loads(common.run([kelvin, "load", f"{url}/served", "--users", "8", "--duration", "2s", "--json"]))
-        return 1 / report["rate"]
+        address = server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/")
+        report = json.loads(common.run([kelvin, "load", f"http://{address}/served", "--users", "8", "--duration", "2s", "--json"]))
+        return report["seconds"] / report["requests"]
 
 
 def transfer(kelvin, directory):
