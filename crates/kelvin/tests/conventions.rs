@@ -138,9 +138,12 @@ fn unwritable_home_and_spaces_in_paths_are_no_failure() {
     assert_refused(&output, &["/proc/self", "--store"]);
 }
 
+/// More than a paragraph is indented: what stands behind it is a cell of a table.
+const CELL_INDENT: &str = "                ";
+
 /// Paragraphs that are wider than a terminal: lines without columns, which could be broken, and are no commands to be copied.
 fn overlong_paragraphs(text: &str, width: usize) -> Vec<&str> {
-    let has_columns = |line: &str| line.trim_start().contains("  ");
+    let has_columns = |line: &str| line.trim_start().contains("  ") || line.starts_with(CELL_INDENT);
     let is_broken = |line: &str| line.split_whitespace().all(|word| word.chars().count() < width / 3);
     let is_paragraph = |line: &&str| !has_columns(line) && is_broken(line) && !line.contains("kelvin ");
     text.lines().filter(|line| line.chars().count() > width).filter(is_paragraph).collect()

@@ -128,7 +128,8 @@ impl CompareTerminal<'_> {
 
     fn differences(&self, comparison: &Comparison) -> Vec<String> {
         if comparison.differences.is_empty() {
-            return vec![String::new(), no_difference_text(comparison).into()];
+            let text = wrap(no_difference_text(comparison), self.text_width());
+            return std::iter::once(String::new()).chain(text).collect();
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
         let max_lines = if self.show_all { usize::MAX } else { MAX_DIFFERENCES };
