@@ -46,6 +46,8 @@ fn run() -> Value {
         "protocol": 4, "interface": known_fact(json!("eth0")), "agent_link_speed": known_fact(json!(1e9)), "agent_mtu": known_fact(json!(1500)),
     });
     let input = json!({ "name": "rate", "value": 1e9, "unit": "hertz", "source": "a test" });
+    run["machine"]["platform"]["bios"] =
+        known_fact(json!({ "vendor": "a vendor", "version": "1.2", "date": "2026-01-31" }));
     run["bounds"] = json!([{
         "metric": "mem.bandwidth.read",
         "case": {},

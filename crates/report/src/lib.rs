@@ -10,10 +10,12 @@ use kelvin_core::{Name, Reference, Run};
 
 pub mod assets;
 mod axis;
+pub mod cluster;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV needs fewer of its columns than Parquet"))]
 mod columns;
 pub mod compare;
 pub mod csv;
+mod deviation_steps;
 mod escape;
 pub mod exports;
 pub mod figures;

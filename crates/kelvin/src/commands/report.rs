@@ -1,9 +1,12 @@
 //! `kelvin report`: a stored run, or an exported one, in any format.
 
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
 use kelvin_analysis::analyse_with_library;
+use kelvin_report::cluster::{NetJob, write_page};
 use kelvin_report::exports::{OmittedFigures, omitted};
 use kelvin_report::{
     Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Influx, Json, Markdown, OpenMetrics, Parquet,
@@ -32,6 +35,9 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
         bail!("--output: Parquet is no text for a terminal: name a file");
     }
     let outlet = Outlet::find(args.output.path())?;
+    if let Some(file) = cluster_file(&args.run)? {
+        return report_cluster_job(args, file, outlet);
+    }
     let ComparedMachines { published: mut references, members } = ComparedMachines::from_names(&args.compare_with)?;
     if references.is_empty() && args.output.format() == ReportFormat::Html {
         references = kelvin_analysis::references().to_vec();
@@ -62,6 +68,31 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
         omitted_figures(args.output.format(), &report).filter(|omitted| *omitted != OmittedFigures::default());
     omitted.iter().for_each(|omitted| notice!("figures left out: {omitted}"));
     Ok(())
+}
+
+/// The file that the command line names, if kelvin-cluster wrote it.
+fn cluster_file(name: &OsStr) -> Result<Option<BufReader<File>>, CliError> {
+    let path = Path::new(name);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let context = || format!("cannot read {}", path.display());
+    let mut file = BufReader::new(File::open(path).context(context())?);
+    let is_cluster_file = kelvin_report::cluster::is_cluster_file(file.fill_buf().context(context())?);
+    Ok(is_cluster_file.then_some(file))
+}
+
+/// The page of a job of `kelvin-cluster net`.
+fn report_cluster_job(args: &ReportArgs, file: BufReader<File>, outlet: Outlet) -> Result<(), CliError> {
+    let name = args.run.to_string_lossy();
+    if args.output.format() != ReportFormat::Html {
+        bail!(
+            "{name}: results of kelvin-cluster are shown as a page: give -o FILE.html, or see \
+             `kelvin-cluster report {name}`"
+        );
+    }
+    let job = NetJob::read(file).context(&name)?;
+    outlet.write_output(false, |out| write_page(&job, out))
 }
 
 /// How much of a run a format has, where it has a choice.

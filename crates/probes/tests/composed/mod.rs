@@ -32,6 +32,7 @@ pub fn machine() -> Machine {
         nics: Vec::new(),
         kernel: kernel(),
         platform: Platform {
+            bios: Fact::default(),
             product: text("Composed"),
             hypervisor: known_fact(None),
             container: known_fact(None),
@@ -178,6 +179,7 @@ fn memory() -> Memory {
         transparent_huge_pages: text("madvise"),
         kind: unknown_fact(),
         transfers_per_second: unknown_fact(),
+        modules: Fact::default(),
         channels: unknown_fact(),
         peak_bytes_per_second: unknown_fact(),
     }

@@ -3,10 +3,10 @@
 use std::io;
 
 use kelvin_core::Unit;
-use kelvin_core::units::percent;
 use kelvin_fleet::{Deviations, FleetGroup, FleetReport};
 
 use super::{SERIES_COLUMNS, association_text, counted, differing_text, group_text, series_cells, title, verdict};
+use crate::deviation_steps::{legend, step_labels, step_of};
 use crate::escape::{Markup, html};
 use crate::figures::{AxisKind, CellRank, Drawing, Figure, Heat, HeatCell};
 use crate::html::page_shell::PageShell;
@@ -19,8 +19,6 @@ const MAX_OUTLIERS: usize = 60;
 const MAX_OTHERS: usize = 20;
 /// Metrics that the description names.
 const MAX_NAMED_METRICS: usize = 12;
-/// Deviations from which the colours begin, as shares; the first colour is of what is smaller.
-const STEPS: [f32; 6] = [0.02, 0.05, 0.1, 0.2, 0.4, 0.8];
 
 /// Writes a report of a fleet as a page that opens offline, prints, and fits a phone; light and dark.
 ///
@@ -65,7 +63,7 @@ fn section(group: &FleetGroup, index: usize, report: &FleetReport) -> Markup {
     let hosts = (!lines.is_empty()).then(|| list("hosts", &lines));
     let facts = (!facts.is_empty()).then(|| list("facts", &facts));
     let map = heat_figure(&group.deviations, index).map(|figure| {
-        let legend = legend();
+        let legend = legend("Worse or better by");
         html!(
             "<div class=\"map\">{}</div>{}<p class=\"lead\">{}</p>",
             svg::still(&figure),
@@ -102,7 +100,7 @@ fn heat_figure(deviations: &Deviations, index: usize) -> Option<Figure> {
                 unmeasured.push((row, column));
                 continue;
             }
-            let step = STEPS.iter().filter(|bound| share.abs() >= **bound).count();
+            let step = step_of(f64::from(share.abs()));
             let value = 100.0 * f64::from(share);
             cells.push(HeatCell {
                 row,
@@ -151,25 +149,4 @@ fn heat_figure(deviations: &Deviations, index: usize) -> Option<Figure> {
         shows: Vec::new(),
         drawing: Drawing::Heat(heat),
     })
-}
-
-fn step_labels() -> Vec<String> {
-    let text = |bound: f32| percent(f64::from(bound));
-    let below = format!("below {}", text(STEPS[0]));
-    let between = STEPS.windows(2).map(|pair| format!("{} to {}", text(pair[0]), text(pair[1])));
-    let above = format!("{} and more", text(STEPS[STEPS.len() - 1]));
-    std::iter::once(below).chain(between).chain([above]).collect()
-}
-
-fn legend() -> Markup {
-    let item = |(step, label): (usize, String)| {
-        let class = format!("h{step}");
-        html!(
-            "<span class=\"step\"><svg class=\"drawing\" width=\"14\" height=\"14\"><rect class=\"{}\" width=\"14\" height=\"14\"/></svg> {}</span>",
-            class,
-            label
-        )
-    };
-    let items: Markup = step_labels().into_iter().enumerate().map(item).collect();
-    html!("<p class=\"steps\">Worse or better by {}</p>", items)
 }

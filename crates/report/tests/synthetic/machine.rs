@@ -36,6 +36,7 @@ pub fn machine() -> Machine {
         }],
         kernel: kernel(),
         platform: Platform {
+            bios: Fact::default(),
             product: Fact::known("QEMU Standard PC (Q35)".into(), "/sys/class/dmi/id"),
             hypervisor: Fact::known(Some("KVM".into()), "cpuid 4000_0000h"),
             container: Fact::known(None, "/proc/1/cgroup"),
@@ -108,6 +109,7 @@ fn memory() -> Memory {
         transparent_huge_pages: Fact::known("madvise".into(), "/sys/kernel/mm/transparent_hugepage/enabled"),
         kind: Fact::unknown("/sys/firmware/dmi/tables/DMI needs root"),
         transfers_per_second: Fact::unknown("/sys/firmware/dmi/tables/DMI needs root"),
+        modules: Fact::default(),
         channels: Fact::unknown("/sys/firmware/dmi/tables/DMI needs root"),
         peak_bytes_per_second: Fact::unknown("type and channels of the memory are not known"),
     }

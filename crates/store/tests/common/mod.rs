@@ -249,6 +249,7 @@ fn sample_machine() -> Machine {
             transparent_huge_pages: known_fact("madvise".into()),
             kind: unknown_fact(),
             transfers_per_second: unknown_fact(),
+            modules: Fact::default(),
             channels: unknown_fact(),
             peak_bytes_per_second: known_fact(2.13e10),
         },
@@ -273,6 +274,7 @@ fn sample_machine() -> Machine {
         }],
         kernel: sample_kernel(),
         platform: Platform {
+            bios: Fact::default(),
             product: unknown_fact(),
             hypervisor: known_fact(Some("KVM".into())),
             container: known_fact(None),
