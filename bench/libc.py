@@ -161,7 +161,7 @@ def measure(arguments):
         directory = Path(name)
         (directory / "served").write_bytes(bytes(SERVED_BYTES))
         (directory / "sent").write_bytes(order.randbytes(MIB) * (TRANSFER_BYTES // MIB))
-        run = common.run([programs["dynamic"], "run", "os", "--quick", "--json", "--with-samples", "--no-store", "--no-report"])
+        run = common.run([programs["dynamic"], "run", "os", "--quick", "--json", "--with-samples", "--no-store"])
         (directory / "run.json").write_text(run)
         for round_number, unsettled in common.pair_rounds(arguments, selection):
             for comparison in order.sample(unsettled, len(unsettled)):

@@ -9,11 +9,14 @@ use super::task::Phase;
 /// The tag of a run that says whether other hosts measured at the same time.
 pub const PHASE_TAG: &str = "hosts";
 
+const NO_REPORT: &str = "each host would write it: `kelvin report FILE -o FILE.html` makes a page of a run";
+
 /// Options of `kelvin run` that a rank must not have from the user, and what to do instead.
-const OWN_OPTIONS: [(&str, &str); 6] = [
+const OWN_OPTIONS: [(&str, &str); 7] = [
     ("--out", "give it before --, so that the files of all hosts are together"),
     ("--json", "the run of each host is a file below --out"),
-    ("--report", "each host would write it: `kelvin report FILE` makes a page of a run"),
+    ("--output", NO_REPORT),
+    ("-o", NO_REPORT),
     ("--jitter", "all hosts begin together"),
     ("--dry-run", "the time is predicted before the first run"),
     ("--no-store", "a run with --out is not stored"),
