@@ -90,14 +90,13 @@ impl TestInput<'_> {
     }
 
     /// How far single runs stray in figures, if hosts have one.
-    fn run_states(&self, trimmed: &BTreeSet<u32>) -> Option<RunStates> {
+    fn run_states(&self) -> Option<RunStates> {
         let figures = || self.series.iter().enumerate().filter_map(|(index, cells)| Some((index, cells.as_ref()?)));
         let is_peer = |cell: &&Cell| self.is_peer[cell.host];
         let cells =
             figures().flat_map(|(index, cells)| cells.cells.iter().filter(is_peer).map(move |cell| (index, cell)));
         let candidates = figures().flat_map(|(_, cells)| cells.candidates.iter().map(|candidate| &candidate.cell));
-        let is_trimmed = |host: usize| trimmed.contains(&(host as u32));
-        (self.runs_of_host == 1).then(|| RunStates::new(self.threshold, cells, candidates.filter(is_peer), is_trimmed))
+        (self.runs_of_host == 1).then(|| RunStates::new(self.threshold, cells, candidates.filter(is_peer)))
     }
 }
 
@@ -131,7 +130,7 @@ pub(crate) fn test_candidates(input: &TestInput<'_>) -> OutlierTests {
             cells.candidates.iter().map(move |candidate| (test, stratum(test, cells), *candidate))
         })
         .collect();
-    let states = input.run_states(&trimmed);
+    let states = input.run_states();
     let findings = significant(input, &candidates, (&pools, states.as_ref()), (&trimmed, &tests, rate));
     let largest_pool =
         pools.iter().filter(|((is_family, _), _)| !is_family).map(|(_, pool)| pool).max_by_key(|pool| pool.len());

@@ -26,23 +26,22 @@ struct Stray {
 pub(crate) struct RunStates {
     threshold: f64,
     hosts: usize,
-    /// Of each figure the hosts below and above their peers that may be out, the farthest first.
+    /// Of each figure the hosts far below and far above their peers, the farthest first.
     sides: Vec<[Vec<Stray>; 2]>,
     /// The excesses of each host in the figures in which no other host is nearly as far out, the largest first.
     lone: HashMap<u32, Vec<f32>>,
 }
 
 impl RunStates {
-    /// By the cells of figures, each with its index, and those cells of them that are candidates. `is_excluded` names hosts that may be out
-    /// themselves.
+    /// By the cells of figures, each with its index, and those cells of them that are candidates. Hosts that may be out are among them: nothing
+    /// shows that a run of theirs is in no state.
     pub fn new<'c>(
         threshold: f64,
         cells: impl Iterator<Item = (usize, &'c Cell)>,
         candidates: impl Iterator<Item = &'c Cell>,
-        is_excluded: impl Fn(usize) -> bool,
     ) -> Self {
         let mut states = Self { threshold, ..Self::default() };
-        for (figure, cell) in cells.filter(|(_, cell)| !is_excluded(cell.host)) {
+        for (figure, cell) in cells {
             states.hosts = states.hosts.max(cell.host + 1);
             states.sides.resize_with(states.sides.len().max(figure + 1), Default::default);
             let excess = states.excess(cell);
@@ -53,7 +52,7 @@ impl RunStates {
         }
         let farthest_first = |strays: &mut Vec<Stray>| strays.sort_unstable_by(|a, b| b.excess.total_cmp(&a.excess));
         states.sides.iter_mut().flatten().for_each(farthest_first);
-        for cell in candidates.filter(|cell| !is_excluded(cell.host)) {
+        for cell in candidates {
             let excess = states.excess(cell) as f32;
             states.lone.entry(cell.host as u32).or_default().push(excess);
         }
@@ -191,7 +190,7 @@ mod tests {
             .collect();
         let lone = figures.iter().filter(|far| far.len() == 1).map(|far| cell(far[0], 0.25, 9.0));
         let lone: Vec<Cell> = lone.collect();
-        RunStates::new(0.05, cells.iter().map(|(figure, cell)| (*figure, cell)), lone.iter(), |_| false)
+        RunStates::new(0.05, cells.iter().map(|(figure, cell)| (*figure, cell)), lone.iter())
     }
 
     #[test]
