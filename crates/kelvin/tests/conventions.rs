@@ -153,8 +153,9 @@ fn overlong_paragraphs(text: &str, width: usize) -> Vec<&str> {
 fn paragraphs_keep_to_forty_columns() {
     let surroundings = Surroundings::new();
     // What programs read has one line for each.
-    let is_text =
-        |arguments: &&Vec<&str>| !["--json", "html", "--help", "list"].iter().any(|word| arguments.contains(word));
+    let is_text = |arguments: &&Vec<&str>| {
+        !["--json", "html", "--help", "--version", "list"].iter().any(|word| arguments.contains(word))
+    };
     let commands = surroundings.commands();
     let mut lines = Vec::new();
     for arguments in commands.iter().filter(is_text) {

@@ -44,6 +44,11 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
     let problem = format_args!("{started:?} is not a time such as 2026-01-31T12:00:00Z");
     require(parse_started(started).is_some(), "started", problem)?;
     check_grammar("kelvin", &header.kelvin, &WORD_GRAMMAR)?;
+    if let Some(build) = &header.build {
+        build.commit.iter().try_for_each(|commit| check_grammar("build.commit", commit, &WORD_GRAMMAR))?;
+        check_grammar("build.target", &build.target, &WORD_GRAMMAR)?;
+        build.features.iter().try_for_each(|feature| check_grammar("build.features", feature, &WORD_GRAMMAR))?;
+    }
     check_positive("clock.hertz", header.clock.hertz)?;
     check_not_negative("clock.relative_error", header.clock.relative_error)?;
     check_not_negative("clock.pair_nanoseconds", header.clock.pair_nanoseconds)?;

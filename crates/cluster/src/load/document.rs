@@ -35,7 +35,7 @@ pub fn parse_document(output: &[u8]) -> Result<Value, String> {
 /// A time that is none.
 pub fn put_on_clock(document: &mut Value, difference: ClockDifference) -> Result<(), String> {
     // The source of time is what it was.
-    let clock = document.get("clock").and_then(|clock| clock.get("source")).cloned();
+    let clock = document.pointer("/clock/source").cloned();
     document["clock"] = json!({
         "source": clock,
         "synchronized": true,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use clap::{Command, CommandFactory};
+use clap::{Command as Flags, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ fn date() -> String {
 }
 
 /// The man pages of a command and of those below it, with their names.
-fn man_pages(command: &Command) -> Vec<(String, String)> {
+fn man_pages(command: &Flags) -> Vec<(String, String)> {
     let source = format!("kelvin {}", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone()).date(date()).source(source).manual("kelvin");
     let mut page = Vec::new();
@@ -38,10 +38,10 @@ fn man_pages(command: &Command) -> Vec<(String, String)> {
 }
 
 /// The command line without hidden commands, which completions would offer.
-fn listed_command() -> Command {
+fn listed_command() -> Flags {
     let cli = Cli::command();
     let listed = cli.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
-    let command = Command::new("kelvin").disable_help_subcommand(cli.is_disable_help_subcommand_set());
+    let command = Flags::new("kelvin").disable_help_subcommand(cli.is_disable_help_subcommand_set());
     command.version(env!("CARGO_PKG_VERSION")).args(cli.get_arguments().cloned()).subcommands(listed)
 }
 
@@ -58,7 +58,7 @@ fn write_pages(directory: &Path) -> io::Result<()> {
 }
 
 /// Every command that is listed in a help, as the name of its man page.
-fn page_names(name: &str, command: &Command) -> Vec<String> {
+fn page_names(name: &str, command: &Flags) -> Vec<String> {
     let subcommands = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
     let names = subcommands.flat_map(|subcommand| page_names(&format!("{name}-{}", subcommand.get_name()), subcommand));
     [format!("{name}.1")].into_iter().chain(names).collect()

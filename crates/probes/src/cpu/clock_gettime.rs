@@ -41,12 +41,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let library = || Ok(libc_clock_gettime_loop(clock, TRIAL_CALLS)?);
     let kernel = || Ok(clock_gettime_loop(clock, TRIAL_CALLS)?);
     let is_in_user_mode = takes_less_than_half(bench.clock(), library, kernel)?;
-    note_c_library(bench);
     bench.note(if is_in_user_mode {
         "vDSO: less than half the time of the bare system call for the same clock"
     } else {
         "system call: more than half the time of the bare system call for the same clock"
     });
+    note_c_library(bench);
     bench.time(&CLOCK_GETTIME, |calls| Ok(libc_clock_gettime_loop(clock, calls)?))
 }
 

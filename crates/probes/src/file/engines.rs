@@ -62,10 +62,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let file_time = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
     let depth =
         passes.blocks.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"));
+    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached_file.proof, file_time / 1e9));
     if engine == ReadEngine::Fread {
         note_c_library(bench);
     }
-    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached_file.proof, file_time / 1e9));
     passes.blocks.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
     cached_file.check_resident()

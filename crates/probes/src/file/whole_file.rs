@@ -62,10 +62,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let total = bench.nanoseconds(clock.stop().wrapping_sub(start));
     let expected = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
     fail_if(tally != expected, format!("{expected:?} were to be read, and it came to {tally:?}"))?;
+    bench.note(cached_file.proof.as_str());
     if engine == ReadEngine::Fread {
         note_c_library(bench);
     }
-    bench.note(cached_file.proof.as_str());
     bench.record(&METRIC, vec![total]);
     bench.record(&WHOLE_FILE_REQUEST, vec![total / expected.requests as f64]);
     bench.record(&WHOLE_FILE_BYTE, vec![total / expected.bytes as f64]);

@@ -53,10 +53,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mut partner = TokenPartner::start(mechanism, task, bench.cpu())?;
     let counts = partner.count_round_trips(PROOF_TRIPS)?;
     counts.check_one_switch_each_way()?;
+    bench.note(counts.describe());
     if mechanism == HandoffMechanism::Condvar {
         note_c_library(bench);
     }
-    bench.note(counts.describe());
     if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
         let own_channel = HandoffChannel::new(handoff_method(mechanism), partner_kind(task).scope())?;
         bench.time_parts([&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS], |clock, iterations| {

@@ -49,10 +49,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     if placement == PairPlacement::SameCpu {
         counts.check_one_switch_each_way()?;
     }
+    bench.note(format!("woken on CPU {cpu}; {}", counts.describe()));
     if mechanism == HandoffMechanism::Condvar {
         note_c_library(bench);
     }
-    bench.note(format!("woken on CPU {cpu}; {}", counts.describe()));
     bench.time_back_to_back([&METRIC], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
