@@ -172,8 +172,19 @@ fn import(run: &Value) -> Result<kelvin_core::Run, String> {
 }
 
 /// The last part of where a name stands, which is never free text.
-const NAME_FIELDS: [&str; 11] =
-    ["id", "metric", "probe", "identity", "architecture", "mode", "kelvin", "call", "tool", "commit", "target"];
+const NAME_FIELDS: [&str; 11] = [
+    "id",
+    "metric",
+    "probe",
+    "identity",
+    "architecture",
+    "mode",
+    "kelvin",
+    "call",
+    "tool",
+    "build/commit",
+    "build/target",
+];
 
 #[test]
 fn every_string_is_refused_or_shown_inert() {
