@@ -99,7 +99,9 @@ class Tests(Jobs):
             with tempfile.TemporaryDirectory() as directory, network.started(self.command(hosts, LONG), directory) as job:
                 self.wait_for(lambda: Path(directory, RESULTS).exists() and events(read_results(directory), "pair"), JOB_SECONDS, "pairs")
                 os.kill(hosts.processes(self.program)[0][0], signal.SIGSTOP)
-                self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
+                self.wait_for(lambda: not sum(list(hosts.processes(self.program).values())[1:], []), END_SECONDS, "the end of the other ranks")
+                self.continue_stopped(hosts)
+                self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of rank 0")
                 _, err = job.communicate(timeout=END_SECONDS)
             check(job.returncode != 0 and "rank 0 has been silent for 5 s" in err, job.returncode, err)
 

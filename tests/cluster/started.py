@@ -67,13 +67,14 @@ class Tests(Jobs):
         name, *rest = arguments
         return self.launcher(hosts, [[self.program, name, "--json", RESULTS, "--kelvin", str(kelvin or self.kelvin), *rest]] * count)
 
-    def finished(self, hosts, count, arguments, directory, kelvin=None):
+    def finished(self, hosts, count, arguments, directory, kelvin=None, expected=0):
         with network.started(self.job(hosts, count, arguments, kelvin), directory) as job:
             out, err = job.communicate(timeout=JOB_SECONDS)
         # MPICH complains there of a rank 0 that ended before others reached it.
         out = "".join(line for line in out.splitlines(keepends=True) if "UCX  ERROR" not in line)
         check(all(len(line) <= WIDTH for line in out.splitlines()), out)
-        return job.returncode, out, err
+        results = read_results(directory) if Path(directory, RESULTS).exists() else []
+        return self.status(job, err, results, expected), out, err
 
     def is_refusal(self, status):
         """The launcher of MPICH may end with another status than its ranks, if these end early: also by SIGPIPE."""
@@ -162,7 +163,7 @@ class Tests(Jobs):
                 check(f"\n{name}   " in out, out)
             again = self.report(directory)
             check(again.returncode == 0 and again.stdout == out, again, out)
-            missed = self.finished(hosts, 3, [*arguments[:2], "--fail-on", "rate<1000", *arguments[4:]], tempfile.mkdtemp(dir=directory))
+            missed = self.finished(hosts, 3, [*arguments[:2], "--fail-on", "rate<1000", *arguments[4:]], tempfile.mkdtemp(dir=directory), expected=1)
             check(missed[0] == 1 and "rate<1000" in missed[2], missed)
             self.check_no_process(hosts)
 
@@ -201,7 +202,7 @@ class Tests(Jobs):
         with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
             kelvin = self.wrapper(directory, 1, 'case "$1 $2" in "load --json") echo "kelvin: out of descriptors" >&2; exit 2;; esac')
             arguments = ["load", f"{url}/", "--", "--rate", "100", "--duration", "500ms"]
-            status, out, err = self.finished(hosts, 2, arguments, directory, kelvin)
+            status, out, err = self.finished(hosts, 2, arguments, directory, kelvin, expected=1)
             check(status == 1 and "rank 1 (n1): out of descriptors" in out and "The files lack 1 share" in out, status, out, err)
 
     def load_that_nobody_can_make_is_one_line(self):
