@@ -14,6 +14,11 @@ FAULT_SECONDS = 10
 END_SECONDS = 20
 JOB_SECONDS = 240
 RESULTS = "results.jsonl"
+# The command lines that start two ranks on one host.
+ONE_HOST = {
+    network.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
+    network.mpich: ["mpirun.mpich", "-n", "2"],
+}
 
 
 class Failure(Exception):

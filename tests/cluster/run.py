@@ -18,7 +18,7 @@ from pathlib import Path
 import file_system
 import hosts as network
 import started
-from jobs import END_SECONDS, JOB_SECONDS, RESULTS, Failure, Jobs, check, events, read_results, skip
+from jobs import END_SECONDS, JOB_SECONDS, ONE_HOST, RESULTS, Failure, Jobs, check, events, read_results, skip
 
 # Each pass ends soon, and all pairs are still measured. Low rates need little CPU.
 RATE, SLOW_RATE = "40mbit", "16mbit"
@@ -146,10 +146,6 @@ class Tests(Jobs):
             check(job.returncode == 2 and expected in job.stderr, arguments, job)
 
 
-ONE_HOST = {
-    network.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
-    network.mpich: ["mpirun.mpich", "-n", "2"],
-}
 TESTS = [
     Tests.mistakes_are_one_line,
     Tests.existing_file_is_kept,

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import hosts as network
-from jobs import END_SECONDS, FAULT_SECONDS, JOB_SECONDS, RESULTS, Jobs, check, events, read_results
+from jobs import END_SECONDS, FAULT_SECONDS, JOB_SECONDS, ONE_HOST, RESULTS, Jobs, check, events, read_results
 
 WIDTH = 80
 # As little as is a run that can be compared: no figure of it is looked at.
@@ -341,10 +341,6 @@ class Tests(Jobs):
                 check(self.is_refusal(status) and len(lines) == 1 and expected in lines[0] and not out, options, status, out, err)
 
 
-ONE_HOST = {
-    network.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
-    network.mpich: ["mpirun.mpich", "-n", "2"],
-}
 TESTS = [
     Tests.load_is_one_schedule,
     Tests.urls_are_given_in_turn,
