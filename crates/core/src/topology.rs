@@ -264,7 +264,7 @@ impl CacheInstances {
     }
 
     /// The CPUs that share the one of these caches that a CPU has.
-    fn sharers_of(&self, cpu: u32) -> Option<&[u32]> {
+    pub fn sharers_of(&self, cpu: u32) -> Option<&[u32]> {
         self.shared_by.iter().find(|cpus| cpus.contains(&cpu)).map(Vec::as_slice)
     }
 }

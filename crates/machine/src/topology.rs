@@ -24,6 +24,11 @@ pub(crate) fn read(root: FileRoot<'_>, cpu: Option<u32>) -> Topology {
     let locations = fact_of(cpu_locations(root, &online));
     let socket_count = required(&locations).and_then(|cpus| sockets(root, cpus));
     let core_locations = locations.as_ref().map(|cpus| cores(cpus));
+    let cache_instances = match online.get() {
+        Some(online) => cache_instances(root, online),
+        None => Fact::unknown(online.source_or_reason()),
+    };
+    let known_caches = cache_instances.get().map_or(&[][..], Vec::as_slice);
     let mut topology = Topology {
         offline: offline_cpus(root, &online),
         isolated: root.fact(&format!("{CPU_DIRECTORY}/isolated"), cpu_list),
@@ -32,12 +37,9 @@ pub(crate) fn read(root: FileRoot<'_>, cpu: Option<u32>) -> Topology {
         cores: core_locations.as_ref().map(|cores| cores.len() as u32),
         siblings: locations.map(|cpus| cpus.into_iter().map(|location| location.threads).collect()),
         core_locations,
-        core_kinds: fact_of(core_kinds(root, &online)),
+        core_kinds: fact_of(core_kinds(root, &online, known_caches)),
         caches: Fact::default(),
-        cache_instances: match online.get() {
-            Some(online) => cache_instances(root, online),
-            None => Fact::unknown(online.source_or_reason()),
-        },
+        cache_instances,
         nodes: nodes(root),
         online,
     };

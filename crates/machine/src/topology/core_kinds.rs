@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::units::stated_value;
-use kelvin_core::{CoreKind, Fact, Unit};
+use kelvin_core::{CacheInstances, CoreKind, Fact, Unit};
 
 use super::{CPU_DIRECTORY, non_empty_cpu_list};
 use crate::cpu;
@@ -15,9 +15,6 @@ const HYBRID_PMUS: [(&str, &str); 3] = [("cpu_core", "P-core"), ("cpu_atom", "E-
 /// Indexes in `HYBRID_PMUS`. One PMU counts for both on Meteor Lake, whose low-power cores are on another tile than its L3.
 const E_CORE: usize = 1;
 const LOW_POWER_E_CORE: usize = 2;
-
-/// More caches of one CPU than any processor has.
-const MAX_CACHES: usize = 16;
 
 /// Frequencies and capacities that differ by a smaller factor are of one kind: the favoured cores of a design are a few percent faster than
 /// its others (Turbo Boost Max 3.0).
@@ -32,16 +29,20 @@ enum KindKey {
     Speed(Option<&'static str>, Option<usize>, Option<usize>),
 }
 
-/// The kinds of the online cores, the fastest first; none where all are alike.
-pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<(Vec<CoreKind>, String), String> {
+/// The kinds of the online cores, which have these caches, the fastest first; none where all are alike.
+pub(super) fn core_kinds(
+    root: FileRoot<'_>,
+    online: &Fact<Vec<u32>>,
+    caches: &[CacheInstances],
+) -> Result<(Vec<CoreKind>, String), String> {
     let cpus = required(online)?;
     let pmu_cpus = HYBRID_PMUS.map(|(pmu, _)| {
         root.text(&format!("/sys/devices/{pmu}/cpus")).and_then(|list| non_empty_cpu_list(&list)).unwrap_or_default()
     });
-    let e_core_cache_levels = cache_levels(root, &pmu_cpus[E_CORE]);
-    let is_low_power = |cpu| {
-        e_core_cache_levels.get(&cpu).is_some_and(|level| e_core_cache_levels.values().any(|other| other > level))
-    };
+    let last_level =
+        |&cpu: &u32| caches.iter().filter(|group| group.sharers_of(cpu).is_some()).map(|group| group.level).max();
+    let e_core_level = pmu_cpus[E_CORE].iter().filter_map(last_level).max();
+    let is_low_power = |cpu| last_level(&cpu).is_some_and(|level| Some(level) < e_core_level);
     let designs = cpu::arm_designs(root);
     // A speed that is stated for some CPUs only says nothing of the others.
     let speeds = |file: &str| -> BTreeMap<u32, f64> {
@@ -96,14 +97,6 @@ pub(super) fn core_kinds(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<
     Ok((kinds, source))
 }
 
-/// The level of the last cache of each CPU whose caches are stated.
-fn cache_levels(root: FileRoot<'_>, cpus: &[u32]) -> BTreeMap<u32, u32> {
-    let level =
-        |cpu: u32, index| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/cache/index{index}/level"))?.parse().ok();
-    let last_level = |cpu| (0..MAX_CACHES).map_while(|index| level(cpu, index)).max();
-    cpus.iter().filter_map(|&cpu| Some((cpu, last_level(cpu)?))).collect()
-}
-
 /// The lowest speed of each class, ascending: a class begins where a speed is above the lowest of the class before by more than that factor.
 fn class_floors(speeds: &BTreeMap<u32, f64>) -> Vec<f64> {
     let mut values: Vec<f64> = speeds.values().copied().collect();
@@ -133,6 +126,7 @@ fn add_speed_to_equal_names(kinds: &mut [CoreKind]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::caches::cache_instances;
     use super::*;
     use crate::tests::FixtureTree;
 
@@ -147,8 +141,10 @@ mod tests {
                 tree.fill(&format!("sys/devices/system/cpu/cpu{cpu}/{file}"), &text);
             }
         }
-        let online = Fact::known((0..cpus).collect(), "a test");
-        core_kinds(FileRoot::new(tree.path()), &online).unwrap().0
+        let online: Fact<Vec<u32>> = Fact::known((0..cpus).collect(), "a test");
+        let root = FileRoot::new(tree.path());
+        let caches = cache_instances(root, online.get().unwrap());
+        core_kinds(root, &online, caches.get().map_or(&[][..], Vec::as_slice)).unwrap().0
     }
 
     fn names_and_cpus(kinds: &[CoreKind]) -> Vec<(&str, &[u32])> {
@@ -175,7 +171,11 @@ mod tests {
         let pmus = [("sys/devices/cpu_core/cpus", "0"), ("sys/devices/cpu_atom/cpus", "1-3")];
         let last_cache = |levels: [&'static str; 4]| {
             kinds(4, &pmus, |cpu| {
-                vec![("cache/index0/level", "1".into()), ("cache/index1/level", levels[cpu as usize].into())]
+                vec![
+                    ("cache/index0/level", levels[cpu as usize].into()),
+                    ("cache/index0/type", "Unified".into()),
+                    ("cache/index0/size", "2048K".into()),
+                ]
             })
         };
         let meteor_lake = last_cache(["3", "3", "3", "2"]);
