@@ -7,6 +7,7 @@ mod analyse;
 mod bounds;
 mod canaries;
 pub mod class_comparison;
+mod command_times;
 pub mod compare;
 pub mod counters;
 mod cpu_placement_modes;
@@ -39,6 +40,7 @@ pub mod wording;
 pub use analyse::{analyse, analyse_with_library};
 pub use canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN, steady_core};
 pub use class_comparison::class_member;
+pub use command_times::{CommandRun, CommandRuns, TimingSettings, time_commands};
 pub use compare::{
     ComparisonRequest, ComparisonSubject, Gate, InterleavedCase, InterleavedSettings, SideInput, compare_interleaved,
     fact_differences, foreign_reference,

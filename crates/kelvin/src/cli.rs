@@ -28,6 +28,7 @@ mod settings;
 mod spelling;
 mod study;
 mod study_load;
+mod time;
 mod transfer;
 mod usage_error;
 mod watch;
@@ -67,6 +68,7 @@ pub use spelling::similar_word;
 use study::with_named_study;
 pub use study::{StudyArgs, StudyCommand};
 pub use study_load::StudyLoadArgs;
+pub use time::{TimeArgs, TimeFormat};
 pub use transfer::{AutoOr, ReceiveArgs, SendArgs};
 use usage_error::{not_utf8_error, one_line_error};
 pub use watch::WatchArgs;
@@ -159,6 +161,9 @@ pub enum Command {
     #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = help!("ab"))]
     Ab(Box<AbArgs>),
+    /// Time one command or compare several, interleaved
+    #[command(after_help = help!("time"))]
+    Time(Box<TimeArgs>),
     /// Measure at an interval; report each lasting regression once
     #[command(mut_arg("budget", |budget| budget.help(help!("watch-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("watch-rounds"))))]
@@ -173,9 +178,9 @@ pub enum Command {
     /// Run one probe once, for the supervisor
     #[command(name = "probe-process", hide = true)]
     ProbeProcess,
-    /// Run one command once, for `ab`
+    /// Run one command once, for `time` and `ab`
     #[command(name = "command-process", hide = true)]
-    ProgramProcess,
+    CommandProcess,
     /// Read one file under a limit, for `file cache`
     #[command(name = "file-cache-process", hide = true)]
     FileCacheProcess,

@@ -8,6 +8,7 @@ mod answer;
 mod cause_experiment;
 mod class_members;
 mod cli;
+mod command_runner;
 mod commands;
 mod costs;
 mod fallback_dirs;

@@ -1,4 +1,4 @@
-//! `kelvin ab`: two settings and two commands interleaved, what it refuses, and that settings come back.
+//! `kelvin ab` and `kelvin time`: settings and commands interleaved, what they refuse, and that settings come back.
 
 mod test_dir;
 
@@ -190,4 +190,85 @@ fn incomparable_settings_are_refused() {
     expect_refusal(&["--a-cmd", "true", "--b-cmd", "true", "os.syscall.null"], &["--a-cmd"]);
     expect_refusal(&["--b", "cpu=0", "os.syscall.null", "--format", "junit"], &["--format junit", "--fail-on"]);
     expect_refusal(&["--b", "cpu=0", "os.syscall.null", "--until", "0"], &["--until"]);
+}
+
+fn time(dir: &TestDir, arguments: &[&str]) -> Output {
+    dir.command(KELVIN, &[&["time"], arguments].concat()).output().unwrap()
+}
+
+fn lines_of(dir: &TestDir, file: &str) -> Vec<String> {
+    std::fs::read_to_string(dir.path().join(file)).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn times_are_exported_as_hyperfine_has_them() {
+    let dir = TestDir::new();
+    // Not a timing that may come out otherwise: a sleep never ends early.
+    let options = ["-r", "8", "-w", "0", "-L", "seconds", "0.01,0.1", "--export-json", "times.json", "-o", "times.csv"];
+    let output = time(&dir, &[&["sleep {seconds}"], &options[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(dir.path().join("times.json")).unwrap()).unwrap();
+    let [short, long] = [0, 1].map(|place| &json["results"][place]);
+    assert_eq!((&long["command"], &long["parameters"]["seconds"]), (&Value::from("sleep 0.1"), &Value::from("0.1")));
+    assert!(long["times"].as_array().unwrap().iter().all(|time| time.as_f64() >= Some(0.1)), "{long}");
+    // Less than this program itself has: what it takes is not counted.
+    let memory = long["memory_usage_byte"].as_array().unwrap();
+    assert!(memory.iter().all(|bytes| bytes.as_u64() < Some(16 << 20)), "{long}");
+    assert_eq!((long["times"].as_array().unwrap().len(), &long["exit_codes"][7]), (8, &Value::from(0)));
+    assert_eq!(json["reference"], 0, "{short}");
+    let relative = &long["relative"];
+    assert!(relative["ratio"]["value"].as_f64() > Some(1.0), "{relative}");
+    let csv = lines_of(&dir, "times.csv");
+    assert!(csv[0].ends_with("min,max,parameter_seconds,mean_low,mean_high,ratio,ratio_low,ratio_high"), "{csv:?}");
+    assert!(csv[2].starts_with("sleep 0.1,0.1"), "{csv:?}");
+}
+
+#[test]
+fn steps_are_run_around_each_run() {
+    let dir = TestDir::new();
+    let steps = [
+        "-s",
+        "echo setup >> log",
+        "-p",
+        "echo prepare >> log",
+        "-C",
+        "echo conclude >> log",
+        "-c",
+        "echo cleanup >> log",
+    ];
+    let output = time(&dir, &[&["echo run >> log", "-r", "2", "-w", "1", "-S", "sh -e"], &steps[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let run = ["prepare", "run", "conclude"];
+    let expected = [&["setup"][..], &run, &run, &run, &["cleanup"]].concat();
+    assert_eq!(lines_of(&dir, "log"), expected);
+}
+
+#[test]
+fn output_and_input_of_commands_are_files() {
+    let dir = TestDir::new();
+    std::fs::write(dir.path().join("in"), "of the file\n").unwrap();
+    let output = time(&dir, &["-N", "cat", "-r", "2", "--input", "in", "--command-output", "out"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(lines_of(&dir, "out"), ["of the file"]);
+    let shown = time(&dir, &["echo shown; echo apart >&2", "-r", "2", "-w", "0", "--show-output"]);
+    assert_eq!((stdout(&shown).matches("shown\n").count(), stderr(&shown).matches("apart\n").count()), (2, 2));
+    let piped = time(&dir, &["yes | head -c 1000000", "-r", "1", "-w", "0", "--command-output", "pipe"]);
+    assert_eq!(piped.status.code(), Some(0), "{}", stderr(&piped));
+}
+
+#[test]
+fn failing_command_ends_timing_unless_ignored() {
+    let dir = TestDir::new();
+    let failing = ["echo out of luck >&2; exit 3", "-r", "2"];
+    assert_refused(&time(&dir, &failing), &["exited with status 3: out of luck", "-i"]);
+    let ignored = time(&dir, &[&failing[..], &["-i", "--json"]].concat());
+    assert_eq!(ignored.status.code(), Some(0), "{}", stderr(&ignored));
+    let json: Value = serde_json::from_slice(&ignored.stdout).unwrap();
+    assert_eq!(json["results"][0]["exit_codes"], serde_json::json!([3, 3]));
+    assert_refused(&time(&dir, &["-N", "/no/such/program"]), &["/no/such/program", "cannot be started"]);
+    assert_refused(&time(&dir, &["true", "-p", "exit 4"]), &["--prepare 'exit 4'", "exited with status 4"]);
+    assert_refused(&time(&dir, &["sleep", "1"]), &["'sleep'", "put one with arguments into quotes"]);
+    assert_refused(&time(&dir, &["sleep 600", "--budget", "200ms"]), &["--budget"]);
+    assert_refused(&time(&dir, &["true", "--output", "pipe"]), &["--command-output"]);
+    assert!(!dir.path().join("pipe").exists());
 }

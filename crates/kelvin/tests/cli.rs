@@ -276,6 +276,7 @@ const COMMANDS: &[&[&str]] = &[
     &["history"],
     &["fleet"],
     &["ab"],
+    &["time"],
     &["watch"],
     &["send"],
     &["receive"],

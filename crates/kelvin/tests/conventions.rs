@@ -36,7 +36,7 @@ impl Surroundings {
 
     /// Commands that end by themselves with status 0, and need neither a store nor a home.
     fn commands(&self) -> Vec<Vec<&str>> {
-        let fixed: [&[&str]; 25] = [
+        let fixed: [&[&str]; 26] = [
             &[],
             &["--help"],
             &["--version"],
@@ -60,6 +60,7 @@ impl Surroundings {
             &["compare", "zenbook-2011", RUN],
             &["why", "--causes"],
             &["ab", "--a-cmd", "true", "--b-cmd", "true", "--budget", "minimum", "--rounds", "2"],
+            &["time", "true", "false || true", "-r", "2"],
             &["file", "read", "data"],
             &["digest", "data", "data"],
         ];

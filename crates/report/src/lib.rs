@@ -13,6 +13,7 @@ mod axis;
 pub mod cluster;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV needs fewer of its columns than Parquet"))]
 mod columns;
+pub mod command_times;
 pub mod compare;
 pub mod csv;
 mod deviation_steps;

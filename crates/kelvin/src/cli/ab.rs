@@ -7,6 +7,7 @@ use clap::Args;
 
 use kelvin_core::quantity::{parse_bytes, parse_percentage};
 
+use super::time::command;
 use super::{CompareOutputArgs, RunOptions, percent_up_to_50, socket_buffers};
 
 /// `kelvin ab`.
@@ -41,11 +42,6 @@ pub struct AbArgs {
     /// How to measure
     #[command(flatten)]
     pub options: RunOptions,
-}
-
-/// A command of the shell, which does something.
-fn command(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("expected a command, such as 'gzip -k data'".into()) } else { Ok(text.to_owned()) }
 }
 
 /// A setting of one side, as it was written, and what it means.

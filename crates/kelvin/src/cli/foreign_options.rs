@@ -54,8 +54,10 @@ const ADVICE: &[Advice] = &[
     // hyperfine, and ApacheBench of the same name.
     advice("kelvin ab", &["-n", "-k"], "it compares two settings or commands: kelvin load sends requests"),
     advice("kelvin ab", &["-r", "--runs", "-m", "--min-runs", "-M", "--max-runs"], "give --rounds N, or --until PERCENT"),
-    advice("kelvin ab", &["--warmup", "-p", "--prepare", "-N", "--shell"], "commands are run by /bin/sh as they are: put it into --a-cmd and --b-cmd"),
+    advice("kelvin ab", &["--warmup", "-p", "--prepare", "-N", "--shell"], "kelvin time has this option, and times one command or several"),
     advice("kelvin ab", &["--export-json", "--export-markdown", "--export-csv"], "give -o FILE, in the format of its ending"),
+    advice("kelvin time", &["-u", "--time-unit", "--style", "--sort"], "units follow the values, and rows the commands: leave it out"),
+    advice("kelvin time", &["--export-asciidoc", "--export-orgmode"], "give -o FILE.md, or .csv or .json"),
     // rsync, scp.
     advice("kelvin send", &["-a", "--archive"], "give -r --links, and --owners and --xattrs to keep these too"),
     advice("kelvin send", &["-z", "--compress"], "bytes are sent as they are: leave it out"),

@@ -24,7 +24,7 @@ struct CommandGroup {
 }
 
 const GROUPS: [CommandGroup; 5] = [
-    CommandGroup { title: "Measure", commands: &["run", "study", "ab", "watch"] },
+    CommandGroup { title: "Measure", commands: &["run", "study", "ab", "time", "watch"] },
     CommandGroup {
         title: "Understand",
         commands: &["report", "why", "explain", "list", "compare", "history", "fleet"],

@@ -16,7 +16,6 @@ use crate::cli_error::CmdResult;
 
 pub use self::interleave::InterleaveLimits;
 pub use self::probes::{ProbeComparison, compare};
-pub use self::programs::command_process;
 
 /// Seconds, unless asked otherwise; and where a precision is asked for.
 const DEFAULT_SECONDS: f64 = 60.0;

@@ -25,6 +25,7 @@ mod selfcheck;
 mod send;
 mod serve;
 pub(crate) mod study;
+mod time;
 mod tune;
 mod watch;
 mod why;
@@ -35,6 +36,7 @@ use kelvin_sys::kmod::KmodDevice;
 
 use crate::cli::Command;
 use crate::cli_error::{CliError, CmdResult};
+use crate::command_runner;
 
 /// This program, which each round is a new process of. Files that are held open are found beside it.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -66,10 +68,11 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::History(args) => return history::history(&args),
         Command::Fleet(args) => return fleet::fleet(&args),
         Command::Ab(args) => return ab::ab(&args),
+        Command::Time(args) => return time::time(&args),
         Command::Watch(args) => return watch::watch(&args),
         Command::Config(args) => config::config(&args)?,
         Command::Help(args) => help::help(&args)?,
-        Command::ProgramProcess => ab::command_process()?,
+        Command::CommandProcess => command_runner::command_process()?,
         Command::OtherMachine { name, runs, store } => other_machine::other_machine(name, &runs, &store)?,
         Command::BookPage { area } => explain::book_page(&area)?,
         Command::ProbeProcess => kelvin_harness::run_probe_process(&kelvin_probes::all()).map_err(CliError::msg)?,

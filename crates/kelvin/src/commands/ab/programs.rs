@@ -1,37 +1,16 @@
-//! Two commands of the user's, each run by the shell in a process of ours that has no other child: its counters are the command's.
+//! Two commands of the user's, each run by the shell.
 
-use std::ffi::OsStr;
-use std::io::{Read, Write};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kelvin_analysis::InterleavedCase;
 use kelvin_core::catalogue::command::ALL;
 use kelvin_core::{Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome};
 use kelvin_probes::causes::EarlyEnd;
-use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::thread_spawn::process_error;
-use kelvin_sys::usage::{UsageScope, read_usage};
-use serde::{Deserialize, Serialize};
 
 use super::interleave::{Arms, InterleaveLimits};
 use crate::cli_error::{CliError, Context};
-
-/// Time limit of a command without a budget: a guard against one that waits for ever.
-const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
-/// Maximum bytes of the answer.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
-
-/// What one run of a command took: a value of each metric of [`ALL`].
-type CommandUsage = [u64; 6];
-
-/// How a command ended: what it took, or its exit status if that is not 0.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum CommandExit {
-    Took(CommandUsage),
-    Failed(Option<i32>),
-}
+use crate::command_runner::{CommandEnd, CommandSpec, CommandUsage, DEFAULT_SHELL, MAX_COMMAND_TIME, run_command};
 
 /// Two commands.
 pub struct ProgramArms {
@@ -55,34 +34,24 @@ impl ProgramArms {
     }
 
     /// Runs one of them.
-    fn run(&self, side: usize) -> Result<Result<CommandUsage, EarlyEnd>, String> {
-        let program = OsStr::new("/proc/self/exe");
-        let mut child = GuardedChild::spawn(program, &["command-process"], std::iter::empty::<(&str, &str)>())
-            .map_err(|error| format!("cannot start a process for it: {error}"))?;
-        child.write_stdin(self.commands[side].as_bytes());
+    fn run(&self, side: usize) -> Result<Result<CommandUsage, EarlyEnd>, CliError> {
+        let spec = CommandSpec::of_shell(&[DEFAULT_SHELL.to_owned()], &self.commands[side]);
         let remaining = self.budget.map(|(_, deadline)| deadline.saturating_duration_since(Instant::now()));
-        let ending = child
-            .wait(WaitLimit::fixed(remaining.unwrap_or(MAX_COMMAND_TIME)), MAX_ANSWER_BYTES)
-            .map_err(|error| error.to_string())?;
-        // The last line that it complained, as the end of a sentence.
-        let complaint = ending.stderr.lines().rfind(|line| !line.trim().is_empty());
-        let complaint = complaint.map_or_else(String::new, |line| format!(": {}", line.trim()));
-        match ending.end {
-            ChildEnd::Interrupted => Ok(Err(EarlyEnd::Interrupted)),
-            ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output) {
-                Ok(CommandExit::Took(usage)) => Ok(Ok(usage)),
-                Ok(CommandExit::Failed(Some(status))) => Err(format!("it exited with status {status}{complaint}")),
-                Ok(CommandExit::Failed(None)) => Err(format!("it was ended by a signal{complaint}")),
-                Err(error) => Err(format!("what it took cannot be read: {error}")),
+        match run_command(&spec, remaining.unwrap_or(MAX_COMMAND_TIME))? {
+            CommandEnd::Interrupted => Ok(Err(EarlyEnd::Interrupted)),
+            CommandEnd::Ended { usage, exit_code, complaint } => match CommandEnd::failure(exit_code, &complaint) {
+                None => Ok(Ok(usage)),
+                Some(failure) => bail!("{failure}"),
             },
-            ChildEnd::TimedOut => match self.budget {
+            CommandEnd::TimedOut => match self.budget {
                 Some(_) if self.has_run[side] => Ok(Err(EarlyEnd::TimedOut)),
-                Some((budget, _)) => Err(format!(
-                    "one run takes longer than --budget {budget:?} leaves for it: give a longer one, or `minimum`"
-                )),
-                None => Err(format!("it was still running after {} hours", MAX_COMMAND_TIME.as_secs() / 3600)),
+                Some((budget, _)) => {
+                    bail!(
+                        "one run takes longer than --budget {budget:?} leaves for it: give a longer one, or `minimum`"
+                    )
+                }
+                None => bail!("it was still running after {} hours", MAX_COMMAND_TIME.as_secs() / 3600),
             },
-            _ => Err(format!("the process around it failed{complaint}")),
         }
     }
 }
@@ -131,22 +100,7 @@ fn readings(usage: CommandUsage) -> Vec<MetricReadings> {
         notes: Vec::new(),
         counted: None,
     };
-    ALL.iter().zip(usage).map(reading).collect()
-}
-
-/// Runs the command on standard input once, and writes its resource usage to standard output.
-pub fn command_process() -> Result<(), CliError> {
-    let mut command = String::new();
-    std::io::stdin().read_to_string(&mut command)?;
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
-    let start = monotonic();
-    let status = shell.spawn().map_err(process_error).and_then(|mut child| child.wait()).context("/bin/sh")?;
-    let nanoseconds = monotonic() - start;
-    let resources = read_usage(UsageScope::Children);
-    let switches = resources.voluntary_switches + resources.involuntary_switches;
-    let usage =
-        [nanoseconds, resources.user, resources.system, resources.peak_resident, resources.minor_faults, switches];
-    let exit = if status.success() { CommandExit::Took(usage) } else { CommandExit::Failed(status.code()) };
-    Ok(std::io::stdout().write_all(&serde_json::to_vec(&exit)?)?)
+    let CommandUsage { time, user, system, peak_memory, minor_faults, context_switches } = usage;
+    let values = [time, user, system, peak_memory, minor_faults, context_switches];
+    ALL.iter().zip(values).map(reading).collect()
 }

@@ -1,0 +1,187 @@
+//! A command of the user's, run in a process of ours that has no other child: its counters are the command's.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit, spawn_timed};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::usage::{UsageScope, read_usage};
+use serde::{Deserialize, Serialize};
+
+use crate::cli_error::{CliError, Context};
+
+/// The name of the sub-command that is that process.
+const SUBCOMMAND: &str = "command-process";
+/// The shell, unless another is asked for.
+pub const DEFAULT_SHELL: &str = "/bin/sh";
+/// Time limit of a command without a budget: a guard against one that waits for ever.
+pub const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
+/// Maximum bytes of the answer.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// How a command is run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandSpec {
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// The file on its standard input; none is nothing.
+    pub input: Option<PathBuf>,
+    /// Where its standard output goes.
+    pub output: CommandOutput,
+}
+
+impl CommandSpec {
+    /// A command that a shell runs, without input or output.
+    pub fn of_shell(shell: &[String], command: &str) -> Self {
+        let arguments = shell.iter().map(String::as_str).chain(["-c", command]).map(str::to_owned).collect();
+        Self { arguments, input: None, output: CommandOutput::Null }
+    }
+}
+
+/// Where standard output of a command goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CommandOutput {
+    /// Nowhere: /dev/null.
+    Null,
+    /// Through a pipe, and from there nowhere.
+    Pipe,
+    /// To the standard output of this process, and standard error to that of this process.
+    Inherit,
+    /// Into a file, which each run begins anew.
+    File(PathBuf),
+}
+
+/// What a run of a command took. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandUsage {
+    /// From exec(2) to its end.
+    pub time: u64,
+    /// CPU time in user mode.
+    pub user: u64,
+    /// CPU time in the kernel.
+    pub system: u64,
+    /// Largest resident set of any of its processes, in bytes.
+    pub peak_memory: u64,
+    /// Minor page faults.
+    pub minor_faults: u64,
+    /// Context switches, voluntary or not.
+    pub context_switches: u64,
+}
+
+/// The answer of the process around a command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Answer {
+    Ended { usage: CommandUsage, exit_code: Option<i32> },
+    NotStarted(String),
+}
+
+/// How a run of a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// By itself.
+    Ended {
+        /// What it took.
+        usage: CommandUsage,
+        /// Its exit status; none where a signal ended it.
+        exit_code: Option<i32>,
+        /// The last line of its standard error; empty without one.
+        complaint: String,
+    },
+    /// This process was asked to stop, and killed it.
+    Interrupted,
+    /// It took longer than its limit, and was killed.
+    TimedOut,
+}
+
+impl CommandEnd {
+    /// What is wrong with an exit status that is not 0: `it exited with status 3: out of luck`.
+    pub fn failure(exit_code: Option<i32>, complaint: &str) -> Option<String> {
+        let end = match exit_code {
+            Some(0) => return None,
+            Some(status) => format!("it exited with status {status}"),
+            None => "it was ended by a signal".to_owned(),
+        };
+        Some(if complaint.is_empty() { end } else { format!("{end}: {complaint}") })
+    }
+}
+
+/// Runs a command once; what it leaves running is killed.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run_command(spec: &CommandSpec, limit: Duration) -> Result<CommandEnd, CliError> {
+    let program = OsStr::new("/proc/self/exe");
+    let mut child = GuardedChild::spawn(program, &[SUBCOMMAND], std::iter::empty::<(&str, &str)>())
+        .context("cannot start a process for it")?;
+    child.write_stdin(&serde_json::to_vec(spec)?);
+    let ending = child.wait(WaitLimit::fixed(limit), MAX_ANSWER_BYTES)?;
+    let complaint = ending.stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    match ending.end {
+        ChildEnd::Interrupted => Ok(CommandEnd::Interrupted),
+        ChildEnd::TimedOut => Ok(CommandEnd::TimedOut),
+        ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output).context("what it took cannot be read")? {
+            Answer::Ended { usage, exit_code } => {
+                Ok(CommandEnd::Ended { usage, exit_code, complaint: complaint.to_owned() })
+            }
+            Answer::NotStarted(reason) => bail!("it cannot be started: {reason}"),
+        },
+        _ => bail!("the process around it failed: {complaint}"),
+    }
+}
+
+/// Runs the command of the specification on standard input once, and writes what it took to standard output.
+pub fn command_process() -> Result<(), CliError> {
+    let mut json = Vec::new();
+    std::io::stdin().read_to_end(&mut json)?;
+    let spec: CommandSpec = serde_json::from_slice(&json)?;
+    let answer = match run_spec(&spec) {
+        Ok((usage, status)) => Answer::Ended { usage, exit_code: status.code() },
+        Err(error) => Answer::NotStarted(error.to_string()),
+    };
+    Ok(std::io::stdout().write_all(&serde_json::to_vec(&answer)?)?)
+}
+
+fn run_spec(spec: &CommandSpec) -> Result<(CommandUsage, ExitStatus), CliError> {
+    let Some((program, arguments)) = spec.arguments.split_first() else { bail!("it is empty") };
+    let mut command = Command::new(program);
+    let file = |path: &Path, result: std::io::Result<File>| result.context(path.display()).map(Stdio::from);
+    let input = spec.input.as_deref().map(|path| file(path, File::open(path))).transpose()?;
+    let output = match &spec.output {
+        CommandOutput::Null => Stdio::null(),
+        CommandOutput::Pipe => Stdio::piped(),
+        CommandOutput::Inherit => {
+            command.stderr(parent_stream(2)?);
+            parent_stream(1)?
+        }
+        CommandOutput::File(path) => file(path, File::create(path))?,
+    };
+    command.args(arguments).stdin(input.unwrap_or_else(Stdio::null)).stdout(output);
+    let (mut child, start) = spawn_timed(&mut command).context(program)?;
+    if let Some(mut pipe) = child.stdout.take() {
+        std::io::copy(&mut pipe, &mut std::io::sink())?;
+    }
+    let status = child.wait()?;
+    let time = monotonic() - start;
+    let resources = read_usage(UsageScope::Children);
+    let usage = CommandUsage {
+        time,
+        user: resources.user,
+        system: resources.system,
+        peak_memory: resources.peak_resident,
+        minor_faults: resources.minor_faults,
+        context_switches: resources.voluntary_switches + resources.involuntary_switches,
+    };
+    Ok((usage, status))
+}
+
+/// Standard output or standard error of the process that started this one, whose own are pipes.
+fn parent_stream(number: u32) -> Result<Stdio, CliError> {
+    let path = format!("/proc/{}/fd/{number}", std::os::unix::process::parent_id());
+    let file = OpenOptions::new().append(true).open(path);
+    let name = if number == 1 { "standard output" } else { "standard error" };
+    Ok(file.context(format_args!("it cannot have the {name} of this process: redirect it to a file"))?.into())
+}
