@@ -180,7 +180,7 @@ pub enum Command {
     ProbeProcess,
     /// Run one command once, for `time` and `ab`
     #[command(name = "command-process", hide = true)]
-    CommandProcess,
+    ProgramProcess,
     /// Read one file under a limit, for `file cache`
     #[command(name = "file-cache-process", hide = true)]
     FileCacheProcess,

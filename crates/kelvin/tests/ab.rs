@@ -271,4 +271,5 @@ fn failing_command_ends_timing_unless_ignored() {
     assert_refused(&time(&dir, &["sleep 600", "--budget", "200ms"]), &["--budget"]);
     assert_refused(&time(&dir, &["true", "--output", "pipe"]), &["--command-output"]);
     assert!(!dir.path().join("pipe").exists());
+    assert_refused(&time(&dir, &["true", "-m", "3", "-M", "2"]), &["--min-runs 3", "--max-runs 2"]);
 }

@@ -29,10 +29,11 @@ fn mean_text(command: &TimedCommand) -> String {
     units::quantity(command.mean * 1e9, half_width, Unit::Nanoseconds).to_string()
 }
 
-/// The ratio to the reference with its interval: `2.31 (2.25 to 2.36)`.
+/// The ratio to the reference with its interval, `2.31 (2.25 to 2.36)`, or with the range of few runs, `2.31 [2.2 to 2.4]`.
 fn ratio_text(relative: Option<&RelativeTime>) -> String {
     let Some(RelativeTime { ratio, .. }) = relative else { return "1".to_owned() };
-    format!("{} ({} to {})", number(ratio.value), number(ratio.low), number(ratio.high))
+    let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(number);
+    if ratio.is_range { format!("{value} [{low} to {high}]") } else { format!("{value} ({low} to {high})") }
 }
 
 /// The largest resident set of all runs.

@@ -18,9 +18,9 @@ pub struct TimeArgs {
     /// Exact number of runs of each command
     #[arg(long, short, value_name = "N", value_parser = number_between(1, 1_000_000), conflicts_with_all = ["min_runs", "max_runs", "until"])]
     pub runs: Option<u32>,
-    /// Minimum runs of each command
-    #[arg(long, short, value_name = "N", default_value = "10", value_parser = number_between(1, 1_000_000))]
-    pub min_runs: u32,
+    /// Minimum runs of each command [default: 10]
+    #[arg(long, short, value_name = "N", value_parser = number_between(1, 1_000_000))]
+    pub min_runs: Option<u32>,
     /// Maximum runs of each command
     #[arg(long, short = 'M', value_name = "N", value_parser = number_between(1, 1_000_000))]
     pub max_runs: Option<u32>,

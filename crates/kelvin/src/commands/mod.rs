@@ -72,7 +72,7 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::Watch(args) => return watch::watch(&args),
         Command::Config(args) => config::config(&args)?,
         Command::Help(args) => help::help(&args)?,
-        Command::CommandProcess => command_runner::command_process()?,
+        Command::ProgramProcess => command_runner::command_process()?,
         Command::OtherMachine { name, runs, store } => other_machine::other_machine(name, &runs, &store)?,
         Command::BookPage { area } => explain::book_page(&area)?,
         Command::ProbeProcess => kelvin_harness::run_probe_process(&kelvin_probes::all()).map_err(CliError::msg)?,

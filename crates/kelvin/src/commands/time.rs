@@ -23,6 +23,8 @@ use crate::output::{self, Outlet};
 /// Seconds of each command, unless asked otherwise; and of all where a precision is asked for.
 const DEFAULT_SECONDS: f64 = 3.0;
 const DEFAULT_PRECISION_SECONDS: f64 = 600.0;
+/// Runs of each command at least, unless asked otherwise.
+const DEFAULT_MIN_RUNS: u32 = 10;
 /// Runs of a shell without a command.
 const SHELL_RUNS: usize = 7;
 /// Values of hyperfine's --output, which names a file here.
@@ -33,6 +35,9 @@ pub fn time(args: &TimeArgs) -> CmdResult {
     let start = Instant::now();
     if let Some(path) = args.output.path().filter(|path| FOREIGN_OUTPUTS.iter().any(|word| *path == Path::new(word))) {
         bail!("--output {}: it names the file of the report: give --command-output", path.display());
+    }
+    if let Some((min, max)) = args.min_runs.zip(args.max_runs).filter(|(min, max)| min > max) {
+        bail!("--min-runs {min}: it is above --max-runs {max}: give a smaller one");
     }
     let cases = timed_cases(args)?;
     let outlets = find_outlets(args)?;
@@ -90,7 +95,7 @@ fn limits(args: &TimeArgs, commands: usize) -> TimingLimits {
         if args.until.is_some() { DEFAULT_PRECISION_SECONDS } else { DEFAULT_SECONDS * commands as f64 };
     TimingLimits {
         warmup: args.warmup,
-        min_runs: args.runs.unwrap_or_else(|| args.min_runs.min(args.max_runs.unwrap_or(u32::MAX))),
+        min_runs: args.runs.or(args.min_runs).unwrap_or(DEFAULT_MIN_RUNS),
         max_runs: args.runs.or(args.max_runs),
         seconds: args.budget.map_or(default_seconds, |budget| budget.as_secs_f64()),
         has_budget: args.budget.is_some(),

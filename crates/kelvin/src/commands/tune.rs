@@ -87,26 +87,31 @@ fn unreadable_note(unreadable: &[String]) -> String {
 
 fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &TuneState) -> io::Result<()> {
     match pending.as_deref() {
-        None => writeln!(out, "Only root can read what is still to be restored: sudo kelvin tune")?,
+        None => write_paragraph(out, "Only root can read what is still to be restored: sudo kelvin tune")?,
         Some([]) => {}
-        Some(_) => writeln!(out, "Changed; `kelvin tune --restore` restores:")?,
+        Some(_) => write_paragraph(out, "Changed; `kelvin tune --restore` restores:")?,
     }
     for change in pending.iter().flatten() {
         writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
     }
     if !unread.is_empty() {
-        writeln!(out, "{}", unreadable_note(unread))?;
+        write_paragraph(out, &unreadable_note(unread))?;
     }
     if offered.is_empty() {
-        return if unread.is_empty() { writeln!(out, "{NOTHING_TO_CHANGE}") } else { Ok(()) };
+        return if unread.is_empty() { write_paragraph(out, NOTHING_TO_CHANGE) } else { Ok(()) };
     }
-    writeln!(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
+    write_paragraph(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
     for change in offered {
         let optional = if change.optional { "  (only with --optional)" } else { "" };
         writeln!(out, "  {}: {} -> {}{optional}", change.path, change.from, change.to)?;
         output::write_wrapped(out, output::width(), "    ", &change.benefit)?;
     }
     Ok(())
+}
+
+/// Writes a sentence as wide as the terminal.
+fn write_paragraph(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    output::write_wrapped(out, output::width(), "", text)
 }
 
 /// Prints what was done; exit status 1 if a setting could not be changed.
@@ -122,7 +127,7 @@ fn write_report(
     empty_message: &str,
 ) -> io::Result<()> {
     if measured.iter().flatten().next().is_none() && outcomes.iter().flatten().next().is_none() {
-        return writeln!(out, "{empty_message}");
+        return write_paragraph(out, empty_message);
     }
     if let Some(effects) = measured {
         setting_effect::write_effects(out, effects)?;
