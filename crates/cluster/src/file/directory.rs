@@ -25,6 +25,8 @@ pub struct JobDirectory {
     probe: String,
     /// Removes it when this process ends, in whatever way: the launcher may kill it at any moment.
     remover: Child,
+    /// How many parts were made in it.
+    parts: usize,
 }
 
 impl JobDirectory {
@@ -37,7 +39,7 @@ impl JobDirectory {
         let probe = format!("{:016x}{:016x}", kernel_random()?, kernel_random()?);
         fs::create_dir(&path)?;
         let remover = start_remover(&path)?;
-        let directory = Self { path, probe, remover };
+        let directory = Self { path, probe, remover, parts: 0 };
         fs::write(directory.path.join(PROBE), &directory.probe)?;
         Ok(directory)
     }
@@ -57,12 +59,13 @@ impl JobDirectory {
         self.path.join(PROBE)
     }
 
-    /// Makes a directory in it.
+    /// Makes a directory in it, under a name that it never had: hosts may remember for some seconds what they found under another one.
     ///
     /// # Errors
     /// Those of the system call.
-    pub fn create_part(&self, name: &str) -> io::Result<PathBuf> {
-        let path = self.path.join(name);
+    pub fn create_part(&mut self, name: &str) -> io::Result<PathBuf> {
+        self.parts += 1;
+        let path = self.path.join(format!("{name}.{}", self.parts));
         fs::create_dir(&path).map(|()| path)
     }
 
@@ -107,12 +110,16 @@ mod tests {
     #[test]
     fn directory_is_known_by_its_probe_and_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let [first, second] = [(); 2].map(|()| JobDirectory::create(parent.path()).unwrap());
+        let [mut first, second] = [(); 2].map(|()| JobDirectory::create(parent.path()).unwrap());
         assert_ne!(first.path(), second.path());
         assert_eq!(check_probe(first.path(), first.probe()), Ok(()));
         assert_eq!(check_probe(second.path(), first.probe()), Err("the file there is another one".into()));
         let part = first.create_part("part").unwrap();
         fs::write(part.join("file"), "content").unwrap();
+        fs::remove_dir_all(&part).unwrap();
+        let next_part = first.create_part("part").unwrap();
+        assert!(next_part != part && next_part.exists() && !part.exists(), "{part:?}, {next_part:?}");
+        fs::write(next_part.join("file"), "content").unwrap();
         let path = first.path().to_owned();
         first.remove().unwrap();
         assert!(!path.exists() && second.path().exists());
@@ -126,7 +133,7 @@ mod tests {
     #[test]
     fn directory_of_a_job_that_ends_early_is_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let directory = JobDirectory::create(parent.path()).unwrap();
+        let mut directory = JobDirectory::create(parent.path()).unwrap();
         fs::write(directory.create_part("part").unwrap().join("file"), "content").unwrap();
         let path = directory.path().to_owned();
         // As the end of the process does it.

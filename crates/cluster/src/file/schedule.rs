@@ -18,9 +18,12 @@ pub fn participants(count: usize, ranks: usize, pass: usize) -> Vec<usize> {
     (0..count).map(|index| (pass + index) % ranks).collect()
 }
 
-/// Whose part each of these ranks reads: that of another rank, and of one on another kernel if any way of dividing them has that for all.
-/// `kernels` has the kernel of each rank of the job.
+/// Who reads the part of each of these ranks: another of them, and one on another kernel if any way of dividing them has that for all. The part
+/// of one rank alone is read by a rank that does nothing else. `kernels` has the kernel of each rank of the job. By the reader.
 pub fn readers(ranks: &[usize], kernels: &[usize]) -> BTreeMap<usize, usize> {
+    if let &[writer] = ranks {
+        return BTreeMap::from([(reader_of(writer, kernels), writer)]);
+    }
     let mut ordered = ranks.to_vec();
     ordered.sort_by_key(|&rank| (kernels[rank], rank));
     // Ranks of a kernel are neighbours. Moved on by the size of the largest group, each meets another one.
@@ -29,6 +32,13 @@ pub fn readers(ranks: &[usize], kernels: &[usize]) -> BTreeMap<usize, usize> {
     let largest = sizes.values().copied().max().unwrap_or_default();
     let shift = if largest < ordered.len() { largest } else { 1 };
     (0..ordered.len()).map(|index| (ordered[index], ordered[(index + shift) % ordered.len()])).collect()
+}
+
+/// The next rank on another kernel, else the next one; the writer itself where there is no other.
+fn reader_of(writer: usize, kernels: &[usize]) -> usize {
+    let mut others = (1..kernels.len()).map(|step| (writer + step) % kernels.len());
+    let elsewhere = others.clone().find(|&rank| kernels[rank] != kernels[writer]);
+    elsewhere.or_else(|| others.next()).unwrap_or(writer)
 }
 
 #[cfg(test)]
@@ -64,14 +74,18 @@ mod tests {
             let count = 1 + random.index_below(ranks);
             let working = participants(count, ranks, random.index_below(5));
             let readers = readers(&working, &kernels);
-            assert_eq!(readers.keys().copied().collect::<BTreeSet<_>>(), working.iter().copied().collect());
+            if count > 1 {
+                assert_eq!(readers.keys().copied().collect::<BTreeSet<_>>(), working.iter().copied().collect());
+            }
             assert_eq!(readers.values().copied().collect::<BTreeSet<_>>(), working.iter().copied().collect());
             let of_kernel = |kernel| working.iter().filter(|&&rank| kernels[rank] == kernel).count();
             let largest = (0..4).map(of_kernel).max().unwrap();
             let same = readers.iter().filter(|(reader, writer)| kernels[**reader] == kernels[**writer]).count();
-            // A kernel with more than half of the ranks has to read some of its own.
-            assert_eq!(same, (2 * largest).saturating_sub(count), "{working:?} on {kernels:?}: {readers:?}");
-            if count > 1 {
+            // A kernel with more than half of the ranks has to read some of its own. One rank alone has a reader elsewhere if there is one.
+            let has_one_kernel = kernels.iter().all(|kernel| *kernel == kernels[0]);
+            let expected = if count == 1 { usize::from(has_one_kernel) } else { (2 * largest).saturating_sub(count) };
+            assert_eq!(same, expected, "{working:?} on {kernels:?}: {readers:?}");
+            if ranks > 1 {
                 assert!(readers.iter().all(|(reader, writer)| reader != writer), "{readers:?}");
             }
         }

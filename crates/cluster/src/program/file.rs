@@ -236,7 +236,7 @@ impl FileMeasurement<'_, '_> {
         };
         if sharing == Sharing::Own {
             for &maker in working {
-                self.create_part(&format!("files/{maker}"));
+                self.create_directory(&directory_of(maker));
             }
         }
         let own = working.iter().map(|&rank| (rank, rank)).collect();
@@ -329,11 +329,17 @@ impl FileMeasurement<'_, '_> {
         StepLimit::WithoutProgress(PATIENCE + flush)
     }
 
-    fn create_part(&self, name: &str) -> PathBuf {
+    fn create_part(&mut self, name: &str) -> PathBuf {
         self.directory.create_part(name).unwrap_or_else(|error| {
-            let path = self.directory.path().join(name);
-            self.abort(None, &format!("rank 0 cannot make {}: {error}", path.display()))
+            let directory = self.directory.path().display();
+            self.abort(None, &format!("rank 0 cannot make a directory in {directory}: {error}"))
         })
+    }
+
+    fn create_directory(&self, path: &Path) {
+        if let Err(error) = std::fs::create_dir(path) {
+            self.abort(None, &format!("rank 0 cannot make {}: {error}", path.display()));
+        }
     }
 
     fn remove_part(&self, path: &Path) {
