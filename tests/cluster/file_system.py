@@ -7,7 +7,8 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-import hosts as network
+import mpi
+from made_hosts import Hosts
 from jobs import END_SECONDS, JOB_SECONDS, RESULTS, Jobs, check, events, read_results
 
 QUICK = ["--bytes", "256k", "--block", "64k", "--files", "20", "--passes", "2"]
@@ -26,7 +27,7 @@ def shared_directory():
 def small_file_system(size):
     """The same on a file system of its own."""
     with shared_directory() as directory:
-        network.run("mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
         try:
             yield directory
         finally:
@@ -46,7 +47,7 @@ class Tests(Jobs):
         return str(path)
 
     def data_and_files_are_measured(self):
-        with network.Hosts(4) as hosts, shared_directory() as directory:
+        with Hosts.numbered(4) as hosts, shared_directory() as directory:
             status, out, err, results = self.complete(hosts, ["file", directory, *QUICK])
             check(status == 0, status, out, err)
             check(is_empty(directory), os.listdir(directory))
@@ -60,14 +61,14 @@ class Tests(Jobs):
                 check(all(part["start_s"] < part["end_s"] for part in step["parts"]), step)
                 is_of_another = [part["rank"] != part["writer"] for part in step["parts"]]
                 is_read = step["activity"].get("data", {}).get("operation") == "read" or step["activity"].get("metadata", {}).get("operation") == "stat"
-                check(all(is_of_another) if is_read and len(is_of_another) > 1 else not any(is_of_another), step)
+                check(all(is_of_another) if is_read else not any(is_of_another), step)
             check(results[-1] == {"event": "end"}, results[-1])
             check("One kernel wrote and read all of it" in out or "lives in memory" in out, out)
             check("shared file, strided" in out and "own directories" in out, out)
             self.check_no_process(hosts)
 
     def direct_data_is_measured(self):
-        with network.Hosts(2) as hosts, shared_directory() as directory:
+        with Hosts.numbered(2) as hosts, shared_directory() as directory:
             status, out, err, results = self.complete(hosts, ["file", directory, *QUICK, "--direct"])
             if "cannot be read or written past the page cache" in err:
                 # A temporary directory in memory.
@@ -76,7 +77,7 @@ class Tests(Jobs):
                 check(status == 0 and "O_DIRECT" in out and len(events(results, "verified")) == 2 * 2 * 3, status, out, err)
 
     def end_leaves_nothing(self, arguments, action, expected):
-        with network.Hosts(4) as hosts, shared_directory() as directory:
+        with Hosts.numbered(4) as hosts, shared_directory() as directory:
             self.fault(hosts, ["file", directory, *arguments], action, expected, "step")
             self.wait_for(lambda: is_empty(directory), END_SECONDS, f"an empty directory instead of {os.listdir(directory)}")
 
@@ -90,8 +91,8 @@ class Tests(Jobs):
         self.end_leaves_nothing(LONG, lambda processes: os.kill(processes[0][0], signal.SIGTERM), "SIGTERM came to rank 0")
 
     def interrupted_launcher_leaves_nothing(self):
-        with network.Hosts(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as working:
-            with network.started(self.command(hosts, ["file", directory, *LONG]), working) as job:
+        with Hosts.numbered(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as working:
+            with mpi.started(self.command(hosts, ["file", directory, *LONG]), working) as job:
                 self.wait_for(lambda: Path(working, RESULTS).exists() and events(read_results(working), "step"), JOB_SECONDS, "steps")
                 # As Ctrl-C in a terminal does it.
                 os.killpg(job.pid, signal.SIGINT)
@@ -99,8 +100,8 @@ class Tests(Jobs):
             self.wait_for(lambda: is_empty(directory), END_SECONDS, f"an empty directory instead of {os.listdir(directory)}")
 
     def killed_rank_0_leaves_nothing(self):
-        with network.Hosts(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as working:
-            with network.started(self.command(hosts, ["file", directory, *LONG]), working) as job:
+        with Hosts.numbered(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as working:
+            with mpi.started(self.command(hosts, ["file", directory, *LONG]), working) as job:
                 self.wait_for(lambda: Path(working, RESULTS).exists() and events(read_results(working), "step"), JOB_SECONDS, "steps")
                 os.kill(hosts.processes(self.program)[0][0], signal.SIGKILL)
                 self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
@@ -108,12 +109,12 @@ class Tests(Jobs):
             self.wait_for(lambda: is_empty(directory), END_SECONDS, f"an empty directory instead of {os.listdir(directory)}")
 
     def wrong_block_is_named(self):
-        with network.Hosts(2) as hosts, shared_directory() as directory:
+        with Hosts.numbered(2) as hosts, shared_directory() as directory:
             is_over = threading.Event()
 
             def damage():
                 while not is_over.is_set():
-                    for path in Path(directory).glob("*/data/data.1"):
+                    for path in Path(directory).glob("*/data.*/data.1"):
                         try:
                             with open(path, "r+b") as file:
                                 file.seek(5000)
@@ -136,7 +137,7 @@ class Tests(Jobs):
             self.wait_for(lambda: is_empty(directory), END_SECONDS, f"an empty directory instead of {os.listdir(directory)}")
 
     def directory_of_one_host_is_refused(self):
-        with network.Hosts(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as scripts:
+        with Hosts.numbered(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as scripts:
             own = self.wrapper(scripts, f'exec unshare -m sh -c \'mount -t tmpfs none "{directory}" && exec "{{program}}" "$@"\' sh "$@"')
             status, _, err, results = self.complete(hosts, ["file", directory, *QUICK], [self.program, self.program, own])
             reason = events(results, "failure")[0]["reason"]
@@ -145,14 +146,14 @@ class Tests(Jobs):
             self.check_no_process(hosts)
 
     def full_file_system_is_refused(self):
-        with network.Hosts(3) as hosts, small_file_system("1M") as directory:
+        with small_file_system("1M") as directory, Hosts.numbered(3) as hosts:
             status, _, err, results = self.complete(hosts, ["file", directory, "--bytes", "512k", "--block", "64k"])
             check(status != 0 and "has 1 MiB free, and 3 ranks write 512 KiB each, 1.50 MiB in all" in err, status, err)
             check(results == [] and is_empty(directory), results)
             self.check_no_process(hosts)
 
     def failed_write_is_named(self):
-        with network.Hosts(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as scripts:
+        with Hosts.numbered(3) as hosts, shared_directory() as directory, tempfile.TemporaryDirectory() as scripts:
             # In units of 512 bytes.
             limited = self.wrapper(scripts, 'ulimit -f 100; exec "{program}" "$@"')
             arguments = ["file", directory, "--bytes", "128k", "--block", "64k", "--passes", "2", "--layout", "own"]

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import hosts as network
+import mpi
 
 # The end of a job is promised 10 s after the fault. The rest is for launchers, which end what they started after that.
 FAULT_SECONDS = 10
@@ -16,8 +16,8 @@ JOB_SECONDS = 240
 RESULTS = "results.jsonl"
 # The command lines that start two ranks on one host.
 ONE_HOST = {
-    network.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
-    network.mpich: ["mpirun.mpich", "-n", "2"],
+    mpi.open_mpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
+    mpi.mpich: ["mpirun.mpich", "-n", "2"],
 }
 
 
@@ -53,10 +53,11 @@ class Jobs:
         programs = programs or [self.program] * hosts.count
         return self.launcher(hosts, [[program, *arguments, "--json", RESULTS] for program in programs])
 
-    def complete(self, hosts, arguments, programs=None):
-        """Runs a job to its end: its status, standard output and error, and what it wrote."""
+    def complete(self, hosts, arguments, programs=None, while_running=lambda _: None):
+        """Runs a job to its end: its status, standard output and error, and what it wrote. `while_running` is called with its directory."""
         with tempfile.TemporaryDirectory() as directory:
-            with network.started(self.command(hosts, arguments, programs), directory) as job:
+            with mpi.started(self.command(hosts, arguments, programs), directory) as job:
+                while_running(directory)
                 out, err = job.communicate(timeout=JOB_SECONDS)
             results = read_results(directory) if Path(directory, RESULTS).exists() else []
             return self.status(job, err, results), out, err, results
@@ -64,11 +65,12 @@ class Jobs:
     def status(self, job, err, results, expected=0):
         """The exit status of a job; the expected one where all was measured and written before MPICH did not end, as the page on
         kelvin-cluster says: its launcher then ends with a status of its own."""
-        has_hung = self.launcher is network.mpich and "MPI_Finalize has not ended" in err and {"event": "end"} in results
+        has_hung = self.launcher is mpi.mpich and "MPI_Finalize has not ended" in err and {"event": "end"} in results
         return expected if has_hung else job.returncode
 
-    def fault(self, hosts, arguments, action, expected, measured="pair"):
-        """Starts a job, does something to it after its first three events of a name, and checks that it ends in time with this sentence."""
+    def fault(self, hosts, arguments, action, expected, measured="pair", launcher_ends=True):
+        """Starts a job, does something to it after its first three events of a name, and checks that it ends in time with this sentence.
+        A launcher that cannot reach a host does not end."""
         with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as err:
             command = self.command(hosts, arguments)
             job = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
@@ -79,11 +81,11 @@ class Jobs:
                 results = read_results(directory)
                 self.continue_stopped(hosts)
                 self.wait_for(lambda: not any(hosts.processes(self.program).values()), END_SECONDS, "the end of all ranks")
-                try:
+                if launcher_ends:
                     job.wait(timeout=END_SECONDS)
-                except subprocess.TimeoutExpired:
-                    # mpirun waits for a host that it cannot reach. All ranks have ended, as checked above.
+                else:
                     job.kill()
+                    job.wait()
             finally:
                 if job.poll() is None:
                     os.killpg(job.pid, signal.SIGKILL)
@@ -94,7 +96,7 @@ class Jobs:
             failure = events(results, "failure")[0]
             check(expected in failure["reason"], failure, text)
             # MPICH may end rank 0 before its launcher passes on what rank 0 says. The file of results has it, as checked above.
-            check(expected in text or self.launcher is network.mpich, text)
+            check(expected in text or self.launcher is mpi.mpich, text)
             check(job.returncode != 0, job.returncode, text)
             check(len(events(results, measured)) >= 3 and not events(results, "end"), results)
             report = subprocess.run([self.program, "report", RESULTS], cwd=directory, capture_output=True, text=True, check=False)
@@ -102,8 +104,25 @@ class Jobs:
 
     def continue_stopped(self, hosts):
         """The launcher of MPICH ends ranks by SIGTERM, which a stopped process receives only when it is continued."""
-        if self.launcher is network.mpich:
+        if self.launcher is mpi.mpich:
             subprocess.run(["kill", "-CONT", *map(str, sum(hosts.processes(self.program).values(), []))], capture_output=True, check=False)
+
+    def complete_undisturbed(self, hosts, arguments):
+        """The same. While ranks measure, other programs of this machine take no CPU from them. To start and to end, ranks poll, and their
+        launcher needs a CPU."""
+
+        def keep_cpus(directory):
+            for event, policy, priority in (("start", os.SCHED_FIFO, 1), ("analysis", os.SCHED_OTHER, 0)):
+                self.wait_for(lambda: Path(directory, RESULTS).exists() and events(read_results(directory), event), JOB_SECONDS, event)
+                for process in sum(hosts.processes(self.program).values(), []):
+                    try:
+                        for thread in os.listdir(f"/proc/{process}/task"):
+                            os.sched_setscheduler(int(thread), policy, os.sched_param(priority))
+                    except (FileNotFoundError, ProcessLookupError):
+                        # It has ended.
+                        pass
+
+        return self.complete(hosts, arguments, while_running=keep_cpus)
 
     @staticmethod
     def wait_for(condition, seconds, what):

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-import hosts as network
+import mpi
+from made_hosts import Hosts
 from jobs import END_SECONDS, FAULT_SECONDS, JOB_SECONDS, ONE_HOST, RESULTS, Jobs, check, events, read_results
 
 WIDTH = 80
@@ -68,7 +69,7 @@ class Tests(Jobs):
         return self.launcher(hosts, [[self.program, name, "--json", RESULTS, "--kelvin", str(kelvin or self.kelvin), *rest]] * count)
 
     def finished(self, hosts, count, arguments, directory, kelvin=None, expected=0):
-        with network.started(self.job(hosts, count, arguments, kelvin), directory) as job:
+        with mpi.started(self.job(hosts, count, arguments, kelvin), directory) as job:
             out, err = job.communicate(timeout=JOB_SECONDS)
         # MPICH complains there of a rank 0 that ended before others reached it.
         out = "".join(line for line in out.splitlines(keepends=True) if "UCX  ERROR" not in line)
@@ -78,7 +79,7 @@ class Tests(Jobs):
 
     def is_refusal(self, status):
         """The launcher of MPICH may end with another status than its ranks, if these end early: also by SIGPIPE."""
-        return status == 2 or (self.launcher is network.mpich and status != 0)
+        return status == 2 or (self.launcher is mpi.mpich and status != 0)
 
     @contextmanager
     def running(self, hosts, count, arguments, directory, child_of):
@@ -146,7 +147,7 @@ class Tests(Jobs):
         self.wait_for(lambda: not any(any(hosts.processes(name).values()) for name in programs), END_SECONDS, "the end of all processes")
 
     def load_is_one_schedule(self):
-        with network.Hosts(4) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 3) as url:
+        with Hosts.numbered(4) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 3) as url:
             arguments = ["load", f"{url}/", "--fail-on", "errors>0", "--", "--rate", "300", "--duration", "2s", "--no-warm-up"]
             status, out, err = self.finished(hosts, 3, arguments, directory)
             check(status == 0, status, out, err)
@@ -190,7 +191,7 @@ class Tests(Jobs):
                 check(merged[name][field] == value_at(sums, quantile), name, field, merged[name], value_at(sums, quantile))
 
     def urls_are_given_in_turn(self):
-        with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
+        with Hosts.numbered(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
             arguments = ["load", f"{url}/a", f"{url}/b", "--", "--users", "2", "--duration", "500ms"]
             status, out, err = self.finished(hosts, 2, arguments, directory)
             check(status == 0, status, out, err)
@@ -199,14 +200,14 @@ class Tests(Jobs):
             check(f"  {url}/a: rank 0\n  {url}/b: rank 1\n" in out, out)
 
     def failed_generator_is_named_and_others_go_on(self):
-        with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
+        with Hosts.numbered(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
             kelvin = self.wrapper(directory, 1, 'case "$1 $2" in "load --json") echo "kelvin: out of descriptors" >&2; exit 2;; esac')
             arguments = ["load", f"{url}/", "--", "--rate", "100", "--duration", "500ms"]
             status, out, err = self.finished(hosts, 2, arguments, directory, kelvin, expected=1)
             check(status == 1 and "rank 1 (n1): out of descriptors" in out and "The files lack 1 share" in out, status, out, err)
 
     def load_that_nobody_can_make_is_one_line(self):
-        with network.Hosts(2) as hosts:
+        with Hosts.numbered(2) as hosts:
             for options, expected in [
                 (["http://198.18.93.2:9/", "--", "--rate", "x"], "--rate"),
                 (["http://198.18.93.2:9/", "--", "--rate", "5"], "refused"),
@@ -220,7 +221,7 @@ class Tests(Jobs):
             self.check_nothing_runs(hosts)
 
     def other_kelvin_is_named(self):
-        with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory:
+        with Hosts.numbered(3) as hosts, tempfile.TemporaryDirectory() as directory:
             kelvin = self.wrapper(directory, 2, "echo kelvin 9.9.9; exit 0")
             status, out, err = self.finished(hosts, 3, ["load", "http://198.18.93.1/"], directory, kelvin)
             check(self.is_refusal(status) and "rank 2 (n2) starts kelvin 9.9.9, and rank 0 starts kelvin 0." in err, status, out, err)
@@ -233,7 +234,7 @@ class Tests(Jobs):
         with self.running(hosts, 3, arguments, directory, child_of=1) as job:
             action(hosts.processes(self.program))
             self.wait_for(lambda: events_in(directory, "failure"), FAULT_SECONDS, f"{expected!r} in the file of results")
-            if self.launcher is network.mpich:
+            if self.launcher is mpi.mpich:
                 # It ends ranks by SIGTERM, which a stopped process receives only when it is continued.
                 subprocess.run(["kill", "-CONT", *map(str, sum(hosts.processes(self.program).values(), []))], capture_output=True, check=False)
             self.check_no_rank_and_child(hosts)
@@ -255,28 +256,28 @@ class Tests(Jobs):
 
     def lost_rank_ends_a_load(self):
         for number, expected in ((signal.SIGKILL, "rank 1 (n1) has died"), (signal.SIGSTOP, "rank 1 (n1) has been silent for 5 s")):
-            with network.Hosts(4) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 3) as url:
+            with Hosts.numbered(4) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 3) as url:
                 arguments = ["load", f"{url}/", "--", *LONG_LOAD]
                 self.lost_rank(hosts, arguments, directory, lambda processes, number=number: os.kill(processes[1][0], number), expected)
 
     def lost_rank_ends_a_run(self):
         for number, expected in ((signal.SIGKILL, "rank 1 (n1) has died"), (signal.SIGSTOP, "rank 1 (n1) has been silent for 5 s")):
-            with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory:
+            with Hosts.numbered(3) as hosts, tempfile.TemporaryDirectory() as directory:
                 arguments = ["run", "--out", directory, "--", *LONG_RUN, "--dir", directory]
                 self.lost_rank(hosts, arguments, directory, lambda processes, number=number: os.kill(processes[1][0], number), expected)
                 # Those that were not killed have removed their files, and left what they measured until then.
                 self.wait_for(lambda: not list(Path(directory).glob("kelvin-scratch-*")), END_SECONDS, "the end of test files")
 
     def lost_rank_0_ends_what_others_started(self):
-        with network.Hosts(4) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 3) as url:
+        with Hosts.numbered(4) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 3) as url:
             with self.running(hosts, 3, ["load", f"{url}/", "--", *LONG_LOAD], directory, child_of=1):
                 os.kill(hosts.processes(self.program)[0][0], signal.SIGKILL)
                 self.check_no_rank_and_child(hosts)
 
     def killed_generator_is_named(self):
-        with network.Hosts(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
+        with Hosts.numbered(3) as hosts, tempfile.TemporaryDirectory() as directory, self.serving(hosts, 2) as url:
             command = self.job(hosts, 2, ["load", f"{url}/", "--", "--rate", "50", "--duration", "4s"])
-            with network.started(command, directory) as job:
+            with mpi.started(command, directory) as job:
                 self.wait_for(lambda: self.is_measuring(hosts, 1), JOB_SECONDS, "a generator")
                 for process in hosts.processes(self.kelvin)[1]:
                     os.kill(process, signal.SIGKILL)
@@ -284,7 +285,7 @@ class Tests(Jobs):
             check(job.returncode == 1 and "rank 1 (n1): kelvin was ended by signal 9" in out, job.returncode, out, err)
 
     def hosts_run_together_and_alone(self):
-        with network.Hosts(2) as hosts, tempfile.TemporaryDirectory() as directory:
+        with Hosts.numbered(2) as hosts, tempfile.TemporaryDirectory() as directory:
             arguments = ["run", "--out", directory, "--", *RUN, "--dir", directory]
             status, out, err = self.finished(hosts, 2, arguments, directory)
             check(status == 0, status, out, err)
@@ -316,17 +317,17 @@ class Tests(Jobs):
             self.check_nothing_runs(hosts)
 
     def second_rank_of_a_host_measures_nothing(self):
-        with network.Hosts(1) as hosts, tempfile.TemporaryDirectory() as directory:
+        with Hosts.numbered(1) as hosts, tempfile.TemporaryDirectory() as directory:
             words = ["run", "--json", RESULTS, "--kelvin", self.kelvin, "--out", directory, "--no-alone", "--", *RUN, "--dir", directory]
             command = [*hosts.enter(0), *ONE_HOST[self.launcher], self.program, *words]
-            with network.started(command, directory) as job:
+            with mpi.started(command, directory) as job:
                 out, err = job.communicate(timeout=JOB_SECONDS)
             check(job.returncode == 0 and "rank 1 (n0) measures nothing: rank 0 measures this host" in err, job.returncode, out, err)
             check(len(list(Path(directory, "together").glob("*.json"))) == 1 and not Path(directory, "alone").exists(), out)
             check("1 host at once, about " in err and "1 rank measured nothing" in out, out, err)
 
     def failed_run_is_named(self):
-        with network.Hosts(2) as hosts, tempfile.TemporaryDirectory() as directory:
+        with Hosts.numbered(2) as hosts, tempfile.TemporaryDirectory() as directory:
             kelvin = self.wrapper(directory, 1, 'case "$1 $2" in "run --out") echo "kelvin: no space" >&2; exit 2;; esac')
             status, out, err = self.finished(hosts, 2, ["run", "--out", directory, "--", *RUN, "--dir", directory], directory, kelvin)
             check(status == 1 and "Hosts that did not measure together:\n  rank 1 (n1): no space" in out, status, out, err)

@@ -13,7 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hosts import CONTROL, Hosts
+# What tests of several programs share.
+sys.path.append(str(Path(__file__).parents[1]))
+
+from made_hosts import CONTROL, Hosts
 from slurm import Slurm
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from hosts import CONTROL
+from made_hosts import CONTROL
 
 # No control groups: what a job may use is bound by affinity alone.
 CONFIGURATION = """
