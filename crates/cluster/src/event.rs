@@ -4,9 +4,6 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The format of a file of results: one JSON object in each line. Raised when a field changes its meaning.
-pub const FORMAT: &str = "kelvin-cluster 1";
-
 /// A rank as the file of results has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankFacts {
@@ -51,7 +48,7 @@ impl RankFacts {
 /// The first line of a file of results: what is measured, and where. `P` is the plan of the sub-command, whose fields stand beside these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start<P> {
-    /// [`FORMAT`].
+    /// [`kelvin_core::cluster::RESULTS_FORMAT`].
     pub format: String,
     /// The sub-command. Files of the time when there was only one do not name it.
     #[serde(default = "first_command")]

@@ -2,7 +2,6 @@
 
 pub mod analysis;
 pub mod event;
-pub mod matrix;
 pub mod report;
 pub mod results;
 pub mod round_trips;

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use kelvin_core::cluster::RESULTS_FORMAT;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::event::{Event, FORMAT, RankFacts, Start};
+use crate::event::{Event, RankFacts, Start};
 
 /// A file of results that is being written. Each line is written at once, so that a job that is killed leaves all that it measured.
 #[derive(Debug)]
@@ -119,10 +120,10 @@ pub fn command_of(path: &Path) -> io::Result<String> {
         return Err(invalid("its first line is no start of a job".into()));
     }
     match start["format"].as_str() {
-        Some(FORMAT) => {}
+        Some(RESULTS_FORMAT) => {}
         format => {
             let format = format.unwrap_or_default();
-            return Err(invalid(format!("its format is {format:?}, and this program reads {FORMAT:?}")));
+            return Err(invalid(format!("its format is {format:?}, and this program reads {RESULTS_FORMAT:?}")));
         }
     }
     let start: Start<serde_json::Value> = lines.parse(&first)?;
@@ -192,7 +193,7 @@ mod tests {
 
     fn start() -> Start<SumPlan> {
         Start {
-            format: FORMAT.into(),
+            format: RESULTS_FORMAT.into(),
             command: Sum::COMMAND.into(),
             program: crate::protocol::PROGRAM.into(),
             mpi: "a test".into(),
@@ -238,7 +239,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.jsonl");
         let first_line = serde_json::to_string(&EventOf::<Sum>::Start(start())).unwrap() + "\n";
-        let other_format = first_line.replace(FORMAT, "kelvin-cluster 9");
+        let other_format = first_line.replace(RESULTS_FORMAT, "kelvin-cluster 9");
         for (text, expected) in [
             (other_format.as_str(), "its format is \"kelvin-cluster 9\", and this program reads"),
             ("{\"event\":\"end\"}\n", "its first line is no start of a job"),

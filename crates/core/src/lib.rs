@@ -13,6 +13,7 @@ mod canary;
 mod case;
 mod case_status;
 pub mod catalogue;
+pub mod cluster;
 mod command_times;
 mod compare;
 mod conclusion;

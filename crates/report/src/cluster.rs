@@ -7,6 +7,7 @@ mod html;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
+use kelvin_core::cluster::{Analysis, Cell, PairMatrix, Quantity, RESULTS_FORMAT, SlowSubject, Transport};
 use kelvin_stats::median;
 use serde::Deserialize;
 
@@ -14,126 +15,10 @@ pub use self::html::write_page;
 
 /// How a file of results begins, whatever its version.
 const FORMAT_NAME: &str = "\"format\":\"kelvin-cluster ";
-/// The format that is read.
-const FORMAT: &str = "kelvin-cluster 1";
 /// The sub-command whose results are shown. Files of the time when there was only one do not name it.
 const COMMAND: &str = "net";
 /// Bytes of the beginning of a file that tell what it is.
 const MAX_BEGINNING: usize = 256;
-
-/// By what the bytes moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// TCP connections of kelvin-cluster.
-    Tcp,
-    /// The site's MPI.
-    Mpi,
-}
-
-impl Transport {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Mpi => "MPI",
-        }
-    }
-}
-
-/// What of pairs is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Quantity {
-    /// Payload of large messages in one direction, bytes per second.
-    BytesPerSecond,
-    /// A small message and its answer, the median in nanoseconds.
-    RoundTripNs,
-}
-
-/// What all other pairs predict, with the range that holds 95 % of such pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-pub struct Expected {
-    /// The predicted value.
-    pub value: f64,
-    /// Lower end of the range.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-/// A pair.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-pub struct Cell {
-    /// The sender; of a round trip the lower rank.
-    pub from: usize,
-    /// The receiver.
-    pub to: usize,
-    /// The median of its passes.
-    pub value: f64,
-    /// Its prediction, if there is one.
-    pub expected: Option<Expected>,
-    /// Whether other programs took its CPUs: then it is not judged.
-    #[serde(default)]
-    pub is_disturbed: bool,
-}
-
-/// All pairs by one quantity over one transport.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PairMatrix {
-    /// The transport.
-    pub transport: Transport,
-    /// The quantity.
-    pub quantity: Quantity,
-    /// The pairs that were measured.
-    pub cells: Vec<Cell>,
-    /// Relative standard deviation of pairs around what their hosts explain, if it is known.
-    pub deviation: Option<f64>,
-}
-
-/// What is slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Subject {
-    /// The link from one rank to another.
-    Link {
-        /// The sender.
-        from: usize,
-        /// The receiver.
-        to: usize,
-    },
-    /// A rank as a sender.
-    Sender(usize),
-    /// A rank as a receiver.
-    Receiver(usize),
-    /// A rank in both directions.
-    Host(usize),
-}
-
-impl Subject {
-    fn ranks(self) -> Vec<usize> {
-        match self {
-            Self::Link { from, to } => vec![from, to],
-            Self::Sender(rank) | Self::Receiver(rank) | Self::Host(rank) => vec![rank],
-        }
-    }
-}
-
-/// A slow link or host.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-pub struct SlowSubject {
-    /// Which one.
-    pub subject: Subject,
-    /// Over which transport.
-    pub transport: Transport,
-    /// In which quantity.
-    pub quantity: Quantity,
-    /// Its value.
-    pub value: f64,
-    /// What the others predict.
-    pub expected: Expected,
-    /// The chance of such a difference by accident, corrected for all tests of the job.
-    pub p_value: f64,
-}
 
 /// A rank.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -177,12 +62,6 @@ struct PairFigures {
 #[derive(Clone, Debug, Deserialize)]
 struct RoundTrip {
     median_ns: f64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Analysis {
-    matrices: Vec<PairMatrix>,
-    findings: Vec<SlowSubject>,
 }
 
 /// A line of the file.
@@ -265,8 +144,8 @@ impl NetJob {
         match event {
             Event::Start { format, command, mpi, ranks, tolerance } => {
                 let command = command.as_deref().unwrap_or(COMMAND);
-                if format != FORMAT {
-                    return Err(format!("its format is {format:?}, and this program reads {FORMAT:?}"));
+                if format != RESULTS_FORMAT {
+                    return Err(format!("its format is {format:?}, and this program reads {RESULTS_FORMAT:?}"));
                 }
                 if command != COMMAND {
                     return Err(format!(

@@ -1,6 +1,7 @@
 //! The page of `kelvin-cluster net`, from a file of results as the program writes it, whole and broken.
 
-use kelvin_report::cluster::{NetJob, Quantity, is_cluster_file, write_page};
+use kelvin_core::cluster::{Cell, Quantity};
+use kelvin_report::cluster::{NetJob, is_cluster_file, write_page};
 use serde_json::{Value, json};
 
 /// Largest page, of one quantity.
@@ -98,7 +99,7 @@ fn job_that_ended_early_shows_its_pairs() {
     let text = file(&[start(3), pair(1, 1e8), pair(2, 3e8), failure]) + "{\"event\":\"pair\",\"tran";
     let job = NetJob::read(text.as_bytes()).unwrap();
     let [round_trips, rates] = &job.matrices[..] else { panic!("{:?}", job.matrices) };
-    let pair_of = |cell: &kelvin_report::cluster::Cell| (cell.from, cell.to, cell.value);
+    let pair_of = |cell: &Cell| (cell.from, cell.to, cell.value);
     assert_eq!((rates.quantity, round_trips.quantity), (Quantity::RoundTripNs, Quantity::BytesPerSecond));
     assert_eq!(round_trips.cells.iter().map(pair_of).collect::<Vec<_>>(), [(0, 1, 2e8), (1, 0, 4e8)]);
     assert_eq!(rates.cells.iter().map(pair_of).collect::<Vec<_>>(), [(0, 1, 20_000.0)]);

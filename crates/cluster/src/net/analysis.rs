@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+use kelvin_core::cluster::{Analysis, Cell, Expected, PairMatrix, Quantity, SlowSubject, Subject, Transport};
 use kelvin_stats::{PairValue, TwoWayModel, adjusted_p_values, median};
 
-use super::matrix::{Analysis, Cell, Expected, Finding, Matrix, Quantity, Subject};
 use super::results::NetResults;
 use super::schedule::Pair;
-use super::task::{PairFigures, Transport};
+use super::task::PairFigures;
 use crate::peers::{NAMING_LEVEL, PeerComparison, Peers};
 use crate::results::Results;
 
@@ -20,7 +20,7 @@ const PREDICTION_LEVEL: f64 = 0.95;
 
 /// A link or host before the correction for all tests.
 struct Candidate {
-    finding: Finding,
+    finding: SlowSubject,
     /// How slow it is, as a logarithm below 0.
     difference: f64,
 }
@@ -31,7 +31,7 @@ pub fn analyse(results: &Results<NetResults>) -> Analysis {
     let mut candidates = Vec::new();
     for plan in &results.measured.plan.plans {
         for quantity in [Quantity::RoundTripNs, Quantity::BytesPerSecond] {
-            let mut matrix = Matrix {
+            let mut matrix = PairMatrix {
                 transport: plan.transport,
                 quantity,
                 cells: cells(results, plan.transport, quantity),
@@ -47,7 +47,7 @@ pub fn analyse(results: &Results<NetResults>) -> Analysis {
     let mut found: Vec<Candidate> = candidates
         .into_iter()
         .zip(adjusted_p_values(&p_values))
-        .map(|(candidate, p_value)| Candidate { finding: Finding { p_value, ..candidate.finding }, ..candidate })
+        .map(|(candidate, p_value)| Candidate { finding: SlowSubject { p_value, ..candidate.finding }, ..candidate })
         .filter(|Candidate { finding, difference }| {
             finding.p_value <= NAMING_LEVEL && *difference <= (1.0 - results.measured.plan.tolerance).ln()
         })
@@ -86,14 +86,14 @@ fn cells(results: &Results<NetResults>, transport: Transport, quantity: Quantity
 }
 
 /// Adds the prediction of each pair to the matrix, and returns each link and host with its chance.
-fn compare(matrix: &mut Matrix, ranks: usize) -> Vec<Candidate> {
+fn compare(matrix: &mut PairMatrix, ranks: usize) -> Vec<Candidate> {
     let quantity = matrix.quantity;
     let is_directed = quantity == Quantity::BytesPerSecond;
     let (hosts, senders_and_receivers) = (0..ranks, [0..ranks, ranks..2 * ranks]);
     let groups = if is_directed { &senders_and_receivers[..] } else { std::slice::from_ref(&hosts) };
     let receiver_offset = if is_directed { ranks } else { 0 };
     let value =
-        |cell: &Cell| PairValue { ends: [cell.from, cell.to + receiver_offset], value: quantity.speed(cell.value) };
+        |cell: &Cell| PairValue { ends: [cell.from, cell.to + receiver_offset], value: speed_of(quantity, cell.value) };
     let values: Vec<PairValue> = matrix.cells.iter().map(value).collect();
     let Some(model) = (ranks >= MIN_HOSTS).then(|| TwoWayModel::fit(&values, groups, RESOLUTION)).flatten() else {
         return Vec::new();
@@ -109,7 +109,7 @@ fn compare(matrix: &mut Matrix, ranks: usize) -> Vec<Candidate> {
         }
         candidates.push(Candidate {
             difference: values[index].value - prediction.value,
-            finding: Finding {
+            finding: SlowSubject {
                 subject: Subject::Link { from: cell.from, to: cell.to },
                 transport: matrix.transport,
                 quantity,
@@ -130,7 +130,7 @@ fn compare(matrix: &mut Matrix, ranks: usize) -> Vec<Candidate> {
 }
 
 /// A host against the other hosts of its group. Hosts differ by more than the error of their effects: their own spread is part of the test.
-fn host_candidate(matrix: &Matrix, group: &Range<usize>, effect: usize, comparison: PeerComparison) -> Candidate {
+fn host_candidate(matrix: &PairMatrix, group: &Range<usize>, effect: usize, comparison: PeerComparison) -> Candidate {
     let rank = effect - group.start;
     let is_directed = matrix.quantity == Quantity::BytesPerSecond;
     let subject = match (is_directed, group.start) {
@@ -143,25 +143,41 @@ fn host_candidate(matrix: &Matrix, group: &Range<usize>, effect: usize, comparis
         Subject::Receiver(rank) => cell.to == rank,
         _ => cell.from == rank || cell.to == rank,
     });
-    let speed = median(&own_cells.map(|cell| matrix.quantity.speed(cell.value)).collect::<Vec<f64>>());
+    let speed = median(&own_cells.map(|cell| speed_of(matrix.quantity, cell.value)).collect::<Vec<f64>>());
     let half = comparison.half_range(PREDICTION_LEVEL);
     let center = speed - comparison.difference;
     Candidate {
         difference: comparison.difference,
-        finding: Finding {
+        finding: SlowSubject {
             subject,
             transport: matrix.transport,
             quantity: matrix.quantity,
-            value: matrix.quantity.value(speed),
+            value: value_of(matrix.quantity, speed),
             expected: expected(matrix.quantity, center, (center - half, center + half)),
             p_value: comparison.p_value(),
         },
     }
 }
 
+/// The logarithm of a value, turned so that lower is slower.
+pub fn speed_of(quantity: Quantity, value: f64) -> f64 {
+    match quantity {
+        Quantity::BytesPerSecond => value.ln(),
+        Quantity::RoundTripNs => -value.ln(),
+    }
+}
+
+/// The value of such a logarithm.
+fn value_of(quantity: Quantity, speed: f64) -> f64 {
+    match quantity {
+        Quantity::BytesPerSecond => speed.exp(),
+        Quantity::RoundTripNs => (-speed).exp(),
+    }
+}
+
 fn expected(quantity: Quantity, speed: f64, (low, high): (f64, f64)) -> Expected {
-    let [first, second] = [low, high].map(|speed| quantity.value(speed));
-    Expected { value: quantity.value(speed), low: first.min(second), high: first.max(second) }
+    let [first, second] = [low, high].map(|speed| value_of(quantity, speed));
+    Expected { value: value_of(quantity, speed), low: first.min(second), high: first.max(second) }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What rank 0 writes of the network to the file of results: plain data.
 
+use kelvin_core::cluster::{Analysis, Transport};
 use serde::{Deserialize, Serialize};
 
-use super::matrix::Analysis;
-use super::task::{PairFigures, PairPlan, Transport};
+use super::task::{PairFigures, PairPlan};
 
 /// What is measured of each pair.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write};
 
-use super::analysis::MIN_HOSTS;
-use super::matrix::{Analysis, Finding, Matrix, Quantity, Subject};
+use kelvin_core::cluster::{Analysis, PairMatrix, Quantity, SlowSubject, Subject, Transport};
+
+use super::analysis::{MIN_HOSTS, speed_of};
 use super::results::NetResults;
-use super::task::Transport;
 use crate::report::{shared_kernels, write_end, write_ranks};
 use crate::results::Results;
 
@@ -42,7 +42,7 @@ pub fn write_text(out: &mut impl Write, results: &Results<NetResults>, analysis:
     write_end(out, results)
 }
 
-fn write_matrix(out: &mut impl Write, results: &Results<NetResults>, matrix: &Matrix) -> fmt::Result {
+fn write_matrix(out: &mut impl Write, results: &Results<NetResults>, matrix: &PairMatrix) -> fmt::Result {
     let hosts = results.ranks.len();
     let title = match matrix.quantity {
         Quantity::BytesPerSecond => "rate of large messages",
@@ -98,7 +98,7 @@ fn write_disturbed_pairs(out: &mut impl Write, analysis: &Analysis) -> fmt::Resu
     Ok(())
 }
 
-fn shade(matrix: &Matrix, from: usize, to: usize) -> char {
+fn shade(matrix: &PairMatrix, from: usize, to: usize) -> char {
     match matrix.cell(from, to) {
         None => {
             if from == to {
@@ -108,7 +108,7 @@ fn shade(matrix: &Matrix, from: usize, to: usize) -> char {
             }
         }
         Some(cell) => {
-            let speed = |value| matrix.quantity.speed(value);
+            let speed = |value| speed_of(matrix.quantity, value);
             let ratio = cell.expected.map_or(1.0, |expected| (speed(cell.value) - speed(expected.value)).exp());
             SHADES.iter().find(|(least, _)| ratio >= *least).map_or('#', |&(_, shade)| shade)
         }
@@ -140,7 +140,7 @@ fn write_findings(out: &mut impl Write, results: &Results<NetResults>, analysis:
 }
 
 /// One line about a slow link or host.
-pub fn sentence(results: &Results<NetResults>, finding: &Finding) -> String {
+pub fn sentence(results: &Results<NetResults>, finding: &SlowSubject) -> String {
     let label = |rank: usize| results.ranks[rank].label.as_str();
     let subject = match finding.subject {
         Subject::Link { from, to } => match finding.quantity {
@@ -215,7 +215,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(matrix: &Matrix) -> Self {
+    fn of(matrix: &PairMatrix) -> Self {
         let values: Vec<f64> = matrix.cells.iter().map(|cell| cell.value).collect();
         Self::around(matrix.quantity, kelvin_stats::median(&values))
     }
@@ -244,10 +244,11 @@ impl Scale {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::cluster::{Cell, Expected};
+
     use super::*;
     use crate::event::RankFacts;
     use crate::net::event::NetPlan;
-    use crate::net::matrix::{Cell, Expected};
     use crate::net::task::{PairFigures, PairPlan};
 
     fn results(hosts: usize) -> Results<NetResults> {
@@ -292,7 +293,7 @@ All at once:
     #[test]
     fn finding_is_one_sentence() {
         let expected = |value: f64| Expected { value, low: 0.9 * value, high: 1.1 * value };
-        let rate = Finding {
+        let rate = SlowSubject {
             subject: Subject::Link { from: 2, to: 0 },
             transport: Transport::Mpi,
             quantity: Quantity::BytesPerSecond,
@@ -302,7 +303,7 @@ All at once:
         };
         let text = sentence(&results(3), &rate);
         assert_eq!(text, "link from n2 to n0: MPI 4800 Mbit/s, predicted 8000 (7200 to 8800): 40 % lower");
-        let round_trip = Finding {
+        let round_trip = SlowSubject {
             subject: Subject::Host(1),
             quantity: Quantity::RoundTripNs,
             value: 3e4,
@@ -317,13 +318,13 @@ All at once:
     fn many_hosts_have_a_shade_for_each_pair() {
         let expected = Some(Expected { value: 100.0, low: 90.0, high: 110.0 });
         let cell = |to: usize, value: f64| Cell { from: 0, to, value, expected, is_disturbed: false };
-        let mut matrix = Matrix {
+        let mut matrix = PairMatrix {
             transport: Transport::Tcp,
             quantity: Quantity::BytesPerSecond,
             cells: vec![cell(1, 96.0), cell(2, 91.0), cell(3, 75.0), cell(4, 60.0)],
             deviation: None,
         };
-        let row = |matrix: &Matrix| (0..6).map(|to| shade(matrix, 0, to)).collect::<String>();
+        let row = |matrix: &PairMatrix| (0..6).map(|to| shade(matrix, 0, to)).collect::<String>();
         assert_eq!(row(&matrix), " .-o#?");
         matrix.quantity = Quantity::RoundTripNs;
         matrix.cells = vec![cell(1, 104.0), cell(2, 109.0), cell(3, 140.0), cell(4, 160.0)];

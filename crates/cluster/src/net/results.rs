@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_core::cluster::Transport;
+
 use super::event::{NetEvent, NetPlan};
 use super::schedule::Pair;
-use super::task::{PairFigures, Transport};
+use super::task::PairFigures;
 use crate::results::Measured;
 
 /// What was measured.

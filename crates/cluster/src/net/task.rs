@@ -2,27 +2,8 @@
 
 use std::net::SocketAddr;
 
+use kelvin_core::cluster::Transport;
 use serde::{Deserialize, Serialize};
-
-/// How bytes move between two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// A TCP connection of kelvin's own.
-    Tcp,
-    /// The site's MPI, by whatever it uses.
-    Mpi,
-}
-
-impl Transport {
-    /// As people write it.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Mpi => "MPI",
-        }
-    }
-}
 
 /// What a pair measures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

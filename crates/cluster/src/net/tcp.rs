@@ -238,8 +238,9 @@ impl RateMeter {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::cluster::Transport;
+
     use super::*;
-    use crate::net::task::Transport;
 
     #[test]
     fn meter_counts_from_first_arrival_after_warm_up() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_cluster::file::layout::Layout;
-use kelvin_cluster::net::task::Transport;
 use kelvin_cluster::network::AddressRange;
+use kelvin_core::cluster::Transport;
 use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
 
 /// The variables in which launchers tell a process its rank: Open MPI, MPICH and other PMI launchers, Slurm.

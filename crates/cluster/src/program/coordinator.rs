@@ -11,13 +11,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_cluster::clock::seconds_since_1970;
-use kelvin_cluster::event::{Event, FORMAT, RankFacts, Start};
+use kelvin_cluster::event::{Event, RankFacts, Start};
 use kelvin_cluster::heartbeat::{self, CONNECT_TIMEOUT, Heartbeats};
 use kelvin_cluster::kelvin_program::KelvinProgram;
 use kelvin_cluster::network;
 use kelvin_cluster::placement::{Kernels, PlacementError, check_versions, kernels, labels};
 use kelvin_cluster::protocol::{Answer, Command, Contact, Greeting, PROGRAM, TOKEN_BYTES};
 use kelvin_cluster::results::{Measured, Results, ResultsFile};
+use kelvin_core::cluster::RESULTS_FORMAT;
 use kelvin_sys::process::exit_now;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use mpi::topology::SimpleCommunicator;
@@ -202,7 +203,7 @@ impl<'w, S: Subcommand> Coordinator<'w, S> {
             }
         };
         let start = Start {
-            format: FORMAT.into(),
+            format: RESULTS_FORMAT.into(),
             command: S::Measured::COMMAND.into(),
             program: PROGRAM.into(),
             mpi: mpi_library(),

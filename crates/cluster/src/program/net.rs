@@ -10,14 +10,14 @@ use std::time::Duration;
 use kelvin_cluster::kelvin_program::KelvinProgram;
 use kelvin_cluster::net::analysis::analyse;
 use kelvin_cluster::net::event::{NetEvent, NetPlan};
-use kelvin_cluster::net::matrix::Subject;
 use kelvin_cluster::net::report::write_text;
 use kelvin_cluster::net::results::NetResults;
 use kelvin_cluster::net::schedule::{Pair, bisection, tournament};
-use kelvin_cluster::net::task::{NetOutcome, NetTask, PairFigures, PairPlan, PairTask, Transport};
+use kelvin_cluster::net::task::{NetOutcome, NetTask, PairFigures, PairPlan, PairTask};
 use kelvin_cluster::placement::{PlacementError, check_networks};
 use kelvin_cluster::protocol::Greeting;
 use kelvin_cluster::results::Results;
+use kelvin_core::cluster::{Subject, Transport};
 
 use self::worker::NetWorker;
 use crate::cli::{JobArgs, NetArgs};

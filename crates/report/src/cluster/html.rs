@@ -2,10 +2,11 @@
 
 use std::io;
 
+use kelvin_core::cluster::{Cell, Expected, PairMatrix, Quantity, SlowSubject, Subject};
 use kelvin_core::{Name, Unit};
 use kelvin_stats::median;
 
-use super::{Cell, NetJob, PairMatrix, Quantity, SlowSubject, Subject};
+use super::NetJob;
 use crate::deviation_steps::{legend, step_labels, step_of};
 use crate::escape::{Markup, html};
 use crate::figures::{AxisKind, CellRank, Drawing, Figure, Heat, HeatCell};
@@ -223,7 +224,7 @@ fn pair_table(job: &NetJob, matrix: &PairMatrix) -> Markup {
             Quantity::BytesPerSecond => format!("{from} to {to}"),
             Quantity::RoundTripNs => format!("{from} and {to}"),
         };
-        let expected = |text: &dyn Fn(super::Expected) -> String| cell.expected.map_or_else(|| "-".to_owned(), text);
+        let expected = |text: &dyn Fn(Expected) -> String| cell.expected.map_or_else(|| "-".to_owned(), text);
         table_row(
             pair,
             [

@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Instant;
 
-use kelvin_cluster::net::task::{NetOutcome, NetTask, PairFigures, PairTask, Transport};
+use kelvin_cluster::net::task::{NetOutcome, NetTask, PairFigures, PairTask};
 use kelvin_cluster::net::tcp::TcpEnd;
+use kelvin_core::cluster::Transport;
 use kelvin_sys::cpu;
 use kelvin_sys::usage::RunQueueWait;
 use mpi::topology::SimpleCommunicator;

@@ -1,8 +1,30 @@
-//! The pairs of a job as matrices, with what the pairs predict of each other: plain data.
+//! What `kelvin-cluster net` says of all pairs of hosts, as its file of results has it: the pairs as matrices, with what they predict of each
+//! other, and what is slow.
 
 use serde::{Deserialize, Serialize};
 
-use super::task::Transport;
+/// The format of the file of results: one JSON object in each line. Raised when a field changes its meaning.
+pub const RESULTS_FORMAT: &str = "kelvin-cluster 1";
+
+/// How bytes move between two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// A TCP connection of kelvin's own.
+    Tcp,
+    /// The site's MPI, by whatever it uses.
+    Mpi,
+}
+
+impl Transport {
+    /// As people write it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Mpi => "MPI",
+        }
+    }
+}
 
 /// What of a pair is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -12,24 +34,6 @@ pub enum Quantity {
     BytesPerSecond,
     /// A small message and its answer: the median, in nanoseconds.
     RoundTripNs,
-}
-
-impl Quantity {
-    /// The logarithm of a value, turned so that lower is slower.
-    pub fn speed(self, value: f64) -> f64 {
-        match self {
-            Self::BytesPerSecond => value.ln(),
-            Self::RoundTripNs => -value.ln(),
-        }
-    }
-
-    /// The value of such a logarithm.
-    pub fn value(self, speed: f64) -> f64 {
-        match self {
-            Self::BytesPerSecond => speed.exp(),
-            Self::RoundTripNs => (-speed).exp(),
-        }
-    }
 }
 
 /// What all other pairs predict.
@@ -54,13 +58,14 @@ pub struct Cell {
     pub value: f64,
     /// The prediction; none of too few hosts.
     pub expected: Option<Expected>,
-    /// Whether other programs took the CPUs of its hosts in each pass: then it is not judged.
+    /// Whether other programs took the CPUs of its hosts in each pass: then it is not judged. Older files do not say it.
+    #[serde(default)]
     pub is_disturbed: bool,
 }
 
 /// All pairs by one quantity over one transport.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Matrix {
+pub struct PairMatrix {
     /// The transport.
     pub transport: Transport,
     /// The quantity.
@@ -71,7 +76,7 @@ pub struct Matrix {
     pub deviation: Option<f64>,
 }
 
-impl Matrix {
+impl PairMatrix {
     /// The value from one rank to another, either way of a quantity without direction.
     pub fn cell(&self, from: usize, to: usize) -> Option<&Cell> {
         let is_directed = self.quantity == Quantity::BytesPerSecond;
@@ -99,9 +104,19 @@ pub enum Subject {
     Host(usize),
 }
 
+impl Subject {
+    /// The ranks that it names.
+    pub fn ranks(self) -> Vec<usize> {
+        match self {
+            Self::Link { from, to } => vec![from, to],
+            Self::Sender(rank) | Self::Receiver(rank) | Self::Host(rank) => vec![rank],
+        }
+    }
+}
+
 /// A link or host that is slower than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct SlowSubject {
     /// The link or host.
     pub subject: Subject,
     /// The transport.
@@ -120,7 +135,7 @@ pub struct Finding {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// One matrix for each transport and quantity that was measured.
-    pub matrices: Vec<Matrix>,
+    pub matrices: Vec<PairMatrix>,
     /// Slow links and hosts, the slowest first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SlowSubject>,
 }
