@@ -1,5 +1,6 @@
 """Tests of kelvin-cluster file: hosts that are network namespaces write and read in one directory of this machine."""
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import mpi
 from made_hosts import Hosts
-from jobs import END_SECONDS, JOB_SECONDS, RESULTS, Jobs, check, events, read_results
+from jobs import END_SECONDS, JOB_SECONDS, RESULTS, Jobs, check, events, read_results, skip
 
 QUICK = ["--bytes", "256k", "--block", "64k", "--files", "20", "--passes", "2"]
 # A job that lasts until something ends it, and that writes most of the time.
@@ -36,6 +37,41 @@ def small_file_system(size):
 
 def is_empty(directory):
     return not os.listdir(directory)
+
+
+# sftp-server for each connection to this address.
+SFTP_SERVER = "/usr/lib/openssh/sftp-server"
+SFTP_PORT = 2222
+SERVE_SFTP = f"""
+import socket, subprocess, sys
+listener = socket.create_server((sys.argv[1], {SFTP_PORT}))
+print("listening", flush=True)
+while True:
+    connection, _ = listener.accept()
+    subprocess.Popen(["{SFTP_SERVER}"], stdin=connection, stdout=connection)
+    connection.close()
+"""
+
+
+@contextmanager
+def remote_directory(hosts):
+    """A directory of the last host, which the others mount by sshfs over their network."""
+    server = hosts.count - 1
+    with shared_directory() as directory, tempfile.TemporaryDirectory() as mount:
+        command = [*hosts.enter(server), "python3", "-c", SERVE_SFTP, hosts.address(server)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                process.stdout.readline()
+                for host in range(server):
+                    source = f"{hosts.address(server)}:{directory}"
+                    subprocess.run([*hosts.enter(host), "sshfs", "-o", f"directport={SFTP_PORT}", source, mount], check=True)
+                yield mount
+            finally:
+                for host in range(server):
+                    subprocess.run([*hosts.enter(host), "umount", "--lazy", mount], stderr=subprocess.DEVNULL, check=False)
+                hosts.end_processes()
+                process.kill()
+        check(is_empty(directory), os.listdir(directory))
 
 
 class Tests(Jobs):
@@ -67,6 +103,23 @@ class Tests(Jobs):
             check("shared file, strided" in out and "own directories" in out, out)
             self.check_no_process(hosts)
 
+    def remote_file_system_is_measured(self):
+        """Each host has a page cache and remembered names of its own."""
+        if not shutil.which("sshfs") or not os.access(SFTP_SERVER, os.X_OK):
+            return skip("package sshfs", "sshfs or sftp-server is not installed, so that no file system is remote")
+        arguments = ["--bytes", "256k", "--block", "64k", "--files", "3", "--passes", "1"]
+        with Hosts.numbered(4) as hosts, remote_directory(hosts) as directory:
+            programs = [[self.program, "file", directory, *arguments, "--json", RESULTS]] * 3
+            with tempfile.TemporaryDirectory() as working, mpi.started(self.launcher(hosts, programs), working) as job:
+                out, err = job.communicate(timeout=JOB_SECONDS)
+                results = read_results(working)
+            check(self.status(job, err, results) == 0 and "(fuse)" in out, job.returncode, out, err)
+            check(len(events(results, "verified")) == 3 * 3, results)
+            check("Nothing that was read was in the page cache of its reader." in out, out)
+            reads = [step for step in events(results, "step") if step["activity"].get("data", {}).get("operation") == "read"]
+            check(all(part["rank"] != part["writer"] for step in reads for part in step["parts"]), reads)
+        return None
+
     def direct_data_is_measured(self):
         with Hosts.numbered(2) as hosts, shared_directory() as directory:
             status, out, err, results = self.complete(hosts, ["file", directory, *QUICK, "--direct"])
@@ -78,8 +131,8 @@ class Tests(Jobs):
 
     def end_leaves_nothing(self, arguments, action, expected):
         with Hosts.numbered(4) as hosts, shared_directory() as directory:
-            self.fault(hosts, ["file", directory, *arguments], action, expected, "step")
-            self.wait_for(lambda: is_empty(directory), END_SECONDS, f"an empty directory instead of {os.listdir(directory)}")
+            is_removed = lambda: self.wait_for(lambda: is_empty(directory), END_SECONDS, f"an empty directory: {directory}")
+            self.fault(hosts, ["file", directory, *arguments], action, expected, "step", then=is_removed)
 
     def killed_writer_is_named(self):
         self.end_leaves_nothing(LONG, lambda processes: os.kill(processes[2][0], signal.SIGKILL), "rank 2 (n2) has died")
@@ -179,6 +232,7 @@ class Tests(Jobs):
 TESTS = [
     Tests.mistakes_of_file_are_one_line,
     Tests.data_and_files_are_measured,
+    Tests.remote_file_system_is_measured,
     Tests.direct_data_is_measured,
     Tests.directory_of_one_host_is_refused,
     Tests.full_file_system_is_refused,

@@ -68,9 +68,9 @@ class Jobs:
         has_hung = self.launcher is mpi.mpich and "MPI_Finalize has not ended" in err and {"event": "end"} in results
         return expected if has_hung else job.returncode
 
-    def fault(self, hosts, arguments, action, expected, measured="pair", launcher_ends=True):
+    def fault(self, hosts, arguments, action, expected, measured="pair", launcher_ends=True, then=lambda: None):
         """Starts a job, does something to it after its first three events of a name, and checks that it ends in time with this sentence.
-        A launcher that cannot reach a host does not end."""
+        A launcher that cannot reach a host does not end. `then` is what is checked while the hosts still have what a job leaves to end later."""
         with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as err:
             command = self.command(hosts, arguments)
             job = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
@@ -86,6 +86,7 @@ class Jobs:
                 else:
                     job.kill()
                     job.wait()
+                then()
             finally:
                 if job.poll() is None:
                     os.killpg(job.pid, signal.SIGKILL)

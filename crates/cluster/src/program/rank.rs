@@ -27,6 +27,10 @@ const CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// An implementation may wait in MPI_Finalize for a rank that no longer answers.
 const FINALISE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first rank to end has the launcher end the others. So long they wait for the one that says why, on a busy host.
+const VOICE_TIME: Duration = Duration::from_secs(2);
+/// The rank that says that rank 0 is lost: one voice is enough.
+const VOICE: usize = 1;
 /// Exit status of a job that failed.
 const EXIT_FAILED: u8 = 1;
 
@@ -155,9 +159,10 @@ fn end_with_job(rank: usize, stream: TcpStream, progress: &Progress) {
         // The launcher ends with the status of the first rank that ends, and must end with that of rank 0.
         JobEnd::Refused => exit_now(EXIT_MISTAKE),
         JobEnd::Lost(loss) => {
-            // One voice is enough.
-            if rank == 1 {
+            if rank == VOICE {
                 notice(format_args!("rank 0 {}", loss.describe()));
+            } else {
+                std::thread::sleep(VOICE_TIME);
             }
         }
     }
