@@ -91,10 +91,10 @@ fn print(report: &Report) -> u8 {
     u8::from(!report.is_success)
 }
 
-/// Prints a line on standard error.
+/// Prints a line on standard error, by one call: a launcher mixes what ranks write.
 fn notice(text: impl Display) {
     // Nothing can be done if even standard error is gone.
-    let _ = writeln!(io::stderr(), "kelvin-cluster: {text}");
+    let _ = io::stderr().write_all(format!("kelvin-cluster: {text}\n").as_bytes());
 }
 
 fn mistake(text: impl Display) -> ExitCode {
