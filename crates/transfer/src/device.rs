@@ -14,6 +14,7 @@ use kelvin_sys::poll::{wait_readable, wait_writable};
 use kelvin_sys::stop_signals;
 
 use crate::offer_policy::{Destination, OfferPolicy};
+use crate::pipe_stream::retry_when_ready;
 use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::send::{self, CONNECT_TIMEOUT, Sender, SenderOptions, check_secret};
@@ -44,21 +45,7 @@ impl DeviceStream {
         is_ready: fn(BorrowedFd<'_>, Duration) -> io::Result<bool>,
         mut call: impl FnMut(&KernelSocket) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut start = None;
-        loop {
-            match call(&self.socket) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                outcome => return outcome,
-            }
-            let remaining = self.timeout.saturating_sub(start.get_or_insert_with(Instant::now).elapsed());
-            if stop_signals::stop_signal().is_some() {
-                return Err(ErrorKind::Interrupted.into());
-            }
-            if remaining.is_zero() {
-                return Err(ErrorKind::WouldBlock.into());
-            }
-            is_ready(self.socket.as_fd(), remaining)?;
-        }
+        retry_when_ready(self.timeout, |remaining| is_ready(self.socket.as_fd(), remaining), || call(&self.socket))
     }
 }
 

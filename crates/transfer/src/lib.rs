@@ -8,6 +8,7 @@
 //! to be expected ([`rate_prediction`]). Blocks of large files may come over more connections ([`session_streams`]), and each file over
 //! one of its own.
 //!
+//! Instead of a network a remote shell can connect both ends ([`remote_shell`]), by its pipes ([`pipe_stream`]).
 //! Either end can have its socket in the kernel instead ([`device`]), whose module also reports the entry of a [`page_tables`].
 //!
 //! The receiver decides where bytes go. A [`file_name`] is one component, and directories are found name by name from the one that is
@@ -28,11 +29,13 @@ mod method_chooser;
 pub mod offer_policy;
 pub mod open_directory;
 pub mod page_tables;
+pub mod pipe_stream;
 pub mod progress;
 pub mod rate_limiter;
 pub mod rate_prediction;
 pub mod raw_protocol;
 pub mod receive;
+pub mod remote_shell;
 pub mod secure_channel;
 pub mod send;
 pub mod session;
@@ -57,7 +60,7 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     caller: ProgramRole { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 12,
+    version: 13,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

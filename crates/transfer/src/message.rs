@@ -105,6 +105,8 @@ words! { "lifetime of a connection",
 pub struct SessionSettings {
     /// Whether the bytes of files go unencrypted.
     pub plain: bool,
+    /// Whether all goes through a remote shell, which protects it.
+    pub remote_shell: bool,
     /// Whether their digests are compared.
     pub verify: bool,
     /// Whether all is flushed to its device.
@@ -127,6 +129,7 @@ impl SessionSettings {
     /// All over one connection, encrypted and verified, and nothing more.
     pub const DEFAULT: Self = Self {
         plain: false,
+        remote_shell: false,
         verify: true,
         sync: false,
         update: false,

@@ -9,6 +9,7 @@ use kelvin_file::Error as FileError;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
+use crate::directory_tree::MAX_DIRECTORIES;
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
     ArrivedBytes, Blake3Digest, ConnectionLifetime, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece,
@@ -63,6 +64,8 @@ pub enum SessionEvent {
         /// How long it took.
         elapsed: Duration,
     },
+    /// In a dry run: a file would come.
+    Planned(PathBuf),
     /// A file is in its place.
     FileStored(PathBuf),
     /// A file was refused, or did not arrive whole: nothing of it is kept.
@@ -110,6 +113,8 @@ pub(crate) struct ReceiveSession<'a, S> {
     methods: MethodChooser<ReceiveMethod>,
     /// How many entries were offered.
     offered_count: EntryNumber,
+    /// In a dry run: paths of the directories that were offered.
+    planned_directories: Vec<PathBuf>,
     /// Those that are wanted.
     wanted_files: BTreeMap<EntryNumber, WantedEntry>,
     arriving_files: BTreeMap<EntryNumber, ArrivingFile>,
@@ -146,6 +151,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             method: None,
             methods: MethodChooser::for_receiving(None, false, true),
             offered_count: 0,
+            planned_directories: Vec::new(),
             wanted_files: BTreeMap::new(),
             arriving_files: BTreeMap::new(),
             failed_files: VecDeque::new(),
@@ -318,7 +324,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                     *stored = 0;
                 }
             }
-            if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
+            let is_wanted = matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed);
+            if self.settings.dry_run {
+                self.report_planned(&entry, is_wanted);
+            } else if is_wanted {
                 let wanted_file = WantedEntry { entry, part: part.map(Box::new), announced_blocks: 0 };
                 self.wanted_files.insert(number, wanted_file);
             }
@@ -329,6 +338,17 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
         self.channels.first.flush()?;
         resumed_files.into_iter().try_for_each(|number| self.send_present_blocks(number))
+    }
+
+    /// Reports a file that would come. Its directories need not be there.
+    fn report_planned(&mut self, entry: &FileEntry, is_wanted: bool) {
+        let parent = self.planned_directories.get((entry.parent as usize).wrapping_sub(1));
+        let path = parent.map_or_else(PathBuf::new, PathBuf::clone).join(entry.name.as_os_str());
+        if is_wanted {
+            (self.on_event)(SessionEvent::Planned(path));
+        } else if entry.kind == EntryKind::Directory && self.planned_directories.len() < MAX_DIRECTORIES {
+            self.planned_directories.push(path);
+        }
     }
 
     /// Sends which blocks of a file are there, as it reads them.
@@ -683,7 +703,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             (StorageKind::Disk | StorageKind::Served, false) => unwritten_bytes(self.moved.amount.moved),
             _ => None,
         };
-        let is_predicted = self.moved.amount.moved > 0 && self.start.elapsed() >= rate_prediction::MIN_DURATION;
+        let is_predicted = self.moved.amount.moved > 0
+            && self.start.elapsed() >= rate_prediction::MIN_DURATION
+            && !self.settings.remote_shell;
         let costs = if is_predicted { self.measure_costs() } else { None };
         let since = self.last_write.elapsed().as_nanos() as u64;
         let received = ReceiverReport { since, load, costs, unwritten_bytes, method: self.methods.method() };

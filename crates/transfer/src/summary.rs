@@ -155,6 +155,15 @@ impl TransferSummary {
         }
     }
 
+    /// What protects it.
+    fn protection_text(&self) -> &'static str {
+        match self.settings {
+            SessionSettings { remote_shell: true, .. } => "through a remote shell",
+            SessionSettings { plain: true, .. } => "not encrypted",
+            _ => "encrypted",
+        }
+    }
+
     /// By what methods; the usual ones are not worth a word.
     fn methods_text(&self) -> String {
         let sent = self.sent.method.filter(|method| *method != SendMethod::ReadWrite);
@@ -238,7 +247,12 @@ impl TransferSummary {
     }
 
     /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
+    ///
+    /// What a remote shell and its encryption cost is not known.
     pub(crate) fn is_predictable(&self) -> bool {
+        if self.settings.remote_shell {
+            return false;
+        }
         match self.busiest().0 {
             LimitingFactor::Link => self.link_rate().is_some(),
             LimitingFactor::Window | LimitingFactor::RoundTrips => false,
@@ -469,6 +483,7 @@ impl Serialize for TransferSummary {
         record.serialize_entry("expected_bytes_per_second", &sent.expected)?;
         record.serialize_entry("verified", &settings.verify)?;
         record.serialize_entry("encrypted", &!settings.plain)?;
+        record.serialize_entry("remote_shell", &settings.remote_shell)?;
         record.serialize_entry("synced", &settings.sync)?;
         record.serialize_entry("streams", streams)?;
         if let Some(chosen @ StreamChoice { no_faster, .. }) = sent.chosen {
@@ -512,7 +527,7 @@ impl fmt::Display for TransferSummary {
             out,
             "{}, {}, {}{}; {}",
             self.connections_text(),
-            if !self.settings.plain { "encrypted" } else { "not encrypted" },
+            self.protection_text(),
             if self.settings.verify { "verified" } else { "not verified" },
             self.methods_text(),
             self.limit_sentence(),

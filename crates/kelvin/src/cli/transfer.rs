@@ -14,6 +14,7 @@ use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, Rece
 use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
+use super::remote_shell::{RemotePath, RemoteShellArgs};
 use super::{AnswerArgs, Word, nonempty_value, one_of};
 use crate::cli_error::{CliError, Context};
 
@@ -33,9 +34,11 @@ const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
 #[derive(Debug, Args)]
 pub struct SendArgs {
     /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
-    /// host that runs `kelvin receive`, with :PORT unless it is 27315
+    /// host that runs `kelvin receive`, with :PORT unless it is 27315; with -e HOST:DIRECTORY
     #[arg(value_name = "FILE> <HOST[:PORT]", required = true, value_parser = nonempty_value())]
     operands: Vec<OsString>,
+    #[command(flatten)]
+    pub remote_shell: RemoteShellArgs,
     /// File with the secret of both ends; required unless both are on the same host
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -98,16 +101,40 @@ pub struct SendArgs {
 }
 
 impl SendArgs {
-    /// What is to be sent, and the host.
+    /// What is to be sent, and where.
     ///
     /// # Errors
-    /// Too few operands; a host that is no text.
-    pub fn operands(&self) -> Result<(Vec<PathBuf>, &str), CliError> {
-        let usage_error = || CliError::msg("send needs FILE... HOST[:PORT]: at least one file, and the host after it");
-        let (host, files) =
-            self.operands.split_last().filter(|(_, files)| !files.is_empty()).ok_or_else(usage_error)?;
-        let host = host.to_str().ok_or_else(|| CliError::new(host.display(), "give HOST or HOST:PORT"))?;
-        Ok((files.iter().map(PathBuf::from).collect(), host))
+    /// Too few operands; a host that is no text; with a remote shell no remote end, or two.
+    pub fn route(&self) -> Result<SendRoute<'_>, CliError> {
+        if self.remote_shell.stdio {
+            return Ok(SendRoute::StandardOutput(self.operands.iter().map(PathBuf::from).collect()));
+        }
+        let has_shell = self.remote_shell.rsh.is_some();
+        let usage_error = || match has_shell {
+            true => CliError::msg("send -e needs FILE... HOST:DIRECTORY, or HOST:FILE... DIRECTORY"),
+            false => CliError::msg("send needs FILE... HOST[:PORT]: at least one file, and the host after it"),
+        };
+        let (last, first) =
+            self.operands.split_last().filter(|(_, first)| !first.is_empty()).ok_or_else(usage_error)?;
+        let files = || first.iter().map(PathBuf::from).collect();
+        if self.remote_shell.overwrite && !has_shell {
+            bail!("--overwrite: the receiver decides that, by its own --overwrite, unless -e starts it");
+        }
+        if !has_shell {
+            let host = last.to_str().ok_or_else(|| CliError::new(last.display(), "give HOST or HOST:PORT"))?;
+            return Ok(SendRoute::Network(files(), host));
+        }
+        let remote: Vec<RemotePath> = first.iter().filter_map(|operand| RemotePath::parse(operand)).collect();
+        match (RemotePath::parse(last), remote.first()) {
+            (Some(target), None) => Ok(SendRoute::ToRemote(files(), target)),
+            (None, Some(source)) if remote.len() == first.len() => {
+                if let Some(other) = remote.iter().find(|other| other.host != source.host) {
+                    bail!("{} and {}: fetch from one host at a time", source.host, other.host);
+                }
+                Ok(SendRoute::FromRemote(remote, Path::new(last)))
+            }
+            _ => Err(usage_error()),
+        }
     }
 
     /// How the bytes of large files are sent, if a method is requested.
@@ -120,6 +147,19 @@ impl SendArgs {
         }
         self.calls.setup(self.method)
     }
+}
+
+/// What `kelvin send` moves, and by which way.
+#[derive(Debug)]
+pub enum SendRoute<'a> {
+    /// To a host that runs `kelvin receive`.
+    Network(Vec<PathBuf>, &'a str),
+    /// Through a remote shell.
+    ToRemote(Vec<PathBuf>, RemotePath),
+    /// From there, files of one host, into a directory here.
+    FromRemote(Vec<RemotePath>, &'a Path),
+    /// Through standard output: the other end has started this one.
+    StandardOutput(Vec<PathBuf>),
 }
 
 /// How large the calls of a method are, and how they wait.
@@ -228,6 +268,9 @@ pub struct ReceiveArgs {
     /// Receive within the kernel, by /dev/kelvin_receiver of kelvin's module
     #[arg(long)]
     pub device: bool,
+    /// Receive from one sender through standard input and output, as `kelvin send -e` starts it. DIR is made if its parent is there
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "method", "device", "once", "json", "discard"])]
+    pub stdio: bool,
     /// Close the connection of a sender that sends fewer bytes in this time of waiting, such as 1B/1h for one that
     /// pauses
     #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]

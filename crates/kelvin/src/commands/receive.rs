@@ -1,14 +1,18 @@
 //! `kelvin receive`: files from `kelvin send` into a directory.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_sys::kmod::KmodDevice;
+use kelvin_transfer::message::SessionSettings;
 use kelvin_transfer::offer_policy::Destination;
 use kelvin_transfer::open_directory::OpenDirectory;
+use kelvin_transfer::pipe_stream::PipeStream;
 use kelvin_transfer::receive::{Receiver, ReceiverOptions};
+use kelvin_transfer::remote_shell::{announce_start, open_directory};
 use kelvin_transfer::session::{SessionEvent, standard_output};
 use kelvin_transfer::summary::TransferSummary;
 use kelvin_transfer::wire::address::DisplayAddr;
@@ -26,6 +30,9 @@ use crate::progress::byte_progress_text;
 /// Receives until asked to stop, or from one sender. Prints its address and then what each sender moved on standard output, and
 /// logs to standard error.
 pub fn receive(args: &ReceiveArgs) -> CmdResult {
+    if args.stdio {
+        return receive_from_standard_input(args);
+    }
     let secret = read_secret(args.token_file.as_deref())?;
     let method = args.setup()?;
     let destination = destination(args)?;
@@ -56,6 +63,29 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     reporter.log.close(LOG_FLUSH_TIMEOUT);
     result?;
     Ok(!(once && reporter.failed.load(Ordering::Relaxed)))
+}
+
+/// Receives from the sender that has started this end. It prints what was moved, and which files this end would not take.
+fn receive_from_standard_input(args: &ReceiveArgs) -> CmdResult {
+    const OPTION: &str = "--stdio";
+    let Some(directory) = args.dir.as_deref().filter(|directory| *directory != Path::new("-")) else {
+        bail!("{OPTION}: name a directory: standard output is the way to the sender");
+    };
+    if std::io::stdin().is_terminal() {
+        bail!("{OPTION}: standard input is a terminal: kelvin send -e starts it with a pipe");
+    }
+    kelvin_sys::stop_signals::install_handlers()?;
+    let mut stream = PipeStream::standard().context(OPTION)?;
+    announce_start(&mut stream)?;
+    let options =
+        ReceiverOptions { overwrite: args.overwrite, min_progress: args.min_progress, ..ReceiverOptions::default() };
+    let open = |settings: &SessionSettings| open_directory(directory, settings);
+    match kelvin_transfer::remote_shell::receive(stream, options, open, &|_| {}) {
+        Ok(summary) => Ok(summary.sent.failed == 0),
+        // The sender has learned it.
+        Err(Error::File(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {
@@ -131,7 +161,7 @@ impl EventReporter {
                 let progress = byte_progress_text(*bytes, *total, *elapsed);
                 return self.log.write_transient(&format!("{}: {progress}", DisplayAddr(from)));
             }
-            SessionEvent::FileStored(_) | SessionEvent::Progress { .. } => return,
+            SessionEvent::Planned(_) | SessionEvent::FileStored(_) | SessionEvent::Progress { .. } => return,
             SessionEvent::Fault(error) => (LogSource::Client, error.to_string()),
             SessionEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
         };

@@ -1,7 +1,10 @@
 //! `kelvin send`: files to a `kelvin receive`.
 
+mod fetch;
+mod remote_shell;
+
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use kelvin_core::text::escape_invisible;
@@ -9,6 +12,8 @@ use kelvin_sys::kmod::KmodDevice;
 use kelvin_transfer::datapath::SendSetup;
 use kelvin_transfer::file_name::FileName;
 use kelvin_transfer::message::{ConnectionLifetime, SessionSettings};
+use kelvin_transfer::pipe_stream::PipeStream;
+use kelvin_transfer::remote_shell::{announce_start, connect_sender};
 use kelvin_transfer::secure_channel::TransferStream;
 use kelvin_transfer::send::{SendResult, Sender, SenderOptions, TuningWindow, UnsentFile};
 use kelvin_transfer::source::{AttributePolicy, PreserveOptions, SourceList, skipped_text};
@@ -17,8 +22,9 @@ use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
 
+use self::remote_shell::RemoteShell;
 use crate::answer::AnswerOutlet;
-use crate::cli::{AutoOr, SendArgs};
+use crate::cli::{AutoOr, RemotePath, SendArgs, SendRoute};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
 use crate::peer_agent::read_secret;
@@ -26,11 +32,19 @@ use crate::progress::StatusLine;
 
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> CmdResult {
+    match args.route()? {
+        SendRoute::Network(files, host) => send_to_host(args, &files, host),
+        SendRoute::ToRemote(files, target) => send_to_remote(args, &files, &target),
+        SendRoute::FromRemote(sources, directory) => fetch::fetch(args, &sources, directory),
+        SendRoute::StandardOutput(files) => send_to_standard_output(args, &files),
+    }
+}
+
+fn send_to_host(args: &SendArgs, files: &[PathBuf], host: &str) -> CmdResult {
     let outlet = AnswerOutlet::find(&args.answer)?;
     let secret = read_secret(args.token_file.as_deref())?;
-    let (files, host) = args.operands()?;
     let method = args.setup()?;
-    let collection = collect_files(args, &files)?;
+    let collection = collect_files(args, files)?;
     let addresses = resolve(host).context(host)?;
     kelvin_sys::stop_signals::install_handlers()?;
     let options = send_settings(args, method, &collection);
@@ -39,6 +53,45 @@ pub fn send(args: &SendArgs) -> CmdResult {
     } else {
         send_all(Sender::connect(&addresses, &secret, options), host, collection)?
     };
+    report_outcome(args, outlet, host, outcome)
+}
+
+/// Has a remote shell start the receiver, and sends to it.
+fn send_to_remote(args: &SendArgs, files: &[PathBuf], target: &RemotePath) -> CmdResult {
+    let outlet = AnswerOutlet::find(&args.answer)?;
+    let collection = collect_files(args, files)?;
+    kelvin_sys::stop_signals::install_handlers()?;
+    let mut receiver: Vec<OsString> = ["receive", "--stdio"].map(OsString::from).to_vec();
+    receiver.extend(args.remote_shell.overwrite.then(|| "--overwrite".into()));
+    receiver.extend(["--".into(), target.path.clone()]);
+    let options = send_settings(args, None, &collection);
+    let (shell, stream) = RemoteShell::start(&args.remote_shell, &target.host, &receiver)?;
+    let outcome = send_all(connect_sender(stream, options), &target.host, collection);
+    shell.finish();
+    report_outcome(args, outlet, &target.host, outcome?)
+}
+
+/// Sends to the receiver that has started this end. It prints what was moved; this end only reports files that it could not read.
+fn send_to_standard_output(args: &SendArgs, files: &[PathBuf]) -> CmdResult {
+    let collection = collect_files(args, files)?;
+    kelvin_sys::stop_signals::install_handlers()?;
+    let mut stream = PipeStream::standard().context(STDIO_OPTION)?;
+    announce_start(&mut stream)?;
+    let options = send_settings(args, None, &collection);
+    let result = connect_sender(stream, options)?.send(collection, &|_, _| {})?;
+    // What the receiver would not take, it prints.
+    let unreadable = result.unsent.iter().filter(|file| !matches!(file.why, Error::Refused(_)));
+    unreadable.for_each(report_unsent);
+    if let Some(omitted) = skipped_text(&result.omitted) {
+        notice!("{omitted}");
+    }
+    Ok(result.unsent.is_empty())
+}
+
+/// By what one end has the other one use its standard input and output.
+const STDIO_OPTION: &str = "--stdio";
+
+fn report_outcome(args: &SendArgs, outlet: AnswerOutlet, host: &str, outcome: Result<SendResult, Error>) -> CmdResult {
     match outcome {
         Ok(result) => print_summary(args, outlet, &result),
         Err(error @ Error::RefusedAll(_)) => Err(CliError::new(host, error)),
@@ -64,16 +117,29 @@ fn send_all<S: TransferStream>(
 }
 
 fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
-    let SendArgs { plain, no_verify, sync, update, dry_run, limit, connection, .. } = *args;
+    let SendArgs { no_verify, sync, update, dry_run, limit, connection, .. } = *args;
+    let remote_shell = args.remote_shell.is_used();
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = match collection.is_complete() {
         true => (collection.stored_bytes, None),
         false => (None, collection.max_stored_bytes),
     };
-    let (verify, streams) = (!no_verify, args.streams.announced_streams());
-    // What goes by a method that was asked for goes over one connection.
-    let stream_tuning = (args.streams == AutoOr::Auto && method.is_none()).then_some(TuningWindow::DEFAULT);
-    let settings = SessionSettings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
+    let settings = SessionSettings {
+        // The shell encrypts them.
+        plain: args.plain || remote_shell,
+        remote_shell,
+        verify: !no_verify,
+        sync,
+        update,
+        dry_run,
+        bytes,
+        at_most,
+        streams: args.streams.announced_streams(),
+        connection,
+    };
+    // What goes by a method that was asked for goes over one connection, as does what goes through a shell.
+    let is_tuned = args.streams == AutoOr::Auto && method.is_none() && !remote_shell;
+    let stream_tuning = is_tuned.then_some(TuningWindow::DEFAULT);
     SenderOptions { settings, acknowledge: args.ack, limit, method, stream_tuning }
 }
 
@@ -134,15 +200,17 @@ struct SendSummary<'a> {
     device: Option<&'static str>,
 }
 
+/// An error of a file names it.
+fn report_unsent(UnsentFile { path, why }: &UnsentFile) {
+    let fault = if let Error::File(why) = why { CliError::msg(why) } else { CliError::new(path.display(), why) };
+    fault.report();
+}
+
 fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> CmdResult {
     let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted } = result;
     let omitted = skipped_text(omitted);
     let device = args.device.then_some(KmodDevice::Sender);
-    for UnsentFile { path, why } in unsent {
-        // An error of a file names it.
-        let fault = if let Error::File(why) = why { CliError::msg(why) } else { CliError::new(path.display(), why) };
-        fault.report();
-    }
+    unsent.iter().for_each(report_unsent);
     if outlet.is_json {
         let entry = |UnsentFile { path, why }: &UnsentFile| {
             BTreeMap::from([("file", path.display().to_string()), ("why", why.to_string())])

@@ -1,0 +1,327 @@
+//! `kelvin send -e`: both ends through a remote shell, which is a script here, and ssh where a server can be started.
+
+mod test_dir;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use kelvin_testing::MissingRequirement;
+use serde_json::Value;
+use test_dir::{
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, assert_success, is_met_within, stderr, stdout, wait_for_output,
+};
+
+/// A host named `far`, whose home is the directory of that name; its shell is a script that first does this.
+struct FarHost {
+    dir: TestDir,
+    shell: String,
+}
+
+impl FarHost {
+    fn new(first: &str) -> Self {
+        let dir = TestDir::new();
+        fs::create_dir(dir.path().join("far")).unwrap();
+        // As ssh does: all words become one command line for a shell, from the home of the login.
+        let script =
+            format!("host=$1; shift\ncd \"$(dirname \"$0\")/$host\" || exit 255\n{first}\nexec sh -c \"$*\"\n");
+        let path = dir.path().join("shell");
+        fs::write(&path, script).unwrap();
+        Self { shell: format!("sh {}", path.display()), dir }
+    }
+
+    fn send<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Output {
+        let mut command = self.dir.command(KELVIN, &["send", "-e", &self.shell, "--remote-program", KELVIN]);
+        wait_for_output(command.args(arguments).spawn().unwrap(), &["send"])
+    }
+
+    /// A file of the other host.
+    fn far(&self, path: &str) -> std::path::PathBuf {
+        self.dir.path().join("far").join(path)
+    }
+}
+
+/// All that is below a directory, with kind, mode, time and target.
+fn find_listing(directory: &Path) -> String {
+    let output = Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", "%P %y %m %T@ %l\\n"]).output();
+    let mut lines: Vec<String> = stdout(&output.unwrap()).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.join("\n")
+}
+
+fn make_tree(dir: &TestDir, parent: &str) {
+    fs::create_dir_all(dir.path().join(parent).join("tree/deep/er")).unwrap();
+    dir.file(&format!("{parent}/tree/deep/er/five"), 5);
+    dir.file(&format!("{parent}/tree/large"), 9 << 20);
+    symlink("large", dir.path().join(parent).join("tree/link")).unwrap();
+}
+
+#[test]
+fn tree_goes_to_remote_directory_and_back() {
+    let host = FarHost::new("");
+    make_tree(&host.dir, ".");
+    let odd_name = OsStr::from_bytes(b"far:it's a \"$HOME\" \xff;");
+    for target in [OsStr::new("far:plain"), odd_name] {
+        let sent = host.send(&[OsStr::new("-r"), OsStr::new("--links"), OsStr::new("tree"), target]);
+        assert_success(&sent);
+        assert!(stdout(&sent).contains(", through a remote shell, verified; "), "{}", stdout(&sent));
+        assert_eq!(stderr(&sent), "");
+    }
+    let far_names: Vec<OsString> =
+        fs::read_dir(host.far("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(far_names.len(), 2, "{far_names:?}");
+    let tree = host.dir.path().join("tree");
+    for name in far_names {
+        assert_eq!(find_listing(&host.far("").join(name).join("tree")), find_listing(&tree));
+    }
+    let fetched = host.send(&["-r", "--links", "far:plain/tree", "far:plain/tree/large", "here"]);
+    assert_success(&fetched);
+    assert!(stdout(&fetched).starts_with("moved 3 files, 18.0 MiB, in "), "{}", stdout(&fetched));
+    assert_eq!(find_listing(&host.dir.path().join("here/tree")), find_listing(&tree));
+    assert!(fs::read(tree.join("large")).unwrap() == fs::read(host.dir.path().join("here/large")).unwrap());
+    let again = host.send(&["-r", "--links", "--update", "--json", "far:plain/tree", "here"]);
+    let report: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!((again.status.code(), &report["files"], &report["remote_shell"]), (Some(0), &0.into(), &true.into()));
+}
+
+#[test]
+fn standard_input_goes_to_remote_home() {
+    let host = FarHost::new("");
+    host.dir.file("data", 70_000);
+    let mut command = host.dir.command(KELVIN, &["send", "-e", &host.shell, "--remote-program", KELVIN]);
+    command.args(["-", "--name", "data", "far:~"]).stdin(fs::File::open(host.dir.path().join("data")).unwrap());
+    assert_success(&wait_for_output(command.spawn().unwrap(), &["send"]));
+    assert!(fs::read(host.dir.path().join("data")).unwrap() == fs::read(host.far("data")).unwrap());
+}
+
+#[test]
+fn dry_run_makes_nothing_at_either_end() {
+    let host = FarHost::new("");
+    make_tree(&host.dir, ".");
+    make_tree(&host.dir, "far");
+    let sent = host.send(&["-rn", "tree", "far:new"]);
+    assert_success(&sent);
+    assert!(stdout(&sent).starts_with("would send tree/deep/er/five\nwould send tree/large\n"), "{}", stdout(&sent));
+    let fetched = host.send(&["-rn", "far:tree", "new"]);
+    assert_success(&fetched);
+    assert_eq!(stdout(&fetched), "would receive tree/deep/er/five\nwould receive tree/large\n");
+    assert_eq!(stderr(&fetched), "kelvin: far: left out: 1 symbolic link (--links keeps them)\n");
+    assert!(!host.far("new").exists() && !host.dir.path().join("new").exists());
+}
+
+#[test]
+fn existing_file_is_replaced_only_when_asked() {
+    let host = FarHost::new("");
+    host.dir.file("data", 10);
+    fs::write(host.far("data"), "other").unwrap();
+    let sent = host.send(&["data", "far:"]);
+    let refusal = "data exists, and is replaced only with --overwrite\n";
+    let expected = format!("kelvin: data: the other side says: {refusal}");
+    assert_eq!((sent.status.code(), stderr(&sent)), (Some(1), &expected[..]));
+    let fetched = host.send(&["far:data", "."]);
+    assert_eq!((fetched.status.code(), stderr(&fetched)), (Some(1), &format!("kelvin: {refusal}")[..]));
+    assert_eq!(fs::read(host.far("data")).unwrap(), b"other");
+    assert_success(&host.send(&["--overwrite", "far:data", "."]));
+    assert_eq!(fs::read(host.dir.path().join("data")).unwrap(), b"other");
+    host.dir.file("data", 10);
+    assert_success(&host.send(&["--overwrite", "data", "far:"]));
+    assert_eq!(fs::read(host.far("data")).unwrap().len(), 10);
+}
+
+#[test]
+fn cut_connection_leaves_part_that_is_resumed() {
+    // Hands on what has come at once, and no more than two blocks and a little.
+    let relay = "import os, sys\nleft = 9000000\nwhile left > 0:\n    part = os.read(0, min(left, 65536))\n    left -= len(part) or left\n    \
+                 while part:\n        part = part[os.write(1, part):]\n";
+    let host = FarHost::new("[ -e ../whole ] || exec sh -c \"python3 ../relay.py | $*\"");
+    fs::write(host.dir.path().join("relay.py"), relay).unwrap();
+    host.dir.file("large", 12 << 20);
+    let cut = host.send(&["large", "far:"]);
+    assert_eq!(cut.status.code(), Some(1), "{}", stdout(&cut));
+    assert!(
+        stderr(&cut).contains("kelvin: large was not moved: the other side closed the connection"),
+        "{}",
+        stderr(&cut)
+    );
+    fs::write(host.dir.path().join("whole"), "").unwrap();
+    let resumed = host.send(&["large", "far:"]);
+    assert_success(&resumed);
+    assert!(
+        stdout(&resumed).starts_with("moved 1 file, 12 MiB (8 MiB there from before), in "),
+        "{}",
+        stdout(&resumed)
+    );
+    assert!(fs::read(host.dir.path().join("large")).unwrap() == fs::read(host.far("large")).unwrap());
+}
+
+#[test]
+fn remote_output_is_bounded_and_harmless() {
+    // What start-up files print, and more messages than anybody reads, which would change a terminal.
+    let host = FarHost::new("echo Welcome; yes \"$(printf '\\033[2Jflood')\" | head -n 100000 >&2");
+    host.dir.file("data", 10);
+    let sent = host.send(&["data", "far:"]);
+    assert_success(&sent);
+    let messages = stderr(&sent);
+    assert!(messages.contains("kelvin: far: Welcome\n") || messages.contains(" lines dropped\n"), "{messages}");
+    assert!(
+        messages.contains("kelvin: far: \u{fffd}[2Jflood\n") && messages.contains(" lines dropped\n"),
+        "{messages}"
+    );
+    assert!(messages.len() < 20_000 && !messages.contains('\u{1b}'), "{} bytes", messages.len());
+}
+
+#[test]
+fn remote_end_that_does_not_start_is_one_line() {
+    let host = FarHost::new("");
+    host.dir.file("data", 10);
+    let shell = |script: &str| vec!["-e".to_owned(), format!("sh -c '{script}'")];
+    let far = |program: &str| vec!["-e".to_owned(), host.shell.clone(), format!("--remote-program={program}")];
+    let cases = [
+        (
+            shell("echo Permission denied >&2; exit 255"),
+            "far: sh ended before kelvin was there (exit status: 255): Permission denied",
+        ),
+        (shell("exit 0"), "far: sh ended before kelvin was there (exit status: 0)"),
+        (vec!["-e".to_owned(), "no-such-shell".into()], "-e no-such-shell: No such file or directory"),
+        (far("no-kelvin"), "far: there is no program no-kelvin: "),
+        (far("echo"), "far: sh ended before kelvin was there (exit status: 0)"),
+        (
+            shell("printf \"\\0kelvin transfer 9 0.1.0\\n\"; cat"),
+            "far: the other side uses version 9 of the protocol (kelvin 0.1.0)",
+        ),
+        (shell("printf \"\\0rsync\\n\"; cat"), "far: the other side is no kelvin"),
+        (shell("cat /dev/zero | tr \"\\0\" x"), "the remote shell prints without end"),
+        (
+            shell("echo \"kelvin: unexpected argument --stdio\" >&2; exit 2"),
+            "far: kelvin there is of a version before --stdio",
+        ),
+    ];
+    for (shell, words) in cases {
+        let mut command = host.dir.command(KELVIN, &["send", "data", "far:"]);
+        assert_refused(&wait_for_output(command.args(&shell).spawn().unwrap(), &["send"]), &[words]);
+    }
+    // What kelvin there says is the reason.
+    assert_refused(
+        &host.send(&["data", "far:no/such"]),
+        &["far: the receiver says: cannot make the directory no/such"],
+    );
+    assert_refused(&host.send(&["far:none", "here"]), &["kelvin: far: cannot find none: No such file"]);
+    assert_refused(&host.send(&["far:none", "no/such"]), &["kelvin: far: cannot find none: No such file"]);
+}
+
+#[test]
+fn remote_shell_usage_errors_are_refused() {
+    let host = FarHost::new("touch started");
+    host.dir.file("data", 10);
+    let cases: &[(&[&str], &str)] = &[
+        (&["-e", "sh", "data", "other"], "send -e needs FILE... HOST:DIRECTORY, or HOST:FILE... DIRECTORY"),
+        (&["-e", "sh", "far:x"], "send -e needs FILE... HOST:DIRECTORY"),
+        (&["-e", "sh", "far:x", "data", "far:y"], "send -e needs FILE... HOST:DIRECTORY"),
+        (&["-e", "sh", "far:x", "near:y", "here"], "far and near: fetch from one host at a time"),
+        (&["-e", "sh", "far:x", "here", "--name", "y"], "--name"),
+        (&["-e", "sh 'x", "data", "far:"], "a quote has no end"),
+        (&["-e", "sh", "data", "far:", "--token-file", "data"], "--token-file"),
+        (&["-e", "sh", "data", "far:", "--streams", "2"], "--streams"),
+        (&["-e", "sh", "none", "far:"], "cannot find none"),
+        (&["data", "far:", "--remote-program", "x"], "--rsh <COMMAND>"),
+        (&["data", "far:in"], "give HOST or HOST:PORT"),
+    ];
+    for (arguments, words) in cases {
+        assert_refused(&host.dir.run(&[&["send"], *arguments].concat()), &[words]);
+    }
+    assert_refused(&host.dir.run(&["receive", "--stdio", "-"]), &["--stdio: name a directory"]);
+    assert!(!host.far("started").exists());
+}
+
+/// A server of ssh on this host, which lets in whoever has its key.
+struct SshServer {
+    child: Child,
+    /// The command that reaches it.
+    command: String,
+}
+
+impl Drop for SshServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl SshServer {
+    const PROGRAM: &str = "/usr/sbin/sshd";
+
+    fn start(dir: &TestDir) -> Result<Self, MissingRequirement> {
+        if !Path::new(Self::PROGRAM).exists() {
+            return Err(MissingRequirement::package("openssh-server", "needs a server of ssh"));
+        }
+        if !kelvin_testing::is_root() {
+            return Err(MissingRequirement::privilege("needs the right to start a server of ssh (root)"));
+        }
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        for key in ["host_key", "key"] {
+            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)]).status();
+            assert!(made.unwrap().success());
+        }
+        fs::copy(path("key.pub"), path("authorized")).unwrap();
+        fs::set_permissions(path("authorized"), Permissions::from_mode(0o600)).unwrap();
+        // Where it separates privileges; a package makes it when its service starts.
+        fs::create_dir_all("/run/sshd").unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let options = [
+            "ListenAddress=127.0.0.1".to_owned(),
+            format!("Port={port}"),
+            format!("HostKey={}", path("host_key")),
+            format!("AuthorizedKeysFile={}", path("authorized")),
+            format!("PidFile={}", path("pid")),
+            "StrictModes=no".to_owned(),
+            "UsePAM=no".to_owned(),
+            "PermitRootLogin=yes".to_owned(),
+        ];
+        let mut server = Command::new(Self::PROGRAM);
+        server.args(["-D", "-e", "-f", "/dev/null"]).stdout(Stdio::null()).stderr(Stdio::null());
+        for option in &options {
+            server.args(["-o", option]);
+        }
+        let child = server.spawn().unwrap();
+        let command = format!(
+            "ssh -F none -p {port} -i {} -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o LogLevel=ERROR -o UserKnownHostsFile={}",
+            path("key"),
+            path("known"),
+        );
+        let started = Self { child, command };
+        assert!(is_met_within(HANG_TIMEOUT, || TcpStream::connect(("127.0.0.1", port)).is_ok()));
+        Ok(started)
+    }
+}
+
+#[test]
+fn files_go_through_ssh_both_ways() {
+    let host = FarHost::new("");
+    let server = match SshServer::start(&host.dir) {
+        Ok(server) => server,
+        Err(missing) => return missing.report_skip("a transfer through ssh"),
+    };
+    make_tree(&host.dir, ".");
+    let send = |arguments: &[&str]| {
+        let options = ["send", "-e", &server.command, "--remote-program", KELVIN, "-r", "--links"];
+        host.dir.run(&[&options[..], arguments].concat())
+    };
+    let target = format!("127.0.0.1:{}", host.far("it's here").display());
+    let sent = send(&["tree", &target]);
+    assert_success(&sent);
+    assert_eq!(stderr(&sent), "");
+    assert_success(&send(&[&format!("{target}/tree"), "back"]));
+    assert_eq!(find_listing(&host.dir.path().join("back/tree")), find_listing(&host.dir.path().join("tree")));
+    let missing = send(&[&format!("{target}/none"), "back"]);
+    assert_refused(&missing, &["kelvin: 127.0.0.1: cannot find "]);
+    // Without its key nobody is let in.
+    fs::remove_file(host.dir.path().join("authorized")).unwrap();
+    assert_refused(
+        &send(&["tree", &target]),
+        &["127.0.0.1: ssh ended before kelvin was there (exit status: 255): ", "Permission denied"],
+    );
+}
