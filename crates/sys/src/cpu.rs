@@ -79,15 +79,34 @@ pub fn last_level_cache(cpu: u32) -> Option<LastLevelCache> {
 /// More caches of one CPU than any processor has.
 const MAX_CACHES: usize = 16;
 
-/// Makes the calling thread SCHED_IDLE: it keeps a CPU from going idle without delaying others.
-pub fn set_idle_priority() -> Result<()> {
-    set_scheduler(libc::SCHED_IDLE, 0)
+/// A thread of this process as the kernel numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(libc::pid_t);
+
+impl ThreadId {
+    /// The calling thread, by the number that means it.
+    const CALLING: Self = Self(0);
+
+    /// That of the calling thread, for other threads.
+    pub fn current() -> Self {
+        Self(rustix::thread::gettid().as_raw_nonzero().get())
+    }
 }
 
-/// Gives the calling thread a policy of scheduling. It is the system call itself: musl's function always fails.
-fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> Result<()> {
-    // SAFETY: the kernel's sched_param is this one number, which is valid for the call; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+/// Makes the calling thread SCHED_IDLE: it keeps a CPU from going idle without delaying others.
+pub fn set_idle_priority() -> Result<()> {
+    set_scheduler(ThreadId::CALLING, libc::SCHED_IDLE, 0)
+}
+
+/// Gives a thread the usual policy again. Without CAP_SYS_NICE or a limit that allows it (RLIMIT_NICE) a thread remains SCHED_IDLE.
+pub fn set_usual_priority(thread: ThreadId) -> Result<()> {
+    set_scheduler(thread, libc::SCHED_OTHER, 0)
+}
+
+/// Gives a thread a policy of scheduling. It is the system call itself: musl's function always fails.
+fn set_scheduler(thread: ThreadId, policy: libc::c_int, priority: libc::c_int) -> Result<()> {
+    // SAFETY: the kernel's sched_param is this one number, which is valid for the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread.0, policy, &raw const priority) };
     check(result as libc::c_int).map(drop)
 }
 
@@ -102,7 +121,7 @@ pub fn set_realtime_process(bound: std::time::Duration) -> Result<()> {
 /// Gives the calling thread alone real-time priority (SCHED_FIFO) at the lowest level, without a limit: it must sleep now and then,
 /// or other programs starve on its CPU.
 pub fn set_realtime_thread() -> Result<()> {
-    set_scheduler(libc::SCHED_FIFO, 1)
+    set_scheduler(ThreadId::CALLING, libc::SCHED_FIFO, 1)
 }
 
 #[cfg(test)]

@@ -10,12 +10,16 @@ use super::cause::Intervention;
 use super::spinners::{SpinPurpose, Spinners};
 use crate::reasons::refuse_if;
 
+const KEEP_AWAKE_ID: &str = "awake";
+
 /// CPUs kept awake by spinners.
 pub(crate) const KEEP_AWAKE: Intervention = Intervention {
-    id: "awake",
+    id: KEEP_AWAKE_ID,
     apply: |context, conditions| {
         refuse_if(context.cpu_quota().is_some(), "a spinner would use up the CPU quota of this control group")?;
-        conditions.keep_for_round(Spinners::start(&context.cpus(), SpinPurpose::KeepAwake)?);
+        let start = || Spinners::start(&context.cpus(), SpinPurpose::KeepAwake);
+        let spinners = conditions.keep_for_experiment(KEEP_AWAKE_ID, start)?;
+        conditions.keep_for_round(spinners.spin());
         Ok(())
     },
 };

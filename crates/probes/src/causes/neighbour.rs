@@ -26,6 +26,7 @@ fn apply(context: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result
     refuse_if(other_cpus.is_empty(), "this process may use one CPU, and hold no other")?;
     let reason = "a loop on the other CPUs would use up the CPU quota of this control group";
     refuse_if(context.cpu_quota().is_some(), reason)?;
-    conditions.keep_for_round(Spinners::start(&other_cpus, SpinPurpose::HoldCpu)?);
+    let spinners = conditions.keep_for_experiment(CAUSE.id, || Spinners::start(&other_cpus, SpinPurpose::HoldCpu))?;
+    conditions.keep_for_round(spinners.spin());
     Ok(())
 }
