@@ -142,23 +142,54 @@ impl RoundSpec<'_> {
     }
 }
 
+/// Why rounds ended before all that were to come were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyEnd {
+    /// A signal requested the end of this process.
+    Interrupted,
+    /// They would take longer than they may.
+    TimedOut,
+}
+
 /// Where single rounds are made.
 pub struct ProbeRunner {
     launch: Box<dyn Launcher>,
     random: Random,
+    /// Nanoseconds since it was opened after which no round goes on.
+    time_limit: f64,
 }
 
 impl ProbeRunner {
     /// One whose rounds are made by this program with these arguments, which must call [`crate::run_probe_process`].
     pub fn new(program: (OsString, Vec<String>), seed: u64) -> Self {
-        Self { launch: Box::new(ProcessLauncher::new(program)), random: Random::new(seed ^ 0x006c_6162) }
+        Self::with_launcher(Box::new(ProcessLauncher::new(program)), seed)
     }
 
-    /// Makes one round; `None` if this process was asked to stop meanwhile.
-    pub fn run_round(&mut self, spec: &RoundSpec<'_>) -> Option<Round> {
+    fn with_launcher(launch: Box<dyn Launcher>, seed: u64) -> Self {
+        Self { launch, random: Random::new(seed ^ 0x006c_6162), time_limit: f64::INFINITY }
+    }
+
+    /// From now on no round goes on after this time since it was opened.
+    pub fn set_time_limit(&mut self, time: Duration) {
+        self.time_limit = time.as_nanos() as f64;
+    }
+
+    /// Makes one round.
+    ///
+    /// # Errors
+    /// If this process was asked to stop meanwhile, or the time is over: what a round was about to measure then is not known.
+    pub fn run_round(&mut self, spec: &RoundSpec<'_>) -> Result<Round, EarlyEnd> {
+        let remaining = self.time_limit - self.launch.now();
+        if remaining <= 0.0 {
+            return Err(EarlyEnd::TimedOut);
+        }
+        let remaining = Duration::from_nanos(remaining as u64);
         let limit = SETUP_ALLOWANCE + 10 * spec.timing;
-        let wait_limit = WaitLimit { initial: limit, max: LIVE_ROUND_FACTOR * limit };
-        spec.run(&mut *self.launch, None, wait_limit, self.random.next_u64()).map(|(round, _)| round)
+        let wait_limit = WaitLimit { initial: limit.min(remaining), max: (LIVE_ROUND_FACTOR * limit).min(remaining) };
+        let seed = self.random.next_u64();
+        let (round, _) = spec.run(&mut *self.launch, None, wait_limit, seed).ok_or(EarlyEnd::Interrupted)?;
+        let is_cut = matches!(round.outcome, RoundOutcome::Failed(_)) && self.launch.now() >= self.time_limit;
+        if is_cut { Err(EarlyEnd::TimedOut) } else { Ok(round) }
     }
 
     /// A random order of this many things.
@@ -172,11 +203,87 @@ impl ProbeRunner {
     pub fn elapsed_seconds(&self) -> f64 {
         self.launch.now() / 1e9
     }
+
+    /// Seconds since it was opened after which no round goes on.
+    pub fn max_seconds(&self) -> f64 {
+        self.time_limit / 1e9
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::{Metric, NoPrediction};
+
     use super::*;
+    use crate::probe::ProbeKind;
+
+    static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
+
+    static PROBE: Probe = Probe {
+        id: "test.metric",
+        summary: "A probe of a script",
+        kind: ProbeKind::Measure,
+        method: "",
+        metrics: &[&METRIC],
+        cases: |_, _| vec![Case::new()],
+        run: |_, _| Ok(()),
+        predict: |_, _, _| Err(NoPrediction::new("scripted")),
+    };
+
+    /// A machine on which rounds take these nanoseconds one after another, and the last of them from then on.
+    struct ScriptedLauncher {
+        now: f64,
+        round_times: Vec<f64>,
+    }
+
+    impl Launcher for ScriptedLauncher {
+        fn launch(&mut self, _: &RoundRequest, wait_limit: WaitLimit) -> Option<RoundResponse> {
+            let time = if self.round_times.len() > 1 { self.round_times.remove(0) } else { self.round_times[0] };
+            let max_time = wait_limit.max.as_nanos() as f64;
+            self.now += time.min(max_time);
+            let outcome = match time > max_time {
+                true => RoundOutcome::Failed("it was still running".into()),
+                false => RoundOutcome::Measured(Vec::new()),
+            };
+            Some(outcome.into())
+        }
+
+        fn now(&self) -> f64 {
+            self.now
+        }
+    }
+
+    /// Makes rounds of these times until the time limit ends them; returns how many were made, how many of them failed, and when it ended.
+    fn rounds_within(seconds: u64, round_times: &[f64]) -> (usize, usize, f64) {
+        let launcher = ScriptedLauncher { now: 0.0, round_times: round_times.to_vec() };
+        let mut runner = ProbeRunner::with_launcher(Box::new(launcher), 1);
+        runner.set_time_limit(Duration::from_secs(seconds));
+        let (case, setup) = (Case::new(), Setup::scripted(1));
+        let spec = RoundSpec { probe: &PROBE, case: &case, setup: &setup, index: 0, timing: Duration::from_millis(15) };
+        let mut outcomes = Vec::new();
+        let end = loop {
+            match runner.run_round(&spec) {
+                Ok(round) => outcomes.push(round.outcome),
+                Err(end) => break end,
+            }
+        };
+        assert_eq!(end, EarlyEnd::TimedOut);
+        let failures = outcomes.iter().filter(|outcome| matches!(outcome, RoundOutcome::Failed(_))).count();
+        (outcomes.len(), failures, runner.elapsed_seconds())
+    }
+
+    #[test]
+    fn rounds_end_with_their_time_on_any_machine() {
+        assert_eq!(rounds_within(2, &[0.5e9]), (4, 0, 2.0));
+        // The one that runs then is cut, and no failure of its probe.
+        assert_eq!(rounds_within(2, &[0.75e9]), (2, 0, 2.0));
+        assert_eq!(rounds_within(2, &[0.75e9, 60e9]), (1, 0, 2.0));
+        // Rounds that hang have failed, as long as there is time for others.
+        let limit = 12.0 * 10.15;
+        assert_eq!(rounds_within(200, &[1e15, 1e15]), (1, 1, 200.0));
+        assert_eq!(rounds_within(200, &[1e15, 200.0e9 - limit * 1e9]), (2, 1, 200.0));
+        assert_eq!(rounds_within(0, &[1.0]), (0, 0, 0.0));
+    }
 
     #[test]
     fn error_output_becomes_one_line() {

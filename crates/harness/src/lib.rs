@@ -32,7 +32,7 @@ pub use cpu_select::{max_sampled_cpus, undisturbed_shares};
 pub use facts::{BoundedMetric, HardwareFacts, PredictFn, PredictionInputs, bound_records};
 /// The source of [`PredictionInputs`].
 pub use kelvin_core::MeasuredValue;
-pub use launcher::{ProbeRunner, RoundSpec};
+pub use launcher::{EarlyEnd, ProbeRunner, RoundSpec};
 pub use method::Method;
 pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, UnknownName, input_probes};
 pub use probe::{Effort, Probe, ProbeKind, prediction_records};

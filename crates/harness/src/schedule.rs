@@ -82,9 +82,7 @@ pub(crate) struct ScheduleSpec {
 /// What yields where the minimum of rounds takes longer than the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetLimit {
-    /// The budget: it grows.
-    Extendable,
-    /// The budget, as long as it is no more than this; then the least important units are left out.
+    /// The budget, which grows as long as it is no more than this; then the least important units are left out.
     ExtendableTo(Duration),
     /// The units: the least important are left out.
     Fixed,
@@ -298,8 +296,8 @@ impl Schedule {
         if self.only_requested() == Some(unit) { 1 } else { MIN_INTERVAL_ROUNDS as u32 }
     }
 
-    /// Nanoseconds that a round of a unit may take that begins now, where there is a most that the budget is kept to: those that more important units leave,
-    /// and half of them if it needs further rounds; in any case twice what it usually takes, as far as that is a small overrun.
+    /// Nanoseconds that a round of a unit may take that begins now: those that more important units leave, and half of them if it needs
+    /// further rounds; in any case twice what it usually takes, as far as that is a small overrun.
     pub(crate) fn time_limit(&self, unit: usize, now: f64) -> f64 {
         let costs = self.unit_costs();
         let end = self.max_budget();
@@ -437,7 +435,6 @@ impl Schedule {
     /// Nanoseconds that the budget may become at most.
     fn max_budget(&self) -> f64 {
         match self.spec.limit {
-            BudgetLimit::Extendable => f64::INFINITY,
             BudgetLimit::ExtendableTo(limit) => as_nanoseconds(limit).max(self.spec.budget),
             BudgetLimit::Fixed => self.spec.budget,
         }

@@ -181,7 +181,7 @@ impl<'r> RoundLoop<'r> {
         self.total_extension += overrun;
         let round_time = round.seconds * 1e9;
         let is_failure = matches!(round.outcome, RoundOutcome::Failed(_));
-        if is_failure && self.round_time_limit(next, start).is_some_and(|time| round_time + CLOCK_ROUNDING >= time) {
+        if is_failure && round_time + CLOCK_ROUNDING >= self.schedule.time_limit(next.unit, start) {
             self.schedule.leave_out(next.unit);
             return;
         }
@@ -204,14 +204,8 @@ impl<'r> RoundLoop<'r> {
         // For its set-up and what may go wrong outside its timing.
         let timing_allowance = Duration::from_nanos(10 * next.slice as u64 + next.max_extension as u64);
         let limit = self.options.round_limit + timing_allowance;
-        let max_limit = LIVE_ROUND_FACTOR * limit;
-        let time = self.round_time_limit(next, now).map_or(max_limit, |time| Duration::from_nanos(time as u64));
-        WaitLimit { initial: limit.min(time), max: max_limit.min(time) }
-    }
-
-    /// Nanoseconds that a round may take, where there is a most that the budget is kept to.
-    fn round_time_limit(&self, next: NextRound, now: f64) -> Option<f64> {
-        (self.options.limit != BudgetLimit::Extendable).then(|| self.schedule.time_limit(next.unit, now))
+        let time = Duration::from_nanos(self.schedule.time_limit(next.unit, now) as u64);
+        WaitLimit { initial: limit.min(time), max: (LIVE_ROUND_FACTOR * limit).min(time) }
     }
 
     /// Reports what was decided for lack of time.

@@ -1,17 +1,24 @@
 //! One figure measured with and without each of its possible causes, within a time.
 
+use std::time::{Duration, Instant};
+
 use kelvin_analysis::{explain, measured_with_controls, shown_controls};
 use kelvin_core::{
     Case, CauseVerdict, Experiment, Machine, Metric, MetricCase, Name, PlannedMeasurement, PredictionBasis,
     PredictionRecord,
 };
-use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner, prediction_records};
-use kelvin_probes::causes::{EarlyEnd, ExperimentRunner, ExperimentSubject};
+use kelvin_harness::{EarlyEnd, Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner, prediction_records};
+use kelvin_probes::causes::{ExperimentRunner, ExperimentSubject, ROUND_TIMING};
 
+use crate::cli::Budget;
+use crate::costs::Costs;
 use crate::predict::{PredictionContext, hardware_bounds};
 use crate::progress::StatusLine;
 use crate::run_plan::RunPlan;
+use crate::run_schedule::time_bound;
 
+/// Seconds, unless asked otherwise.
+pub const DEFAULT_SECONDS: f64 = 20.0;
 /// Times that the least number of passes is made at most, doubled each time: a fourfold number halves an interval.
 const MAX_PASS_MULTIPLE: u32 = 4;
 /// Times at most that what is shown is taken away at once: it changes only where something is close to the edge.
@@ -44,8 +51,8 @@ pub struct ExperimentLimits {
     pub seconds: f64,
     /// Passes that are made in any case.
     pub min_passes: u32,
-    /// Seconds that it may take at most: where the least number of rounds with an interval takes longer, it is given up.
-    pub max_seconds: f64,
+    /// When it ends in any case, if a time was asked for: where the least number of rounds with an interval takes longer, it is given up.
+    pub deadline: Option<Instant>,
 }
 
 /// The result of an experiment.
@@ -112,9 +119,23 @@ impl CauseExperiment {
         };
         let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
         let mut session = ExperimentRunner::new(subject, runner, kelvin_probes::causes::all());
+        session.set_time_limit(self.time_limit(&session, &Costs::from_table(machine)));
         let context = self.prediction_context(machine);
         let early_end = self.run_passes(&mut session, &context).err();
         ExperimentResult { experiment: self.experiment(&session, &context), early_end }
+    }
+
+    /// How long it may go on from now on.
+    fn time_limit(&self, session: &ExperimentRunner<'_>, costs: &Costs) -> Duration {
+        if let Some(deadline) = self.limits.deadline {
+            return deadline.saturating_duration_since(Instant::now());
+        }
+        let seconds = |(probe, case, rounds): (&Probe, &Case, u32)| {
+            let cost = costs.expected_cost(probe, case);
+            (cost.first + rounds * (cost.later + ROUND_TIMING)).as_secs_f64()
+        };
+        let needed = session.planned_rounds(self.limits.min_passes).map(seconds).sum();
+        time_bound(Budget::Default, DEFAULT_SECONDS, needed)
     }
 
     fn run_passes(&self, session: &mut ExperimentRunner<'_>, context: &PredictionContext<'_>) -> Result<(), EarlyEnd> {
@@ -159,11 +180,11 @@ impl CauseExperiment {
             }
             // The least number of passes that give an interval would take too long, or one more would.
             let needed_passes = f64::from((pass_count + 1).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32));
-            if pass_count > 0 && elapsed / f64::from(pass_count) * needed_passes > self.limits.max_seconds {
+            if pass_count > 0 && elapsed / f64::from(pass_count) * needed_passes > session.max_seconds() {
                 return Err(EarlyEnd::TimedOut);
             }
             line.show(format_args!("pass {}, {elapsed:.0} s  {}", pass_count + 1, self.metric.id));
-            session.run_pass(self.limits.max_seconds)?;
+            session.run_pass()?;
         }
     }
 
@@ -247,7 +268,7 @@ mod tests {
         let mut run = guest::guest_run();
         predict::complete_run(&mut run);
         let machine = run.header.machine.clone();
-        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
+        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, deadline: None };
         let mut reference_count = 0;
         // By a formula, by a scaled figure of other machines, and by none.
         let metric_ids =
@@ -299,7 +320,7 @@ mod tests {
     fn inputs_of_same_probe_are_measured_too() {
         let machine = guest::guest_run().header.machine;
         let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
-        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
+        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, deadline: None };
         let inquiry =
             CauseExperiment::new((probe, metric, Case::new().with_word(HandoffMechanism::Futex)), &machine, pace, 1);
         let over_pipes = (probe.id, Case::new().with_word(HandoffMechanism::Pipe));
@@ -312,7 +333,7 @@ mod tests {
         let machine = guest::guest_run().header.machine;
         let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
         let case = Case::new().with_word(HandoffMechanism::Pipe);
-        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
+        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, deadline: None };
         let inquiry = CauseExperiment::new((probe, metric, case), &machine, pace, 1);
         let inputs: Vec<&str> = prediction_inputs(&inquiry.plan).iter().map(|(probe, _)| probe.id).collect();
         assert!(inputs.contains(&SWITCH_COST.id.as_str()), "{inputs:?}");

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_analysis::{Finding, FindingData, analyse, explain};
 use kelvin_core::{Better, Case, Explanation, Measurement, Metric, Run};
-use kelvin_harness::{Probe, ProbeKind};
-use kelvin_probes::causes::EarlyEnd;
+use kelvin_harness::{EarlyEnd, Probe, ProbeKind};
 
 use crate::cause_experiment::{CauseExperiment, ExperimentLimits, find_metric};
 use crate::run_plan::RunPlan;
@@ -71,7 +70,7 @@ pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanatio
             continue;
         }
         let seconds = remaining_seconds / shares.saturating_sub(index).max(1) as f64;
-        let limits = ExperimentLimits { seconds, min_passes: passes, max_seconds: remaining_seconds };
+        let limits = ExperimentLimits { seconds, min_passes: passes, deadline: Some(start + time) };
         let seed = run.header.settings.seed;
         let result = CauseExperiment::new((probe, metric, case), &plan.machine, limits, seed).execute(plan);
         explanations.extend(explain(&result.experiment));

@@ -16,6 +16,7 @@ use crate::cli_error::{CliError, Context};
 use crate::costs::costs_to_store;
 use crate::run_plan::RunPlan;
 use crate::run_recorder::RunRecorder;
+use crate::run_schedule::MAX_BUDGET_FACTOR;
 use crate::run_writer::RunWriter;
 use crate::version::{VERSION, build_info};
 use crate::{fallback_dirs, gaps, output, predict, socket_options};
@@ -36,9 +37,6 @@ pub struct FinishedRun {
     /// The local file in which it waits for its server, if that is where it goes.
     pub spool_file: Option<String>,
 }
-
-/// A budget is kept within a twentieth.
-const MAX_BUDGET_FACTOR: f64 = 1.05;
 
 impl RunPlan {
     /// Measures the cases in fresh processes.

@@ -28,6 +28,22 @@ pub const MAX_QUICK_TIME: Duration = Duration::from_secs(120);
 /// The most that a default run takes on a machine of many CPUs, if no budget is given: what grows with CPUs and nodes must not grow without
 /// end.
 const MAX_DEFAULT_TIME: Duration = Duration::from_secs(240);
+/// A time that nobody asked for grows at most to this many times the usual, or what is expected if that is more. A CPU that ten programs
+/// share is still measured; but a command ends, however busy the machine is.
+const MAX_TIME_GROWTH: f64 = 10.0;
+/// A time that was asked for is kept within a twentieth.
+pub const MAX_BUDGET_FACTOR: f64 = 1.05;
+
+/// The most that a command takes that has this budget, usually takes `usual` seconds, and is expected to need `needed`.
+pub fn time_bound(budget: Budget, usual: f64, needed: f64) -> Duration {
+    match budget {
+        Budget::Fixed(time) => time.mul_f64(MAX_BUDGET_FACTOR),
+        Budget::Default | Budget::MinimumRounds => {
+            Duration::try_from_secs_f64(MAX_TIME_GROWTH * usual.max(needed)).unwrap_or(Duration::MAX)
+        }
+    }
+}
+
 /// From this many CPUs on there are cases that grow with them.
 const MIN_MANY_CPUS: usize = 3;
 
@@ -155,10 +171,12 @@ impl RunSchedule {
         }
         schedule.needed = Some(needed);
         schedule.seconds = needed;
+        let time_bound = time_bound(options.budget, defaults.seconds, needed);
+        schedule.limit = BudgetLimit::ExtendableTo(time_bound);
         if options.budget == Budget::Default {
             schedule.seconds = needed.max(defaults.seconds);
             schedule.exceeded_default = Some(defaults.seconds).filter(|&default| needed > default);
-            schedule.limit = defaults.max_time.map_or(BudgetLimit::Extendable, BudgetLimit::ExtendableTo);
+            schedule.limit = BudgetLimit::ExtendableTo(defaults.max_time.unwrap_or(time_bound));
         }
         // Rounds come first.
         let causes = (defaults.causes_share * schedule.seconds).min(schedule.seconds - needed);
@@ -173,7 +191,7 @@ impl RunSchedule {
             mode,
             rounds,
             seconds: 0.0,
-            limit: BudgetLimit::Extendable,
+            limit: BudgetLimit::Fixed,
             causes_time: Duration::ZERO,
             omitted_cases: Vec::new(),
             exceeded_default: None,

@@ -30,7 +30,7 @@ pub use cause::{
     AffectedCases, AffectedMetrics, AmountSource, Cause, CauseContext, CauseText, Intervention, Mechanism,
     RoundConditions,
 };
-pub use experiment::{EarlyEnd, ExperimentRunner, ExperimentSubject};
+pub use experiment::{ExperimentRunner, ExperimentSubject, ROUND_TIMING};
 
 /// All causes, in the order in which they are reported.
 pub fn all() -> &'static [&'static Cause] {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::*;
 
-const DEFAULT_SPEC: ScheduleSpec =
-    ScheduleSpec { budget: 10e9, limit: BudgetLimit::Extendable, rounds: 8, target: 0.02, seed: 1 };
+/// A budget that grows as far as it has to.
+const EXTENDABLE: BudgetLimit = BudgetLimit::ExtendableTo(Duration::MAX);
+const DEFAULT_SPEC: ScheduleSpec = ScheduleSpec { budget: 10e9, limit: EXTENDABLE, rounds: 8, target: 0.02, seed: 1 };
 const FIXED_SPEC: ScheduleSpec = ScheduleSpec { limit: BudgetLimit::Fixed, ..DEFAULT_SPEC };
 
 /// The overhead of a unit of a script, in nanoseconds.
@@ -634,7 +635,7 @@ fn retired_unit_is_not_retried() {
 
 #[test]
 fn run_spanning_unit_is_first_and_last() {
-    for limit in [BudgetLimit::Extendable, BudgetLimit::Fixed] {
+    for limit in [EXTENDABLE, BudgetLimit::Fixed] {
         let script = [uniform_unit(5.0); 40];
         let mut tasks = tasks(&script);
         tasks[39].spans_run = true;

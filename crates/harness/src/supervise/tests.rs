@@ -12,6 +12,9 @@ use crate::plan::PlanContext;
 use crate::probe::{Effort, Probe, ProbeKind};
 use crate::protocol::{RoundRequest, RoundResponse};
 
+/// A budget that grows as far as it has to.
+const EXTENDABLE: BudgetLimit = BudgetLimit::ExtendableTo(Duration::MAX);
+
 const N: Axis = Axis::new("n", "", AxisScale::Linear);
 
 static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
@@ -150,7 +153,7 @@ fn measured_outcome(value: f64) -> Option<RoundOutcome> {
 
 fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<RoundOutcome>) -> (Run, Vec<Event>) {
     // Six rounds of five cases, and not a seventh.
-    play_within((BudgetLimit::Extendable, 0.56), effort, |_| 5e6, answer)
+    play_within((EXTENDABLE, 0.56), effort, |_| 5e6, answer)
 }
 
 /// Plays a run whose rounds have this overhead in nanoseconds, by the case's `n`.
@@ -293,8 +296,7 @@ fn round_cut_by_budget_is_no_failure() {
 
 #[test]
 fn lengthened_run_is_announced_and_noted() {
-    let (run, events) =
-        play_within((BudgetLimit::Extendable, 1.5), Effort::Default, |_| 100e6, |_, _| measured_outcome(1.0));
+    let (run, events) = play_within((EXTENDABLE, 1.5), Effort::Default, |_| 100e6, |_, _| measured_outcome(1.0));
     assert_eq!(rounds(&run), [6; 5]);
     let budgets: Vec<f64> = events
         .iter()
@@ -319,7 +321,7 @@ fn extensions_begin_once_core_is_known() {
         let answer = |_, _| measured_outcome(1.0);
         play_with_budget(
             RecordingObserver(Vec::new(), min_rounds),
-            (BudgetLimit::Extendable, 1.0),
+            (EXTENDABLE, 1.0),
             Effort::Default,
             (|_| 5e6, answer),
         )
@@ -341,4 +343,29 @@ fn extensions_begin_once_core_is_known() {
     let (run, _, extensions) = run_with_core(None);
     assert!(extensions.iter().all(Option::is_none));
     assert!(!run.notes.iter().any(|note| note.starts_with("rounds went on")), "{:?}", run.notes);
+}
+
+/// Rounds that take so long from the start of the run on, and when it ended.
+fn end_of_busy_run(limit: BudgetLimit, seconds: f64, overhead: fn(u64) -> f64) -> (f64, Vec<usize>) {
+    let (run, _) = play_within((limit, seconds), Effort::Default, overhead, |_, _| measured_outcome(1.0));
+    assert_eq!(run.status, RunStatus::Complete);
+    (run.seconds, rounds(&run))
+}
+
+#[test]
+fn run_ends_with_its_time_on_any_machine() {
+    let most = |seconds| BudgetLimit::ExtendableTo(Duration::from_secs(seconds));
+    // What rounds take, in nanoseconds: a machine that is far too slow, one on which rounds hang, and both.
+    let machines: [fn(u64) -> f64; 4] = [|_| 3e9, |_| 9e9, |_| f64::MAX, |n| if n < 2 { 10e6 } else { 1e12 }];
+    for overhead in machines {
+        for (limit, seconds, max_seconds) in
+            [(BudgetLimit::Fixed, 10.0, 10.0), (most(100), 10.0, 100.0), (most(100), 0.0, 100.0)]
+        {
+            let (end, rounds) = end_of_busy_run(limit, seconds, overhead);
+            assert!(end <= 1.05 * max_seconds, "{limit:?}: {end} s for {rounds:?}");
+        }
+    }
+    // What fits is measured.
+    let (end, rounds) = end_of_busy_run(most(100), 10.0, machines[3]);
+    assert!(rounds[..2].iter().all(|&rounds| rounds >= 6) && end < 105.0, "{end} {rounds:?}");
 }

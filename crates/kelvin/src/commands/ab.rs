@@ -62,6 +62,7 @@ pub fn limits(options: &RunOptions, precision: Option<f64>, threshold: f64) -> I
         start: Instant::now(),
         budget: options.budget.fixed_time(),
         seconds: options.budget.seconds(default_seconds),
+        default_seconds,
         blocks: options.rounds.unwrap_or(MIN_BLOCKS).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32),
         blocks_are_required: options.rounds.is_some(),
         precision,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_analysis::{CommandRun, CommandRuns, TimingSettings, time_commands};
 use kelvin_core::{CommandTimes, RunOrder, json};
-use kelvin_probes::causes::EarlyEnd;
+use kelvin_harness::EarlyEnd;
 use kelvin_report::command_times::{CommandTimesTerminal, write_csv, write_markdown};
 use kelvin_stats::median;
 

@@ -4,27 +4,26 @@ mod gaps;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::time::Instant;
 
 use kelvin_analysis::explain;
 use kelvin_core::units::case_pairs;
 use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
-use kelvin_harness::{Effort, Probe, ProbeKind};
-use kelvin_probes::causes::{Cause, CauseText, EarlyEnd};
+use kelvin_harness::{EarlyEnd, Effort, Probe, ProbeKind};
+use kelvin_probes::causes::{Cause, CauseText};
 use kelvin_report::why::{WhyTerminal, write_drawing, write_page};
 
 use super::causes_page;
-use crate::cause_experiment::{CauseExperiment, ExperimentLimits, ExperimentResult, find_metric};
+use crate::cause_experiment::{CauseExperiment, DEFAULT_SECONDS, ExperimentLimits, ExperimentResult, find_metric};
 use crate::cli::{WhyArgs, WhyFormat};
 use crate::cli_error::{CliError, CmdResult};
 use crate::output::{self, Outlet, first_names};
 use crate::placement::LocalMachine;
 use crate::redact::without_private;
 use crate::run_plan::RunPlan;
-use crate::run_schedule::RunSchedule;
+use crate::run_schedule::{MAX_BUDGET_FACTOR, RunSchedule};
 use crate::selection::plan_names;
 
-/// Seconds, unless asked otherwise.
-const DEFAULT_SECONDS: f64 = 20.0;
 /// Passes that are made in any case, unless asked otherwise: an interval of the median of twelve is not much wider than that of many.
 const MIN_PASSES: u32 = 12;
 
@@ -44,7 +43,8 @@ pub fn why(args: &WhyArgs) -> CmdResult {
     let local = LocalMachine::read(None)?;
     let (probe, metric) = find_plain_metric(name, &local)?;
     let case = select_case(probe, metric, &args.case, &local.machine)?;
-    let (explanation, early_end) = explain_figure(args, local, (probe, metric, &case), args.limits())?;
+    let limits = args.limits(local.start);
+    let (explanation, early_end) = explain_figure(args, local, (probe, metric, &case), limits)?;
     let format = args.output.format();
     let write = |out: &mut dyn Write| match format {
         WhyFormat::Terminal => WhyTerminal { width: output::width() }.render(&explanation, out),
@@ -53,7 +53,14 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         WhyFormat::Json => writeln!(out, "{}", json::to_string_pretty(&explanation)?),
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(early_end.is_none())
+    if early_end == Some(EarlyEnd::TimedOut) && explanation.passes < limits.min_passes as usize {
+        notice!(
+            "the time was over after {} of {} passes: with a longer --budget intervals are narrower",
+            explanation.passes,
+            limits.min_passes
+        );
+    }
+    Ok(early_end != Some(EarlyEnd::Interrupted))
 }
 
 /// The explanation of one figure, and why it ended early.
@@ -75,13 +82,13 @@ fn explain_figure(
 }
 
 impl WhyArgs {
-    /// How long it takes.
-    fn limits(&self) -> ExperimentLimits {
+    /// How long it takes that began then.
+    fn limits(&self, start: Instant) -> ExperimentLimits {
         let interval_passes = kelvin_stats::MIN_INTERVAL_ROUNDS as u32;
         ExperimentLimits {
             seconds: self.options.budget.seconds(DEFAULT_SECONDS),
             min_passes: self.options.rounds.unwrap_or(MIN_PASSES).max(interval_passes),
-            max_seconds: f64::INFINITY,
+            deadline: self.options.budget.fixed_time().map(|time| start + time.mul_f64(MAX_BUDGET_FACTOR)),
         }
     }
 }
@@ -92,8 +99,14 @@ fn no_figure_error(ExperimentResult { experiment, early_end }: &ExperimentResult
     let measurement = experiment.arms.first().map(|arm| &arm.measurement);
     let failed = measurement.and_then(|measurement| measurement.failures().next().map(str::to_owned));
     let skipped = measurement.and_then(|measurement| measurement.skip_reason().map(|reason| reason.0.clone()));
-    let interrupted = early_end.map(|_| "interrupted before it had four rounds".to_owned());
-    let reason = interrupted.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
+    let ended = early_end.map(|end| match end {
+        EarlyEnd::Interrupted => "interrupted before it had four rounds".to_owned(),
+        EarlyEnd::TimedOut => format!(
+            "the time was over after {}, before it had four rounds: give a longer --budget",
+            units::seconds(experiment.seconds)
+        ),
+    });
+    let reason = ended.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
     CliError::new(subject, reason)
 }
 

@@ -6,12 +6,12 @@ use kelvin_core::{
     AmountFormula, Arm, Case, CauseTrial, Experiment, FigureDifference, Machine, Measurement, MechanismTrial, Metric,
     MetricCase, Name, PlannedMeasurement, RoundOutcome, SkipReason,
 };
-use kelvin_harness::{Probe, ProbeRunner, RoundSpec, Setup};
+use kelvin_harness::{EarlyEnd, Probe, ProbeRunner, RoundSpec, Setup};
 
 use super::cause::{AmountSource, Cause, CauseContext, ExperimentState, Intervention, RoundConditions};
 
 /// Timing of a round, warm-up included: a quarter of it at most is warm-up.
-const ROUND_TIMING: Duration = Duration::from_millis(15);
+pub const ROUND_TIMING: Duration = Duration::from_millis(15);
 /// Passes in which inputs of predictions and of formulas take part: their medians matter, and no difference of theirs from pass to pass.
 const INPUT_PASSES: u32 = 6;
 
@@ -59,15 +59,6 @@ struct ExperimentCondition {
     rounds: Vec<kelvin_core::Round>,
 }
 
-/// Why interleaved measuring ended before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlyEnd {
-    /// A signal requested the end of this process.
-    Interrupted,
-    /// It would take longer than it may.
-    TimedOut,
-}
-
 /// An experiment that goes on.
 pub struct ExperimentRunner<'a> {
     subject: ExperimentSubject<'a>,
@@ -96,18 +87,13 @@ impl<'a> ExperimentRunner<'a> {
         session
     }
 
-    /// Makes one pass, unless this process is asked to stop meanwhile, or this many seconds have passed since the session began.
+    /// Makes one pass.
     ///
     /// # Errors
     /// What ended it before every condition had its round.
-    pub fn run_pass(&mut self, max_seconds: f64) -> Result<(), EarlyEnd> {
+    pub fn run_pass(&mut self) -> Result<(), EarlyEnd> {
         for index in self.runner.shuffled_order(self.conditions.len()) {
-            if self.seconds() > max_seconds {
-                return Err(EarlyEnd::TimedOut);
-            }
-            if !self.run_round(index) {
-                return Err(EarlyEnd::Interrupted);
-            }
+            self.run_round(index)?;
         }
         self.pass += 1;
         Ok(())
@@ -121,6 +107,21 @@ impl<'a> ExperimentRunner<'a> {
     /// Seconds since it began.
     pub fn seconds(&self) -> f64 {
         self.runner.elapsed_seconds()
+    }
+
+    /// Ends it after this time since it began in any case.
+    pub fn set_time_limit(&mut self, time: Duration) {
+        self.runner.set_time_limit(time);
+    }
+
+    /// What this many passes measure: probes at cases, and how many rounds of each.
+    pub fn planned_rounds(&self, passes: u32) -> impl Iterator<Item = (&'static Probe, &Case, u32)> {
+        self.conditions.iter().map(move |condition| (condition.probe, &condition.case, passes.min(condition.passes)))
+    }
+
+    /// Seconds after which it ends in any case.
+    pub fn max_seconds(&self) -> f64 {
+        self.runner.max_seconds()
     }
 
     /// From now on also under all of these controls at once, and the inputs of the prediction so too.
@@ -172,30 +173,30 @@ impl<'a> ExperimentRunner<'a> {
         }
     }
 
-    fn run_round(&mut self, index: usize) -> bool {
+    fn run_round(&mut self, index: usize) -> Result<(), EarlyEnd> {
         let Self { subject, runner, conditions, causes, experiment, pass } = self;
         let condition = &mut conditions[index];
         if condition.is_refused || *pass >= condition.passes {
-            return true;
+            return Ok(());
         }
         let mut round_conditions = RoundConditions::as_found(&condition.case, subject.setup, experiment);
         for control in &condition.controls {
             if let Err(reason) = (control.apply)(&subject.context(), &mut round_conditions) {
                 condition.is_refused = true;
                 mark_refused(causes, control.id, &reason);
-                return true;
+                return Ok(());
             }
         }
         condition.effective_case = round_conditions.case.clone();
         let RoundConditions { case, setup, .. } = &round_conditions;
         let round = RoundSpec { probe: condition.probe, case, setup, index: *pass, timing: ROUND_TIMING };
-        let Some(round) = runner.run_round(&round) else { return false };
+        let round = runner.run_round(&round)?;
         if let (RoundOutcome::Skipped(reason), Some(control)) = (&round.outcome, condition.controls.first()) {
             condition.is_refused = true;
             mark_refused(causes, control.id, reason);
         }
         condition.rounds.push(round);
-        true
+        Ok(())
     }
 
     fn add_cause(&mut self, cause: &'static Cause) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kelvin_analysis::{InterleavedCase, InterleavedSettings, compare_interleaved};
 use kelvin_core::units::seconds;
 use kelvin_core::{Comparison, FactDifference, Round};
-use kelvin_probes::causes::EarlyEnd;
+use kelvin_harness::EarlyEnd;
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random};
 
 use crate::cli_error::CliError;
@@ -41,6 +41,8 @@ pub struct InterleaveLimits {
     pub start: Instant,
     /// Seconds of all of it.
     pub seconds: f64,
+    /// Seconds that it usually takes.
+    pub default_seconds: f64,
     /// The time as it was asked for, if it was: then nothing exceeds it.
     pub budget: Option<Duration>,
     /// Blocks that are made in any case while there is time.
@@ -96,9 +98,12 @@ pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Int
     let is_complete = early_end != Some(EarlyEnd::Interrupted);
     if is_complete && block_count < limits.min_blocks() {
         let needed_seconds = first + f64::from(limits.min_blocks()) * state.block_seconds();
+        let budget_text = match limits.budget {
+            Some(budget) => format!("--budget {budget:?}"),
+            None => format!("after {}", seconds(sides.seconds_since(limits.start))),
+        };
         bail!(
-            "--budget {:?}: {block_count} of the {} blocks of a comparison fit: all take about {}; give that, or `minimum`",
-            limits.budget.unwrap_or_default(),
+            "{budget_text}: {block_count} of the {} blocks of a comparison fit: all take about {}; give that time by --budget",
             limits.min_blocks(),
             seconds(needed_seconds)
         );
@@ -300,6 +305,7 @@ mod tests {
         InterleaveLimits {
             start,
             seconds,
+            default_seconds: 60.0,
             budget: None,
             blocks,
             blocks_are_required: true,

@@ -6,19 +6,18 @@ use std::time::Duration;
 use kelvin_analysis::InterleavedCase;
 use kelvin_core::units::seconds;
 use kelvin_core::{FactDifference, Machine, Name, Round};
-use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec};
+use kelvin_harness::{EarlyEnd, Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec};
 use kelvin_machine::tune::{JOURNAL_PATH, SettingSwitch};
-use kelvin_probes::causes::EarlyEnd;
 
 use super::arm::Arm;
 use super::interleave::{Arms, InterleaveLimits, InterleaveResult, interleave};
-use crate::cli::{RunOptions, Setting, SettingKind};
+use crate::cli::{Budget, RunOptions, Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
 use crate::costs::Costs;
 use crate::output;
 use crate::placement::LocalMachine;
 use crate::run_plan::RunPlan;
-use crate::run_schedule::{self, RunSchedule};
+use crate::run_schedule::{self, RunSchedule, time_bound};
 use crate::selection::plan_names;
 
 /// Timing of a round, warm-up included, as in `why`.
@@ -44,21 +43,29 @@ pub fn compare(comparison: &ProbeComparison<'_>, limits: &InterleaveLimits) -> R
     let local = LocalMachine::read(None)?;
     let mut cases = plan_names(ProbeKind::Measure, comparison.names, &local, comparison.effort)?;
     cases.units.retain(|unit| !unit.only_input);
-    let cases = fit_cases(cases, limits, &local.machine)?;
+    let (cases, max_time) = fit_cases(cases, limits, &local.machine)?;
     let schedule = RunSchedule::unlimited(cases.clone(), "ab", limits.blocks);
     let mut plan = RunPlan::new(local, schedule, comparison.options)?;
-    let result = ProbeArms::new(&cases, comparison, &plan, limits).and_then(|mut arms| interleave(&mut arms, limits));
+    let result = ProbeArms::new(&cases, comparison, &plan, limits.seed).and_then(|mut arms| {
+        arms.runner.set_time_limit(max_time.saturating_sub(limits.start.elapsed()));
+        interleave(&mut arms, limits)
+    });
     plan.clean_up();
     result
 }
 
-/// What of a plan fits into the time that was asked for, by what rounds take on other machines; the most important first.
-fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result<Plan, CliError> {
-    let Some(time) = limits.budget else { return Ok(plan) };
+/// What of a plan fits into the time that was asked for, by what rounds take on other machines, the most important first; and the most
+/// time that all of it may take.
+fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result<(Plan, Duration), CliError> {
     let costs = Costs::from_table(machine);
     let full_plan = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
     // Two of each side in a block, and one of each before.
-    let rounds = 4 * limits.min_blocks() + 2;
+    let rounds = |blocks| 4 * blocks + 2;
+    let needed = full_plan.expected_duration(rounds(limits.blocks)).as_secs_f64();
+    let Some(time) = limits.budget else {
+        return Ok((full_plan, time_bound(Budget::Default, limits.default_seconds, needed)));
+    };
+    let rounds = rounds(limits.min_blocks());
     let plan = full_plan.clone().fit_to_budget(time.saturating_sub(run_schedule::STARTUP_TIME), rounds);
     if plan.units.is_empty() && !full_plan.units.is_empty() {
         bail!(
@@ -69,7 +76,7 @@ fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result
     }
     let head = format_args!("kelvin: {time:?} is too short for these, which matter less and are left out:");
     output::eprint_names(head, &run_schedule::omitted_names(&full_plan, &plan));
-    Ok(plan)
+    Ok((plan, time_bound(Budget::Fixed(time), 0.0, 0.0)))
 }
 
 /// Probes on either side.
@@ -83,18 +90,13 @@ struct ProbeArms<'p> {
 
 impl<'p> ProbeArms<'p> {
     /// Makes both sides, and tries them.
-    fn new(
-        cases: &'p Plan,
-        comparison: &ProbeComparison<'_>,
-        plan: &RunPlan,
-        limits: &InterleaveLimits,
-    ) -> Result<Self, CliError> {
+    fn new(cases: &'p Plan, comparison: &ProbeComparison<'_>, plan: &RunPlan, seed: u64) -> Result<Self, CliError> {
         let [a, b] = comparison.sides;
         let arms = [Arm::new("--a", a, plan)?, Arm::new("--b", b, plan)?];
         let settings: Vec<(&str, &str)> = arms.iter().flat_map(Arm::system_settings).collect();
         let record = || SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &settings);
         let switch = (!settings.is_empty()).then(record).transpose()?;
-        let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
+        let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), seed);
         let sides = Self { units: &cases.units, arms, switch, runner };
         [0, 1].into_iter().try_for_each(|side| sides.switch_to(side))?;
         Ok(sides)
@@ -152,6 +154,6 @@ impl Arms for ProbeArms<'_> {
         self.switch_to(side)?;
         let (unit, setup) = (&self.units[subject], &self.arms[side].setup);
         let spec = RoundSpec { probe: unit.probe, case: &unit.case, setup, index, timing: ROUND_TIMING };
-        Ok(self.runner.run_round(&spec).ok_or(EarlyEnd::Interrupted))
+        Ok(self.runner.run_round(&spec))
     }
 }

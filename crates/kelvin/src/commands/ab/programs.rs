@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kelvin_analysis::InterleavedCase;
 use kelvin_core::catalogue::command::ALL;
 use kelvin_core::{Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome};
-use kelvin_probes::causes::EarlyEnd;
+use kelvin_harness::EarlyEnd;
 use kelvin_sys::clock::monotonic;
 
 use super::interleave::{Arms, InterleaveLimits};

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::{CommandRun, CommandRuns, TimingSettings, time_commands};
 use kelvin_core::{CommandTimes, RunOrder};
-use kelvin_probes::causes::EarlyEnd;
+use kelvin_harness::EarlyEnd;
 use kelvin_stats::Random;
 
 use crate::cli_error::CliError;

@@ -34,15 +34,17 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     }
     let mut gaps = find_gaps(&run);
     gaps.retain(|gap| gap.times_worse() >= times);
-    let mut limits = args.limits();
+    let limits = args.limits(local.start);
     // The default is the time of each figure.
-    if args.options.budget != Budget::Default {
-        limits.seconds /= gaps.len().max(1) as f64;
-    }
-    output::eprint_line(start_text(&run, times, gaps.len(), &limits));
+    let seconds_per_gap = match args.options.budget {
+        Budget::Default => limits.seconds,
+        _ => limits.seconds / gaps.len().max(1) as f64,
+    };
+    output::eprint_line(start_text(&run, times, gaps.len(), seconds_per_gap));
     let is_streamed = format == WhyFormat::Terminal && args.output.path().is_none();
     let (mut explanations, mut is_failed) = (Vec::new(), false);
     for gap in &gaps {
+        let limits = ExperimentLimits { seconds: seconds_per_gap, ..limits };
         match explain_figure(args, local.clone(), (gap.probe, gap.metric, &gap.case), limits) {
             Ok((explanation, _)) => {
                 if is_streamed {
@@ -85,7 +87,7 @@ fn write_explanation(explanation: &Explanation, is_first: bool, out: &mut dyn Wr
 }
 
 /// What is about to be done, and how long it takes.
-fn start_text(run: &Run, times: f64, gaps: usize, limits: &ExperimentLimits) -> String {
+fn start_text(run: &Run, times: f64, gaps: usize, seconds_per_gap: f64) -> String {
     let id = &run.header.id;
     let criterion = format!("{} times worse than predicted or more", units::trimmed_decimal(times, 2));
     let figures = match gaps {
@@ -93,7 +95,7 @@ fn start_text(run: &Run, times: f64, gaps: usize, limits: &ExperimentLimits) -> 
         1 => format!("one figure of the run {id} is {criterion}"),
         count => format!("{count} figures of the run {id} are {criterion}"),
     };
-    match limits.seconds * gaps as f64 {
+    match seconds_per_gap * gaps as f64 {
         0.0 => format!("kelvin: {figures}"),
         seconds => format!("kelvin: {figures}: about {}", units::seconds(seconds)),
     }
