@@ -65,7 +65,7 @@ pub use report::{ReportArgs, ReportFormat};
 pub use run_options::{Budget, RunOptions};
 pub use runs::{ImportSource, RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
-pub use settings::{SETTINGS, SettingSource, Settings, SettingsFile};
+pub use settings::{SETTINGS, SettingSource, Settings, SettingsFile, option_or_setting};
 pub use spelling::similar_word;
 use study::with_named_study;
 pub use study::{StudyArgs, StudyCommand};

@@ -10,7 +10,7 @@ use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_harness::{AgentEndpoint, Plan, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
 use kelvin_probes::ExtentFile;
 
-use crate::cli::{Budget, Kept, RunOptions};
+use crate::cli::{Budget, Kept, RunOptions, option_or_setting};
 use crate::cli_error::{CliError, Context};
 use crate::costs::CostConditions;
 use crate::peer_agent::requested_agent;
@@ -92,7 +92,7 @@ impl RunPlan {
         }
         // From here on a signal ends the run cleanly: what was made is removed.
         kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
-        let scratch = create_scratch_in(&options.dir, "--dir")?;
+        let scratch = create_scratch_in(&options.dir, &option_or_setting("dir", options.dir.as_os_str()))?;
         let extent = options.extent.map(|bytes| extent_file(bytes, &schedule.cases)).transpose()?;
         if let Some(extent) = extent {
             let room = extent.check_room(&options.dir, options.write_limit);

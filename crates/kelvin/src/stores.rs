@@ -8,13 +8,15 @@ use kelvin_core::Run;
 use kelvin_file::output_file;
 use kelvin_store::{Location, Store, UploadResult};
 
-use crate::cli::StoreArgs;
+use crate::cli::{StoreArgs, option_or_setting};
 use crate::cli_error::{CliError, Context};
 
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
 pub fn open_store(args: &StoreArgs) -> Result<Store, CliError> {
-    args.store.as_ref().map_or_else(open_local_store, |store_name| open_named(store_name, "--store"))
+    args.store
+        .as_ref()
+        .map_or_else(open_local_store, |store_name| open_named(store_name, &option_or_setting("store", store_name)))
 }
 
 /// Opens the store that an option names. A server is sent what waits for it first.
@@ -30,7 +32,9 @@ pub fn open_named(store_name: &OsStr, option: &str) -> Result<Store, CliError> {
 
 /// Opens the store whose runs are wanted: a named one must be there.
 pub fn store_to_read(args: &StoreArgs) -> Result<Store, CliError> {
-    args.store.as_ref().map_or_else(open_local_store, |store_name| open_existing(store_name, "--store"))
+    args.store
+        .as_ref()
+        .map_or_else(open_local_store, |store_name| open_existing(store_name, &option_or_setting("store", store_name)))
 }
 
 /// A store that an option names, which must be there: reading from a new one is a typo.
@@ -38,7 +42,10 @@ pub fn open_existing(store_name: &OsStr, option: &str) -> Result<Store, CliError
     match parse_location(store_name, option)? {
         Location::File(path) if !path.exists() => {
             output_file::check_directory(&path).map_err(|error| CliError::msg(format!("{option} {error}")))?;
-            Err(CliError::msg(format!("{option} {}: there is no such store", path.display())))
+            Err(CliError::msg(format!(
+                "{option} {}: there is no such store: name a file in which `kelvin run` has stored runs",
+                path.display()
+            )))
         }
         _ => open_named(store_name, option),
     }
@@ -46,7 +53,8 @@ pub fn open_existing(store_name: &OsStr, option: &str) -> Result<Store, CliError
 
 /// The store that the command line or the environment names, if it is there.
 pub fn open_existing_store(args: &StoreArgs) -> Result<Option<Store>, CliError> {
-    let location = args.store.as_ref().map(|store_name| parse_location(store_name, "--store"));
+    let location =
+        args.store.as_ref().map(|store_name| parse_location(store_name, &option_or_setting("store", store_name)));
     match location.unwrap_or_else(|| Ok(Location::File(default_store_path()?)))? {
         Location::File(path) if !path.exists() => Ok(None),
         _ => open_store(args).map(Some),

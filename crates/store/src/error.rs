@@ -26,7 +26,7 @@ pub enum DatabaseError {
     #[error("{0} is in use by another process that did not release it in time")]
     Locked(String),
     /// It cannot be written to.
-    #[error("{0} cannot be written to")]
+    #[error("{0} cannot be written to; --store FILE names another place")]
     ReadOnly(String),
     /// A server denies it.
     #[error("{0} denies it: {1}")]
@@ -100,7 +100,7 @@ pub enum OpenError {
     #[error("{} is not a regular file", .0.display())]
     NotRegular(PathBuf),
     /// The file cannot be made in its directory, or not be written to.
-    #[error("{path} cannot be opened for writing: {1}", path = .0.display())]
+    #[error("{path} cannot be opened for writing: {1}; --store FILE names another place", path = .0.display())]
     NotWritable(PathBuf, #[source] io::Error),
     /// It is some other file.
     #[error("{} is not a SQLite file, and left unchanged: name another one", .0.display())]
@@ -180,7 +180,7 @@ pub enum AppendError {
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// There is no run at all.
-    #[error("the store {0} holds no runs")]
+    #[error("the store {0} holds no runs; `kelvin run` makes one")]
     Empty(String),
     /// No run has the tag.
     #[error("no run has the tag {0}")]
@@ -189,7 +189,7 @@ pub enum FindError {
     #[error("{0:?}: {1}")]
     BadTag(String, TagError),
     /// None matches.
-    #[error("no run is called {0:?} or begins with it")]
+    #[error("no run is called {0:?} or begins with it; `kelvin runs list` lists them")]
     None(String),
     /// `last~N` goes back too far.
     #[error("{0} goes back further than the {runs}", runs = run_count_text(*.1))]

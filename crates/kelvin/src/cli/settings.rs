@@ -155,6 +155,21 @@ impl Settings {
     }
 }
 
+/// By what an option has this value, as errors name it: the variable or the file of a user's settings, or the option itself. What a
+/// variable says should not be sought on the command line.
+pub fn option_or_setting(name: &str, value: &OsStr) -> String {
+    named_by(name, value, |variable| std::env::var_os(variable))
+}
+
+fn named_by(name: &str, value: &OsStr, environment: impl Fn(&str) -> Option<OsString>) -> String {
+    let settings = Settings::read(environment).unwrap_or_default();
+    match settings.value(name).filter(|(set_value, _)| *set_value == value) {
+        Some((_, SettingSource::Variable(variable))) => (*variable).to_owned(),
+        Some((_, SettingSource::File(path))) => format!("{}: {name}", path.display()),
+        None => format!("--{name}"),
+    }
+}
+
 /// Whether there is no file, or none that this user may look for: of another's home, as under sudo.
 fn is_absence(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
@@ -273,6 +288,19 @@ mod tests {
         assert_eq!(default("history", "store").as_deref(), Some("s"));
         assert_eq!(default("send", "token-file").as_deref(), Some("t"));
         assert_eq!(default("serve", "token-file"), None);
+    }
+
+    #[test]
+    fn errors_name_the_variable_that_has_the_value() {
+        let environment = |name: &str| (name == "KELVIN_STORE").then(|| OsString::from("s"));
+        assert_eq!(named_by("store", OsStr::new("s"), environment), "KELVIN_STORE");
+        assert_eq!(named_by("store", OsStr::new("other"), environment), "--store");
+        assert_eq!(named_by("dir", OsStr::new("s"), environment), "--dir");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("c.toml");
+        std::fs::write(&file, "dir = 'd'").unwrap();
+        let of_file = |name: &str| (name == FILE_VARIABLE).then(|| file.clone().into_os_string());
+        assert_eq!(named_by("dir", OsStr::new("d"), of_file), format!("{}: dir", file.display()));
     }
 
     #[test]

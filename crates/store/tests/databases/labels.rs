@@ -184,7 +184,7 @@ fn differing_or_damaged_run_is_not_copied(factory: &StoreFactory) {
     source.delete("a").unwrap();
     target.delete("a").unwrap();
     let missing_error = copy(&source, &target, &line).unwrap_err();
-    assert_eq!(missing_error.to_string(), "no run is called \"a\" or begins with it");
+    assert_eq!(missing_error.to_string(), "no run is called \"a\" or begins with it; `kelvin runs list` lists them");
 }
 
 #[test]

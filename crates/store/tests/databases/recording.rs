@@ -201,8 +201,8 @@ fn names_find_runs(factory: &StoreFactory) {
     assert_eq!(find_error("last~3"), "last~3 goes back further than the 3 stored runs");
     assert_eq!(find_error("last~-1"), "\"last~-1\" is not last~N with a whole number N");
     assert_eq!(find_error("last~"), "\"last~\" is not last~N with a whole number N");
-    assert_eq!(find_error("%"), "no run is called \"%\" or begins with it");
-    assert_eq!(find_error(""), "no run is called \"\" or begins with it");
+    assert_eq!(find_error("%"), "no run is called \"%\" or begins with it; `kelvin runs list` lists them");
+    assert_eq!(find_error(""), "no run is called \"\" or begins with it; `kelvin runs list` lists them");
 }
 
 fn ambiguous_name_lists_few_candidates(factory: &StoreFactory) {
